@@ -84,10 +84,7 @@ def on_hosts(
             # unpacked, they take at least as much again; the host looks before each wheel
             room = Room(2 * part.to_send, len(part.lacking))
             need_room(fleet.agents[host], part.state.root, room)
-            if part.state.stale:
-                supply.settle()
-                steps.set_aside(part.state)
-            with steps.building(fresh=part.state.stale) as build:
+            with steps.building(part.state) as build:
                 moved[host] = steps.bring()
             built = steps.built(build)
         supply.settle()
@@ -199,15 +196,12 @@ class _InstallOnHost(EnvOnHost):
             blobs = [p.blob for p in self._lock.files]
             self._carrier.offer(self._agent, self._root, blobs)
 
-    def set_aside(self, state: State) -> None:
-        self.call("remove.root_upkeep.set_aside", mark=state.mark)
-
     def bring(self) -> Moved:
         blobs = [p.blob for p in in_order(self._lock)]
         return self._carrier.bring(self._agent, self._root, blobs, self.tell)
 
     @contextmanager
-    def building(self, *, fresh: bool) -> Iterator[int]:
+    def building(self, state: State) -> Iterator[int]:
         """Inside, files are brought; the host unpacks what has come."""
         cpython = self._lock.cpython
         number = self._agent.start_beside(
@@ -218,7 +212,7 @@ class _InstallOnHost(EnvOnHost):
                 "wheels": [[p.file, p.sha256, p.size] for p in self._lock.packages],
                 "uv": [self._lock.uv.sha256, self._lock.uv.size],
                 "cpython": [cpython.sha256, cpython.size] if cpython else [],
-                "fresh": fresh,
+                "rebuild": state.mark if state.stale else "",
             },
         )
         try:

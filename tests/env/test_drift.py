@@ -11,7 +11,7 @@ from typing import Any
 
 from ipexctl.packages.uv import find_uv
 from tests.env.test_envs import links
-from tests.install.conftest import Shop, make_wheel, until
+from tests.install.conftest import TORCH, Shop, make_wheel, until
 
 
 def site(shop: Shop) -> Path:
@@ -89,27 +89,39 @@ def test_what_python_writes_is_no_change_and_only_what_is_new_is_read(shop: Shop
     assert full["files_read"] == full["files_looked_at"] == quick["files_looked_at"] > 0
 
 
-def test_a_changed_environment_stays_in_use_until_the_new_one_is_proved(shop: Shop) -> None:
+def test_a_changed_environment_stays_in_use_until_the_new_one_is_built(shop: Shop) -> None:
     shop.install()
     by_hand(shop, "1.26")
-    with_script = shop.root / "current/bin/tool"
-    with_script.write_text(f"#!{shop.root}/{shop.current}/bin/python\nimport numpy\n")
-    with_script.chmod(0o755)
     shop.hold.touch()  # the builder does not end
     building = shop.start()
     try:
         until(lambda: shop.held.exists() and shop.held.read_text().strip())
-        aside = shop.root / shop.current
-        assert (aside / ".ipexctl-aside").exists()
-        subprocess.run([shop.root / "current/bin/tool"], check=True, timeout=60)
         assert (site(shop) / "numpy.py").read_text() == "by_hand = True"
     finally:
         building.kill()
         building.communicate()
     shop.hold.unlink()
+    assert (site(shop) / "numpy.py").read_text() == "by_hand = True"
     assert shop.install().states == ["changed"]
-    assert not aside.exists()
+    assert [path.name for path in shop.root.glob("envs/[!.]*")] == [os.path.basename(shop.current)]
+    assert not list(shop.root.glob("envs/.old-*"))
     assert links(shop.root)[1] == ""
+    assert diff(shop).code == 0
+
+
+def test_a_rebuild_that_fails_its_test_leaves_the_changed_environment(shop: Shop) -> None:
+    broken = shop.folder / "broken"
+    source = f"import os\nassert not os.path.exists({str(broken)!r})\n"
+    source += TORCH.format(version="2.13.0+cpu", gradient=128.0)
+    make_wheel(shop.wheels, "torch", "2.13.0+cpu", {"torch.py": source.encode()})
+    assert shop.install().states == ["changed"]
+    by_hand(shop, "1.26")
+    broken.touch()
+    refused = shop.install()
+    assert (refused.code, refused.slugs) == (1, ["env-test-failed"])
+    assert (site(shop) / "numpy.py").read_text() == "by_hand = True"
+    broken.unlink()
+    assert shop.install().states == ["changed"]
     assert diff(shop).code == 0
 
 

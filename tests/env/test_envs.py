@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import mmap
 import os
 import re
 import shutil
@@ -330,40 +329,6 @@ def test_what_was_not_proved_does_not_become_current(tmp_path: Path) -> None:
     finally:
         agent.close()
     assert links(root) == (A, "")
-
-
-def test_a_build_that_came_after_the_look_is_not_put_aside(tmp_path: Path) -> None:
-    """Two installs see the same damage: the second must not remove what the first has built."""
-    root = made_up(tmp_path / "root", A)
-    agent = connect(LocalTransport(), Host("here", local=True))
-    header = {"root": str(root), "key": A, "mpi": ""}
-    try:
-        seen = agent.call("install.env_marks.state", header).done["mark"]
-        (root / "envs" / A / ".ipexctl-ok").unlink()
-        (root / "envs" / A / ".ipexctl-ok").write_text("{}")
-        agent.call("remove.root_upkeep.set_aside", {**header, "mark": seen})
-        assert (root / "envs" / A / "file").exists()
-        again = agent.call("install.env_marks.state", header).done["mark"]
-        agent.call("remove.root_upkeep.set_aside", {**header, "mark": again})
-        assert not (root / "envs" / A).exists()
-    finally:
-        agent.close()
-
-
-def test_what_was_put_aside_stays_while_a_process_runs_in_it(tmp_path: Path) -> None:
-    root = made_up(tmp_path / "root", A, B, C, current=A)
-    (root / "envs" / C / ".ipexctl-aside").write_text("{}")
-    agent = connect(LocalTransport(), Host("here", local=True))
-    try:
-        with open(root / "envs" / C / "file", "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            agent.call("install.environments.switch", {"root": str(root), "key": B})
-            assert (root / "envs" / C / "file").exists()
-            mapped.close()
-        agent.call("install.environments.switch", {"root": str(root), "key": A})
-        assert not (root / "envs" / C).exists()
-    finally:
-        agent.close()
 
 
 def on_host(current: str, previous: str, *broken: str) -> HostEnvs:

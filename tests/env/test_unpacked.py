@@ -144,9 +144,11 @@ def test_another_wheel_of_the_same_name_is_unpacked(builder: Builder) -> None:
 def test_fresh_unpacks_everything(builder: Builder) -> None:
     wheel = big(builder.shop)
     first = builder.build(A, wheel)
-    second = builder.build(B, wheel, fresh=True)
+    second = builder.build(B, wheel, rebuild="another")
     third = builder.build(C, wheel)
     assert inode(first / "big.py") != inode(second / "big.py") == inode(third / "big.py")
+    again = builder.build(B, wheel, rebuild="another")  # not that build: it is kept
+    assert inode(again / "big.py") == inode(second / "big.py")
 
 
 def test_a_rebuild_is_fresh(shop: Shop) -> None:

@@ -205,20 +205,20 @@ class Builder:
     agent: Agent
     shop: Shop
 
-    def build(self, key: str, *wheels: Path, fresh: bool = False) -> Path:
+    def build(self, key: str, *wheels: Path, rebuild: str = "") -> Path:
         """The site-packages of environment KEY."""
-        header = self.header(key, *wheels, fresh=fresh)
+        header = self.header(key, *wheels, rebuild=rebuild)
         number = self.agent.start_beside("install.environments.build", header)
         self.agent.feed(number, {"all": True})
         self.agent.wait(number)
         return next((self.env(key) / "lib").glob("python3*")) / "site-packages"
 
-    def header(self, key: str, *wheels: Path, fresh: bool = False) -> dict[str, object]:
+    def header(self, key: str, *wheels: Path, rebuild: str = "") -> dict[str, object]:
         """Of a build whose wheels are on the host."""
         return {
             "root": str(self.shop.root), "key": key, "python": sys.executable, "cpython": [],
             "wheels": [[w.name, *self.locked(w)] for w in wheels],
-            "uv": self.locked(next(self.shop.wheels.glob("uv-*"))), "fresh": fresh,
+            "uv": self.locked(next(self.shop.wheels.glob("uv-*"))), "rebuild": rebuild,
         }  # fmt: skip
 
     def locked(self, wheel: Path) -> list[object]:
@@ -239,6 +239,10 @@ class Builder:
 
     def env(self, key: str) -> Path:
         return self.shop.root / "envs" / key
+
+    def building(self, pattern: str = "") -> list[Path]:
+        """Files of an environment that is not complete."""
+        return list(self.shop.root.glob(f"envs/.work-*/env/{pattern}"))
 
     @property
     def cache(self) -> Path:

@@ -187,7 +187,7 @@ def test_the_agent_refuses_hostile_names(
 ) -> None:
     header: dict[str, object] = {
         "root": str(tmp_path / "root"), "key": "a" * 16, "python": "python3", "wheels": [],
-        "uv": ["b" * 64, 1], "cpython": [], "fresh": False,
+        "uv": ["b" * 64, 1], "cpython": [], "rebuild": "",
     }  # fmt: skip
     agent = connect(LocalTransport(), Host("here", local=True))
     try:

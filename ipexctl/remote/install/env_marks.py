@@ -9,7 +9,6 @@ import glob
 import json
 import os
 import re
-import stat
 
 from ipexctl.common.files import rename_synced, write_atomic
 from ipexctl.remote import root_folder
@@ -20,7 +19,6 @@ from ipexctl.remote.install import env_drift
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 OK = ".ipexctl-ok"
 PROVED = ".ipexctl-proved"
-ASIDE = ".ipexctl-aside"
 LINKS = ("current", "previous")
 AT_CWD = -100
 EXCHANGE = 2
@@ -79,18 +77,11 @@ def current(root, name="current"):
 
 
 def locate(root, key):
-    """The environment KEY, or the `current` one for "". One that is being built anew stays usable
-    under another name; "" where there is none."""
+    """The environment KEY, or the `current` one for ""; "" where there is none."""
     if not key:
         return os.path.realpath(os.path.join(root, "current"))
     env = env_folder(root, key)
-    if os.path.exists(os.path.join(env, OK)):
-        return os.path.realpath(env)
-    for name in (current(root, name) for name in LINKS):
-        aside = env_folder(root, name) if name else ""
-        if aside and (read_mark(os.path.join(aside, ASIDE)) or {}).get("was") == key:
-            return os.path.realpath(aside)
-    return ""
+    return os.path.realpath(env) if os.path.exists(os.path.join(env, OK)) else ""
 
 
 def used_by(root, project, key):
@@ -110,15 +101,10 @@ def when_changed(path):
 
 
 def key_of(root, env):
-    """The key of an environment below the root, also of one that is aside; "" for others."""
-    if os.path.dirname(env) != os.path.realpath(os.path.join(root, "envs")):
-        return ""
-    key = (read_mark(os.path.join(env, ASIDE)) or {}).get("was", os.path.basename(env))
-    return key if isinstance(key, str) and KEY.match(key) else ""
-
-
-def is_aside(root, key):
-    return os.path.exists(os.path.join(env_folder(root, key), ASIDE))
+    """The key of an environment below the root; "" for others."""
+    folder, key = os.path.split(env)
+    ours = folder == os.path.realpath(os.path.join(root, "envs")) and KEY.match(key)
+    return key if ours else ""
 
 
 # --- marks ---------------------------------------------------------------------------------------
@@ -170,58 +156,3 @@ def exchange(one, other):
         return False
     first, second = os.fsencode(one), os.fsencode(other)
     return call(AT_CWD, first, AT_CWD, second, ctypes.c_uint(EXCHANGE)) == 0
-
-
-# --- aside: a changed environment that stays in use until the new one is proved -------------------
-
-
-def move_aside(root, env, used):
-    away = env_folder(root, os.urandom(8).hex())
-    move(root, env, away, used)
-    write_mark(os.path.join(away, ASIDE), {"was": os.path.basename(env)})
-    replace_path_in_scripts(os.path.join(away, "bin"), os.fsencode(env), os.fsencode(away))
-
-
-def move(root, old, new, used):
-    """A link of the new name first, then the folder in its place: each step leaves USED usable."""
-    os.symlink(os.path.basename(old), new)
-    for name in used:
-        replace_link(root, name, os.path.join("envs", os.path.basename(new)))
-    if exchange(old, new):
-        os.unlink(old)
-    else:
-        os.unlink(new)
-        os.rename(old, new)
-
-
-def replace_path_in_scripts(folder, old, new):
-    """Scripts name their environment by its path; both paths are of one length."""
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        info = os.lstat(path)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > 1 << 18:
-            continue
-        with open(path, "rb") as file:
-            text = file.read()
-        if old not in text or b"\0" in text:
-            continue
-        fresh = "%s.%d" % (path, os.getpid())
-        with open(fresh, "wb") as file:
-            file.write(text.replace(old, new))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(fresh, stat.S_IMODE(info.st_mode))
-        os.rename(fresh, path)
-
-
-def bring_back(root, env):
-    """The new one was not built: what was moved aside for it has its old name again."""
-    key = os.path.basename(env)
-    for path in glob.glob(os.path.join(glob.escape(root), "envs", "*")):
-        if os.path.islink(path) or (read_mark(os.path.join(path, ASIDE)) or {}).get("was") != key:
-            continue
-        name = os.path.basename(path)
-        move(root, path, env, [link for link in LINKS if current(root, link) == name])
-        replace_path_in_scripts(os.path.join(env, "bin"), os.fsencode(path), os.fsencode(env))
-        os.unlink(os.path.join(env, ASIDE))
-        return

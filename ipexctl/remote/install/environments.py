@@ -11,7 +11,6 @@ import queue
 import re
 import shutil
 import stat
-import threading
 import time
 import zipfile
 
@@ -39,12 +38,12 @@ ALLOCATOR = {"_RJEM_MALLOC_CONF": "thp:always"}
 
 def op_build(call, header):
     """{root, key, python, wheels: [[file, sha256, bytes], ...], uv: [sha256, bytes],
-    cpython: [sha256, bytes], fresh} -> {built}
+    cpython: [sha256, bytes], rebuild} -> {built}
 
     uv's own wheel, the wheels and a Python that is carried here are blobs. They may still be on
     their way: what is here is unpacked meanwhile. Without `cpython` the
-    environment is made with the host's own at `python`. With `fresh` all wheels are unpacked, also
-    those that an earlier build has unpacked.
+    environment is made with the host's own at `python`. `rebuild`: the build that is replaced, ""
+    for none; then all wheels are unpacked, also those that an earlier build has unpacked.
     """
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
@@ -55,13 +54,15 @@ def op_build(call, header):
         blobs.checked_sha(sha)
     uv_sha, carried = tools[0][1], [sha for _, sha, _ in tools[1:]]
     with RootLock(call, root):
-        if os.path.exists(os.path.join(env, env_marks.OK)):
+        built = env_marks.build_id(env)
+        if built and built != header["rebuild"]:  # also by another install since it was looked at
             return {"built": False}
+        require_unused(env)
         arrivals = Arrivals(call, root)
         for some in arrivals.batches(tools):
             blobs.verify(root, [sha for _, sha, _ in some])
         wheels = [(file, sha) for file, sha, _ in files]
-        store = wheel_cache.WheelCache(root, uv_sha, wheels, header["fresh"] is True)
+        store = wheel_cache.WheelCache(root, uv_sha, wheels, bool(header["rebuild"]))
         try:
             uv = unpack_uv(root, uv_sha)
             python = header["python"]
@@ -92,7 +93,12 @@ def op_prove(call, header):
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
     variables = with_env(clean_environ(env), header["env"])
-    found = dict(env_proof.prove(call, env, header, variables), mpi=header["mpi"])
+    try:
+        found = dict(env_proof.prove(call, env, header, variables), mpi=header["mpi"])
+    except Failure:
+        with RootLock(call, root):
+            put_back(env)
+        raise
     mark = dict(found, requested=header.get("requested", []))
     env_marks.write_mark(os.path.join(env, env_marks.PROVED), mark)
     return found
@@ -114,31 +120,29 @@ def op_switch(call, header):
                 slug="env-gone",
             )
         env_users.ask(root, header["key"], header.get("project"))
+        remove(replaced(env))
         before = env_marks.current(root)
         if before == header["key"]:
             return {"changed": False, "previous": before}
         links = [os.path.join(root, name) for name in env_marks.LINKS]
         back = before and env_marks.current(root, "previous") == header["key"]
         if not (back and env_marks.exchange(*links)):  # a way back is one step where that can be
-            if before and not env_marks.is_aside(root, before):
+            if before:
                 env_marks.replace_link(root, "previous", os.path.join("envs", before))
             env_marks.replace_link(root, "current", os.path.join("envs", header["key"]))
-        remove_set_aside(root)
     return {"changed": True, "previous": before}
 
 
 # --- what may be removed -------------------------------------------------------------------------
 
 
-def remove_set_aside(root):
-    """Those that nothing leads to any more, and links that a killed move left."""
-    used = [env_marks.current(root, name) for name in env_marks.LINKS]
-    for key in os.listdir(os.path.join(root, "envs")):
-        path = os.path.join(root, "envs", key)
-        if key in used or not env_marks.KEY.match(key):
-            continue
-        if os.path.islink(path) or (env_marks.is_aside(root, key) and not process_using(path)):
-            remove(path)
+def require_unused(env):
+    """Raise Failure if a process runs in what is about to be replaced."""
+    user = process_using(env)
+    if user:
+        what = "%s runs in %s, which would be rebuilt" % (user, env)
+        hint = "ipexctl install --rebuild   # once it has ended"
+        raise Failure(what, "", hint, slug="env-in-use")
 
 
 def process_using(env):
@@ -270,82 +274,80 @@ def uv_member(names):
 
 
 def build(arrivals, env, tools, store, files, carried):
-    """uv is not told the hashes: the caller has seen to them, and uv takes longer for them than
-    for unpacking."""
+    """Made in a folder of its own, which takes its place when it is complete: what was there is in
+    use until then. uv is not told the hashes: the caller has seen to them, and uv takes longer for
+    them than for unpacking."""
     call = arrivals.call
     uv, python = tools
     envs = os.path.dirname(env)
-    work = os.path.join(envs, ".work-%d" % os.getpid())
     remove_old_work(envs)
-
-    undone = UndoneOnce(store.root, env)
+    work = os.path.join(envs, ".work-%d" % os.getpid())
+    fresh = os.path.join(work, "env")
 
     def undo():
         """The controller is gone: what is incomplete must not stay."""
-        if not os.path.exists(os.path.join(env, env_marks.OK)):
-            undone(work)
+        for _ in range(3):  # the builder may still be at it
+            remove(work)
 
     call.agent.at_end.append(undo)
     try:
-        remove(env)
         os.mkdir(work, 0o700)
-        variables = dict(clean_environ(env), UV_CACHE_DIR=store.cache, TMPDIR=work, HOME=work)
+        variables = dict(clean_environ(fresh), UV_CACHE_DIR=store.cache, TMPDIR=work, HOME=work)
         variables.update(ALLOCATOR)
         base = [uv, "--no-config", "--offline", "--color", "never", "--no-progress"]
-        make = ["venv", "--quiet", "--no-project", "--python", python, env]
+        make = ["venv", "--quiet", "--no-project", "--relocatable", "--python", python, fresh]
         call.emit({"event": "step", "what": "venv"})
         child_processes.run(call, base + make, variables, BUILD_TIMEOUT)
-        fill = ["pip", "install", "--quiet", "--python", os.path.join(env, "bin", "python")]
+        fill = ["pip", "install", "--quiet", "--python", os.path.join(fresh, "bin", "python")]
         fill += ["--no-index", "--no-deps", "--link-mode", "hardlink"]
         fill += ["--find-links", store.empty_links()]
         call.emit({"event": "step", "what": "unpack"})
         for some in arrivals.batches(files):
             unpack(call, base + fill, variables, store, [(file, sha) for file, sha, _ in some])
-        make_runnable(os.path.join(env, "bin"))
-        call.emit({"event": "step", "what": "sync"})
-        sync_disk(env)
-        store.keep()
+        make_runnable(os.path.join(fresh, "bin"))
         needed = [sha for _, sha, _ in files] + carried
         mark = {"wheels": [file for file, _, _ in files], "blobs": needed}
-        mark["dists"] = env_drift.metadata(env)
-        env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
+        mark["dists"] = env_drift.metadata(fresh)
+        call.emit({"event": "step", "what": "sync"})
+        sync_disk(fresh)
+        store.keep()
+        env_marks.write_mark(os.path.join(fresh, env_marks.OK), mark)
+        put_in_place(fresh, env)
     except NotBrought:
         sync_disk(store.root)
         store.keep()
-        undone()
         raise
     except BaseException:
         store.drop()
-        undone()
         raise
     finally:
         remove(work)
         call.agent.at_end.remove(undo)
 
 
-class UndoneOnce:
-    """What is incomplete goes, and the host keeps the environment it had: by the builder, or by who
-    ends the agent, and never by the second one, who would remove what was brought back."""
+def replaced(env):
+    """The place of what a rebuild has replaced, until the new one is proved."""
+    return os.path.join(os.path.dirname(env), ".old-" + os.path.basename(env))
 
-    def __init__(self, root, env):
-        self.root, self.env = root, env
-        self.lock = threading.Lock()
-        self.done = False
 
-    def __call__(self, work=None):
-        with self.lock:
-            if self.done:
-                return
-            self.done = True
-            for _ in range(3 if work else 1):  # the builder may still be at it
-                remove(self.env)
-                if work:
-                    remove(work)
-            try:
-                if not os.path.lexists(self.env):
-                    env_marks.bring_back(self.root, self.env)
-            except OSError:
-                pass  # `current` leads to it under its other name
+def put_in_place(fresh, env):
+    require_unused(env)
+    remove(replaced(env))
+    if os.path.lexists(os.path.join(env, env_marks.OK)):
+        if env_marks.exchange(fresh, env):
+            rename_synced(fresh, replaced(env))
+            return
+        os.rename(env, replaced(env))
+    remove(env)
+    rename_synced(fresh, env)
+
+
+def put_back(env):
+    """The new one failed its test: what it has replaced is used again."""
+    old = replaced(env)
+    if os.path.isdir(old):
+        remove(env)
+        rename_synced(old, env)
 
 
 def unpack(call, command, variables, store, wheels):
@@ -376,9 +378,9 @@ def make_runnable(folder):
 
 
 def remove_old_work(folder):
-    """Only the lock's holder has a work folder, so any other is a dead one's."""
+    """Only the lock's holder has such folders, so any other is a dead one's."""
     for name in os.listdir(folder):
-        if name.startswith(".work-"):
+        if name.startswith((".work-", ".old-")):
             remove(os.path.join(folder, name))
 
 

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
-from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import (
     disk_use,
     env_drift,
@@ -90,36 +89,6 @@ def op_remove(call, header):
                 wheel_cache.remove_cache(root)
     size = sum(size for _, size in idle) + (names_alone if removed else 0)
     return {"removed": removed, "kept": kept, "blobs": len(idle), "blob_bytes": size}
-
-
-def op_set_aside(call, header):
-    """{root, key, mark} -> {}: what was changed by hand takes another name, so that KEY is free.
-
-    `current` stays usable all the while. The next switch removes it. With another `mark` it is not
-    what was looked at: another install has built it anew meanwhile.
-    """
-    root = root_folder.checked(header["root"])
-    env = env_marks.env_folder(root, header["key"])
-    with environments.RootLock(call, root):
-        if (
-            os.path.islink(env)
-            or not os.path.isdir(env)
-            or env_marks.build_id(env) != header["mark"]
-        ):
-            return {}
-        user = environments.process_using(env)
-        if user:
-            what = "%s runs in %s, which would be rebuilt" % (user, env)
-            raise Failure(
-                what, "", "ipexctl install --rebuild   # once it has ended", slug="env-in-use"
-            )
-        here = os.path.realpath(env)
-        used = [n for n in env_marks.LINKS if os.path.realpath(os.path.join(root, n)) == here]
-        if used:
-            env_marks.move_aside(root, env, used)
-        else:
-            environments.remove(env)
-    return {}
 
 
 # --- looking -------------------------------------------------------------------------------------
