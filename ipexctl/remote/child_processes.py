@@ -4,14 +4,12 @@ import errno
 import os
 import signal
 import subprocess
-import threading
 import time
 from contextlib import contextmanager
 
 from ipexctl.remote import own_process
 from ipexctl.remote.failure import Failure
-
-BEAT = 5.0  # seconds between signs of life for the controller
+from ipexctl.remote.heartbeat import BEAT, Heartbeat
 
 
 def run(call, command, variables, timeout):
@@ -82,19 +80,12 @@ def ends_with(call, process):
 
 def wait(call, process, deadline):
     chunks = []
-    reader = threading.Thread(target=lambda: chunks.append(process.stdout.read()))
-    reader.daemon = True
-    reader.start()
-    while True:
-        try:
-            process.wait(max(0.0, min(BEAT, deadline - time.time())))
-            break
-        except subprocess.TimeoutExpired:
-            if time.time() > deadline:
-                raise Failure(
-                    "%s did not end in time" % process.args[0], slug="command-timeout"
-                ) from None
-            call.emit({"event": "alive"})
+    reader = own_process.start_thread(lambda: chunks.append(process.stdout.read()))
+    try:
+        with Heartbeat(call):
+            process.wait(max(0.0, deadline - time.time()))
+    except subprocess.TimeoutExpired:
+        raise Failure("%s did not end in time" % process.args[0], slug="command-timeout") from None
     reader.join(BEAT)
     return b"".join(chunks)
 

@@ -383,7 +383,13 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
         ),
         (
             "facts.benchmark.memory",
-            {"facts.benchmark", "child_processes", "root_folder", "common.folder_trust"}
+            {
+                "facts.benchmark",
+                "child_processes",
+                "heartbeat",
+                "root_folder",
+                "common.folder_trust",
+            }
             | {"facts.host_network", "facts.packet_sizes"},
         ),
         ("nothing.known", set()),

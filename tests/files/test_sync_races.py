@@ -81,7 +81,7 @@ def test_what_a_sync_was_told_is_here_is_not_pruned(agents, tmp_path) -> None:
                 begun.append(folder_transfer.ask_missing(other, bundle, asked, module)[1])
             return found
 
-    pruning = Late(Quiet(), str(root), {**Limits().for_host(), "project_mb": 0}, check=False)
+    pruning = Late(str(root), {**Limits().for_host(), "project_mb": 0}, check=False)
     pruning.projects()
     assert [bundle.tree.files[i].path for i in begun[0]] == ["train.py"]
     folder_transfer.send_rest(other, bundle, asked, begun[0])
@@ -114,7 +114,7 @@ def test_a_run_that_has_just_made_its_folder_is_not_an_old_one(tmp_path, monkeyp
     def prune() -> None:
         if not pruned:
             pruned.append(moment)
-            prune_rules.Pruning(Quiet(), str(tmp_path), limits, check=False).runs()
+            prune_rules.Pruning(str(tmp_path), limits, check=False).runs()
 
     def late(fd: int, kind: int) -> None:
         prune()

@@ -33,7 +33,7 @@ def claim_part(call, root, top, key, tree, waits=True):
     another process builds it and `waits` is false."""
     if (top, key) in parts:
         return parts[top, key]
-    while not dataset_versions.is_intact(call, top, key[:SHORT]):
+    while not dataset_versions.is_intact(top, key[:SHORT]):
         try:
             part = Part(root, top, key, tree)
         except FileNotFoundError:
@@ -43,7 +43,7 @@ def claim_part(call, root, top, key, tree, waits=True):
         elif not try_lock(part.lock):
             part.close()
             return BUSY
-        if is_named(part.lock, os.path.join(part.path, "lock")) and part.begin(call):
+        if is_named(part.lock, os.path.join(part.path, "lock")) and part.begin():
             parts[top, key] = part
             return part
         part.close()
@@ -63,7 +63,7 @@ class Part:
         self.unchanged = set()  # type: set[int]  # of that one, the files that need no look
         self.bad = None  # type: int | None  # how many of them were not right
 
-    def begin(self, call):
+    def begin(self):
         """False if the version that is to be repaired is being removed."""
         place = self.path
         if self.use is None and self.version in dataset_versions.complete_versions(self.top):
@@ -76,7 +76,7 @@ class Part:
         self.files = os.fsencode(root_folder.subfolder(place, "files"))
         if self.use is not None:
             known = dataset_versions.read_tree(self.top, self.version)
-            self.unchanged = dataset_versions.unchanged(call, self.files, known)
+            self.unchanged = dataset_versions.unchanged(self.files, known)
         return True
 
     def close(self):
@@ -94,13 +94,13 @@ class Part:
 
     # --- what is here ---
 
-    def missing(self, call):
+    def missing(self):
         """The indices of files that have to be sent. Files that the host has get their places."""
         try:
             for name in self.tree["folders"]:
                 os.makedirs(synced_folders.inside(self.files, name), 0o700, exist_ok=True)
-            wrong = [i for i in range(len(self.tree["files"])) if not self.is_right(call, i)]
-            absent = [i for i in wrong if not self.placed(call, i)]
+            wrong = [i for i in range(len(self.tree["files"])) if not self.is_right(i)]
+            absent = [i for i in wrong if not self.placed(i)]
         except OSError as e:
             raise root_folder.write_failure(e, self.root, 0) from None
         if self.bad is None:
@@ -109,37 +109,35 @@ class Part:
         root_folder.need_space(self.root, sum(wanted.values()), len(absent))
         return absent
 
-    def is_right(self, call, i):
+    def is_right(self, i):
         """Is the file in its place? A file with another content is removed."""
         name, sha, size, executable = self.tree["files"][i]
         path = synced_folders.inside(self.files, name)
-        if i % 1000 == 0:
-            call.emit({"event": "alive"})
-        if i not in self.unchanged and not has_content(call, path, sha, size):
+        if i not in self.unchanged and not has_content(path, sha, size):
             clear_path(path)
             return False
         self.learn(sha, executable, path)
         return True
 
-    def placed(self, call, i):
+    def placed(self, i):
         """Put the file in its place from another file or a blob of this host, if there is one."""
         name, sha, size, executable = self.tree["files"][i]
         path = synced_folders.inside(self.files, name)
         like, unlike = ((sha, bool(executable)), (sha, not executable))
         known = self.sources.get(like, []) + self.sources.get(unlike, [])
-        source = next((s for s in known if has_content(call, s, sha, size)), None)
+        source = next((s for s in known if has_content(s, sha, size)), None)
         is_blob = source is None
         if is_blob:
-            source = self.blob(call, sha, size)
+            source = self.blob(sha, size)
         if source is None:
             return False
         link_or_copy(source, path, sha, executable, is_blob)
         self.learn(sha, executable, path)
         return True
 
-    def blob(self, call, sha, size):
+    def blob(self, sha, size):
         path = os.fsencode(blobs.path_of(self.root, sha))
-        if has_content(call, path, sha, size):
+        if has_content(path, sha, size):
             return path
         blobs.unlink(path)  # if it is there it is damaged, and would not be sent
         return None
@@ -175,12 +173,11 @@ class Part:
                 first[sha] = (path, bool(executable))
         return first
 
-    def unpack(self, call, pack):
+    def unpack(self, pack):
         """What came in a pack gets its first place; missing() links the others."""
         sha, _, packed, pairs = pack
         expected = blobs.wanted_blobs({"blobs": pairs})
         first = self.first_places({content for content, _ in expected})
-        call.emit({"event": "alive"})
         try:
             datas = packs.contents(self.root, sha, packed, expected)
             for content, _ in expected:
@@ -195,7 +192,7 @@ class Part:
             size = sum(size for _, size in expected)
             raise root_folder.write_failure(e, self.root, size) from None
 
-    def finish(self, call, hub, source):
+    def finish(self, hub, source):
         mending = self.use is not None
         before = dataset_versions.current_version(self.top)
         replaced = dataset_versions.version_summary(self.top, before) if before else None
@@ -249,13 +246,13 @@ class Part:
 # --- files ---------------------------------------------------------------------------------------
 
 
-def has_content(call, path, sha, size):
+def has_content(path, sha, size):
     try:
         if os.lstat(path).st_size != size:
             return False
     except OSError:
         return False
-    return blobs.has_content(path, sha, lambda: call.emit({"event": "alive"}))
+    return blobs.has_content(path, sha)
 
 
 def clear_path(path):

@@ -77,13 +77,13 @@ def read_tree(top, version):
 # --- is it as it was pushed? ---------------------------------------------------------------------
 
 
-def is_intact(call, top, version):
+def is_intact(top, version):
     """Is it the current version, and unchanged by the dates, sizes and modes of its files?"""
     if current_version(top) != version:
         return False
     tree = read_tree(top, version)
     files = os.fsencode(os.path.join(top, version, "files"))
-    if len(unchanged(call, files, tree)) < len(tree["files"]):
+    if len(unchanged(files, tree)) < len(tree["files"]):
         return False
     linked = all(is_link(synced_folders.inside(files, name), to) for name, to in tree["links"])
     return linked and all(
@@ -91,13 +91,11 @@ def is_intact(call, top, version):
     )
 
 
-def unchanged(call, files, tree):
+def unchanged(files, tree):
     """Indices of the files that have the size, the date and the mode they were left with."""
     found = set()
     for i, stamp in enumerate(tree.get("stamps", [])):
         name, _, size, _ = tree["files"][i]
-        if i % 1000 == 0:
-            call.emit({"event": "alive"})
         try:
             info = os.lstat(synced_folders.inside(files, name))
         except OSError:

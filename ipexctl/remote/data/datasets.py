@@ -18,6 +18,7 @@ import os
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.data import dataset_build, dataset_versions
+from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.project import synced_folders
 
 SHORT = dataset_build.SHORT
@@ -33,10 +34,14 @@ def op_make(call, h):
     {missing: how many}, as in synced_folders.py; without `wait` also {busy: true}: another push
     makes it. What is missing comes as blobs and by op_take, then this is asked again.
     """
-    root = root_folder.checked(h["root"])
+    with Heartbeat(call):
+        return make(call, root_folder.checked(h["root"]), h)
+
+
+def make(call, root, h):
     top = dataset_versions.dataset_folder(root, h["name"])
     begun = (top, h["key"]) in dataset_build.parts
-    if not begun and dataset_versions.is_intact(call, top, h["key"][:SHORT]):
+    if not begun and dataset_versions.is_intact(top, h["key"][:SHORT]):
         return dataset_build.unchanged_summary(top, h["key"][:SHORT])
     tree = synced_folders.manifest(root, h["key"], call.body)
     if tree is None:
@@ -46,9 +51,9 @@ def op_make(call, h):
         return {"busy": True}
     if part is None:
         return dataset_build.unchanged_summary(top, h["key"][:SHORT])
-    missing = part.missing(call)
+    missing = part.missing()
     if not missing:
-        return part.finish(call, h["hub"], h.get("source"))
+        return part.finish(h["hub"], h.get("source"))
     return synced_folders.report_missing(call, missing, len(tree["files"]))
 
 
@@ -60,8 +65,9 @@ def op_take(call, h):
     """
     root = root_folder.checked(h["root"])
     part = dataset_build.parts[dataset_versions.dataset_folder(root, h["name"]), h["key"]]
-    for pack in h["packs"]:
-        part.unpack(call, pack)
+    with Heartbeat(call):
+        for pack in h["packs"]:
+            part.unpack(pack)
     blobs.remove_blobs(root, [pack[0] for pack in h["packs"]])
     return {}
 
@@ -82,7 +88,8 @@ def op_look(call, h):
         return {"same": False}
     root = root_folder.checked(h["root"])
     top = dataset_versions.dataset_folder(root, h["name"], make=False)
-    return {"same": dataset_versions.is_intact(call, top, h["key"][:SHORT])}
+    with Heartbeat(call):
+        return {"same": dataset_versions.is_intact(top, h["key"][:SHORT])}
 
 
 def op_list(call, h):

@@ -10,13 +10,11 @@ import json
 import os
 import re
 import stat
-import time
 
 OK = ".ipexctl-ok"
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)\.dist-info\Z")
 MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
 MOST = 200  # files told about
-BEAT = 5.0
 
 
 def op_compare(call, header):
@@ -28,6 +26,7 @@ def op_compare(call, header):
     """
     # late: the probe needs this module, and nothing of that one
     from ipexctl.remote import root_folder
+    from ipexctl.remote.heartbeat import Heartbeat
 
     text = header["root"]
     if root_folder.is_absent(text):
@@ -37,8 +36,9 @@ def op_compare(call, header):
     env = os.path.realpath(os.path.join(root, *(["envs", key] if key else ["current"])))
     if not os.path.exists(os.path.join(env, OK)):
         return no_drift(root)
-    look = Comparison(call, env, header["full"] is True)
-    look.all()
+    look = Comparison(env, header["full"] is True)
+    with Heartbeat(call):
+        look.all()
     return {
         "root": root,
         "current": os.path.basename(env),
@@ -136,15 +136,13 @@ def site_packages(env):
 class Comparison:
     """A walk over the files of an environment. `found`: [path, what is wrong]."""
 
-    def __init__(self, call, env, full):
-        self.call = call
+    def __init__(self, env, full):
         self.env = env
         self.site = site_packages(env)
         self.since = None if full else os.stat(os.path.join(env, OK)).st_mtime
         self.found = []
         self.owned = set()
         self.looked = self.read = 0
-        self.told = time.time()
 
     def all(self):
         odd = {name for name, _, _ in changed(self.env)}
@@ -152,7 +150,6 @@ class Comparison:
             match = DIST.match(os.path.basename(folder))
             known = match is not None and normalized_name(match.group(1)) not in odd
             for path, digest, size in record_rows(folder):
-                self.alive()
                 path = os.path.normpath(os.path.join(self.site, path))
                 self.owned.add(path)
                 # Of a package that is told to have changed, each file would be told again.
@@ -187,7 +184,6 @@ class Comparison:
             with open(path, "rb") as file:
                 for block in iter(lambda: file.read(1 << 20), b""):
                     state.update(block)
-                    self.alive()
         except (OSError, ValueError):
             return None
         text = base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode()
@@ -205,11 +201,6 @@ class Comparison:
 
     def tell(self, path, what):
         self.found.append([os.path.relpath(path, self.env), what])
-
-    def alive(self):
-        if time.time() - self.told > BEAT:
-            self.told = time.time()
-            self.call.emit({"event": "alive"})
 
 
 def record_rows(folder):

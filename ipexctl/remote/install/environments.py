@@ -11,13 +11,13 @@ import queue
 import re
 import shutil
 import stat
-import time
 import zipfile
 
 from ipexctl.common.files import rename_synced, sync_disk
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import (
     env_drift,
     env_marks,
@@ -53,7 +53,7 @@ def op_build(call, header):
     for _, sha, _ in files + tools:
         blobs.checked_sha(sha)
     uv_sha, carried = tools[0][1], [sha for _, sha, _ in tools[1:]]
-    with RootLock(call, root):
+    with Heartbeat(call), RootLock(call, root):
         built = env_marks.build_id(env)
         if built and built != header["rebuild"]:  # also by another install since it was looked at
             return {"built": False}
@@ -201,7 +201,6 @@ class Arrivals:
     def __init__(self, call, root):
         self.call, self.root = call, root
         self.complete = False
-        self.told = time.time()
 
     def batches(self, files):
         """Yield some of (name, sha256, bytes): first what is here, then what has come since."""
@@ -223,26 +222,10 @@ class Arrivals:
         try:
             frame = self.call.inbox.get(timeout=POLL)
         except queue.Empty:
-            if time.time() - self.told > blobs.BEAT:
-                self.told = time.time()
-                self.call.emit({"event": "alive"})
             return
         if frame is None or frame[0].get("abort"):
             raise NotBrought("the controller stopped sending", slug="transfer-stopped")
         self.complete = True
-
-
-def unpacked_size(root, wheels):
-    total = 0
-    for file, sha in wheels:
-        try:
-            with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
-                total += sum(member.file_size for member in archive.infolist())
-        except (OSError, zipfile.BadZipFile) as e:
-            raise Failure(
-                "%s is missing or not a readable wheel" % file, str(e), slug="wheel-unreadable"
-            ) from None
-    return total
 
 
 def unpack_uv(root, sha):
@@ -351,17 +334,11 @@ def put_back(env):
 
 
 def unpack(call, command, variables, store, wheels):
-    lacking = store.lacking(wheels)
-    blobs.verify(store.root, [sha for _, sha in lacking])
-    size = unpacked_size(store.root, lacking)
-    root_folder.need_space(store.root, size, 0)
+    blobs.verify(store.root, [sha for _, sha in store.lacking(wheels)])
     store.begin(wheels)
     asked = ["%s==%s" % tuple(name.split("-")[:2]) for name, _ in wheels]
-    try:
-        child_processes.run(call, command + asked, variables, BUILD_TIMEOUT)
-        store.done(wheels)
-    except (Failure, OSError) as e:
-        raise root_folder.explain_disk_failure(e, store.root, size) from None
+    child_processes.run(call, command + asked, variables, BUILD_TIMEOUT)
+    store.done(wheels)
 
 
 def make_runnable(folder):

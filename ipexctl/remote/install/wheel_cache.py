@@ -1,8 +1,8 @@
 """Wheels that are unpacked already: uv's cache, whose files the environments of this root share.
 
 A change to a shared file is one for every environment, so these files are read-only. Nothing keeps
-their owner from writing all the same, and a power cut can take what was not on the disk yet: what
-is unpacked is taken only as the last build has left it, and not after a restart of the host.
+their owner from writing all the same: what is unpacked is taken only as the last build has left it.
+That mark is written when all of it is on the disk.
 """
 
 import hashlib
@@ -14,7 +14,6 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
 
-BOOT = "/proc/sys/kernel/random/boot_id"
 WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -36,8 +35,7 @@ class WheelCache:
         """{file: [sha256, stamp]} of the wheels that are unpacked, {} where that is not certain."""
         said = env_marks.read_mark(self.mark) or {}
         try:
-            good = [said["uv"], said["boot"]] == [self.uv, boot_id()]
-            if good and said["digest"] == fingerprint(self.cache)[0]:
+            if said["uv"] == self.uv and said["digest"] == fingerprint(self.cache)[0]:
                 return said["wheels"]
         except (OSError, KeyError):
             pass
@@ -72,12 +70,11 @@ class WheelCache:
             remove_cache(self.root)
 
     def keep(self):
-        """What was unpacked is good, and on the disk."""
+        """What was unpacked is good, and on the disk; its mark is written here."""
         if not self.begun:
             return
         digest, shared = fingerprint(self.cache)
-        boot = boot_id()
-        if not shared or not boot:  # copies would take their room twice
+        if not shared:  # copies would take their room twice
             remove_cache(self.root)
             return
         for path, mode in shared:
@@ -85,18 +82,8 @@ class WheelCache:
                 os.chmod(path, mode & ~WRITE)
         wheels = dict(self.before)
         wheels.update((file, [sha, blob_stamp(self.root, sha)]) for file, sha in self.unpacked)
-        said = {"uv": self.uv, "boot": boot, "digest": digest, "wheels": wheels}
+        said = {"uv": self.uv, "digest": digest, "wheels": wheels}
         env_marks.write_mark(self.mark, said)
-
-
-def boot_id():
-    """The name of this start of the host, "" if it does not tell: files that were not synced before
-    it may be damaged."""
-    try:
-        with open(BOOT) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
 
 
 def cache_folder(root):

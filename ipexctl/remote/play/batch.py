@@ -1,12 +1,10 @@
 """Consecutive steps of a play on this host, in one request. The first that fails ends them."""
 
-import threading
 import time
 
 from ipexctl.remote.failure import Failure, document
+from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.play.task import Task, outcome
-
-BEAT = 5.0  # seconds between signs of life
 
 
 def op_steps(call, args):
@@ -20,22 +18,10 @@ def op_steps(call, args):
     if any(step["sudo"] for step in args["steps"]):
         worker = _sudo_worker(call, args)
         call.agent.at_end.append(worker.kill)
-    ended = threading.Event()
-    beat = threading.Thread(target=_beat, args=(call, ended))
-    beat.daemon = True
-    beat.start()
     try:
-        for step in args["steps"]:
-            call.emit({"event": "begin", "number": step["number"]})
-            began = time.time()
-            end = _with_retries(call, args, step, worker)
-            end.update({"event": "end", "number": step["number"]})
-            end["seconds"] = time.time() - began
-            call.emit(end)
-            if "failure" in end and not step["ignore_errors"] and not args["check"]:
-                break
+        with Heartbeat(call):
+            _run_steps(call, args, worker)
     finally:
-        ended.set()
         if worker:
             worker.kill()
             call.agent.at_end.remove(worker.kill)
@@ -48,10 +34,16 @@ def _sudo_worker(call, args):
     return SudoWorker(call, args.get("password", ""))
 
 
-def _beat(call, ended):
-    """A step may be silent for long; its host is alive."""
-    while not ended.wait(BEAT):
-        call.emit({"event": "alive"})
+def _run_steps(call, args, worker):
+    for step in args["steps"]:
+        call.emit({"event": "begin", "number": step["number"]})
+        began = time.time()
+        end = _with_retries(call, args, step, worker)
+        end.update({"event": "end", "number": step["number"]})
+        end["seconds"] = time.time() - began
+        call.emit(end)
+        if "failure" in end and not step["ignore_errors"] and not args["check"]:
+            break
 
 
 def op_sudo(call, args):

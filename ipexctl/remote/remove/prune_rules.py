@@ -18,6 +18,7 @@ from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import synced_folders
 from ipexctl.remote.run_files import run_folders
@@ -37,12 +38,13 @@ def op_prune(call, header):
     text = header["root"]
     if root_folder.is_absent(text):
         return {"found": []}
-    work = Pruning(call, root_folder.checked(text), header["limits"], header["check"] is True)
-    if not work.check:
-        run_folders.sweep(work.root)
-        scratch_folder.sweep()
-    work.runs()
-    work.projects()
+    work = Pruning(root_folder.checked(text), header["limits"], header["check"] is True)
+    with Heartbeat(call):
+        if not work.check:
+            run_folders.sweep(work.root)
+            scratch_folder.sweep()
+        work.runs()
+        work.projects()
     return {"found": [[kind] + work.found[kind] for kind in KINDS if work.found[kind][0]]}
 
 
@@ -82,17 +84,14 @@ def op_remove_run(call, header):
 
 
 class Pruning:
-    def __init__(self, call, root, limits, check):
-        self.call, self.root, self.limits, self.check = call, root, limits, check
+    def __init__(self, root, limits, check):
+        self.root, self.limits, self.check = root, limits, check
         self.found = {kind: [0, 0] for kind in KINDS}
         self.active = run_folders.active(root)
 
     def count(self, kind, size):
         self.found[kind][0] += 1
         self.found[kind][1] += size
-
-    def alive(self):
-        self.call.emit({"event": "alive"})
 
     # --- runs ---
 
@@ -103,7 +102,6 @@ class Pruning:
         newest_first = run_folders.run_ids(self.root)[::-1]
         most, young = self.limits["runs"], time.time() - self.limits["days"] * 86400
         for i, name in enumerate(newest_first):
-            self.alive()
             folder = os.path.join(self.root, "runs", name)
             if name in self.active:
                 continue
@@ -148,15 +146,13 @@ class Pruning:
     def equal_files(self, work, tree):
         """The bytes of the files that are as they were sent; they are removed."""
         total, folders = 0, Folders()
-        for i, (name, sha, size, _) in enumerate(tree["files"]):
-            if i % 1000 == 0:
-                self.alive()
+        for name, sha, size, _ in tree["files"]:
             path = synced_folders.inside(work, name)
             try:
                 info = os.lstat(path)
                 if not stat.S_ISREG(info.st_mode) or info.st_size != size:
                     continue
-                if not folders.is_real(path) or not blobs.has_content(path, sha, self.alive):
+                if not folders.is_real(path) or not blobs.has_content(path, sha):
                     continue
                 if not self.check:
                     os.unlink(path)
@@ -211,7 +207,6 @@ class Pruning:
         here = set(packs.Packs(self.root).where)
         here.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
         for path, tree in trees_of(self.root):
-            self.alive()
             new = {sha: n for sha, n in contents(tree).items() if sha in here}
             size += sum(new.values())
             if kept and size > self.limits["project_mb"] * MB:

@@ -10,10 +10,10 @@ import os
 import re
 import shutil
 import stat
-import threading
 
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.data import dataset_versions
+from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import disk_use, environments
 from ipexctl.remote.run_files import run_folders
 
@@ -22,7 +22,6 @@ OURS = (
     "install.holder", "install.lock", root_folder.MARK,
 )  # fmt: skip
 LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
-BEAT = 10.0
 MOST = 20  # names in an answer
 
 
@@ -75,26 +74,6 @@ def op_remove(call, header):
         if lock is not None:
             os.close(lock)
     return {"removed": size, "busy": [], "stays": stays[:MOST], "left": left[:MOST]}
-
-
-class Heartbeat:
-    """Tells the controller that this host works, while one call of the system takes its time."""
-
-    def __init__(self, call):
-        self.call = call
-        self.over = threading.Event()
-
-    def __enter__(self):
-        thread = threading.Thread(target=self.beat)
-        thread.daemon = True
-        thread.start()
-
-    def beat(self):
-        while not self.over.wait(BEAT):
-            self.call.emit({"event": "alive"})
-
-    def __exit__(self, *_):
-        self.over.set()
 
 
 # --- what is there -------------------------------------------------------------------------------

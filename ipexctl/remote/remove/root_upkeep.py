@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
+from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.install import (
     disk_use,
     env_drift,
@@ -31,10 +32,11 @@ def op_list(call, header):
         return {"root": text, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
     root = root_folder.checked(text)
     found, files = [], {}
-    for key in disk_use.env_keys(root):
-        call.emit({"event": "alive"})
-        found.append(env_summary(root, key))
-        files[key] = disk_use.file_sizes(env_marks.env_folder(root, key)) if header["sizes"] else {}
+    with Heartbeat(call):
+        for key in disk_use.env_keys(root):
+            found.append(env_summary(root, key))
+            env = env_marks.env_folder(root, key)
+            files[key] = disk_use.file_sizes(env) if header["sizes"] else {}
     number = Counter(file for those in files.values() for file in those)
     for env in found:
         those = files[env["key"]]
@@ -61,11 +63,11 @@ def op_remove(call, header):
     root = root_folder.checked(header["root"])
     removed, kept, freed = [], [], disk_use.Freed()
     with ExitStack() as held:
+        held.enter_context(Heartbeat(call))
         if not header["check"]:  # an install can hold it for as long as its files take
             held.enter_context(environments.RootLock(call, root))
         names_alone = freed.by(wheel_cache.cache_folder(root))
         for key in header["keys"]:
-            call.emit({"event": "alive"})
             env = env_marks.env_folder(root, key)
             why = why_needed(root, key, env)
             size = 0 if why else freed.by(env)

@@ -6,9 +6,9 @@ import subprocess
 
 from ipexctl.remote import child_processes
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.heartbeat import BEAT, Heartbeat
 from ipexctl.remote.own_process import start_thread
 
-BEAT = 5.0  # seconds between signs of life for the controller
 PIP = re.compile(r"pip[0-9.]*\Z")
 BEFORE = ("PATH", "LD_LIBRARY_PATH")  # go before what the account has
 
@@ -68,12 +68,8 @@ def exit_code_of(call, process):
         start_thread(forward_output, call, "out", process.stdout),
         start_thread(forward_output, call, "err", process.stderr),
     ]
-    while True:
-        try:
-            process.wait(BEAT)
-            break
-        except subprocess.TimeoutExpired:
-            call.emit({"event": "alive"})
+    with Heartbeat(call):
+        process.wait()
     for reader in readers:
         reader.join(BEAT)  # one that it started in the background may hold the pipe
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
