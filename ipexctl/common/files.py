@@ -1,12 +1,13 @@
 """Files that are written completely or not at all, and on the disk where a power cut would hurt."""
 
+import json
 import os
 from contextlib import contextmanager, suppress
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
     from collections.abc import Iterator
-    from typing import BinaryIO
+    from typing import Any, BinaryIO
 
     Path = str | os.PathLike[str]
 
@@ -46,6 +47,26 @@ def open_atomic(
         with suppress(OSError):
             os.unlink(part)
         raise
+
+
+def read_json(path: "Path") -> "dict[str, Any] | None":
+    """The JSON object in a file; None if there is no such file, or something else is in it."""
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read().decode("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def remove(path: "Path | bytes") -> None:
+    """A file, a link or a folder goes. What cannot be removed stays."""
+    import shutil
+
+    try:
+        os.unlink(path)
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def rename_synced(fresh: str, path: str) -> None:

@@ -11,7 +11,7 @@ import shutil
 import stat
 import time
 
-from ipexctl.common.files import rename_synced, sync_disk, write_atomic
+from ipexctl.common.files import remove, rename_synced, sync_disk, write_atomic
 from ipexctl.common.locks import is_named, try_lock
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs, packs
@@ -114,7 +114,7 @@ class Part:
         name, sha, size, executable = self.tree["files"][i]
         path = synced_folders.inside(self.files, name)
         if i not in self.unchanged and not has_content(path, sha, size):
-            clear_path(path)
+            remove(path)
             return False
         self.learn(sha, executable, path)
         return True
@@ -220,7 +220,7 @@ class Part:
         for name, target in self.tree["links"]:
             path = synced_folders.inside(self.files, name)
             if not dataset_versions.is_link(path, target):
-                clear_path(path)
+                remove(path)
                 synced_folders.link(self.files, name, target)
                 wrong += 1
         top = os.path.dirname(self.files)
@@ -253,13 +253,6 @@ def has_content(path, sha, size):
     except OSError:
         return False
     return blobs.has_content(path, sha)
-
-
-def clear_path(path):
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.unlink(path)
 
 
 def link_or_copy(source, path, sha, executable, is_blob):

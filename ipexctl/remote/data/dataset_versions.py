@@ -2,18 +2,18 @@
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
 import stat
 import time
 
-from ipexctl.common.files import rename_synced
+from ipexctl.common.files import read_json, rename_synced
 from ipexctl.common.locks import try_lock
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import synced_folders
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -67,11 +67,8 @@ def set_current(top, version):
 
 
 def read_tree(top, version):
-    try:
-        with open(os.path.join(top, version, "tree"), "rb") as file:
-            return json.loads(file.read().decode("ascii"))
-    except (OSError, ValueError):
-        return {"folders": [], "files": [], "links": []}
+    tree = read_json(os.path.join(top, version, "tree"))
+    return tree or {"folders": [], "files": [], "links": []}
 
 
 # --- is it as it was pushed? ---------------------------------------------------------------------
@@ -158,16 +155,9 @@ def hub_of(path):
 
 def disk_usage(top):
     """(files, bytes) on the disk; a file with several links counts once."""
-    found = {}
-    for room in version_folders(top):
-        for folder, _, files in os.walk(os.fsencode(os.path.join(top, room, "files"))):
-            for name in files:
-                try:
-                    info = os.lstat(os.path.join(folder, name))
-                except OSError:
-                    continue
-                if stat.S_ISREG(info.st_mode):
-                    found[info.st_dev, info.st_ino] = info.st_size
+    folders = (os.path.join(top, room, "files") for room in version_folders(top))
+    infos = (info for folder in folders for info in disk_use.file_infos(folder))
+    found = {(i.st_dev, i.st_ino): i.st_size for i in infos if stat.S_ISREG(i.st_mode)}
     return len(found), sum(found.values())
 
 

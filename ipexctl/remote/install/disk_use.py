@@ -3,6 +3,7 @@
 import glob
 import os
 
+from ipexctl.common.files import read_json
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
 
@@ -20,7 +21,7 @@ def needed_blobs(root, going=()):
     of them does not say."""
     found = set()  # type: set[str]
     for key in env_keys(root):
-        mark = env_marks.read_mark(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
+        mark = read_json(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
         if key in going or mark is None:
             continue
         if "blobs" not in mark:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 
-from ipexctl.common.files import rename_synced, write_atomic
+from ipexctl.common.files import read_json, rename_synced, write_atomic
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
@@ -110,16 +110,6 @@ def key_of(root, env):
 # --- marks ---------------------------------------------------------------------------------------
 
 
-def read_mark(path):
-    """A mark's content; None if it is not there, or is not one of ours."""
-    try:
-        with open(path) as file:
-            value = json.load(file)
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def build_id(env):
     """Which build it is: that mark is made once, as the last of its files. "" where none is."""
     try:
@@ -131,7 +121,7 @@ def build_id(env):
 
 def proved_with(env):
     """None: not proved yet; "system": with the host's own MPI; "": with its own, or with none."""
-    mark = read_mark(os.path.join(env, PROVED))
+    mark = read_json(os.path.join(env, PROVED))
     return None if mark is None else mark.get("mpi", "")
 
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 
+from ipexctl.common.files import read_json
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_marks
@@ -59,7 +60,7 @@ def users(root, key):
     found = []
     for name in names(folder_of(root, key)):
         path = path_of(root, key, name)
-        mark = env_marks.read_mark(path)
+        mark = read_json(path)
         try:
             last = os.stat(path).st_mtime
             asked = float((mark or {}).get("asked", last))

@@ -13,7 +13,7 @@ import shutil
 import stat
 import zipfile
 
-from ipexctl.common.files import rename_synced, sync_disk
+from ipexctl.common.files import read_json, rename_synced, sync_disk
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
@@ -147,7 +147,7 @@ def require_unused(env):
 
 def process_using(env):
     """The first process that uses the environment, "" if there is none."""
-    mark = env_marks.read_mark(os.path.join(env, env_marks.OK)) or {}
+    mark = read_json(os.path.join(env, env_marks.OK)) or {}
     used = mark.get("use")  # links to somebody else's
     return next(users_of([path for path in (env, used) if path]), "")
 

@@ -8,6 +8,7 @@ import json
 import os
 import stat
 
+from ipexctl.common.files import read_json
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
@@ -62,7 +63,7 @@ def op_link(call, header):
         root_folder.subfolder(root, "envs", header["key"])
         changed = link_contents(env, path)
         mark = {"use": path, "wheels": [], "blobs": [], "dists": env_drift.metadata(env)}
-        if not changed and env_marks.read_mark(os.path.join(env, env_marks.OK)) == mark:
+        if not changed and read_json(os.path.join(env, env_marks.OK)) == mark:
             return {"built": False}
         blobs.unlink(os.path.join(env, env_marks.PROVED))
         env_marks.write_mark(os.path.join(env, env_marks.OK), mark)

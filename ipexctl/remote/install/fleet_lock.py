@@ -4,6 +4,7 @@ import os
 import queue
 import time
 
+from ipexctl.common.files import read_json
 from ipexctl.common.locks import try_lock
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
@@ -66,7 +67,7 @@ class HostLock:
         return self.said().get("install") == self.install
 
     def said(self):
-        return env_marks.read_mark(self.place) or {}
+        return read_json(self.place) or {}
 
     def holder(self):
         """{who, since}: seconds for which that install has held it."""

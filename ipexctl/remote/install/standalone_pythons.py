@@ -8,7 +8,7 @@ import os
 import re
 import tarfile
 
-from ipexctl.common.files import rename_synced, sync_disk
+from ipexctl.common.files import remove, rename_synced, sync_disk
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 
@@ -49,12 +49,6 @@ def unused(root, needed):
         return []
     wanted = {sha[:16] for sha in needed}
     return [os.path.join(folder, n) for n in names if PLACE.match(n) and n not in wanted]
-
-
-def remove(path):
-    import shutil
-
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def unpack(source, folder):

@@ -7,9 +7,9 @@ That mark is written when all of it is on the disk.
 
 import hashlib
 import os
-import shutil
 import stat
 
+from ipexctl.common.files import read_json, remove
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
@@ -33,7 +33,7 @@ class WheelCache:
 
     def known(self):
         """{file: [sha256, stamp]} of the wheels that are unpacked, {} where that is not certain."""
-        said = env_marks.read_mark(self.mark) or {}
+        said = read_json(self.mark) or {}
         try:
             if said["uv"] == self.uv and said["digest"] == fingerprint(self.cache)[0]:
                 return said["wheels"]
@@ -94,10 +94,6 @@ def remove_cache(root):
     """What environments consist of stays theirs."""
     blobs.unlink(os.path.join(cache_folder(root), "mark"))  # first, should this be cut short
     remove(cache_folder(root))
-
-
-def remove(folder):
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def blob_stamp(root, sha):

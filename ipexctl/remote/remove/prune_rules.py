@@ -8,18 +8,18 @@ is within its limit. What an environment needs, and whatever is in use, stays.
 """
 
 import glob
-import json
 import os
 import shutil
 import stat
 import time
 
+from ipexctl.common.files import read_json
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import Heartbeat
-from ipexctl.remote.install import disk_use
+from ipexctl.remote.install import disk_use, env_marks
 from ipexctl.remote.project import synced_folders
 from ipexctl.remote.run_files import run_folders
 
@@ -122,13 +122,8 @@ class Pruning:
             os.close(lock)
 
     def project_copy(self, folder):
-        path = os.path.join(folder, "tree")
-        try:
-            with open(path, "rb") as file:
-                tree = json.loads(file.read().decode("ascii"))
-        except (OSError, ValueError):
-            return  # there is none, or it went before
-        lock = run_folders.lock_run(folder)
+        tree = read_json(os.path.join(folder, "tree"))  # none if it went before
+        lock = run_folders.lock_run(folder) if tree else None
         if lock is None:
             return
         try:
@@ -256,23 +251,11 @@ def remove_skeleton(work, tree):
 def trees_of(root):
     """(path, tree) of each folder that was sent, the one used last first."""
     top = os.path.join(root, "blobs", "trees")
-    found = []
-    try:
-        names = [name for name in os.listdir(top) if blobs.SHA.match(name)]
-    except OSError:
-        return
-    for name in names:
-        path = os.path.join(top, name)
-        try:
-            found.append((os.lstat(path).st_mtime_ns, path))
-        except OSError:
-            continue
-    for _, path in sorted(found, reverse=True):
-        try:
-            with open(path, "rb") as file:
-                yield path, json.loads(file.read().decode("ascii"))
-        except (OSError, ValueError):
-            continue
+    paths = glob.glob(os.path.join(glob.escape(top), "*"))
+    for path in sorted(paths, key=env_marks.when_changed, reverse=True):
+        tree = read_json(path) if blobs.SHA.match(os.path.basename(path)) else None
+        if tree:
+            yield path, tree
 
 
 def contents(tree):

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 
+from ipexctl.common.files import read_json, remove
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.heartbeat import Heartbeat
@@ -84,9 +85,7 @@ def op_remove(call, header):
             with blobs.removal(root) as free:
                 idle = [row for row in idle if free or os.path.isdir(row[0])]
                 for path, _ in idle:
-                    if os.path.isdir(path):
-                        standalone_pythons.remove(path)
-                    blobs.unlink(path)
+                    remove(path)
             if removed:
                 wheel_cache.remove_cache(root)
     size = sum(size for _, size in idle) + (names_alone if removed else 0)
@@ -98,8 +97,8 @@ def op_remove(call, header):
 
 def env_summary(root, key):
     env = env_marks.env_folder(root, key)
-    mark = env_marks.read_mark(os.path.join(env, env_marks.OK))
-    proved = env_marks.read_mark(os.path.join(env, env_marks.PROVED)) or {}
+    mark = read_json(os.path.join(env, env_marks.OK))
+    proved = read_json(os.path.join(env, env_marks.PROVED)) or {}
     return {
         "key": key,
         "whole": mark is not None,
