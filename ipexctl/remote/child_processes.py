@@ -31,16 +31,27 @@ def run(call, command, variables, timeout):
     return out.decode("utf-8", "replace")
 
 
-def start(command, variables, log, stdin=subprocess.DEVNULL):
+def with_variables(variables, pairs):
+    """[[name, value], ...] set among them; what leads to files goes before what was there."""
+    variables = dict(variables)
+    for name, value in pairs:
+        if name in ("PATH", "LD_LIBRARY_PATH") and variables.get(name):
+            value = value + ":" + variables[name]
+        variables[name] = value
+    return variables
+
+
+def start(command, variables, log, stdin=subprocess.DEVNULL, cwd="/", begin=None):
+    """`begin`: what the process does first, start_process_group where it is None."""
     try:
         return subprocess.Popen(
             command,
             env=variables,
-            cwd="/",
+            cwd=cwd,
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=log,
-            preexec_fn=start_process_group,
+            preexec_fn=begin or start_process_group,
         )
     except OSError as e:
         raise Failure(

@@ -243,14 +243,6 @@ def test_rm_asks_with_a_plan_and_a_no_ends_with_1(shop: Shop) -> None:
     assert (would["exit_code"], would["declined"], would["hosts"][0]["current"]) == (0, False, B)
 
 
-def test_wheels_stay_while_an_environment_does_not_say_which_it_needs(shop: Shop) -> None:
-    root = made_up(shop.folder / "seven", A, current=A)
-    (root / "envs" / A / ".ipexctl-ok").write_text(json.dumps({"wheels": [TORCH]}))
-    kept = blob(root, "e" * 64)
-    done = shop.ipexctl("env", "rm", "--unused", "--root", str(root), "-y", "--json").document
-    assert (done["done"], kept.exists()) == (False, True)
-
-
 @pytest.mark.parametrize("op", ["install.environments.switch", "remove.root_upkeep.remove"])
 def test_the_agent_refuses_hostile_keys(tmp_path: Path, op: str) -> None:
     root = made_up(tmp_path / "root", A, current=A)

@@ -149,16 +149,6 @@ def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_a_host_without_bash_is_told_so(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    environment(root, NEW, setvars_sh(NEW))
-    bin_ = tmp_path / "bin"
-    bin_.mkdir()
-    with pytest.raises(Failure) as told:
-        setvars_script.source_script(a_call(), str(tmp_path), "/x/setvars.sh", 2.0, path=str(bin_))
-    assert (told.value.slug, " bash " in told.value.hint) == ("bash-missing", True)
-
-
 # --- what of it is used --------------------------------------------------------------------------
 
 FOUND = {name: value.replace("$CCL_ROOT", "/p/ccl") for name, value in SETVARS[NEW].items()}

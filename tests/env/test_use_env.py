@@ -133,17 +133,12 @@ def not_its_own(path: Path) -> None:
 
 
 def for_everybody(path: Path) -> None:
-    path.mkdir()
+    not_its_own(path)
     path.chmod(0o777)
 
 
-def a_file(path: Path) -> None:
-    path.write_text("")
-
-
 REFUSED = [
-    (lambda path: None, "there is no folder"),
-    (a_file, "is not a folder"),
+    (lambda path: None, "there is no bin/python in it"),
     (no_python, "there is no bin/python in it"),
     (no_torch, "there is no torch in"),
     (not_its_own, "belongs to"),

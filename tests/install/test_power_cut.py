@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,6 @@ from ipexctl.lab.cluster.machine_support import why_not
 from ipexctl.lab.cluster.rung_limits import FULL
 from ipexctl.machines.openssh.ssh_config import Answer
 from ipexctl.machines.ssh.known_hosts import HostKey, Standing, Verdict, entry_line, remember
-from ipexctl.remote.install import wheel_cache
 from tests.install.conftest import Outcome, Shop, finish, make_wheel
 
 SIZE = 96 << 20
@@ -90,20 +88,12 @@ class DiskShop(Shop):
         make_wheel(self.wheels, "many", "1.0", files)
         self.torch("2.13.0+cpu", "many==1.0")
 
-    def rebooted(self, *words: str, **environ: str) -> Outcome:
-        """The command on a host that has booted since: what was good only until then is not."""
-        boot = self.folder / "boot_id"
-        boot.write_text(f"{uuid.uuid4()}\n")
-        script = f'mount --bind {boot} {wheel_cache.BOOT} && exec "$@"'
-        before = ("unshare", "-m", "sh", "-c", script, "sh")
-        return self.ipexctl(*words, before=before, **environ)
-
     def repaired(self) -> Outcome:
         """After the doctor has looked at what there is."""
-        told = self.rebooted("doctor", "--root", str(self.root), "--json")
+        told = self.ipexctl("doctor", "--root", str(self.root), "--json")
         assert told.code in (0, 1), told
         assert [host["name"] for host in told.document["hosts"]] == ["localhost"]
-        return self.rebooted(*self._install(()))
+        return self.ipexctl(*self._install(()))
 
     def damaged(self) -> list[str]:
         """Files of environments with a mark that are not what their wheels had."""
@@ -194,7 +184,7 @@ def test_after_a_power_cut_at_any_moment_a_data_set_is_complete_or_pushed_again(
     for round_, image in images:
         with shop.disk.mounted(image):
             assert not damaged_data(shop, sent[round_]), image
-            done = shop.rebooted(*pushing(shop, sent[round_])[3:])
+            done = shop.ipexctl(*pushing(shop, sent[round_])[3:])
             assert done.code == 0, (image, done.err)
             assert (shop.root / "data" / "made" / "current").is_symlink()
             assert not damaged_data(shop, sent[round_]), image
@@ -253,11 +243,11 @@ def test_after_a_power_cut_at_any_moment_a_run_has_the_files_that_it_was_sent(
     digest = change(work, "last")
     for image in images:
         with shop.disk.mounted(image):
-            told = shop.rebooted("doctor", "--root", str(shop.root), "--json")
+            told = shop.ipexctl("doctor", "--root", str(shop.root), "--json")
             assert told.code in (0, 1), told
             for _ in range(2):
                 words = running_words(shop, work, digest)
-                done = shop.rebooted(*words, VIRTUAL_ENV=str(shop.folder / "env"))
+                done = shop.ipexctl(*words, VIRTUAL_ENV=str(shop.folder / "env"))
                 assert done.code == 0, (image, done.err)
         image.unlink()
 

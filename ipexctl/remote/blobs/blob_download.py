@@ -34,9 +34,8 @@ def op_fetch(call, header):
     try; `fetched` is what came over the network.
     """
     root = root_folder.checked(header["root"])
-    wanted = [(str(name), blobs.checked_sha(sha), int(n)) for name, sha, n in header["files"]]
     blobs.remove_dead_parts(root_folder.subfolder(root, "blobs", "parts"))
-    missing = [file for file in wanted if not blobs.has(root, *file[1:])]
+    missing = [file for file in header["files"] if not blobs.has(root, *file[1:])]
     left = sum(max(0, size - blobs.part_size(root, sha)) for _, sha, size in missing)
     root_folder.need_space(root, left, len(missing))
     with contextlib.closing(Download(call, root, header["keys"], header["giver"])) as download:

@@ -50,8 +50,7 @@ def add(root, expected, datas):
 
 def keep(root, rows):
     """Keep packs that came as blobs: [[sha256, size, packed, [[sha256, size], ...]], ...]."""
-    for sha, _, packed, pairs in rows:
-        expected = blobs.wanted_blobs({"blobs": pairs})
+    for sha, _, packed, expected in rows:
         try:
             add(root, expected, contents(root, sha, packed, expected))
         except FileNotFoundError:

@@ -125,22 +125,14 @@ class Part:
         path = synced_folders.inside(self.files, name)
         like, unlike = ((sha, bool(executable)), (sha, not executable))
         known = self.sources.get(like, []) + self.sources.get(unlike, [])
-        source = next((s for s in known if has_content(s, sha, size)), None)
-        is_blob = source is None
-        if is_blob:
-            source = self.blob(sha, size)
+        blob = os.fsencode(blobs.path_of(self.root, sha))
+        source = next((s for s in known + [blob] if has_content(s, sha, size)), None)
         if source is None:
+            blobs.unlink(blob)  # if it is there it is damaged, and would not be sent
             return False
-        link_or_copy(source, path, sha, executable, is_blob)
+        link_or_copy(source, path, sha, executable)
         self.learn(sha, executable, path)
         return True
-
-    def blob(self, sha, size):
-        path = os.fsencode(blobs.path_of(self.root, sha))
-        if has_content(path, sha, size):
-            return path
-        blobs.unlink(path)  # if it is there it is damaged, and would not be sent
-        return None
 
     @property
     def sources(self):
@@ -175,8 +167,7 @@ class Part:
 
     def unpack(self, pack):
         """What came in a pack gets its first place; missing() links the others."""
-        sha, _, packed, pairs = pack
-        expected = blobs.wanted_blobs({"blobs": pairs})
+        sha, _, packed, expected = pack
         first = self.first_places({content for content, _ in expected})
         try:
             datas = packs.contents(self.root, sha, packed, expected)
@@ -255,14 +246,12 @@ def has_content(path, sha, size):
     return blobs.has_content(path, sha)
 
 
-def link_or_copy(source, path, sha, executable, is_blob):
+def link_or_copy(source, path, sha, executable):
     """Link the file if both places need the same mode, else copy it."""
-    info = os.lstat(source)
-    if info.st_nlink == 1 if is_blob else bool(info.st_mode & 0o100) == bool(executable):
+    if bool(os.lstat(source).st_mode & 0o100) == bool(executable):
         try:
             os.link(source, path)
-            if is_blob:
-                os.chmod(path, mode_of(executable))
+            os.chmod(path, mode_of(executable))
             return
         except OSError:  # a filesystem without, or too many of this one
             pass

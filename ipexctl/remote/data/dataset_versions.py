@@ -21,8 +21,6 @@ ROOM = re.compile(r"\.?[0-9a-f]{16}\Z")
 
 
 def dataset_folder(root, name, make=True):
-    if not isinstance(name, str) or not NAME.match(name):
-        raise Failure("%r is not a valid dataset name" % (name,), slug="dataset-name-invalid")
     return root_folder.subfolder(root, "data", name) if make else os.path.join(root, "data", name)
 
 

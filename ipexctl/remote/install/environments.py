@@ -50,8 +50,6 @@ def op_build(call, header):
     files = [tuple(wheel) for wheel in header["wheels"]]
     tools = [("uv",) + tuple(header["uv"])]
     tools += [("a Python",) + tuple(header["cpython"])] if header["cpython"] else []
-    for _, sha, _ in files + tools:
-        blobs.checked_sha(sha)
     uv_sha, carried = tools[0][1], [sha for _, sha, _ in tools[1:]]
     with Heartbeat(call), RootLock(call, root):
         built = env_marks.build_id(env)
@@ -92,7 +90,8 @@ def op_prove(call, header):
     """
     root = root_folder.checked(header["root"])
     env = env_marks.env_folder(root, header["key"])
-    variables = with_env(clean_environ(env), header["env"])
+    variables = dict(clean_environ(env), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    variables = child_processes.with_variables(variables, header["env"])
     try:
         found = dict(env_proof.prove(call, env, header, variables), mpi=header["mpi"])
     except Failure:
@@ -230,7 +229,6 @@ class Arrivals:
 
 def unpack_uv(root, sha):
     """The uv program out of its wheel; its folder is named by the wheel's content."""
-    blobs.checked_sha(sha)
     place = os.path.join(root_folder.subfolder(root, "tools", "uv-" + sha[:12]), "uv")
     if os.path.exists(place):
         return place
@@ -381,13 +379,4 @@ def clean_environ(env):
     variables["LC_ALL"] = "C.UTF-8"
     variables["UV_NO_CONFIG"] = "1"
     variables["UV_PYTHON_DOWNLOADS"] = "never"
-    return variables
-
-
-def with_env(variables, pairs):
-    variables = dict(variables, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
-    for name, value in pairs:
-        if name in ("PATH", "LD_LIBRARY_PATH") and variables.get(name):
-            value = value + ":" + variables[name]
-        variables[name] = value
     return variables

@@ -7,7 +7,6 @@ import glob
 import os
 import re
 import shlex
-import shutil
 
 from ipexctl.remote import child_processes
 from ipexctl.remote.failure import Failure
@@ -17,8 +16,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 BASH_OWN = frozenset(("PWD", "OLDPWD", "SHLVL", "_"))
 TIMEOUT = 20
 # No word of ours is left to the script as $1, since it reads options there.
-SOURCE = 'ipexctl_script=$1 ipexctl_env=$2; shift 2; source "$ipexctl_script" >/dev/null 2>&1\n'
-SOURCE += 'exec "$ipexctl_env" -0'
+SOURCE = "ipexctl_script=$1 ipexctl_env=$(type -P env); shift\n"
+SOURCE += 'source "$ipexctl_script" >/dev/null 2>&1; exec "$ipexctl_env" -0'
 
 
 def read_variables(call, prefix):
@@ -35,18 +34,10 @@ def find_script(prefix):
     return ""
 
 
-def source_script(call, prefix, script, seconds, path=None):
+def source_script(call, prefix, script, seconds):
     """{name: value} of what is new or different afterwards; of PATH only what was added."""
     before = base_environment(prefix)
-    bash, env = shutil.which("bash", path=path), shutil.which("env", path=before["PATH"])
-    if not bash or not env:
-        raise Failure(
-            "there is no %s on this host" % ("env" if bash else "bash"),
-            "the oneCCL bindings are set up by %s" % script,
-            "apt-get install bash   # or your system's way; or: ipexctl install --backend gloo",
-            slug="bash-missing",
-        )
-    command = [bash, "--norc", "--noprofile", "-c", SOURCE, "bash", script, env]
+    command = ["bash", "--norc", "--noprofile", "-c", SOURCE, "bash", script]
     try:
         after = parse_env(child_processes.run(call, command, before, seconds))
     except Failure as e:

@@ -18,7 +18,7 @@ TOP = "python"
 
 def unpacked_interpreter(call, root, sha):
     """The interpreter's path. The caller holds the lock of ROOT and has verified the blob."""
-    place = os.path.join(root_folder.subfolder(root, "pythons"), blobs.checked_sha(sha)[:16])
+    place = os.path.join(root_folder.subfolder(root, "pythons"), sha[:16])
     if not os.path.isdir(place):
         remove_unfinished(root)
         work = "%s.%d" % (place, os.getpid())

@@ -104,7 +104,7 @@ def op_find_script(call, h):
 
 def manifest(root, key, body):
     """The list of a folder's files, from the request or an earlier one; None if there is none."""
-    path = os.path.join(root_folder.subfolder(root, "blobs", "trees"), blobs.checked_sha(key))
+    path = os.path.join(root_folder.subfolder(root, "blobs", "trees"), key)
     if body:
         data = zlib.decompress(body)
     else:

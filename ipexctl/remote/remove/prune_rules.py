@@ -165,8 +165,6 @@ class Pruning:
         wanted = {sha for tree in trees for sha in contents(tree)}
         theirs = {sha for _, tree in going for sha in contents(tree)} - wanted
         needed = disk_use.needed_blobs(self.root)
-        if needed is None:
-            return
         old = time.time() - UNNAMED
         idle = []
         for path, size, modified in disk_use.kept_blobs(self.root):

@@ -126,8 +126,6 @@ def why_needed(root, key, env):
 def idle_blobs(root, going):
     """(path, size) of those that no environment needs once `going` are gone, and of Pythons."""
     wanted = disk_use.needed_blobs(root, going)
-    if wanted is None:
-        return []
     old = time.time() - ON_ITS_WAY
     unpacked = [(path, disk_use.size_of(path)) for path in standalone_pythons.unused(root, wanted)]
     return unpacked + [

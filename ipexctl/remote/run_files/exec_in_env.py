@@ -10,17 +10,20 @@ from ipexctl.remote.heartbeat import BEAT, Heartbeat
 from ipexctl.remote.own_process import start_thread
 
 PIP = re.compile(r"pip[0-9.]*\Z")
-BEFORE = ("PATH", "LD_LIBRARY_PATH")  # go before what the account has
 
 
 def op_exec(call, header):
     """{argv, env: [[name, value], ...]} -> {code}. Events: {"event": "out" or "err"} and bytes."""
     argv = header["argv"]
-    if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
-        raise Failure("%r is not a command" % (argv,), slug="invalid-request")
     if PIP.match(argv[0]):
         require_own(argv[0], dict(header["env"]).get("PATH", "").split(":")[0])
-    process = start(argv, variables(header["env"]))
+    process = child_processes.start(
+        argv,
+        child_processes.with_variables(os.environ, header["env"]),
+        subprocess.PIPE,
+        cwd=os.path.expanduser("~"),
+        begin=child_processes.start_user_program,
+    )
     with child_processes.ends_with(call, process):
         return {"code": exit_code_of(call, process)}
 
@@ -37,29 +40,6 @@ def require_own(program, folder):
             "ipexctl install -r requirements.txt   # adds packages to the environment",
             slug="no-pip",
         )
-
-
-def variables(pairs):
-    found = dict(os.environ)
-    for name, value in pairs:
-        before = name in BEFORE and found.get(name)
-        found[name] = value + ":" + found[name] if before else value
-    return found
-
-
-def start(argv, environ):
-    try:
-        return subprocess.Popen(
-            argv,
-            env=environ,
-            cwd=os.path.expanduser("~"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=child_processes.start_user_program,
-        )
-    except OSError as e:
-        raise Failure("cannot run %s" % argv[0], e.strerror or str(e), slug="cannot-run") from None
 
 
 def exit_code_of(call, process):

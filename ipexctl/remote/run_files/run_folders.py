@@ -11,7 +11,6 @@ import fcntl
 import os
 import re
 import shutil
-import time
 
 from ipexctl.common.locks import try_lock
 from ipexctl.remote import root_folder
@@ -21,7 +20,6 @@ RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
 PART = re.compile(r"work\.[0-9a-f]{16}\Z")  # what a sync has not finished
 LOG = re.compile(r"rank([0-9]{5,9})\.log\Z")
 MARK = b"IPEXCTL_RUN_ID="
-YOUNG = 60  # seconds in which a run that has just made its folder locks it
 held = {}  # type: dict[str, int]  # locks of this agent, by folder
 
 
@@ -138,15 +136,9 @@ def is_locked(path):
 
 
 def lock_run(folder):
-    """None while the run is active, or another agent prunes it."""
+    """None while the run is made or active, or another agent prunes it."""
     try:
-        lock = os.path.join(folder, "lock")
-        if os.path.lexists(lock):
-            fd = os.open(lock, os.O_RDWR | os.O_NOFOLLOW)
-        elif time.time() - os.lstat(folder).st_mtime < YOUNG:
-            return None
-        else:  # of an older ipexctl
-            fd = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+        fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
         return None
     try:
