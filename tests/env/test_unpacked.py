@@ -151,6 +151,18 @@ def test_fresh_unpacks_everything(builder: Builder) -> None:
     assert inode(again / "big.py") == inode(second / "big.py")
 
 
+def test_scripts_of_packages_run_with_the_python_of_their_environment(builder: Builder) -> None:
+    """It gets its name when it is complete: what it consists of cannot have known it."""
+    names = b"[console_scripts]\ntool = tool:say\n"
+    files = {
+        "tool.py": b"def say():\n    import sys\n    print(sys.prefix)\n",
+        "tool-1.0.dist-info/entry_points.txt": names,
+    }
+    builder.build(A, make_wheel(builder.shop.folder, "tool", "1.0", files))
+    done = subprocess.run([builder.env(A) / "bin" / "tool"], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == (str(builder.env(A)), "")
+
+
 def test_a_rebuild_is_fresh(shop: Shop) -> None:
     shop.install()
 
