@@ -19,8 +19,7 @@ from ipexctl.errors import InputError
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.install.progress import Progress, Step
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.environment import environment
-from ipexctl.local.file_hashes import hashes_of
+from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.project_lock import project_of
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.machines.fleet import Fleet
@@ -93,7 +92,7 @@ def push(
     name = core.checked_name(folder.name if name is None else name)
     progress.step(Step("", f"reading {folder}"))
     found = Walk(folder, everything=True).run(Ignore())
-    reader = Reader(folder, hashes_of(folder, environment()), WAY_OUT)
+    reader = Reader(folder, Hashes(folder), WAY_OUT)
     bundle = Bundle(reader.tree(found), reader)
     tree = bundle.tree
     if not tree.files:

@@ -21,8 +21,7 @@ from ipexctl.data.rules.pulled_tree import (
 from ipexctl.data.url_client import UrlClient
 from ipexctl.errors import InputError
 from ipexctl.install.progress import Progress, Step
-from ipexctl.local.environment import environment
-from ipexctl.local.file_hashes import hashes_of
+from ipexctl.local.file_hashes import Hashes
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.project.files.project_files import File
@@ -138,7 +137,7 @@ def _look(source: HubSource | UrlSource, asked: Pull, progress: Progress) -> _Fo
         client, repository = UrlClient(source), None
         files, name = _chosen(client.look(), asked), source.url.partition("?")[0]
         folder = client.cache(files)
-    fetch = FileFetch(folder, client.bring, progress, hashes_of(folder, environment()))
+    fetch = FileFetch(folder, client.bring, progress, Hashes(folder))
     return _Found(name, files, fetch, repository)
 
 

@@ -9,19 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Container, Mapping
-from contextlib import suppress
 from pathlib import Path
 
-from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local.bounded_read import read_file
+from ipexctl.local.memory import Memory
 from ipexctl.local.settings_file import PATHS, Setting
-from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
 
 KEYS = ("hostfile", "ssh_config", "root")
 _MOST = 16 << 20  # bytes of a file
-_KEEP = 1000  # projects
+_MEMORY = Memory("accepted")  # project's file -> digest
 
 
 @dataclass(frozen=True)
@@ -61,19 +59,14 @@ def withheld(settings: Mapping[str, Setting]) -> tuple[Setting, ...]:
 
 
 def is_accepted(proposed: Proposal) -> bool:
-    return not proposed.unreadable and _load().get(proposed.project) == proposed.digest
+    return not proposed.unreadable and _MEMORY.load().get(proposed.project) == proposed.digest
 
 
 def accept(proposed: Proposal) -> None:
     """Raises InputError if one of its files cannot be read, or is too large to be looked at."""
     if proposed.unreadable:
         raise refusal(proposed)
-    everything = _load()
-    everything.pop(proposed.project, None)
-    everything[proposed.project] = proposed.digest  # the newest stands last
-    path = _file()
-    make_private(path.parent)
-    write_atomic(path, json.dumps(dict(list(everything.items())[-_KEEP:]), indent=1))
+    _MEMORY.save({proposed.project: proposed.digest})
 
 
 def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
@@ -110,15 +103,3 @@ def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
 
 def _content(path: str) -> str:
     return hashlib.sha256(read_file(Path(path), _MOST)).hexdigest()
-
-
-def _file() -> Path:
-    return state_dir() / "accepted.json"
-
-
-def _load() -> dict[str, str]:
-    with suppress(OSError, ValueError):
-        found = json.loads(read_file(_file(), _MOST))
-        if isinstance(found, dict):
-            return {str(key): str(value) for key, value in found.items()}
-    return {}

@@ -1,7 +1,4 @@
-"""What the last command found out about the hosts: @healthy and @last-failed of --limit.
-
-One small file under XDG state, per hostfile.
-"""
+"""What the last command found out about the hosts: @healthy and @last-failed of --limit."""
 
 from __future__ import annotations
 
@@ -11,11 +8,10 @@ from typing import Any
 
 from ipexctl.inventory.hostfile_text import COMMAND_LINE
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.local.kept_entries import KeptEntries
-from ipexctl.local.user_dirs import state_dir
+from ipexctl.local.memory import Memory
 
 HEALTHY, LAST_FAILED = "healthy", "last-failed"
-KEEP = 100  # inventories
+MEMORY = Memory("last", 100)  # by hostfile
 _GOOD = frozenset({"ok", "warn", "changed", "skipped"})
 
 
@@ -25,26 +21,21 @@ def remember(hosts: Inventory, states: Mapping[str, str], command: str = "doctor
         key = _key(hosts)
     except OSError:  # the folder we are in is gone
         return
-    kept = KeptEntries(state_file(), KEEP)
-    entry = kept.entry(key)
+    entry = MEMORY.entry(key)
     entry["last"] = dict(states)
     if command == "doctor":
         entry["doctor"] = {**_table(entry, "doctor"), **states}
-    kept.add({key: entry})
+    MEMORY.add({key: entry})
 
 
 def last_states(hosts: Inventory) -> dict[str, frozenset[str] | None]:
     """The hosts behind @healthy and @last-failed; None where no command has looked yet."""
-    entry = KeptEntries(state_file(), KEEP).entry(_key(hosts))
+    entry = MEMORY.entry(_key(hosts))
     doctor, last = _table(entry, "doctor"), _table(entry, "last")
     return {
         HEALTHY: frozenset(h for h, s in doctor.items() if s in _GOOD) if doctor else None,
         LAST_FAILED: frozenset(h for h, s in last.items() if s not in _GOOD) if last else None,
     }
-
-
-def state_file() -> Path:
-    return state_dir() / "last.json"
 
 
 def _key(hosts: Inventory) -> str:

@@ -13,6 +13,7 @@ from ipexctl.quick_dataclass import dataclass
 
 # what goes only if the user names it: it was made by hand, or cannot be made again
 ASKED = ("keys", "settings", "labs", "logs")
+ACCEPTED = "accepted.json"
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,12 @@ def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[Kept, ...]:
         ("cache", "downloaded wheels and data, hashes of your files, resolver cache",
          _named(cache, "blobs", "pulled", "hashes", "resolve", "agents", "preflight.json")),
         ("results", "results of the last command, rates of networks, finished steps of plays",
-         _named(state, "last.json", "networks.json", "plays")),
+         [*_named(state, "plays"), *(p for p in state.glob("*.json") if p.name != ACCEPTED)]),
         ("choices", "environments that a rollback or --use-env chose",
          _named(state, "environments")),
         ("keys", "accepted host keys", known_hosts),
         ("settings", "config.toml and accepted project settings",
-         [*_named(config, "config.toml"), *_named(state, "accepted.json")]),
+         [*_named(config, "config.toml"), *_named(state, ACCEPTED)]),
         ("labs", "files of labs that are down", [*dead_labs()]),
         ("logs", "logs of runs that were started in folders of other users",
          _named(state, "runs", ".gitignore")),

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import getpass
 import hashlib
-import json
 import os
 import platform
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.common.files import write_atomic
 from ipexctl.env.choice.env_choice import EnvChoice, Project
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install.stack import lock_file
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.local import bounded_read
 from ipexctl.local.import_roots import marked_project
+from ipexctl.local.memory import Memory
 from ipexctl.local.nearest_file import Note, nearest_file, project_file, silent
 from ipexctl.local.ownership import closing, foreign_owner, untrusted_reason
-from ipexctl.local.user_dirs import make_private, state_dir
 
 LOCK_FILE = "ipexctl.lock"
 
@@ -147,30 +145,26 @@ def choose_instead(choice: EnvChoice, key: str, command: str) -> None:
     if key == choice.locked:
         by_lock_again(Path(choice.lock).parent)
         return
-    path = _state(choice.project)
-    make_private(path.parent)
-    said = {"lock": choice.locked or choice.key, "key": key, "command": command}
+    chosen = _chosen(choice.project)
     try:
-        write_atomic(path, json.dumps(said))
+        chosen.save({"lock": choice.locked or choice.key, "key": key, "command": command})
     except OSError as e:
-        raise NotHere(f"cannot write {path}", why=reason_of(e), slug="lock-not-written") from None
+        what = f"cannot write {chosen.path}"
+        raise NotHere(what, why=reason_of(e), slug="lock-not-written") from None
 
 
 def by_lock_again(folder: Path) -> None:
     with suppress(FileNotFoundError):
-        _state(project_of(folder)).unlink()
+        _chosen(project_of(folder)).path.unlink()
 
 
 def _instead(choice: EnvChoice) -> EnvChoice | None:
-    try:
-        said = json.loads(_state(choice.project).read_text("utf-8"))
-        if said["lock"] != choice.key or said["key"] == choice.key:
-            return None
-        key, command = str(said["key"]), str(said["command"])
-    except (OSError, ValueError, KeyError, TypeError):
+    said = _chosen(choice.project).load()
+    key, command = (str(said.get(name, "")) for name in ("key", "command"))
+    if said.get("lock") != choice.key or key in ("", choice.key):
         return None
     return replace(choice, key=key, instead=command, locked=choice.key)
 
 
-def _state(project: Project) -> Path:
-    return state_dir() / "environments" / f"{project.id}.json"
+def _chosen(project: Project) -> Memory:
+    return Memory(f"environments/{project.id}")

@@ -22,7 +22,7 @@ from typing import ParamSpec, TypeVar
 
 from ipexctl.common.files import write_atomic
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.kept_entries import KeptEntries
+from ipexctl.local.memory import Memory
 from ipexctl.local.ownership import untrusted_above
 from ipexctl.local.user_dirs import cache_dir, make_private
 
@@ -30,7 +30,7 @@ _PACKAGE = "ipexctl.remote"
 _SHARED = "common"  # its modules have this in their names here: `common.files`
 _FOLDERS = tuple(Path(__file__).parents[1] / name for name in ("remote", _SHARED))
 _LIBRARY = "pysyncobj"
-KEPT_HOSTS = 4096  # in the list of their bytecodes
+BYTECODES = Memory("agents/bytecode", 4096, in_cache=True)  # by host
 OUR_BYTECODE = MAGIC_NUMBER.hex()
 _WIRE = 2  # the version of marshal's format: every Python 3 reads it
 # Where an import is. What it imports, `ast` says; for it to read whole modules takes 30 ms more.
@@ -215,21 +215,15 @@ def _stamp() -> list[object]:
 # --- which bytecode the Python of each host had when it was last asked ----------------------------
 
 
-def _kept_bytecodes() -> KeptEntries:
-    with suppress(RuntimeError):
-        return KeptEntries(cache_dir() / "agents" / "bytecode.json", KEPT_HOSTS)
-    return KeptEntries(None, KEPT_HOSTS)
-
-
 def load_bytecodes() -> dict[str, str]:
-    return {key: value for key, value in _kept_bytecodes().load().items() if isinstance(value, str)}
+    return {key: value for key, value in BYTECODES.load().items() if isinstance(value, str)}
 
 
 def store_bytecodes(seen: Mapping[str, str]) -> None:
     """Adds to what is there."""
     before = load_bytecodes()
     if any(before.get(key) != value for key, value in seen.items()):
-        _kept_bytecodes().add(seen)
+        BYTECODES.add(seen)
 
 
 def python_key(host: Host, python: str = "") -> str:

@@ -15,7 +15,7 @@ from ipexctl.base.sizes import human
 from ipexctl.errors import InputError
 from ipexctl.explain.causes.missing_file import in_project, missing_module, missing_paths
 from ipexctl.local import bounded_read
-from ipexctl.local.file_hashes import hashes_of
+from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.import_roots import import_roots, marked_project, module_path
 from ipexctl.local.nearest_file import Note, silent
 from ipexctl.local.ownership import foreign_owner
@@ -154,7 +154,7 @@ def take(
     notes += _left_out_notes(folder, withheld, left, found.unseen)
     if core.is_large(count, size):
         note(f"a large folder: {_told(folder, found)}")
-    reader = Reader(folder, hashes_of(folder, environ))
+    reader = Reader(folder, Hashes(folder))
     bundle = folder_transfer.Bundle(reader.tree(found, contents=contents), reader)
     kept = tuple(path for path, _ in (*withheld, *left))
     return Snapshot(

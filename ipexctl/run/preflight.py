@@ -20,12 +20,10 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.doctor import Seen, connect_all
 from ipexctl.doctor.report.finding import Finding
 from ipexctl.facts.facts import Peer
-from ipexctl.facts.reader import number
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import module_path
-from ipexctl.local.kept_entries import KeptEntries
-from ipexctl.local.user_dirs import cache_dir
+from ipexctl.local.memory import Memory, is_newer
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import with_options
 from ipexctl.project.send_project import (
@@ -47,7 +45,7 @@ from ipexctl.run.script_files.script_sources import module_places
 from ipexctl.shipped_tables import launchers, migration_rules, table
 from ipexctl.user_code.source import Source
 
-KEEP = 50  # sets of hosts
+MEMORY = Memory("preflight", 50, in_cache=True)  # by the marks of sets of hosts
 # of this Python, and of older and newer ones: which one the hosts have does not matter here
 STDLIB = sys.stdlib_module_names | {"tomllib", "annotationlib", "compression", "distutils", "imp"}
 Note = Callable[[str], None]
@@ -68,14 +66,14 @@ class Flight:
         return self.options.ports is None
 
 
-def check(flight: Flight, note: Note, memory: Path | None = None) -> list[tuple[str, str, str]]:
+def check(flight: Flight, note: Note) -> list[tuple[str, str, str]]:
     """Tells and returns what it sees: id, hosts, text. Raises RunFailed for what would break the
     run, unless forced."""
     facts = [node.facts for node in flight.nodes.values()]
     facts = [core.planned(f, flight.plan) for f in facts] if flight.plan else facts
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
-    mark, kept = core.mark(facts, prefixes), KeptEntries(memory or memory_file(), KEEP)
-    at, before = _recall(kept, mark)
+    mark = core.mark(facts, prefixes)
+    at, before = _recall(mark)
     peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
     judged = core.judge(
         facts, prefixes, peers=peers, rows=table(), lives_on=flight.options.lives_on
@@ -86,7 +84,7 @@ def check(flight: Flight, note: Note, memory: Path | None = None) -> list[tuple[
         raise core.refusal(judged.blockers)
     told = _tell(judged, before or [], note)
     if flight.among and not judged.among_hosts:
-        kept.add({mark: {"at": at or time.time(), "told": told}})
+        MEMORY.add({mark: {"at": at or time.time(), "told": told}})
     return core.folded((*judged.blockers, *judged.warnings))
 
 
@@ -229,14 +227,10 @@ def _peers(flight: Flight) -> tuple[Peer, ...]:
 # --- memory --------------------------------------------------------------------------------------
 
 
-def memory_file() -> Path:
-    return cache_dir() / "preflight.json"
-
-
-def _recall(kept: KeptEntries, mark: str) -> tuple[float, list[str] | None]:
+def _recall(mark: str) -> tuple[float, list[str] | None]:
     """The time of the last note on these hosts and its lines; 0 and None if there is none."""
-    entry = kept.entry(mark)
-    at, told = number(entry.get("at")) or 0.0, entry.get("told")
-    if not 0 <= time.time() - at < core.FRESH or not isinstance(told, list):
+    entry = MEMORY.entry(mark)
+    told = entry.get("told")
+    if not is_newer(entry, core.FRESH) or not isinstance(told, list):
         return 0.0, None
-    return at, [str(one) for one in told]
+    return entry["at"], [str(one) for one in told]

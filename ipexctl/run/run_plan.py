@@ -20,8 +20,6 @@ from ipexctl.user_code.source import SHARE
 if TYPE_CHECKING:
     from ipexctl.run.network.network_choice import NetworkChoice
 
-TUNED = "tuned.json"  # in the state folder
-
 
 def networked(
     fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
@@ -70,11 +68,11 @@ def plan_of(
 
 
 def was_tuned(plan: LaunchPlan) -> bool:
-    return rate_cache.recall(rate_cache.rates_file(TUNED), _tuned_mark(plan)) is not None
+    return rate_cache.recall(rate_cache.TUNED, _tuned_mark(plan)) is not None
 
 
 def remember_tuned(plan: LaunchPlan) -> None:
-    rate_cache.remember(rate_cache.rates_file(TUNED), _tuned_mark(plan), {}, complete=True)
+    rate_cache.remember(rate_cache.TUNED, _tuned_mark(plan), {}, complete=True)
 
 
 def _tuned_mark(plan: LaunchPlan) -> str:

@@ -229,7 +229,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, everything: bool
     found = Walk(tmp_path, everything=everything).run(send_project.Ignore())
     (tmp_path / "a").unlink()
     with pytest.raises(InputError) as e:
-        Reader(tmp_path, Hashes(None), *([WAY_OUT] if everything else [])).tree(found)
+        Reader(tmp_path, Hashes(tmp_path), *([WAY_OUT] if everything else [])).tree(found)
     assert (e.value.slug, e.value.why.partition(":")[0]) == ("folder-unreadable", "a")
     assert (e.value.hint == WAY_OUT) is everything
     assert (".ipexctlignore" in e.value.hint) is not everything
@@ -243,27 +243,27 @@ def test_of_a_file_that_grows_meanwhile_goes_what_was_there_first(tmp_path: Path
     for name in ("run.log", "big.log"):
         with open(tmp_path / name, "ab") as file:
             file.write(b"two\n")
-    reader = Reader(tmp_path, Hashes(None))
+    reader = Reader(tmp_path, Hashes(tmp_path))
     big, log = reader.tree(found).files
     assert (big.size, log.size) == (PACKED + 1, 4)
     assert reader.content(log) == b"one\n"
 
 
 def test_hashes_are_kept_until_a_file_is_touched(tmp_path: Path) -> None:
-    folder, cache = fill(tmp_path / "p", {"a": "1", "b": "2"}), tmp_path / "hashes.json"
+    folder = fill(tmp_path / "p", {"a": "1", "b": "2"})
     old = [(1, 5 * 10**9, 5 * 10**9, 7), (1, 5 * 10**9, 6 * 10**9, 7)]
-    first = Hashes(cache)
+    first = Hashes(folder)
     first.add("a", old[0], "sha")
     first.add("young", (1, 2**62, 2**62, 7), "sha")  # it may change again in the same tick
     first.save()
-    again = Hashes(cache)
+    again = Hashes(folder)
     assert [again.known("a", old[0]), again.known("a", old[1]), again.known("young", old[0])] == [
         "sha", "", "",
     ]  # fmt: skip
-    cache.write_text("[nonsense")
-    assert Hashes(cache).known("a", old[0]) == ""
+    first.memory.path.write_text("[nonsense")
+    assert Hashes(folder).known("a", old[0]) == ""
     found = Walk(folder).run(send_project.Ignore())
-    assert len(Reader(folder, Hashes(cache)).tree(found).files) == 2
+    assert len(Reader(folder, Hashes(folder)).tree(found).files) == 2
 
 
 # --- on a host -----------------------------------------------------------------------------------

@@ -171,7 +171,8 @@ PORTS = RunOptions("t.py", ports=(40000, 40100))  # nothing is asked between the
 
 
 @pytest.fixture
-def flight():
+def flight(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     hosts = [Host("node01", local=True), Host("node02", local=True)]
     nodes = {}
     for i, (host, facts) in enumerate(zip(hosts, two(), strict=True), 1):
@@ -182,13 +183,12 @@ def flight():
         yield verb.Flight(fleet, nodes, RunOptions("t.py"))
 
 
-def test_hosts_try_each_other_once_and_are_then_believed(flight, tmp_path: Path) -> None:
+def test_hosts_try_each_other_once_and_are_then_believed(flight) -> None:
     notes: list[str] = []
-    memory = tmp_path / "cache" / "preflight.json"
-    verb.check(flight, notes.append, memory)
+    verb.check(flight, notes.append)
     asked = [agent._next for agent in flight.fleet.agents.values()]
     assert asked == [4, 4]  # listen, connect, stop listening
-    verb.check(flight, notes.append, memory)
+    verb.check(flight, notes.append)
     assert notes == []
     assert [agent._next for agent in flight.fleet.agents.values()] == asked
 
@@ -202,20 +202,18 @@ def test_a_port_that_is_closed_late_is_not_one_that_was_opened_since(flight) -> 
     socket.create_connection(("127.0.0.1", second), 5).close()
 
 
-def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_path) -> None:
-    memory, notes = tmp_path / "preflight.json", []
+def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight) -> None:
+    notes = []
     nodes = {h: replace(n, facts=NO_SHM(n.facts)) for h, n in flight.nodes.items()}
     with refused("preflight", "SHM-003", "node[01-02]"):
-        verb.check(replace(flight, nodes=nodes), notes.append, memory)
-    assert notes == [] and not memory.exists()
-    verb.check(
-        replace(flight, nodes=nodes, options=RunOptions("t.py", force=True)), notes.append, memory
-    )
+        verb.check(replace(flight, nodes=nodes), notes.append)
+    assert notes == [] and not verb.MEMORY.path.exists()
+    verb.check(replace(flight, nodes=nodes, options=RunOptions("t.py", force=True)), notes.append)
     assert [n.split()[1] for n in notes] == ["SHM-003", "SHM-003"]
     low = part("disk", free=GIB // 2)
     nodes = {h: replace(n, facts=low(n.facts)) for h, n in flight.nodes.items()}
     told = []
-    verb.check(replace(flight, nodes=nodes, options=PORTS), told.append, memory)
+    verb.check(replace(flight, nodes=nodes, options=PORTS), told.append)
     assert told[0].split()[:3] == ["preflight:", "DISK-003", "node[01-02]"]
 
 
@@ -223,24 +221,20 @@ def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight, tmp_p
     ("change", "check"),
     [({"kill_user_processes": True}, "SYS-005"), ({"remove_ipc": True}, "SYS-006")],
 )
-def test_what_logout_would_end_is_told_of_a_run_that_lives_on(
-    flight, tmp_path, change, check
-) -> None:
+def test_what_logout_would_end_is_told_of_a_run_that_lives_on(flight, change, check) -> None:
     at_logout = state("system", **change)
     nodes = {h: replace(n, facts=at_logout(n.facts)) for h, n in flight.nodes.items()}
-    flight, memory = replace(flight, nodes=nodes, options=PORTS), tmp_path / "preflight.json"
+    flight = replace(flight, nodes=nodes, options=PORTS)
     notes: list[str] = []
-    verb.check(flight, notes.append, memory)
+    verb.check(flight, notes.append)
     assert notes == []
-    verb.check(replace(flight, options=replace(PORTS, lives_on=True)), notes.append, memory)
+    verb.check(replace(flight, options=replace(PORTS, lives_on=True)), notes.append)
     assert notes[0].split()[:3] == ["preflight:", check, "node[01-02]"]
     fix = "sudo loginctl enable-linger trainer"
     assert notes[1] == f"preflight: {check}: {fix}"
     lingers = {h: replace(n, facts=state("system", **change, linger=True)(n.facts))
                for h, n in flight.nodes.items()}  # fmt: skip
-    verb.check(
-        replace(flight, nodes=lingers, options=replace(PORTS, lives_on=True)), notes.append, memory
-    )
+    verb.check(replace(flight, nodes=lingers, options=replace(PORTS, lives_on=True)), notes.append)
     assert len(notes) == 2
 
 

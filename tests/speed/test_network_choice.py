@@ -230,18 +230,19 @@ class Hosts:
         self.asked += 1
         return self.said
 
-    def decide(self, path: Path | None, nodes: list[Node] | None = None, *, keep=True) -> str:
-        return decided(found(nodes), path, self, self.notes.append, keep=keep).taken.name
+    def decide(self, nodes: list[Node] | None = None) -> str:
+        return decided(found(nodes), self, self.notes.append).taken.name
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "state" / "networks.json"
+def file(monkeypatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return rate_cache.NETWORKS.path
 
 
 def test_a_second_run_measures_nothing(file):
     hosts = Hosts({ETH0: 94, ETH1: 940})
-    assert [hosts.decide(file) for _ in range(3)] == [ETH1] * 3
+    assert [hosts.decide() for _ in range(3)] == [ETH1] * 3
     assert (hosts.asked, len(hosts.notes)) == (1, 3)
     assert file.stat().st_mode & 0o777 == 0o600
 
@@ -262,25 +263,25 @@ CHANGES = {
 @pytest.mark.parametrize("nodes", CHANGES.values(), ids=CHANGES)
 def test_changed_hosts_are_measured_again(file, nodes):
     hosts = Hosts({ETH0: 94, ETH1: 940})
-    hosts.decide(file)
-    hosts.decide(file, nodes)
+    hosts.decide()
+    hosts.decide(nodes)
     assert hosts.asked == 2
-    hosts.decide(file)
-    hosts.decide(file, nodes)
+    hosts.decide()
+    hosts.decide(nodes)
     assert hosts.asked == 2
 
 
 def test_rates_count_whatever_network_ssh_uses(file):
     hosts = Hosts({ETH0: 94, ETH1: 940})
     nodes = [on(1, TWO_NICS, ssh="eth1"), on(2, TWO_NICS, ssh="eth1")]
-    assert [hosts.decide(file), hosts.decide(file, nodes)] == [ETH1] * 2
+    assert [hosts.decide(), hosts.decide(nodes)] == [ETH1] * 2
     assert (hosts.asked, len(hosts.notes)) == (1, 1)
 
 
 def test_interfaces_that_are_no_candidates_change_nothing(file):
     hosts = Hosts({ETH0: 94, ETH1: 940})
-    hosts.decide(file)
-    hosts.decide(file, two({**TWO_NICS, "veth1": "10.9.0.0/24", "usb0*": "10.8.0.0/24"}))
+    hosts.decide()
+    hosts.decide(two({**TWO_NICS, "veth1": "10.9.0.0/24", "usb0*": "10.8.0.0/24"}))
     assert hosts.asked == 1
 
 
@@ -293,36 +294,42 @@ def test_interfaces_that_are_no_candidates_change_nothing(file):
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_as_good_as_none(file, text):
-    file.parent.mkdir(0o700)
+    file.parent.mkdir(0o700, parents=True)
     file.write_bytes(text.replace("MARK", found().mark).encode("utf-8", "surrogateescape"))
     hosts = Hosts({ETH0: 94, ETH1: 940})
-    assert [hosts.decide(file), hosts.decide(file)] == [ETH1] * 2
+    assert [hosts.decide(), hosts.decide()] == [ETH1] * 2
     assert hosts.asked == 1
 
 
 @pytest.mark.parametrize("rate", ["fast", -1, None, True, {"a": 1}])
 def test_an_odd_rate_is_unknown(file, rate):
-    file.parent.mkdir(0o700)
+    file.parent.mkdir(0o700, parents=True)
     rates = {ETH0: 94 * MBIT, ETH1: rate}
     entry = {"complete": True, "rates": rates}
     file.write_text(json.dumps({found().mark: entry}))
     hosts = Hosts({})
-    assert (hosts.decide(file), hosts.asked) == (ETH0, 0)
+    assert (hosts.decide(), hosts.asked) == (ETH0, 0)
 
 
-def test_without_a_file_all_is_measured_each_time(tmp_path):
-    (tmp_path / "plain").touch()
-    for path in (None, tmp_path / "plain" / "networks.json"):
-        hosts = Hosts({ETH0: 94, ETH1: 940})
-        assert [hosts.decide(path), hosts.decide(path)] == [ETH1] * 2
-        assert hosts.asked == 2
+@pytest.mark.parametrize("state", ["a file", "a folder of others"])
+def test_without_a_file_all_is_measured_each_time(file, state):
+    file.parents[1].mkdir()
+    if state == "a file":
+        file.parent.touch()
+    else:
+        file.parents[1].chmod(0o777)
+    hosts = Hosts({ETH0: 94, ETH1: 940})
+    assert [hosts.decide(), hosts.decide()] == [ETH1] * 2
+    assert hosts.asked == 2
 
 
 def test_the_file_is_bounded(file):
-    for number in range(rate_cache.KEEP + 5):
-        rate_cache.remember(file, f"m{number}", {ETH0: 1.0}, complete=True)
-    assert len(json.loads(file.read_text())) == rate_cache.KEEP
-    assert rate_cache.recall(file, "m4") is None and rate_cache.recall(file, "m5") == {ETH0: 1.0}
+    memory = rate_cache.NETWORKS
+    for number in range(memory.keep + 5):
+        rate_cache.remember(memory, f"m{number}", {ETH0: 1.0}, complete=True)
+    assert len(json.loads(file.read_text())) == memory.keep
+    assert rate_cache.recall(memory, "m4") is None
+    assert rate_cache.recall(memory, "m5") == {ETH0: 1.0}
 
 
 # --- what cannot be measured ----------------------------------------------------------------------
@@ -334,21 +341,20 @@ def test_the_file_is_bounded(file):
 )
 def test_a_network_that_cannot_be_measured_is_noted_once(file, rates, name, missing):
     hosts = Hosts(rates, error="node01 to node02: no answer")
-    assert [hosts.decide(file), hosts.decide(file)] == [name] * 2
+    assert [hosts.decide(), hosts.decide()] == [name] * 2
     (note,) = hosts.notes
     assert hosts.asked == 1 and all(one in note for one in (*missing, hosts.said.error))
 
 
 def test_it_is_tried_again_after_a_while(file, monkeypatch):
     hosts = Hosts({ETH0: 94})
-    hosts.decide(file)
+    hosts.decide()
     monkeypatch.setattr(rate_cache, "PART_KEPT", 0.0)
-    hosts.decide(file)
+    hosts.decide()
     assert hosts.asked == 2
 
 
 def test_what_is_measured_beside_other_runs_is_not_kept(file, monkeypatch):
-    monkeypatch.setattr(rate_cache, "rates_file", lambda: file)
     hosts = Hosts({ETH0: 94, ETH1: 940})
     monkeypatch.setattr(measure_networks, "_measure", lambda *_: hosts())
     condition = two()[0].facts.condition

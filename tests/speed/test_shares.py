@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.project.send_project import Project
-from ipexctl.run.network import rate_cache
 from ipexctl.run.plan.launch import RunRequest
 from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.run_options import RunOptions
@@ -80,7 +79,7 @@ def measured(monkeypatch, tmp_path) -> list[int]:
         return {"node01": 30.0, "node02": 10.0}, []
 
     monkeypatch.setattr(measure_speeds, "_measure", measure)
-    monkeypatch.setattr(rate_cache, "rates_file", lambda name: tmp_path / name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return asked
 
 
@@ -124,13 +123,13 @@ def test_other_placement_or_another_boot_is_measured_again(measured, tmp_path):
 def test_a_host_that_cannot_be_measured_is_noted_and_nothing_is_kept(monkeypatch, tmp_path):
     failed = lambda *_: ({"node01": 30.0}, ["node02: no torch"])  # noqa: E731
     monkeypatch.setattr(measure_speeds, "_measure", failed)
-    monkeypatch.setattr(rate_cache, "rates_file", lambda name: tmp_path / name)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     notes: list[str] = []
     options = RunOptions("train.py")
     nodes = with_shares(None, two(), options, script(ASKS, tmp_path), notes.append)
     assert [value for value, _ in values(nodes)] == ["0.5", "0.5"]
     assert len(notes) == 1 and "node02: no torch" in notes[0]
-    assert not (tmp_path / "speeds.json").exists()
+    assert not (tmp_path / "state").exists()
 
 
 # --- on a host ------------------------------------------------------------------------------------

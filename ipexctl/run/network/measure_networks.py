@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ipexctl import trace
@@ -53,21 +52,20 @@ def choose(
         return None
     busy = any(node.facts.condition.load.runs for node in used)
     measure = partial(_measure, fleet, used, found, request.ports)
-    return decided(found, rate_cache.rates_file(), measure, note, keep=not busy)
+    return decided(found, measure, note, keep=not busy)
 
 
 def decided(
-    found: Candidates, path: Path | None, measure: Callable[[], Measured], note: Note,
-    *, keep: bool = True,
-) -> NetworkChoice:  # fmt: skip
+    found: Candidates, measure: Callable[[], Measured], note: Note, *, keep: bool = True
+) -> NetworkChoice:
     """`keep`: False where other runs used the networks meanwhile."""
-    rates = rate_cache.recall(path, found.mark)
+    rates = rate_cache.recall(rate_cache.NETWORKS, found.mark)
     if rates is None:
         with trace.span("networks"):
             measured = measure()
         rates, missing = measured.rates, [n for n in found.all if n.name not in measured.rates]
         if keep:
-            rate_cache.remember(path, found.mark, rates, complete=not missing)
+            rate_cache.remember(rate_cache.NETWORKS, found.mark, rates, complete=not missing)
         if missing:
             names = " and ".join(one.title for one in missing)
             note(f"cannot measure {names}: {measured.error or 'no data arrived'}")

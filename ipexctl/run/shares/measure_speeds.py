@@ -37,8 +37,8 @@ def with_shares(fleet: Fleet, nodes: Sequence[Node], request: RunRequest, note: 
 
 
 def _speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
-    path, mark = rate_cache.rates_file("speeds.json"), host_shares.mark(sites)
-    if speeds := rate_cache.recall(path, mark):
+    mark = host_shares.mark(sites)
+    if speeds := rate_cache.recall(rate_cache.SPEEDS, mark):
         return speeds
     with trace.span("speeds"):
         speeds, errors = _measure(fleet, sites)
@@ -46,7 +46,7 @@ def _speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
         note(f"cannot measure what hosts compute, so IPEXCTL_SHARE is equal: {errors[0]}")
     elif not any(site.node.facts.condition.load.runs for site in sites):
         # for an hour: what else runs there changes
-        rate_cache.remember(path, mark, speeds, complete=False)
+        rate_cache.remember(rate_cache.SPEEDS, mark, speeds, complete=False)
     return speeds
 
 
