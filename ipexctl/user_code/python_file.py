@@ -301,10 +301,6 @@ def _pairs(node: ast.expr | None) -> list[tuple[str, ast.expr]]:
 def _command_words(call: Called) -> list[str]:
     """The words of the command that is started, as far as the text has them."""
     first = call.first or call.keywords.get("args") or call.keywords.get("cmd")
-    if isinstance(first, ast.Call) and ast.unparse(first.func).endswith("split") and first.args:
-        first = first.args[0]
-    if isinstance(first, ast.Call) and isinstance(first.func, ast.Attribute):
-        return _split(literal_of(first.func.value))  # "...".split(), "...".format()
     if isinstance(first, ast.List | ast.Tuple):
         return [literal_of(part) or _interpreter(part) for part in first.elts]
     return _split(literal_of(first))

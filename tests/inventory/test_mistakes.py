@@ -57,33 +57,14 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
     [
         ("pip install datasets", "ipexctl install -r requirements.txt"),
         ("python3 -m pip install datasets", "ipexctl install -r requirements.txt"),
-        (
-            "pip install intel_extension_for_pytorch==2.8.0",
-            "ipexctl install --stack ipex   # if your code needs it; otherwise: ipexctl install",
-        ),
-        (
-            "accelerate config",
-            "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
-        ),
         ("accelerate env", "ipexctl env exec -- accelerate env"),
         ("fabric consolidate out/x.ckpt", "ipexctl env exec -- fabric consolidate out/x.ckpt"),
-        ("trl sft --lr 1", "ipexctl run -m trl.scripts.sft --lr 1"),
         ("uv run train.py", "ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT"),
-        ("-m trl sft", "ipexctl run -m trl.scripts.sft"),
         ("sbatch --nodes 2 job.slurm", "ipexctl migrate job.slurm"),
     ],
 )
 def test_a_program_that_is_no_script_is_told_with_the_command_for_it(shell, typed, hint):
     assert refusal(shell("run", "-H", "a", *typed.split())).hint == hint
-
-
-def test_accelerate_test_is_refused_with_what_tests_the_hosts(shell):
-    """One of its checks passes only where all ranks write into one folder."""
-    lines = refusal(shell("run", "-H", "a", "accelerate", "test")).hint.splitlines()
-    assert [line.split("   # ")[0] for line in lines] == [
-        "ipexctl doctor --level std",
-        "ipexctl run -l HOST -n 2 -m accelerate.test_utils.scripts.test_script",
-    ]
 
 
 def test_a_package_that_is_given_as_a_requirements_file(shell):

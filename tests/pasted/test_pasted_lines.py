@@ -41,8 +41,7 @@ TAKEN = [
     ("train.py --lr 1", "train.py --lr 1"),
     ("python3 train.py --lr 1", "train.py --lr 1"),
     ("/usr/bin/python3.11 -u -m pkg.train x", "-m pkg.train x"),
-    ("python -um pkg.train", "-m pkg.train"),
-    ("python -Wignore -X dev -OO t.py",
+    ("python -W ignore -X dev -OO t.py",
      "--env PYTHONWARNINGS=ignore --env PYTHONDEVMODE=1 --env PYTHONOPTIMIZE=2 t.py"),
     # Intel MPI, MPICH
     ("mpiexec.hydra -np 4 -perhost 2 -hosts a,b python t.py", "-H a,b -n 4 -ppn 2 t.py"),

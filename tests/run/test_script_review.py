@@ -125,7 +125,7 @@ WARNED = {
         ["train.py:2: python -m torch.distributed.run here starts"],
     ),
     "accelerate launch": (
-        "import subprocess\nsubprocess.check_call('accelerate launch x.py'.split())\n", [],
+        "import subprocess\nsubprocess.check_call(['accelerate', 'launch', 'x.py'])\n", [],
         ["train.py:2: accelerate launch here starts"],
     ),
     "spawn": (

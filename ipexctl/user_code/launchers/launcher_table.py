@@ -10,24 +10,11 @@ from typing import Any
 from ipexctl.base import toml
 from ipexctl.quick_dataclass import dataclass
 
-MEANINGS = {  # and what does the same for `ipexctl run`
-    "ranks": "`-n`",
-    "ranks-per-host": "`-ppn`",
-    "host-count": "`-n`, with the ranks per host",
-    "hostfile": "`-f`",
-    "hosts": "`-H`",
-    "limit": "`-l`",
-    "exclude": "`-x`",
-    "env": "`--env NAME=VALUE`",
-    "env-list": "`--env NAME`, for each name",
-    "env-forward": "`--env`",
-    "variable": "`--env`",
-    "option": "",
-    "module": "`-m`",
-    "config": "`--accelerate`",
-    "ignored": "ignored",
-    "refused": "refused",
-}
+MEANINGS = frozenset(
+    {"ranks", "ranks-per-host", "host-count", "hostfile", "hosts", "limit", "exclude"}
+    | {"env", "env-list", "env-forward", "variable", "option", "module", "config"}
+    | {"ignored", "refused"}
+)
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=(?s:.*)")
 _PYTHON = re.compile(r"(python|pypy)(\d(\.\d+)?)?")
 

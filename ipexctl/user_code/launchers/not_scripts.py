@@ -8,50 +8,27 @@ from collections.abc import Sequence
 
 from ipexctl.base.quoting import quote_for_pasting
 
-_DISCONTINUED = re.compile(
-    r"(intel[-_]extension[-_]for[-_]pytorch|oneccl[-_]bind[-_]pt|torch[-_]ccl)\b"
-)
 _FILE = re.compile(r"[^-].*\.\w+")
 _INSTALL = (
     "ipexctl install creates the environments on the hosts",
     "ipexctl install -r requirements.txt",
 )
-_IPEX = (
-    "IPEX and its oneCCL bindings are discontinued; stock PyTorch includes their optimizations",
-    "ipexctl install --stack ipex   # if your code needs it; otherwise: ipexctl install",
-)
-_ASKS = (
-    "what accelerate config asks for are options of ipexctl run",
-    "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
-)
 _NO_RANKS = ("that command starts no ranks", "ipexctl env exec -- {words}")
-_TEST = (
-    "a check of accelerate test needs a file that all ranks write, so it fails on several hosts",
-    "ipexctl doctor --level std   # tests the hosts and their network\n"
-    "ipexctl run -l HOST -n 2 -m accelerate.test_utils.scripts.test_script   # on one host",
-)
-_TRL = (
-    "the commands of trl are modules, which ipexctl run starts itself",
-    "ipexctl run -m trl.scripts.{words}",
-)
 _SHELL = (
     "a run starts a Python script; lines of shell scripts become commands",
     "ipexctl migrate {file}",
 )
-_SHELL_NAMES = (".sh", ".bash", ".slurm", ".sbatch")
-_SHELL_HEAD = re.compile(r"#!.{0,80}\b(?:ba|da|k|z)?sh\b")
 _STARTS = (
     "ipexctl run starts the ranks on every host, and pins them, itself",
     "ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
 )
+_SHELL_NAMES = (".sh", ".bash", ".slurm", ".sbatch")
+_SHELL_HEAD = re.compile(r"#!.{0,80}\b(?:ba|da|k|z)?sh\b")
 _KNOWN = {
     **dict.fromkeys(("pip", "pip3", "uv", "conda", "mamba"), _INSTALL),
-    **dict.fromkeys(("accelerate", "fabric", "lightning"), _NO_RANKS),
+    **dict.fromkeys(("accelerate", "fabric", "lightning", "trl"), _NO_RANKS),
     **dict.fromkeys(("fabric run", "lightning run", "uv run", "conda run"), _STARTS),
     **dict.fromkeys(("srun", "horovodrun", "numactl", "nohup", "time", "sudo"), _STARTS),
-    "accelerate config": _ASKS,
-    "accelerate test": _TEST,
-    "trl": _TRL,
     **dict.fromkeys(("bash", "sh", "zsh", "source", "sbatch", "qsub"), _SHELL),
 }
 
@@ -62,9 +39,7 @@ def meant_by_file(name: str, head: str) -> tuple[str, str]:
     if name.endswith(".ipynb"):
         return "it is a notebook", f"jupyter nbconvert --to script {file}"
     shell = _SHELL_HEAD.match(head) if head.startswith("#!") else name.endswith(_SHELL_NAMES)
-    if shell:
-        return _SHELL[0], _SHELL[1].format(file=file)
-    return "", ""
+    return (_SHELL[0], _SHELL[1].format(file=file)) if shell else ("", "")
 
 
 def meant(words: Sequence[str]) -> tuple[str, str]:
@@ -72,9 +47,5 @@ def meant(words: Sequence[str]) -> tuple[str, str]:
     program = posixpath.basename(words[0]) if words else ""
     named = _KNOWN.get(" ".join([program, *words[1:2]]))
     why, hint = named or _KNOWN.get(program, ("", ""))
-    if (why, hint) == _INSTALL and any(_DISCONTINUED.match(word) for word in words[1:]):
-        why, hint = _IPEX
-    if (why, hint) == _TRL:
-        words = words[1:] or ("COMMAND",)
     file = next((word for word in words[1:] if _FILE.fullmatch(word)), "FILE")
     return why, hint.format(file=quote_for_pasting((file,)), words=quote_for_pasting(tuple(words)))

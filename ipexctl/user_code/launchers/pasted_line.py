@@ -196,8 +196,6 @@ class _Options:
         name, sign, attached = word.partition("=")
         flags = self.launcher.named(name)
         if not flags:
-            if short := self._apart(word):
-                return self._one(short)
             raise self._unknown(word)
         values = flags[0].values
         given = [attached] if sign else self.words[:values]
@@ -225,15 +223,6 @@ class _Options:
 
     def _is_known(self, word: str) -> bool:
         return self._is_option(word) and bool(self.launcher.named(word.partition("=")[0]))
-
-    def _apart(self, word: str) -> str:
-        """-Wignore -> -W ignore, -um -> -u -m; "" for an unknown option."""
-        short = self.launcher.named(word[:2]) if word[1:2] != "-" and len(word) > 2 else ()
-        if not short or self.launcher.any_dashes:
-            return ""
-        rest = word[2:]
-        self.words.insert(0, rest if short[0].values else f"-{rest}")
-        return word[:2]
 
     def _unknown(self, word: str) -> InputError:
         name = word.partition("=")[0]
