@@ -24,7 +24,6 @@ _PACKAGE = re.compile(r"([A-Za-z][\w.-]*)(?:\[[\w,-]+\])?(===?|[<>~!]=?)(\d[\w.+
 _COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 _NUMERIC = re.compile(r"[0-9.]+")
-_PLACEHOLDER = re.compile(r"[xX]{1,3}(?:\.[xX]{1,3}){3}")
 _SCHEME = "ssh://"
 
 
@@ -164,12 +163,6 @@ def _check_name(name: str) -> None:
         raise Bad(
             f"{name!r} is not a host name",
             why="a name has letters, digits, '.', '_' and '-', and starts with a letter or digit",
-            slug="not-a-host",
-        )
-    elif _PLACEHOLDER.fullmatch(name):
-        raise Bad(
-            f"{name!r} is a placeholder from a guide, not an address",
-            hint="write your own address here",
             slug="not-a-host",
         )
     elif _NUMERIC.fullmatch(name):

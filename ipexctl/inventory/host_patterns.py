@@ -100,12 +100,6 @@ class _Finder:
             return self._groups[item]
         if bare.lower() in self._names:
             return frozenset([self._names[bare.lower()]])
-        if item.startswith("~"):
-            raise InputError(
-                f"{item!r}: regular expressions are not supported",
-                hint="use * and ?",
-                slug="pattern-unsupported",
-            )
         return self._pattern(item)
 
     def _group(self, name: str) -> frozenset[str]:

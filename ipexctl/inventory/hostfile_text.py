@@ -29,12 +29,6 @@ def parse_hostfile(text: str, source: str) -> Inventory:
             f"{source} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile",
             slug="hostfile-too-large",
         )
-    if text.startswith("$ANSIBLE_VAULT"):
-        raise InputError(
-            f"{source} is encrypted",
-            hint=f"ansible-vault decrypt --output - {source} > hosts",
-            slug="hostfile-encrypted",
-        )
     if text.startswith("#!"):
         raise InputError(
             f"{source} is a program that prints an inventory, not a list of hosts",

@@ -33,12 +33,6 @@ def parse_yaml(text: str, source: str) -> Inventory:
         raise Bad("this is not an inventory", hint=_HINT, slug="not-an-inventory").placed(
             root.place
         )
-    if root.get("_meta"):
-        raise Bad(
-            "this is the JSON that Ansible's inventory scripts print",
-            hint="ansible-inventory -i FILE --list --yaml > hosts.yaml",
-            slug="inventory-is-script-json",
-        ).placed(root.place)
     draft = Draft(source, strict=bool(root.keys() & set(_KEYS)))
     if draft.strict:
         _group(draft, "all", root, root.place)

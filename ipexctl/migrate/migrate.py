@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import tokenize
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 from ipexctl.base import quoting
@@ -23,8 +21,6 @@ from ipexctl.run.script_files.training_script import training_script
 from ipexctl.shipped_tables import migration_tables
 from ipexctl.user_code.shell_words import as_typed
 from ipexctl.user_code.source import Source
-
-MAX_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -118,7 +114,6 @@ def _files(words: Sequence[str]) -> Iterator[tuple[Path, bool]]:
 
 def _below(folder: Path) -> Iterator[Path]:
     """Regular files, without those of caches, environments and hidden folders."""
-    count = 0
     for root, folders, names in os.walk(folder):
         if any(sign in (*folders, *names) for sign in ENVIRONMENT_SIGNS):
             folders.clear()
@@ -127,13 +122,6 @@ def _below(folder: Path) -> Iterator[Path]:
         for name in sorted(names):
             path = Path(root, name)
             if not path.is_symlink() and path.is_file():
-                count += 1
-                if count > MAX_FILES:
-                    raise InputError(
-                        f"{folder} has more than {MAX_FILES} files",
-                        hint="name the folders with your own code",
-                        slug="too-many-files",
-                    )
                 yield path
 
 
@@ -150,7 +138,7 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
     if not kind:
         return None
     data = bounded_read.read_file(path)
-    text = _text_of(data, kind)
+    text = _text_of(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the user's code
         config = (str(path), training_script(path.parent)) if kind == "yaml" else ()
@@ -162,20 +150,11 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
     return Migrated(str(path), reading)
 
 
-def _text_of(data: bytes, kind: str) -> str:
-    """Decode as UTF-8, Python by its coding line, anything else byte for byte."""
+def _text_of(data: bytes) -> str:
+    """Decode as UTF-8, anything else byte for byte: what is looked for is ASCII."""
     if b"\0" in data:
         raise ValueError("not a text file")
-    encoding = "utf-8-sig"
-    if kind == "python":
-        try:
-            encoding = tokenize.detect_encoding(BytesIO(data).readline)[0]
-        except SyntaxError as e:
-            raise ValueError(f"not UTF-8, and no line says which encoding it is: {e.msg}") from None
     try:
-        return data.decode(encoding)
-    except UnicodeDecodeError as e:
-        if kind == "python":
-            line = data.count(b"\n", 0, e.start) + 1
-            raise ValueError(f"line {line} is not {encoding}: {e.reason}") from None
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
         return data.decode("latin-1")

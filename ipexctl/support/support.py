@@ -162,8 +162,7 @@ def _stack() -> dict[str, Any] | None:
 
 def _hosts(found: Inventory, redactor: Redactor) -> dict[str, Any]:
     for host in found.hosts:
-        redactor.hosts(host.name)
-        redactor.addresses(host.address)
+        redactor.hosts(host.name, host.address)
         redactor.users(host.user)
     rows = [_named(host, _HOST) for host in found.hosts]
     return {"hosts": rows, "last_command": _last(found)}

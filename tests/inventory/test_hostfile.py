@@ -105,10 +105,6 @@ def test_the_place_of_a_host_is_where_it_stands():
         ("a ansible_connection=winrm", None),
         ("10.1", "hf:1:1: '10.1' is neither a host name nor an IPv4 address"),
         ("010.0.0.1", "hf:1:1: '010.0.0.1' is neither a host name nor an IPv4 address"),
-        (
-            "xxx.xxx.xxx.xxx #node0 ip",
-            "hf:1:1: 'xxx.xxx.xxx.xxx' is a placeholder from a guide, not an address",
-        ),
         ("ssh://-a", "hf:1:7: 'ssh://-a' is not a host: a name cannot start with '-'"),
         ("ann@a:0", "hf:1:1: '0' is not a port"),
         ("ann@a:70000", "hf:1:1: '70000' is not a port"),
@@ -220,7 +216,7 @@ def test_a_node_file_of_a_large_job_is_read_at_once():
 
 
 @pytest.mark.parametrize(
-    "text", ["$ANSIBLE_VAULT;1.1;AES256\n6162", "#!/usr/bin/python3\nprint()", "a\n" * (3 << 20)]
+    "text", ["#!/usr/bin/python3\nprint()", "a\n" * (3 << 20)]
 )
 def test_what_is_no_list_at_all_is_refused_as_a_whole(text):
     with pytest.raises(InputError) as e:

@@ -108,7 +108,6 @@ def test_a_group_missing_from_several_is_named():
         (" , :", "--limit is empty"),
         ("all:!all", "--limit and -x select no host in hf"),
         ("@empty", "there is no group 'empty'"),
-        ("~node.*", "'~node.*': regular expressions are not supported"),
         ("node[1-", "'node[1-': unbalanced brackets"),
     ],
 )

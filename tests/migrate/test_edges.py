@@ -22,9 +22,6 @@ CCL = "import torch.distributed as dist\ndist.init_process_group('ccl')\n"
 SKIPPED = {
     "a.py": (b"print 'ccl'\n", "line 1: Python 3.", "cannot read it: Missing parentheses"),
     "b.py": (b"def f(:\n", "line 1: Python 3.", "cannot read it"),
-    "c.py": (b"x = 1\ny = '\xe9'\n", "line 2 is not utf-8", ""),
-    "d.py": (b"# coding: nonsense\n", "not UTF-8, and no line says", "unknown encoding"),
-    "e.py": (b"# coding: ascii\nx = '\xe9'\n", "line 2 is not ascii", ""),
     "f.py": (b"x = '\0'\n", "not a text file", ""),
     "i.yaml": (b"distributed_type: [1\n", "Accelerate config:2:1: ", ""),
     "j.sh": (b"# " + b"x" * LIMIT, "larger than 4 MiB", ""),

@@ -44,7 +44,6 @@ class _Reader:
         for call in self.file.calls:
             yield from self._strings(call)
             yield from self._keywords(call)
-        yield from self._states()
         for one in self.file.variables():
             if rule := self.rules.find("variable", one.name, text_of(one.value)):
                 yield found(rule, one.name, one.node.lineno)
@@ -120,23 +119,6 @@ class _Reader:
         if use.endswith("=True"):
             use = use.removesuffix("True") + ast.unparse(keyword.value)
         yield replace(found(rule, written, keyword.lineno), use=use)
-
-    def _states(self) -> Iterator[Finding]:
-        """Calls that save or load the state of an optimizer of ipex.optimize."""
-        optimizers = {
-            ast.unparse(target.elts[1])
-            for _, target, value in self.file.assignments()
-            if isinstance(value, ast.Call)
-            and self.file.dotted(value.func).endswith("_for_pytorch.optimize")
-            and isinstance(target, ast.Tuple | ast.List)
-            and len(target.elts) == 2
-        }
-        for call in self.file.calls if optimizers else ():
-            rule = self.rules.find("state", call.name)
-            if rule and isinstance(call.node.func, ast.Attribute):
-                owner = ast.unparse(call.node.func.value)
-                if owner in optimizers:
-                    yield found(rule, f"{owner}.{call.name}", call.line)
 
 
 def _takes_a_backend(call: Called) -> bool:
