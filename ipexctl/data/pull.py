@@ -68,16 +68,6 @@ class Pull:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What a source has. `repository` None: not one of the hub."""
-
-    source: str
-    files: tuple[RemoteFile, ...]
-    fetch: FileFetch
-    repository: Repository | None
-
-
-@dataclass(frozen=True)
 class _LocalFiles:
     """Contents by hash: files of this machine, and small ones that are nowhere."""
 
@@ -98,11 +88,10 @@ def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> P
     name = dataset_rules.checked_name(asked.name or source.name)
     fleet = Fleet(target, root)
     progress.step(Step("", f"looking at {asked.source}"))
-    found = _look(source, asked, progress)
-    files, fetch, repository = found.files, found.fetch, found.repository
+    shown, files, fetch, repository = _look(source, asked, progress)
     plan = PullPlan(
         name,
-        found.source,
+        shown,
         repository=repository.name if repository else "",
         files=len(files),
         bytes=sum(max(f.size, 0) for f in {f.local: f for f in files}.values()),
@@ -119,13 +108,16 @@ def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> P
     else:
         tree, made = pulled_tree.plain_tree(files, contents), {}
     paths = {one.sha256: fetch.folder / local for local, one in contents.items()}
-    asks = {"name": name, "hub": "cache" if repository else "", "source": found.source}
+    asks = {"name": name, "hub": "cache" if repository else "", "source": shown}
     bundle = Bundle(tree, _LocalFiles(paths, made))
     pushed = push_bundle(fleet, bundle, asks, progress, relay=asked.relay)
     return Pulled(plan, pushed.recaps, fetch.fetched, pushed)
 
 
-def _look(source: HubSource | UrlSource, asked: Pull, progress: Progress) -> _Found:
+def _look(
+    source: HubSource | UrlSource, asked: Pull, progress: Progress
+) -> tuple[str, tuple[RemoteFile, ...], FileFetch, Repository | None]:
+    """The source as it is shown, what it has, and how that comes. Only the Hub has repositories."""
     client: HubClient | UrlClient
     if isinstance(source, HubSource):
         client = HubClient(progress)
@@ -138,7 +130,7 @@ def _look(source: HubSource | UrlSource, asked: Pull, progress: Progress) -> _Fo
         files, name = _chosen(client.look(), asked), source.url.partition("?")[0]
         folder = client.cache(files)
     fetch = FileFetch(folder, client.bring, progress, Hashes(folder))
-    return _Found(name, files, fetch, repository)
+    return name, files, fetch, repository
 
 
 def _chosen(files: Sequence[RemoteFile], asked: Pull) -> tuple[RemoteFile, ...]:

@@ -35,34 +35,25 @@ class Line:
         return Place(self.source, self.number, column)
 
 
-@dataclass(frozen=True)
-class _Named:
-    """`alone`: written as itself, not as a member of a range."""
-
-    host: Host
-    alone: bool
-
-
 def parse_lines(text: str, source: str) -> Inventory:
-    found: list[_Named] = []
-    seen: dict[str, list[_Named]] = {}  # a node file of PBS has one equal line per core
+    found: list[Host] = []
+    seen: dict[str, list[Host]] = {}  # a node file of PBS has one equal line per core
     for number, line in numbered(text):
         if line not in seen:
             seen[line] = list(_read(split_line(line, number, source)))
-        for each in seen[line]:
-            place = Place(source, number, each.host.place.column if each.host.place else 1)
-            found.append(replace(each, host=replace(each.host, place=place)))
+        for host in seen[line]:
+            column = host.place.column if host.place else 1
+            found.append(replace(host, place=Place(source, number, column)))
     return _inventory(found, source)
 
 
 def parse_items(items: Iterable[str], source: str) -> Inventory:
     """Hosts from the command line: each item is `a` or `a,b:2,user@c:2222`."""
-    found: list[_Named] = []
+    found: list[Host] = []
     for item in items:
         for piece, _ in split(item, ","):
             with located(None):
-                hosts = parse_address(piece.strip()) if piece.strip() else []
-            found += [_Named(host, alone=len(hosts) == 1) for host in hosts]
+                found += parse_address(piece.strip()) if piece.strip() else []
     return _inventory(found, source)
 
 
@@ -107,7 +98,7 @@ def unquoted(value: str) -> str:
     return _QUOTED.sub(lambda m: m[1] or re.sub(r'\\(["\\])', r"\1", m[2] or ""), value)
 
 
-def _read(line: Line) -> Iterator[_Named]:
+def _read(line: Line) -> Iterator[Host]:
     if not line.words:
         return
     text, column = line.words[0]
@@ -121,25 +112,28 @@ def _read(line: Line) -> Iterator[_Named]:
             ).placed(value.place)
     for host in hosts:
         full, _ = apply(replace(host, place=line.place(column)), values, strict=True)
-        yield _Named(full, alone=len(hosts) == 1)
+        yield full
 
 
 # --- the list as a whole -------------------------------------------------------------------------
 
 
-def _inventory(named: list[_Named], source: str) -> Inventory:
+def _inventory(named: list[Host], source: str) -> Inventory:
+    """A host that is repeated with nothing else on the line has a slot for each time."""
     if not named:
         raise no_hosts(source)
-    first: dict[str, _Named] = {}
+    first: dict[str, Host] = {}
     times: Counter[str] = Counter()
-    for each in named:
-        key = each.host.name.lower()
-        known = first.setdefault(key, each)
-        if known is not each and not _same_again(known, each):
-            raise _twice(known.host, each.host)
+    for host in named:
+        key = host.name.lower()
+        known = first.setdefault(key, host)
+        if known is not host and (
+            host.slots or replace(known, place=None) != replace(host, place=None)
+        ):
+            raise _twice(known, host)
         times[key] += 1
     check_count(len(first), source)
-    hosts = tuple(n.host for n in first.values())
+    hosts = tuple(first.values())
     if len(first) == len(named):
         return Inventory(hosts, source)
     counted = tuple(h if h.slots else replace(h, slots=times[h.name.lower()]) for h in hosts)
@@ -160,12 +154,6 @@ def no_hosts(source: str) -> InputError:
     return InputError(
         f"{source} lists no hosts", hint="-H node1,node2" if line else hint, slug="no-hosts-in-file"
     )
-
-
-def _same_again(a: _Named, b: _Named) -> bool:
-    """Whether a host is repeated only to count its slots, with nothing else on the line."""
-    plain = a.alone and b.alone and not (a.host.slots or b.host.slots)
-    return plain and replace(a.host, place=None) == replace(b.host, place=None)
 
 
 def _repeat_note(hosts: tuple[Host, ...], times: Counter[str], source: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ipexctl.base.located_errors import nearest_files
@@ -14,9 +14,8 @@ from ipexctl.inventory.text_encoding import decode
 
 USUAL = ("hostfile", "hosts", "hosts.txt", "hosts.yaml", "hosts.yml", "hosts.ini", "machinefile")
 NEW = "ipexctl init node1 node2   # writes a hostfile here"
-_SUFFIXES = (".txt", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".hosts")
-_MOST = 10_000  # names of a folder that are looked at
 _LIKELY = 20  # files that are read
+_SUFFIXES = (".txt", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".hosts")
 
 
 def read(path: Path) -> str:
@@ -45,7 +44,7 @@ def hostfile_here() -> str:
     """A hostfile of a usual name in the current folder, else the only file of hosts whose name
     says so; "" if there is none."""
     words = ("host", "node", "machine", "cluster", "inventory")
-    named = [name for name in _files(Path()) if any(word in name.lower() for word in words)]
+    named = [name for name in _names(Path()) if any(word in name.lower() for word in words)]
     found = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
     usual = next((name for name in USUAL if is_hostfile(name)), "")
     return usual or (found[0] if len(found) == 1 else "")
@@ -75,7 +74,7 @@ def _missing(path: Path) -> InputError:
     if not folder.is_dir():
         what = f"cannot read the hostfile {path}: there is no folder {folder}"
         return InputError(what, hint=NEW, slug="hostfile-missing")
-    names = list(_files(folder))
+    names = [name for name in _names(folder) if (folder / name).is_file()]
     near, usual = nearest_files(path.name, names), [name for name in USUAL if name in names]
     why = f"similar names there: {', '.join(near)}" if near else ""
     why = why or f"hostfiles there: {', '.join(usual)}" * bool(usual)
@@ -97,11 +96,7 @@ def _folder(path: Path) -> InputError:
     )
 
 
-def _files(folder: Path) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry, _ in zip(entries, range(_MOST), strict=False):
-                if entry.is_file():
-                    yield entry.name
-    except OSError:
-        return
+def _names(folder: Path) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(folder)
+    return []

@@ -12,6 +12,13 @@ from ipexctl.local import bounded_read
 from ipexctl.local.ownership import foreign_owner
 
 MARKERS = ("pyproject.toml", "setup.py", "setup.cfg")
+_FOLDERS = (
+    "tool setuptools package-dir",
+    "tool setuptools packages find where",
+    "tool poetry packages",
+    "tool pdm build package-dir",
+    "tool uv build-backend module-root",
+)
 
 
 def marked_project(folder: Path) -> Path | None:
@@ -52,23 +59,24 @@ def module_path(project: Path, place: str) -> str:
 
 def _named(said: dict[str, Any]) -> Iterator[str]:
     """What the tables of the usual build backends say."""
-    tool = _table(said, "tool")
-    setuptools = _table(tool, "setuptools")
-    yield _text(_table(setuptools, "package-dir").get(""))
-    where = _table(setuptools, "packages", "find").get("where")
-    yield from map(_text, where if isinstance(where, list) else [])
-    packages = _table(tool, "hatch", "build", "targets", "wheel").get("packages")
-    for path in packages if isinstance(packages, list) else []:
-        yield _text(path).rpartition("/")[0] or "."
-    packages = _table(tool, "poetry").get("packages")
-    for one in packages if isinstance(packages, list) else []:
-        yield _text(one.get("from") if isinstance(one, dict) else "")
-    yield _text(_table(tool, "pdm", "build").get("package-dir"))
-    yield _text(_table(tool, "uv", "build-backend").get("module-root"))
+    for path in _FOLDERS:
+        yield from _texts(said, path)
+    for package in _texts(said, "tool hatch build targets wheel packages"):
+        yield package.rpartition("/")[0] or "."
+
+
+def _texts(said: Any, path: str) -> Iterator[str]:
+    """The texts at that path of keys: one, a list, or tables that have one."""
+    for name in path.split():
+        said = said.get(name) if isinstance(said, dict) else None
+    for one in said if isinstance(said, list) else [said]:
+        text = one.get("from", one.get("")) if isinstance(one, dict) else one
+        if isinstance(text, str):
+            yield text.rstrip("/")
 
 
 def _is_flat(project: Path, said: dict[str, Any]) -> bool:
-    name = _text(_table(said, "project").get("name")) or project.name
+    name = next(_texts(said, "project name"), "") or project.name
     module = re.sub(r"[-.]+", "_", name).lower()
     return (project / module / "__init__.py").is_file() or (project / f"{module}.py").is_file()
 
@@ -92,13 +100,3 @@ def _pyproject(project: Path) -> dict[str, Any]:
         return toml.loads(bounded_read.read_file(project / "pyproject.toml").decode("utf-8-sig"))
     except (OSError, ValueError):
         return {}  # whoever installs from it says what is wrong with it
-
-
-def _table(value: Any, *names: str) -> dict[str, Any]:
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value.rstrip("/") if isinstance(value, str) else ""
