@@ -201,18 +201,19 @@ def _asks_for_json(args: list[str]) -> bool:
 
 def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[Setting, ...]:
     """Settings of a project that the user has not accepted, asked here if there is a terminal."""
-    from ipexctl.local.accepted_settings import accept, proposal, withheld
+    from ipexctl.local.accepted_settings import accept, is_accepted, proposal
 
-    unaccepted = withheld(settings)
+    proposed = proposal(settings)
+    if proposed is None or is_accepted(proposed):
+        return ()
     asks = context.invoked_subcommand in _ASKING and not _asks_for_help()
-    if unaccepted and asks and sys.stdin.isatty() and sys.stderr.isatty():
+    if asks and not proposed.unreadable and sys.stdin.isatty() and sys.stderr.isatty():
         from ipexctl.terminal.confirm import ask_to_accept
 
-        proposed = proposal(settings)
-        if proposed and not proposed.unreadable and ask_to_accept(proposed, sys.stdin):
+        if ask_to_accept(proposed, sys.stdin):
             accept(proposed)
             return ()
-    return unaccepted
+    return proposed.settings
 
 
 def main() -> None:

@@ -96,32 +96,45 @@ class _Finder:
             return frozenset(self._names.values())
         if item.startswith("@"):
             return self._group(item[1:])
-        if item in self._groups:
-            return self._groups[item]
-        if bare.lower() in self._names:
+        if bare.lower() in self._names and item not in self._groups:
             return frozenset([self._names[bare.lower()]])
-        return self._pattern(item)
+        return self._matching(item, hosts=True)
 
     def _group(self, name: str) -> frozenset[str]:
-        if name in self._known:
-            hosts = self._known[name]
-            if hosts is None:
-                raise InputError(
-                    f"@{name}: these hosts have not been checked yet",
-                    hint="ipexctl doctor   # checks the hosts and remembers the result",
-                    slug="hosts-not-checked",
-                )
-            return hosts & frozenset(self._names.values())
+        if name not in self._known:
+            return self._matching(name, hosts=False)
+        hosts = self._known[name]
+        if hosts is None:
+            raise InputError(
+                f"@{name}: these hosts have not been checked yet",
+                hint="ipexctl doctor   # checks the hosts and remembers the result",
+                slug="hosts-not-checked",
+            )
+        return hosts & frozenset(self._names.values())
+
+    def _matching(self, item: str, *, hosts: bool) -> frozenset[str]:
+        """`hosts`: a pattern may name hosts, too. A group goes before a host of the same name."""
+        if item in self._groups:
+            return self._groups[item]
         found = frozenset[str]()
-        for each in [name] if name in self._groups else self._written_out(name):
-            groups = self._groups_like(each)
-            if not groups:
-                near = did_you_mean(each, [*self._groups, *self._known])
-                raise InputError(
-                    f"there is no group {each!r}{near}", hint=self.hint, slug="unknown-group"
-                )
-            found = found.union(*groups)
+        for name in self._written_out(item):
+            named = self._named(name, hosts=hosts)
+            if not named:
+                raise self._no_match(name) if hosts else self._no_group(name)
+            found = found.union(*named)
         return found
+
+    def _named(self, name: str, *, hosts: bool) -> list[frozenset[str]]:
+        """The groups and hosts of that name or pattern."""
+        if name in self._groups:
+            return [self._groups[name]]
+        if not _is_wild(name):
+            one = self._names.get(name.lower()) if hosts else None
+            return [frozenset([one])] if one else []
+        matches = _wild(name)
+        named = [members for group, members in self._groups.items() if matches(group.lower())]
+        real = frozenset(full for lower, full in self._names.items() if hosts and matches(lower))
+        return [*named, real] if real else named
 
     def _written_out(self, item: str) -> list[str]:
         try:
@@ -129,14 +142,9 @@ class _Finder:
         except Bad as e:
             raise InputError(e.what, hint=e.hint or self.hint, slug=e.slug) from None
 
-    def _pattern(self, item: str) -> frozenset[str]:
-        found: set[str] = set()
-        for name in self._written_out(item):
-            hosts = self._matching(name)
-            if not hosts:
-                raise self._no_match(name)
-            found |= hosts
-        return frozenset(found)
+    def _no_group(self, name: str) -> InputError:
+        near = did_you_mean(name, [*self._groups, *self._known])
+        return InputError(f"there is no group {name!r}{near}", hint=self.hint, slug="unknown-group")
 
     def _no_match(self, name: str) -> InputError:
         near = nearest(name, [*self._names, *self._groups])
@@ -148,19 +156,6 @@ class _Finder:
             hint=self.hint,
             slug="no-host-matches",
         )
-
-    def _matching(self, name: str) -> frozenset[str]:
-        groups = self._groups_like(name)
-        if not _is_wild(name):  # a group goes before a host of the same name
-            host = self._names.get(name.lower())
-            return groups[0] if groups else frozenset([host] if host else [])
-        hosts = {real for lower, real in self._names.items() if _wild(name)(lower)}
-        return frozenset(hosts).union(*groups)
-
-    def _groups_like(self, name: str) -> list[frozenset[str]]:
-        if not _is_wild(name):
-            return [self._groups[name]] if name in self._groups else []
-        return [hosts for group, hosts in self._groups.items() if _wild(name)(group.lower())]
 
 
 def _is_wild(name: str) -> bool:

@@ -52,12 +52,6 @@ def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
     return Proposal(found[0].project, found, digest)
 
 
-def withheld(settings: Mapping[str, Setting]) -> tuple[Setting, ...]:
-    """The settings of a project that the user has not accepted yet."""
-    proposed = proposal(settings)
-    return () if proposed is None or is_accepted(proposed) else proposed.settings
-
-
 def is_accepted(proposed: Proposal) -> bool:
     return not proposed.unreadable and _MEMORY.load().get(proposed.project) == proposed.digest
 

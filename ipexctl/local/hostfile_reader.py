@@ -98,5 +98,5 @@ def _folder(path: Path) -> InputError:
 
 def _names(folder: Path) -> list[str]:
     with suppress(OSError):
-        return os.listdir(folder)
+        return [path.name for path in folder.iterdir()]
     return []

@@ -250,11 +250,8 @@ class _Options:
                 f"{self.name} {typed}: expected a whole number of at least 1", slug="not-a-count"
             )
         if (earlier := self.before.get(_meaning(one))) and earlier.value != value:
-            first, second = _shown(earlier), _shown(one)
             raise InputError(
-                f"{self.name}: {first} and {second} contradict each other"
-                if first != second
-                else f"{self.name}: {first} is given twice, with different values",
+                f"{self.name}: {_shown(earlier)} and {_shown(one)} contradict each other",
                 hint="leave one of them out",
                 slug="launcher-options-contradict",
             )
