@@ -4,15 +4,16 @@ were notified and have not run, as the play was stopped before its end."""
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
 from collections.abc import Collection
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 from ipexctl.common.files import write_atomic
-from ipexctl.local.user_dirs import make_private, state_dir
+from ipexctl.local.memory import Memory
+from ipexctl.local.user_dirs import make_private
 from ipexctl.quick_dataclass import dataclass
 
 _MOST = 16 << 20
@@ -20,10 +21,10 @@ _MOST = 16 << 20
 
 @dataclass
 class PlayJournal:
-    """One file for each play, by its path; a line for each step that a host has done, and one with
-    a minus for each that begins again."""
+    """Two files for each play, by its path: a line for each step that a host has done, and one with
+    a minus for each that begins again; and a memory of handlers."""
 
-    path: Path
+    memory: Memory
     known: set[str] = field(default_factory=set)
     resume: bool = False
     pending: dict[str, list[str]] = field(default_factory=dict)  # handler -> hosts
@@ -45,7 +46,7 @@ class PlayJournal:
         self._append(key)
 
     def _append(self, line: str) -> None:
-        with self._lock, self.path.open("a") as file:
+        with self._lock, _steps(self.memory).open("a") as file:
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -55,46 +56,40 @@ class PlayJournal:
             hosts = self.pending.setdefault(handler, [])
             if host not in hosts:
                 hosts.append(host)
-                self._keep_pending()
+                self.memory.write(self.pending)
 
     def handled(self, hosts: Collection[str], handler: str) -> None:
         with self._lock:
             left = [host for host in self.pending.pop(handler, []) if host not in hosts]
             if left:
                 self.pending[handler] = left
-            self._keep_pending()
-
-    def _keep_pending(self) -> None:
-        write_atomic(self.path.with_suffix(".pending"), json.dumps(self.pending).encode())
+            self.memory.write(self.pending)
 
 
 def open_journal(source: str, *, resume: bool) -> PlayJournal:
     """What other hosts and steps have done stays known, whatever this run is narrowed to."""
-    path = _path(source)
+    memory = _memory(source)
+    path = _steps(memory)
     make_private(path.parent)
     known: set[str] = set()
     for line in (path.read_text()[:_MOST] if path.exists() else "").splitlines():
         (known.discard if line.startswith("-") else known.add)(line.removeprefix("-"))
     write_atomic(path, "".join(f"{key}\n" for key in sorted(known)).encode())
-    return PlayJournal(path, known, resume, _pending(path.with_suffix(".pending")))
+    return PlayJournal(memory, known, resume, memory.load())
 
 
-def pending_handlers(source: str) -> dict[str, list[str]]:
+def pending_handlers(source: str) -> dict[str, Any]:
     """Handler -> hosts on which it was notified by a run that was stopped before it ran."""
-    return _pending(_path(source).with_suffix(".pending"))
+    return _memory(source).load()
 
 
-def _path(source: str) -> Path:
+def _memory(source: str) -> Memory:
     name = hashlib.sha256(str(Path(source).resolve()).encode()).hexdigest()[:24]
-    return state_dir() / "plays" / f"{name}.done"
+    return Memory(f"plays/{name}")
 
 
-def _pending(path: Path) -> dict[str, list[str]]:
-    try:
-        found = json.loads(path.read_text()[:_MOST])
-        return {str(name): list(map(str, hosts)) for name, hosts in found.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
+def _steps(memory: Memory) -> Path:
+    return memory.path.with_suffix(".done")
 
 
 def _key(host: str, what: str) -> str:
