@@ -59,7 +59,7 @@ def _config(own: TypedOptions, line: Line) -> str:
 
     if not line.reads_config or "--accelerate" in own.names:
         return ""
-    named = next((request.config for request in line.requests if request.config), "")
+    named = next((value for one in line.requests for value in one.values("config")), "")
     cpu = any("ACCELERATE_USE_CPU=true" in request.env for request in line.requests)
     found = None if cpu else accelerate_file.usual(environment())
     return named or str(found or "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.base.yaml_nodes import MAX_TEXT
@@ -37,7 +36,4 @@ def read(path: Path) -> LineRequest:
             hint="accelerate config --config_file FILE   # writes one",
             slug="accelerate-config-unreadable",
         ) from None
-    request = read_config(decode(data, str(path)), str(path), accelerate_keys())
-    if request.hostfile.startswith("~/"):
-        request = replace(request, hostfile=str(Path(request.hostfile).expanduser()))
-    return request
+    return read_config(decode(data, str(path)), str(path), accelerate_keys())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from ipexctl.base import toml, yaml_nodes
 from ipexctl.base.located_errors import Bad, did_you_mean
@@ -61,7 +62,7 @@ def read_config(text: str, source: str, keys: Keys) -> LineRequest:
     ignored = list[tuple[str, str]]()
     if any(key.text == "distributed_type" and _text(value) == "no" for key, value in root.items):
         found, ignored = _as_one_process(found)
-    request = request_of(source, found, default_ppn=1)
+    request = request_of(source, found)
     return replace(request, ignored=(*request.ignored, *ignored))
 
 
@@ -117,6 +118,8 @@ def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
 
 def _given(key: Flag, value: str) -> Given:
     name = key.names[0]
+    if key.becomes == "hostfile" and value.startswith("~/"):
+        value = str(Path(value).expanduser())
     typed = f"{name}: {value}" if key.becomes == "ignored" else f"{name.rpartition('.')[2]} {value}"
     return Given(key, value.upper() if key.upper else value, typed)
 

@@ -7,52 +7,10 @@ from dataclasses import field, replace
 
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.user_code.launchers.launcher_table import Flag
+from ipexctl.user_code.launchers.launcher_table import Flag, Launcher
 
 COUNTS = {"ranks": "n", "ranks-per-host": "ppn", "host-count": "nodes"}
 NUMBER = "[1-9][0-9]{0,8}"
-
-
-@dataclass(frozen=True)
-class LineRequest:
-    """`who`: a launcher as it was called, or a config's file."""
-
-    who: str
-    n: int | None = None
-    ppn: int | None = None
-    nodes: int | None = None  # the number of hosts
-    hostfile: str = ""
-    hosts: tuple[str, ...] = ()
-    limit: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()  # as --env takes them
-    options: tuple[tuple[str, str], ...] = ()  # others of ipexctl run
-    module: bool = False
-    config: str = ""
-    default_ppn: int = 0
-    ignored: tuple[tuple[str, str], ...] = ()  # each with its reason
-    typed: tuple[tuple[str, str], ...] = ()  # meaning -> as it was typed, for notes
-
-    @property
-    def counts(self) -> bool:
-        return any(number is not None for number in (self.n, self.ppn, self.nodes))
-
-    @property
-    def names_hosts(self) -> bool:
-        return bool(self.hostfile or self.hosts)
-
-    def filled(self, other: LineRequest) -> LineRequest:
-        """With missing counts from `other`: --num_machines, and a config with num_processes."""
-        if not self.counts:
-            return self
-        ppn = self.ppn or other.ppn
-        return replace(self, n=self.n or other.n, ppn=ppn, nodes=self.nodes or other.nodes)
-
-    def without_counts(self) -> LineRequest:
-        return replace(self, n=None, ppn=None, nodes=None)
-
-    def words(self, *meanings: str) -> str:
-        return " ".join(text for meaning, text in self.typed if meaning in meanings)
 
 
 @dataclass(frozen=True)
@@ -63,45 +21,76 @@ class Given:
     value: str
     typed: str
 
+    @property
+    def variables(self) -> Sequence[str]:
+        """As --env takes them."""
+        becomes, name = self.flag.becomes, self.flag.as_
+        if becomes == "env-list":
+            return [name for name in self.value.split(",") if name]
+        if becomes == "variable":
+            return [name if "=" in name else f"{name}={self.value}"]
+        return [self.value] if becomes in ("env", "env-forward") else []
+
+
+@dataclass(frozen=True)
+class LineRequest:
+    """`who`: a launcher as it was called, or a config's file."""
+
+    who: str
+    given: tuple[Given, ...] = ()
+    launcher: Launcher | None = None  # None: a config
+    assigned: tuple[str, ...] = ()  # NAME=VALUE before a program
+    ignored: tuple[tuple[str, str], ...] = ()  # each with its reason
+    n: int | None = None
+    ppn: int | None = None
+    nodes: int | None = None  # the number of hosts
+
+    def values(self, meaning: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(g.value for g in self.given if g.flag.becomes == meaning))
+
+    def words(self, *meanings: str) -> str:
+        """As they were typed."""
+        return " ".join(one.typed for one in self.given if one.flag.becomes in meanings)
+
+    @property
+    def env(self) -> tuple[str, ...]:
+        set_by_options = (item for one in self.given for item in one.variables)
+        return tuple(dict.fromkeys((*self.assigned, *set_by_options)))
+
+    @property
+    def module(self) -> bool:
+        return any(one.flag.becomes == "module" for one in self.given)
+
+    @property
+    def counts(self) -> bool:
+        return any(number is not None for number in (self.n, self.ppn, self.nodes))
+
+    @property
+    def names_hosts(self) -> bool:
+        return bool(self.values("hostfile") or self.values("hosts"))
+
+    @property
+    def default_ppn(self) -> int:
+        """Ranks of each host where it says a number of hosts alone; 0: all hosts take part."""
+        return self.launcher.default_ppn if self.launcher else 1
+
+    def filled(self, other: LineRequest) -> LineRequest:
+        """With missing counts from `other`: --num_machines, and a config with num_processes."""
+        if not self.counts or not self.launcher or not self.launcher.config:
+            return self
+        ppn = self.ppn or other.ppn
+        return replace(self, n=self.n or other.n, ppn=ppn, nodes=self.nodes or other.nodes)
+
+    def without_counts(self) -> LineRequest:
+        return replace(self, n=None, ppn=None, nodes=None)
+
 
 def request_of(
-    who: str, found: Sequence[Given], *, env: Sequence[str] = (), default_ppn: int = 0
+    who: str, given: Sequence[Given], launcher: Launcher | None = None, assigned: Sequence[str] = ()
 ) -> LineRequest:
-    """`env`: variables that are set besides those in `found`."""
-    numbers = {
-        COUNTS[one.flag.becomes]: int(one.value) for one in found if one.flag.becomes in COUNTS
-    }
-
-    def values(meaning: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(one.value for one in found if one.flag.becomes == meaning))
-
-    return LineRequest(
-        who,
-        n=numbers.get("n"),
-        ppn=numbers.get("ppn"),
-        nodes=numbers.get("nodes"),
-        hostfile=next(iter(values("hostfile")), ""),
-        hosts=values("hosts"),
-        limit=tuple(part for value in values("limit") for part in value.split("@")),
-        exclude=tuple(part for value in values("exclude") for part in value.split("@")),
-        env=tuple(dict.fromkeys((*env, *(item for one in found for item in _variables(one))))),
-        options=tuple((one.flag.as_, one.value) for one in found if one.flag.becomes == "option"),
-        module=any(one.flag.becomes == "module" for one in found),
-        config=next(iter(values("config")), ""),
-        default_ppn=default_ppn,
-        ignored=tuple((one.typed, one.flag.why) for one in found if one.flag.becomes == "ignored"),
-        typed=tuple((one.flag.becomes, one.typed) for one in found),
-    )
-
-
-def _variables(given: Given) -> Sequence[str]:
-    """As --env takes them."""
-    flag, value = given.flag, given.value
-    if flag.becomes == "env-list":
-        return [name for name in value.split(",") if name]
-    if flag.becomes == "variable":
-        return [flag.as_ if "=" in flag.as_ else f"{flag.as_}={value}"]
-    return [value] if flag.becomes in ("env", "env-forward") else []
+    counts = {COUNTS[g.flag.becomes]: int(g.value) for g in given if g.flag.becomes in COUNTS}
+    ignored = tuple((g.typed, g.flag.why) for g in given if g.flag.becomes == "ignored")
+    return LineRequest(who, tuple(given), launcher, tuple(assigned), ignored, **counts)
 
 
 @dataclass(frozen=True)
@@ -137,13 +126,15 @@ def merged(layers: Sequence[LineRequest], own: TypedOptions) -> Merged:
     _take_hosts(made, layers, own)
     _take_counts(made, layers, own)
     for request in layers:
-        for name, value in request.options:
+        for one in (one for one in request.given if one.flag.becomes == "option"):
+            name = one.flag.as_
             if name in own.names or name in made.options:
-                made.overridden.append(f"{name} {value} of {request.who} is overridden")
+                made.overridden.append(f"{name} {one.value} of {request.who} is overridden")
             else:
-                made.options += [name, value]
-        made.options += [word for one in request.limit for word in ("-l", one)]
-        made.options += [word for one in request.exclude for word in ("-x", one)]
+                made.options += [name, one.value]
+        for option, meaning in (("-l", "limit"), ("-x", "exclude")):
+            for value in request.values(meaning):
+                made.options += [word for part in value.split("@") for word in (option, part)]
         made.ignored += request.ignored
     _take_env(made, layers, own)
     return made
@@ -159,9 +150,8 @@ def _take_hosts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) 
             made.overridden.append(f"{typed} of {request.who} is overridden by {winner}")
             continue
         winner = f"the hosts of {request.who}"
-        if request.hostfile:
-            made.options += ["-f", request.hostfile]
-        made.options += [word for one in request.hosts for word in ("-H", one)]
+        for option, meaning in (("-f", "hostfile"), ("-H", "hosts")):
+            made.options += [word for one in request.values(meaning) for word in (option, one)]
 
 
 def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:

@@ -41,7 +41,6 @@ class Line:
     """`requests`: of each launcher, the outer one first."""
 
     requests: tuple[LineRequest, ...]
-    launchers: tuple[Launcher, ...]
     script: tuple[str, ...]  # and its arguments
     start: int  # where the script stands among the words
 
@@ -51,25 +50,20 @@ class Line:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        return tuple(one.remark for one in self.launchers if one.remark)
+        return tuple(one.remark for one in self._launchers if one.remark)
 
     @property
     def starts_ranks(self) -> tuple[str, ...]:
         """The launchers that do, as they were called."""
-        pairs = zip(self.requests, self.launchers, strict=True)
-        return tuple(request.who for request, launcher in pairs if launcher.starts_ranks)
-
-    def filled(self, config: LineRequest | None) -> tuple[LineRequest, ...]:
-        """The requests; where one reads the Accelerate config, with what that adds."""
-        pairs = zip(self.requests, self.launchers, strict=True)
-        return tuple(
-            request.filled(config) if config and launcher.config else request
-            for request, launcher in pairs
-        )
+        return tuple(r.who for r in self.requests if r.launcher and r.launcher.starts_ranks)
 
     @property
     def reads_config(self) -> bool:
-        return any(one.config for one in self.launchers)
+        return any(one.config for one in self._launchers)
+
+    @property
+    def _launchers(self) -> list[Launcher]:
+        return [one.launcher for one in self.requests if one.launcher]
 
 
 def read(words: Sequence[str], launchers: Launchers, *, module: bool = False) -> Line | None:
@@ -110,7 +104,6 @@ def started_by(words: Sequence[str], launchers: Launchers) -> Started | None:
 class _Reader:
     launchers: Launchers
     requests: list[LineRequest] = field(default_factory=list)
-    seen: list[Launcher] = field(default_factory=list)
     starters: list[str] = field(default_factory=list)  # of ranks, as they are called
 
     def line(self, words: Sequence[str], found: tuple[Launcher, str, int] | None) -> Line:
@@ -118,7 +111,7 @@ class _Reader:
         while found:
             launcher, name, count = found
             self.starters += [name] if launcher.starts_ranks else []
-            if len(self.seen) == MOST_PROGRAMS or len(self.starters) > 2:
+            if len(self.requests) == MOST_PROGRAMS or len(self.starters) > 2:
                 raise InputError(
                     "ipexctl run reads at most two launchers, one inside the other",
                     hint="ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT",
@@ -137,9 +130,8 @@ class _Reader:
             for i, outer in enumerate(self.requests):
                 self.requests[i], request = nested(outer, request, gives_way=launcher.gives_way)
             self.requests.append(request)
-            self.seen.append(launcher)
             found = self._next(launcher, request, words)
-        return Line(tuple(self.requests), tuple(self.seen), tuple(words), size - len(words))
+        return Line(tuple(self.requests), tuple(words), size - len(words))
 
     def _next(
         self, launcher: Launcher, request: LineRequest, words: Sequence[str]
@@ -267,9 +259,7 @@ class _Options:
         self.before.setdefault(("first", flag.becomes), one)
 
     def request(self) -> LineRequest:
-        return request_of(
-            self.name, self.found, env=self.assigned, default_ppn=self.launcher.default_ppn
-        )
+        return request_of(self.name, self.found, self.launcher, self.assigned)
 
 
 def _wrong_value(flags: Sequence[Flag]) -> tuple[str, str, str]:

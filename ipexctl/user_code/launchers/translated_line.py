@@ -24,7 +24,8 @@ def replacement(
     line: Line, own: TypedOptions, typed: Sequence[str] = (), config: LineRequest | None = None
 ) -> Replacement:
     """`typed`: the words of `own`. `config`: of the Accelerate config, if one is read."""
-    made = merged(line.filled(config), own)
+    requests = [one.filled(config) if config else one for one in line.requests]
+    made = merged(requests, own)
     options = [*made.options, *(["--accelerate", config.who] if config else []), *typed]
     options += ["-m"] if line.module else []
     counted = made.counts or (config is not None and config.counts) or "--accelerate" in own.names
