@@ -31,10 +31,7 @@ EXAMPLES = {
         "ipexctl run --restarts 3 --spares node05 train.py",
         "ipexctl run --explain -n 8 train.py      # show the plan only",
     ),
-    "bench": (
-        "ipexctl bench allreduce -f hosts",
-        "ipexctl bench allreduce -f hosts --json",
-    ),
+    "bench": ("ipexctl bench allreduce -f hosts --json",),
     "bench allreduce": (
         "ipexctl bench allreduce -f hosts",
         "ipexctl bench allreduce -f hosts --max-size 16M --time 10s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.base.yaml_nodes import MAX_TEXT
@@ -12,7 +13,7 @@ from ipexctl.inventory.text_encoding import decode
 from ipexctl.local.bounded_read import read_file
 from ipexctl.shipped_tables import accelerate_keys
 from ipexctl.user_code.launchers.accelerate_config import read_config
-from ipexctl.user_code.launchers.line_request import LineRequest
+from ipexctl.user_code.launchers.line_request import Given, LineRequest
 
 NAMES = ("default_config.yaml", "default_config.json")
 
@@ -36,4 +37,11 @@ def read(path: Path) -> LineRequest:
             hint="accelerate config --config_file FILE   # writes one",
             slug="accelerate-config-unreadable",
         ) from None
-    return read_config(decode(data, str(path)), str(path), accelerate_keys())
+    request = read_config(decode(data, str(path)), str(path), accelerate_keys())
+    return replace(request, given=tuple(map(_at_home, request.given)))
+
+
+def _at_home(one: Given) -> Given:
+    """A hostfile may be below the user's home."""
+    below = one.flag.becomes == "hostfile" and one.value.startswith("~/")
+    return replace(one, value=str(Path(one.value).expanduser())) if below else one

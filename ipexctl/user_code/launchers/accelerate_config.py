@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from ipexctl.base import toml, yaml_nodes
 from ipexctl.base.located_errors import Bad, did_you_mean
@@ -118,8 +117,6 @@ def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
 
 def _given(key: Flag, value: str) -> Given:
     name = key.names[0]
-    if key.becomes == "hostfile" and value.startswith("~/"):
-        value = str(Path(value).expanduser())
     typed = f"{name}: {value}" if key.becomes == "ignored" else f"{name.rpartition('.')[2]} {value}"
     return Given(key, value.upper() if key.upper else value, typed)
 
