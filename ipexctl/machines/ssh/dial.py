@@ -248,7 +248,7 @@ def _ask_resolver(answer: Answer, family: int, deadline: float) -> list[Any]:
     if isinstance(found, list):
         return found
     why = getattr(found, "strerror", None) or str(found)
-    raise unresolved(answer.given, answer.hostname, why, configured=answer.configured)
+    raise unresolved(answer.given, answer.hostname, why, config_named=answer.config_named)
 
 
 def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
