@@ -1,15 +1,13 @@
-"""Bytes to a host's SSH port, up to the first line it says. No SSH library in here."""
+"""The connection to a host's SSH port. No SSH library in here."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import queue
 import random
 import re
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -26,7 +24,7 @@ T = TypeVar("T")
 BANNER_LIMIT = 1 << 16
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
 SEE_SSHD = "systemctl status ssh sshd; ss -tln"
-_FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)  # more may have come behind it
+_FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 _NO_ROUTE = (errno.ENETUNREACH, errno.ENETDOWN)
 _NO_ANSWER = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN)
@@ -70,21 +68,20 @@ def retry_dropped(attempt: Callable[[], T], deadline: float) -> T:
 
 @dataclass
 class Wire:
-    """What an SSH library needs of a socket.
-
-    The first lines of both sides are exchanged by us: the host's was looked at and comes again,
-    and the library's own is not sent twice.
-    """
+    """What Paramiko needs of a socket. It keeps what the host says before it speaks SSH."""
 
     sock: Any  # a socket, or a channel through a jump host
-    seen: bytes = b""
-    said: bytes = b""
     finish: Callable[[], None] = lambda: None
+    said: bytes = b""
 
     def __post_init__(self) -> None:
-        self.recv: Callable[[int], bytes] = self._again if self.seen else self.sock.recv
-        self.send: Callable[[bytes], int] = self._once if self.said else self.sock.send
+        self.recv: Callable[[int], bytes] = self._recv_first
+        self.send: Callable[[bytes], int] = self.sock.send
         self.settimeout: Callable[[float | None], None] = self.sock.settimeout
+
+    @property
+    def speaks_ssh(self) -> bool:
+        return bool(_FIRST_LINE.search(self.said))
 
     def close(self) -> None:
         """Wakes whoever waits in recv, then closes."""
@@ -97,16 +94,10 @@ class Wire:
     def _closed(self) -> bool:  # Paramiko asks sockets for this
         return bool(self.sock._closed)
 
-    def _once(self, data: bytes) -> int:
-        if data != self.said:
-            raise OSError(f"{data[:80]!r} instead of the greeting that was sent")
-        self.said = b""
-        self.send = self.sock.send
-        return len(data)
-
-    def _again(self, size: int) -> bytes:
-        data, self.seen = self.seen[:size], self.seen[size:]
-        if not self.seen:
+    def _recv_first(self, size: int) -> bytes:
+        data = b"" if len(self.said) > BANNER_LIMIT else bytes(self.sock.recv(size))
+        self.said += data
+        if self.speaks_ssh:
             self.recv = self.sock.recv
         return data
 
@@ -116,7 +107,7 @@ def dial(answer: Answer, deadline: float) -> Wire:
     limit = deadline
     if answer.connect_timeout:
         limit = min(deadline, time.monotonic() + answer.connect_timeout)
-    addresses = _resolve(answer, limit)
+    addresses = _resolve(answer)
     for i, (family, address) in enumerate(addresses):
         left = max(0.05, limit - time.monotonic()) / (len(addresses) - i)
         try:
@@ -141,45 +132,26 @@ def dial_command(command: str) -> Wire:
     return Wire(ours, finish=lambda: _end(process))
 
 
-def greet(wire: Wire, line: bytes, answer: Answer, deadline: float) -> None:
-    """Sends our first line and waits for the host's: neither side needs the other's to speak.
-
-    Raises Dropped, or Unreachable with what the host said.
-    """
-    with contextlib.suppress(OSError):  # who hangs up may have said why: the reading below tells
-        wire.sock.settimeout(max(0.01, deadline - time.monotonic()))
-        wire.sock.sendall(line)
-    seen = b""
-    while not _FIRST_LINE.search(seen):
-        try:
-            wire.sock.settimeout(max(0.01, deadline - time.monotonic()))
-            data = wire.sock.recv(255)
-        except TimeoutError:
-            if answer.proxy_command and not seen:
-                raise Unreachable(
-                    f"{answer.name}: no answer through its ProxyCommand",
-                    why="the host is down, or the proxy cannot reach it",
-                    hint=login_command.debug(answer.given),
-                    slug="proxy-no-answer",
-                ) from None
-            raise Unreachable(
-                f"{answer.name}: port {answer.port} accepts connections but sends no SSH banner",
-                why="another service listens there, or sshd hangs or is overloaded",
-                hint=login_command.debug(answer.given),
-                slug="no-ssh-banner",
-            ) from None
-        except OSError as e:  # a reset, where our line came to a closed door
-            if not seen:
-                raise Dropped(answer.given, str(e)) from None
-            data = b""
-        seen += data
-        if not data or len(seen) > BANNER_LIMIT:
-            raise _no_ssh(answer, seen)
-    wire.seen, wire.said = seen, line
-    wire.__post_init__()
+def no_ssh(answer: Answer, wire: Wire, *, timed_out: bool) -> Exception:
+    """The error for a host whose first lines are not SSH: Dropped, or Unreachable."""
+    if not timed_out:
+        return _other_words(answer, wire.said)
+    if answer.proxy_command and not wire.said:
+        return Unreachable(
+            f"{answer.name}: no answer through its ProxyCommand",
+            why="the host is down, or the proxy cannot reach it",
+            hint=login_command.debug(answer.given),
+            slug="proxy-no-answer",
+        )
+    return Unreachable(
+        f"{answer.name}: port {answer.port} accepts connections but sends no SSH banner",
+        why="another service listens there, or sshd hangs or is overloaded",
+        hint=login_command.debug(answer.given),
+        slug="no-ssh-banner",
+    )
 
 
-def _no_ssh(answer: Answer, seen: bytes) -> Exception:
+def _other_words(answer: Answer, seen: bytes) -> Exception:
     text = seen.decode("utf-8", "replace").strip()
     if text.startswith("Not allowed"):
         return Unreachable(
@@ -213,42 +185,15 @@ def _connect(family: int, address: tuple[Any, ...], timeout: float) -> socket.so
     return sock
 
 
-def _resolve(answer: Answer, deadline: float) -> list[tuple[int, tuple[Any, ...]]]:
-    """getaddrinfo has no time limit of its own, so it runs beside us."""
+def _resolve(answer: Answer) -> list[tuple[int, tuple[Any, ...]]]:
     family = _FAMILIES.get(answer.address_family, socket.AF_UNSPEC)
     try:
-        found = socket.getaddrinfo(
-            answer.hostname,
-            answer.port,
-            family,
-            socket.SOCK_STREAM,
-            flags=socket.AI_NUMERICHOST,
-        )
-    except socket.gaierror:
-        found = _ask_resolver(answer, family, deadline)
+        found = socket.getaddrinfo(answer.hostname, answer.port, family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as e:
+        why = getattr(e, "strerror", None) or str(e)
+        named = answer.config_named
+        raise unresolved(answer.given, answer.hostname, why, config_named=named) from None
     return [(family, address) for family, _, _, _, address in found]
-
-
-def _ask_resolver(answer: Answer, family: int, deadline: float) -> list[Any]:
-    results: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def ask() -> None:
-        try:
-            results.put(
-                socket.getaddrinfo(answer.hostname, answer.port, family, socket.SOCK_STREAM)
-            )
-        except (OSError, UnicodeError) as e:
-            results.put(e)
-
-    threading.Thread(target=ask, daemon=True).start()
-    try:
-        found = results.get(timeout=max(0.05, deadline - time.monotonic()))
-    except queue.Empty:
-        found = "the name server gave no answer in time"
-    if isinstance(found, list):
-        return found
-    why = getattr(found, "strerror", None) or str(found)
-    raise unresolved(answer.given, answer.hostname, why, config_named=answer.config_named)
 
 
 def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:

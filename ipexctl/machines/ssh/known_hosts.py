@@ -195,25 +195,11 @@ def _parse_line(line: str, place: Place) -> Entry | None:
     if marker not in ("", "@revoked", "@cert-authority") or len(words) < 3:
         return None
     names, key_type = words[:2]
-    key = _complete_key(key_type, words[2])
-    if not key:
+    try:
+        key = base64.b64decode(words[2], validate=True)
+    except (binascii.Error, ValueError):
         return None
     return Entry(tuple(n for n in names.split(",") if n), key_type, key, marker, place)
-
-
-def _complete_key(key_type: str, text: str) -> bytes:
-    """A key is a sequence of length-prefixed strings, its type first; b"" for a torn one."""
-    try:
-        key = rest = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
-    texts: list[bytes] = []
-    while len(rest) >= 4:
-        size = int.from_bytes(rest[:4], "big")
-        texts.append(rest[4 : 4 + size])
-        rest = rest[4 + size :] if len(texts[-1]) == size else b"cut"
-    typed = len(texts) > 1 and texts[0] == key_type.encode("utf-8", "surrogateescape")
-    return key if typed and not rest else b""
 
 
 # --- the files -----------------------------------------------------------------------------------

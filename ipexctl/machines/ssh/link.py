@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ipexctl.errors import Unreachable
 from ipexctl.machines.openssh import login_command
 from ipexctl.machines.openssh.ssh_config import Answer
-from ipexctl.machines.ssh.dial import Dropped, Wire
+from ipexctl.machines.ssh.dial import Dropped, Wire, no_ssh
 from ipexctl.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -47,11 +47,14 @@ class Link:
     def exchange_keys(self, deadline: float) -> None:
         """Raises Dropped or Unreachable. Nothing about the user has been said after this."""
         done = threading.Event()
+        self.transport.banner_timeout = seconds_left(deadline) + IDLE_WAKEUP  # `done` comes first
         self.transport.start_client(event=done)
         if done.wait(seconds_left(deadline)) and self.transport.is_active():
             return
         error = self.transport.get_exception()
         self.close()
+        if not self.wire.speaks_ssh:
+            raise no_ssh(self.answer, self.wire, timed_out=error is None)
         raise _no_exchange(self.answer, error)
 
     def host_key(self) -> tuple[str, bytes]:
@@ -90,15 +93,6 @@ def _silence() -> None:
 
 
 @cache
-def greeting() -> bytes:
-    """The line with which Paramiko opens a conversation."""
-    import paramiko
-
-    library: Any = paramiko.Transport
-    return f"SSH-{library._PROTO_ID}-{library._CLIENT_ID}\r\n".encode()
-
-
-@cache
 def _packetizer() -> Any:
     import paramiko.packet
 
@@ -125,31 +119,20 @@ def _transport_class() -> Any:
     import paramiko
 
     class Transport(paramiko.Transport):
-        """Asks for the kinds of host keys that we say, in our order."""
-
-        host_key_algorithms: tuple[str, ...] = ()
-
         @property
         def preferred_keys(self) -> tuple[str, ...]:
-            return self.host_key_algorithms
+            """Without Paramiko's kinds of host certificates."""
+            return self._preferred_keys  # type: ignore[attr-defined,no-any-return]
 
     return Transport
 
 
 def _new_transport(answer: Answer, wire: Wire, known_types: Sequence[str]) -> paramiko.Transport:
     transport: Any = _transport_class()(wire, packetizer_class=_packetizer())
-    for word, name, allowed in _algorithms(answer):
-        found = _usable(getattr(transport, name), allowed)
-        if not found:
-            raise Unreachable(
-                f"{answer.name}: ssh_config allows no {word} that Paramiko supports",
-                why=f"{word} {','.join(allowed)}; known: {','.join(getattr(transport, name))}",
-                hint="--transport openssh   # the ssh program itself",
-                slug="ssh-algorithm-unsupported",
-            )
-        setattr(transport, name, found)
     wire.settimeout(IDLE_WAKEUP)
-    transport.host_key_algorithms = host_key_algorithms(transport._preferred_keys, known_types)
+    for _, name, allowed in _algorithms(answer):
+        setattr(transport, name, _usable(getattr(transport, name), allowed))
+    transport._preferred_keys = host_key_algorithms(transport._preferred_keys, known_types)
     transport._preferred_ciphers = _first(
         transport._preferred_ciphers, ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
     )
@@ -213,7 +196,7 @@ def _no_exchange(answer: Answer, error: Exception | None) -> Exception:
         return Unreachable(
             f"{answer.name}: the host and ipexctl have no SSH algorithm in common",
             why=str(error),
-            hint="update the host's OpenSSH, or this machine's paramiko",
+            hint="--transport openssh   # the ssh program; or update the host's OpenSSH",
             slug="ssh-algorithms-differ",
         )
     return Unreachable(

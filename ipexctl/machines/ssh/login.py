@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,6 @@ class Candidates:
     hardware: tuple[str, ...] = ()  # files of keys that a FIDO device holds
 
 
-_Method = Callable[[Any, str, Any, float], bool]
 _Asked = tuple[tuple[str, ...], tuple[str, ...], bool, str]
 
 
@@ -254,15 +254,17 @@ def authenticate(link: Link, candidates: Candidates, deadline: float, password: 
     waiting = list(candidates.keys)
     while waiting and login.takes("publickey"):
         candidate = waiting.pop(0)
-        login.attempt(candidate.label, _public_key, candidate.key)
+        login.attempt(candidate.label, link.transport.auth_publickey, candidate.key)
     untried = [c.label for c in waiting] + ["the password"] * (password is not None)
     if untried and login.tried and not link.transport.is_active():
         raise _hung_up(login, untried)
     if password is not None:
         if login.takes("password"):
-            login.attempt("the password", _password, password)
+            no_fallback = partial(link.transport.auth_password, fallback=False)
+            login.attempt("the password", no_fallback, password)
         if "password" not in login.allowed and "keyboard-interactive" in login.allowed:
-            login.attempt("the password, when asked", _interactive, password)
+            handler = _password_prompt(password)
+            login.attempt("the password, when asked", link.transport.auth_interactive, handler)
     if not login.done:
         raise _auth_failed(login, candidates.skipped, with_password=password is not None)
 
@@ -286,45 +288,27 @@ class _Login:
             return False
         return not self.allowed or method in self.allowed
 
-    def attempt(self, label: str, method: _Method, what: Any) -> None:
+    def attempt(self, label: str, method: Callable[[str, Any], list[str]], what: Any) -> None:
         import paramiko
 
         self.tried.append(label)
-        transport = self.link.transport
+        self.link.transport.auth_timeout = seconds_left(self.deadline)
         try:
-            finished = method(transport, self.link.answer.user, what, self.deadline)
+            self.allowed = method(self.link.answer.user, what)  # after it, where it is not enough
         except (paramiko.SSHException, EOFError, OSError) as e:
-            self.error, finished = e, True
-        if self.done:
-            return
-        if not finished:
+            self.error = e
+            self.allowed = list(getattr(e, "allowed_types", self.allowed))
+        if not self.done and self.link.transport.is_active() and time.monotonic() >= self.deadline:
             raise _auth_timeout(self.link.answer, label)
-        self.error = transport.get_exception() or self.error
-        self.allowed = list(getattr(self.error, "allowed_types", self.allowed))
 
 
-# Each gives False when the host didn't answer in time.
-
-
-def _public_key(transport: Any, user: str, key: Any, deadline: float) -> bool:
-    done = threading.Event()
-    transport.auth_publickey(user, key, event=done)
-    return done.wait(seconds_left(deadline))
-
-
-def _password(transport: Any, user: str, password: str, deadline: float) -> bool:
-    done = threading.Event()
-    transport.auth_password(user, password, event=done, fallback=False)
-    return done.wait(seconds_left(deadline))
-
-
-def _interactive(transport: Any, user: str, password: str, deadline: float) -> bool:
+def _password_prompt(password: str) -> Callable[[str, str, list[tuple[str, bool]]], list[str]]:
     """One hidden prompt gets the password; whoever asks for more is refused."""
     from paramiko import SSHException
 
     told: list[str] = []
 
-    def handler(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
+    def answer(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
         if not prompts:
             return []
         if told or len(prompts) > 1 or prompts[0][1]:
@@ -332,14 +316,7 @@ def _interactive(transport: Any, user: str, password: str, deadline: float) -> b
         told.append("once")
         return [password]
 
-    transport.auth_timeout = seconds_left(deadline)  # Paramiko takes no event here
-    try:
-        transport.auth_interactive(user, handler)
-    except SSHException:
-        if time.monotonic() >= deadline:
-            return False
-        raise
-    return True
+    return answer
 
 
 def _auth_failed(login: _Login, skipped: tuple[str, ...], *, with_password: bool) -> Unreachable:

@@ -23,9 +23,9 @@ from ipexctl.machines.openssh.ssh_config import Answer, proxy_command
 from ipexctl.machines.ssh import stdio
 from ipexctl.machines.ssh.channel import SshChannel, execute, forward
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain
-from ipexctl.machines.ssh.dial import Wire, dial, dial_command, greet, retry_dropped
+from ipexctl.machines.ssh.dial import Wire, dial, dial_command, retry_dropped
 from ipexctl.machines.ssh.known_hosts import HostKey, KnownFiles, accept, lookup_names
-from ipexctl.machines.ssh.link import Link, greeting, load, seconds_left, unsupported
+from ipexctl.machines.ssh.link import Link, load, seconds_left, unsupported
 from ipexctl.machines.ssh.login import KeyRing, authenticate
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.wire.transport import Channel, allow_files
@@ -176,17 +176,10 @@ class SshTransport:
     def _wire(self, answer: Answer, deadline: float, via: Hops | None) -> Wire:
         hops = jump_chain(answer, self._answer) if via is None else via
         if hops:
-            wire = self._through(answer, hops, deadline)
-        elif answer.proxy_command:
-            wire = dial_command(proxy_command(answer, self._config.me))
-        else:
-            wire = dial(answer, deadline)
-        try:
-            greet(wire, greeting(), answer, deadline)
-        except BaseException:
-            wire.close()
-            raise
-        return wire
+            return self._through(answer, hops, deadline)
+        if answer.proxy_command:
+            return dial_command(proxy_command(answer, self._config.me))
+        return dial(answer, deadline)
 
     def _through(self, answer: Answer, hops: Hops, deadline: float) -> Wire:
         """A channel of the last jump host, which is shared by all hosts behind it."""
