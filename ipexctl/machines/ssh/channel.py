@@ -27,14 +27,21 @@ MIN_RTT = 148  # where tcpi_min_rtt is in Linux's struct tcp_info
 CHUNK = 32_000  # fits one SSH packet
 
 
-def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
+def execute(
+    host: Host, link: Link, command: bytes, deadline: float, *, all_stderr: bool = False
+) -> Any:
+    """A channel on which the command runs. `all_stderr`: none of it is dropped, so that the caller
+    has to read it."""
     import paramiko
 
     try:
         channel: Any = link.transport.open_session(timeout=seconds_left(deadline))
-        channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
+        if all_stderr:
+            bound(channel, "in_stderr_buffer")
+        else:
+            channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
         bound(channel)
-        if request_exec(channel, command, deadline):
+        if _request_exec(channel, command, deadline):
             return channel
         why = "sshd refused" if channel.closed else "sshd did not answer the request"
     except (paramiko.SSHException, EOFError, OSError) as e:
@@ -47,7 +54,7 @@ def execute(host: Host, link: Link, command: str, deadline: float) -> Any:
     )
 
 
-def request_exec(channel: Any, command: str | bytes, deadline: float) -> bool:
+def _request_exec(channel: Any, command: bytes, deadline: float) -> bool:
     """Channel.exec_command, but with a deadline."""
     from paramiko.common import cMSG_CHANNEL_REQUEST
     from paramiko.message import Message
@@ -64,7 +71,7 @@ def request_exec(channel: Any, command: str | bytes, deadline: float) -> bool:
     return bool(channel.event_ready)
 
 
-def bound(channel: Any, name: str = "in_buffer") -> Any:
+def bound(channel: Any, name: str = "in_buffer") -> None:
     """Paramiko takes whatever comes, also what exceeds the window that it has granted."""
     from paramiko import SSHException
     from paramiko.buffered_pipe import BufferedPipe
@@ -79,7 +86,6 @@ def bound(channel: Any, name: str = "in_buffer") -> Any:
     setattr(channel, name, pipe)
     if len(before):
         pipe.feed(before.empty())
-    return pipe
 
 
 class _Tail:
@@ -92,26 +98,22 @@ class _Tail:
 
     def feed(self, data: bytes) -> None:
         """Runs in Paramiko's thread, which must not wait for a key exchange it drives itself."""
+        from paramiko.common import cMSG_CHANNEL_WINDOW_ADJUST
+        from paramiko.message import Message
+
         self.data = (self.data + data)[-STDERR_KEPT:]
         self._owed += len(data)
         if self._channel.transport.clear_to_send.is_set():
             grant, self._owed = self._channel._check_add_window(self._owed), 0
             if grant:
-                grant_window(self._channel, grant)
+                message = Message()
+                message.add_byte(cMSG_CHANNEL_WINDOW_ADJUST)
+                message.add_int(self._channel.remote_chanid)
+                message.add_int(grant)
+                self._channel.transport._send_user_message(message)
 
     def close(self) -> None:
         return None
-
-
-def grant_window(channel: Any, size: int) -> None:
-    from paramiko.common import cMSG_CHANNEL_WINDOW_ADJUST
-    from paramiko.message import Message
-
-    message = Message()
-    message.add_byte(cMSG_CHANNEL_WINDOW_ADJUST)
-    message.add_int(channel.remote_chanid)
-    message.add_int(size)
-    channel.transport._send_user_message(message)
 
 
 class SshChannel:

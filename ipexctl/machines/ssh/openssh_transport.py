@@ -182,7 +182,6 @@ class _Saying:
     kind: type[Unreachable] = Unreachable
 
 
-_NO_SSH = ("not-ssh", "its port does not speak SSH", "{debug}")
 _NO_ROUTE = ("no-route", "there is no route to the host", "ip route get {where}")
 _REVOKED = "host-key-revoked", "its host key is revoked", "find out who revoked it", HostKeyChanged
 _SAYINGS = (
@@ -210,9 +209,6 @@ _SAYINGS = (
         HostKeyUnknown,
     ),
     _Saying(
-        "Host key verification failed", "host-key-refused", "its host key is refused", "{debug}"
-    ),
-    _Saying(
         "Connection refused",
         "connection-refused",
         "the host refused the connection",
@@ -234,9 +230,7 @@ _SAYINGS = (
         "{true}   # must work without a prompt\n"
         "if it does not: {copy}; with Kerberos, run kinit first",
     ),
-    _Saying("Too many authentication failures", "login-hung-up", "the login failed", "{debug}"),
-    _Saying("banner line contains invalid", *_NO_SSH),
-    _Saying("invalid format", *_NO_SSH),
+    _Saying("banner line contains invalid", "not-ssh", "its port does not speak SSH", "{debug}"),
     _Saying(
         "Not allowed at this time",
         "ssh-penalty",

@@ -65,7 +65,7 @@ class SshTransport:
         deadline = time.monotonic() + timeout
         link = self._login(self._answer(host), deadline)
         try:
-            return SshChannel(host, link, execute(host, link, command, deadline))
+            return SshChannel(host, link, execute(host, link, command.encode(), deadline))
         except BaseException:
             link.close()
             raise
@@ -76,7 +76,7 @@ class SshTransport:
         link = self._login(self._answer(host), deadline)
         try:
             if not pty:
-                return stdio.run(host, link, command, seconds_left(deadline))
+                return stdio.run(host, link, command, deadline)
             from ipexctl.machines.ssh import terminal
 
             return terminal.attend(host, link, command)

@@ -1,7 +1,7 @@
 """A command on the host, connected to our stdin, stdout and stderr byte by byte.
 
 Paramiko's thread decrypts what the host sends and never waits. One thread for each of stdout and
-stderr writes what has come, and only then lets the host send more.
+stderr writes what has come.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import os
 import select
 import signal
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ipexctl.errors import IpexctlError, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.ssh.channel import CHUNK, bound, grant_window, request_exec
+from ipexctl.machines.ssh.channel import CHUNK, execute
 from ipexctl.machines.ssh.link import Link
 
 STDIN, STDOUT, STDERR = range(3)
@@ -30,50 +29,31 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-def run(host: Host, link: Link, command: str, timeout: float) -> int:
+def run(host: Host, link: Link, command: str, deadline: float) -> int:
     """Runs `command` with our stdin, stdout and stderr. Its exit code."""
-    from paramiko import SSHException
-
     translate_exit_signal(link.transport)
+    # bytes of an argument that are not UTF-8 came as surrogates
+    line = command.encode("utf-8", "surrogateescape")
+    channel = execute(host, link, line, deadline, all_stderr=True)
+    copies = (_Copy(channel, channel.recv, STDOUT), _Copy(channel, channel.recv_stderr, STDERR))
+    stdin = threading.Thread(target=_send_stdin, args=(channel,), daemon=True)
     try:
-        channel: Any = link.transport.open_session(timeout=timeout)
-    except (SSHException, EOFError, OSError):
-        raise connection_lost(host) from None
-    try:
-        writers = _start(host, channel, command, timeout)
-        for writer in writers:
-            writer.join()
+        for thread in (*copies, stdin):
+            thread.start()
+        for copy in copies:
+            copy.join()
         channel.status_event.wait()
     except KeyboardInterrupt:
         request = threading.Thread(target=_interrupt, args=(channel,), daemon=True)
         request.start()
         request.join(1.0)  # a connection that takes no more must not keep us
         raise
-    for writer in writers:
-        if writer.error:
-            return _closed_stream(writer.stream, writer.error)
+    for copy in copies:
+        if copy.error:
+            return _closed_stream(copy.stream, copy.error)
     if not channel.eof_received and not link.transport.is_active():
         raise connection_lost(host)
     return int(channel.exit_status) if channel.exit_status >= 0 else NO_STATUS
-
-
-def _start(host: Host, channel: Any, command: str, timeout: float) -> tuple[_Writer, _Writer]:
-    from paramiko import SSHException
-
-    pipes = bound(channel), bound(channel, "in_stderr_buffer")  # before there is any data
-    try:
-        # bytes of an argument that are not UTF-8 came as surrogates
-        line = command.encode("utf-8", "surrogateescape")
-        accepted = request_exec(channel, line, time.monotonic() + timeout)
-    except (SSHException, EOFError, OSError):
-        raise connection_lost(host) from None
-    if not accepted:
-        raise connection_lost(host)
-    writers = (_Writer(channel, pipes[0], STDOUT), _Writer(channel, pipes[1], STDERR))
-    for writer in writers:
-        writer.start()
-    threading.Thread(target=_send_stdin, args=(channel,), daemon=True).start()
-    return writers
 
 
 def _interrupt(channel: Any) -> None:
@@ -97,30 +77,25 @@ def connection_lost(host: Host) -> Unreachable:
     return Unreachable(f"{host.name}: the connection was lost", hint=hint, slug="connection-lost")
 
 
-class _Writer(threading.Thread):
-    """Copies a pipe of Paramiko to one of our streams; `error` is what the stream refused with."""
+class _Copy(threading.Thread):
+    """Copies what the host sends to one of our streams; `error` is what the stream refused with."""
 
-    def __init__(self, channel: Any, pipe: Any, stream: int) -> None:
+    def __init__(self, channel: Any, receive: Callable[[int], bytes], stream: int) -> None:
         super().__init__(daemon=True)
-        self._channel, self._pipe, self.stream = channel, pipe, stream
+        self._channel, self._receive, self.stream = channel, receive, stream
         self.error: OSError | None = None
 
     def run(self) -> None:
         from paramiko import SSHException
 
-        while data := self._pipe.read(WRITE_SIZE):
-            try:
-                _write_all(self.stream, data)
-            except OSError as e:
-                self.error = e
-            # without a connection, what has arrived is still written
-            with contextlib.suppress(SSHException, EOFError, OSError):
-                if self.error:
-                    self._channel.close()  # ends the other writer, too
-                    break
-                grant = self._channel._check_add_window(len(data))
-                if grant:
-                    grant_window(self._channel, grant)
+        with contextlib.suppress(SSHException, EOFError):  # the connection went
+            while data := self._receive(WRITE_SIZE):
+                try:
+                    _write_all(self.stream, data)
+                except OSError as e:
+                    self.error = e
+                    self._channel.close()  # ends the other copy, too
+                    return
 
 
 def _write_all(stream: int, data: bytes) -> None:
