@@ -23,6 +23,9 @@ from ipexctl.run.plan import launch_plan
 
 Env = Sequence[tuple[str, str]]
 _PREPENDED = ("PATH", "LD_LIBRARY_PATH")
+# sshd reports the signal that ends a process in a way of its own; a shell makes it an exit code.
+# The shell outlives Ctrl-C, which is the command's, and says nothing itself.
+_AS_CHILD = "trap : INT QUIT; exec 3>&2 2>/dev/null; (exec 2>&3 3>&-; exec %s); exit $?"
 # Other shells know no `-l` together with `-c`: there it is a shell without a login's profile.
 _LOGIN_SHELLS = "*/bash|*/zsh|*/ksh|*/dash|*/ash|*/sh"
 
@@ -122,7 +125,7 @@ def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bo
 def remote_line(env: Env, command: tuple[str, ...]) -> str:
     """One line for the account's login shell, whichever that is: sh, csh and fish read it alike."""
     if command:
-        inner = "; ".join([*map(_set, env), " ".join(("exec", *map(_word, command)))])
+        inner = "; ".join([*map(_set, env), _AS_CHILD % " ".join(map(_word, command))])
         return quoting.quote(("exec", "/bin/sh", "-c", inner))
     run = quoting.quote(("-c", _interactive(env)))
     start = (

@@ -179,6 +179,15 @@ def test_ctrl_c_ends_the_command_on_the_host_too(full_rung, lab):
         time.sleep(0.1)
 
 
+def test_ctrl_c_in_a_terminal_is_the_commands(lab):
+    script = "trap 'echo caught' INT; echo up; sleep 600; exit 5"
+    terminal = Terminal(shell(lab, "--", "sh", "-c", script), 24, 80)
+    terminal.until("up\r")
+    terminal.type("\x03")
+    terminal.until("caught\r")
+    assert terminal.exit_code() == 5
+
+
 ENDINGS = [
     (["sh", "-c", "kill -9 $$"], 137, ""),
     (["sh", "-c", "kill -TERM $$"], 143, ""),
@@ -186,9 +195,12 @@ ENDINGS = [
 ]
 
 
+@pytest.mark.parametrize("kind", ["paramiko", "openssh"])
 @pytest.mark.parametrize(("words", "code", "said"), ENDINGS)
-def test_a_command_ends_as_a_shell_has_it_and_gets_its_bytes_as_they_are(lab, words, code, said):
-    argv = shell(lab, "--", *words)
+def test_a_command_ends_as_a_shell_has_it_and_gets_its_bytes_as_they_are(
+    lab, kind, words, code, said
+):
+    argv = shell(lab, "--transport", kind, "--", *words)
     done = subprocess.run(argv, capture_output=True, cwd=REPO, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr) == (
         code,

@@ -31,7 +31,6 @@ R = TypeVar("R")
 
 def run(host: Host, link: Link, command: str, deadline: float) -> int:
     """Runs `command` with our stdin, stdout and stderr. Its exit code."""
-    translate_exit_signal(link.transport)
     # bytes of an argument that are not UTF-8 came as surrogates
     line = command.encode("utf-8", "surrogateescape")
     channel = execute(host, link, line, deadline, all_stderr=True)
@@ -143,28 +142,3 @@ def _closed_stream(stream: int, error: OSError) -> int:
         name = "stdout" if stream == STDOUT else "stderr"
         raise IpexctlError(f"{name}: {error.strerror}", slug="stream-failed")
     return BROKEN_PIPE
-
-
-def translate_exit_signal(transport: Any) -> None:
-    """Paramiko ignores the signal that ended a command: make it an exit code as a shell does."""
-    from paramiko.common import MSG_CHANNEL_REQUEST
-
-    handlers = transport._channel_handler_table
-    others = handlers[MSG_CHANNEL_REQUEST]
-
-    def request(channel: Any, message: Any) -> None:
-        start = message.packet.tell()
-        if message.get_text() != "exit-signal":
-            message.packet.seek(start)
-            others(channel, message)
-            return
-        message.get_boolean()  # whether a reply is wanted: never
-        channel.exit_status = _signal_code(message.get_text())
-        channel.status_event.set()
-
-    transport._channel_handler_table = {**handlers, MSG_CHANNEL_REQUEST: request}
-
-
-def _signal_code(name: str) -> int:
-    found = getattr(signal, f"SIG{name}", None)
-    return 128 + found if isinstance(found, signal.Signals) else NO_STATUS

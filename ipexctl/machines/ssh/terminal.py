@@ -16,7 +16,7 @@ from typing import Any
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.machines.ssh.link import Link
-from ipexctl.machines.ssh.stdio import NO_STATUS, connection_lost, translate_exit_signal
+from ipexctl.machines.ssh.stdio import NO_STATUS, connection_lost
 
 
 def attend(host: Host, link: Link, command: str) -> int:
@@ -24,7 +24,6 @@ def attend(host: Host, link: Link, command: str) -> int:
     from invoke.exceptions import ThreadException
 
     connection = fabric_connection(link)
-    translate_exit_signal(link.transport)
     try:
         with _raw(sys.stdin):
             done = connection.run(command, pty=True, warn=True, hide=False, in_stream=sys.stdin)
