@@ -129,7 +129,7 @@ def dial_command(command: str) -> Wire:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-    return Wire(ours, finish=lambda: _end(process))
+    return Wire(ours, finish=process.terminate)  # ours is closed by then, which ends it, too
 
 
 def no_ssh(answer: Answer, wire: Wire, *, timed_out: bool) -> Exception:
@@ -223,12 +223,3 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
     return Unreachable(
         f"{answer.name}: cannot connect to {where}", why=str(error), slug="connect-failed"
     )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(2)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

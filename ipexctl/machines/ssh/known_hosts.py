@@ -226,32 +226,32 @@ class HostKey:
 
 
 class KnownFiles:
-    """Every file is read once, whoever asks for it."""
+    """Files are read once for all hosts for which ssh would use the same."""
 
     def __init__(self, me: Me) -> None:
         self._me = me
-        self._own = str(own_known_hosts())
-        self._files: dict[str, tuple[Entry, ...]] = {}
         self._sets: dict[tuple[str, ...], KnownHosts] = {}
         self._lock = threading.Lock()
 
     def for_host(self, answer: Answer) -> KnownHosts:
         """The files ssh would use for this host, and ours."""
         named = (*answer.user_known_hosts, *answer.global_known_hosts)
-        paths = (*(expand(p, answer, self._me) for p in named if p != "none"), self._own)
+        paths = (
+            *(expand(p, answer, self._me) for p in named if p != "none"),
+            str(own_known_hosts()),
+        )
         with self._lock:
             if paths not in self._sets:
-                self._sets[paths] = KnownHosts(e for p in paths for e in self._entries(p))
+                self._sets[paths] = KnownHosts(entry for path in paths for entry in _entries(path))
             return self._sets[paths]
 
-    def _entries(self, path: str) -> tuple[Entry, ...]:
-        if path not in self._files:
-            try:
-                text = Path(path).read_text("utf-8", "replace")
-            except OSError:
-                text = ""  # a missing file has no keys
-            self._files[path] = parse_known_hosts(text, path)
-        return self._files[path]
+
+def _entries(path: str) -> tuple[Entry, ...]:
+    try:
+        text = Path(path).read_text("utf-8", "replace")
+    except OSError:
+        return ()  # a missing file has no keys
+    return parse_known_hosts(text, path)
 
 
 def remember(key: HostKey, path: Path | None = None) -> None:

@@ -33,17 +33,6 @@ class Link:
     wire: Wire
     on_close: Callable[[Link], None]
 
-    @classmethod
-    def start(
-        cls,
-        answer: Answer,
-        wire: Wire,
-        known_types: Sequence[str],
-        on_close: Callable[[Link], None],
-    ) -> Link:
-        """`known_types`: those of the host's keys on record, one of which it is asked to show."""
-        return cls(answer, _new_transport(answer, wire, known_types), wire, on_close)
-
     def exchange_keys(self, deadline: float) -> None:
         """Raises Dropped or Unreachable. Nothing about the user has been said after this."""
         done = threading.Event()
@@ -127,7 +116,8 @@ def _transport_class() -> Any:
     return Transport
 
 
-def _new_transport(answer: Answer, wire: Wire, known_types: Sequence[str]) -> paramiko.Transport:
+def new_transport(answer: Answer, wire: Wire, known_types: Sequence[str]) -> paramiko.Transport:
+    """`known_types`: those of the host's keys on record, one of which it is asked to show."""
     transport: Any = _transport_class()(wire, packetizer_class=_packetizer())
     wire.settimeout(IDLE_WAKEUP)
     for _, name, allowed in _algorithms(answer):

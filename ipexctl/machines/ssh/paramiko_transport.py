@@ -25,7 +25,7 @@ from ipexctl.machines.ssh.channel import SshChannel, execute, forward
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain
 from ipexctl.machines.ssh.dial import Wire, dial, dial_command, retry_dropped
 from ipexctl.machines.ssh.known_hosts import HostKey, KnownFiles, accept, lookup_names
-from ipexctl.machines.ssh.link import Link, load, seconds_left, unsupported
+from ipexctl.machines.ssh.link import Link, load, new_transport, seconds_left, unsupported
 from ipexctl.machines.ssh.login import KeyRing, authenticate
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.wire.transport import Channel, allow_files
@@ -217,7 +217,7 @@ class SshTransport:
 
     def _exchange_keys(self, answer: Answer, wire: Wire, deadline: float) -> Link:
         types = self._known.for_host(answer).types(_names(answer))
-        link = Link.start(answer, wire, types, self._forget)
+        link = Link(answer, new_transport(answer, wire, types), wire, self._forget)
         with self._lock:
             self._links.add(link)
         link.exchange_keys(deadline)
