@@ -75,11 +75,7 @@ class SshTransport:
         deadline = time.monotonic() + timeout
         link = self._login(self._answer(host), deadline)
         try:
-            if not pty:
-                return stdio.run(host, link, command, deadline)
-            from ipexctl.machines.ssh import terminal
-
-            return terminal.attend(host, link, command)
+            return stdio.run(host, link, command, deadline, pty=pty)
         finally:
             link.close()
 
@@ -126,9 +122,9 @@ class SshTransport:
     def fabric_connection(self, host: Host, timeout: float) -> Any:
         """A fabric.Connection; it ends with this transport."""
         link = self._login(self._answer(host), time.monotonic() + timeout)
-        from ipexctl.machines.ssh import terminal
+        from ipexctl.machines.ssh.fabric_connection import fabric_connection
 
-        return terminal.fabric_connection(link)
+        return fabric_connection(link)
 
     def close(self) -> None:
         atexit.unregister(self.close)
