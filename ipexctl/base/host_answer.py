@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from ipexctl.base.values import Reader
+from ipexctl.base.values import Reader, plain
 from ipexctl.errors import HostFailed, is_shown
 
 REPORT = "run the same command again; if it fails again, report it: ipexctl support"
@@ -63,7 +63,7 @@ class Answer(dict[str, Any]):
         """A value of this type, for example tuple[tuple[str, int], ...]. An int is a size or a
         count, a str one line."""
         try:
-            return _read(type_, self[name])  # type: ignore[no-any-return]
+            return as_type(type_, self[name])  # type: ignore[no-any-return]
         except _Odd as e:
             raise self.odd(f"{name!r}{e}") from None
 
@@ -80,6 +80,18 @@ class AnyText(str):
     """The type of a string of any characters, for a caller that expects them."""
 
 
+def _line(value: Any) -> str | None:
+    return plain(value) if isinstance(value, str) else None
+
+
+def _signed(value: Any) -> int | None:
+    return value if type(value) is int and abs(value) <= _HUGE else None
+
+
+Line = Annotated[str, _line]  # text to show: its control characters and ends of lines are left out
+Signed = Annotated[int, _signed]  # a number that may be below 0
+
+
 def absolute(value: Any) -> str | None:
     """The reader of an absolute path."""
     return value if _is(value, str) and value.startswith("/") else None
@@ -89,22 +101,31 @@ class _Odd(Exception):
     """Where a value is not as its type is: " 'envs' 'size' is missing"."""
 
 
-def _read(type_: Any, value: Any) -> Any:
+def as_type(type_: Any, value: Any) -> Any:
+    """The value, for the readers of fields that have another shape in a message."""
     kind, parts = get_origin(type_), get_args(type_)
     if is_dataclass(type_):
         return _record(type_, value, {})
+    if kind is Annotated and (found := parts[1](value)) is not None:
+        return found
     if type(None) in parts:
-        return None if value is None else _read(parts[0], value)
+        return None if value is None else as_type(parts[0], value)
     if kind is tuple and isinstance(value, list):
         if parts[-1] is Ellipsis:
-            return tuple(_read(parts[0], one) for one in value)
+            return tuple(as_type(parts[0], one) for one in value)
         if len(value) == len(parts):
-            return tuple(map(_read, parts, value))
+            return tuple(map(as_type, parts, value))
     elif kind is dict and isinstance(value, dict):
-        return {_read(parts[0], name): _read(parts[1], one) for name, one in value.items()}
-    elif kind is None and _is(value, type_):
+        named = ((_number(name) if parts[0] is int else name, value[name]) for name in value)
+        return {as_type(parts[0], name): as_type(parts[1], one) for name, one in named}
+    elif kind is None and (type_ is Any or _is(value, type_)):
         return value
     raise _Odd(" is not in the expected format")
+
+
+def _number(name: str) -> int | None:
+    """JSON has no keys but text."""
+    return int(name) if name.isascii() and name.isdigit() and len(name) < 20 else None
 
 
 def _record(kind: Any, raw: Any, given: Mapping[str, Any]) -> Any:
@@ -120,7 +141,7 @@ def _record(kind: Any, raw: Any, given: Mapping[str, Any]) -> Any:
         if key not in raw:
             raise _Odd(f" {key!r} is missing")
         try:
-            values[name] = reader(raw[key]) if reader else _read(type_, raw[key])
+            values[name] = reader(raw[key]) if reader else as_type(type_, raw[key])
         except _Odd as e:
             raise _Odd(f" {key!r}{e}") from None
         if reader and values[name] is None:
@@ -133,14 +154,14 @@ def _record(kind: Any, raw: Any, given: Mapping[str, Any]) -> Any:
 
 @cache
 def _declared(kind: Any) -> tuple[tuple[str, str, Any, Reader | None, bool], ...]:
-    types = get_type_hints(kind)
+    types = get_type_hints(kind, include_extras=True)
     return tuple(
         (
             one.name,
             one.metadata.get("key") or one.name,
             types[one.name],
             one.metadata.get("reader"),
-            one.default is MISSING,
+            one.default is MISSING and one.default_factory is MISSING,
         )
         for one in fields(kind)
     )

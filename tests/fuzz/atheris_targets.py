@@ -29,7 +29,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.doctor.checks import run_all
     from ipexctl.doctor.report.cluster import Cluster
     from ipexctl.doctor.report.recommendations import recommend
-    from ipexctl.errors import IpexctlError
+    from ipexctl.errors import HostFailed, IpexctlError
     from ipexctl.explain.causes import causes
     from ipexctl.facts import host_facts
     from ipexctl.install.stack import lock_file
@@ -157,8 +157,8 @@ def frames(data: bytes) -> None:
 
 def _event(header: Any, body: bytes) -> None:
     try:
-        found = run_events.read("node01", frozenset({0, 1}), header, body)
-    except run_events.BadEvent:
+        found = run_events.read("node01", header, body, {0, 1})
+    except HostFailed:
         return
     if isinstance(found, run_events.RankEnded):
         assert str(found.end) and isinstance(found.end.exit_code, int)

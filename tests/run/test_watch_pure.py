@@ -50,14 +50,14 @@ def test_a_silent_host_is_told_of_once_and_again_when_it_is_heard():
 
 def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_timeout():
     health = Health(made_plan(), 30)
-    health.sample("n1", Sample(Load(), ((1, 9.0),)))
+    health.sample("n1", Sample(Load(), {1: 9.0}))
     assert health.news(0.0, {}) == []
-    health.sample("n1", Sample(Load(), ((1, 11.0),)))
+    health.sample("n1", Sample(Load(), {1: 11.0}))
     (note,) = health.news(0.0, {})
     assert note.startswith("rank 1 on n1 ") and note.endswith("(--host-timeout)")
     assert " 11 s " in note and " 30 s " in note
     health.sample("n0", Sample(Load()))
-    health.sample("n1", Sample(Load(), ((1, 31.0),)))
+    health.sample("n1", Sample(Load(), {1: 31.0}))
     assert health.news(0.0, {}) == []
     health.sample("n1", Sample(Load()))
 
@@ -65,7 +65,7 @@ def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_ti
 def test_what_comes_after_a_ranks_end_does_not_make_it_live_again():
     health = Health(made_plan(), 30)
     health.ended(0)
-    health.sample("n0", Sample(Load(), ((0, 99.0),)))
+    health.sample("n0", Sample(Load(), {0: 99.0}))
     assert health.news(99.0, {}) == []
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ipexctl.base.host_answer import Line
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import duration, human
 from ipexctl.base.values import count_or_none, listed, plain, texts
@@ -188,10 +189,18 @@ def resume_words(text: str, path: str) -> tuple[str, ...]:
     return tuple(word.replace("{checkpoint}", path) for word in words) if path else ()
 
 
-def told(header: Mapping[str, Any], size: int, seconds: float) -> str:
+@dataclass(frozen=True)
+class Copied:
     """The fact that the hub notes when a checkpoint is complete."""
-    name = plain(header.get("name"), 400)
-    if header.get("withdrawn") is True:
-        return f"checkpoint {name} was not complete: another host wrote to it later"
-    hosts = fold(texts(header.get("hosts")))
-    return f"checkpoint {name} ({human(size)}): complete on {hosts} after {duration(seconds)}"
+
+    name: Line
+    hosts: tuple[str, ...] = ()
+    bytes: int = 0
+    seconds: float = 0.0
+    withdrawn: bool = False
+
+    def __str__(self) -> str:
+        if self.withdrawn:
+            return f"checkpoint {self.name} was not complete: another host wrote to it later"
+        copied = f"complete on {fold(self.hosts)} after {duration(self.seconds)}"
+        return f"checkpoint {self.name} ({human(self.bytes)}): {copied}"

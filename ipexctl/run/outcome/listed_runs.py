@@ -12,7 +12,7 @@ from typing import Any
 
 from ipexctl.base.located_errors import nearest
 from ipexctl.base.values import count_or_none, listed, matching, plain
-from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, HostFailed, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.facts.reader import by, record
 from ipexctl.inventory.nodeset import fold
@@ -260,7 +260,7 @@ def read_ends(raw: Any) -> Iterator[tuple[int, str, str]]:
     for row in listed(raw):
         rank, host, how = [*listed(row), None, None, None][:3]
         if count_or_none(rank) is not None and isinstance(how, dict):
-            with suppress(run_events.BadEvent):
+            with suppress(HostFailed):
                 yield rank, plain(host, 255), run_events.rank_end(plain(host, 255), rank, how).short
 
 

@@ -19,8 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
 from itertools import pairwise
+from typing import Any
 
+from ipexctl.base.host_answer import Line, as_type
 from ipexctl.base.sizes import ranges, short
+from ipexctl.base.values import by
 from ipexctl.facts.host_facts import loopback
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
@@ -81,15 +84,28 @@ class Exchange:
         return self.trained and self.verdict in (Verdict.ALONE, Verdict.APART)
 
 
+def _links(rows: Any) -> tuple[tuple[int, Key, int, int], ...]:
+    """In a message, the ends of a link stand in its row."""
+    found = as_type(tuple[tuple[int, str, int, str, int, int, int], ...], rows)
+    return tuple((rank, (*key,), sent, got) for rank, *key, sent, got in found)
+
+
+def _strays(rows: Any) -> tuple[tuple[Key, int, int], ...]:
+    found = as_type(tuple[tuple[str, int, str, int, int, int], ...], rows)
+    return tuple(((*key,), sent, received) for *key, sent, received in found)
+
+
 @dataclass(frozen=True)
 class Report:
     """What a host says about its ranks since its last report."""
 
-    links: tuple[tuple[int, Key, int, int], ...] = ()  # rank, link, bytes sent and received so far
+    # rank, link, bytes sent and received so far
+    links: tuple[tuple[int, Key, int, int], ...] = field(default=(), metadata=by(_links))
     sharing: tuple[tuple[int, ...], ...] = ()  # ranks that map the same shared memory
-    trouble: str = ""  # why it counts nothing
-    strays: tuple[tuple[Key, int, int], ...] = ()  # closed before it was known whose they were
-    missed: str = ""  # why its ranks may have exchanged more
+    trouble: Line = ""  # why it counts nothing
+    # closed before it was known whose they were
+    strays: tuple[tuple[Key, int, int], ...] = field(default=(), metadata=by(_strays))
+    missed: Line = ""  # why its ranks may have exchanged more
     watched: float | None = None  # at the end: seconds that each of its ranks was watched, or more
 
 

@@ -53,7 +53,7 @@ class RankEnd:
         """The host counts the kills of all programs: that explains a rank that was killed alone."""
         killed = self.lost or self.signal == 9
         hints = [h for h in self.hints if killed or h != "oom"]
-        return self._how() + "".join(f"; {_HINTS[h]}" for h in hints)
+        return self._how() + "".join(f"; {_HINTS[h]}" for h in hints if h in _HINTS)
 
     def _how(self) -> str:
         if self.signal is not None:

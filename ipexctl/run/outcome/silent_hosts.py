@@ -30,7 +30,7 @@ class Health:
 
     def sample(self, host: str, sample: Sample) -> None:
         self.loads[host] = sample.load
-        self.rank_loads.add((r, cpus) for r, cpus in sample.busy if r not in self._ended)
+        self.rank_loads.add((r, cpus) for r, cpus in sample.ranks.items() if r not in self._ended)
         if sample.load.cpu is not None:
             total, count = self._cpu.get(host, (0.0, 0))
             self._cpu[host] = total + sample.load.cpu, count + 1
@@ -38,7 +38,7 @@ class Health:
             self._peak[host] = max(self._peak.get(host, 0), sample.load.used)
         here = {p.rank for h in self.plan.hosts if h.host == host for p in h.ranks}
         self._stopped = {r: s for r, s in self._stopped.items() if r not in here}
-        self._stopped.update((r, s) for r, s in sample.stopped if r not in self._ended)
+        self._stopped.update((r, s) for r, s in sample.stopped.items() if r not in self._ended)
 
     def ended(self, rank: int) -> None:
         self._ended.add(rank)

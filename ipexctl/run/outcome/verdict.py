@@ -13,7 +13,7 @@ from typing import Any
 
 from ipexctl.base.host_outcome import without_host
 from ipexctl.base.values import listed, plain
-from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, HostFailed
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.quick_dataclass import dataclass
@@ -177,11 +177,10 @@ def read_all(rows: Any, host: str = "") -> list[Fact]:
 
 
 def read(raw: Mapping[str, Any]) -> Fact | None:
-    host, rank = plain(raw.get("host"), 255), raw.get("rank")
-    ranks = frozenset({rank} if type(rank) is int else ())
+    host = plain(raw.get("host"), 255)
     try:
-        return Fact(host, run_events.read(host, ranks, raw, b""))
-    except run_events.BadEvent:
+        return Fact(host, run_events.read(host, raw))
+    except HostFailed:
         return None
 
 

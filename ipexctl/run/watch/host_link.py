@@ -16,7 +16,7 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import root_of
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events
-from ipexctl.run.outcome.run_events import BadEvent, Event
+from ipexctl.run.outcome.run_events import Event
 from ipexctl.run.outcome.run_result import HostEnd
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
@@ -54,7 +54,6 @@ class Link:
     owed: int = 0  # bytes painted but not acknowledged yet
     left: float = 0  # bytes of output that were to come when its ranks had ended
     came: int = 0  # bytes of output since the end of the run
-    said: set[str] = field(default_factory=set)  # what a host says once
     end: HostEnd | None = None
     lost: bool = False
     away: float = 0.0  # time when the connection ended; the hub may still reach it
@@ -171,15 +170,11 @@ class HostLinks:
                     return
                 if frame.header["id"] == link.number:
                     of = frame.header.get("host", name) if name == self.run.hub else name
-                    event = run_events.read(of, self.ranks[of], frame.header, frame.body)
+                    event = run_events.read(of, frame.header, frame.body, self.ranks[of])
                     trace.mark(type(event).__name__, of)
                     self.inbox.put(Word(link, of, event, run_events.place(frame.header)))
                     if isinstance(event, run_events.Done):
                         return  # what comes now answers other questions
-        except BadEvent as e:
-            last = RunFailed(
-                f"the host sent an invalid message: {e}", hint=REPORT, slug="invalid-message"
-            )
         except Unreachable as e:
             last = Cut(e.what, why=e.why, hint=e.hint)
         except IpexctlError as e:

@@ -271,11 +271,6 @@ class Session:
 
     def _event(self, link: Link, of: str, event: run_events.Event) -> None:
         name = link.name
-        if fact := run_events.said_once(event):
-            if fact in link.said:
-                self._lost(link, f"it said twice that {fact}")
-                return
-            link.said.add(fact)
         if isinstance(event, run_events.EndAsked | run_events.TimedOut):  # before its ranks print
             self.painter.interrupted()
         match event:
@@ -341,7 +336,7 @@ class Session:
 
     def _done(self, link: Link, last: run_events.Done) -> None:
         link.end = HostEnd(link.name, last.survivors, last.logs)
-        self.output.exchange.add(link.name, last.report, self.now)
+        self.output.exchange.add(link.name, last.traffic, self.now)
         self.paces += [last.pace] if last.pace else []
         if link.name == self.hub:
             self.found.update(last.found)
