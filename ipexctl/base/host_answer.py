@@ -67,6 +67,10 @@ class Answer(dict[str, Any]):
         except _Odd as e:
             raise self.odd(f"{name!r}{e}") from None
 
+    def optional(self, name: str, type_: type[_T]) -> _T | None:
+        """A value of this type, or null."""
+        return None if self[name] is None else self.value(name, type_)
+
     def read(self, kind: type[_T], **given: Any) -> _T:
         """A dataclass, each field by its type or by the reader of its metadata (`by`); `given` are
         the values that are not read. A field with a default may be missing."""

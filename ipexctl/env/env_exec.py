@@ -10,7 +10,7 @@ from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.env.choice.env_choice import EnvChoice, asked_env
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here
-from ipexctl.machines.fleet import SILENCE, Fleet, reading
+from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.suggested_commands import installing
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.machines.wire.frames import Frame
@@ -68,8 +68,7 @@ def _on_host(
     name, agent = host.name, fleet.agents[host]
     with installing(fleet.target, choice, fleet.root):
         done = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
-    with reading(name, "its environment"):
-        prepared = launch_plan.read_prepared(done, choice)
+    prepared = launch_plan.read_prepared(done, choice)
     if prepared.environment and not choice.key:
         note(str(prepared.environment))
     env = prepared.command_env

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_answer import Answer, AnyText
 from ipexctl.base.host_outcome import HostRecap, Recap
 from ipexctl.base.values import texts
 from ipexctl.blobs.blob_relay import Carrier, Moved
@@ -24,7 +24,7 @@ from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import project_of
 from ipexctl.machines.agent import LONG, Agent
-from ipexctl.machines.fleet import SILENCE, Fleet, reading
+from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.mpi import Pairs
@@ -142,12 +142,11 @@ class EnvOnHost:
 
     def own_mpi(self, **asked: object) -> Mpi:
         """The host's mpirun."""
-        said = self.call("run.run_environment.find_mpirun", **asked)["system"]
-        with reading(self.host):
-            found = mpi.of_host(said)
-        if found is None:
+        done = self.call("run.run_environment.find_mpirun", **asked)
+        said = done.optional("system", mpi.HostMpi)
+        if said is None or said.recognised is None:
             raise mpi.no_mpirun(self.host, said)
-        return found
+        return said.recognised
 
     def switch(self) -> bool:
         """Make it current. False if it already was."""
@@ -247,5 +246,5 @@ class _InstallOnHost(EnvOnHost):
         if not self._stack.row.oneccl:
             return "", ours
         done = self.call("install.environments.setvars")
-        with reading(self.host):
-            return done.text("script"), mpi.with_setvars(ours, mpi.checked_setvars(done["set"]))
+        found = done.value("set", dict[str, AnyText])
+        return done.text("script"), mpi.with_setvars(ours, found)

@@ -6,15 +6,15 @@ import ctypes
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from ipexctl import trace
-from ipexctl.base.host_answer import REPORT, Answer
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown, HostRecap, Recap
-from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local import last_outcome
 from ipexctl.machines import agent_sources
@@ -196,20 +196,6 @@ def _hosts_of(target: Target, root: str) -> Inventory:
 def recap_of(down: HostDown, seconds: float) -> HostRecap:
     notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
     return HostRecap(down.host, down.state, down.what, seconds, notes, slug=down.slug)
-
-
-@contextmanager
-def reading(host: str, about: str = "") -> Iterator[None]:
-    """Turn a ValueError about a host's answer into a failure of that host."""
-    try:
-        yield
-    except ValueError as e:
-        which = f"reply about {about}" if about else "reply"
-        raise HostFailed(
-            f"{host}: the agent sent an invalid {which} ({e})",
-            hint=REPORT,
-            slug="agent-reply-invalid",
-        ) from None
 
 
 def fan_out(

@@ -17,7 +17,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.local import hostfile_reader
 from ipexctl.local.environment import environment
 from ipexctl.machines.agent_start import AHEAD, Ahead
-from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import answer, question
 from ipexctl.machines.suggested_commands import installing, merged_hints, without
 from ipexctl.run.outcome import retry_command
@@ -55,11 +55,10 @@ def prepare_on(
     facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
     with installing(fleet.target, script.env, fleet.root):
         done = agent.wait(AHEAD + 1).done
-    with reading(host.name, "its environment"):
-        prepared = launch_plan.read_prepared(done, script.env)
-    if done.get("mpi") == mpi.SYSTEM and not prepared.mpi:
-        raise mpi.no_mpirun(host.name, done.get("system"))
-    if prepared.mpi and not done.get("mpirun") and not done.get("mpi"):
+    prepared = launch_plan.read_prepared(done, script.env)
+    if done["mpi"] == mpi.SYSTEM and not prepared.mpi:
+        raise mpi.no_mpirun(host.name, done.optional("system", mpi.HostMpi))
+    if prepared.mpi and not done["mpirun"] and not done["mpi"]:
         raise _not_ready(f"{host.name}: there is no mpirun in {prepared.prefix}", "ipexctl install")
     if options.data:
         from ipexctl.data import data

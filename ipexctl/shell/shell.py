@@ -16,7 +16,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import user_umask
 from ipexctl.local.project_lock import choice_here
-from ipexctl.machines.fleet import Fleet, reading
+from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.suggested_commands import installing, options
 from ipexctl.machines.target import Target, all_hosts
 from ipexctl.run.plan import launch_plan
@@ -108,8 +108,7 @@ def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bo
         asked = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
         with installing(fleet.target, choice, fleet.root):
             done = agent.call("run.run_environment.find", asked, total=60.0).done
-        with reading(host.name, "its environment"):
-            prepared = launch_plan.read_prepared(done, choice)
+        prepared = launch_plan.read_prepared(done, choice)
         if told and prepared.environment:
             note(str(prepared.environment))
         return prepared.command_env

@@ -7,7 +7,7 @@ import re
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,8 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
     read_prepared: {
         "prefix": "/p", "path": "/bin", "port": 1, "packages": {"impi-rt": "2021.1"},
         "system": {"bin": "/b", "says": "mpirun (Open MPI) 4.1"}, "setvars": {"A": "b"},
-        "preload": ["/p/x"],
+        "preload": ["/p/x"], "modules": None, "allocators": [], "borrowed": False,
+        "accelerators": ["/dev/dri/renderD128"], "keeper_port": 0, "mpi": "",
         "environment": {"key": KEY, "built": "",
                         "users": [[{"id": "1", "name": "n", "by": "b"}, "", ""]]},
     },
@@ -197,10 +198,8 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
 def test_each_value_may_be_odd(read, good):
     read(Answer("h", good))
     for odd in _each_odd(good):
-        try:
+        with suppress(HostFailed):
             read(Answer("h", odd))
-        except (HostFailed, ValueError) as e:  # of ValueError its callers make HostFailed
-            assert not isinstance(e, UnicodeError), odd
 
 
 def _each_odd(value: Any) -> Iterator[Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.errors import InputError
+from ipexctl.base.host_answer import Answer
+from ipexctl.errors import HostFailed, InputError
 from ipexctl.remote.shelf import checkpoint_rules as rules
 from ipexctl.run.outcome import listed_checkpoints as listed
 
@@ -95,7 +96,8 @@ def manifest(number: int, name: str, parts: dict[str, str]) -> dict:
 
 def on_host(target: str, manifests: list, held: list[str], pending: list = []) -> listed.OnHost:  # noqa: B006
     row = {"host": target, "manifests": manifests, "held": held, "pending": pending}
-    return listed.read_on_host(target, row)
+    (found,) = listed.read_on_host(target, Answer(target, {"shelves": [row]}))
+    return found
 
 
 ONE, TWO = manifest(1, "out/c-1", {"a": "s1"}), manifest(2, "out/c-2", {"a": "s2", "b": "s3"})
@@ -129,12 +131,6 @@ def test_the_last_complete_one_is_chosen_and_what_is_newer_is_told():
     assert e.value.slug == "checkpoint-not-found"
 
 
-@pytest.mark.parametrize("row", [{}, {"host": "a"}, {"manifests": 3}])
-def test_an_invalid_report_is_refused(row):
-    with pytest.raises((KeyError, TypeError, ValueError)):
-        listed.read_on_host("a", row)
-
-
 def test_patterns_stay_below_the_folder_of_the_ranks():
     assert listed.patterns_of("out/*, ckpt/**/c-*") == ("out/*", "ckpt/**/c-*")
     for text in ("/out/*", "../x", "out/../../x", "~/x"):
@@ -159,8 +155,8 @@ def test_resume_arguments():
     "bent", [{"number": "x"}, {"age": None}, {"parts": []}, {"parts": {"h": 3}}, {"number": None}]
 )
 def test_a_manifest_that_is_none_is_an_odd_answer_of_its_host(bent):
-    manifest = {"name": "c-1", "number": 1, "age": 1.0, "parts": {}}
-    row = {"host": "a", "manifests": [manifest], "held": [], "pending": []}
-    listed.read_on_host("a", row)
-    with pytest.raises((ValueError, TypeError, KeyError)):
-        listed.read_on_host("a", {**row, "manifests": [{**manifest, **bent}]})
+    one = {"name": "c-1", "number": 1, "age": 1.0, "parts": {}}
+    on_host("a", [one], [])
+    with pytest.raises(HostFailed) as e:
+        on_host("a", [{**one, **bent}], [])
+    assert e.value.slug == "agent-reply-invalid"

@@ -205,13 +205,7 @@ def test_nothing_but_the_daemon_of_this_runs_mpi_is_started(found, argv, words):
     ],
 )
 def test_a_hosts_own_mpi_is_known_by_what_it_says(said, row):
-    assert mpi.row_of(mpi.of_host({"bin": "/usr/bin", "says": said})) == row
-
-
-@pytest.mark.parametrize("said", [{"bin": "bin", "says": ""}, {"bin": "/b"}, [], "x"])
-def test_a_host_that_tells_nonsense_of_its_mpi_is_not_believed(said):
-    with pytest.raises(ValueError, match="mpirun"):
-        mpi.of_host(said)
+    assert mpi.row_of(mpi.HostMpi("/usr/bin", said).recognised) == row
 
 
 @pytest.mark.parametrize(

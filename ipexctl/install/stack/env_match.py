@@ -12,7 +12,6 @@ from ipexctl.install.stack.selection import IPEX
 from ipexctl.install.stack.version_table import Minor
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import mpi
 
 _BINDINGS = ("oneccl-bind-pt", "torch-ccl")
 _OLD_BINDINGS = ("1.10", "1.11")  # both distributions had the module torch_ccl until then
@@ -27,9 +26,6 @@ class Look:
     python: tuple[int, int, int]
     packages: dict[str, str]
     mpirun: bool
-
-    def __post_init__(self) -> None:
-        mpi.in_packages(self.packages, self.path)  # raises ValueError by its version
 
     @property
     def minor(self) -> Minor:

@@ -50,10 +50,7 @@ def look(fleet: Fleet, run: Run) -> tuple[Checkpoint, ...]:
 
     def one(host: Host) -> list[OnHost]:
         said = fleet.call(host, "shelf.shelf_reports.list", run_id=run.id)
-        try:
-            return [listed_checkpoints.read_on_host(host.name, row) for row in said["shelves"]]
-        except (ValueError, TypeError, KeyError) as e:
-            raise said.odd(str(e)) from None
+        return listed_checkpoints.read_on_host(host.name, said)
 
     reports = [report for reports in fleet.each(one).values() for report in reports]
     return listed_checkpoints.merged(reports, alive=bool(run.alive))

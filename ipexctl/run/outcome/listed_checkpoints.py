@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from ipexctl.base.host_answer import Line
+from ipexctl.base.host_answer import Answer, Line
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import duration, human
-from ipexctl.base.values import count_or_none, listed, plain, texts
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
@@ -73,35 +71,55 @@ class OnHost:
     pending: tuple[Checkpoint, ...]  # what is not published
 
 
-def read_on_host(target: str, row: Mapping[str, Any]) -> OnHost:
-    """Raises ValueError, TypeError or KeyError for what is not a report."""
-    return OnHost(
-        Holder(target, plain(row["host"])),
-        tuple(map(_published, listed(row["manifests"]))),
-        frozenset(texts(row["held"])),
-        tuple(
-            Checkpoint(plain(name), plain(why), int(size), float(age), count_or_none(step))
-            for name, step, size, age, why in row["pending"]
-        ),
-    )
+@dataclass(frozen=True)
+class _Piece:
+    sha: str
+    bytes: int
 
 
-def _published(manifest: Mapping[str, Any]) -> Checkpoint:
-    if not isinstance(manifest["parts"], dict):
-        raise ValueError("a manifest without parts")
-    parts = tuple(
-        Part(plain(host), plain(raw["sha"]), int(raw["bytes"]), ())
-        for host, raw in sorted(manifest["parts"].items())
-    )
-    return Checkpoint(
-        plain(manifest["name"]),
-        "",
-        sum(part.bytes for part in parts),
-        float(manifest["age"]),
-        count_or_none(manifest.get("step")),
-        int(manifest["number"]),
-        parts,
-    )
+@dataclass(frozen=True)
+class _Manifest:
+    name: Line
+    number: int
+    age: float
+    parts: dict[str, _Piece]  # by the host that wrote it
+    step: int | None = None
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        parts = tuple(Part(h, one.sha, one.bytes, ()) for h, one in sorted(self.parts.items()))
+        size = sum(part.bytes for part in parts)
+        return Checkpoint(self.name, "", size, self.age, self.step, self.number, parts)
+
+
+@dataclass(frozen=True)
+class _Pending:
+    name: Line
+    step: int | None
+    bytes: int
+    age: float
+    why: Line
+
+
+@dataclass(frozen=True)
+class _Shelf:
+    host: str
+    manifests: tuple[_Manifest, ...]
+    held: tuple[str, ...]
+    pending: tuple[_Pending, ...]
+
+
+def read_on_host(target: str, said: Answer) -> list[OnHost]:
+    """The reports of a host: several where hosts share a home. Raises HostFailed."""
+    return [
+        OnHost(
+            Holder(target, shelf.host),
+            tuple(one.checkpoint for one in shelf.manifests),
+            frozenset(shelf.held),
+            tuple(Checkpoint(p.name, p.why, p.bytes, p.age, p.step) for p in shelf.pending),
+        )
+        for shelf in said.value("shelves", tuple[_Shelf, ...])
+    ]
 
 
 def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:

