@@ -188,7 +188,7 @@ def summary(records):
     count where no host has the hub's, went: when the ranks were started, which all hosts are told
     at one time, decided: when the first of the facts came, cut: [[which hosts do not reach each
     other, since], ...], stall: when the last progress of a stalled run was, look: at the ranks
-    here, ends: [[rank, host, how], ...] until then: how ranks end later is how the run was ended}
+    here, ends: facts of ranks that ended until then: how they end later is how the run was ended}
     """
     unknown = ("format", "over", "result", "decided", "stall", "look")
     found = dict.fromkeys(unknown)  # type: dict[str, object]
@@ -227,10 +227,8 @@ def summary(records):
 
 
 def rank_end(fact):
-    """[[rank, host, how]] if the fact is the end of a rank."""
-    if isinstance(fact, dict) and "ended" in fact:
-        return [[fact.get("rank"), fact.get("host"), fact["ended"]]]
-    return []
+    """[the fact, without what the rank printed] if it is the end of a rank."""
+    return [dict(fact, tail="")] if isinstance(fact, dict) and "ended" in fact else []
 
 
 def take_fact(found, fact, at):

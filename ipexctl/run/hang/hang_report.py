@@ -76,9 +76,9 @@ def listed(run: Run) -> Situation:
     hosts = {look.rank: look.host for look in found}
     return Situation(
         world_size=run.about.ranks,
-        hosts={**hosts, **{rank: host for rank, (host, _) in run.ends.items()}},
+        hosts={**hosts, **{rank: end.host for rank, end in run.ends.items()}},
         looks=found,
-        ended={rank: how for rank, (_, how) in run.ends.items()},
+        ended={rank: end.short for rank, end in run.ends.items()},
         quiet=run.stall,
         cuts=run.cut,
     )

@@ -158,6 +158,6 @@ def _now(
     waited = time.monotonic() - began
     asked = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out
     silent = [(h.host, waited) for h in plan.hosts if h.host in asked - alive]
-    ends = {rank: how for said in answers.values() for rank, _, how in read_ends(said["ends"])}
+    ends = {end.rank: end.short for said in answers.values() for end in read_ends(said["ends"])}
     made = situation(plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut)
     return made, diagnose(made), any(said["computes"] for said in answers.values())

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
 from ipexctl.base.located_errors import nearest
-from ipexctl.base.values import count_or_none, listed, matching, plain
-from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, HostFailed, InputError
+from ipexctl.base.values import matching, plain
+from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.facts.reader import by, record
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events, verdict
 from ipexctl.run.outcome.run_result import EXIT_LOST
+from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.outcome.verdict import Verdict
-from ipexctl.run.output.rank_lines import without_colour, without_noise
+from ipexctl.run.output.rank_lines import without_noise
 
 LAST = "@last"
 FORMAT = 1  # of journals that this version writes and understands
@@ -49,13 +49,10 @@ def number(value: Any) -> float:
     return float(value) if ok else 0.0
 
 
-def _over(value: Any) -> str | None:
-    return plain(value, 200) if isinstance(value, str) else None
-
-
-def _cut(value: Any) -> tuple[tuple[str, float], ...]:
-    pairs = (row for row in listed(value) if isinstance(row, list) and len(row) == 2)
-    return tuple((plain(what, 200), number(seconds)) for what, seconds in pairs)
+def read_ends(raw: Any) -> tuple[RankEnd, ...]:
+    """How ranks ended, by facts of the hub."""
+    events = [fact.event for fact in verdict.read_all(raw)]
+    return tuple(event.end for event in events if isinstance(event, run_events.RankEnded))
 
 
 SECONDS = by(number)
@@ -89,7 +86,7 @@ class OnHost:
     seconds: float = field(default=0.0, metadata=SECONDS)  # until its last record
     started: int = 0
     ok: int = 0
-    over: str | None = field(default=None, metadata=by(_over))  # why its part ended; None: unknown
+    over: str | None = None  # why its part ended; None: unknown
     result: Verdict | None = None  # of who watched the run
     begun: bool = False  # all hosts were ready
     verdict: Verdict | None = None  # by what the hub noted here, or this host of the hub's loss
@@ -100,10 +97,10 @@ class OnHost:
     format: int | None = None  # of its journal
     unreadable: bool = False  # not a single record
     # which hosts do not reach each other, for how long
-    cut: tuple[tuple[str, float], ...] = field(default=(), metadata=by(_cut))
+    cut: tuple[tuple[str, float], ...] = ()
     stall: float | None = None  # seconds without progress, of a run that is stalled
     look: Any = field(default=None, repr=False)  # at its ranks then, as it came
-    ends: tuple[tuple[int, str, str], ...] = ()  # of its ranks then: rank, host, how
+    ends: tuple[RankEnd, ...] = field(default=(), metadata=by(read_ends))  # until then
     kept: bool = False  # a keeper of the run lives (--restarts)
     stopped: str = ""  # why there is no further attempt, if a user wanted that
     # hosts whose loss ended this attempt, or that were away then, by the record of the run
@@ -202,9 +199,9 @@ class Run:
         return told[0].waits if self.state is State.RESTARTING else ""
 
     @property
-    def ends(self) -> dict[int, tuple[str, str]]:
-        """Of the ranks of a run that is stalled: host and how."""
-        return {rank: (host, how) for part in self.seen for rank, host, how in part.ends}
+    def ends(self) -> dict[int, RankEnd]:
+        """Of the ranks of a run that is stalled."""
+        return {end.rank: end for part in self.seen for end in part.ends}
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -236,32 +233,13 @@ def read_on_host(
     is asked for where the last words of failed ranks are to be understood.
     """
     name = plain(raw.get("host"), 255) or host
-    about = record(About, raw.get("about"))
-    result = raw.get("result")
-    facts, own = verdict.read_all(raw.get("facts")), verdict.read_all(raw.get("own"), name)
-    return record(
-        OnHost,
-        raw,
-        host=name,
-        target=host,
-        about=about,
-        result=_result(result) if isinstance(result, dict) else None,
-        verdict=verdict.decide(facts, about.ranks, known),
-        decided=max(0.0, number(raw.get("decided")) - number(raw.get("went"))),
-        own=verdict.decide(own, about.ranks, known),
-        last=_last_line(raw.get("last")),
-        look=raw.get("look"),
-        ends=tuple(read_ends(raw.get("ends"))),
+    decided = max(0.0, number(raw.get("decided")) - number(raw.get("went")))
+    found = record(OnHost, raw, host=name, target=host, decided=decided)
+    by_hub, own = (
+        verdict.decide(verdict.read_all(raw.get(facts), name), found.about.ranks, known)
+        for facts in ("facts", "own")
     )
-
-
-def read_ends(raw: Any) -> Iterator[tuple[int, str, str]]:
-    """(rank, host, how) of ranks that have ended."""
-    for row in listed(raw):
-        rank, host, how = [*listed(row), None, None, None][:3]
-        if count_or_none(rank) is not None and isinstance(how, dict):
-            with suppress(HostFailed):
-                yield rank, plain(host, 255), run_events.rank_end(plain(host, 255), rank, how).short
+    return replace(found, verdict=by_hub, own=own)
 
 
 def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
@@ -317,8 +295,9 @@ def _run(seen: tuple[OnHost, ...]) -> Run:
     ok, started = (sum(getattr(part, name) for part in seen) for name in ("ok", "started"))
     deciding = _deciding(seen, about)
     found = _verdict(seen, about, ok, deciding)
-    last = min((part.last for part in seen if part.last), default=None)
-    words = without_colour(plain(found.last, 400)) if found else ""
+    lines = sorted(filter(None, (part.last for part in seen)))
+    last = next((text for _, text in lines if _says_something(text)), "")
+    words = plain(found.last, 400) if found else ""
     sizes = [part.bytes for part in seen if part.bytes is not None]
     return Run(
         id=seen[0].run,
@@ -329,7 +308,7 @@ def _run(seen: tuple[OnHost, ...]) -> Run:
         started=started,
         ok=ok,
         verdict=found,
-        last=words or (last[1] if last else ""),
+        last=words or last,
         seen=seen,
         bytes=sum(sizes) if sizes else None,
     )
@@ -473,16 +452,6 @@ def _ids(runs: Sequence[Run]) -> str:
     return ", ".join(f"{run.id} ({run.state.value})" for run in runs[:4]) + more
 
 
-def _last_line(last: Any) -> tuple[int, str] | None:
-    if not isinstance(last, list) or len(last) != 2 or type(last[0]) is not int:
-        return None
-    text = without_colour(plain(last[1], 400))
-    ended = text.endswith("KeyboardInterrupt")  # as it was told to
-    return (last[0], text) if without_noise([text]) and not ended else None
-
-
-def _result(raw: Mapping[str, Any]) -> Verdict | None:
-    code = count_or_none(raw.get("exit_code"))
-    if code is None:
-        return None
-    return Verdict(code, plain(raw.get("ended_by"), 40), plain(raw.get("cause"), 1000))
+def _says_something(line: str) -> bool:
+    """Of ranks that were told to end, the last line is that of a traceback."""
+    return bool(without_noise([line])) and not line.endswith("KeyboardInterrupt")

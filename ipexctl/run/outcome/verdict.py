@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from ipexctl.base.host_outcome import without_host
-from ipexctl.base.values import listed, plain
+from ipexctl.base.values import by, count_or_none, listed, plain
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, HostFailed
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
@@ -63,7 +63,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Verdict:
-    exit_code: int
+    exit_code: int = field(metadata=by(count_or_none, needed=True))
     ended_by: str
     cause: str
     first: RankEnd | None = None  # the rank that is the cause
