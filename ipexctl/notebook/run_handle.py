@@ -177,7 +177,7 @@ class RunHandle:
         from ipexctl.run.jobs.why import why
 
         found = why(self._target, self.id, self._root)
-        text = ShownText("\n".join(why_lines(found, WIDTH)))
+        text = ShownText(printable("\n".join(why_lines(found, WIDTH))))
         text.document = why_document(found)
         return text
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ipexctl.base.wrapping import wrapped
+from ipexctl.errors import printable
 from ipexctl.local.environment import environment
 
 
@@ -25,9 +26,15 @@ def console_on(stream: IO[str]) -> Console:
 def print_lines(console: Console, lines: Iterable[Text], indent: str = "") -> None:
     """Folded between words on a terminal, one line each elsewhere; commands in them stay whole.
     What goes on in another line has `indent`, or two blanks more than its first one."""
-    for line in lines:
+    for line in map(without_controls, lines):
         for part in _folded(line, console.width, indent) if console.is_terminal else [line]:
             console.print(part, soft_wrap=True)
+
+
+def without_controls(line: Text) -> Text:
+    """Without what a terminal obeys, wherever its words came from: colours are ours."""
+    text = printable(line.plain)
+    return line if text == line.plain else Text(text, line.style)
 
 
 def print_text(console: Console, text: str) -> None:

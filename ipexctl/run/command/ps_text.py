@@ -9,7 +9,6 @@ from typing import Any
 from rich.text import Text
 
 from ipexctl.base.sizes import duration, human
-from ipexctl.errors import printable
 from ipexctl.facts.live_runs import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.jobs.checkpoints import Fetched, Listed
@@ -46,7 +45,7 @@ def show_runs(found: Runs, *, every: bool) -> None:
 
 
 def other_users_line(host: str, run: LiveRun) -> Text:
-    return Text(f"also on {host}: {printable(run.use)}")
+    return Text(f"also on {host}: {run.use}")
 
 
 def run_lines(run: Run, now: float) -> list[Text]:
@@ -64,15 +63,15 @@ def run_lines(run: Run, now: float) -> list[Text]:
     lines = [line]
     title = f"{about.name}: " * bool(about.name) + about.command
     if title:
-        lines.append(Text(f"  {printable(title)}"))
+        lines.append(Text(f"  {title}"))
     if run.over:
         size = f", {human(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
-    lines += [Text(f"  {printable(what)}, for {duration(s)}", "yellow") for what, s in run.cut]
+    lines += [Text(f"  {what}, for {duration(s)}", "yellow") for what, s in run.cut]
     texts = ((run.cause, ""), (run.waits, "yellow"), (_stall(run), "yellow"), (run.last, ""))
     for text, style in texts:
         if text:
-            lines.append(Text(f"  {printable(str(text))}", style))
+            lines.append(Text(f"  {text}", style))
     return lines
 
 
@@ -148,7 +147,7 @@ def show_fetched(brought: Brought) -> None:
     console, (where, *missing) = stdout_console(), brought.fetched.words
     print_lines(console, not_shown(brought.recaps, brought.answered))
     for text in (*missing, where):
-        print_text(console, printable(text))
+        print_text(console, text)
 
 
 def fetched_document(brought: Brought) -> dict[str, Any]:
@@ -211,7 +210,7 @@ NONE = "no checkpoints: it ran without --checkpoints, or none was finished"
 
 def show_listed(found: Listed) -> None:
     console = stdout_console()
-    print_text(console, printable(f"{found.run.id}  {found.run.about.name}".rstrip()))
+    print_text(console, f"{found.run.id}  {found.run.about.name}".rstrip())
     print_lines(console, [_line(one) for one in found.checkpoints] or [Text(f"  {NONE}")])
     print_lines(console, not_shown(found.recaps, found.answered))
 
@@ -219,10 +218,10 @@ def show_listed(found: Listed) -> None:
 def _line(one: Checkpoint) -> Text:
     step = "-" if one.step is None else str(one.step)
     age = f"{duration(one.age)} ago" if one.age is not None else ""
-    line = Text(f"  step {step:>8}  {human(one.bytes):>9}  {age:>16}  {printable(one.name)}  ")
+    line = Text(f"  step {step:>8}  {human(one.bytes):>9}  {age:>16}  {one.name}  ")
     if one.complete:
         return line.append(f"complete on {fold(one.hosts)}", "green")
-    return line.append(f"not complete: {printable(one.why)}", "yellow")
+    return line.append(f"not complete: {one.why}", "yellow")
 
 
 def document(one: Checkpoint) -> dict[str, Any]:
@@ -253,7 +252,7 @@ def show_brought(done: Fetched) -> None:
     print_lines(console, not_shown(done.recaps, done.answered))
     many = "file" if done.files == 1 else "files"
     what = f"{done.checkpoint.told}: {done.files} {many}, {human(done.checkpoint.bytes)}"
-    print_text(console, printable(f"{what} in {os.path.relpath(done.path)}"))
+    print_text(console, f"{what} in {os.path.relpath(done.path)}")
 
 
 def brought_document(done: Fetched) -> dict[str, Any]:

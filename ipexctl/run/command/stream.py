@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ipexctl.base.sizes import count
-from ipexctl.errors import printable
 from ipexctl.run.command.run_text import RESET, closed, colour_of, headline, prefixes, status, write
 from ipexctl.run.command.summary import OUTPUT, ending
 from ipexctl.run.output.merge_lines import Fold, Group
@@ -20,7 +19,7 @@ from ipexctl.run.output.training_state import Training
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.watch.run_watchers import View
 from ipexctl.shipped_tables import metric_formats
-from ipexctl.terminal.console import print_lines, print_text, stderr_console
+from ipexctl.terminal.console import print_lines, print_text, stderr_console, without_controls
 
 if TYPE_CHECKING:
     from ipexctl.run.outcome.run_result import RunResult, Tally
@@ -39,7 +38,7 @@ class PlainView(View):
         self._to = sys.stderr if aside else sys.stdout
 
     def note(self, text: str) -> None:
-        print_text(self.console, printable(text))
+        print_text(self.console, text)
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self.prefix = prefixes(plan)
@@ -60,7 +59,7 @@ class PlainView(View):
     def result(self, result: RunResult) -> None:
         for line in ending(result):
             if line.plain.startswith(OUTPUT):
-                self.console.print(line, soft_wrap=True)
+                self.console.print(without_controls(line), soft_wrap=True)
             else:
                 print_lines(self.console, [line], " " * 7)
 

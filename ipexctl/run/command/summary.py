@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ipexctl.base.sizes import count, duration, ranges, short
-from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import TRAINED_ALONE, Verdict, sentence
@@ -27,17 +26,17 @@ def ending(result: RunResult) -> list[Text]:
     if result.exit_code == 0 and result.gpu_check:
         lines = [
             Text(""),
-            Text(f"the script ended itself: {printable(result.gpu_check)}", "bold yellow"),
+            Text(f"the script ended itself: {result.gpu_check}", "bold yellow"),
         ]
         lines += _known(result)
-    return lines + [Text(printable(line.plain), line.style) for line in _card(result)]
+    return lines + _card(result)
 
 
 def _box(result: RunResult) -> list[Text]:
-    stall = [Text(f"  {printable(str(result.stall))}")] if result.stall else []
+    stall = [Text(f"  {result.stall}")] if result.stall else []
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow"), *stall]
-    lines = [Text(""), Text(f"failed: {printable(result.cause)}", "bold red"), *stall]
+    lines = [Text(""), Text(f"failed: {result.cause}", "bold red"), *stall]
     said = [without_colour(text) for text in result.last_words]
     lines += [_last_word(text) for text in short_traceback(said)]
     lines += _known(result)

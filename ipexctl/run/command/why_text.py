@@ -7,7 +7,6 @@ from typing import Any
 
 from ipexctl.base.sizes import duration
 from ipexctl.base.wrapping import wrapped
-from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.hang import diagnosis_text
 from ipexctl.run.hang.hang_report import Kind
@@ -21,17 +20,17 @@ def show_why(found: Why, stacks: bool = False) -> None:
         print_text(console, line)
     if stacks and found.situation:
         for line in diagnosis_text.stack_lines(found.situation):
-            print_text(console, printable(line))
+            print_text(console, line)
 
 
 def why_lines(found: Why, width: int) -> Iterator[str]:
-    yield printable(_first_line(found))
+    yield _first_line(found)
     later = "another attempt followed" if found.run.later else ""
     for text in filter(None, (found.run.cause, later, found.run.waits)):
-        yield from map(printable, wrapped(f"  {text}", width, "  "))
+        yield from wrapped(f"  {text}", width, "  ")
     if found.situation and found.diagnosis:
-        yield from map(printable, diagnosis_text.screen(found.diagnosis, width))
-    yield from map(printable, _steps(found, width))
+        yield from diagnosis_text.screen(found.diagnosis, width)
+    yield from _steps(found, width)
 
 
 def _steps(found: Why, width: int) -> Iterator[str]:

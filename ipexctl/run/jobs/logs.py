@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from ipexctl.base.host_answer import REPORT, Answer, AnyText
-from ipexctl.errors import HostFailed, InputError
+from ipexctl.base.host_answer import Answer, AnyText
+from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
@@ -118,17 +118,12 @@ def read_host(
     }  # fmt: skip
     number = agent.start("run.run_logs.read", asked)
     for frame in agent.answers(number, SILENCE, LARGEST):
-        event, rank = frame.header.get("event"), frame.header.get("key")
+        said = Answer(host.name, frame.header)
+        event = said.get("event")
         if event not in ("log", "sizes"):
             continue
-        if type(rank) is not int:
-            raise HostFailed(
-                f"{host.name}: the agent sent invalid log data",
-                hint=REPORT,
-                slug="invalid-message",
-            )
+        rank = said.whole("key")
         if event == "sizes":
-            said = Answer(host.name, frame.header)
             sizes = said.value("rows", tuple[tuple[float, int], ...])
             clocks[rank] = LogTimes(sizes, said.whole("first"))
             continue
@@ -140,6 +135,6 @@ def read_host(
                 stream.told(state)
             if texts or state:
                 shown(rank, texts, state, span)
-        if frame.header.get("end") is True and (texts := stream.end()):
+        if said.get("end") is True and (texts := stream.end()):
             shown(rank, texts, "", None)
         agent.feed(number, {"shown": len(frame.body)})

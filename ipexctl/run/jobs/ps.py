@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost, Recap
@@ -300,8 +301,7 @@ def look(
                 raise
             fleet.reconnect(host)
             done = ask(host)
-        rows = done["runs"] if isinstance(done["runs"], list) else []
-        dicts = [row for row in rows if isinstance(row, dict)]
-        return [listed_runs.read_on_host(host.name, row, failures) for row in dicts]
+        rows = done.value("runs", tuple[dict[str, Any], ...])
+        return [listed_runs.read_on_host(host.name, row, failures) for row in rows]
 
     return listed_runs.merged(part for parts in fleet.each(one, hosts).values() for part in parts)

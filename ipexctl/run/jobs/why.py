@@ -17,7 +17,7 @@ from ipexctl.run.hang.diagnosis import diagnose
 from ipexctl.run.hang.hang_report import Diagnosis, Kind, Situation, listed, situation
 from ipexctl.run.jobs.logs import Wanted, read_host
 from ipexctl.run.jobs.ps import NEWEST, AskedRun, find, look_at, reached
-from ipexctl.run.outcome.listed_runs import Run, State, number, read_ends
+from ipexctl.run.outcome.listed_runs import Run, State, read_ends
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.output.training_state import Training
 from ipexctl.run.pace import slow_steps
@@ -153,7 +153,7 @@ def _now(
     looks = {name: said["look"] for name, said in answers.items() if said["look"]}
     if not looks:
         return None
-    quiet = min(number(answers[name]["quiet"]) for name in looks)
+    quiet = min(answers[name].value("quiet", float) for name in looks)
     alive = {name for name, said in answers.items() if said["alive"]}
     waited = time.monotonic() - began
     asked = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out

@@ -183,7 +183,7 @@ class HostLinks:
             last = RunFailed(
                 f"the host sent an invalid message: {type(e).__name__}",
                 hint=REPORT,
-                slug="invalid-message",
+                slug="agent-reply-invalid",
             )
         self.inbox.put(Word(link, name, last))
 
