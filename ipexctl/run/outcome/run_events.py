@@ -272,12 +272,8 @@ def _rank(host: str, said: Answer) -> Event:
     if "ended" not in said:
         return RankStarted(rank)
     tail = said.value("tail", AnyText) if "tail" in said else ""
-    return RankEnded(rank_end(host, rank, said["ended"]), tail[-LAST_WORDS:])
-
-
-def rank_end(host: str, rank: int, how: object) -> RankEnd:
-    """Raises HostFailed."""
-    return Answer(host, how).read(RankEnd, rank=rank, host=host)
+    end = Answer(host, said["ended"]).read(RankEnd, rank=rank, host=host)
+    return RankEnded(end, tail[-LAST_WORDS:])
 
 
 def _ranks_of(event: Event) -> tuple[int, ...]:
