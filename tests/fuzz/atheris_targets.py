@@ -140,7 +140,7 @@ def lock_(data: bytes) -> None:
 
 
 def frames(data: bytes) -> None:
-    """In pieces as at once; a frame that is whole is an event or a BadEvent.
+    """In pieces as at once; a frame that is whole is an event or a HostFailed.
 
     From 128 on the first byte says: the rest is a header, and its length is right.
     """
