@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.target import ROOT, Target, inventory
 from ipexctl.notebook.run_handle import RunContinues, RunHandle, RunList
 from ipexctl.play.host_batch import Listener
-from ipexctl.play.play import PlayOptions, run_play
+from ipexctl.play.play import run_play
 from ipexctl.play.play_files import read_play_file
 from ipexctl.play.steps import all_steps
 from ipexctl.play.steps.command_steps import Assert, Sh, Wait
@@ -47,10 +47,11 @@ from ipexctl.play.steps.fleet_steps.environment_steps import Env, Install, Prune
 from ipexctl.play.steps.fleet_steps.reboot_step import Reboot
 from ipexctl.play.steps.fleet_steps.run_steps import Fetch, Run
 from ipexctl.play.steps.system_steps import Package, Service, Sysctl, User
+from ipexctl.play.text.play_options import PlayOptions
 from ipexctl.play.text.play_outcome import PlayReport, State, StepOutcome
 from ipexctl.play.text.play_reader import read_play
 from ipexctl.play.text.play_values import Play, PlayStep
-from ipexctl.play.text.step_schema import Code, S, Seconds, Step, unknown_argument
+from ipexctl.play.text.step_schema import Code, HostPattern, S, Seconds, Step, unknown_argument
 
 __all__ = [
     "Ansible", "Assert", "Cluster", "Code", "Copy", "Data", "Doctor", "Env", "Facts", "Fetch",
@@ -194,8 +195,8 @@ class Cluster:
         with _as_input_error():
             step.check()
         node = Scalar("", _HERE, null=True)
-        play_step = PlayStep(1, step.keyword, node, _HERE, on=on, sudo=sudo, ready=step)
-        report = self._play(Play("a program", (play_step,)), PlayOptions(self.root, check=check))
+        given = PlayStep(1, step.keyword, node, _HERE, on=HostPattern(on), sudo=sudo, ready=step)
+        report = self._play(Play("a program", (given,)), check, {})
         outcomes = {outcome.host: outcome for outcome in report.outcomes}
         if report.failures:
             raise StepFailed(outcomes)
@@ -206,14 +207,12 @@ class Cluster:
     ) -> PlayReport:
         """The steps of a file, or of a shipped play. What failed is in the report."""
         text, source = read_play_file(str(file))
-        play = read_play(text, source, all_steps())
-        return self._play(play, PlayOptions(self.root, check=check, extra=variables or {}))
+        return self._play(read_play(text, source, all_steps()), check, dict(variables or {}))
 
-    def _play(self, play: Play, options: PlayOptions) -> PlayReport:
-        listener = Listener(
-            lambda host, step: None, lambda host, step, text: self._say(host, text), _ignore
-        )
-        return run_play(play, self.target, replace(options, password=self._password), listener)
+    def _play(self, play: Play, check: bool, variables: dict[str, str]) -> PlayReport:
+        listener = Listener(lambda h, s: None, lambda h, s, text: self._say(h, text), _ignore)
+        options = PlayOptions((), (), variables, check, root=self.root, password=self._password)
+        return run_play(play, self.target, options, listener)
 
     def connections(self) -> dict[str, Any]:
         """A fabric.Connection to each host, open until `close`. Raises where one is not reached."""

@@ -9,8 +9,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args, get_origin
 
 from ipexctl.play.command.step_help import default_text, step_doc
-from ipexctl.play.text.play_keywords import PLAY_KEYS, STEP_KEYS
-from ipexctl.play.text.step_schema import FALSE, TRUE, Step, arguments, described
+from ipexctl.play.text.play_values import Play, PlayStep
+from ipexctl.play.text.step_schema import (
+    FALSE,
+    TRUE,
+    Count,
+    HostPattern,
+    Step,
+    arguments,
+    described,
+)
 
 _HEAD = """\
 # Steps of plays
@@ -53,7 +61,7 @@ def _step(keyword: str, kind: type[Step]) -> Iterator[str]:
 
 
 def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:
-    beside = {key: {**schema, "description": doc} for key, (doc, schema) in STEP_KEYS.items()}
+    beside = _keys(PlayStep)
     kinds = {keyword: _json_schema(kind) for keyword, kind in steps.items()}
     for kind in steps.values():
         for about in arguments(kind).values() if kind.main else ():
@@ -61,7 +69,7 @@ def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:
                 beside.setdefault(about.name, {**_json_type(about.kind), "description": about.doc})
     play = {
         "type": "object",
-        "properties": {k: {**schema, "description": doc} for k, (doc, schema) in PLAY_KEYS.items()},
+        "properties": _keys(Play),
         "required": ["steps"],
         "additionalProperties": False,
     }
@@ -83,6 +91,32 @@ def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:
         "anyOf": [play, {"type": "array", "items": play, "minItems": 1, "maxItems": 1}],
         "$defs": {"step": step},
     }
+
+
+_VALUE = {"type": ["string", "number", "boolean"]}
+_VALUES = {"anyOf": [_VALUE, {"type": "array", "items": _VALUE}]}
+_STEPS = {"type": "array", "items": {"$ref": "#/$defs/step"}}
+_TESTS = {"not": _VALUES, "min": _VALUE, "max": _VALUE}
+_TEST = {"type": "object", "properties": _TESTS, "additionalProperties": False}
+_ITEM = {"anyOf": [_VALUE, {"type": "object", "additionalProperties": _VALUE}]}
+_NODES: dict[str, dict[str, Any]] = {  # of keys that a play's reader reads itself
+    "steps": _STEPS,
+    "handlers": {"type": "object", "additionalProperties": _STEPS},
+    "vars": {"type": "object", "additionalProperties": _VALUE},
+    "when": {"type": "object", "additionalProperties": {"anyOf": [*_VALUES["anyOf"], _TEST]}},
+    "loop": {"type": "array", "items": _ITEM, "minItems": 1},
+}
+
+
+def _keys(kind: Any) -> dict[str, Any]:
+    """Of a play or a step; no names are replaced in them."""
+    found = {}
+    for about in arguments(kind).values():
+        schema = _NODES.get(about.name) or _json_type(about.kind)
+        if "anyOf" in schema:
+            schema = {"anyOf": [one for one in schema["anyOf"] if one != _REFERENCE]}
+        found[about.name] = {**schema, "description": about.doc}
+    return found
 
 
 def _json_schema(kind: type[Step]) -> dict[str, Any]:
@@ -111,16 +145,19 @@ def _json_type(kind: Any) -> dict[str, Any]:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _json_type(next(k for k in inner if k is not type(None)))
-    plain = {"type": ["string", "number", "boolean"]}
-    if origin is tuple:
-        return {"anyOf": [plain, {"type": "array", "items": plain}]}
+    if origin in (tuple, frozenset) or kind is HostPattern:
+        return _VALUES
     if origin is dict:
-        return {"type": "object", "additionalProperties": plain}
-    reference = {"type": "string", "pattern": r"\$\{"}
+        return {"type": "object", "additionalProperties": _VALUE}
     if origin is Literal:
-        return {"anyOf": [{"enum": list(inner)}, reference]}
+        return {"anyOf": [{"enum": list(inner)}, _REFERENCE]}
     if kind is bool:
-        return {"anyOf": [{"type": "boolean"}, {"enum": [*TRUE, *FALSE]}, reference]}
+        return {"anyOf": [{"type": "boolean"}, {"enum": [*TRUE, *FALSE]}, _REFERENCE]}
+    if kind is Count:
+        return {"type": "integer", "minimum": 0}
     if kind is int:
-        return {"anyOf": [{"type": "integer"}, reference]}
-    return plain
+        return {"anyOf": [{"type": "integer"}, _REFERENCE]}
+    return _VALUE
+
+
+_REFERENCE = {"type": "string", "pattern": r"\$\{"}

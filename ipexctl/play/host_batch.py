@@ -103,7 +103,7 @@ class _Batch:
         requests, modules = [], set()
         for one in wanted:
             assert one.bound
-            modules.add(f"play.{one.bound.module}.apply")
+            modules.add(f"play.apply_{one.step.kind}.apply")
             requests.append(self._request(one.step, one.bound, one.scope))
         args = {
             "steps": requests, "check": self._batches.check, "diff": self._batches.diff,
@@ -118,7 +118,7 @@ class _Batch:
         except Bad as e:
             raise e.prefixed(f"{step.kind}: ").placed(step.place) from None
         return {
-            "number": step.number, "module": bound.module, "args": args, "sudo": step.sudo,
+            "number": step.number, "module": f"apply_{step.kind}", "args": args, "sudo": step.sudo,
             "ignore_errors": step.ignore_errors, "retries": step.retries, "delay": step.delay,
         }  # fmt: skip
 
@@ -184,8 +184,4 @@ class _Batch:
         left = [step for number, step in self._steps.items() if number not in done]
         step = self._current or (left[0] if left else None)
         if step:
-            self.ended(step, result_of_down(down))
-
-
-def result_of_down(down: HostDown) -> Result:
-    return Result(State(down.state.value), down.brief, down.why, down.hint, down.slug)
+            self.ended(step, Result.of_down(down))

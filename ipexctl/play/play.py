@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from ipexctl.local import last_outcome
 from ipexctl.machines.agent_start import AHEAD
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import answer, question
-from ipexctl.machines.target import ROOT, Target
-from ipexctl.play.host_batch import BoundStep, HostBatches, Listener, result_of_down
+from ipexctl.machines.target import Target
+from ipexctl.play.host_batch import BoundStep, HostBatches, Listener
 from ipexctl.play.play_hosts import PlayHosts, play_hosts
-from ipexctl.play.play_journal import PlayJournal, open_journal, pending_handlers
+from ipexctl.play.play_journal import PlayJournal, of_handler, open_journal
 from ipexctl.play.play_scope import ANY_NAME, PlayScope, read_names
 from ipexctl.play.steps import all_steps
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, HostStep, Result
@@ -27,24 +28,14 @@ from ipexctl.play.text.check_prediction import Looked
 from ipexctl.play.text.conditions import check_names, check_values, holds, needs_facts
 from ipexctl.play.text.fact_values import FACTS
 from ipexctl.play.text.interpolation import Scope
+from ipexctl.play.text.play_options import PlayOptions
 from ipexctl.play.text.play_outcome import PlayReport, State, StepOutcome
-from ipexctl.play.text.play_values import Play, PlayStep, StepChoice, chosen_steps
+from ipexctl.play.text.play_values import Play, PlayStep, chosen_steps
 from ipexctl.play.text.step_schema import Step, bind
 from ipexctl.quick_dataclass import dataclass
 
 WHEN = "condition (when) not met"
 DONE = "done before (--resume)"
-
-
-@dataclass(frozen=True)
-class PlayOptions:
-    root: str = ROOT
-    check: bool = False
-    diff: bool = False
-    choice: StepChoice = StepChoice()
-    extra: Mapping[str, str] = field(default_factory=dict, hash=False)
-    password: str = field(default="", repr=False)  # for sudo
-    resume: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,14 +55,14 @@ def run_play(
 ) -> PlayReport:  # fmt: skip
     """Raises InputError for a mistake in the play before any host is asked."""
     began = time.monotonic()
-    steps = chosen_steps(play, options.choice)
+    steps = chosen_steps(play, options)
     hosts = play_hosts(play, target)
     scope = PlayScope(play, options.extra, hosts=hosts.inventory.hosts)
     validate(play, hosts, scope)
     names = tuple(host.name for host in hosts.inventory.hosts)
     on = {step.number: hosts.on[step.number] for step in steps}
     started(PlayStart(play, steps, names, on, scope.masked))
-    journal = None if options.check else open_journal(play.source, resume=options.resume)
+    journal = open_journal(play.source, resume=options.resume, check=options.check)
     outcomes: list[StepOutcome] = []
     for part in _serial_parts(hosts.inventory, play.serial):
         with Fleet(target, options.root, part) as fleet:
@@ -178,7 +169,7 @@ class _PlayRun:
 
     def __init__(
         self, play: Play, steps: Sequence[PlayStep], hosts: PlayHosts, fleet: Fleet,
-        options: PlayOptions, scope: PlayScope, listener: Listener, journal: PlayJournal | None,
+        options: PlayOptions, scope: PlayScope, listener: Listener, journal: PlayJournal,
     ) -> None:  # fmt: skip
         self.interrupted = False
         self._hosts, self._journal = hosts, journal
@@ -213,9 +204,9 @@ class _PlayRun:
             for segment in self._segments(steps):
                 there = [h for h in self._fleet.alive if h.name in hosts]
                 self._run_segment(segment, [h for h in there if h.name not in self._failed])
-            if self._journal:
-                alive = {host.name for host in self._fleet.alive}
-                self._journal.handled((hosts & alive) - self._failed, name)
+            for host in self._fleet.alive:
+                if host.name in hosts and host.name not in self._failed:
+                    self._journal.forget(host.name, of_handler(name), sync=False)
             self._failed |= self._failed_before
 
     def _add_unchecked(self, segment: Sequence[PlayStep], checked: Container[str]) -> None:
@@ -228,10 +219,8 @@ class _PlayRun:
 
     def _pending(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
         """Hosts on which the last run of the play was stopped before this handler."""
-        known = self._journal.pending if self._journal else pending_handlers(self._play.source)
-        before = known.get(handler, ())
-        left = {host.name for host in self._fleet.alive} & set(before)
-        left -= self._notified.get(handler, set())
+        names = {host.name for host in self._fleet.alive} - self._notified.get(handler, set())
+        left = {name for name in names if self._journal.has(name, of_handler(handler))}
         if left and steps:
             text = f"{handler}: notified on {fold(sorted(left))} by an earlier run, still to be run"
             self._listener.line("", steps[0], text)
@@ -239,19 +228,12 @@ class _PlayRun:
 
     def _segments(self, steps: Sequence[PlayStep]) -> Iterator[list[PlayStep]]:
         """Consecutive host steps together; each step that needs all hosts alone."""
-        kinds = all_steps()
-        segment: list[PlayStep] = []
-        for step in steps:
-            alone = issubclass(kinds[step.kind], FleetStep) or self._play.any_errors_fatal
-            if alone and segment:
-                yield segment
-                segment = []
-            segment.append(step)
-            if alone:
-                yield segment
-                segment = []
-        if segment:
-            yield segment
+
+        def key(step: PlayStep) -> int:
+            alone = issubclass(all_steps()[step.kind], FleetStep) or self._play.any_errors_fatal
+            return step.number if alone else 0
+
+        return (list(segment) for _, segment in groupby(steps, key))
 
     def _still_in_play(self) -> list[Host]:
         return [host for host in self._fleet.alive if host.name not in self._failed]
@@ -279,7 +261,7 @@ class _PlayRun:
         for down in self._fleet.failures:
             refused = self._needs_sudo(by_name[down.host]) if down.slug == "sudo" else None
             if step := refused or first:
-                self._add(StepOutcome(step, down.host, **vars(result_of_down(down))))
+                self._add(StepOutcome(step, down.host, **vars(Result.of_down(down))))
 
     def _needs_facts(self) -> bool:
         steps = self._play.all_steps
@@ -335,22 +317,21 @@ class _PlayRun:
 
     def _is_done(self, step: PlayStep, bound: Step, host: str) -> bool:
         """By the journal. Until the step has ended, `_unseen` keeps what the journal will note."""
-        if not bound.unseen or not self._journal:
+        if not bound.unseen:
             return False
         self._unseen[host, step.number] = repr(bound)
         return self._journal.is_done(host, repr(bound))
 
     def _note_end(self, outcome: StepOutcome) -> None:
         """Called from the hosts' threads, as soon as a step has ended."""
-        if self.interrupted:  # by us, and not by a host that was lost
-            return
         what = self._unseen.get((outcome.host, outcome.step.number))
-        if self._journal and what and outcome.state in (State.OK, State.CHANGED):
-            self._journal.record(outcome.host, what)
-        if self._journal and outcome.state is State.CHANGED:
+        if what and outcome.state in (State.OK, State.CHANGED):
+            self._journal.note(outcome.host, what)
+        if outcome.state is State.CHANGED:
             for handler in outcome.step.notify:
-                self._journal.notified(outcome.host, handler)
-        self._show_end(outcome)
+                self._journal.note(outcome.host, of_handler(handler), sync=False)
+        if not self.interrupted:  # else it was ended by us, and is not lost
+            self._show_end(outcome)
 
     def _run_fleet_step(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> None:
         hosts = [host for host in hosts if host.name in self._hosts.on[step.number]]

@@ -66,13 +66,13 @@ def start(command, variables, log, stdin=subprocess.DEVNULL, cwd="/", begin=None
 
 def output_of(call, process, timeout):
     """Its stdout, once it has ended."""
-    with ends_with(call, process):
+    with ends_with(call.agent.at_end, process):
         return wait(call, process, time.time() + timeout)
 
 
 @contextmanager
-def ends_with(call, process):
-    """Nothing of its process group outlives this, or the agent."""
+def ends_with(at_end, process):
+    """Nothing of its process group outlives this, or the agent. Yields what kills the group."""
 
     def kill():
         try:
@@ -80,13 +80,13 @@ def ends_with(call, process):
         except OSError:
             pass
 
-    call.agent.at_end.append(kill)
+    at_end.append(kill)
     try:
-        yield
+        yield kill
     finally:
         kill()
         process.wait()
-        call.agent.at_end.remove(kill)
+        at_end.remove(kill)
 
 
 def wait(call, process, deadline):

@@ -28,8 +28,13 @@ LINE = {
 def apply(module: str, *, check: bool = False, diff: bool = True, **args: Any) -> dict[str, Any]:
     defaults = {"apply_file": FILE, "apply_line": LINE}[module]
     task = Task({**defaults, **args}, check, diff, lambda event: None, lambda: None, [])
-    found: dict[str, Any] = import_module(f"ipexctl.remote.play.{module}").apply(task)
-    return found
+    return applied(module, task)
+
+
+def applied(module: str, task: Task) -> dict[str, Any]:
+    """What a step's module makes of a task. Raises Failure."""
+    found = import_module(f"ipexctl.remote.play.{module}").apply(task)
+    return {**dict(zip(("changed", "detail", "diff"), found, strict=True)), "reads": task.reads}
 
 
 def file(path: object, **args: Any) -> dict[str, Any]:

@@ -14,8 +14,11 @@ from ipexctl.play.play import refuse_unknown, validate
 from ipexctl.play.play_hosts import of_inventory
 from ipexctl.play.play_scope import PlayScope
 from ipexctl.play.steps import all_steps
-from ipexctl.play.text.play_reader import PLAY_KEYS, STEP_KEYS, read_play
+from ipexctl.play.text.play_reader import read_play
+from ipexctl.play.text.play_values import Play, PlayStep
+from ipexctl.play.text.step_schema import arguments
 
+PLAY_KEYS, STEP_KEYS = arguments(Play), arguments(PlayStep)
 HOSTS = Inventory((Host("node01"),), "hosts")
 WORDS = (
     *PLAY_KEYS, *STEP_KEYS, *all_steps(), "path", "content", "src", "dest", "cmd", "line", "isa",

@@ -5,9 +5,10 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.play.steps import all_steps
 from ipexctl.play.text.check_prediction import Looked, predict
+from ipexctl.play.text.play_options import PlayOptions
 from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.play_reader import read_play
-from ipexctl.play.text.play_values import StepChoice, chosen_steps
+from ipexctl.play.text.play_values import chosen_steps
 
 PLAY = read_play(
     "steps:\n"
@@ -25,36 +26,36 @@ PLAY = read_play(
 @pytest.mark.parametrize(
     ("choice", "numbers"),
     [
-        (StepChoice(), [1, 2, 3, 4, 6]),
-        (StepChoice(tags=("x",)), [2, 3, 4]),
-        (StepChoice(tags=("x", "z")), [2, 3, 4, 5]),
-        (StepChoice(tags=("all",)), [1, 2, 3, 4, 6]),
-        (StepChoice(tags=("never",)), [4, 5]),
-        (StepChoice(tags=("always",)), [4]),
-        (StepChoice(skip_tags=("x",)), [1, 4, 6]),
-        (StepChoice(skip_tags=("always",)), [1, 2, 3, 6]),
-        (StepChoice(tags=("x",), skip_tags=("y",)), [2, 4]),
-        (StepChoice(tags=("z",), skip_tags=("never",)), [4]),
-        (StepChoice(first="three"), [3, 4, 6]),
-        (StepChoice(first="4"), [4, 6]),
-        (StepChoice(first="2"), [2, 3, 4, 6]),  # the number comes first
-        (StepChoice(first="three", tags=("y",)), [3, 4, 6]),
+        (PlayOptions(), [1, 2, 3, 4, 6]),
+        (PlayOptions(tags=("x",)), [2, 3, 4]),
+        (PlayOptions(tags=("x", "z")), [2, 3, 4, 5]),
+        (PlayOptions(tags=("all",)), [1, 2, 3, 4, 6]),
+        (PlayOptions(tags=("never",)), [4, 5]),
+        (PlayOptions(tags=("always",)), [4]),
+        (PlayOptions(skip_tags=("x",)), [1, 4, 6]),
+        (PlayOptions(skip_tags=("always",)), [1, 2, 3, 6]),
+        (PlayOptions(tags=("x",), skip_tags=("y",)), [2, 4]),
+        (PlayOptions(tags=("z",), skip_tags=("never",)), [4]),
+        (PlayOptions(first="three"), [3, 4, 6]),
+        (PlayOptions(first="4"), [4, 6]),
+        (PlayOptions(first="2"), [2, 3, 4, 6]),  # the number comes first
+        (PlayOptions(first="three", tags=("y",)), [3, 4, 6]),
     ],
 )
-def test_tags_and_from(choice: StepChoice, numbers: list[int]) -> None:
+def test_tags_and_from(choice: PlayOptions, numbers: list[int]) -> None:
     assert [step.number for step in chosen_steps(PLAY, choice)] == numbers
 
 
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        (StepChoice(tags=("alwyas",)), "--tags alwyas: no step of play.yaml has this tag"),
-        (StepChoice(skip_tags=("q",)), "--skip-tags q: no step of play.yaml has this tag"),
-        (StepChoice(first="thre"), "--from thre: play.yaml has no such step"),
-        (StepChoice(first="0"), "--from 0: play.yaml has no such step"),
+        (PlayOptions(tags=("alwyas",)), "--tags alwyas: no step of play.yaml has this tag"),
+        (PlayOptions(skip_tags=("q",)), "--skip-tags q: no step of play.yaml has this tag"),
+        (PlayOptions(first="thre"), "--from thre: play.yaml has no such step"),
+        (PlayOptions(first="0"), "--from 0: play.yaml has no such step"),
     ],
 )  # fmt: skip
-def test_what_is_not_in_the_play(choice: StepChoice, said: str) -> None:
+def test_what_is_not_in_the_play(choice: PlayOptions, said: str) -> None:
     with pytest.raises(InputError) as e:
         chosen_steps(PLAY, choice)
     assert e.value.what.startswith(said)

@@ -13,9 +13,8 @@ from ipexctl.base.located_errors import Bad
 from ipexctl.play.steps.file_steps import Copy
 from ipexctl.play.steps.step_kinds import LocalFiles
 from ipexctl.play.text.interpolation import Scope
-from ipexctl.remote.play import apply_copy
 from ipexctl.remote.play.task import Task
-from tests.plays.on_host import as_root
+from tests.plays.on_host import applied, as_root
 from tests.refused import refused
 
 
@@ -28,8 +27,7 @@ def copy(src: object, dest: object, *, check: bool = False, **more: Any) -> dict
         step.request(files, Scope({})), check, True, lambda event: asked.append(event["sha256"]),
         lambda: ({"last": True}, files.paths[asked[-1]].read_bytes()), [],
     )  # fmt: skip
-    found: dict[str, Any] = apply_copy.apply(task)
-    return found
+    return applied("apply_copy", task)
 
 
 @pytest.fixture
@@ -136,3 +134,12 @@ def test_an_unreadable_source_is_named(src: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(LocalFiles, "add", refuse)
     with refused("local-file-unreadable", f"{src}/a: {os.strerror(errno.EACCES)}"):
         copy(src / "a", src.parent / "there")
+
+
+def test_a_disk_that_is_full_leaves_nothing_for_the_next_file(tmp_path: Path) -> None:
+    """What was sent of the file is read to its end."""
+    frames = [({"part": True}, b"a"), ({"part": True}, b"b"), ({"last": True}, b"")]
+    task = Task({}, False, False, lambda event: None, lambda: frames.pop(0), [])
+    with Path("/dev/full").open("wb", buffering=0) as full, pytest.raises(OSError, match="space"):
+        task.receive("", full)
+    assert frames == []

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.plays.on_host import line
-from tests.refused import refused
 
 # A pattern that matches more than its line: in Ansible, too, a second time adds one more.
 AGAIN = ("regexp with $",)
@@ -28,13 +27,6 @@ def test_a_line_step_does_what_lineinfile_does_and_once(
     assert path.read_bytes() == wanted
     assert checked["changed"] is done["changed"] is (wanted != case["before"].encode())
     assert line(path, text, **args)["changed"] is (case["name"] in AGAIN)
-
-
-@pytest.mark.parametrize("name", ["regexp", "insertafter", "insertbefore"])
-def test_a_pattern_that_is_none_is_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / "x").write_text("a\n")
-    with refused("not-a-pattern", name):
-        line(tmp_path / "x", "b", **{name: "["})
 
 
 def test_bytes_that_are_no_utf8_stay(tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ class Sample(Step):
     env: dict[str, str] = arg("", {})
     choice: Literal["one", "two"] = arg("", "one")
     code: Code = arg("", Code(""))
-    from_: str = arg("", "", name="from")
 
     def check(self) -> None:
         if self.text == "bad":
@@ -69,7 +68,6 @@ def _bind(text: str) -> Sample | None:
         ("{text: t}", {"maybe": None, "env": {}, "choice": "one"}),
         ("{text: t, env: {A: '${a}'}}", {"env": {"A": "1"}}),
         ("{text: t, choice: two}", {"choice": "two"}),
-        ("{text: t, from: u}", {"from_": "u"}),
         # YAML 1.1 makes numbers, flags and dates of these
         ("{text: no}", {"text": "no"}),
         ("{text: on}", {"text": "on"}),

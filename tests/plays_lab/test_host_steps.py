@@ -58,12 +58,12 @@ def site() -> Iterator[str]:
 @pytest.mark.parametrize("path", ["/model", "/to-model"])
 def test_a_download_is_made_once(site, tmp_path, path):
     args = {**GET, "url": site + path, "dest": str(tmp_path / "m"), "sha256": DIGEST, "mode": "600"}
-    assert apply_get.apply(task(check=True, **args))["changed"] is True
+    assert apply_get.apply(task(check=True, **args))[0] is True
     assert not (tmp_path / "m").exists()
-    assert apply_get.apply(task(**args))["changed"] is True
+    assert apply_get.apply(task(**args))[0] is True
     assert (tmp_path / "m").read_bytes() == CONTENT
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o600
-    assert apply_get.apply(task(**args))["changed"] is False
+    assert apply_get.apply(task(**args))[0] is False
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,14 @@ WAIT = {"port": None, "host": "127.0.0.1", "path": "", "seconds": 0, "timeout": 
 def test_wait_for_a_port_and_a_path(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert (
-            apply_wait.apply(task(**{**WAIT, "port": port, "state": "started"}))["changed"] is False
-        )
+        assert apply_wait.apply(task(**{**WAIT, "port": port, "state": "started"}))[0] is False
         with refused("wait-timeout", "0.5 s"):
             apply_wait.apply(task(**{**WAIT, "port": port, "state": "stopped", "timeout": 0.5}))
     path = tmp_path / "flag"
     args = {**WAIT, "path": str(path), "state": "present", "timeout": 20}
-    assert apply_wait.apply(task(check=True, **args))["changed"] is None
+    assert apply_wait.apply(task(check=True, **args))[0] is None
     threading.Timer(0.3, path.touch).start()
-    assert apply_wait.apply(task(**args))["changed"] is False
+    assert apply_wait.apply(task(**args))[0] is False
 
 
 def test_a_service_where_there_is_no_systemd_is_refused():

@@ -16,8 +16,8 @@ from ipexctl.facts.host_facts import plain
 from ipexctl.machines import suggested_commands as hints
 from ipexctl.machines.target import Target
 from ipexctl.play.command.show_plays import show_plays
-from ipexctl.play.play import PlayOptions
 from ipexctl.play.steps import all_steps
+from ipexctl.play.text.play_options import PlayOptions
 from ipexctl.play.text.play_reader import read_play
 from ipexctl.terminal.confirm import DECLINED, confirm
 
@@ -52,7 +52,7 @@ def run_fixes(report: Report, target: Target, root: str, *, yes: bool, json: boo
     print(text, end="", file=sys.stderr)
     if not text.startswith(WRITTEN):
         print(NOTHING, file=sys.stderr)
-        show_plays([], target, PlayOptions(root), again=later, json=json)
+        show_plays([], target, PlayOptions(root=root), again=later, json=json)
         return report.exit_code if report.down else 0
     _write(text)
     refusal = InputError(
@@ -65,7 +65,7 @@ def run_fixes(report: Report, target: Target, root: str, *, yes: bool, json: boo
         print(f"{DECLINED}; {later} runs it", file=sys.stderr)
         return EXIT_FAILED
     play = read_play(text, str(FILE), all_steps())
-    return show_plays([play], target, PlayOptions(root), again=later, json=json)
+    return show_plays([play], target, PlayOptions(root=root), again=later, json=json)
 
 
 def _play_of(report: Report) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 from ipexctl.base.quoting import quote
 from ipexctl.cli.options import Json, Root, on_hosts
 from ipexctl.errors import InputError, reason_of
+from ipexctl.play.text.play_options import PlayOptions
 
 PLAYS = Annotated[
     list[str] | None,
@@ -21,43 +23,42 @@ PLAYS = Annotated[
 ]
 
 
-@on_hosts(names=False)
+def _words(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(word.strip() for text in given or () for word in text.split(",") if word.strip())
+
+
+def _pairs(given: list[str] | None) -> dict[str, str]:
+    return dict(map(_pair, given or ()))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if text.startswith("@"):
+        why = "variable files are not supported"
+        raise InputError(
+            f"-e {text}: expected NAME=VALUE",
+            why=why,
+            hint="set them under vars in the play, or as host variables in the inventory",
+            slug="variable-syntax",
+        )
+    if not sign or not name.isidentifier():
+        why = "JSON is not read" if text.startswith("{") else ""
+        raise InputError(
+            f"-e {text}: expected NAME=VALUE",
+            why=why,
+            hint="-e lr=0.1 -e n=16",
+            slug="variable-syntax",
+        )
+    return name, value
+
+
+@on_hosts(names=False, readers={"tags": _words, "skip_tags": _words, "extra": _pairs})
 def play(
     plays: PLAYS = None,
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    tags: Annotated[
-        list[str] | None,
-        typer.Option("-t", "--tags", metavar="TAGS", help="Run only steps with these tags."),
-    ] = None,
-    skip_tags: Annotated[
-        list[str] | None,
-        typer.Option("--skip-tags", metavar="TAGS", help="Skip steps with these tags."),
-    ] = None,
-    extra: Annotated[
-        list[str] | None,
-        typer.Option("-e", "--extra", metavar="NAME=VALUE", help="Set a variable (repeatable)."),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("-C", "--check", help="Show what would change; change nothing.")
-    ] = False,
-    diff: Annotated[
-        bool, typer.Option("-D", "--diff", help="Show the changed lines in files.")
-    ] = False,
-    first: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            "--start-at-task",
-            metavar="STEP",
-            help="Start at this step (name or number).",
-        ),
-    ] = "",
-    resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Skip `sh` and `run` steps that are already done."),
-    ] = False,
+    options: PlayOptions,
     ask_sudo_pass: Annotated[
         bool,
         typer.Option(
@@ -95,11 +96,10 @@ def play(
     from ipexctl.play.command import play_recap as ui
     from ipexctl.play.command.show_plays import show_plays
     from ipexctl.play.command.step_help import step_help
-    from ipexctl.play.play import PlayOptions, refuse_unknown
+    from ipexctl.play.play import refuse_unknown
     from ipexctl.play.play_files import read_play_file
     from ipexctl.play.steps import all_steps
     from ipexctl.play.text.play_reader import read_play
-    from ipexctl.play.text.play_values import StepChoice
 
     if list_modules:
         print("\n".join(step_help(all_steps(), plays or ())))
@@ -107,48 +107,14 @@ def play(
     if not plays:
         raise InputError("no play given", hint="ipexctl play FILE", slug="no-play-given")
     found = [read_play(*read_play_file(word), all_steps()) for word in plays]
-    choice = StepChoice(_words(tags), _words(skip_tags), first)
     if list_steps:
-        print("\n".join(line for one in found for line in ui.step_lines(one, choice)))
+        print("\n".join(line for one in found for line in ui.step_lines(one, options)))
         return
-    pairs = dict(map(_pair, extra or ()))
-    refuse_unknown(pairs, found)
-    options = PlayOptions(
-        root=root,
-        check=check,
-        diff=diff,
-        choice=choice,
-        extra=pairs,
-        password=_password(sudo_password_file, ask=ask_sudo_pass),
-        resume=resume,
-    )
+    refuse_unknown(options.extra, found)
+    password = _password(sudo_password_file, ask=ask_sudo_pass)
+    options = replace(options, root=root, password=password)
     typed = quote(("ipexctl", *(word for word in sys.argv[1:] if word != "--resume")))
     raise typer.Exit(show_plays(found, target, options, again=typed, json=json))
-
-
-def _words(given: list[str] | None) -> tuple[str, ...]:
-    return tuple(word.strip() for text in given or () for word in text.split(",") if word.strip())
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if text.startswith("@"):
-        why = "variable files are not supported"
-        raise InputError(
-            f"-e {text}: expected NAME=VALUE",
-            why=why,
-            hint="set them under vars in the play, or as host variables in the inventory",
-            slug="variable-syntax",
-        )
-    if not sign or not name.isidentifier():
-        why = "JSON is not read" if text.startswith("{") else ""
-        raise InputError(
-            f"-e {text}: expected NAME=VALUE",
-            why=why,
-            hint="-e lr=0.1 -e n=16",
-            slug="variable-syntax",
-        )
-    return name, value
 
 
 def _password(file: str, *, ask: bool) -> str:

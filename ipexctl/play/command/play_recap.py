@@ -10,8 +10,9 @@ from rich.text import Text
 
 from ipexctl.base.sizes import duration
 from ipexctl.play.command.play_screen import COLOURS
+from ipexctl.play.text.play_options import PlayOptions
 from ipexctl.play.text.play_outcome import PlayReport, State, StepOutcome
-from ipexctl.play.text.play_values import Play, StepChoice, chosen_steps
+from ipexctl.play.text.play_values import Play, chosen_steps
 from ipexctl.terminal.console import print_lines, print_text
 
 
@@ -85,11 +86,11 @@ def _outcome_document(o: StepOutcome, mask: Callable[[str], str]) -> dict[str, A
     return found | {key: mask(text) for key, text in texts.items() if text}
 
 
-def step_lines(play: Play, choice: StepChoice) -> list[str]:
+def step_lines(play: Play, options: PlayOptions) -> list[str]:
     """For --list-steps."""
     lines = [f"{play.source}: {play.name}" if play.name else play.source]
     handler = ""
-    for step in (*chosen_steps(play, choice), *play.all_steps[len(play.steps) :]):
+    for step in (*chosen_steps(play, options), *play.all_steps[len(play.steps) :]):
         if step.handler != handler:
             handler = step.handler
             lines.append(f"handler {handler}:")

@@ -9,7 +9,8 @@ from ipexctl.cli.options import print_json
 from ipexctl.machines.target import Target
 from ipexctl.play.command import play_recap as ui
 from ipexctl.play.command.play_screen import PlayScreen
-from ipexctl.play.play import PlayOptions, run_play
+from ipexctl.play.play import run_play
+from ipexctl.play.text.play_options import PlayOptions
 from ipexctl.play.text.play_outcome import PlayReport
 from ipexctl.play.text.play_values import Play
 from ipexctl.terminal.console import stdout_console

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from ipexctl.base.located_errors import Bad
-from ipexctl.play.steps.step_kinds import HostStep, LocalFiles
-from ipexctl.play.text.interpolation import Scope
+from ipexctl.play.steps.step_kinds import HostStep
 from ipexctl.play.text.step_schema import Code, Seconds, arg, shell_variables
 from ipexctl.quick_dataclass import dataclass
 
@@ -23,7 +22,6 @@ class Sh(HostStep):
 
     keyword = "sh"
     main = "cmd"
-    module = "apply_sh"
     example = "sh: {cmd: make, chdir: ~/project, creates: ~/project/build}"
 
     cmd: Code = arg("Shell code, run by /bin/sh.")
@@ -53,11 +51,6 @@ class Sh(HostStep):
             what = f"cmd, or one of its values, is larger than {_LARGEST_CODE >> 10} KiB"
             raise Bad(what, hint="send it as a file with a copy step", slug="value-too-large")
 
-    def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
-        variables = shell_variables(self.cmd, self.unless)
-        changes = None if self.changes is None else list(self.changes)
-        return {**super().request(files, scope), "variables": variables, "changes": changes}
-
 
 @dataclass(frozen=True)
 class Assert(HostStep):
@@ -69,7 +62,6 @@ class Assert(HostStep):
 
     keyword = "assert"
     main = "that"
-    module = "apply_assert"
     example = "assert: {that: ulimit -l | grep -q unlimited, msg: raise memlock first}"
 
     that: Code = arg(
@@ -84,16 +76,12 @@ class Assert(HostStep):
         if sum(map(bool, (self.that, self.path, self.fail))) != 1:
             raise Bad("one of that, path or fail is required", slug="arguments-conflict")
 
-    def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
-        return {**super().request(files, scope), "variables": shell_variables(self.that)}
-
 
 @dataclass(frozen=True)
 class Wait(HostStep):
     """Wait for a port, a path, or a number of seconds. It changes nothing."""
 
     keyword = "wait"
-    module = "apply_wait"
     example = "wait: {port: 29500, host: node01, timeout: 2m}"
 
     port: int | None = arg("TCP port to connect to from the hosts.", None)

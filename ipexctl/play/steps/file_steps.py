@@ -30,7 +30,6 @@ class File(HostStep):
 
     keyword = "file"
     main = "path"
-    module = "apply_file"
     example = "file: {path: /scratch/out, state: directory, mode: '0755'}"
 
     path: str = arg("Absolute path, or one under ~/.")
@@ -65,7 +64,6 @@ class Line(HostStep):
     """Add a line to a file, or remove it."""
 
     keyword = "line"
-    module = "apply_line"
     example = "line: {path: /etc/hosts, line: '10.0.0.2 node02', regexp: ' node02$'}"
 
     path: str = arg("Absolute path, or one under ~/.")
@@ -121,7 +119,6 @@ class Copy(HostStep):
     """
 
     keyword = "copy"
-    module = "apply_copy"
     example = "copy: {src: train.conf, dest: ~/train.conf, mode: '0600'}"
 
     src: str = arg("File or folder on this machine, relative to the current directory.")
@@ -244,7 +241,6 @@ class Get(HostStep):
     """
 
     keyword = "get"
-    module = "apply_get"
     example = "get: {url: 'https://host/model.bin', dest: ~/model.bin, sha256: 9f86d0...}"
 
     url: str = arg("URL of the file: https or http.")

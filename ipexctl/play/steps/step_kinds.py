@@ -9,11 +9,12 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ipexctl.base.host_outcome import HostDown
 from ipexctl.machines.fleet import Fleet
 from ipexctl.play.text.check_prediction import ANY
 from ipexctl.play.text.interpolation import Scope
 from ipexctl.play.text.play_outcome import State
-from ipexctl.play.text.step_schema import Step
+from ipexctl.play.text.step_schema import Step, shell_variables
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -33,27 +34,30 @@ class LocalFiles:
 
 
 class HostStep(Step):
-    """Done by `apply` of a module in remote/play. Consecutive ones go as one request."""
-
-    module: ClassVar[str]
+    """Done by `apply` of remote/play/apply_KEYWORD.py. Consecutive ones go as one request."""
 
     def validate_files(self, scope: Scope) -> None:
         """Raises Bad or InputError for content of this machine's files that cannot be used."""
 
     def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         """The arguments of `apply`. Raises Bad for what is missing on this machine."""
-        return dataclasses.asdict(self)  # type: ignore[call-overload,no-any-return]
+        found: dict[str, Any] = dataclasses.asdict(self)  # type: ignore[call-overload]
+        return {**found, "variables": shell_variables(*vars(self).values())}
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a step that needs all hosts did on one of them."""
+    """What a step did on a host."""
 
     state: State
     detail: str = ""
     why: str = ""
     hint: str = ""
     slug: str = ""
+
+    @classmethod
+    def of_down(cls, down: HostDown) -> Result:
+        return cls(State(down.state.value), down.brief, down.why, down.hint, down.slug)
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ class Package(HostStep):
 
     A name may include a version in the package manager's syntax: numactl=2.0.16-1 (apt).
     The package lists are updated only with update_cache, or if the manager does not know the name.
-    If another process has locked the package manager, the step waits up to 2 minutes for it.
+    If another process has locked the package manager, the step waits for it (apt and zypper: up to
+    2 minutes).
     """
 
     keyword = "package"
     main = "name"
-    module = "apply_package"
     example = "package: {name: [numactl, libgomp1]}"
 
     name: tuple[str, ...] = arg("Names of packages.")
@@ -50,7 +50,6 @@ class Service(HostStep):
     """Start, stop, restart or enable a systemd unit."""
 
     keyword = "service"
-    module = "apply_service"
     example = "service: {name: chronyd, state: started, enabled: true}"
 
     name: str = arg("Name of the unit; without a suffix, .service is added.")
@@ -75,7 +74,6 @@ class Sysctl(HostStep):
     """Set a kernel parameter, now and at every boot."""
 
     keyword = "sysctl"
-    module = "apply_sysctl"
     example = "sysctl: {name: net.core.somaxconn, value: '4096'}"
 
     name: str = arg("The parameter, for example net.core.somaxconn.")
@@ -112,7 +110,6 @@ class User(HostStep):
 
     keyword = "user"
     main = "name"
-    module = "apply_user"
     example = "user: {name: trainer, uid: 1500, groups: [video], shell: /bin/bash}"
 
     name: str = arg("Name of the account.")

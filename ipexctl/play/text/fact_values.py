@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ipexctl.facts import isa
 from ipexctl.facts.facts import Facts
@@ -17,14 +17,10 @@ class Fact:
     read: Callable[[Facts], Value]
 
 
-def _cores(facts: Facts) -> int | None:
-    cores = {cpu.core for cpu in facts.cpu.cpus}
-    return None if None in cores else len(cores)
-
-
-def _sockets(facts: Facts) -> int | None:
-    sockets = {cpu.socket for cpu in facts.cpu.cpus}
-    return None if None in sockets else len(sockets)
+def _count(numbers: Iterable[int | None]) -> int | None:
+    """How many different ones; None where one is not known."""
+    found = set(numbers)
+    return None if None in found else len(found)
 
 
 def _gib(size: int | None) -> int | None:
@@ -36,8 +32,8 @@ FACTS: dict[str, Fact] = {
     "arch": Fact("machine architecture: x86_64, aarch64", lambda f: f.cpu.arch or None),
     "cpu_model": Fact("name of the processor", lambda f: f.cpu.model_name or None),
     "cpus": Fact("logical CPUs that are online", lambda f: len(f.cpu.cpus) or None),
-    "cores": Fact("physical cores", _cores),
-    "sockets": Fact("processor sockets", _sockets),
+    "cores": Fact("physical cores", lambda f: _count(cpu.core for cpu in f.cpu.cpus)),
+    "sockets": Fact("processor sockets", lambda f: _count(cpu.socket for cpu in f.cpu.cpus)),
     "numa_nodes": Fact("NUMA nodes", lambda f: len(f.nodes) or None),
     "memory": Fact("memory in GiB", lambda f: _gib(f.mem.total)),
     "os": Fact("distribution: ubuntu, debian, rhel", lambda f: f.os_ids[0] if f.os_ids else None),

@@ -6,18 +6,16 @@ The arguments of a step stay nodes until its values on a host are known; step_sc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from collections.abc import Mapping as Values
 from dataclasses import field, replace
 
 from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, located, nearest
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
-from ipexctl.errors import is_shown
 from ipexctl.play.text.conditions import check_condition
-from ipexctl.play.text.play_keywords import PLAY_KEYS, STEP_KEYS
 from ipexctl.play.text.play_values import Play, PlayStep
-from ipexctl.play.text.step_schema import Seconds, Step, arguments, scalar_as, shape
+from ipexctl.play.text.step_schema import Step, arguments, one_line, read_keys, shape
 from ipexctl.quick_dataclass import dataclass
 
 Kinds = Values[str, type[Step]]  # by keyword
@@ -79,8 +77,9 @@ class _Reader:
             )
         for key, _ in root.items:
             with self.errors.kept():
-                self._known(key, PLAY_KEYS, "a play")
-        self.sudo = self._flag(root, "sudo")
+                self._known(key, arguments(Play), "a play")
+        keys = read_keys(Play, root, ("steps", "vars", "handlers"))
+        self.sudo = keys.get("sudo", False)
         steps = root.get("steps")
         if steps is None:
             self.errors.raise_all()  # they may be called otherwise
@@ -89,13 +88,10 @@ class _Reader:
         return Play(
             source=self.source,
             steps=tuple(self._steps(steps, "steps")),
-            name=self._text(root, "name"),
-            hosts=self._pattern(root.get("hosts")),
             vars=self._vars(root.get("vars")),
             handlers=self._handlers(root.get("handlers")),
-            any_errors_fatal=self._flag(root, "any_errors_fatal"),
-            serial=self._count(root, "serial"),
             hosts_place=node.place if (node := root.get("hosts")) else None,
+            **keys,
         )
 
     def _only_one(self, root: Node) -> Node:
@@ -137,7 +133,7 @@ class _Reader:
 
     def _name(self, key: Scalar) -> str:
         with located(key.place):
-            return _one_line(key.text)
+            return one_line(key.text)
 
     # -- a step --
 
@@ -147,11 +143,11 @@ class _Reader:
             raise Bad(said, hint="- sh: hostname", slug="wrong-yaml-shape").placed(node.place)
         for item in node.items:
             with self.errors.kept():
-                yield from self._repeated(self._step(item), item)
+                yield from self._repeated(self._step(item))
 
-    def _repeated(self, step: PlayStep, node: Node) -> Iterator[PlayStep]:
+    def _repeated(self, step: PlayStep) -> Iterator[PlayStep]:
         """A step for each item of its loop."""
-        loop = node.get("loop") if isinstance(node, Mapping) else None
+        loop = step.loop
         if loop is None:
             yield step
             return
@@ -177,10 +173,12 @@ class _Reader:
         beside = self._arguments_beside(found, node)
         found = [entry for entry in found if entry[0] not in beside]
         for key, _ in node.items:
-            if key.text not in (*self.kinds, *STEP_KEYS) and key not in beside:
+            if key.text not in (*self.kinds, *arguments(PlayStep)) and key not in beside:
                 self._refuse_outside(key, found)
                 own = [name for word, _ in found for name in arguments(self.kinds[word.text])]
-                self._known(key, STEP_KEYS, "a step", (*own, *STEP_KEYS, *self.kinds))
+                self._known(
+                    key, arguments(PlayStep), "a step", (*own, *arguments(PlayStep), *self.kinds)
+                )
         if len(found) != 1:
             said = " and ".join(key.text for key, _ in found)
             what = (
@@ -201,14 +199,10 @@ class _Reader:
         told = node.get("notify")
         names = told.items if isinstance(told, Sequence) else (told,)
         self.notified += [name for name in names if isinstance(name, Scalar)]
+        keys = {"sudo": self.sudo, **read_keys(PlayStep, node, ("when", "loop"))}
         return PlayStep(
-            number=self.number, kind=key.text, node=value, place=key.place,
-            name=self._text(node, "name"), tags=frozenset(self._words(node, "tags")), when=when,
-            on=self._pattern(node.get("on")),
-            sudo=self._flag(node, "sudo", default=self.sudo),
-            notify=tuple(self._words(node, "notify")),
-            ignore_errors=self._flag(node, "ignore_errors"), retries=self._count(node, "retries"),
-            delay=self._delay(node), handler=self.handler,
+            number=self.number, kind=key.text, node=value, place=key.place, when=when,
+            loop=node.get("loop"), handler=self.handler, **keys,
         )  # fmt: skip
 
     def _arguments_beside(
@@ -220,8 +214,10 @@ class _Reader:
         """
         for key, value in found:
             kind = self.kinds[key.text]
-            own = set(arguments(kind)) - {kind.main} - set(STEP_KEYS) if kind.main else set()
-            if isinstance(value, Mapping) or not all(k is key or k.text in own for k, _ in found):
+            own = arguments(kind).keys() - {kind.main} - arguments(PlayStep).keys()
+            if not kind.main or isinstance(value, Mapping):
+                continue
+            if not all(k is key or k.text in own for k, _ in found):
                 continue
             return {k: v for k, v in node.items if k is not key and k.text in own}
         return {}
@@ -256,7 +252,7 @@ class _Reader:
         habit = HABITS.get(base)
         if base != key.text and base in self.kinds and not habit:
             habit = base
-        if key.text in self.kinds and known is PLAY_KEYS:
+        if key.text in self.kinds and known is arguments(Play):
             raise Bad(
                 f"{key.text} is a step",
                 hint=f"steps:\n  - {key.text}: ...",
@@ -278,60 +274,6 @@ class _Reader:
             raise Bad(said, slug="wrong-yaml-shape").placed(node.place)
         return node.items
 
-    def _scalar(self, node: Mapping, key: str, read: Callable[[str], object]) -> object:
-        found = node.get(key)
-        if found is None or (isinstance(found, Scalar) and found.null):
-            return read("")
-        if not isinstance(found, Scalar):
-            raise Bad(
-                f"{key}: expected one value, not {shape(found)}", slug="wrong-yaml-shape"
-            ).placed(found.place)
-        try:
-            return read(found.text)
-        except Bad as e:
-            raise e.prefixed(f"{key}: ").placed(found.place) from None
-
-    def _text(self, node: Mapping, key: str) -> str:
-        return str(self._scalar(node, key, _one_line))
-
-    def _flag(self, node: Mapping, key: str, *, default: bool = False) -> bool:
-        return bool(self._scalar(node, key, lambda t: scalar_as(bool, t) if t else default))
-
-    def _count(self, node: Mapping, key: str) -> int:
-        def read(text: str) -> int:
-            number = int(scalar_as(int, text)) if text else 0
-            if number < 0:
-                raise Bad(f"{number} is negative", slug="value-out-of-range")
-            return number
-
-        return int(str(self._scalar(node, key, read)))
-
-    def _delay(self, node: Mapping) -> float:
-        return float(
-            str(self._scalar(node, "delay", lambda t: scalar_as(Seconds, t) if t else 5.0))
-        )
-
-    def _words(self, node: Mapping, key: str) -> Iterator[str]:
-        found = node.get(key)
-        for item in found.items if isinstance(found, Sequence) else [found] if found else []:
-            if not isinstance(item, Scalar) or not item.text:
-                raise Bad(
-                    f"{key}: expected names", hint=f"{key}: [a, b]", slug="wrong-yaml-shape"
-                ).placed(item.place)
-            yield from (w.strip() for w in item.text.split(",")) if key == "tags" else [item.text]
-
-    def _pattern(self, node: Node | None) -> str:
-        if node is None or (isinstance(node, Scalar) and node.null):
-            return ""
-        items = node.items if isinstance(node, Sequence) else (node,)
-        texts = [item.text for item in items if isinstance(item, Scalar) and item.text]
-        if len(texts) != len(items):
-            what = "expected a host pattern"
-            raise Bad(what, hint="node[01-04], @group or all", slug="wrong-yaml-shape").placed(
-                node.place
-            )
-        return ",".join(texts)
-
 
 def _check_item(node: Node) -> None:
     values = node.items if isinstance(node, Mapping) else (("item", node),)
@@ -352,15 +294,6 @@ def _check_item(node: Node) -> None:
 _NOTHING = "nothing: "
 _NAME_RULE = "a name consists of letters, digits and _, at most 64"
 _NO_KEYWORD = "this step has no keyword"
-
-
-def _one_line(text: str) -> str:
-    if not all(map(is_shown, text.strip())):
-        raise Bad(
-            "line breaks and control characters are not allowed in a name",
-            slug="line-break-in-value",
-        )
-    return text.strip()
 
 
 def read_play(text: str, source: str, kinds: Kinds) -> Play:

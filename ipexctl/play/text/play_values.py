@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 from ipexctl.base.located_errors import did_you_mean
@@ -11,6 +10,8 @@ from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping as MappingNode
 from ipexctl.base.yaml_nodes import Node, Scalar
 from ipexctl.errors import InputError, printable
+from ipexctl.play.text.play_options import PlayOptions
+from ipexctl.play.text.step_schema import Count, HostPattern, Seconds, Title, arg
 from ipexctl.quick_dataclass import dataclass
 
 _LONGEST = 40  # of an item in a title
@@ -18,21 +19,29 @@ _LONGEST = 40  # of an item in a title
 
 @dataclass(frozen=True)
 class PlayStep:
-    """One step: `kind` is its keyword, `node` its arguments as they stand in the file."""
+    """One step: `kind` is its keyword, `node` its arguments as they stand in the file.
+
+    What has a documentation may stand beside the keyword.
+    """
 
     number: int  # from 1, in the order of the file; handlers follow the steps
     kind: str
     node: Node
     place: Place
-    name: str = ""
-    tags: frozenset[str] = frozenset()
-    when: Node | None = None
-    on: str = ""  # a host pattern
-    sudo: bool = False
-    notify: tuple[str, ...] = ()
-    ignore_errors: bool = False
-    retries: int = 0
-    delay: float = 5.0
+    name: Title = arg("Name of the step, for the output and --from.", Title())
+    tags: frozenset[str] = arg(
+        "For --tags and --skip-tags; always and never as in Ansible.", frozenset()
+    )
+    when: Node | None = arg("Facts and variables that must have these values.", None)
+    on: HostPattern = arg("Host pattern: only these of the play's hosts.", HostPattern())
+    loop: Node | None = arg(
+        "Do the step once for each value, as ${item}, or mapping, as ${item.NAME}.", None
+    )
+    sudo: bool = arg("Run as root.", False)
+    notify: tuple[str, ...] = arg("Handlers to run at the end if the step changes something.", ())
+    ignore_errors: bool = arg("A failure does not stop the host.", False)
+    retries: Count = arg("Number of retries after a failure.", Count())
+    delay: Seconds = arg("Time between retries. Default: 5 s.", Seconds(5.0))
     handler: str = ""  # of which it is a step
     item: Node | None = None  # of its loop: a value, or a mapping of values
     ready: Any = None  # a step with its values, of a program that uses the API; `node` is not read
@@ -59,14 +68,25 @@ def _shortened(text: str) -> str:
 
 @dataclass(frozen=True)
 class Play:
+    """What has a documentation may stand in the file."""
+
     source: str
-    steps: tuple[PlayStep, ...]
-    name: str = ""
-    hosts: str = ""  # a host pattern; "": all
-    vars: Mapping[str, tuple[str, Place]] = field(default_factory=dict, hash=False)
-    handlers: Mapping[str, tuple[PlayStep, ...]] = field(default_factory=dict, hash=False)
-    any_errors_fatal: bool = False
-    serial: int = 0  # hosts at a time; 0: all
+    steps: tuple[PlayStep, ...] = arg("What to do, in this order.")
+    name: Title = arg("A title for outputs.", Title())
+    hosts: HostPattern = arg(
+        "Host pattern over the hosts of -f, -H or the settings. Default: all.", HostPattern()
+    )
+    vars: Mapping[str, tuple[str, Place]] = arg(
+        "Default values of variables. -e and the variables of hosts and groups override them.", {}
+    )
+    handlers: Mapping[str, tuple[PlayStep, ...]] = arg(
+        "NAME: steps. They run once at the end, on hosts where a step that notifies them changed "
+        "something.",
+        {},
+    )
+    sudo: bool = arg("Run all steps as root, except those with sudo: false.", False)
+    any_errors_fatal: bool = arg("If a step fails on one host, stop on all hosts.", False)
+    serial: Count = arg("Number of hosts to process at a time. Default: all.", Count())
     hosts_place: Place | None = None
 
     @property
@@ -77,17 +97,10 @@ class Play:
 ALWAYS, NEVER = "always", "never"
 
 
-@dataclass(frozen=True)
-class StepChoice:
-    tags: tuple[str, ...] = ()
-    skip_tags: tuple[str, ...] = ()
-    first: str = ""  # a step's name or number
-
-
-def chosen_steps(play: Play, choice: StepChoice) -> tuple[PlayStep, ...]:
+def chosen_steps(play: Play, options: PlayOptions) -> tuple[PlayStep, ...]:
     """Raises InputError for tags and steps that are not in the play."""
     known = {tag for step in play.all_steps for tag in step.tags} | {ALWAYS, NEVER}
-    for option, tags in (("--tags", choice.tags), ("--skip-tags", choice.skip_tags)):
+    for option, tags in (("--tags", options.tags), ("--skip-tags", options.skip_tags)):
         for tag in tags:
             if tag not in known and tag != "all":
                 what = f"{option} {tag}: no step of {play.source} has this tag"
@@ -95,18 +108,18 @@ def chosen_steps(play: Play, choice: StepChoice) -> tuple[PlayStep, ...]:
                 raise InputError(
                     what + did_you_mean(tag, known), hint=f"tags: {own}", slug="unknown-tag"
                 )
-    steps = _from(play, choice.first) if choice.first else play.steps
-    return tuple(step for step in steps if _wanted(step, choice))
+    steps = _from(play, options.first) if options.first else play.steps
+    return tuple(step for step in steps if _wanted(step, options))
 
 
-def _wanted(step: PlayStep, choice: StepChoice) -> bool:
+def _wanted(step: PlayStep, options: PlayOptions) -> bool:
     """Tags are those of Ansible: `never` runs if named, `always` unless it is skipped."""
-    if step.tags & set(choice.skip_tags):
+    if step.tags & set(options.skip_tags):
         return False
-    named = step.tags & set(choice.tags)
+    named = step.tags & set(options.tags)
     if NEVER in step.tags:
         return bool(named)
-    return not choice.tags or bool(named) or ALWAYS in step.tags or "all" in choice.tags
+    return not options.tags or bool(named) or ALWAYS in step.tags or "all" in options.tags
 
 
 def _from(play: Play, first: str) -> tuple[PlayStep, ...]:

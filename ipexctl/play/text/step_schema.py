@@ -9,7 +9,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 from ipexctl.base.located_errors import Bad, did_you_mean
@@ -17,7 +17,7 @@ from ipexctl.base.option import Seconds as Seconds
 from ipexctl.base.sizes import seconds_of
 from ipexctl.base.yaml_nodes import Mapping as MappingNode
 from ipexctl.base.yaml_nodes import Node, Scalar, Sequence
-from ipexctl.errors import InputError
+from ipexctl.errors import InputError, is_shown
 from ipexctl.play.text.interpolation import Scope, expanded, for_shell
 from ipexctl.quick_dataclass import dataclass
 
@@ -35,12 +35,22 @@ class Code(str):
         return f"{super().__repr__()} {dict(self.variables)}"
 
 
-def shell_variables(*codes: str) -> dict[str, str]:
-    """The variables that a shell needs for these. Code that a program made itself has none."""
-    found: dict[str, str] = {}
-    for code in codes:
-        found.update(code.variables if isinstance(code, Code) else {})
-    return found
+class Title(str):
+    """Text on one line."""
+
+
+class HostPattern(str):
+    """Hosts, as the command line names them; a list stands for its items with commas."""
+
+
+class Count(int):
+    """A number that is not negative."""
+
+
+def shell_variables(*values: object) -> dict[str, str]:
+    """The variables that a shell needs for the code among these. A program's own has none."""
+    codes = (value for value in values if isinstance(value, Code))
+    return {name: value for code in codes for name, value in code.variables.items()}
 
 
 class Step:
@@ -71,15 +81,14 @@ class Argument:
     doc: str
     required: bool
     default: Any = None
-    field: str = ""
 
 
 S = TypeVar("S", bound=Step)
 
 
-def arg(doc: str, default: Any = dataclasses.MISSING, *, name: str = "") -> Any:
-    """A field with its documentation. `name`: in YAML, where it is a word of Python."""
-    meta = {"doc": doc, "name": name}
+def arg(doc: str, default: Any = dataclasses.MISSING) -> Any:
+    """A field with its documentation."""
+    meta = {"doc": doc}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=meta)
     return dataclasses.field(default=default, metadata=meta)
@@ -89,7 +98,7 @@ _ARGUMENTS: dict[Any, dict[str, Argument]] = {}
 
 
 def arguments(kind: Any) -> dict[str, Argument]:
-    """The arguments of a step, by their name in YAML; `field` is the name in the dataclass."""
+    """The arguments of a step by their names, which are those of its fields."""
     if kind not in _ARGUMENTS:
         _ARGUMENTS[kind] = _arguments(kind)
     return _ARGUMENTS[kind]
@@ -104,14 +113,12 @@ def _arguments(kind: Any) -> dict[str, Argument]:
         factory = field.default_factory
         required = field.default is dataclasses.MISSING and factory is dataclasses.MISSING
         default = factory() if factory is not dataclasses.MISSING else field.default
-        name = field.metadata.get("name") or field.name
-        found[name] = Argument(
-            name=name,
+        found[field.name] = Argument(
+            name=field.name,
             kind=hints[field.name],
             doc=field.metadata["doc"],
             required=required,
             default=None if required else default,
-            field=field.name,
         )
     return found
 
@@ -128,13 +135,10 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
     complete = True
     for name, value in _given(kind, node):
         about = arguments(kind)[name]
-        try:
-            read = _read(about.kind, value, scope)
-        except Bad as e:
-            raise _located(e, f"{name}: ", value, scope) from None
+        read = _placed(about.kind, value, scope, f"{name}: ")
         complete = complete and read is not None
-        values[about.field] = read
-    missing = [a.name for a in arguments(kind).values() if a.required and a.field not in values]
+        values[name] = read
+    missing = [a.name for a in arguments(kind).values() if a.required and a.name not in values]
     if missing:
         what = f"{kind.keyword} requires {_quoted(missing)}"
         raise Bad(what, hint=kind.example, slug="argument-missing").placed(node.place)
@@ -148,9 +152,10 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
     return step
 
 
-def _located(error: Bad, prefix: str, node: Node, scope: Scope) -> InputError:
+def _located(error: Bad, prefix: str, node: Node, scope: Scope | None) -> InputError:
     place = node.place_at(error.at) if isinstance(node, Scalar) else node.place
-    return error.prefixed(prefix).masked(scope.masked).placed(place)
+    error = error.prefixed(prefix)
+    return (error.masked(scope.masked) if scope else error).placed(place)
 
 
 def _quoted(names: list[str]) -> str:
@@ -187,7 +192,18 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
         yield key.text, value
 
 
-def _read(kind: Any, node: Node, scope: Scope) -> Any:
+def read_keys(kind: Any, node: MappingNode, own: Collection[str]) -> dict[str, Any]:
+    """The values of a play's keys by the fields of their dataclass, but for `own`: no name in them
+    stands for a value. Raises InputError."""
+    found = {}
+    for key, value in node.items:
+        about = arguments(kind).get(key.text)
+        if about and key.text not in own and not (isinstance(value, Scalar) and value.null):
+            found[key.text] = _placed(about.kind, value, None, f"{key.text}: ")
+    return found
+
+
+def _read(kind: Any, node: Node, scope: Scope | None) -> Any:
     if node.tag:
         raise Bad(
             f"unknown YAML tag {node.tag[:40]}",
@@ -199,6 +215,12 @@ def _read(kind: Any, node: Node, scope: Scope) -> Any:
         return _read(next(k for k in inner if k is not type(None)), node, scope)
     if origin is tuple:
         return _list(inner[0], node, scope)
+    if origin is frozenset or kind is HostPattern:
+        words = _list(str, node, scope)
+        if not all(words):
+            raise Bad("expected names", slug="wrong-yaml-shape")
+        joined = ",".join(words)
+        return HostPattern(joined) if kind is HostPattern else frozenset(re.split(" *, *", joined))
     if origin is dict:
         return _dict(inner[1], node, scope)
     if not isinstance(node, Scalar):
@@ -208,9 +230,9 @@ def _read(kind: Any, node: Node, scope: Scope) -> Any:
         home = node.text == "~"
         hint = "'~' in quotes for the home folder" if home else "'' for an empty string"
         raise Bad(what, hint=hint, slug="value-missing")
-    if kind is Code:
+    if kind is Code and scope:
         return _code(node.text, scope)
-    text = expanded(node.text, scope)
+    text = expanded(node.text, scope) if scope else node.text
     return None if text is None else scalar_as(kind, text)
 
 
@@ -236,13 +258,26 @@ def scalar_as(kind: Any, text: str) -> Any:
                 slug="not-a-duration",
             )
         return Seconds(seconds)
-    if kind is int:
+    if kind is Title:
+        return Title(one_line(text))
+    if kind in (int, Count):
         if not re.fullmatch("-?[0-9]{1,15}", text, re.ASCII):
             raise Bad(f"{text[:64]!r} is not a decimal whole number", slug="not-a-number")
-        return int(text)
+        if kind is Count and text[0] == "-":
+            raise Bad(f"{text} is negative", slug="value-out-of-range")
+        return kind(text)
     if "\0" in text:
         raise Bad(_NUL, slug="nul-character")
     return text
+
+
+def one_line(text: str) -> str:
+    if not all(map(is_shown, text.strip())):
+        raise Bad(
+            "line breaks and control characters are not allowed in a name",
+            slug="line-break-in-value",
+        )
+    return text.strip()
 
 
 def _code(text: str, scope: Scope) -> Code | None:
@@ -256,7 +291,7 @@ def _code(text: str, scope: Scope) -> Code | None:
     return code
 
 
-def _list(kind: Any, node: Node, scope: Scope) -> Any:
+def _list(kind: Any, node: Node, scope: Scope | None) -> Any:
     """A value alone is a list of one."""
     if isinstance(node, MappingNode):
         raise Bad("expected a list, not a mapping", slug="wrong-yaml-shape")
@@ -265,7 +300,7 @@ def _list(kind: Any, node: Node, scope: Scope) -> Any:
     return None if None in found else found
 
 
-def _dict(kind: Any, node: Node, scope: Scope) -> Any:
+def _dict(kind: Any, node: Node, scope: Scope | None) -> Any:
     if isinstance(node, Scalar) and node.null:
         return {}
     if not isinstance(node, MappingNode):
@@ -274,12 +309,12 @@ def _dict(kind: Any, node: Node, scope: Scope) -> Any:
     return None if None in found.values() else found
 
 
-def _placed(kind: Any, node: Node, scope: Scope) -> Any:
+def _placed(kind: Any, node: Node, scope: Scope | None, prefix: str = "") -> Any:
     """As `_read`; an error has the place of this value."""
     try:
         return _read(kind, node, scope)
     except Bad as e:
-        raise _located(e, "", node, scope) from None
+        raise _located(e, prefix, node, scope) from None
 
 
 def shape(node: Node) -> str:

@@ -157,7 +157,7 @@ def op_speed(call, args):
         dict(_environment(args), IPEXCTL_SPEED=asked),
     )
     process = child_processes.start(command, env, subprocess.DEVNULL, stdin=subprocess.PIPE)
-    with child_processes.ends_with(call, process):
+    with child_processes.ends_with(call.agent.at_end, process):
         found = _next_of(process)
         if found["status"] == "ready":
             call.emit({"event": "ready"})

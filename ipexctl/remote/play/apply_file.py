@@ -1,77 +1,68 @@
 """The step `file`: a file, directory, link, or nothing at a path; with its attributes."""
 
 import os
+import shutil
 import stat
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play import safe_paths
-from ipexctl.remote.play.file_attributes import Attributes, describe, require_owner
-from ipexctl.remote.play.task import result
+from ipexctl.remote.play.file_attributes import Attributes, require_owner
+from ipexctl.remote.play.task import Missing
 from ipexctl.remote.play.text_diff import text_diff
-
-MOST = 16 << 20
-PIECE = 1 << 20
-DEEPEST = 200  # folders in folders that are removed
 
 
 def apply(task):
     args = task.args
     state = args["state"]
     path = safe_paths.absolute(args["path"])
-    uses = dict.fromkeys(("reads", "writes"), safe_paths.uses(path))
-    task.reads = uses["reads"]
-    if state == "touch":
-        uses["reads"] = uses["reads"] + ["exists:" + one[len("path:") :] for one in uses["reads"]]
+    task.touches(path)
     if state == "absent":
-        return result(*_absent(task, path), **uses)
+        return _absent(task, path)
     if state == "directory":
-        uses["writes"] = uses["writes"] + made_above(path)
-        return result(*_directory(task, path), **uses)
+        task.writes += made_above(path)
+        return make_directory(task, path, Attributes(args))
     if state == "link":
-        return _link(task, path, uses)
-    try:
-        with safe_paths.place(path) as place:
-            return result(*_file(task, place, state), **uses)
-    except safe_paths.MissingFolder as e:
-        if task.check:
-            new = (args.get("content") or "").encode("utf-8")
-            diff = text_diff(path, b"", new) if task.diff else ""
-            return result(True, "create", diff, failure=e, **uses)
-        raise
+        task.if_missing = True, "link to %s" % args["src"], ""
+        with safe_paths.place(path, follow=False) as place:
+            return _link_at(task, place, args["src"])
+    if state == "touch":
+        task.reads += ["exists:" + one[len("path:") :] for one in task.reads]
+    new = None if args["content"] is None else args["content"].encode("utf-8")
+    task.if_missing = True, "create", text_diff(path, b"", new or b"") if task.diff else ""
+    with safe_paths.place(path) as place:
+        if new is None and place.found is None:
+            new = b""
+            if state == "file":
+                raise Failure(
+                    "there is no file %s" % place.path,
+                    hint="content: ..., or state: touch to make it",
+                    slug="path-missing",
+                )
+        return write_file(task, place, new, Attributes(args))
 
 
-def _file(task, place, state):
-    content = task.args.get("content")
-    found = place.found
-    if found is None and content is None and state == "file":
-        raise Failure(
-            "there is no file %s" % place.path,
-            hint="content: ..., or state: touch to make it",
-            slug="path-missing",
-        )
-    new = b"" if content is None and found is None else content and content.encode("utf-8")
-    if content == "":
-        new = b""
-    return write_file(task, place, new)
-
-
-def write_file(task, place, new):
+def write_file(task, place, new, wanted):
     """(changed, detail, diff). `new` None: the content stays, the attributes may change."""
-    wanted = Attributes(task.args)
     if new is None:
         return attributes_only(task, place, wanted)
-    old, found = place.read(MOST)
+    old, found = place.read()
     if old == new:
         return attributes_only(task, place, wanted)
-    changes = wanted.missing(found)
+    detail = replace(task, place, found, wanted, lambda file: file.write(new))
+    return True, detail, text_diff(place.path, old or b"", new) if task.diff else ""
+
+
+def replace(task, place, found, wanted, fill, default=0o666):
+    """`fill` writes a new file, which takes the place of `found` (a stat, or None). Returns what
+    that changes, in words."""
+    changes = wanted.changes(found)
     if task.check:
         place.require_writable()
     else:
         with place.replacing() as file:
-            file.write(new)
-            wanted.apply_new(file.fileno(), found, 0o666)
-    detail = "create" if found is None else ", ".join(filter(None, ["content", describe(changes)]))
-    return True, detail, text_diff(place.path, old or b"", new) if task.diff else ""
+            fill(file)
+            wanted.apply_new(file.fileno(), found, default)
+    return "create" if found is None else ", ".join(filter(None, ["content", changes]))
 
 
 def attributes_only(task, place, wanted):
@@ -81,18 +72,15 @@ def attributes_only(task, place, wanted):
     if fd is None:
         raise Failure("%s disappeared during the operation" % place.path, slug="path-disappeared")
     with os.fdopen(fd, "rb") as file:
-        changes = wanted.missing(found)
+        changes = wanted.changes(found)
         if changes and task.check:
             require_owner(found, place.path)
         elif changes:
             if wanted.fits_in_place(found):
                 wanted.apply(fd, place.path)
             else:
-                with place.replacing() as new:
-                    for piece in iter(lambda: file.read(PIECE), b""):
-                        new.write(piece)
-                    wanted.apply_new(new.fileno(), found, 0o666)
-    return bool(changes), describe(changes), ""
+                replace(task, place, found, wanted, lambda new: shutil.copyfileobj(file, new))
+    return bool(changes), changes, ""
 
 
 def _absent(task, path):
@@ -111,34 +99,27 @@ def _absent(task, path):
             else:
                 _remove(place.folder, place.name)
             return True, "remove %s" % safe_paths.shape(found), ""
-    except safe_paths.MissingFolder:
+    except Missing:
         return False, "", ""
 
 
-def _remove(folder, name, depth=0):
+def _remove(folder, name):
     """Whatever it is; in folders by descriptors, so that no link leads out of them."""
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(name, dir_fd=folder)
         return
-    if depth > DEEPEST:
-        raise Failure(
-            "folders are nested deeper than %d" % DEEPEST,
-            hint="sh: rm -rf PATH",
-            slug="folders-too-deep",
-        )
     inside = os.open(name, safe_paths._FOLDER, dir_fd=folder)
     try:
         for each in os.listdir(inside):
-            _remove(inside, each, depth + 1)
+            _remove(inside, each)
     finally:
         os.close(inside)
     os.rmdir(name, dir_fd=folder)
 
 
-def _directory(task, path):
+def make_directory(task, path, wanted):
     """With the folders above it, as mkdir -p."""
-    wanted = Attributes(task.args)
     missing = _missing_folders(path)
     if missing and task.check:
         with safe_paths.place(missing[0]) as place:
@@ -163,7 +144,7 @@ def _directory(task, path):
                 "%s is %s, not a directory" % (path, safe_paths.shape(found)),
                 slug="wrong-file-kind",
             )
-        changes = wanted.missing(found)
+        changes = wanted.changes(found)
         if changes and task.check:
             require_owner(found, path)
         elif changes:
@@ -172,7 +153,7 @@ def _directory(task, path):
                 wanted.apply(fd, path)
             finally:
                 os.close(fd)
-    return bool(missing or changes), "create directory" if missing else describe(changes), ""
+    return bool(missing or changes), "create directory" if missing else changes, ""
 
 
 def made_above(path):
@@ -187,22 +168,11 @@ def _missing_folders(path):
             with safe_paths.place(path) as place:
                 if place.found is not None:
                     break
-        except safe_paths.MissingFolder:
+        except Missing:
             pass
         missing.append(path)
         path = os.path.dirname(path.rstrip("/"))
     return missing[::-1]
-
-
-def _link(task, path, uses):
-    target = task.args["src"]
-    try:
-        with safe_paths.place(path, follow=False) as place:
-            return result(*_link_at(task, place, target), **uses)
-    except safe_paths.MissingFolder as e:
-        if task.check:
-            return result(True, "link to %s" % target, failure=e, **uses)
-        raise
 
 
 def _link_at(task, place, target):

@@ -4,34 +4,30 @@ import re
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play import safe_paths
-from ipexctl.remote.play.apply_file import MOST, write_file
-from ipexctl.remote.play.task import result
+from ipexctl.remote.play.apply_file import write_file
+from ipexctl.remote.play.file_attributes import Attributes
 
 LINES = re.compile(r"[^\n]*\n|[^\n]+")  # str.splitlines knows other ends, too
 
 
 def apply(task):
-    args = task.args
-    path = safe_paths.absolute(args["path"])
-    uses = dict.fromkeys(("reads", "writes"), safe_paths.uses(path))
-    task.reads = uses["reads"]
-    try:
-        with safe_paths.place(path) as place:
-            old = place.read(MOST)[0]
-            if old is None:
-                if args["state"] == "absent":
-                    return result(False, **uses)
-                if not args["create"]:
-                    raise safe_paths.MissingFolder(
-                        "there is no file %s" % path, hint="create: true"
-                    )
-            text = (old or b"").decode("utf-8", "surrogateescape")
-            new = edited(text, args).encode("utf-8", "surrogateescape")
-            return result(*write_file(task, place, new), **uses)
-    except safe_paths.MissingFolder as e:
-        if task.check:
-            return result(None, "", failure=e, **uses)
-        raise
+    path = safe_paths.absolute(task.args["path"])
+    task.touches(path)
+    return edit(task, path, task.args, Attributes(task.args))
+
+
+def edit(task, path, args, wanted):
+    """(changed, detail, diff) of the file, edited as these arguments of a `line` step say."""
+    with safe_paths.place(path) as place:
+        old = place.read()[0]
+        if old is None and args["state"] == "absent":
+            return False, "", ""
+        if old is None and not args["create"]:
+            what = "there is no file %s" % path
+            raise Failure(what, hint="create: true", slug="path-missing")
+        text = (old or b"").decode("utf-8", "surrogateescape")
+        new = edited(text, args).encode("utf-8", "surrogateescape")
+        return write_file(task, place, new, wanted)
 
 
 def edited(text, args):
@@ -67,11 +63,4 @@ def _inserted(lines, line, args):
 
 
 def _pattern(args, key):
-    if not args.get(key):
-        return None
-    try:
-        return re.compile(args[key])
-    except re.error as e:
-        raise Failure(
-            "%s is not a valid regular expression: %s" % (key, e), slug="not-a-pattern"
-        ) from None
+    return re.compile(args[key]) if args.get(key) else None

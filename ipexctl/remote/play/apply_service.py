@@ -4,7 +4,6 @@ import os
 import shutil
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.play.task import result
 
 _ACTIVE = ("active", "activating", "reloading")
 _ENABLED = ("enabled", "enabled-runtime", "alias", "static", "indirect", "generated")
@@ -13,7 +12,7 @@ _ENABLED = ("enabled", "enabled-runtime", "alias", "static", "indirect", "genera
 def apply(task):
     args = task.args
     name = args["name"] if "." in args["name"] else args["name"] + ".service"
-    uses = {"reads": ["service:" + name, "packages"], "writes": ["service:" + name]}
+    task.reads, task.writes = ["service:" + name, "packages"], ["service:" + name]
     if not shutil.which("systemctl") or not os.path.isdir("/run/systemd/system"):
         raise Failure(
             "systemd does not run on this host, so %s cannot be managed" % name,
@@ -43,7 +42,7 @@ def apply(task):
         changes.append("restart" if state == "restarted" or not active else "reload")
     for change in [] if task.check else changes:
         _systemctl(task, change, name)
-    return result(bool(changes), ", ".join(changes), **uses)
+    return bool(changes), ", ".join(changes), ""
 
 
 def _show(task, name):

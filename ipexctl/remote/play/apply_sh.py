@@ -4,7 +4,6 @@ import os
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.safe_paths import absolute
-from ipexctl.remote.play.task import result
 
 
 def apply(task):
@@ -13,12 +12,12 @@ def apply(task):
     variables = dict(os.environ)
     variables.update(args["variables"])
     variables.update(args["env"])
-    reads, writes = _uses(args, folder)
+    task.reads, task.writes = _uses(args, folder)
     done = _done(task, folder, variables)
     if done:
-        return result(False, done, "", reads, writes)
+        return False, done, ""
     if task.check:
-        return _expected(args, reads, writes)
+        return _expected(args)
     if not os.path.isdir(folder):
         raise Failure("there is no folder %s" % folder, hint="chdir: /path", slug="path-missing")
     code, out = task.program(
@@ -28,8 +27,7 @@ def apply(task):
     if code:
         words = "exit code %d" % code if code > 0 else "signal %d" % -code
         raise Failure("sh ended with %s" % words, out[-2000:], slug="command-failed")
-    changed = args["changes"] != []
-    return result(changed, "", "", reads, writes)
+    return args["changes"] != [], "", ""
 
 
 def _uses(args, folder):
@@ -63,9 +61,9 @@ def _done(task, folder, variables):
     return ""
 
 
-def _expected(args, reads, writes):
+def _expected(args):
     if args["changes"] == []:
-        return result(False, "not run", "", reads, writes)
+        return False, "not run", ""
     if args["creates"] or args["removes"] or args["unless"]:
-        return result(True, "run", "", reads, writes)
-    return result(None, "sh without creates, removes or unless", "", reads, writes)
+        return True, "run", ""
+    return None, "sh without creates, removes or unless", ""

@@ -3,16 +3,15 @@
 import re
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.play import safe_paths
-from ipexctl.remote.play.apply_file import MOST, write_file
-from ipexctl.remote.play.task import result
+from ipexctl.remote.play.apply_line import edit
+from ipexctl.remote.play.file_attributes import Attributes
 
 
 def apply(task):
     args = task.args
     name = args["name"].replace("/", ".")
     path = "/proc/sys/" + name.replace(".", "/")
-    uses = ["path:" + path] + (["path:" + args["sysctl_file"]] if args["sysctl_file"] else [])
+    task.touches(path, *filter(None, [args["sysctl_file"]]))
     changes, diff = [], ""
     if args["state"] == "present":
         now = _read(path, name)
@@ -21,10 +20,10 @@ def apply(task):
             if not task.check:
                 _write(path, name, args["value"])
     if args["sysctl_file"]:
-        changed, detail, diff = _in_file(task, name)
+        changed, detail, diff = edit(task, args["sysctl_file"], _line(args, name), Attributes({}))
         if changed:
             changes.append("%s: %s" % (args["sysctl_file"], detail))
-    return result(bool(changes), ", ".join(changes), diff, uses, uses)
+    return bool(changes), ", ".join(changes), diff
 
 
 def _read(path, name):
@@ -55,26 +54,11 @@ def _write(path, name, value):
         ) from None
 
 
-def _in_file(task, name):
-    part = _Part(task)
-    with safe_paths.place(task.args["sysctl_file"]) as place:
-        old, _ = place.read(MOST)
-        lines = (old or b"").decode("utf-8", "surrogateescape").splitlines()
-        pattern = re.compile(r"\s*-?\s*%s\s*=" % re.escape(name).replace(r"\.", "[./]"))
-        kept = [line for line in lines if not pattern.match(line)]
-        if task.args["state"] == "absent" and old is None:
-            return False, "", ""
-        if task.args["state"] == "present":
-            line = "%s = %s" % (name, task.args["value"])
-            if [each for each in lines if pattern.match(each)] == [line]:
-                return False, "", ""
-            kept.append(line)
-        text = "".join(line + "\n" for line in kept)
-        return write_file(part, place, text.encode("utf-8", "surrogateescape"))
-
-
-class _Part:
-    """The task without attributes of the file."""
-
-    def __init__(self, task):
-        self.check, self.diff, self.args = task.check, task.diff, {}
+def _line(args, name):
+    """The line of the parameter, as arguments of a `line` step."""
+    return {
+        "state": args["state"],
+        "create": True,
+        "regexp": r"^\s*-?\s*%s\s*=" % re.escape(name).replace(r"\.", "[./]"),
+        "line": "%s = %s" % (name, args["value"]),
+    }

@@ -6,14 +6,11 @@ What steps read and write is said as if /etc/passwd were a folder with a file fo
 import grp
 import os
 import pwd
-import shutil
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.play.task import result
-from ipexctl.remote.play.text_diff import text_diff
+from ipexctl.remote.play.task import Missing
 
 _PATH = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
-_PACKAGES = "package: passwd (Debian), shadow-utils (Fedora) or shadow (SUSE)"
 
 
 def apply(task):
@@ -24,34 +21,26 @@ def apply(task):
     found = _account(name)
     now = _state(found)
     wanted = None if args["state"] == "absent" else _wanted(args, now or {})
-    failure = _missing_group((wanted or {}).get("groups", ()))
-    if failure and not task.check:
-        raise failure
-    writes = [account, "path:/etc/group/" + name]
+    task.writes = [account, "path:/etc/group/" + name]
     if now == wanted:
-        return result(False, "", "", task.reads, writes)
+        return False, "", ""
     command, detail = _command(args, now, wanted)
     if found and wanted is None and found.pw_uid == 0:
         raise Failure("%s is root, and is not removed" % name, slug="account-is-root")
     if os.geteuid():
         raise Failure("only root can change accounts", hint="sudo: true", slug="not-permitted")
-    if not shutil.which(command[0], path=_PATH):
-        raise Failure(
-            "there is no %s on this host" % command[0], hint=_PACKAGES, slug="program-missing"
-        )
     if not (now and wanted) or now["uid"] != wanted["uid"]:
         home = (wanted or now or {}).get("home") or "/home/" + name
-        writes.append("path:" + os.path.normpath(home))
+        task.writes.append("path:" + os.path.normpath(home))
+    task.if_missing = True, detail, ""
+    _require_groups((wanted or {}).get("groups", ()))
     if not task.check:
         code, out = task.program(command + [name], dict(os.environ, PATH=_PATH, LC_ALL="C"))
         if code:
             raise Failure(
                 "%s failed (exit %d)" % (command[0], code), out[-1500:], slug="command-failed"
             )
-    diff = text_diff("user " + name, _text(now), _text(wanted)) if task.diff else ""
-    return result(
-        changed=True, detail=detail, diff=diff, reads=task.reads, writes=writes, failure=failure
-    )
+    return True, detail, ""
 
 
 def _account(name):
@@ -105,16 +94,15 @@ def _free(uid, name):
     return uid
 
 
-def _missing_group(names):
+def _require_groups(names):
     for name in names:
         try:
             grp.getgrnam(name)
         except KeyError:
             hint = "a step before: sh: {cmd: groupadd %s, unless: getent group %s}" % (name, name)
-            return Failure(
+            raise Missing(
                 "there is no group %s on this host" % name, hint=hint, slug="group-missing"
-            )
-    return None
+            ) from None
 
 
 _OPTIONS = {"uid": "-u", "groups": "-G", "shell": "-s", "home": "-d"}
@@ -136,8 +124,3 @@ def _command(args, now, wanted):
 
 def _word(value):
     return ",".join(value) if isinstance(value, list) else str("" if value is None else value)
-
-
-def _text(state):
-    lines = ["%s: %s\n" % (key, _word(value)) for key, value in sorted((state or {}).items())]
-    return "".join(lines).encode("utf-8", "surrogateescape")

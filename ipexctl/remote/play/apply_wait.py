@@ -6,7 +6,6 @@ import time
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.safe_paths import absolute
-from ipexctl.remote.play.task import result
 
 PAUSE = 0.5
 
@@ -17,21 +16,21 @@ def apply(task):
     if args["seconds"]:
         if not task.check:
             time.sleep(args["seconds"])
-        return result(False, "waited %g s" % args["seconds"])
+        return False, "waited %g s" % args["seconds"], ""
     what = args["path"] or "port %d of %s" % (args["port"], args["host"])
     began = time.time()
     while _is_there(args) != wanted:
         if task.check:
-            return result(None, "%s is %s now" % (what, "not there" if wanted else "there"))
+            return None, "%s is %s now" % (what, "not there" if wanted else "there"), ""
         if time.time() - began > args["timeout"]:
             still = "still not there" if wanted else "still there"
             raise Failure(
                 "%s is %s after %g s" % (what, still, args["timeout"]), slug="wait-timeout"
             )
         time.sleep(PAUSE)
-    reads = ["path:" + absolute(args["path"])] if args["path"] else ["any"]
+    task.reads = ["path:" + absolute(args["path"])] if args["path"] else ["any"]
     took = time.time() - began
-    return result(False, "after %.0f s" % took if took >= 1 else "", "", reads)
+    return False, "after %.0f s" % took if took >= 1 else "", ""
 
 
 def _is_there(args):

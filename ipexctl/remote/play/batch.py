@@ -1,8 +1,8 @@
 """Consecutive steps of a play on this host, in one request. The first that fails ends them."""
 
+import os
 import time
 
-from ipexctl.remote.failure import Failure, document
 from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.play.task import Task, outcome
 
@@ -12,15 +12,23 @@ def op_steps(call, args):
     password?} -> {}
 
     Says {"event": "begin", number}, {"event": "line", number, text} and {"event": "end", number,
-    changed, detail, diff, reads, writes, seconds, failure?}; asks with {"event": "need", sha256}.
+    changed, detail, diff, reads, writes, failure?}; asks with {"event": "need", sha256}.
     """
     worker = None
-    if any(step["sudo"] for step in args["steps"]):
-        worker = _sudo_worker(call, args)
+    if os.geteuid() and any(step["sudo"] for step in args["steps"]):
+        from ipexctl.remote.play.sudo_worker import SudoWorker
+
+        worker = SudoWorker(call, args.get("password", ""))
         call.agent.at_end.append(worker.kill)
     try:
         with Heartbeat(call):
-            _run_steps(call, args, worker)
+            for step in args["steps"]:
+                if worker and step["sudo"]:
+                    end = worker.run(dict(args, steps=[step], password=""))
+                else:
+                    end = _run(call, args, step)
+                if "failure" in end and not step["ignore_errors"] and not args["check"]:
+                    break
     finally:
         if worker:
             worker.kill()
@@ -28,52 +36,34 @@ def op_steps(call, args):
     return {}
 
 
-def _sudo_worker(call, args):
-    from ipexctl.remote.play.sudo_worker import SudoWorker
-
-    return SudoWorker(call, args.get("password", ""))
-
-
-def _run_steps(call, args, worker):
-    for step in args["steps"]:
-        call.emit({"event": "begin", "number": step["number"]})
-        began = time.time()
-        end = _with_retries(call, args, step, worker)
-        end.update({"event": "end", "number": step["number"]})
-        end["seconds"] = time.time() - began
-        call.emit(end)
-        if "failure" in end and not step["ignore_errors"] and not args["check"]:
-            break
-
-
 def op_sudo(call, args):
     """{password?} -> {}. Raises Failure where this user cannot become root without a question."""
-    _sudo_worker(call, args).check()
+    from ipexctl.remote.play.sudo_worker import run_as_root
+
+    run_as_root(["true"], args.get("password", ""))
     return {}
 
 
-def _with_retries(call, args, step, worker):
+def _run(call, args, step):
+    number = step["number"]
+    call.emit({"event": "begin", "number": number})
     left = step["retries"]
     while True:
-        end = _once(call, args, step, worker)
+        end = _once(call, args, step)
         if "failure" not in end or not left or args["check"]:
-            return end
+            break
         left -= 1
         text = "%s; next try in %g s" % (end["failure"]["what"], step["delay"])
-        call.emit({"event": "line", "number": step["number"], "text": text})
+        call.emit({"event": "line", "number": number, "text": text})
         time.sleep(step["delay"])
+    end.update(event="end", number=number)
+    call.emit(end)
+    return end
 
 
-def _once(call, args, step, worker):
-    if step["sudo"]:
-        try:
-            return worker.run(step, args["check"], args["diff"])
-        except Failure as e:  # of sudo; those of the step are in what it returns
-            return {"failure": document(e)}
-
+def _once(call, args, step):
     def emit(event):
-        event["number"] = step["number"]
-        call.emit(event)
+        call.emit(dict(event, number=step["number"]))
 
     task = Task(
         args=step["args"],

@@ -8,8 +8,6 @@ import stat
 
 from ipexctl.remote.failure import Failure
 
-_OCTAL = re.compile(r"[0-7]{3,4}\Z|0[0-7]{4}\Z")
-_SYMBOLIC = re.compile(r"([ugoa]*)((?:[=+-](?:[rwxXst]*|[ugo]))+)\Z")
 _OPERATION = re.compile(r"([=+-])([rwxXst]+|[ugo]?)")
 _SHIFTS = {"u": 6, "g": 3, "o": 0}
 _SPECIAL = {"u": 0o4000, "g": 0o2000, "o": 0o1000}
@@ -25,72 +23,57 @@ class Attributes:
         self.owner = user_id(args.get("owner") or "")
         self.group = group_id(args.get("group") or "")
 
-    def missing(self, found):
-        """[(what, now, then)] of what is to change."""
+    def changes(self, found):
+        """What is to change of a file (a stat, or None), in words; "": nothing."""
         if found is None:
-            return []
+            return ""
         changes = []
+        now, wanted = self._modes(found)
+        if now != wanted:
+            changes.append("mode %04o -> %04o" % (now, wanted))
+        if self.owner not in (None, found.st_uid):
+            changes.append("owner %d -> %d" % (found.st_uid, self.owner))
+        if self.group not in (None, found.st_gid):
+            changes.append("group %d -> %d" % (found.st_gid, self.group))
+        return ", ".join(changes)
+
+    def _modes(self, found):
         now = stat.S_IMODE(found.st_mode)
-        if self.mode and not stat.S_ISLNK(found.st_mode):
-            wanted = mode_of(self.mode, now, stat.S_ISDIR(found.st_mode))
-            if wanted != now:
-                changes.append(("mode", "%04o" % now, "%04o" % wanted))
-        if self.owner is not None and self.owner != found.st_uid:
-            changes.append(("owner", str(found.st_uid), str(self.owner)))
-        if self.group is not None and self.group != found.st_gid:
-            changes.append(("group", str(found.st_gid), str(self.group)))
-        return changes
+        return now, mode_of(self.mode, now, stat.S_ISDIR(found.st_mode)) if self.mode else now
 
     def apply(self, fd, path=""):
         """On an open file or folder. First the owner: chown takes setuid bits away."""
+        found = os.fstat(fd)
+        owner = found.st_uid if self.owner is None else self.owner
+        group = found.st_gid if self.group is None else self.group
         try:
-            self._apply(fd)
+            if (owner, group) != (found.st_uid, found.st_gid):
+                os.fchown(fd, owner, group)
+            now, wanted = self._modes(os.fstat(fd))
+            if now != wanted:
+                os.fchmod(fd, wanted)
         except PermissionError:
             raise _not_permitted(path) from None
-
-    def _apply(self, fd):
-        self.own(fd)
-        found = os.fstat(fd)
-        if self.mode:
-            now = stat.S_IMODE(found.st_mode)
-            wanted = mode_of(self.mode, now, stat.S_ISDIR(found.st_mode))
-            if wanted != now:
-                os.fchmod(fd, wanted)
 
     def fits_in_place(self, found):
         """Not for a file with other names; nor where its user, who may have it open to write, is
         to give it a setuid bit of somebody else."""
-        mode = mode_of(self.mode, stat.S_IMODE(found.st_mode), False) if self.mode else 0
         trusted = found.st_uid in (0, os.geteuid())
-        return found.st_nlink == 1 and (trusted or not mode & 0o6000)
-
-    def own(self, fd):
-        found = os.fstat(fd)
-        owner = found.st_uid if self.owner is None else self.owner
-        group = found.st_gid if self.group is None else self.group
-        if (owner, group) != (found.st_uid, found.st_gid):
-            try:
-                os.fchown(fd, owner, group)
-            except PermissionError:
-                raise Failure(
-                    "cannot change the owner: not permitted",
-                    hint="sudo: true",
-                    slug="not-permitted",
-                ) from None
+        setuid = self.mode and self._modes(found)[1] & 0o6000
+        return found.st_nlink == 1 and (trusted or not setuid)
 
     def apply_new(self, fd, old, default):
         """On a file that is to take the place of `old` (a stat, or None)."""
-        if old is not None:
+        if old is None:
+            os.fchmod(fd, default & ~_umask())
+        else:
             kept = Attributes({})
             kept.owner = old.st_uid if self.owner is None else self.owner
             kept.group = old.st_gid if self.group is None else self.group
-            if (kept.owner, kept.group) != (os.geteuid(), os.getegid()):
-                kept.own(fd)
+            kept.apply(fd)
             # as chown does: no setuid program of one user becomes that of another
             same = (kept.owner, kept.group) == (old.st_uid, old.st_gid)
             os.fchmod(fd, stat.S_IMODE(old.st_mode) & (0o7777 if same else 0o1777))
-        else:
-            os.fchmod(fd, default & ~_umask())
         self.apply(fd)
 
 
@@ -112,20 +95,14 @@ def _umask():
 
 
 def mode_of(text, now, is_folder):
-    """0644, 644, u+x, u=rw,go=, g=u, as chmod reads them. Raises Failure."""
-    if _OCTAL.match(text):
+    """0644, 644, u+x, u=rw,go=, g=u, as chmod reads them."""
+    if text.isdigit():
         return int(text, 8)
     mode = now
     for part in text.split(","):
-        found = _SYMBOLIC.match(part)
-        if not found:
-            raise Failure(
-                "mode %r is neither octal nor symbolic" % text,
-                hint="mode: '0644'",
-                slug="not-a-file-mode",
-            )
-        for sign, what in _OPERATION.findall(found.group(2)):
-            mode = _changed(mode, found.group(1), sign, what, is_folder)
+        who = part[: len(part) - len(part.lstrip("ugoa"))]
+        for sign, what in _OPERATION.findall(part):
+            mode = _changed(mode, who, sign, what, is_folder)
     return mode
 
 
@@ -169,7 +146,3 @@ def _id(text, what, look_up):
         raise Failure(
             "there is no %s %s on this host" % (what, text), slug="account-missing"
         ) from None
-
-
-def describe(changes):
-    return ", ".join("%s %s -> %s" % change for change in changes)

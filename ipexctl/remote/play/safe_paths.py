@@ -12,8 +12,10 @@ from contextlib import contextmanager
 
 from ipexctl.common.locks import is_named, try_lock
 from ipexctl.remote.failure import Failure
+from ipexctl.remote.play.task import Missing
 
 MOST_LINKS = 40
+MOST_BYTES = 16 << 20  # of a file that is read as a whole
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 NEW = ".%s.ipexctl-new"
 MOST_OF_NAME = 60  # letters of up to 4 bytes: all of it stays below the 255 of a name
@@ -35,15 +37,16 @@ class Place:
         except FileNotFoundError:
             return None
 
-    def read(self, most):
+    def read(self):
         """(content, stat) of a regular file, from one descriptor; (None, None): not there."""
         fd, found = self.open_file()
         if fd is None:
             return None, None
         with os.fdopen(fd, "rb") as file:
-            if found.st_size > most:
+            if found.st_size > MOST_BYTES:
                 raise Failure(
-                    "%s is larger than %d MiB" % (self.path, most >> 20), slug="file-too-large"
+                    "%s is larger than %d MiB" % (self.path, MOST_BYTES >> 20),
+                    slug="file-too-large",
                 )
             return file.read(), found
 
@@ -173,15 +176,9 @@ def _enter(folder, name, here):
         path = os.path.join(here, name)
         if e.errno == errno.ENOENT:
             hint = "a step before: file: {path: %s, state: directory}" % path
-            raise MissingFolder(
-                "there is no folder %s" % path, hint=hint, slug="path-missing"
-            ) from None
+            raise Missing("there is no folder %s" % path, hint=hint, slug="path-missing") from None
         raise Failure("%s: %s" % (path, e.strerror), slug="path-unusable") from None
     return inside
-
-
-class MissingFolder(Failure):
-    """In check mode, a step before may be about to make it."""
 
 
 def _refuse_unsafe(folder, here, name, links):
@@ -197,11 +194,6 @@ def _refuse_unsafe(folder, here, name, links):
             "name the path it leads to",
             slug="link-unsafe",
         )
-
-
-def uses(path):
-    """What a step reads and writes at this path, also where links lead to now."""
-    return sorted({"path:" + os.path.normpath(path), "path:" + os.path.realpath(path)})
 
 
 # --- new files -----------------------------------------------------------------------------------

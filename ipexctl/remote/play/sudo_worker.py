@@ -1,4 +1,4 @@
-"""Steps that need root: one process under sudo, asked in frames, with the sources we have.
+"""Steps that need root: a second agent, under sudo, with the sources we have.
 
 The password comes over the agent's connection and goes to sudo's stdin; it is in no argv, no
 environment and no file.
@@ -9,13 +9,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import zlib
 
 from ipexctl.remote.child_processes import start_process_group
-from ipexctl.remote.failure import Failure
+from ipexctl.remote.failure import Failure, document
 from ipexctl.remote.frame_stream import Frames
-from ipexctl.remote.play.task import Task, outcome
 
 PATIENCE = 20.0
 _WRONG, _ASKS = "incorrect password", "password is required"  # as sudo says it in English
@@ -26,8 +24,7 @@ _BOOT = (
     "s=marshal.loads(zlib.decompress(i.read(int(l[16:]))));b=s['ipexctl.remote.boot'];"
     "n={'__name__':'ipexctl.remote.boot'};"
     "exec(marshal.loads(b) if isinstance(b,bytes) else compile(b,'boot','exec'),n);"
-    "sys.meta_path.insert(0,n['SourceImporter'](s));"
-    "from ipexctl.remote.play import sudo_worker;sudo_worker.serve()"
+    "n['start'](s,b'')"
 ) % _HEAD.decode()
 
 
@@ -37,62 +34,44 @@ class SudoWorker:
     def __init__(self, call, password):
         self.call = call
         self.password = password
+        self.number = 0  # of the request
         self.process = None  # type: subprocess.Popen[bytes] | None
         self.frames = None  # type: Frames | None
         self.refused = None  # type: Failure | None  # sudo is asked once: accounts get locked
 
-    def check(self):
-        """Raises Failure where sudo would ask, or refuses."""
-        if os.geteuid() == 0:
-            return
-        code, said = _quiet(_sudo(self.password) + ["true"], self.password)
-        if code:
-            raise _refused(said, self.password)
-
-    def run(self, step, check, diff):
-        if os.geteuid() == 0:
-            return self._here(step, check, diff)
-        if self.refused:
-            raise self.refused
-        frames = self.frames or self._start()
-        asked = {"module": step["module"], "args": step["args"], "check": check, "diff": diff}
+    def run(self, request):
+        """An op_steps of one step: what root's agent says of it is what we say. Returns its end."""
+        self.number += 1
+        end = {"event": "end", "number": request["steps"][0]["number"]}
         try:
-            frames.write(asked)
-            return self._answer(frames, step["number"])
+            if self.refused:
+                raise self.refused
+            frames = self.frames or self._start()
+            frames.write(dict(request, id=self.number, op="play.batch.steps"))
+            return self._relay(frames)
         except BrokenPipeError:
-            raise self._gone() from None
+            end["failure"] = document(self._gone())
+        except Failure as e:  # of sudo; that of the step is in what root's agent says
+            end["failure"] = document(e)
+        self.call.emit(end)
+        return end
 
-    def _here(self, step, check, diff):
-        def emit(event):
-            event["number"] = step["number"]
-            self.call.emit(event)
-
-        at_end = self.call.agent.at_end
-        return outcome(
-            step["module"],
-            Task(
-                args=step["args"],
-                check=check,
-                diff=diff,
-                emit=emit,
-                recv=self.call.recv,
-                at_end=at_end,
-            ),
-        )
-
-    def _answer(self, frames, number):
+    def _relay(self, frames):
+        end = {}  # type: dict[str, object]
         while True:
             frame = frames.read()
             if frame is None:
                 raise self._gone()
             header = frame[0]
-            if "end" in header:
-                return header["end"]
-            event = header["event"]
-            event["number"] = number
-            self.call.emit(event)
-            if event["event"] == "need":
+            if "done" in header:
+                return end
+            if "error" in header:
+                raise Failure(**header["error"])
+            self.call.emit(header)
+            if header["event"] == "need":
                 self._pass_on(frames)
+            if header["event"] == "end":
+                end = header
 
     def _gone(self):
         self.frames = None
@@ -107,7 +86,7 @@ class SudoWorker:
                 self.kill()
                 return
             header, body = frame
-            frames.write({"last": bool(header.get("last"))}, body)
+            frames.write({"id": self.number, "last": bool(header.get("last"))}, body)
             if header.get("last"):
                 return
 
@@ -160,20 +139,23 @@ def _sudo(password):
     return ["sudo", "-k", "-S", "-p", "", "--"] if password else ["sudo", "-n", "--"]
 
 
-def _quiet(command, password):
+def run_as_root(command, password):
+    """Raises Failure where sudo would ask, or refuses."""
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            cwd="/", preexec_fn=start_process_group, env=dict(os.environ, LC_ALL="C"),
+            (_sudo(password) if os.geteuid() else []) + command, cwd="/", stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=start_process_group,
+            env=dict(os.environ, LC_ALL="C"),
         )  # fmt: skip
     except OSError as e:
-        return 1, "sudo: %s" % (e.strerror or e)
+        raise _refused("sudo: %s" % (e.strerror or e), password) from None
     try:
         out, _ = process.communicate((password + "\n").encode("utf-8"), timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        return 1, "sudo gave no answer for %g s" % PATIENCE
-    return process.returncode, out.decode("utf-8", "replace").strip()
+        raise _refused("sudo gave no answer for %g s" % PATIENCE, password) from None
+    if process.returncode:
+        raise _refused(out.decode("utf-8", "replace").strip(), password)
 
 
 def _refused(said, password):
@@ -192,51 +174,3 @@ def _refused(said, password):
         "--ask-sudo-pass, or --sudo-password-file FILE\nor " + rule,
         slug="sudo",
     )
-
-
-# --- the process under sudo ----------------------------------------------------------------------
-
-
-def serve():
-    """Steps from stdin until it ends."""
-    sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    frames = Frames(sys.stdin.buffer, sink)
-    frames.write({"ready": True})
-    inbox = _Inbox(frames)
-    while True:
-        frame = inbox.get()
-        if frame is None:
-            os._exit(0)
-        asked = frame[0]
-        task = Task(
-            args=asked["args"], check=asked["check"], diff=asked["diff"],
-            emit=lambda event: frames.write({"event": event}), recv=inbox.get, at_end=inbox.at_end,
-        )  # fmt: skip
-        frames.write({"end": outcome(asked["module"], task)})
-
-
-class _Inbox:
-    """Read beside the step, so that the end of stdin ends what the step runs."""
-
-    def __init__(self, frames):
-        import queue
-
-        self.at_end = []
-        self.queue = queue.Queue()  # type: queue.Queue[object]
-        self.frames = frames
-        reader = threading.Thread(target=self._read)
-        reader.daemon = True
-        reader.start()
-
-    def get(self):
-        return self.queue.get()
-
-    def _read(self):
-        while True:
-            frame = self.frames.read()
-            if frame is None:
-                for action in list(self.at_end):
-                    action()
-                os._exit(0)
-            self.queue.put(frame)

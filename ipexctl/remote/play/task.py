@@ -2,7 +2,6 @@
 
 import errno
 import os
-import signal
 import threading
 
 from ipexctl.remote.failure import Failure, bug, document
@@ -11,6 +10,10 @@ from ipexctl.remote.main import operation
 DIFF_LIMIT = 1 << 16
 OUTPUT_LIMIT = 1 << 16  # of a program, for messages
 LINE_LIMIT = 1 << 14
+
+
+class Missing(Failure):
+    """What a step before may be about to make, in check mode."""
 
 
 class Task:
@@ -23,7 +26,18 @@ class Task:
         self.emit = emit
         self.recv = recv
         self.at_end = at_end
-        self.reads = []  # type: list[str]  # what decides over a failure of a check
+        # `path:/x`, `packages`, `service:x` or `any`, and reads `exists:/x`: by these the
+        # controller judges what a later step of a check can know
+        self.reads = []  # type: list[str]
+        self.writes = []  # type: list[str]
+        self.failure = {}  # type: dict[str, str]  # what fails, in a check unless a step changes it
+        self.if_missing = (None, "", "")  # what `apply` would return, were there what it misses
+
+    def touches(self, *paths):
+        """It reads and writes what stands at these paths, also where links lead to now."""
+        names = {os.path.normpath(path) for path in paths} | {os.path.realpath(p) for p in paths}
+        self.reads = ["path:" + name for name in sorted(names)]
+        self.writes = list(self.reads)
 
     def say(self, text):
         self.emit({"event": "line", "text": text[:LINE_LIMIT]})
@@ -33,7 +47,7 @@ class Task:
         import hashlib  # here and below: modules that take milliseconds, where they are used
 
         self.emit({"event": "need", "sha256": sha256})
-        digest = hashlib.sha256()
+        digest, full = hashlib.sha256(), None
         while True:
             frame = self.recv()
             if frame is None:
@@ -42,65 +56,56 @@ class Task:
                 )
             header, body = frame
             digest.update(body)
-            file.write(body)
+            try:
+                if full is None:
+                    file.write(body)
+            except OSError as e:  # the rest is read all the same: it is not of the next file
+                full = e
             if header.get("last"):
                 break
+        if full:
+            raise full
         if digest.hexdigest() != sha256:
             raise Failure(
                 "the file changed on the controller while it was being sent",
                 slug="file-changed-while-sent",
             )
 
-    def program(
-        self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False, hidden=None
-    ):
-        """Runs it and passes its lines on, but for those in which the pattern `hidden` is found.
-        Returns (exit code, the end of its output)."""
+    def program(self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False):
+        """Runs it and passes its lines on. Returns (exit code, the end of its output)."""
         import subprocess
 
-        from ipexctl.remote.child_processes import start_user_program
+        from ipexctl.remote.child_processes import ends_with, start_user_program
 
         process = subprocess.Popen(
             command, env=variables, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, preexec_fn=start_user_program,
         )  # fmt: skip
-
-        def kill():
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except OSError:
-                pass
-
-        self.at_end.append(kill)
-        clock = threading.Timer(timeout, kill) if timeout else None
-        try:
-            if clock:
-                clock.daemon = True
+        with ends_with(self.at_end, process) as kill:
+            clock = threading.Timer(timeout, kill)
+            clock.daemon = True
+            if timeout:
                 clock.start()
-            out = self._output(process, stdin, quiet, hidden)
-            code = process.wait()
-            if clock and not clock.is_alive():
-                raise Failure(
-                    "still running after %g s, killed" % timeout, out, slug="command-timeout"
-                )
-            return code, out
-        finally:
-            if clock:
+            try:
+                out = self._output(process, stdin, quiet)
+                code = process.wait()
+                if clock.finished.is_set():
+                    raise Failure(
+                        "still running after %g s, killed" % timeout, out, slug="command-timeout"
+                    )
+                return code, out
+            finally:
                 clock.cancel()
-            self.at_end.remove(kill)
-            kill()
-            process.wait()
 
-    def _output(self, process, stdin, quiet, hidden):
+    def _output(self, process, stdin, quiet):
         writer = threading.Thread(target=_feed, args=(process.stdin, stdin))
         writer.daemon = True
         writer.start()
         tail = b""
         for line in iter(lambda: process.stdout.readline(LINE_LIMIT), b""):
             tail = (tail + line)[-OUTPUT_LIMIT:]
-            text = line.decode("utf-8", "replace").rstrip("\r\n")
-            if not quiet and not (hidden and hidden.search(text)):
-                self.say(text)
+            if not quiet:
+                self.say(line.decode("utf-8", "replace").rstrip("\r\n"))
         return tail.decode("utf-8", "replace").strip()
 
 
@@ -112,22 +117,6 @@ def _feed(pipe, data):
         pass
 
 
-def result(changed, detail="", diff="", reads=(), writes=(), failure=None):
-    """`changed` None: it cannot be known. `reads`, `writes`: `path:/x`, `packages`, `service:x` or
-    `any`, and reads `exists:/x`; by these the controller judges what a later step of a check can
-    know. `failure`: of a check, what fails unless an earlier step changes that."""
-    found = {
-        "changed": changed,
-        "detail": detail,
-        "diff": diff[:DIFF_LIMIT],
-        "reads": list(reads),
-        "writes": list(writes),
-    }
-    if failure is not None:
-        found["failure"] = document(failure)
-    return found
-
-
 def _accounts(args):
     """Those whose files a step makes, which an earlier step `user` may add."""
     kinds = (("owner", "passwd"), ("group", "group"))
@@ -135,17 +124,31 @@ def _accounts(args):
 
 
 def outcome(module, task):
-    """What `apply` of a step's module returns, or {"failure": ...}."""
+    """What `apply` of a step's module returns, (changed, detail, diff), for the controller.
+    `changed` None: it cannot be known."""
+    found = None, "", ""
     try:
-        return dict(operation("play.%s.apply" % module, prefix="")(task))
+        found = operation("play.%s.apply" % module, prefix="")(task)
     except Failure as e:
-        return {"failure": document(e), "reads": task.reads + _accounts(task.args)}
+        task.failure = document(e)
+        if task.check and isinstance(e, Missing):
+            found = task.if_missing
     except (BrokenPipeError, MemoryError):
         raise
     except OSError as e:
         what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
         hint = "sudo: true" if e.errno == errno.EACCES else ""
-        failure = document(Failure(what, hint=hint, slug="path-unusable"))
-        return {"failure": failure, "reads": task.reads}
+        task.failure = document(Failure(what, hint=hint, slug="path-unusable"))
     except Exception:
-        return {"failure": bug()}
+        task.failure = bug()
+    changed, detail, diff = found
+    end = {
+        "changed": changed,
+        "detail": detail,
+        "diff": diff[:DIFF_LIMIT],
+        "reads": task.reads,
+        "writes": task.writes,
+    }
+    if task.failure:
+        end.update(failure=task.failure, reads=task.reads + _accounts(task.args))
+    return end

@@ -24,7 +24,7 @@ def op_exec(call, header):
         cwd=os.path.expanduser("~"),
         begin=child_processes.start_user_program,
     )
-    with child_processes.ends_with(call, process):
+    with child_processes.ends_with(call.agent.at_end, process):
         return {"code": exit_code_of(call, process)}
 
 

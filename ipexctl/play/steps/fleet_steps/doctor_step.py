@@ -49,7 +49,7 @@ class Doctor(FleetStep):
 
     def judged(self, report: Report, host: str) -> Result:
         if down := report.down_of(host):
-            return Result(State(down.state.value), down.brief, down.why, down.hint, down.slug)
+            return Result.of_down(down)
         found = (*report.findings_of(host), *report.findings_of(""))
         failing = [f for f in found if f.severity in _FAILING[self.fail_on]]
         if not failing:

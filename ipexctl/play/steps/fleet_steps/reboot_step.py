@@ -30,9 +30,7 @@ class Reboot(FleetStep):
         hosts = [host for host in on.fleet.alive if host.name in on.hosts]
         found = fan_out(hosts, lambda host: self._reboot(host, on), forks=on.fleet.target.forks)
         return {
-            host.name: Result(State(one.state.value), one.brief, one.why, one.hint)
-            if isinstance(one, HostDown)
-            else one
+            host.name: Result.of_down(one) if isinstance(one, HostDown) else one
             for host, one in found.items()
         }
 
