@@ -21,8 +21,8 @@ import pytest
 from ipexctl.errors import InputError, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import Lab, LabSpec
-from ipexctl.machines.ssh.fabric_connection import _connection_class
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
+from ipexctl.machines.ssh.terminal import _connection_class
 from ipexctl.machines.target import Target, target_of_host
 from ipexctl.shell.shell import find, remote_line
 from tests.cli import ipexctl

@@ -7,12 +7,12 @@ known_hosts before a byte of ours about the user is sent. The reasons: docs/deci
     openssh_transport.py    the ssh program, one process for each host
     paramiko_transport.py   opens a host, through jump hosts where needed
     config.py               how a host is reached: asks `ssh -G`
-    dial.py                 the TCP connection
+    dial.py                 the TCP connection, up to the first line the host says
     link.py                 key exchange by Paramiko
     known_hosts.py          is it the right host?
     login.py                private keys, the agent, and a password where the user gives one
     secrets.py              asks for passwords and passphrases, once
     channel.py              one command on the host; a connection that a jump host makes
-    stdio.py                a command on the host with our stdin, stdout and stderr, or a terminal
-    fabric_connection.py    a fabric.Connection for Python programs
+    stdio.py                a command on the host with our stdin, stdout and stderr
+    terminal.py             a terminal on the host, by Fabric
 """

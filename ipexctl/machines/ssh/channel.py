@@ -4,7 +4,6 @@ for us, to be used like a socket."""
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import struct
 import threading
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.environment import environment
 from ipexctl.machines.openssh import login_command
 from ipexctl.machines.ssh.link import Link, seconds_left
 from ipexctl.machines.wire.transport import (
@@ -30,16 +28,10 @@ CHUNK = 32_000  # fits one SSH packet
 
 
 def execute(
-    host: Host,
-    link: Link,
-    command: bytes,
-    deadline: float,
-    *,
-    all_stderr: bool = False,
-    pty: bool = False,
+    host: Host, link: Link, command: bytes, deadline: float, *, all_stderr: bool = False
 ) -> Any:
     """A channel on which the command runs. `all_stderr`: none of it is dropped, so that the caller
-    has to read it. `pty`: with a terminal as large as ours."""
+    has to read it."""
     import paramiko
 
     try:
@@ -49,8 +41,6 @@ def execute(
         else:
             channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
         bound(channel)
-        if pty:
-            channel.get_pty(environment().get("TERM") or "vt100", *os.get_terminal_size())
         if _request_exec(channel, command, deadline):
             return channel
         why = "sshd refused" if channel.closed else "sshd did not answer the request"

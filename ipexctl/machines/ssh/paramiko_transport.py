@@ -75,7 +75,11 @@ class SshTransport:
         deadline = time.monotonic() + timeout
         link = self._login(self._answer(host), deadline)
         try:
-            return stdio.run(host, link, command, deadline, pty=pty)
+            if not pty:
+                return stdio.run(host, link, command, deadline)
+            from ipexctl.machines.ssh import terminal
+
+            return terminal.attend(host, link, command)
         finally:
             link.close()
 
@@ -122,9 +126,9 @@ class SshTransport:
     def fabric_connection(self, host: Host, timeout: float) -> Any:
         """A fabric.Connection; it ends with this transport."""
         link = self._login(self._answer(host), time.monotonic() + timeout)
-        from ipexctl.machines.ssh.fabric_connection import fabric_connection
+        from ipexctl.machines.ssh import terminal
 
-        return fabric_connection(link)
+        return terminal.fabric_connection(link)
 
     def close(self) -> None:
         atexit.unregister(self.close)

@@ -11,10 +11,8 @@ import errno
 import os
 import select
 import signal
-import termios
 import threading
-import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ipexctl.errors import IpexctlError, Unreachable
@@ -31,21 +29,19 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-def run(host: Host, link: Link, command: str, deadline: float, *, pty: bool) -> int:
-    """Runs `command` with our stdin, stdout and stderr, with `pty` in a terminal on the host, which
-    ours becomes. Its exit code."""
+def run(host: Host, link: Link, command: str, deadline: float) -> int:
+    """Runs `command` with our stdin, stdout and stderr. Its exit code."""
     # bytes of an argument that are not UTF-8 came as surrogates
     line = command.encode("utf-8", "surrogateescape")
-    channel = execute(host, link, line, deadline, all_stderr=True, pty=pty)
+    channel = execute(host, link, line, deadline, all_stderr=True)
     copies = (_Copy(channel, channel.recv, STDOUT), _Copy(channel, channel.recv_stderr, STDERR))
     stdin = threading.Thread(target=_send_stdin, args=(channel,), daemon=True)
     try:
-        with _raw_terminal(channel) if pty else contextlib.nullcontext():
-            for thread in (*copies, stdin):
-                thread.start()
-            for copy in copies:
-                copy.join()
-            channel.status_event.wait()
+        for thread in (*copies, stdin):
+            thread.start()
+        for copy in copies:
+            copy.join()
+        channel.status_event.wait()
     except KeyboardInterrupt:
         request = threading.Thread(target=_interrupt, args=(channel,), daemon=True)
         request.start()
@@ -57,25 +53,6 @@ def run(host: Host, link: Link, command: str, deadline: float, *, pty: bool) -> 
     if not channel.eof_received and not link.transport.is_active():
         raise connection_lost(host)
     return int(channel.exit_status) if channel.exit_status >= 0 else NO_STATUS
-
-
-@contextlib.contextmanager
-def _raw_terminal(channel: Any) -> Iterator[None]:
-    """Every key goes to the host: Ctrl-C, Ctrl-Z and Ctrl-S are its own. Its size follows ours."""
-    from paramiko import SSHException
-
-    def resize(number: int, frame: Any) -> None:
-        with contextlib.suppress(SSHException, EOFError, OSError):
-            channel.resize_pty(*os.get_terminal_size())
-
-    before = termios.tcgetattr(STDIN)
-    tty.setraw(STDIN)
-    signal.signal(signal.SIGWINCH, resize)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGWINCH, signal.SIG_DFL)
-        termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
 
 
 def _interrupt(channel: Any) -> None:
