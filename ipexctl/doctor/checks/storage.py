@@ -221,7 +221,7 @@ def tmp_not_writable(facts: Facts) -> Sight | None:
         text = f"{_READ_ONLY}" if tmp.there is not False else f"not there, and {_READ_ONLY}"
         return Sight(f"{tmp.root}: {text}", fix=elsewhere | writable_again(facts, tmp))
     if tmp.there is False:
-        make = command("mkdir -p", tmp.root) if tmp.writable else sudo("mkdir -m 1777", tmp.root)
+        make = command("mkdir -p", tmp.root) if tmp.writable else sudo("mkdir -p -m 1777", tmp.root)
         return Sight(f"{tmp.root}: not there", fix=do(make) | elsewhere)
     if tmp.root != "/tmp":
         return Sight(f"{tmp.root}: no permission", fix=elsewhere)
