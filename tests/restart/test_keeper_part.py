@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import threading
 import types
@@ -112,3 +113,26 @@ def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() 
     assert wanted == []
     Keeper.lead(keeper, member, 1.0, {"b"})
     assert wanted == [{"running": 1, "term": 4}]
+
+
+def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeypatch) -> None:
+    now, done = [100.0], list[str]()
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+
+    def nothing(timeout: float) -> None:
+        raise queue.Empty
+
+    keeper = types.SimpleNamespace(
+        inbox=types.SimpleNamespace(get=nothing), connected=set, member=None,
+        night={"lease": 12.0}, led=100.0, turned=100.0,
+        starter=types.SimpleNamespace(has_ended=lambda: False), over=False, alone=False, stop="",
+        record=types.SimpleNamespace(end=None), leader=None, name="a", end_part=done.append,
+        note_record=lambda: None, look_at_part=lambda now: None, speak=lambda now, there: None,
+    )  # fmt: skip
+    keeper.look_for_leader = lambda now: Keeper.look_for_leader(keeper, now)
+    for now[0] in (100.2, 125.0, 126.0, 128.0):  # it is frozen for 25 s
+        Keeper.turn(keeper)
+    assert done == []
+    for now[0] in (129.0, 130.5):
+        Keeper.turn(keeper)
+    assert len(done) == 1

@@ -216,6 +216,11 @@ def test_the_lease_of_a_second_lost_host_began_when_it_was_heard_last() -> None:
     assert line and line["hosts"] == ["a", "x", "y"]
 
 
+def test_a_host_that_ended_its_part_alone_is_lost_and_not_all_the_others() -> None:
+    night = ended([], there="bcx", told="b")  # its keeper was frozen
+    assert night.record.endings[-1]["lost"] == ["b"] and night.record.endings[-1]["again"]
+
+
 def test_hosts_that_no_host_lost_are_waited_for_before_it_is_said_why_an_attempt_ended() -> None:
     night = Night()
     night.ends("a", [CLOSED])

@@ -86,7 +86,8 @@ class Keeper:
         self.clearing = 0  # the attempt that has to end here
         self.said = {}  # type: dict[str, dict]  # by host, what it said last
         self.next_word = self.next_order = 0.0
-        self.term, self.led, self.alone = 0, time.monotonic(), False
+        self.term, self.alone = 0, False
+        self.led = self.turned = time.monotonic()  # when a leader was heard, and the last turn
         self.over = False
         self.ending = 0.0  # since when it is known that the run is over
         self.orders = {}  # type: dict[str, dict]  # the last ones
@@ -167,6 +168,9 @@ class Keeper:
         except queue.Empty:
             pass
         now, there = time.monotonic(), self.connected()
+        if now - self.turned > ALONE:  # it was frozen: the one that leads is to be heard first
+            self.led = max(self.led, now - self.night["lease"])
+        self.turned = now
         if self.member is not None:
             self.member.tick(there & set(self.member.nodes))
             self.lead(self.member, now, there)

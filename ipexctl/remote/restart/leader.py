@@ -117,10 +117,11 @@ class Leader:
         lasted = max((report["seconds"] for report in reports), default=0.0)
         complete = next((one["complete"] for one in reports if one["complete"]), "")
         self.ended = now - max((report["ago"] for report in reports), default=0.0)
-        # those who watched the run may have ended the rest of it before that was noted, and a
-        # keeper that was started again knows nothing of its host's part
-        lost = [{"event": "lost", "host": h} for h in self.record.hosts if h not in told]
-        end = restart_policy.ending(most or lost, lasted)
+        # those who watched the run may have ended the rest of it before that was noted, a keeper
+        # that was started again knows nothing of its part, and one may have ended its part alone
+        silent = [h for h in self.record.hosts if h not in told]
+        gone = [h for h in silent if h not in there] or min(silent, list(told), key=len)
+        end = restart_policy.ending(most or [{"event": "lost", "host": h} for h in gone], lasted)
         away = [h for h in self.record.hosts if h not in there | set(told) | set(end["lost"])]
         if away:
             end["why"] += "; not reached: %s" % ", ".join(away)
