@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipexctl.remote.run import run_list
+from ipexctl.run.jobs import ps
 from ipexctl.run.outcome import listed_runs, verdict
-from ipexctl.run.outcome.listed_runs import OnHost, State
+from ipexctl.run.outcome.listed_runs import About, OnHost, State
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.shipped_tables import failures
 
@@ -232,6 +234,14 @@ def test_no_host_is_named_as_lost_before_hosts_that_do_not_reach_each_other_agre
         assert run.state is State.FAILED
     (run,) = listed_runs.merged(parts)  # no keeper can decide more
     assert lost_in(run.cause)
+
+
+def test_a_run_of_which_another_attempt_followed_may_go_on_where_hosts_do_not_answer() -> None:
+    fleet: Any = SimpleNamespace(failures=[SimpleNamespace(host="b")])
+    seen = replace(part("a", lost("b", SILENT, 12)), about=About(hosts=("a", "b")))
+    for over, away in (({"later": True}, ["b"]), ({"settled": True}, [])):
+        (run,) = listed_runs.merged([replace(seen, **over)])
+        assert [down.host for down in ps._away(fleet, run)] == away
 
 
 def lost_in(cause: str) -> list[str]:

@@ -198,7 +198,7 @@ def wait(target: Target, text: str, root: str = ROOT, seconds: float | None = No
 
 def _away(fleet: Fleet, run: Run) -> list[HostDown]:
     """Hosts of the run that do not answer, where no other host knows how it ended: it may go on."""
-    known = run.state is not State.LOST
+    known = run.state is not State.LOST and not run.later
     return [d for d in fleet.failures if not known and d.host in (*run.about.hosts, *run.targets)]
 
 
