@@ -146,7 +146,7 @@ class Watch:
 
     def last_word(self, survivors, killed=""):
         last = {"survivors": survivors, "logs": self.logs, "found": {}, "killed": killed}
-        return dict(last, traffic=self.traffic)
+        return dict(last, traffic=self.traffic) if self.traffic else last
 
     def ended(self, last):
         """First the processes, then the rest of their output: that may take as long as it takes."""
