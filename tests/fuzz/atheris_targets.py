@@ -37,6 +37,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.inventory.host_patterns import select
     from ipexctl.inventory.hostfile_formats import render
     from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
+    from ipexctl.inventory.inventory import Host
     from ipexctl.local.settings_file import parse_settings
     from ipexctl.machines.openssh import ssh_config
     from ipexctl.machines.ssh.known_hosts import (
@@ -122,8 +123,10 @@ def known_hosts(data: bytes) -> None:
 def ssh_config_(data: bytes) -> None:
     text = _text(data)
     ssh_config.included_files(text)
-    ssh_config.host_names(text)
-    answer = ssh_config.read_answer(text, "node1")
+    config = ssh_config.parse_config([text])
+    config.host_class(Host("node1"))
+    answer = ssh_config.read_answer(text, "node1", config)
+    ssh_config.for_another(answer, config, "node2")
     for value in (*answer.identity_files, answer.identity_agent):
         ssh_config.expand(value, answer, ME)
     ssh_config.proxy_command(answer, ME)

@@ -18,8 +18,9 @@ from ipexctl.machines.agent_start import connect
 from ipexctl.machines.openssh.ssh_config import (
     Me,
     expand,
-    host_names,
+    for_another,
     included_files,
+    parse_config,
     parse_jump,
     proxy_command,
     read_answer,
@@ -95,7 +96,10 @@ def test_any_answer_of_ssh_g_is_read(text):
 @given(mixed("Host ", "node*", "!node1", "\n", "HostName ", "%h.x", "Port ", "=", '"', "Include "))
 def test_any_ssh_config_is_read(text):
     included_files(text)
-    host_names(text)
+    config = parse_config([text])
+    config.host_class(Host("node1"))
+    answer = read_answer(text, "node1", config)
+    for_another(answer, config, "node2")
 
 
 # --- frames --------------------------------------------------------------------------------------

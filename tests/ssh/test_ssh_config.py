@@ -1,9 +1,10 @@
-"""What `ssh -G` says about each host, and what is read in the text of ssh_config itself."""
+"""One `ssh -G` per class of hosts must say what one per host says."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,59 @@ from ipexctl.machines.openssh.ssh_config import (
     Answer,
     Me,
     expand,
+    parse_config,
     parse_jump,
     proxy_command,
     read_answer,
 )
 from ipexctl.machines.ssh.config import SshConfig
+
+NAMES = ("node1", "node2", "NODE3", "gpu1", "gpu2", "login", "10.0.0.7", "::1", "fe80::1%eth0")
+
+CONFIGS = {
+    "nothing": "",
+    "a comment and an unknown host": "# Host node1\nHost other\n  User x\n",
+    "plain": "Host node1\n HostName 10.0.0.1\n User ann\n Port 2201\nHost *\n User bob\n",
+    "first value wins": "User ann\nHost node*\n User bob\n Port 1\nHost node1\n Port 2\n",
+    "negated": "Host node* !node2\n User ann\n Port 2201\nHost !node1 *\n IdentitiesOnly yes\n",
+    "only negated": "Host !node1\n User ann\n",
+    "question mark": "Host node?\n User ann\nHost gpu??\n User bob\n",
+    "names with the host in them": "Host n* N*\n HostName %h.Cluster.LOCAL\nHost gpu*\n"
+    " HostName %h-x%%y\n",
+    "keywords in any case, = and tabs": 'HOST\tnode1\n\tUSER="ann"\n  port = 2201\n'
+    "hOsT=gpu1\nuser=bob\n",
+    "one host's own name for all": 'Host node*\n HostName "node1"\n',
+    "quotes": 'Host "node1" "gpu*"\n IdentityFile "~/.ssh/my key"\n',
+    "a comma is no separator": "Host node1,node2\n User ann\n",
+    "case matters": "Host NODE*\n User ann\n",
+    "identities": "Host node*\n IdentityFile ~/.ssh/%r@%h\n IdentityFile /k/%d\n"
+    " IdentityAgent none\nHost *\n IdentityFile ~/.ssh/all\n IdentityAgent $MY_AGENT\n"
+    " CertificateFile ~/c-%n\n",
+    "jumps": "Host node2\n ProxyJump none\nHost node*\n ProxyJump ann@login:2222,gpu1\n"
+    "Host gpu*\n ProxyCommand nc %h %p\n",
+    "files": "Host node*\n UserKnownHostsFile /a /b\n GlobalKnownHostsFile none\n"
+    " HostKeyAlias cluster\n RevokedHostKeys /r\n",
+    "files named by the host": "UserKnownHostsFile /known/%h\n",
+    "timeouts and families": "Host gpu*\n ConnectTimeout 7\n AddressFamily inet6\n",
+    "times": "Host gpu*\n ConnectTimeout 1m30s\nHost *\n ConnectTimeout none\n",
+    "the first proxy counts": "Host node1\n ProxyCommand none\nHost gpu1\n ProxyJump none\n"
+    "Host node* gpu*\n ProxyJump bastion\nHost *\n ProxyCommand nc %h %p\n",
+    "match": "Host gpu1\n User ann\nMatch host node1\n User bob\nMatch all\n Port 2201\n",
+    "match exec": 'Match exec "test %n = node2"\n User carl\n',
+    "ipv6": "Host ::1 fe80::*\n User ann\n",
+    "an address": "Host 10.0.0.?\n User ann\n HostName 10.0.1.7\n",
+    "include": "Include {folder}/inc/*.conf\nHost node1\n User late\nHost *\n Port 2299\n",
+    "include inside a Host": "Host node*\n Include {folder}/inc/one.conf\n Port 2299\nHost *\n"
+    " User late\n",
+    "include of nothing": "Host node*\n Include {folder}/inc/none-*.conf\n User ann\n",
+    "an unknown word that is ignored": "IgnoreUnknown Foo*\nFooBar x\nHost node1\n User ann\n",
+    "canonical names": "CanonicalizeHostname no\nHost node1\n User ann\n",
+}
+INCLUDED = {
+    "one.conf": "User inner\nHost node2\n Port 2202\nHost gpu*\n User gpu\n",
+    "two.conf": "Host node1 gpu2\n HostName %h.two\n Include {folder}/inc/deep/x\n",
+    "deep/x": "IdentitiesOnly yes\nHost gpu2\n Port 2203\n",
+}
 
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh"), reason="needs the OpenSSH client")
 
@@ -28,11 +77,53 @@ needs_ssh = pytest.mark.skipif(not shutil.which("ssh"), reason="needs the OpenSS
 @pytest.fixture
 def config_file(tmp_path):
     def write(text: str) -> Path:
+        for name, included in INCLUDED.items():
+            path = tmp_path / "inc" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(included.replace("{folder}", str(tmp_path)))
         path = tmp_path / "ssh_config"
-        path.write_text(text)
+        path.write_text(text.replace("{folder}", str(tmp_path)))
         return path
 
     return write
+
+
+def real_answer(path: Path, name: str) -> Answer:
+    argv = ["ssh", "-G", "-T", "-F", str(path), "--", name]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return read_answer(done.stdout, name)
+
+
+@needs_ssh
+@pytest.mark.parametrize("which", CONFIGS)
+def test_every_host_gets_what_ssh_itself_says(config_file, which):
+    path = config_file(CONFIGS[which])
+    answers = SshConfig(path).answers([Host(name) for name in NAMES])
+    assert {h.name: a for h, a in answers.items()} == {n: real_answer(path, n) for n in NAMES}
+
+
+@needs_ssh
+@pytest.mark.parametrize(
+    ("which", "calls"),
+    [
+        ("nothing", 1),
+        ("plain", 2),
+        ("names with the host in them", 6),
+        ("jumps", 4),
+        ("include", 5),
+        ("match", 9),
+        ("files named by the host", 9),
+    ],
+)
+def test_ssh_is_asked_once_per_class_of_hosts(config_file, tmp_path, monkeypatch, which, calls):
+    log = tmp_path / "calls"
+    counting = tmp_path / "bin" / "ssh"
+    counting.parent.mkdir()
+    counting.write_text(f'#!/bin/sh\necho x >> {log}\nexec {shutil.which("ssh")} "$@"\n')
+    counting.chmod(counting.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{counting.parent}:/usr/bin:/bin")
+    SshConfig(config_file(CONFIGS[which])).answers([Host(name) for name in NAMES])
+    assert len(log.read_text().split()) == calls
 
 
 @needs_ssh
@@ -105,10 +196,28 @@ def test_numbers_that_only_look_like_some_leave_the_defaults():
     assert (answer.port, answer.connect_timeout) == (22, None)
 
 
+@needs_ssh
+def test_names_of_files_may_have_spaces(config_file):
+    text = (
+        'Host n\n UserKnownHostsFile "/my dir/kh" "~/k h" /x\nHost m\n UserKnownHostsFile /a /b\n'
+    )
+    config = SshConfig(config_file(text))
+    n, m = Host("n"), Host("m")
+    answers = config.answers([n, m])
+    home, answer = config.me.home, answers[n]
+    files = tuple(expand(path, answer, config.me) for path in answer.user_known_hosts)
+    assert files == ("/my dir/kh", f"{home}/k h", "/x")
+    assert answers[m].user_known_hosts == ("/a", "/b")
+
+
 def test_files_that_include_each_other_are_read_once(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"Include {tmp_path}/?\nHost {name}1 {name}2\n")
     assert SshConfig(tmp_path / "b").names() == ("b1", "b2", "a1", "a2")
+
+
+def test_an_include_with_a_variable_is_left_to_ssh():
+    assert [parse_config([f"Include {word}\n"]).plain for word in ("x", "${X}/x")] == [True, False]
 
 
 ANSWER = Answer("N1", "n1.example", "ann", port=2201, host_key_alias="")

@@ -1,11 +1,14 @@
-"""What `ssh -G` says about a host, and which hosts the text of an ssh_config names."""
+"""What `ssh -G` says of a host, and what only the text of ssh_config says: which hosts it names,
+which get the same answer, where the names of files end. `ssh -G` stays the authority."""
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import field, replace
+from functools import lru_cache
 
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
@@ -14,6 +17,31 @@ _LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)")
 _NUMBER = re.compile(r"[0-9]{1,9}")  # str.isdigit takes more than int does
 _TOKEN = re.compile(r"%(.)")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
+# ssh -G prints these with their tokens unexpanded; `expand` does it later, for each host.
+_RAW = frozenset({"hostname", "identityfile", "certificatefile", "identityagent", "proxycommand"})
+
+
+@dataclass(frozen=True)
+class Config:
+    """What all files say together."""
+
+    settings: tuple[tuple[str, str], ...] = ()  # keyword and value
+    host_lines: tuple[tuple[str, ...], ...] = ()  # the patterns of each
+    plain: bool = True  # nothing but Host patterns decides what a host gets
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Hosts that have a `Host` line of their own, in its order."""
+        words = (word for line in self.host_lines for word in line)
+        return tuple(dict.fromkeys(word for word in words if not set(word) & set("*?!")))
+
+    def host_class(self, host: Host) -> Hashable:
+        """Hosts that match the same `Host` lines, wherever these are, get the same answer, but for
+        their own names."""
+        return tuple(_fits(line, host.name) for line in self.host_lines) if self.plain else host
+
+
+_NO_TEXT = Config()
 
 
 @dataclass(frozen=True)
@@ -43,7 +71,7 @@ class Answer:
     needs: tuple[str, ...] = ()  # settings, as in _NEEDS_SSH
     kerberos: bool = False  # with a ticket
     control_path: str = ""  # while a shared connection is open there
-    config_named: bool = field(default=False, compare=False)  # by -F or a settings file
+    configured: bool = field(default=False, compare=False)  # it has a `Host` line of its own
     given: Host = field(default=Host(""), compare=False)  # as the hostfile or ProxyJump names it
 
 
@@ -63,19 +91,44 @@ _NEEDS_SSH = ("RevokedHostKeys", "PKCS11Provider", "HostbasedAuthentication")
 # --- reading the text ----------------------------------------------------------------------------
 
 
-def host_names(text: str) -> tuple[str, ...]:
-    """Hosts that have a `Host` line of their own, in its order."""
-    words = (word for key, value in keyword_lines(text) if key == "host" for word in _words(value))
-    return tuple(dict.fromkeys(word for word in words if not set(word) & set("*?!")))
+def parse_config(texts: Iterable[str]) -> Config:
+    """The files that ssh reads, those of their Include lines as well, each once."""
+    lines = [line for text in texts for line in _keyword_lines(text)]
+    settings = tuple(line for line in lines if line[0] != "host")
+    host_lines = dict.fromkeys(_words(value) for key, value in lines if key == "host")
+    return Config(settings, tuple(host_lines), all(_is_plain(*line) for line in settings))
+
+
+def _is_plain(key: str, value: str) -> bool:
+    if key == "canonicalizehostname":
+        return value.lower() in ("no", "false", "none")
+    if key == "include":  # variables in it are not expanded here
+        return not set(value) & set("%$")
+    return key in _RAW or (key != "match" and "%" not in value)
+
+
+def _fits(patterns: tuple[str, ...], name: str) -> bool:
+    """A `Host` line: some pattern fits and no negated one does."""
+    fit = [p for p in patterns if wildcard(p.removeprefix("!")).fullmatch(name)]
+    return bool(fit) and not any(p.startswith("!") for p in fit)
+
+
+@lru_cache(maxsize=1024)
+def wildcard(pattern: str) -> re.Pattern[str]:
+    """OpenSSH's patterns: * and ? only, [ ] are themselves.
+
+    fnmatch makes a pattern that never goes back over a *: ten of them would else take minutes.
+    """
+    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
 def included_files(text: str) -> tuple[str, ...]:
     """The files that its Include lines name; with ~ and wildcards."""
-    values = (value for key, value in keyword_lines(text) if key == "include")
+    values = (value for key, value in _keyword_lines(text) if key == "include")
     return tuple(word for value in values for word in _words(value))
 
 
-def keyword_lines(text: str) -> Iterable[tuple[str, str]]:
+def _keyword_lines(text: str) -> Iterable[tuple[str, str]]:
     matches = filter(None, map(_LINE.match, text.split("\n")))
     return ((match[1].lower(), match[2].rstrip()) for match in matches)
 
@@ -90,8 +143,8 @@ def _words(value: str) -> tuple[str, ...]:
 # --- what ssh -G says ----------------------------------------------------------------------------
 
 
-def read_answer(output: str, name: str) -> Answer:
-    """The output of `ssh -G NAME`."""
+def read_answer(output: str, name: str, config: Config = _NO_TEXT) -> Answer:
+    """The output of `ssh -G NAME`. It has no quotes: `config` tells names with spaces."""
     values: dict[str, list[str]] = {}
     for line in output.splitlines():
         key, _, value = line.partition(" ")
@@ -102,7 +155,7 @@ def read_answer(output: str, name: str) -> Answer:
         return "" if value.lower() == "none" and key != "identityagent" else value
 
     def files(key: str) -> tuple[str, ...]:
-        return tuple(first(key).split())
+        return _file_names(first(key), key, config)
 
     def listed(key: str) -> tuple[str, ...]:
         return tuple(word.strip() for word in first(key).split(",") if word.strip())
@@ -131,6 +184,31 @@ def read_answer(output: str, name: str) -> Answer:
         kerberos=first("gssapiauthentication") == "yes",
         control_path=first("controlpath"),
     )
+
+
+def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
+    """The answer for a host of the same class; None where a HostName may be in this one."""
+    values = (value.lower() for key, value in config.settings if key == "hostname")
+    written = {word for value in values for word in _words(value)}
+    if answer.hostname != _own_name(answer.name) or answer.hostname in written:
+        return None
+    return replace(answer, name=name, hostname=_own_name(name))
+
+
+def _own_name(name: str) -> str:
+    return name if ":" in name else name.lower()
+
+
+def _file_names(value: str, key: str, config: Config) -> tuple[str, ...]:
+    """Several names in one value: as they were quoted in the text that it comes from."""
+    for keyword, given in config.settings:
+        if keyword == key:
+            words = [(".*" if w.startswith("~") else "", w) for w in _words(given)]
+            pattern = " ".join(f"({home}{re.escape(w[bool(home) :])})" for home, w in words)
+            found = re.fullmatch(pattern, value)
+            if found:
+                return found.groups()
+    return tuple(value.split())
 
 
 # --- tokens --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Asks `ssh -G` how to reach each host."""
+"""Asks `ssh -G` how to reach each host, once for hosts that get the same answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +22,11 @@ from ipexctl.machines.openssh import login_command
 from ipexctl.machines.openssh.ssh_config import (
     DEFAULTS,
     Answer,
+    Config,
     Me,
-    host_names,
+    for_another,
     included_files,
-    keyword_lines,
+    parse_config,
     parse_jump,
     read_answer,
 )
@@ -51,34 +52,60 @@ def current_user() -> Me:
 
 
 class SshConfig:
-    """What the ssh_config in use says."""
+    """`answers` for the hosts of a command; asks again only for names it hasn't seen."""
 
     def __init__(self, config_file: Path | None) -> None:
         self.me = current_user()
         self._file = config_file
         self._ssh = shutil.which("ssh") if self.me.known else None
-        if config_file and str(config_file) != "none" and not config_file.exists():
-            raise InputError(
-                f"there is no SSH configuration file {config_file}",
-                hint="correct the path; without -F, ipexctl reads ~/.ssh/config",
-                slug="ssh-config-missing",
-            )
+        self._config = self._read()
 
     def answers(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
-        with ThreadPoolExecutor(8) as pool:
-            return dict(zip(hosts, pool.map(self._answer, hosts), strict=True))
+        """One per host; what the hostfile says about user and port goes first.
 
-    def _answer(self, host: Host) -> Answer:
-        """A host with an address is asked about by that: it is what ssh would be given."""
-        asked = replace(host, name=host.address or host.name)
-        found = self._ask(asked) if self._ssh else self._without_ssh(asked)
-        user, port = host.user or found.user, host.port or found.port
-        named = self._file is not None
-        return replace(found, name=host.name, user=user, port=port, given=host, config_named=named)
+        A host with an address is asked about by that: it is what ssh would be given.
+        """
+        asked = {host: self._question(host) for host in hosts}
+        wanted = list(dict.fromkeys(asked.values()))
+        if self._ssh is None:
+            found = {host: self._without_ssh(host) for host in wanted}
+        else:
+            found = self._ask_by_class(wanted)
+        answers = {host: found[question] for host, question in asked.items()}
+        named = set(self.names())
+        return {
+            h: replace(
+                a, name=h.name, user=h.user or a.user, port=h.port or a.port, given=h,
+                configured=h.name in named,
+            )
+            for h, a in answers.items()
+        }  # fmt: skip
 
     def names(self) -> tuple[str, ...]:
         """Hosts that have a `Host` line of their own, in its order."""
-        return tuple(dict.fromkeys(n for text in self._texts() for n in host_names(text)))
+        return self._config.names
+
+    def _question(self, host: Host) -> Host:
+        """Where only names decide, nothing but the name: no host must get another's user or port.
+        Elsewhere a `Match` may look at the user, and ssh has to know it."""
+        name = host.address or host.name
+        return Host(name) if self._config.plain else replace(host, name=name)
+
+    def _ask_by_class(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
+        found: dict[Host, Answer] = {}
+        classes: dict[Hashable, Host] = {}
+        for host in hosts:
+            classes.setdefault(self._config.host_class(host), host)
+        with ThreadPoolExecutor(8) as pool:
+            found.update(zip(classes.values(), pool.map(self._ask, classes.values()), strict=True))
+            for host in hosts:
+                first = found[classes[self._config.host_class(host)]]
+                answer = for_another(first, self._config, host.name)
+                if answer and host not in found:
+                    found[host] = answer
+            alone = [host for host in hosts if host not in found]
+            found.update(zip(alone, pool.map(self._ask, alone), strict=True))
+        return found
 
     def _ask(self, host: Host) -> Answer:
         argv = [str(self._ssh), "-G", "-T", *ssh_options(host, self._file)]
@@ -103,7 +130,7 @@ class SshConfig:
                 hint=self._check(host),
                 slug="ssh-config-invalid",
             )
-        return read_answer(done.stdout.decode("utf-8", "replace"), host.name)
+        return read_answer(done.stdout.decode("utf-8", "replace"), host.name, self._config)
 
     def _check(self, host: Host) -> str:
         file = ("-F", str(self._file)) if self._file else ()
@@ -111,8 +138,7 @@ class SshConfig:
 
     def _without_ssh(self, host: Host) -> Answer:
         """Where nothing is configured, the hostfile can say all that is needed."""
-        lines = (line for text in self._texts() for line in keyword_lines(text))
-        if any(key not in ("include", "host") for key, _ in lines):
+        if any(key != "include" for key, _ in self._config.settings):
             raise NotHere(
                 "ssh_config is read by the ssh program, which "
                 + ("is not installed" if self.me.known else "refuses to run"),
@@ -122,18 +148,25 @@ class SshConfig:
             )
         return replace(DEFAULTS, name=host.name, hostname=host.name, user=self.me.user)
 
-    def _texts(self) -> Iterator[str]:
-        """The files that ssh reads, each with the folder of those that it may include."""
+    def _read(self) -> Config:
         folder = Path(self.me.home, ".ssh")
         if self._file is None:
             files = [(folder / "config", folder), (SYSTEM_CONFIG, SYSTEM_CONFIG.parent)]
+        elif str(self._file) == "none":
+            files = []
+        elif self._file.exists():
+            files = [(self._file, folder)]
         else:
-            files = [(self._file, folder)] if str(self._file) != "none" else []
-        return _texts(files, self.me.home)
+            raise InputError(
+                f"there is no SSH configuration file {self._file}",
+                hint="correct the path; without -F, ipexctl reads ~/.ssh/config",
+                slug="ssh-config-missing",
+            )
+        return parse_config(_texts(files, self.me.home))
 
 
 def _texts(files: Sequence[tuple[Path, Path]], home: str) -> Iterator[str]:
-    """The files and those of their Include lines: each once."""
+    """The files and, from the folder beside each, those of their Include lines: each once."""
     todo, seen = list(files), set[Path]()
     while todo:
         file, folder = todo.pop(0)

@@ -191,8 +191,8 @@ def _resolve(answer: Answer) -> list[tuple[int, tuple[Any, ...]]]:
         found = socket.getaddrinfo(answer.hostname, answer.port, family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as e:
         why = getattr(e, "strerror", None) or str(e)
-        named = answer.config_named
-        raise unresolved(answer.given, answer.hostname, why, config_named=named) from None
+        named = answer.configured
+        raise unresolved(answer.given, answer.hostname, why, configured=named) from None
     return [(family, address) for family, _, _, _, address in found]
 
 

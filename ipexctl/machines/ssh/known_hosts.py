@@ -9,17 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import fcntl
-import fnmatch
 import hashlib
 import hmac
 import os
-import re
 import shlex
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from functools import lru_cache
 from pathlib import Path
 
 from ipexctl.base.host_outcome import HostDown
@@ -27,7 +24,7 @@ from ipexctl.base.place import Place
 from ipexctl.common.files import write_atomic
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, reason_of
 from ipexctl.local.user_dirs import make_private, state_dir
-from ipexctl.machines.openssh.ssh_config import Answer, Me, expand
+from ipexctl.machines.openssh.ssh_config import Answer, Me, expand, wildcard
 from ipexctl.quick_dataclass import dataclass
 
 _HASH_MAGIC = "|1|"
@@ -160,17 +157,8 @@ def _fits(pattern: str, name: str) -> bool:
     if pattern.startswith(_HASH_MAGIC):
         return _hash_fits(pattern, name)
     if "*" in pattern or "?" in pattern:
-        return bool(_wildcard(pattern.lower()).fullmatch(name))
+        return bool(wildcard(pattern.lower()).fullmatch(name))
     return pattern.lower() == name
-
-
-@lru_cache(maxsize=1024)
-def _wildcard(pattern: str) -> re.Pattern[str]:
-    """OpenSSH's patterns: * and ? only, [ ] are themselves.
-
-    fnmatch makes a pattern that never goes back over a *: ten of them would else take minutes.
-    """
-    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
 def _hash_fits(pattern: str, name: str) -> bool:

@@ -100,8 +100,9 @@ class OpenSshTransport:
                 if channel.speaks(marker, deadline):
                     seen = f"it was silent for {left - INPUT_WAIT:.0f} s, until it got a line"
                     raise startup_files.input_gone(host, seen)
+            configured = self._answer(host).configured
             status, said = channel.exit_status(0.0), _words(channel)
-            raise explain(host, status, said, config_named=self._file is not None)
+            raise explain(host, status, said, configured=configured)
         except BaseException:
             channel.close()
             raise
@@ -242,11 +243,11 @@ _DROPPED = ("kex_exchange_identification", "Connection reset by")
 
 
 def explain(
-    host: Host, status: int | None, said: str, *, config_named: bool = False
+    host: Host, status: int | None, said: str, *, configured: bool = False
 ) -> Unreachable | Dropped:
     """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
     if "Could not resolve hostname" in said:
-        return unresolved(host, login_command.where(host), said, config_named=config_named)
+        return unresolved(host, login_command.where(host), said, configured=configured)
     found = next((s for s in _SAYINGS if s.said in said), None)
     if found:
         hint = found.hint.format(**_commands(host))

@@ -12,15 +12,15 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.user_dirs import state_dir
-from ipexctl.machines.openssh.ssh_config import host_names
+from ipexctl.machines.openssh.ssh_config import parse_config
 
 _USUAL = ("ssh_config", "ssh-config", "config")
 
 
-def unresolved(host: Host, hostname: str, why: str, *, config_named: bool) -> Unreachable:
-    """`config_named`: by -F or a settings file; no other ssh_config is suggested then."""
+def unresolved(host: Host, hostname: str, why: str, *, configured: bool) -> Unreachable:
+    """`configured`: the ssh_config in use has a line for it."""
     place = f"{host.place.source}:{host.place.line}: " if host.place else ""
-    beside = None if config_named else _ssh_config_beside(host)
+    beside = None if configured else _ssh_config_beside(host)
     hint = f"getent hosts {hostname}   # or give its address as HostName in ssh_config"
     if beside:
         hint = f"add -F {quote((str(beside),))}, which defines the hosts"
@@ -54,6 +54,6 @@ def _host_lines(path: Path) -> tuple[str, ...]:
     """Without what the file includes."""
     try:
         text = read_prefix(path).decode("utf-8", "replace")
-        return host_names(text)
+        return parse_config([text]).names
     except (OSError, InputError):
         return ()
