@@ -259,6 +259,9 @@ HOSTILE = [
     ({"root": 7, "blobs": []}, "root-invalid"),
     ({"root": "/dev/null", "blobs": []}, "root-not-creatable"),
     ({"root": "/tmp", "blobs": []}, "root-writable-by-others"),
+    ({"root": "{tmp}", "blobs": [["../../../../etc/passwd", 1]]}, "invalid-request"),
+    ({"root": "{tmp}", "blobs": [["A" * 64, 1]]}, "invalid-request"),
+    ({"root": "{tmp}", "blobs": [["a" * 64 + "\n", 1]]}, "invalid-request"),
 ]
 
 

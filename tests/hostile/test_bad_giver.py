@@ -88,6 +88,11 @@ def test_a_redirect_of_a_giver_is_refused(tmp_path: Path) -> None:
     assert seen == [f"/{'a' * 64}"]
 
 
+def test_a_host_refuses_a_name_that_is_not_a_hash(tmp_path: Path) -> None:
+    files: list[list[object]] = [["a.whl", "../../a", 1]]
+    assert fetch_from("https://127.0.0.1:1", tmp_path / "root", files).slug == "invalid-request"
+
+
 CONTENT, CUT = os.urandom(5 << 20), 1 << 20
 SHA = hashlib.sha256(CONTENT).hexdigest()
 # what an earlier try had left -> the requests, and the bytes that came

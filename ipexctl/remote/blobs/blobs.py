@@ -69,6 +69,8 @@ def op_put(call, header):
 
 
 def path_of(root, sha):
+    if not isinstance(sha, str) or not SHA.match(sha):  # also of other hosts of a run: it is a path
+        raise Failure("%r is not a sha256" % (sha,), slug="invalid-request")
     return os.path.join(root, "blobs", "sha256", sha[:2], sha)
 
 

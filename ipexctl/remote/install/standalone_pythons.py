@@ -52,7 +52,7 @@ def unused(root, needed):
 
 
 def unpack(source, folder):
-    """As carried_python.py on the controller packed it. Raises OSError for a full disk."""
+    """Unpack what carried_python.py of the controller packed. Raises OSError for a full disk."""
     os.mkdir(folder, 0o700)
     with tarfile.open(source, "r|gz") as archive:
         archive.extractall(folder)

@@ -136,7 +136,7 @@ def is_locked(path):
 
 
 def lock_run(folder):
-    """None while the run is made or active, or another agent prunes it."""
+    """Return the open lock, or None while the run is made or active, or another agent prunes it."""
     try:
         fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_NOFOLLOW)
     except OSError:

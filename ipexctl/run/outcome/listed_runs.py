@@ -200,7 +200,7 @@ class Run:
 
     @property
     def ends(self) -> dict[int, RankEnd]:
-        """Of the ranks of a run that is stalled."""
+        """Return the ends of those ranks of a stalled run that have ended."""
         return {end.rank: end for part in self.seen for end in part.ends}
 
     @property
@@ -453,5 +453,5 @@ def _ids(runs: Sequence[Run]) -> str:
 
 
 def _says_something(line: str) -> bool:
-    """Of ranks that were told to end, the last line is that of a traceback."""
+    """Whether a rank said more than that it was told to end, by its last line."""
     return bool(without_noise([line])) and not line.endswith("KeyboardInterrupt")

@@ -23,7 +23,7 @@ class Given:
 
     @property
     def variables(self) -> Sequence[str]:
-        """As --env takes them."""
+        """Return words as --env takes them."""
         becomes, name = self.flag.becomes, self.flag.as_
         if becomes == "env-list":
             return [name for name in self.value.split(",") if name]
