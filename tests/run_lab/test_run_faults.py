@@ -124,18 +124,6 @@ def test_a_script_that_removes_its_folder_and_its_log_is_still_heard(runner):
     assert [run.lines(r) for r in range(3)] == [["before", "after", "last"]] * 3
 
 
-def test_bytes_that_are_no_text_are_shown_as_far_as_they_can_be(runner):
-    script = runner.script(
-        "import sys\nw = sys.stdout.buffer.write\n"
-        "w(b'a\\0b\\xff\\n'); w(b'1%\\r99%\\r100%\\n'); w(b'x' * 1000000 + b'\\n'); w(b'no end')\n"
-    )
-    run = runner.start("-n", "1", str(script))
-    assert run.finish()["exit_code"] == 0
-    first, second, *long, last = run.lines(0)
-    assert (first, second, last) == ("ab\ufffd", "100%", "no end")
-    assert "".join(long) == "x" * 1000000
-
-
 @pytest.mark.parametrize(
     "name",
     [

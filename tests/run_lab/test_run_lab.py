@@ -188,30 +188,6 @@ def test_a_second_ctrl_c_kills_ranks_that_will_not_go(runner):
     assert runner.left(run.run_id) == {}
 
 
-def test_a_bootstrap_proxy_that_is_killed_ends_the_run_and_nothing_is_left(namespaces, runner):
-    script = runner.script(SLEEP)
-    run = runner.start("-n", "6", "-ppn", "2", str(script))
-    for _ in range(6):
-        run.until(event="line", text="up")
-    # the first process of node01 whose command line has that word
-    kill = "kill -9 $(pgrep -o -f '[h]ydra_bstrap_proxy')"
-    assert runner.lab.run_in("node01", ["/bin/sh", "-c", kill]).returncode == 0
-    result = run.finish()
-    assert (result["exit_code"], result["ended_by"]) == (122, "mpirun")
-    assert runner.gone(run.run_id, seconds=10) == {}
-
-
-def test_many_lines_of_many_ranks_arrive_whole_and_in_order(runner):
-    script = runner.script(
-        "import os\nr = os.environ['RANK']\n"
-        "for i in range(5000): print(f'{r} {i} ' + 'x' * (i % 97))\n"
-    )
-    run = runner.start("-n", "6", "-ppn", "2", str(script))
-    assert run.finish()["exit_code"] == 0
-    for rank in range(6):
-        assert run.lines(rank) == [f"{rank} {i} " + "x" * (i % 97) for i in range(5000)]
-
-
 def test_nobody_logs_in_between_the_nodes(runner):
     logs = {name: Path(h.sshd_log) for name, h in runner.lab.hosts.items()}
     before = {name: log.stat().st_size for name, log in logs.items()}

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
 CRASH = (
     "import os, sys\n"
     "class Held:\n"
@@ -85,22 +84,6 @@ def test_a_rank_that_stands_still_ends_the_run_and_is_named(runner):
     assert [h["survivors"] for h in result["hosts"]] == [0, 0, 0]
 
 
-def test_a_run_that_takes_too_long_ends_and_ranks_may_save(runner):
-    script = runner.script(
-        "import time\ntry:\n    print('up', flush=True); time.sleep(100)\n"
-        "except KeyboardInterrupt:\n    time.sleep(1); print('saved')\n"
-    )
-    run = runner.start("--timeout", "3", "-n", "3", str(script))
-    result = run.finish()
-    assert (result["exit_code"], result["ended_by"]) == (124, "timeout")
-    assert run.lines().count("saved") == 3
-
-
-def test_ranks_that_fail_by_themselves_in_the_same_way_are_no_victims(runner):
-    result = runner.start("-n", "3", str(runner.script("raise SystemExit('no --data')\n"))).finish()
-    assert (len(result["same"]), result["victims"]) == (2, [])
-
-
 @pytest.mark.parametrize(
     ("code", "options"), [(0, ()), (0, ("--no-inspect",)), (3, ()), (3, ("--no-inspect",))]
 )
@@ -111,22 +94,6 @@ def test_the_code_is_the_scripts_where_python_crashes_after_it(runner, code, opt
     assert (result["exit_code"], result["aborted_at_exit"]) == (code, [1])
     assert result["ended_by"] == ("rank-failed" if code else "ranks")
     assert run.lines().count("saved") == 3
-
-
-@pytest.mark.parametrize(
-    ("crash", "code"),
-    [
-        ("os.abort()", 134),
-        ("import ctypes; ctypes.string_at(0)", 139),
-        ("import atexit; atexit.register(os.abort)", 134),
-        ("held = 0; os.kill(os.getpid(), 9)", 137),
-    ],
-)
-def test_a_crash_before_the_script_has_ended_is_a_failure(runner, crash, code):
-    text = f"import os\nif os.environ['RANK'] == '1':\n    {crash}\n"
-    result = runner.start("-n", "3", str(runner.script(text))).finish()
-    assert (result["exit_code"], result["aborted_at_exit"]) == (code, [])
-    assert result["first"]["rank"] == 1
 
 
 def test_the_end_of_a_rank_does_not_wait_for_one_that_was_killed(runner):
