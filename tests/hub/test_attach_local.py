@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,17 +23,7 @@ from ipexctl.remote.run import control, run_watch
 from ipexctl.remote.run_files import journal
 from tests.hub.test_detach_local import goes_on, on_a_terminal, read_until
 from tests.run.test_ps_local import LONG, Here
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    made = Here(tmp_path)
-    yield made
-    for row in made.listed():
-        made.call("stop", row["run_id"], "-t", "0")
-    for run in made.started:
-        run.kill()
-        run.wait()
+from tests.run.test_ps_local import here as here  # noqa: PLC0414  a fixture
 
 
 def detached(here: Here, *words: str) -> str:

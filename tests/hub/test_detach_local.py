@@ -10,23 +10,11 @@ import signal
 import subprocess
 import termios
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.run.test_ps_local import LONG, Here
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    made = Here(tmp_path)
-    yield made
-    for row in made.listed():
-        made.call("stop", row["run_id"], "-t", "0")
-    for run in made.started:
-        run.kill()
-        run.communicate()
+from tests.run.test_ps_local import here as here  # noqa: PLC0414  a fixture
 
 
 def on_a_terminal(here: Here, *words: str) -> tuple[subprocess.Popen[bytes], int]:
@@ -81,23 +69,6 @@ def test_a_detached_run_is_listed_and_waited_for(here: Here) -> None:
     assert here.call("wait", "bert").returncode == 0
     (row,) = here.listed("-a")
     assert (row["state"], row["exit_code"], row["ranks_ended_well"]) == ("done", 0, 2)
-
-
-def test_the_first_cause_of_a_detached_run_is_known(here: Here) -> None:
-    assert here.call("run", "-d", "-n", "2", "--force", "train.py", "5", "3").returncode == 0
-    waited = here.call("wait", "@last", "--json")
-    row = json.loads(waited.stdout)
-    assert (waited.returncode, row["exit_code"], row["cause"].split()[:4]) == (
-        3, 3, ["rank", "1", "on", "localhost"],
-    )  # fmt: skip
-
-
-def test_ipexctl_stop_ends_a_detached_run(here: Here) -> None:
-    run_id = here.call("run", "-d", "-n", "2", "--force", *LONG).stdout.split()[-1]
-    assert here.call("stop", run_id, "-t", "3").stdout == f"{run_id} is stopped\n"
-    (row,) = here.listed("-a")
-    assert (row["state"], row["exit_code"]) == ("stopped", 130)
-    assert row["cause"].endswith("(ipexctl stop)")
 
 
 def test_data_of_a_detached_run_is_in_use_until_it_ends(here: Here) -> None:

@@ -4,13 +4,11 @@ import pytest
 
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts.facts import Nic
-from ipexctl.remote.hub import mpi_launch
 from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.launch import Node, RunRequest
 from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.ranks_per_host import share_out
 from tests.made import facts, host, prepared
-from tests.plan.asked import read_launch
 
 
 def node(name, *, slots=0, **kwargs):
@@ -140,42 +138,3 @@ def test_a_host_that_has_a_link_local_address_alone_is_refused_for_that():
 def test_names_that_mpirun_would_read_as_its_own_get_a_label():
     nodes = [node("user@[::1]:22"), node("node02", address="10.0.0.2")]
     assert plan(nodes, request(2), "r1").machinefile == "0-host:1\nnode02:1\n"
-
-
-# what Intel MPI 2021.18 hands to -bootstrap-exec
-RECORDED = (
-    "-q", "-x", "node02", "/home/trainer/.ipexctl/envs/abc/bin//hydra_bstrap_proxy",
-    "--upstream-host", "10.0.0.1", "--upstream-port", "39447", "--pgid", "0", "--launcher", "ssh",
-    "--base-path", "/home/trainer/.ipexctl/envs/abc/bin/", "--tree-width", "16",
-    "/home/trainer/.ipexctl/envs/abc/bin//hydra_pmi_proxy", "--usize", "-1",
-)  # fmt: skip
-
-
-def test_a_daemon_is_started_from_the_prefix_of_its_own_host():
-    other = Node(THREE[1].host, THREE[1].facts, prepared("/data/ipex/envs/abc"))
-    made = plan([THREE[0], other, THREE[2]], request(3), "r1")
-    asked = read_launch(made, RECORDED)
-    assert asked == (
-        "node02",
-        (
-            "/data/ipex/envs/abc/bin/hydra_bstrap_proxy", "--upstream-host", "10.0.0.1",
-            "--upstream-port", "39447", "--pgid", "0", "--launcher", "ssh",
-            "--base-path", "/data/ipex/envs/abc/bin/", "--tree-width", "16",
-            "/data/ipex/envs/abc/bin//hydra_pmi_proxy", "--usize", "-1",
-        ),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (("-q", "-x", "evil", *RECORDED[3:]), "not in this run: evil"),
-        (("-q", "-x", "node02", "/bin/sh", "-c", "id"), "not its daemon: /bin/sh"),
-        (("-q", "-x", "node02", "/tmp/hydra_bstrap_proxy"), "not its daemon"),
-        (("-q", "-x", "node02", "hydra_bstrap_proxy"), "not its daemon"),
-        ((), "not a launch"),
-    ],
-)
-def test_nothing_but_a_daemon_of_this_run_is_started(argv, words):
-    with pytest.raises(mpi_launch.NotOfThisRun, match=words):
-        read_launch(plan(THREE, request(3), "r1"), argv)

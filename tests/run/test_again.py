@@ -103,11 +103,6 @@ def test_a_host_is_left_out_only_for_what_is_wrong_with_it(tmp_path, slug, offer
     assert ("-x b" in e.value.hint) is offered
 
 
-def test_logins_of_indexes_stay_out():
-    again = command(Typed(("install", "--index-url=http://ann:s3cret@i/simple")), ("b",), None)
-    assert again == "ipexctl install -x b --index-url=http://USER:PASSWORD@i/simple"
-
-
 def test_it_is_nothing_where_nobody_typed_a_command():
     assert command(Typed(), ("n3",), 8) == ""
 

@@ -14,86 +14,68 @@ USAGE = {"seconds": 2.0, "cpu": 1.5, "memory": 4096}
 KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom"]}
 
 
+PROGRAM = {"who": "mpirun", "code": -9, "killed": True, "said": "", "up": 2, "alive": 1}
+
+
+def heard(body: bytes = b"", **header: object) -> run_events.Event:
+    return read("node02", {"id": 1, **header}, body, {2, 3})
+
+
 @pytest.mark.parametrize(
-    ("header", "body", "event"),
+    ("name", "fields", "event"),
     [
-        ({"event": "ready", "port": 40000}, b"", run_events.Ready(40000)),
-        ({"event": "pong"}, b"", run_events.Pong()),
-        ({"event": "lost", "why": "no message"}, b"", run_events.HostLost("no message")),
-        ({"event": "frozen", "rank": 3, "seconds": 31}, b"", run_events.RankFrozen(3, 31.0)),
-        ({"event": "timeout", "seconds": 60}, b"", run_events.TimedOut(60.0)),
-        (
-            {
-                "event": "program",
-                "who": "mpirun",
-                "code": -9,
-                "killed": True,
-                "said": "",
-                "up": 2,
-                "alive": 1,
-            },
-            b"",
-            run_events.ProgramEnded("mpirun", -9, killed=True, said="", up=2, alive=1),
-        ),
-        ({"event": "asked", "by": "Ctrl-C", "seconds": 9}, b"", run_events.EndAsked("Ctrl-C", 9.0)),
-        ({"event": "note", "text": "odd"}, b"", run_events.Noted("odd")),
-        ({"event": "over", "why": "ended"}, b"", run_events.Over("ended")),
-        ({"event": "broken", "what": "no disk"}, b"", run_events.Broken("no disk")),
-        ({"event": "rank", "rank": 2, "started": 77}, b"", run_events.RankStarted(2)),
-        (
-            {"event": "rank", "rank": 3, "ended": OK_END},
-            b"",
-            run_events.RankEnded(RankEnd(3, "node02", 0)),
-        ),
-        (
-            {"event": "rank", "rank": 3, "ended": KILLED},
-            b"",
-            run_events.RankEnded(RankEnd(3, "node02", None, 9, hints=("oom",))),
-        ),
-        (
-            {"event": "rank", "rank": 3, "ended": {**OK_END, "at_exit": 6}},
-            b"",
-            run_events.RankEnded(RankEnd(3, "node02", 0, at_exit=6)),
-        ),
-        ({"event": "rank", "rank": None, "refused": "why"}, b"", run_events.RankRefused("why")),
-        ({"event": "log", "key": 3}, b"text", run_events.Output(3, b"text")),
-        ({"event": "log", "key": 3, "end": True}, b"", run_events.OutputEnd(3)),
-        ({"event": "log", "key": "mpirun"}, b"text", run_events.Output(None, b"text", "mpirun")),
-        ({"event": "load"}, b"", run_events.Sample(Load())),
-        (
-            {"event": "load", "cpu": 0.5, "used": 3, "total": 7, "stopped": {"3": 12}},
-            b"",
-            run_events.Sample(Load(0.5, 3, 7), {3: 12.0}),
-        ),
-        (
-            {"event": "rank", "rank": 3, "ended": {**OK_END, "usage": USAGE}},
-            b"",
-            run_events.RankEnded(RankEnd(3, "node02", 0, usage=Usage(2.0, 1.5, 4096))),
-        ),
-        ({"event": "swept", "survivors": 1}, b"", run_events.Swept(1)),
-        ({"event": "swept", "survivors": 0, "left": 9 << 40}, b"", run_events.Swept(0, 9 << 40)),
-        ({"event": "abandoned", "why": "x"}, b"", run_events.Abandoned("x")),
-        ({"done": {"survivors": 0, "logs": "/l"}}, b"", run_events.Done(0, "/l")),
-        (
-            {"done": {"survivors": 0, "logs": "/l", "found": {"a": 2}}},
-            b"",
-            run_events.Done(0, "/l", {"a": 2}),
-        ),
-        (
-            {"done": {"survivors": None, "logs": "/l", "killed": "k"}},
-            b"",
-            run_events.Done(None, "/l", killed="k"),
-        ),
-        (
-            {"event": "rank", "rank": 3, "ended": {**OK_END}, "tail": "x" * 3000},
-            b"",
-            run_events.RankEnded(RankEnd(3, "node02", 0), "x" * run_events.LAST_WORDS),
-        ),
-        ({"error": {"what": "no disk"}}, b"", run_events.Broken("no disk")),
+        ("ready", {"port": 40000}, run_events.Ready(40000)),
+        ("pong", {}, run_events.Pong()),
+        ("lost", {"why": "no message"}, run_events.HostLost("no message")),
+        ("frozen", {"rank": 3, "seconds": 31}, run_events.RankFrozen(3, 31.0)),
+        ("timeout", {"seconds": 60}, run_events.TimedOut(60.0)),
+        ("program", PROGRAM, run_events.ProgramEnded(**PROGRAM)),
+        ("asked", {"by": "Ctrl-C", "seconds": 9}, run_events.EndAsked("Ctrl-C", 9.0)),
+        ("note", {"text": "odd"}, run_events.Noted("odd")),
+        ("over", {"why": "ended"}, run_events.Over("ended")),
+        ("broken", {"what": "no disk"}, run_events.Broken("no disk")),
+        ("rank", {"rank": 2, "started": 77}, run_events.RankStarted(2)),
+        ("rank", {"rank": None, "refused": "why"}, run_events.RankRefused("why")),
+        ("log", {"key": 3, "end": True}, run_events.OutputEnd(3)),
+        ("load", {}, run_events.Sample(Load())),
+        ("load", {"cpu": 0.5, "used": 3, "total": 7, "stopped": {"3": 12}},
+         run_events.Sample(Load(0.5, 3, 7), {3: 12.0})),
+        ("swept", {"survivors": 1}, run_events.Swept(1)),
+        ("swept", {"survivors": 0, "left": 9 << 40}, run_events.Swept(0, 9 << 40)),
+        ("abandoned", {"why": "x"}, run_events.Abandoned("x")),
+    ],
+)  # fmt: skip
+def test_every_word_of_a_host_is_understood(name, fields, event):
+    assert heard(event=name, **fields) == event
+
+
+def test_output_is_of_a_rank_or_a_program():
+    assert heard(b"text", event="log", key=3) == run_events.Output(3, b"text")
+    assert heard(b"text", event="log", key="mpirun") == run_events.Output(None, b"text", "mpirun")
+
+
+@pytest.mark.parametrize(
+    ("how", "end"),
+    [
+        (OK_END, RankEnd(3, "node02", 0)),
+        (KILLED, RankEnd(3, "node02", None, 9, hints=("oom",))),
+        ({**OK_END, "at_exit": 6}, RankEnd(3, "node02", 0, at_exit=6)),
+        ({**OK_END, "usage": USAGE}, RankEnd(3, "node02", 0, usage=Usage(2.0, 1.5, 4096))),
     ],
 )
-def test_every_word_of_a_host_is_understood(header, body, event):
-    assert read("node02", {"id": 1, **header}, body, {2, 3}) == event
+def test_how_a_rank_ended_is_understood_with_its_last_words(how, end):
+    assert heard(event="rank", rank=3, ended=how) == run_events.RankEnded(end)
+    found = heard(event="rank", rank=3, ended=how, tail="x" * 3000)
+    assert found == run_events.RankEnded(end, "x" * run_events.LAST_WORDS)
+
+
+def test_the_last_answer_has_what_is_left_or_why_there_is_none():
+    done = {"survivors": 0, "logs": "/l"}
+    assert heard(done=done) == run_events.Done(0, "/l")
+    assert heard(done={**done, "found": {"a": 2}}) == run_events.Done(0, "/l", {"a": 2})
+    killed = {"survivors": None, "logs": "/l", "killed": "k"}
+    assert heard(done=killed) == run_events.Done(None, "/l", killed="k")
+    assert heard(error={"what": "no disk"}) == run_events.Broken("no disk")
 
 
 @pytest.mark.parametrize(
@@ -133,10 +115,10 @@ def test_every_word_of_a_host_is_understood(header, body, event):
 )
 def test_anything_else_is_refused_with_the_reason(header, words):
     with pytest.raises(HostFailed, match=words):
-        read("node02", {"id": 1, **header}, b"", {2, 3})
+        heard(**header)
 
 
 def test_the_ends_of_a_connection_are_its_key():
     header = {"event": "traffic", "links": [[3, "a", 1, "b", 2, 5, 6]], "sharing": [[2, 3]]}
     report = Report(((3, ("a", 1, "b", 2), 5, 6),), ((2, 3),))
-    assert read("node02", header, b"", {2, 3}) == run_events.Traffic(report)
+    assert heard(**header) == run_events.Traffic(report)

@@ -94,12 +94,6 @@ def test_a_group_that_was_formed_and_never_used_is_no_exchange(watch):
     assert (seen.little, " 4 trained " in sentence(seen, 4)) == (False, True)
 
 
-def test_no_connection_at_all(watch):
-    found = watch()
-    mesh(found, lambda a, b: None)
-    assert found.judge(completed=True).verdict is Verdict.ALONE
-
-
 def test_two_half_groups_are_named(watch):
     found = watch()
     mesh(found, lambda a, b: 900_000 if a // 2 == b // 2 else 10)

@@ -18,6 +18,7 @@ from ipexctl.run.watch.run_format import written_by
 from ipexctl.shipped_tables import failures
 from tests.refused import refused
 
+RUN = "20260101-000000-000001"
 ABOUT = {"name": "bert", "hosts": ["a", "b"], "ranks": 2, "command": "train.py", "by": "ann@pc"}
 DONE = [
     {"about": ABOUT, "began": 1000.0, "at": 0.0},
@@ -48,7 +49,7 @@ def fact(rank: int, tail: str, **how: Any) -> dict[str, Any]:
     return {"fact": {**said, "ended": {"code": None, "signal": None, **how}}}
 
 
-def row(run: str, host: str, *records: dict[str, Any], alive: bool = False) -> OnHost:
+def row(host: str, *records: dict[str, Any], alive: bool = False, run: str = RUN) -> OnHost:
     said = run_list.summary(list(records))
     more = {"run": run, "alive": alive, "last": None}
     return listed_runs.read_on_host(host, {**said, **more}, failures)
@@ -133,11 +134,9 @@ def test_a_damaged_file_ends_at_the_damage(
 
 def test_a_run_that_all_hosts_saw_end_well_is_done_without_a_result() -> None:
     other = [{"about": ABOUT, "began": 900.0}, {"started": 1}, ended(1, code=0)]
-    (run,) = listed_runs.merged(
-        [row("20260101-000000-000001", "a", *DONE), row("20260101-000000-000001", "b", *other)]
-    )
+    (run,) = listed_runs.merged([row("a", *DONE), row("b", *other)])
     assert (run.state, run.ok, run.cause, run.began) == (State.DONE, 2, "", 900.0)
-    (half,) = listed_runs.merged([row("20260101-000000-000001", "a", *DONE)])
+    (half,) = listed_runs.merged([row("a", *DONE)])
     assert half.state is State.LOST  # b's rank is not known
 
 
@@ -150,63 +149,26 @@ FAILURES = [
 
 def test_a_rank_that_crashed_after_its_script_had_ended_did_not_fail() -> None:
     end = ended(1, code=0, at_exit=6)
-    (run,) = listed_runs.merged(
-        [
-            row("20260101-000000-000001", "a", *DONE),
-            row("20260101-000000-000001", "b", {"started": 1}, end),
-        ]
-    )
+    (run,) = listed_runs.merged([row("a", *DONE), row("b", {"started": 1}, end)])
     assert (run.state, run.ok) == (State.DONE, 2)
 
 
 @pytest.mark.parametrize(("end", "cause"), FAILURES)
 def test_the_first_failure_is_the_cause(end: dict[str, Any], cause: str) -> None:
-    (run,) = listed_runs.merged(
-        [
-            row("20260101-000000-000001", "a", *DONE),
-            row("20260101-000000-000001", "b", {"started": 1}, end),
-        ]
-    )
+    (run,) = listed_runs.merged([row("a", *DONE), row("b", {"started": 1}, end)])
     assert (run.state, run.cause) == (State.FAILED, cause)
 
 
-GONE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:80"
-
-
-@pytest.mark.parametrize(("facts", "cause", "code"), [
-    ([fact(0, GONE, code=1), fact(1, "", code=3)], "rank 1 on b exited with code 3", 3),
-    ([fact(0, GONE, code=1), fact(1, GONE, code=1)], "rank 0 on a exited with code 1", 1),
-    ([fact(0, "ValueError: x", code=1), fact(1, "", code=3)], "rank 0 on a exited with code 1", 1),
-    ([fact(0, GONE, code=1), {"fact": {"event": "over", "why": "ended"}}],
-     "rank 0 on a exited with code 1", 1),
-])  # fmt: skip
-def test_a_rank_that_only_tells_of_a_lost_peer_is_not_the_cause_of_a_detached_run(
-    facts: list[dict[str, Any]], cause: str, code: int
-) -> None:
-    (run,) = listed_runs.merged(
-        [row("20260101-000000-000001", "a", *DONE[:2], {"fact": {"event": "go"}}, *facts)]
-    )
-    assert (run.state, run.cause, run.exit_code) == (State.FAILED, cause, code)
-
-
-def test_the_result_counts_more_than_what_hosts_saw() -> None:
-    result = {"result": {"exit_code": 121, "ended_by": "host-lost", "cause": "b was lost"}}
-    (run,) = listed_runs.merged([row("20260101-000000-000001", "a", *DONE, result)])
-    assert (run.state, run.cause, run.exit_code) == (State.FAILED, "b was lost", 121)
-
-
 def test_a_run_without_an_end_is_lost_and_one_that_answers_is_not() -> None:
-    (gone,) = listed_runs.merged([row("20260101-000000-000001", "a", *DONE[:2])])
+    (gone,) = listed_runs.merged([row("a", *DONE[:2])])
     assert gone.state is State.LOST
     assert "switched off" in gone.cause
-    (cut,) = listed_runs.merged(
-        [row("20260101-000000-000001", "a", *DONE[:2], {"over": "no message"})]
-    )
+    (cut,) = listed_runs.merged([row("a", *DONE[:2], {"over": "no message"})])
     assert cut.cause == "a: no message"
-    (lives,) = listed_runs.merged([row("20260101-000000-000001", "a", *DONE[:2], alive=True)])
+    (lives,) = listed_runs.merged([row("a", *DONE[:2], alive=True)])
     assert lives.state is State.RUNNING
     asked = [*DONE[:2], {"asked": "ann@pc"}]
-    (stops,) = listed_runs.merged([row("20260101-000000-000001", "a", *asked, alive=True)])
+    (stops,) = listed_runs.merged([row("a", *asked, alive=True)])
     assert stops.state is State.STOPPING
 
 
@@ -225,7 +187,7 @@ def test_odd_journals_never_crash_and_a_failed_run_is_never_done(
         clean.insert(at, {"about": {**ABOUT, "ranks": 1}})
         clean.insert(at, ended(7, code=1))
         clean = [r for r in clean if r.get("ended") != 7 or r == ended(7, code=1)]
-    for run in listed_runs.merged([row("20260101-000000-000001", "a", *clean, alive=alive)]):
+    for run in listed_runs.merged([row("a", *clean, alive=alive)]):
         assert not (failed and run.state is State.DONE)
         assert run.over is not alive
 
@@ -237,7 +199,7 @@ def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
     said = run_list.summary(list(DONE))
     warning = "[W1123 socket.cpp:755] [c10d] The hostname of the client socket cannot be retrieved"
     for last, shown in ((warning, ""), ("step 3", "step 3")):
-        raw = {**said, "run": "20260101-000000-000001", "alive": True, "last": [0, last]}
+        raw = {**said, "run": RUN, "alive": True, "last": [0, last]}
         (run,) = listed_runs.merged([listed_runs.read_on_host("a", raw, failures)])
         assert run.last == shown
 
@@ -245,23 +207,21 @@ def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
 def test_an_empty_journal_beside_a_written_one_is_not_of_another_version() -> None:
     written, empty = (
         {"about": ABOUT, "version": FORMAT, "at": 0.0},
-        row("20260101-000000-000001", "b", alive=True),
+        row("b", alive=True),
     )
-    (run,) = listed_runs.merged([row("20260101-000000-000001", "a", written), empty])
+    (run,) = listed_runs.merged([row("a", written), empty])
     assert written_by(run) == ""
-    (run,) = listed_runs.merged(
-        [row("20260101-000000-000001", "a", {**written, "version": 9}), empty]
-    )
+    (run,) = listed_runs.merged([row("a", {**written, "version": 9}), empty])
     assert written_by(run)
 
 
 def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() -> None:
-    new, old = listed_runs.merged(row(name, "a", *DONE) for name in NAMES)
+    new, old = listed_runs.merged(row("a", *DONE, run=name) for name in NAMES)
     for text, expected in (
         ("@last", new), ("bert", new), ("20260101", old), (NAMES[0], new),
     ):  # fmt: skip
         assert listed_runs.chosen([new, old], text) == expected
-    last, first = listed_runs.merged(row(f"{NAMES[0]}{n}", "a", *DONE) for n in ("-r02", ""))
+    last, first = listed_runs.merged(row("a", *DONE, run=f"{NAMES[0]}{n}") for n in ("-r02", ""))
     for text, expected in ((NAMES[0], last), (f"{NAMES[0]}-r01", first), (last.id, last)):
         assert listed_runs.chosen([last, first, old], text) == expected
     for text in ("bert", NAMES[0][:10], "@last"):

@@ -124,6 +124,12 @@ def test_where_the_interface_has_ipv4_too_mpi_uses_that():
 
 # --- what mpirun asks for, as recorded ------------------------------------------------------------
 
+# Intel MPI 2021.18
+FROM_INTEL = (
+    "-q", "-x", "node02", f"{P}/bin//hydra_bstrap_proxy", "--upstream-host", "10.0.0.1", "--pgid",
+    "0", "--base-path", f"{P}/bin/", "--tree-width", "16", f"{P}/bin//hydra_pmi_proxy", "--usize",
+    "-1",
+)  # fmt: skip
 # MPICH 5.0.2 quotes the program: it expects a shell at the other end
 FROM_MPICH = (
     "-x", "node02", f'"{P}/bin/hydra_pmi_proxy"', "--control-port", "10.0.0.1:46003", "--rmk",
@@ -150,6 +156,12 @@ FROM_OPENMPI_4 = ("1-host", " orted", "-mca", "ess", '"env"', "-mca", "oob_tcp_i
     ("found", "argv", "expected"),
     [
         (
+            IMPI,
+            FROM_INTEL,
+            f"hydra_bstrap_proxy --upstream-host 10.0.0.1 --pgid 0 --base-path {OTHER}/bin/ "
+            f"--tree-width 16 {OTHER}/bin//hydra_pmi_proxy --usize -1",
+        ),
+        (
             MPICH,
             FROM_MPICH,
             f"hydra_pmi_proxy --control-port 10.0.0.1:46003 --rmk user --launcher-exec "
@@ -174,6 +186,9 @@ def test_a_daemon_is_started_by_its_words_with_its_own_hosts_settings(found, arg
 @pytest.mark.parametrize(
     ("found", "argv", "words"),
     [
+        (IMPI, ("-q", "-x", "evil", *FROM_INTEL[3:]), "not in this run: evil"),
+        (IMPI, ("-q", "-x", "node02", "/tmp/hydra_bstrap_proxy"), "not its daemon"),
+        (IMPI, (), "not a launch"),
         (OMPI, ("1-host", f"{P}/bin/prted", '"'), "not a launch: No closing quotation"),
         (OMPI, ("1-host", "/tmp/prted"), "not its daemon: /tmp/prted"),
         (OMPI, ("9-host", f"{P}/bin/prted"), "not in this run: 9-host"),

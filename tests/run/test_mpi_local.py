@@ -87,7 +87,7 @@ def test_a_run_goes_on_when_the_disk_of_its_stdout_is_full(here):
     assert "done: 2 ranks " in done.stderr
 
 
-@pytest.mark.parametrize("ui", ["auto", "plain", "stream", "json"])
+@pytest.mark.parametrize("ui", ["auto", "json"])
 def test_a_run_without_stdout_is_a_run(here, ui):
     done = run(here, "--ui", ui, "train.py", "0", active=str(here / "env"), to=">&-")
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
@@ -231,11 +231,7 @@ def test_a_script_finds_the_small_data_that_git_ignores(here):
     assert done.stderr.count(".gitignore: 1 file (100 bytes): ckpt.pt") == 1
 
 
-def test_a_rank_that_fails_gives_its_code_without_mpi_too(here):
-    assert run(here, "train.py", "7", active=str(here / "env")).returncode == 7
-
-
-@pytest.mark.parametrize("count", ["1", "1", "1", "2"])
+@pytest.mark.parametrize("count", ["1", "2"])
 def test_a_wrapper_that_was_killed_is_told_of_before_what_had_started_it(here, count):
     text = (
         "import os, time\nif os.environ['RANK'] == '0': os.kill(os.getppid(), 9)\ntime.sleep(60)\n"

@@ -25,7 +25,6 @@ from ipexctl.run import preflight_rules as core
 from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch import Node, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script.context import HostEnvironment, ProjectFiles
 from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
@@ -236,10 +235,6 @@ def test_what_logout_would_end_is_told_of_a_run_that_lives_on(flight, change, ch
                for h, n in flight.nodes.items()}  # fmt: skip
     verb.check(replace(flight, nodes=lingers, options=replace(PORTS, lives_on=True)), notes.append)
     assert len(notes) == 2
-
-
-def test_no_findings_is_nothing_to_tell() -> None:
-    assert core.table(Judged().warnings) == []
 
 
 @pytest.mark.parametrize("package", ["", "lib/__init__.py"])

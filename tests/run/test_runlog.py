@@ -155,19 +155,6 @@ def test_a_long_line_is_cut_beside_a_colour_and_beside_a_letter(before, end):
     assert without_colour("".join([*out, *lines.end()])) == "x" * before + "你" + "x" * MAX_LINE
 
 
-@pytest.mark.parametrize(
-    ("end", "code", "words"),
-    [
-        (RankEnd(0, "n", 3), 3, "exited with code 3"),
-        (RankEnd(0, "n", None, 11), 139, "signal 11 (SIGSEGV)"),
-        (RankEnd(0, "n", lost=True), 137, "was killed"),
-    ],
-)
-def test_a_ranks_end_gives_the_code_a_shell_would(end, code, words):
-    assert end.exit_code == code
-    assert words in str(end)
-
-
 def test_the_last_lines_of_each_rank_are_remembered():
     run = state()
     run.output(1, b"".join(b"%d\n" % i for i in range(70)) + b"half")

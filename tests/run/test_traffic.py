@@ -98,14 +98,6 @@ def test_what_went_through_a_socket_since_the_last_look_counts_when_it_has_close
     assert 4321 <= call.links()[key][0] <= 4323  # its end counts, too
 
 
-def test_the_end_of_a_rank_waits_for_its_sockets_last_numbers(traffic, pair):
-    _, watch, call = traffic
-    one, other = pair
-    key = talk_and_close(watch, one, other)
-    watch.remove(3)
-    assert (call.links()[key][0] >= 4321, watch.pids, watch.ending) == (True, {}, 0)
-
-
 def test_looks_are_frequent_when_a_rank_has_reached_the_rendezvous(traffic, pair):
     module, watch, _ = traffic
     watch.links = {("a", 1, "b", 2): (3, 9, 9)}
@@ -116,14 +108,6 @@ def test_looks_are_frequent_when_a_rank_has_reached_the_rendezvous(traffic, pair
     watch.store = pair[0].getpeername()[1]
     watch.report()
     assert watch.pause() == module.JUST
-
-
-def test_sockets_of_other_processes_are_not_a_ranks(traffic, pair):
-    _, watch, call = traffic
-    one, _ = pair
-    watch.pids = {3: 1 << 22}  # nobody
-    watch.report()
-    assert key_of(one) not in call.links()
 
 
 def test_a_rank_that_is_known_after_its_sockets_owns_them_too(traffic, pair):

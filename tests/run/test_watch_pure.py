@@ -225,15 +225,6 @@ def test_the_runs_folder_is_private_and_holds_every_byte(tmp_path):
     assert record.kept().trouble == ()
 
 
-def test_a_folder_that_cannot_be_made_does_not_stop_the_run(tmp_path):
-    (tmp_path / ".ipexctl").write_text("a file")
-    record = Record.make(tmp_path, "r1")
-    record.log("n0", 0, b"x")
-    record.keep("plan.json", {})
-    (trouble,) = record.kept().trouble
-    assert f"({os.strerror(errno.EEXIST)}: {tmp_path / '.ipexctl'}" in trouble
-
-
 def test_a_log_that_somebody_made_a_link_of_is_not_followed(tmp_path):
     record = Record.make(tmp_path, "r1")
     other = tmp_path / "precious"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
@@ -149,16 +148,3 @@ def test_a_rendezvous_at_loopback_is_named_before_the_time_is_up(runner):
     result = events[-1]
     assert (done.returncode, result["known"]["slug"]) == (124, "master-loopback")
     assert "127.0.0.1:29511" in result["cause"]
-
-
-@pytest.mark.soak
-def test_the_warning_comes_while_the_run_goes_on_but_not_for_a_sweep(talk):
-    _, _, notes = talk("1", "1", "1", "20")
-    found = [re.sub(r"after \d+ printed", "after 16 printed", n) for n in notes if "WARNING" in n]
-    assert found == [
-        "WARNING: after 16 printed steps ranks have exchanged nothing so far   "
-        "(ipexctl explain trained-alone)"
-    ]
-    _, result, notes = talk("1", "1", "1", "6", script="sweep.py")
-    assert not [n for n in notes if "WARNING" in n]
-    assert (result["exchange"]["verdict"], result["exchange"]["alarm"]) == ("alone", False)

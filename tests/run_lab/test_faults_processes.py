@@ -10,24 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_lab.test_run_faults import SLEEP, up
+
 NONE_LEFT = [0, 0, 0]
-UP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
 
 
 def rank_1(does: str) -> str:
-    return f"import os, sys\nif os.environ['RANK'] == '1':\n    {does}\n{UP}"
+    return f"import os, sys\nif os.environ['RANK'] == '1':\n    {does}\n{SLEEP}"
 
 
 def ended(result) -> tuple[int, str, str]:
     assert [h["survivors"] for h in result["hosts"]] == NONE_LEFT
     known = result["known"]["slug"] if result["known"] else ""
     return result["exit_code"], result["cause"], known
-
-
-def up(run, ranks: int = 3) -> None:
-    seen = set()
-    while len(seen) < ranks:
-        seen.add(run.until(event="line", text="up")["rank"])
 
 
 # --- the script ----------------------------------------------------------------------------------
@@ -122,8 +117,8 @@ def test_arguments_that_a_script_refuses_fail_all_ranks_in_the_same_way(runner):
     ids=["rank", None, "mpirun", "daemon"],
 )
 def test_what_was_killed_is_the_cause_and_nothing_stays(runner, host, victim, expected):
-    run = runner.start("-n", "3", str(runner.script(UP)))
-    up(run)
+    run = runner.start("-n", "3", str(runner.script(SLEEP)))
+    up(run, 3)
     kill = f"kill -9 $(pgrep -o -f '{victim}')"
     assert runner.lab.run_in(host, ["/bin/sh", "-c", kill]).returncode == 0
     assert ended(run.finish()) == expected
@@ -192,7 +187,7 @@ def test_a_rank_that_the_kernel_kills_at_a_memory_limit_is_told_as_that(runner):
         "while True: kept.append(b'x' * (4 << 20))\n"
     )
     run = runner.start("-n", "3", str(runner.script(rank_1("exec(" + repr(grows) + ")"))))
-    up(run)
+    up(run, 3)
     with limited(trainers(runner.lab, "node02"), 256 << 20):
         work = f"/home/trainer/.ipexctl/runs/{run.run_id}/work"
         runner.lab.run_in("node02", ["touch", f"{work}/go"])

@@ -14,10 +14,10 @@ import pytest
 from ipexctl.lab import Lab
 from tests.practice_hosts import Homes, Installed, home_with
 from tests.run_lab.conftest import Runner
+from tests.run_lab.test_run_faults import SLEEP, up
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
-UP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
-FAILS = "import os, sys\nif os.environ['RANK'] == '2': sys.exit(3)\n" + UP
+FAILS = "import os, sys\nif os.environ['RANK'] == '2': sys.exit(3)\n" + SLEEP
 HOME = "/home/trainer"
 
 
@@ -114,9 +114,8 @@ def test_kill_9_of_mpirun_or_of_ipexctl_leaves_nothing_and_no_files_in_tmp(fleet
     runner = fleet.runner(tmp_path)
     look = ["/bin/sh", "-c", "ls -d /tmp/*prte* /tmp/ompi* /tmp/ipexctl-* 2>/dev/null"]
     for kill in ("pkill -9 -o -f '[m]pirun|[p]rterun'", ""):
-        run = runner.start("-n", "3", str(runner.script(UP)))
-        for _ in range(3):
-            run.until(event="line", text="up")
+        run = runner.start("-n", "3", str(runner.script(SLEEP)))
+        up(run, 3)
         if kill:
             assert runner.lab.run_in("node01", ["/bin/sh", "-c", kill]).returncode == 0
             assert run.finish()["ended_by"] == "mpirun"
@@ -217,10 +216,9 @@ def test_without_mpi_our_agents_start_the_ranks(without, tmp_path):
 )
 def test_without_mpi_a_run_ends_like_any_other(without, tmp_path, how, code, ended_by):
     runner = without.runner(tmp_path)
-    run = runner.start("-n", "3", str(runner.script(FAILS if how == "exit 3" else UP)))
+    run = runner.start("-n", "3", str(runner.script(FAILS if how == "exit 3" else SLEEP)))
     if how != "exit 3":
-        for _ in range(3):
-            run.until(event="line", text="up")
+        up(run, 3)
     if how == "kill":
         kill = ["/bin/sh", "-c", "pkill -9 -o -f '[r]ank.pyc 1:0'"]
         assert runner.lab.run_in("node02", kill).returncode == 0

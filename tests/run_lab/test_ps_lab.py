@@ -6,8 +6,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.cli import Ended, ipexctl
 from tests.run_lab.test_run_faults import SLEEP, up
 
@@ -28,10 +26,8 @@ def listed(runner, home: Path, run_id: str) -> dict:
     return next(row for row in json.loads(done.stdout)["runs"] if row["run_id"] == run_id)
 
 
-@pytest.mark.parametrize("mpi", ["with", "without"])
-def test_a_second_controller_lists_and_stops_the_run(runner, tmp_path, mpi):
-    ranks = ("-n", "3") if mpi == "with" else ("-n", "3", "--env", "IPEXCTL_BACKEND=gloo")
-    run = runner.start(*ranks, "--name", f"bert-{mpi}", str(runner.script(SLEEP)))
+def test_a_second_controller_lists_and_stops_the_run(runner, tmp_path):
+    run = runner.start("-n", "3", "--name", "bert", str(runner.script(SLEEP)))
     up(run, 3)
     run_id = run.run_id
     row = listed(runner, tmp_path / "two", run_id)
@@ -45,7 +41,7 @@ def test_a_second_controller_lists_and_stops_the_run(runner, tmp_path, mpi):
     assert (result["exit_code"], result["ended_by"]) == (130, "interrupted")
     assert "(ipexctl stop)" in result["cause"]
     assert runner.gone(run_id, seconds=5) == {}
-    waited = second(runner, tmp_path / "two", "wait", f"bert-{mpi}")
+    waited = second(runner, tmp_path / "two", "wait", "bert")
     assert waited.returncode == 130
 
 

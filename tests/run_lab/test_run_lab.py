@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_lab.test_run_faults import SLEEP, up
+
 pytestmark = pytest.mark.any_rung
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_ddp.py"
-SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(100)\n"
 
 
 def test_ddp_over_gloo_on_three_hosts_learns_and_agrees(runner):
@@ -148,8 +149,7 @@ def test_kill_9_of_the_controller_leaves_no_process_on_any_host(runner):
         "import subprocess, time\nsubprocess.Popen(['setsid', 'sleep', '300'])\n" + SLEEP
     )
     run = runner.start("-n", "6", "-ppn", "2", str(script))
-    for _ in range(6):
-        run.until(event="line", text="up")
+    up(run, 6)
     assert sorted(runner.left(run.run_id)) == ["node01", "node02", "node03"]
     run.process.kill()
     assert runner.gone(run.run_id, seconds=10) == {}
@@ -162,8 +162,7 @@ def test_ctrl_c_reaches_the_ranks_and_leaves_nothing(runner):
         "except KeyboardInterrupt:\n    print('saved')\n"
     )
     run = runner.start("-n", "6", "-ppn", "2", str(script))
-    for _ in range(6):
-        run.until(event="line", text="up")
+    up(run, 6)
     run.process.send_signal(signal.SIGINT)
     result = run.finish()
     assert (result["exit_code"], result["ended_by"]) == (130, "interrupted")
@@ -177,8 +176,7 @@ def test_a_second_ctrl_c_kills_ranks_that_will_not_go(runner):
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
     )
     run = runner.start("-n", "3", str(script))
-    for _ in range(3):
-        run.until(event="line", text="up")
+    up(run, 3)
     run.process.send_signal(signal.SIGINT)
     run.until(event="note")
     began = time.monotonic()
