@@ -162,6 +162,12 @@ class Case:
     more: Raw = field(default_factory=dict)
 
 
+def behind(name: str, kind: Kind, stack: list[Any] | None = None, **more: Any) -> Case:
+    """The others wait in a collective for rank 3; `more` is what its host sees of it or is told."""
+    told = {key: more.pop(key) for key in ("doing", "where", "what", "said") if key in more}
+    return Case(name, kind, [3], [*OTHERS, late(3, stack, **more)], **told)
+
+
 def assert_told(case: Case) -> None:
     given = situation(case.rows, **case.more)
     found = diagnose(given)

@@ -1,4 +1,4 @@
-"""Each situation in which a run hangs: its kind, its suspects, and what is shown of it."""
+"""Each situation in which a run hangs, or seems to: its kind, its suspects, and what is shown."""
 
 from __future__ import annotations
 
@@ -7,118 +7,94 @@ import pytest
 from ipexctl.run.hang.hang_report import Kind
 
 from .looks import (
-    BACKWARD,
     BUSY,
+    LIB,
+    LOADER,
     MASTER,
     OLD,
     OTHERS,
+    PEER,
     QUEUE,
     READS,
     SITE,
     SLEEP,
+    TORCH,
     WAIT,
     WORK,
+    WORKER,
     Case,
     assert_told,
+    behind,
     call,
     called,
     calls,
+    child,
     frames,
     joins,
     late,
+    linked,
     row,
     waits,
 )
 
 CASES = [
-    Case(
+    behind(
         "a file server does not answer",
         Kind.BLOCKED_IO,
-        [3],
-        [*OTHERS, late(3, frames([WORK + "data.py", 88, "__next__"]), **READS)],
+        frames([WORK + "data.py", 88, "__next__"]),
         doing="/data/x.arrow, state D, 0 % CPU",
         where="data.py:88 in __next__",
         what="all_reduce #412 (DDP, 4.2 MB)",
         said="node02: /data, nfs",
+        **READS,
     ),
-    Case(
+    behind(
         "blocked in the kernel, on what is not known",
         Kind.BLOCKED_IO,
-        [3],
-        [*OTHERS, late(3, state="D", wchan="io_schedule")],
         doing="io_schedule",
+        state="D",
+        wchan="io_schedule",
     ),
-    Case(
-        "blocked in a read inside of torch.load",
-        Kind.BLOCKED_IO,
-        [3],
-        [*OTHERS, late(3, frames([SITE + "torch/serialization.py", 1500, "load"]), **READS)],
-        where="train.py:61 in train",
-    ),
-    Case(
+    behind(
         "a pipe that has no writer",
         Kind.BLOCKED_IO,
-        [3],
-        [*OTHERS, late(3, syscall=[0, 5, 0, 1], wchan="pipe_read", blocked_on={"what": "pipe"})],
         doing="pipe",
+        syscall=[0, 5, 0, 1],
+        wchan="pipe_read",
+        blocked_on={"what": "pipe"},
     ),
-    Case("sleeps", Kind.SLEEPING, [3], [*OTHERS, late(3, **SLEEP)], doing="sleeping"),
-    Case(
-        "sleeps, where only wchan can be read",
-        Kind.SLEEPING,
-        [3],
-        [*OTHERS, late(3, **(SLEEP | {"syscall": None}))],
-    ),
-    Case(
+    behind("sleeps, where only wchan can be read", Kind.SLEEPING, **SLEEP | {"syscall": None}),
+    behind(
         "sleeps in a loop until a file is there",
         Kind.SLEEPING,
-        [3],
-        [*OTHERS, late(3, **SLEEP, waits_in_loop=True, text="while not exists(flag):")],
         doing="while not exists(flag)",
+        waits_in_loop=True,
+        text="while not exists(flag):",
+        **SLEEP,
     ),
-    Case("sleeps, on aarch64", Kind.SLEEPING, [3], [*OTHERS, late(3, syscall=[115], wchan="")]),
-    Case("a lock", Kind.LOCK, [3], [*OTHERS, late(3, frames(WAIT))], doing="another thread"),
-    Case(
-        "a lock taken with acquire(): no Python frame",
-        Kind.LOCK,
-        [3],
-        [*OTHERS, late(3, text="lock.acquire()")],
-    ),
-    Case("a queue", Kind.LOCK, [3], [*OTHERS, late(3, frames(WAIT, *QUEUE))], doing="queue"),
-    Case(
+    behind("sleeps, on aarch64", Kind.SLEEPING, syscall=[115], wchan=""),
+    behind("a queue", Kind.LOCK, frames(WAIT, *QUEUE), doing="queue"),
+    behind(
         "a loop that waits and never sleeps",
         Kind.SPINNING,
-        [3],
-        [*OTHERS, late(3, **BUSY, waits_in_loop=True, text="while not done:")],
         doing="spinning: while not done, state R, 100 % CPU",
+        waits_in_loop=True,
+        text="while not done:",
+        **BUSY,
     ),
-    Case("computes", Kind.COMPUTING, [3], [*OTHERS, late(3, **BUSY)], doing="100 % CPU"),
-    Case(
+    behind(
         "imports modules",
         Kind.COMPUTING,
-        [3],
-        [
-            *OTHERS,
-            late(
-                3,
-                frames([SITE + "a.py", 2, "f"], [SITE + "a.py", 9, "<module>"]),
-                **BUSY,
-            ),
-        ],
+        frames([SITE + "a.py", 2, "f"], [SITE + "a.py", 9, "<module>"]),
         doing="importing modules",
         where="train.py:61 in train",
+        **BUSY,
     ),
-    Case("computes in backward", Kind.COMPUTING, [3], [*OTHERS, late(3, BACKWARD, **BUSY)]),
-    Case(
-        "computes in other threads",
-        Kind.COMPUTING,
-        [3],
-        [*OTHERS, late(3, frames(WAIT), cpu=3.0)],
-        doing="other threads",
+    behind(
+        "computes in other threads", Kind.COMPUTING, frames(WAIT), doing="other threads", cpu=3.0
     ),
-    Case("stopped", Kind.STOPPED, [3], [*OTHERS, late(3, state="T", wchan="do_signal_stop")]),
     Case("stopped in the collective", Kind.STOPPED, [3], [*OTHERS, waits(3, state="T")]),
-    Case("a debugger", Kind.STOPPED, [3], [*OTHERS, late(3, state="t")], doing="debugger"),
+    behind("a debugger", Kind.STOPPED, doing="debugger", state="t"),
     Case(
         "two ranks call another operation",
         Kind.MISMATCH,
@@ -206,22 +182,7 @@ CASES = [
         where="train.py:33 in train",
         more={"world": 3},
     ),
-    Case(
-        "ended with exit code 0 while the others wait",
-        Kind.LEFT_EARLY,
-        [3],
-        OTHERS,
-        doing="exit code 0",
-        more={"ended": {3: "exit code 0"}},
-    ),
-    Case(
-        "killed",
-        Kind.LEFT_EARLY,
-        [3],
-        OTHERS,
-        doing="signal 9",
-        more={"ended": {3: "signal 9"}},
-    ),
+    Case("killed", Kind.LEFT_EARLY, [3], OTHERS, doing="signal 9", more={"ended": {3: "signal 9"}}),
     Case(
         "ended, and no collectives are recorded",
         Kind.LEFT_EARLY,
@@ -229,7 +190,6 @@ CASES = [
         OLD,
         more={"ended": {3: "exit code 0"}},
     ),
-    Case("a zombie", Kind.LEFT_EARLY, [3], [*OTHERS, late(3, state="Z")]),
     Case(
         "the others have ended, and the last one still computes",
         Kind.COMPUTING,
@@ -260,6 +220,246 @@ CASES = [
         said=MASTER,
         doing="reading /data/x.arrow",
     ),
+    Case("all join, with a wrong address", Kind.RENDEZVOUS, [], [joins(r) for r in range(4)]),
+    Case(
+        "store.get() of a key that one rank has not set",
+        Kind.RENDEZVOUS,
+        [0],
+        [
+            row(0, frames(), **SLEEP),
+            row(
+                1,
+                frames(),
+                text='store.get("ready")',
+                wchan="poll_schedule_timeout",
+                syscall=[7, 1, 1, 0],
+                blocked_on={"what": "poll", "peer": MASTER},
+            ),
+        ],
+        more={"world": 2},
+    ),
+    behind(
+        "a worker of the data loader blocks",
+        Kind.WORKER,
+        frames(*LOADER),
+        doing="state D in data.py:9 __getitem__",
+        where="train.py:61 in train",
+        children=[child(), child(state="D", frames=WORKER)],
+    ),
+    behind(
+        "a worker process that was killed, where the rank reads its queue",
+        Kind.WORKER,
+        frames([LIB + "multiprocessing/queues.py", 103, "get"]),
+        doing="exited",
+        syscall=[0, 9],
+        blocked_on={"what": "pipe", "path": "", "fs": "", "peer": ""},
+        children=[child(exited=True, state="Z")],
+    ),
+    behind(
+        "a subprocess",
+        Kind.BLOCKED_IO,
+        frames([LIB + "subprocess.py", 2011, "_wait"]),
+        doing="subprocess",
+        syscall=[61, 9],
+    ),
+    behind(
+        "a server outside the run",
+        Kind.OUTSIDE,
+        frames([LIB + "ssl.py", 1166, "read"], [SITE + "urllib3/connection.py", 5, "get"]),
+        doing="93.184.216.34:443",
+        syscall=[0, 9],
+        wchan="wait_woken",
+        blocked_on={"what": "socket", "peer": "93.184.216.34:443"},
+    ),
+    behind(
+        "input()",
+        Kind.OUTSIDE,
+        doing="input",
+        syscall=[0, 0, 1, 1],
+        wchan="pipe_read",
+        text="name = input('?')",
+    ),
+    behind(
+        "a breakpoint",
+        Kind.OUTSIDE,
+        frames([LIB + "cmd.py", 126, "cmdloop"], [LIB + "pdb.py", 1, "it"]),
+        doing="debugger",
+    ),
+    Case(
+        "a lock file that a process outside the run holds",
+        Kind.OUTSIDE,
+        [0, 1, 2, 3],
+        [
+            row(
+                r,
+                frames([SITE + "filelock/_api.py", 344, "acquire"]),
+                **SLEEP,
+                blocked_on={"what": "file", "path": "/data/.lock"},
+            )
+            for r in range(4)
+        ],
+        doing="/data/.lock",
+    ),
+    Case(
+        "one rank holds the lock file and computes",
+        Kind.COMPUTING,
+        [0],
+        [
+            row(0, frames(), **BUSY),
+            *(
+                row(r, frames([SITE + "filelock/_api.py", 1, "acquire"]), **SLEEP)
+                for r in (1, 2, 3)
+            ),
+        ],
+    ),
+    Case(
+        "all wait for a file server",
+        Kind.OUTSIDE,
+        [0, 1, 2, 3],
+        [row(r, frames(), **READS) for r in range(4)],
+        doing="/data/x.arrow",
+    ),
+    Case("all compute", Kind.COMPUTING, [0, 1, 2, 3], [row(r, frames(), **BUSY) for r in range(4)]),
+    Case("all have arrived", Kind.COLLECTIVE, [], [*OTHERS, waits(3)], said="network"),
+    Case(
+        "all have arrived, and one connection loses data",
+        Kind.COLLECTIVE,
+        [1, 2],
+        [
+            waits(0),
+            linked(1, 2, unsent=9000, retransmits=7, unanswered=60.0),
+            linked(2, 1),
+            waits(3),
+        ],
+        said="node01 to node02",
+    ),
+    Case(
+        "all have arrived, and a host is at one end of each bad connection",
+        Kind.COLLECTIVE,
+        [2],
+        [
+            linked(0, 2, unsent=9, unanswered=50.0),
+            linked(1, 2, unsent=9, unanswered=60.0),
+            linked(2, 1),
+        ],
+        said="node03",
+        more={"world": 3, "per_host": 1},
+    ),
+    Case(
+        "one rank has finished the collective that the others are in",
+        Kind.COLLECTIVE,
+        [],
+        [*OTHERS, late(3, collectives=calls(call(412, done=True)), **SLEEP)],
+    ),
+    Case(
+        "others wait for a group that is stalled",
+        Kind.COLLECTIVE,
+        [],
+        [
+            *(row(r, called("barrier"), collectives=calls(call(4, "barrier"))) for r in (0, 1)),
+            *(
+                row(r, called("all_reduce"), collectives=calls(call(7, group="1"), _1=[2, 3]))
+                for r in (2, 3)
+            ),
+        ],
+        said="ranks 2-3 (node02) are in",
+    ),
+    behind(
+        "ppoll on aarch64 has the number of flock on x86-64",
+        Kind.OUTSIDE,
+        doing="93.184.216.34:443",
+        syscall=[73, 1],
+        wchan="poll_schedule_timeout",
+        blocked_on=PEER,
+    ),
+    Case("an old torch: the outlier", Kind.SLEEPING, [3], [*OLD, row(3, frames(), **SLEEP)]),
+    Case(
+        "an old torch: another function",
+        Kind.MISMATCH,
+        [3],
+        [*(row(r, called("all_reduce")) for r in range(3)), row(3, called("broadcast", 9))],
+    ),
+    Case(
+        "FSDP2 is not the user's code",
+        Kind.LOCK,
+        [3],
+        [
+            *(
+                row(
+                    r,
+                    frames(
+                        [TORCH + "fsdp/_fully_shard/_fsdp_param_group.py", 280, "wait_for_unshard"],
+                        [SITE + "lightning/pytorch/loops/fit_loop.py", 455, "advance"],
+                        [SITE + "accelerate/accelerator.py", 2500, "backward"],
+                    ),
+                )
+                for r in range(3)
+            ),
+            row(3, frames(WAIT)),
+        ],
+        where="train.py:61 in train",
+    ),
+    Case(
+        "DeepSpeed's communication",
+        Kind.SLEEPING,
+        [3],
+        [
+            *(row(r, frames([SITE + "deepspeed/comm/comm.py", 1, "barrier"])) for r in range(3)),
+            row(3, frames(), **SLEEP),
+        ],
+        what="barrier",
+    ),
+    Case(
+        "work.wait() has no frame",
+        Kind.SLEEPING,
+        [1],
+        [row(0, frames(), collectives=calls(call(412))), late(1, **SLEEP)],
+        what="all_reduce #412 (4.2 MB)",
+        more={"world": 2},
+    ),
+    Case(
+        "an asynchronous collective is open, and the main thread sleeps before the next",
+        Kind.SLEEPING,
+        [3],
+        [
+            *(waits(r, 413) for r in range(3)),
+            row(3, frames(), collectives=calls(call(412)), **SLEEP),
+        ],
+    ),
+    Case(
+        "two causes: what explains more is first",
+        Kind.BLOCKED_IO,
+        [3, 2],
+        [waits(0), waits(1), late(2, **BUSY), late(3, **READS)],
+    ),
+    Case(
+        "as many ranks called the one as the other: who is wrong is not known",
+        Kind.MISMATCH,
+        [0, 1],
+        [
+            row(0, called("all_gather"), collectives=calls(call(412, "all_gather"))),
+            row(1, called("barrier"), collectives=calls(call(412, "barrier"))),
+        ],
+        more={"world": 2},
+    ),
+    behind(
+        "one rank alone calls new_group",
+        Kind.RENDEZVOUS,
+        frames([TORCH + "distributed_c10d.py", 5581, "new_group"]),
+        said="also those that are not in the group",
+    ),
+    Case(
+        "no look of the other host yet, whose rank is not known either",
+        Kind.UNKNOWN,
+        [],
+        [waits(0)],
+        more={"world": 2, "hosts": {0: "node01"}},
+    ),
+    Case("no stacks, all idle", Kind.UNKNOWN, [0, 1, 2, 3], [row(r) for r in range(4)]),
+    Case("no look of one rank", Kind.UNKNOWN, [3], OTHERS),
+    Case("no looks at all", Kind.UNKNOWN, [], []),
+    Case("one rank", Kind.SLEEPING, [0], [row(0, frames(), **SLEEP)], more={"world": 1}),
+    Case("it moves", Kind.MOVING, [], [*OTHERS, waits(3)], more={"quiet": None}),
 ]
 
 

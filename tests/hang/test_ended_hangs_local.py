@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.run.test_ps_local import Here
+from tests.run.test_ps_local import here as here  # noqa: PLC0414  a fixture
 
 HANG = """
 import os, time, torch
@@ -29,16 +28,9 @@ except KeyboardInterrupt:
 QUIET = 14  # seconds; from 10 on the hosts look before the run is ended
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    made = Here(tmp_path)
-    (made.code / "hang.py").write_text(HANG)
-    yield made
-    for row in made.listed():
-        made.call("stop", row["run_id"], "-t", "0")
-    for run in made.started:
-        run.kill()
-        run.communicate()
+@pytest.fixture(autouse=True)
+def _script(here: Here) -> None:
+    (here.code / "hang.py").write_text(HANG)
 
 
 def why(here: Here) -> tuple[int, dict]:

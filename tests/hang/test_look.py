@@ -127,42 +127,6 @@ def test_a_rank_that_sleeps_is_seen_where_it_sleeps_and_with_the_text_of_the_lin
     assert (site / f"{child.pid}.stacks").stat().st_size < 40  # what is read does not pile up
 
 
-def test_a_lock_that_another_thread_holds(site, start):
-    child = start(
-        hang(
-            "lock = threading.Lock()\n"
-            "def hold():\n    with lock:\n        time.sleep(60)\n"
-            "threading.Thread(target=hold, daemon=True).start()\n"
-            "while not lock.locked():\n    time.sleep(0.01)\n"
-            'print("here", flush=True)\n'
-            "lock.acquire()\n"
-        )
-    )
-    wait_for_state(child.pid, "S")
-    row = look_at(site, child)
-    assert row["source"][3] == "lock.acquire()"
-    assert [t["main"] for t in row["threads"]] == [True, False]
-    assert row["threads"][1]["frames"][0][2] == "hold"
-    if row["syscall"]:
-        assert row["blocked_on"]["what"] == "futex"
-
-
-def test_a_read_from_a_pipe_and_from_a_named_one(site, start, tmp_path):
-    fifo = tmp_path / "named"
-    os.mkfifo(fifo)
-    child = start(hang('a, b = os.pipe()\nprint("here", flush=True)\nos.read(a, 1)\n'))
-    named = start(
-        hang('f = os.open(sys.argv[1], os.O_RDWR)\nprint("here", flush=True)\nos.read(f, 1)\n'),
-        str(fifo),
-    )
-    for each in (child, named):
-        wait_for_state(each.pid, "S")
-    rows = look(str(site), {0: child.pid, 1: named.pid}, SECONDS)
-    if rows[0]["syscall"]:
-        assert [row["blocked_on"]["what"] for row in rows] == ["pipe", "pipe"]
-        assert rows[1]["blocked_on"]["path"] == str(fifo)
-
-
 def test_opening_a_fifo_names_its_path(site, start, tmp_path):
     fifo = tmp_path / "no one writes"
     os.mkfifo(fifo)
