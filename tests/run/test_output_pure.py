@@ -125,48 +125,43 @@ def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
     assert [r for h, r, text in LINES if chosen.lines(h, r, [text])] == left
 
 
+def read(**wanted):
+    """Of the output of a run on node01."""
+    hosts = Inventory((host("node01"),), "made")
+    return line_filter.read(RunOptions("t.py", **wanted), hosts, KNOWN)
+
+
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("option", "value", "words"),
     [
-        (RunOptions("t.py", ranks="0,x"), "'x' is not a rank"),
-        (RunOptions("t.py", ranks="4-2"), "4-2 is a descending range"),
-        (RunOptions("t.py", ranks=""), "'' is not a rank"),
-        (RunOptions("t.py", ranks="-1"), "'-1' is not a rank"),
-        (RunOptions("t.py", include=("(",)), "-i '(' is not a valid regular expression"),
-        (RunOptions("t.py", show_hosts=("node07",)), "node07"),
-        (RunOptions("t.py", show_hosts=("",)), "--show-hosts is empty"),
-        (
-            RunOptions("t.py", show_hosts=("node01,!node01",)),
-            "--show-hosts selects no host in made",
-        ),
-        (RunOptions("t.py", show_hosts=("@last-failed",)), "--show-hosts selects no host in made"),
-        (
-            RunOptions("t.py", show_hosts=("@healthy",)),
-            "@healthy: these hosts have not been checked yet",
-        ),
+        ("ranks", "0,x", "'x' is not a rank"),
+        ("ranks", "4-2", "4-2 is a descending range"),
+        ("ranks", "", "'' is not a rank"),
+        ("ranks", "-1", "'-1' is not a rank"),
+        ("include", ("(",), "-i '(' is not a valid regular expression"),
+        ("show_hosts", ("node07",), "node07"),
+        ("show_hosts", ("",), "--show-hosts is empty"),
+        ("show_hosts", ("node01,!node01",), "--show-hosts selects no host in made"),
+        ("show_hosts", ("@last-failed",), "--show-hosts selects no host in made"),
+        ("show_hosts", ("@healthy",), "@healthy: these hosts have not been checked yet"),
     ],
 )
-def test_what_chooses_nothing_is_refused_with_the_reason(wanted, words):
+def test_what_chooses_nothing_is_refused_with_the_reason(option, value, words):
     with pytest.raises(InputError) as e:
-        line_filter.read(wanted, Inventory((host("node01"),), "made"), KNOWN)
+        read(**{option: value})
     assert words in e.value.what
 
 
 def test_the_hint_for_plain_text_can_be_pasted():
     with pytest.raises(InputError) as e:
-        line_filter.read(
-            RunOptions("t.py", include=("(it's",)), Inventory((host("node01"),), "made"), KNOWN
-        )
+        read(include=("(it's",))
     option, text = shlex.split(e.value.hint, comments=True)
     assert (option, re.search(text, "(it's")[0]) == ("-i", "(it's")
 
 
 def test_ranks_that_the_run_does_not_have_are_refused():
-    chosen = line_filter.read(
-        RunOptions("t.py", ranks="4-9"), Inventory((host("node01"),), "made"), KNOWN
-    )
     with refused("no-rank-selected", "0 to 3"):
-        line_filter.check(chosen, made_plan(4))
+        line_filter.check(read(ranks="4-9"), made_plan(4))
 
 
 # --- the status line and the panes ---------------------------------------------------------------

@@ -77,103 +77,80 @@ def told(*args: Any, **options: Any) -> list[tuple[str, str, str, tuple[str, ...
 SLOW = {"gflops": 40.0}
 BUSY = Load(average=(4.0, 4.0, 4.0), busy=3.5, top=(("burn", 3.5),))
 GIGABIT = tuple(host(n, speed=1000 if n == "n2" else 10000) for n in NAMES)
-FOUND = [
-    pytest.param(told(), [], id="nothing"),
-    pytest.param(
+FOUND = {
+    "nothing": (told(), []),
+    "one host's links": (
         told(links=ring(n1n2=4e7, n2n3=4e7)),
         [("link", "slow-link", "n2", ())],
-        id="one host's links",
     ),
-    pytest.param(
+    "gigabit in a faster cluster": (
         told(links=ring(n1n2=9.4e8, n2n3=9.4e8), facts=GIGABIT),
         [("link", "slow-link", "n2", ("link-speed",))],
-        id="gigabit in a faster cluster",
     ),
-    pytest.param(
+    "too few links to compare, and cards of different speeds": (
         told(links=ring(("n1", "n2")), names=("n1", "n2"), facts=GIGABIT[:2]),
         [("link", "link-speed", "", ())],
-        id="too few links to compare, and cards of different speeds",
     ),
-    pytest.param(
-        told(links=ring(), facts=GIGABIT), [], id="different cards, and links that are equally fast"
-    ),
-    pytest.param(
-        told(facts=(host("n3", mtu=9000),)), [("link", "mtu", "", ())], id="different MTUs"
-    ),
-    pytest.param(
+    "different cards, and links that are equally fast": (told(links=ring(), facts=GIGABIT), []),
+    "different MTUs": (told(facts=(host("n3", mtu=9000),)), [("link", "mtu", "", ())]),
+    "lost packets": (
         told(losses=(Losses("n1", "n2", 1000, 20),)),
         [("link", "lossy-link", "n1", ())],
-        id="lost packets",
     ),
-    pytest.param(
+    "a high latency": (
         told(links=ring(n3n4=0.0) + (Link("n3", "n4", 0.012, 9e9),)),
         [("link", "far-link", "n3", ())],
-        id="a high latency",
     ),
-    pytest.param(told({"n3": SLOW}), [("host", "slow-host", "n3", ())], id="a slow host"),
-    pytest.param(
+    "a slow host": (told({"n3": SLOW}), [("host", "slow-host", "n3", ())]),
+    "a busy host, seen by the doctor": (
         told({"n3": SLOW}, facts=(host("n3", load=BUSY),)),
         [("host", "slow-host", "n3", ("busy",))],
-        id="a busy host, seen by the doctor",
     ),
-    pytest.param(
+    "a busy host, seen by its rank": (
         told({"n3": {**SLOW, "cpus": 1.5}}),
         [("host", "slow-host", "n3", ("busy",))],
-        id="a busy host, seen by its rank",
     ),
-    pytest.param(
+    "a quota": (
         told({"n3": {**SLOW, "throttled": 0.8}}, facts=(host("n3", quota=1.5),)),
         [("host", "slow-host", "n3", ("cpu-quota",))],
-        id="a quota",
     ),
-    pytest.param(
+    "a quota on one of two hosts": (
         told({"n2": SLOW}, facts=(host("n2", quota=1.5),), names=("n1", "n2")),
         [("host", "slow-host", "n2", ("cpu-quota",))],
-        id="a quota on one of two hosts",
     ),
-    pytest.param(told({"n2": SLOW}, names=("n1", "n2")), [], id="two hosts and no reason"),
-    pytest.param(
-        told({"n4": {**SLOW, "heat": 7}}),
-        [("host", "slow-host", "n4", ("throttled",))],
-        id="heat",
-    ),
-    pytest.param(
+    "two hosts and no reason": (told({"n2": SLOW}, names=("n1", "n2")), []),
+    "heat": (told({"n4": {**SLOW, "heat": 7}}), [("host", "slow-host", "n4", ("throttled",))]),
+    "heat since boot": (
         told({"n4": SLOW}, facts=(host("n4", power=Power(throttled=500)),)),
         [("host", "slow-host", "n4", ("throttled",))],
-        id="heat since boot",
     ),
-    pytest.param(
+    "OMP_NUM_THREADS=1 on one host": (
         told({"n1": {"gflops": 25.0, "threads": 1, "cpus": 1.0}}),
         [("host", "slow-host", "n1", ("one-thread",))],
-        id="OMP_NUM_THREADS=1 on one host",
     ),
-    pytest.param(
+    "OMP_NUM_THREADS=1 everywhere": (
         told({n: {"threads": 1, "cpus": 1.0} for n in NAMES}),
         [("host", "one-thread", n, ()) for n in NAMES],
-        id="OMP_NUM_THREADS=1 everywhere",
     ),
-    pytest.param(
+    "containers on one machine keep each other busy": (
         told({"n2": {"gflops": 40.0, "cpus": 1.0}}, facts=tuple(host(n, boot="1") for n in NAMES)),
         [],
-        id="containers on one machine keep each other busy",
     ),
-    pytest.param(
+    "containers with CPUs of their own": (
         told(
             {"n2": {"gflops": 40.0, "cpus": 1.0}},
-            facts=tuple(host(n, boot="1", allowed=(i,)) for i, n in enumerate(NAMES)),
+            facts=tuple((host(n, boot="1", allowed=(i,)) for i, n in enumerate(NAMES))),
         ),
         [("host", "slow-host", "n2", ("busy",))],
-        id="containers with CPUs of their own",
     ),
-    pytest.param(
+    "both": (
         told({"n3": SLOW}, links=ring(n1n2=4e7, n2n3=4e7)),
         [("link", "slow-link", "n2", ()), ("host", "slow-host", "n3", ())],
-        id="both",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("found", "expected"), FOUND)
+@pytest.mark.parametrize(("found", "expected"), FOUND.values(), ids=FOUND)
 def test_whom_the_others_wait_for_and_why(found: Any, expected: Any) -> None:
     assert found == expected
 
