@@ -1,4 +1,4 @@
-"""The live screen in real terminals (tmux): sizes, colours, floods, and how it is left behind.
+"""The live screen in real terminals (tmux): sizes, colours, and how it is left behind.
 
 Every line that a terminal shows must be one that some rank has printed, folded, or one of ours; the
 files have every line; afterwards the terminal is as it was.
@@ -32,10 +32,6 @@ for step in range(1, steps + 1):
     time.sleep(pause)
 if len(sys.argv) > 3 and rank == 1:
     raise ValueError("bad batch")
-"""
-FLOOD = """\
-import sys, torch
-for n in range(10000): print(f"line {n} of a flood", flush=n % 100 == 0)
 """
 LINE = re.compile(
     r"(?:all|localhost)\s+(?:x\d+|r\d+)\s*\| |r[\d,-]+(?:,\.\.)?\s+x\d+\s*\| |\.\.\. |run |sent |"
@@ -91,7 +87,6 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Tmux]]:
     def make(columns: int, rows: int = 24) -> Tmux:
         here = Here(tmp_path)
         (here.code / "train.py").write_text(TRAIN)
-        (here.code / "flood.py").write_text(FLOOD)
         made.append(Tmux(f"matrix-{tmp_path.name}", here, columns, rows))
         return made[-1]
 
@@ -175,16 +170,6 @@ def cwd_of(pid: str) -> str:
         return str(Path(f"/proc/{pid}/cwd").resolve())
     except OSError:
         return ""
-
-
-def test_a_flood_is_complete_in_the_files(terminal):
-    tmux = terminal(120)
-    tmux.ipexctl("run", "-n", "2", "--force", "flood.py", TERM="screen")
-    tmux.until(ended(0))
-    wanted = [f"line {n} of a flood" for n in range(10000)]
-    logs = logged(tmux.here)
-    assert list(logs.values()) == [wanted, wanted]
-    tmux.is_as_before()
 
 
 def test_a_failure_fits_on_a_screen(terminal):
