@@ -41,14 +41,6 @@ def held(name: str, version: str = "a" * 16, hub: str = "") -> Held:
 # --- pure ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "variable"),
-    [("mnist", "IPEXCTL_DATA_MNIST"), ("c4-en.v2", "IPEXCTL_DATA_C4_EN_V2")],
-)
-def test_a_name_becomes_a_variable(name: str, variable: str) -> None:
-    assert variable == core.variable(core.checked_name(name))
-
-
 @pytest.mark.parametrize("name", ["", ".x", "a/b", "a b", "-x", "ü", "x" * 65])
 def test_odd_names_are_refused(name: str) -> None:
     with pytest.raises(InputError):
@@ -82,9 +74,10 @@ def test_a_hub_cache_is_known_by_its_folders(folders: tuple[str, ...], kind: str
 
 
 def test_what_ranks_get() -> None:
-    found = core.variables([held("mnist"), held("hf", hub="cache")])
+    found = core.variables([held("mnist"), held("c4-en.v2"), held("hf", hub="cache")])
     assert [(name, value) for name, value, _ in found] == [
         ("IPEXCTL_DATA_MNIST", held("mnist").path),
+        ("IPEXCTL_DATA_C4_EN_V2", held("c4-en.v2").path),
         ("IPEXCTL_DATA_HF", held("hf").path),
         ("HF_HOME", f"/r/data/hf/{'a' * 16}"),
         ("HF_HUB_OFFLINE", "1"),

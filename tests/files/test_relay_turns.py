@@ -56,17 +56,6 @@ def test_a_host_gives_one_file_while_it_is_sent_the_next(monkeypatch: pytest.Mon
     assert turn_of(turns, "b") == Turn("b", "a", (wanted[0],))
 
 
-def test_hosts_that_have_different_files_already_give_each_other_the_rest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(blob_relay, "UNIT", 1)
-    turns, wanted = Turns("ab", ""), blobs(2, 2)
-    for host, lacking in zip("ab", wanted, strict=True):
-        turns.join(host, wanted, [lacking])
-        turns.gives(host)
-    assert [turn_of(turns, h).giver for h in "ab"] == ["b", "a"]
-
-
 def test_what_is_still_fetched_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blob_relay, "UNIT", 1)
     turns, wanted = Turns("a", ""), blobs(2, 2)
@@ -79,19 +68,9 @@ def test_what_is_still_fetched_is_passed_over(monkeypatch: pytest.MonkeyPatch) -
     assert turns.lacks("a")
 
 
-def test_a_host_that_leaves_in_its_first_turn_leaves_it_to_the_next() -> None:
-    turns, wanted = Turns("ab", ""), blobs(2)
-    for host in "ab":
-        turns.join(host, wanted, wanted)
-    assert not turn_of(turns, "a").giver
-    assert turns.next("b", everything) is None
-    turns.leave("a", gone=True)
-    assert not turn_of(turns, "b").giver
-
-
 @settings(max_examples=400, deadline=None)
 @given(
-    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6),
+    sizes=st.lists(st.integers(0, 5), min_size=1, max_size=6),
     hosts=st.integers(1, 6),
     mute=st.sets(st.integers(0, 5)),
     broken=st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5))),
@@ -174,29 +153,3 @@ def test_where_nothing_fails_this_machine_sends_every_file_once() -> None:
         now.clear()
     assert sent == len(wanted)
     assert rounds < 3 * len(wanted)  # with one file after the other, each would take four
-
-
-def test_a_host_is_asked_only_for_what_it_has() -> None:
-    """Hosts of a data set lack different files of one unit."""
-    x, y = blobs(1, 1)
-    turns, have = Turns("abc", ""), {"a": {x, y}, "b": {y}}
-    turns.join("a", [x, y], [x, y])
-    turns.gives("a")
-    turns.done(turn_of(turns, "a"))
-    turns.join("b", [y], [y])
-    turns.gives("b")
-    turns.done(turn_of(turns, "b"))
-    turns.leave("a", gone=True)
-    turns.join("c", [x, y], [x, y])
-    turn = turn_of(turns, "c")
-    assert not turn.giver or set(turn.blobs) <= have[turn.giver]
-
-
-def test_an_empty_file_is_no_part_of_what_others_had_before() -> None:
-    x, empty = Blob("x", "x", 5), Blob("empty", "empty", 0)
-    turns = Turns("ab", "")
-    turns.join("a", [x], [])
-    turns.gives("a")
-    turns.join("b", [empty, x], [empty, x])
-    turn = turn_of(turns, "b")
-    assert not turn.giver or turn.blobs == (x,)

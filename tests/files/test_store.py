@@ -112,14 +112,6 @@ def test_many_blobs_are_asked_for_and_sent_some_at_a_time(
     assert refused.value.slug == "no-space"
 
 
-def test_a_blob_cut_short_on_the_host_counts_as_missing(agent: Agent, tmp_path: Path) -> None:
-    blobs = files(tmp_path, b"whole")
-    root = tmp_path / "root"
-    send_missing(agent, str(root), list(blobs), blobs.__getitem__)
-    next(root.glob("blobs/sha256/*/*")).write_bytes(b"wh")
-    assert missing_blobs(agent, str(root), list(blobs)) == tuple(blobs)
-
-
 def test_a_blob_with_other_bytes_is_refused_and_nothing_is_kept(
     agent: Agent, tmp_path: Path
 ) -> None:
