@@ -32,39 +32,25 @@ def stack_on(platform: str) -> Stack:
     return Stack(row, (3, 11), platform, LOCK.mpi, (), "")
 
 
-def test_a_lock_survives_the_way_through_text() -> None:
-    assert parse(TEXT, "ipexctl.lock") == LOCK
-
-
 def test_the_text_does_not_depend_on_the_order_of_resolution() -> None:
     assert render(replace(LOCK, packages=(TORCH, NUMPY))) == TEXT
 
 
-SAME_ENVIRONMENT = {
-    "another builder": replace(LOCK, uv=replace(UV, sha256="d" * 64)),
-    "sizes not known yet": replace(LOCK, packages=(replace(NUMPY, size=0), TORCH)),
+# a lock, and whether its environment is the same
+CHANGED = {
+    "another builder": (replace(LOCK, uv=replace(UV, sha256="d" * 64)), True),
+    "sizes not known yet": (replace(LOCK, packages=(replace(NUMPY, size=0), TORCH)), True),
+    "another file": (replace(LOCK, packages=(replace(NUMPY, sha256="d" * 64), TORCH)), False),
+    "one package less": (replace(LOCK, packages=(TORCH,)), False),
+    "another Python": (replace(LOCK, python="3.12"), False),
+    "another platform": (replace(LOCK, platform="aarch64-manylinux_2_28"), False),
 }
-OTHER_ENVIRONMENT = {
-    "another file": replace(LOCK, packages=(replace(NUMPY, sha256="d" * 64), TORCH)),
-    "one package less": replace(LOCK, packages=(TORCH,)),
-    "another Python": replace(LOCK, python="3.12"),
-    "another platform": replace(LOCK, platform="aarch64-manylinux_2_28"),
-}
 
 
-@pytest.mark.parametrize("change", SAME_ENVIRONMENT)
-def test_the_name_stays_with(change: str) -> None:
-    assert SAME_ENVIRONMENT[change].key == LOCK.key
-
-
-@pytest.mark.parametrize("change", OTHER_ENVIRONMENT)
-def test_the_name_changes_with(change: str) -> None:
-    assert OTHER_ENVIRONMENT[change].key != LOCK.key
-
-
-def test_the_name_is_sixteen_hex_digits() -> None:
-    assert len(LOCK.key) == 16
-    assert int(LOCK.key, 16) >= 0
+@pytest.mark.parametrize(("lock", "same"), CHANGED.values(), ids=CHANGED)
+def test_the_key_is_sixteen_hex_digits_of_what_is_installed(lock: Lock, same: bool) -> None:
+    assert (lock.key == LOCK.key) is same
+    assert len(lock.key) == 16 and int(lock.key, 16) >= 0
 
 
 def test_a_lock_is_for_its_request_whatever_was_resolved() -> None:
@@ -96,8 +82,9 @@ TOLD = replace(
 )
 
 
-def test_what_was_asked_survives_the_way_through_text() -> None:
-    assert parse(render(TOLD), "ipexctl.lock") == TOLD
+@pytest.mark.parametrize("lock", [LOCK, TOLD])
+def test_a_lock_survives_the_way_through_text(lock: Lock) -> None:
+    assert parse(render(lock), "ipexctl.lock") == lock
 
 
 def test_a_lock_that_names_kinds_of_indexes_as_older_ones_do_is_read_as_the_same() -> None:

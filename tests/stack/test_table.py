@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 import pytest
 
 from ipexctl.errors import NothingFits
 from ipexctl.install.stack.selection import choose, requirements
 from ipexctl.install.stack.table_view import offers
 from ipexctl.install.stack.version_table import ISA, NEWEST, Request, Row, offered, stock
-from ipexctl.run.plan.mpi import Pairs, env_vars, in_packages
 from ipexctl.shipped_tables import table
 from tests.stack.test_stack import V2, host
 
@@ -84,33 +80,6 @@ def test_no_other_rows_are_there_and_each_has_a_name_of_its_own() -> None:
     assert [r.ipex for r in table() if r.ipex] == [e[0] for e in IPEX_ROWS]
     assert len(stock(table())) == len(STOCK_ROWS)
     assert len({r.name for r in table()}) == len(table())
-
-
-REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "versions.csv"
-
-
-@pytest.mark.skipif(not REFERENCE.exists(), reason="the collected facts are not beside this folder")
-def test_the_table_says_what_the_collected_facts_say_from_torch_1_10_on() -> None:
-    with REFERENCE.open(encoding="utf-8") as file:
-        facts = [r for r in csv.DictReader(file) if r["torch"] not in BEFORE]
-    collected = {r["ipex"]: tuple(r[name] for name in FACTS) for r in facts if r["ipex"] != "none"}
-    none = {"", "none"}
-    assert {name: tuple("" if v in none else v for v in vs) for name, vs in collected.items()} == {
-        r.ipex: (
-            r.torch, r.oneccl, r.oneccl_dist, r.oneccl_import,
-            ";".join(f"{a}.{b}" for a, b in r.pythons), r.links, r.torch_index,
-        )
-        for r in table() if r.ipex
-    }  # fmt: skip
-    (newer,) = (r for r in facts if r["ipex"] == "none")
-    assert (newer["torch"], newer["oneccl"]) == (">=2.9", "none")
-    assert {r.torch_index for r in stock(table())} == {newer["torch_index_url"]}
-
-
-BEFORE = ("1.7.0", "1.8.0", "1.9.0")  # older than the table
-FACTS = (
-    "torch", "oneccl", "oneccl_dist", "oneccl_import", "pythons", "links_url", "torch_index_url",
-)  # fmt: skip
 
 
 def test_the_pages_of_three_eras_and_the_index_of_the_last() -> None:
@@ -223,13 +192,6 @@ def test_a_dead_end_says_why(
     assert why in offer.reasons or not offer.taken
 
 
-def test_ipex_has_wheels_for_x86_alone() -> None:
-    with pytest.raises(NothingFits) as none:
-        choose([host("a", arch="aarch64")], Request(stack="ipex", mpi="none"), table())
-    (line, _) = none.value.why.splitlines()
-    assert " a: " in line and line.endswith(" aarch64")
-
-
 REQUIRED = [
     ("ipex-2.7.0",
      ("numpy", "setuptools<81", "intel_extension_for_pytorch==2.7.0", "oneccl_bind_pt==2.7.0")),
@@ -256,18 +218,3 @@ def test_what_a_row_asks_for(name: str, wanted: tuple[str, ...]) -> None:
 def test_without_the_bindings_nothing_of_theirs_is_left() -> None:
     kept = [r for r in offered(table(), Request(backend="gloo")) if r.oneccl or r.oneccl_import]
     assert kept == []
-
-
-def test_no_row_takes_the_intel_mpi_that_lacks_its_libfabric() -> None:
-    assert {r.mpi for r in table()} == {"impi-rt<2021.19"}
-
-
-def intel(version: str) -> Pairs:
-    return env_vars("/p", in_packages({"impi-rt": version}, "/p"))
-
-
-def test_the_two_layouts_of_intel_mpi_part_at_2021_15() -> None:
-    assert ("FI_PROVIDER_PATH", "/p/lib/libfabric/prov") in intel("2021.14.99")
-    assert [name for name, _ in intel("2021.15")] == [
-        "PATH", "LD_LIBRARY_PATH", "I_MPI_ROOT",
-    ]  # fmt: skip
