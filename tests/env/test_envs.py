@@ -18,9 +18,7 @@ import pytest
 from ipexctl.base.host_answer import Answer
 from ipexctl.env.choice.env_list import Env, HostEnvs, not_back, way_back
 from ipexctl.errors import HostFailed
-from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
-from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.machines.agent import Agent
 from ipexctl.terminal.confirm import DECLINED
 from tests.install.conftest import Builder, Outcome, Shop, make_wheel
 from tests.install.test_forecast import answered
@@ -244,24 +242,19 @@ def test_rm_asks_with_a_plan_and_a_no_ends_with_1(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("op", ["install.environments.switch", "remove.root_upkeep.remove"])
-def test_the_agent_refuses_hostile_keys(tmp_path: Path, op: str) -> None:
+def test_the_agent_refuses_hostile_keys(agent: Agent, tmp_path: Path, op: str) -> None:
     root = made_up(tmp_path / "root", A, current=A)
     (tmp_path / "precious").mkdir()
-    agent = connect(LocalTransport(), Host("here", local=True))
-    try:
-        for key in ("../../precious", "../" + A, "", A + "\n", ".lock"):
-            header = {"root": str(root), "key": key, "keys": [key], "check": False}
-            with pytest.raises(HostFailed) as refused:
-                agent.call(op, header)
-            assert refused.value.slug == "env-key-invalid"
-    finally:
-        agent.close()
+    for key in ("../../precious", "../" + A, "", A + "\n", ".lock"):
+        header = {"root": str(root), "key": key, "keys": [key], "check": False}
+        with pytest.raises(HostFailed) as refused:
+            agent.call(op, header)
+        assert refused.value.slug == "env-key-invalid"
     assert (tmp_path / "precious").exists()
 
 
-def test_current_is_whole_at_every_moment_of_a_rollback(tmp_path: Path) -> None:
+def test_current_is_whole_at_every_moment_of_a_rollback(agent: Agent, tmp_path: Path) -> None:
     root = made_up(tmp_path / "root", A, B, current=B, previous=A)
-    agent = connect(LocalTransport(), Host("here", local=True))
     seen, over = set(), threading.Event()
 
     def watch() -> None:
@@ -278,16 +271,16 @@ def test_current_is_whole_at_every_moment_of_a_rollback(tmp_path: Path) -> None:
     finally:
         over.set()
         watcher.join()
-        agent.close()
     assert seen == {True}
 
 
-def test_what_goes_while_a_switch_waits_for_the_lock_does_not_become_current(tmp_path) -> None:
+def test_what_goes_while_a_switch_waits_for_the_lock_does_not_become_current(
+    agent: Agent, tmp_path: Path
+) -> None:
     """`env rm` holds the lock, and removes what another install is about to switch to."""
     root = made_up(tmp_path / "root", A, B, current=A)
     lock = os.open(root / "envs" / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    agent = connect(LocalTransport(), Host("here", local=True))
     waits, said = threading.Event(), []
 
     def switch() -> None:
@@ -299,27 +292,20 @@ def test_what_goes_while_a_switch_waits_for_the_lock_does_not_become_current(tmp
 
     switching = threading.Thread(target=switch)
     switching.start()
-    try:
-        assert waits.wait(20)
-        shutil.rmtree(root / "envs" / B)
-        os.close(lock)
-        switching.join(20)
-    finally:
-        agent.close()
+    assert waits.wait(20)
+    shutil.rmtree(root / "envs" / B)
+    os.close(lock)
+    switching.join(20)
     assert said == [("env-gone", True)]
     assert links(root) == (A, "")
 
 
-def test_what_was_not_proved_does_not_become_current(tmp_path: Path) -> None:
+def test_what_was_not_proved_does_not_become_current(agent: Agent, tmp_path: Path) -> None:
     root = made_up(tmp_path / "root", A, B, current=A)
     (root / "envs" / B / ".ipexctl-proved").unlink()
-    agent = connect(LocalTransport(), Host("here", local=True))
-    try:
-        with pytest.raises(HostFailed) as refused:
-            agent.call("install.environments.switch", {"root": str(root), "key": B})
-        assert refused.value.slug == "env-gone"
-    finally:
-        agent.close()
+    with pytest.raises(HostFailed) as refused:
+        agent.call("install.environments.switch", {"root": str(root), "key": B})
+    assert refused.value.slug == "env-gone"
     assert links(root) == (A, "")
 
 

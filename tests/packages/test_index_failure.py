@@ -13,10 +13,8 @@ from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import resolve
 from tests.packages.served import Fault, Served, served
 from tests.packages.test_logins import STACK, for_uv
-from tests.packages.test_resolve_ipex import World, world
+from tests.packages.test_resolve_ipex import World
 from tests.packages.test_resolve_needs import asked
-
-__all__ = ["world"]
 
 
 @pytest.fixture
@@ -50,13 +48,6 @@ def test_each_answer_is_told_apart(
     assert why in told.why and hint in told.hint
     assert "hidden" not in told.why + told.hint
     assert "127.0.0.1" in told.why
-
-
-def test_uvs_own_hint_is_kept(world: World) -> None:
-    stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
-    with pytest.raises(InputError) as refused:
-        resolve(stacks, world.indexes(), world.environ(), asked(world, "sdist"))
-    assert "Wheels are required for `sdist`" in refused.value.why
 
 
 def test_a_new_lock_keeps_the_old_ones_versions_while_they_fit(world: World) -> None:

@@ -97,7 +97,6 @@ def test_for_a_lock_it_is_named_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("point", "words"),
     [
-        ("headers", "stalls"),
         ("body", "no more data for 1 s"),
         ("trickle", "less than 1 kB/s for 1 s"),
     ],

@@ -161,9 +161,10 @@ def test_a_requirements_file_that_has_changed_since_the_lock_is_named(shop: Shop
     assert warnings() == []
     for file, text in ((limits, "six<3\n"), (needs, "six\ntqdm\n"), (needs, "???\n")):
         file.write_text(text)
-        before = (shop.work / "ipexctl.lock").read_text()
-        assert (warnings("--check"), warnings(), warnings("--upgrade")) == ([kept],) * 3
-        assert (shop.work / "ipexctl.lock").read_text() == before
+        assert warnings("--check") == [kept]
+    before = (shop.work / "ipexctl.lock").read_text()
+    assert (warnings(), warnings("--upgrade")) == ([kept],) * 2
+    assert (shop.work / "ipexctl.lock").read_text() == before
     needs.write_text("six\ntqdm\n")
     assert (warnings(*named), warnings()) == ([], [])
     needs.unlink()

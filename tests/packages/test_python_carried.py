@@ -22,9 +22,7 @@ from ipexctl.install.carried_python import find_build
 from ipexctl.install.stack.lock_file import parse
 from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
-from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
-from ipexctl.machines.wire.transport import LocalTransport
+from ipexctl.machines.agent import Agent
 from ipexctl.shipped_tables import table
 from tests.install.conftest import Shop
 from tests.stack.test_stack import host
@@ -91,7 +89,7 @@ def test_it_is_unpacked_once_and_stays_the_locks_choice(shop: Shop, unpacked: Pa
     assert not base(shop).is_relative_to(shop.root)
 
 
-def test_it_goes_when_no_environment_needs_it(tmp_path: Path) -> None:
+def test_it_goes_when_no_environment_needs_it(agent: Agent, tmp_path: Path) -> None:
     root, needed, idle = tmp_path / "root", "a" * 64, "b" * 64
     env = root / "envs" / ("c" * 16)
     env.mkdir(parents=True, mode=0o700)
@@ -99,13 +97,9 @@ def test_it_goes_when_no_environment_needs_it(tmp_path: Path) -> None:
     (env / ".ipexctl-ok").write_text(json.dumps({"wheels": [], "blobs": [needed]}))
     for sha in (needed, idle):
         (root / "pythons" / sha[:16] / "bin").mkdir(parents=True)
-    agent = connect(LocalTransport(), Host("here", local=True))
-    try:
-        for check, left in ((True, [needed[:16], idle[:16]]), (False, [needed[:16]])):
-            agent.call("remove.root_upkeep.remove", {"root": str(root), "keys": [], "check": check})
-            assert sorted(os.listdir(root / "pythons")) == left
-    finally:
-        agent.close()
+    for check, left in ((True, [needed[:16], idle[:16]]), (False, [needed[:16]])):
+        agent.call("remove.root_upkeep.remove", {"root": str(root), "keys": [], "check": check})
+        assert sorted(os.listdir(root / "pythons")) == left
 
 
 def test_a_bundle_brings_it(shop: Shop, unpacked: Path) -> None:

@@ -23,6 +23,7 @@ from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved, locate, resolve
 from ipexctl.shipped_tables import table
 from tests.install.conftest import make_wheel
+from tests.packages.web import index, page
 from tests.stack.test_stack import host
 from tests.stack.test_table import AVX512
 
@@ -48,22 +49,6 @@ def wheel(folder: Path, name: str, version: str, python: str = "", needs: str = 
     tag = "cp" + python.replace(".", "")
     abi = tag + "m" * (python in ("3.6", "3.7"))
     return made.rename(folder / f"{name}-{version}-{tag}-{abi}-linux_x86_64.whl")
-
-
-def page(folder: Path) -> None:
-    """A page of links to every wheel in the folder."""
-    links = (f'<a href="{p.name}">{p.name}</a><br>' for p in sorted(folder.glob("*.whl")))
-    (folder / "index.html").write_text("<!DOCTYPE html><html><body>" + "".join(links))
-
-
-def index(folder: Path) -> None:
-    """A package index: a page of its own for every package."""
-    for made in list(folder.glob("*.whl")):
-        name = made.name.partition("-")[0].replace("_", "-").lower()
-        (folder / name).mkdir(exist_ok=True)
-        made.rename(folder / name / made.name)
-    for package in [p for p in folder.iterdir() if p.is_dir()]:
-        page(package)
 
 
 @dataclass

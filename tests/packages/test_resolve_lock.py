@@ -12,9 +12,7 @@ from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import Stack
 from ipexctl.packages.resolver import Urls, locate, resolve
 from tests.install.conftest import make_wheel
-from tests.packages.test_resolve_ipex import LAST, ROWS, World, fill, page, world
-
-__all__ = ["world"]
+from tests.packages.test_resolve_ipex import LAST, ROWS, World, fill, page
 
 
 def asked(world: World, stack: Stack, lock: Lock) -> Urls:

@@ -13,11 +13,9 @@ from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import resolve
-from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel, world
+from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel
 from tests.stack.test_stack import host
 from tests.stack.test_table import AVX512
-
-__all__ = ["world"]
 
 
 def asked(world: World, *requirements: str, constraints: tuple[str, ...] = ()) -> Extra:

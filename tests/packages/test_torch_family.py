@@ -7,9 +7,7 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.install.stack.requirements import Extra
 from ipexctl.packages.resolver import Resolved, resolve
-from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel, world
-
-__all__ = ["world"]
+from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel
 
 
 def offered(world: World, *vision: tuple[str, str]) -> None:
