@@ -279,10 +279,6 @@ BROKEN = {
         "from ..machines import fleet",
         ":1 imports ipexctl.machines.fleet: facts is pure",
     ),
-    "ipexctl.facts.resource": (
-        "from importlib.resources import files",
-        ":1 imports importlib.resources: facts is pure",
-    ),
     "ipexctl.packages.command": (
         "from ipexctl.run import ours",
         ":1 imports ipexctl.run.ours: commands stand on it",
@@ -290,10 +286,6 @@ BROKEN = {
     "ipexctl.run.library": (
         "def f():\n    from paramiko.client import SSHClient\n",
         ":2 imports paramiko.client: paramiko belongs in " + ONLY_IN["paramiko"],
-    ),
-    "ipexctl.run.typer": (
-        "import typer",
-        ":1 imports typer: typer belongs in " + ONLY_IN["typer"],
     ),
     "ipexctl.remote.library": (
         "import os, yaml",

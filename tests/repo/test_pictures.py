@@ -91,37 +91,6 @@ def test_old_words_and_a_failure_are_seen() -> None:
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.mark.parametrize(
-    ("written", "seen"),
-    [
-        ("one\r\ntwo", ["one", "two", ""]),
-        ("status\r\x1b[2Kline\r\nstatus", ["line", "status", ""]),
-        ("abc\b\bX", ["aXc", "", ""]),
-        ("a long line", ["a long l", "ine", ""]),
-        ("1\r\n2\r\n3\r\n4", ["2", "3", "4"]),
-        ("gone\x1b[H\x1b[Jhere", ["here", "", ""]),
-        ("\x1b]0;a title\x07\x1b[?25lshown", ["shown", "", ""]),
-        ("a\tb", ["a      b", "", ""]),
-        ("ab\x1b[2Cc\r\nx\x1b[Ad", ["ad  c", "x", ""]),
-    ],
-)
-def test_a_screen_shows_what_a_terminal_would(written, seen):
-    screen = record_svg.Screen(8, 3)
-    screen.feed(written)
-    assert [record_svg.words(row) for row in screen.picture()] == seen
-
-
-def test_colours_are_runs_of_one_style_each():
-    screen = record_svg.Screen(20, 1)
-    screen.feed("\x1b[1;32mgood\x1b[0m and \x1b[91mbad")
-    green, red = record_svg.Style(2, bold=True), record_svg.Style(9)
-    assert list(record_svg.runs(screen.picture()[0])) == [
-        (0, "good", green),
-        (5, "and", record_svg.Style()),
-        (9, "bad", red),
-    ]
-
-
 def test_a_session_is_played_by_its_timing_and_its_pauses_are_shortened():
     session = b"Script started\n$ go\r\n" + "löss".encode() + b"\r\n$ exit\r\n"
     timing = "0.5 6\n0.5 2\n30.0 5\n0.2 6\n"  # the second letter of löss comes in two pieces

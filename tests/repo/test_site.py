@@ -10,8 +10,37 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl import errors
+from ipexctl.shipped_tables import migration_rules, table
+
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import table_pages  # noqa: E402
+
 FETCHED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"(?:https?:)?//[^\"]*", re.I)
+
+
+KINDS = [
+    name
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, errors.IpexctlError)
+]
+# pages that are made from the code: what is in each
+MADE = {
+    "errors": [
+        *(f"\n## {kind}\n" for kind in KINDS),
+        "\n## Unreachable\n\nExit code 4: ",
+        "\n## InputError\n\nExit code 2: ",
+        "| `HOST: cannot log in as USER` | `WHY` |",
+        "| `SCRIPT is a hostfile, not a script` | `a hostfile is given with -f` | `MEANT` |",
+        "| `HOST: no environment is installed in ROOT` | ",
+        "| `HOST: its host key is not trusted yet` | `KEY_TYPE FINGERPRINT` | `ipexctl trust ",
+        "| `HOST: no answer for TIMEOUT s` |  | `ssh HOST uptime` |",
+    ],
+    "migrate-rules": [f"| {rule.id} |" for rule in migration_rules().all],
+    "stack-rows": [f"| `{row.name}`" for row in table()],
+}
 
 
 def copied(folder: Path) -> Path:
@@ -40,6 +69,17 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     assert len(pages) > 40
     found = {page.name: FETCHED.findall(page.read_text()) for page in pages}
     assert {name: links for name, links in found.items() if links} == {}
+
+
+@pytest.mark.parametrize("page", MADE)
+def test_a_page_that_is_made_from_the_code_has_every_entry(site: Path, page: str) -> None:
+    text = (site.parent / f"site-source/docs/{page}.md").read_text("utf-8")
+    assert [entry for entry in MADE[page] if entry not in text] == []
+
+
+def test_the_variables_on_the_page_about_runs_are_current() -> None:
+    page = (ROOT / "docs/run.md").read_text("utf-8")
+    assert table_pages.with_variables(page) == page, "make docs"
 
 
 def test_a_page_in_the_docs_is_in_the_contents(site: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import itertools
 import json
-import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.pages.page_file import SEEN, free_place, page_styles
+from ipexctl.pages.page_file import SEEN, free_place
 from ipexctl.pages.page_shell import mark
 from ipexctl.report import report_page, run_report
 from ipexctl.report.report_data import document
@@ -104,48 +102,3 @@ def test_only_a_report_is_replaced(tmp_path, html: str):
     with pytest.raises(InputError) as refused:
         free_place(tmp_path / "no" / "r.html", "report", "-o")
     assert refused.value.slug == "report-folder-missing"
-
-
-# linear RGB -> what is seen without red, without green (Machado 2009), and by others
-SIGHTS = (
-    (
-        (0.152286, 1.052583, -0.204868),
-        (0.114503, 0.786281, 0.099216),
-        (-0.003882, -0.048116, 1.052),
-    ),
-    (
-        (0.367322, 0.860646, -0.227968),
-        (0.280085, 0.672501, 0.047413),
-        (-0.01182, 0.04294, 0.968881),
-    ),
-    ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
-)
-LMS = (
-    (0.41222147, 0.53633254, 0.05144599), (0.2119035, 0.6806995, 0.10739696),
-    (0.08830246, 0.28171884, 0.629978700),
-)  # fmt: skip
-OKLAB = (
-    (0.2104542553, 0.793617785, -0.0040720468), (1.9779984951, -2.428592205, 0.4505937099),
-    (0.0259040371, 0.7827717662, -0.808675766),
-)  # fmt: skip
-
-
-def times(matrix, vector):
-    return [sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix]
-
-
-def oklab(colour: str, sight) -> list[float]:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    seen = [min(1.0, max(0.0, c)) for c in times(sight, linear)]
-    return times(OKLAB, [c ** (1 / 3) for c in times(LMS, seen)])
-
-
-@pytest.mark.parametrize("sight", SIGHTS)
-def test_the_phases_have_different_colours_in_light_and_dark_for_every_sight(sight):
-    colours = re.findall(r"--p\d+: #(\w{6})", page_styles())
-    assert len(colours) == 33  # light, dark, print
-    for theme in (colours[:11], colours[11:22]):
-        seen = [oklab(colour, sight) for colour in theme]
-        assert min(math.dist(a, b) for a, b in itertools.combinations(seen, 2)) > 0.08
-    assert colours[22:] == colours[:11]
