@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -138,22 +137,6 @@ def test_rollback_leads_to_a_changed_environment_and_says_so(shop: Shop) -> None
     assert "numpy 2.0 -> 1.26" in back.detail
     shop.ipexctl("install", "--rollback", "--root", str(shop.root))
     assert links(shop.root) == (second, first)
-
-
-def test_what_a_process_runs_in_is_not_taken_from_under_it(shop: Shop) -> None:
-    shop.install()
-    program = shop.root / "current/bin/program"
-    shutil.copy("/bin/sleep", program)
-    by_hand(shop, "1.26")
-    running = subprocess.Popen([program, "600"])
-    try:
-        refused = shop.install()
-    finally:
-        running.kill()
-        running.wait()
-    assert (refused.code, refused.slugs) == (1, ["env-in-use"])
-    assert f"process {running.pid} " in refused.detail
-    assert shop.install().states == ["changed"]
 
 
 def test_what_a_run_uses_stays_whoever_watches_it_and_the_run_is_named(shop: Shop) -> None:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,14 +27,10 @@ from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import environments
 from tests.install.conftest import Builder, Shop, finish, make_wheel, until
-from tests.install.test_pipeline import KEY, NO_FOLDERS, from_index, numpy_of
-from tests.packages.served import Fault, Served, served
+from tests.install.test_pipeline import KEY, NO_FOLDERS, from_index, index, numpy_of
+from tests.packages.served import Fault, Served
 
-
-@pytest.fixture
-def index(shop: Shop) -> Iterator[Served]:
-    with served(shop.wheels) as found:
-        yield found
+__all__ = ["index"]  # a fixture
 
 
 def blob_of(shop: Shop, wheel: str) -> Path:
@@ -141,24 +136,6 @@ def test_who_stops_while_files_are_fetched_and_unpacked_leaves_nothing_half_made
     assert (shop.work / "ipexctl.lock").read_text() == lock
     index.faults.clear()
     assert shop.install(*from_index(index), **NO_FOLDERS).states == ["changed"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_rebuild_that_is_stopped_leaves_the_environment_that_was_there(
-    shop: Shop, number: int
-) -> None:
-    assert shop.install().code == 0
-    key = shop.current
-    shop.hold.touch()
-    process = shop.start("--rebuild")
-    until(lambda: shop.held.exists() and shop.held.read_text().strip())
-    process.send_signal(number)
-    finish(process)
-    shop.hold.unlink()
-    assert shop.current == key
-    assert shop.ipexctl("env", "diff", "--root", str(shop.root)).code == 0
-    assert [p.name for p in shop.root.glob("envs/[0-9a-f]*")] == [Path(key).name]
-    assert shop.install().states == ["ok"]
 
 
 def test_what_is_still_fetched_after_the_end_does_not_draw_on_the_terminal() -> None:

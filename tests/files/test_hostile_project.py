@@ -11,7 +11,6 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.install.requirement_files import needed
-from ipexctl.local import bounded_read
 from ipexctl.local.project_lock import read_lock
 from ipexctl.project.files.project_files import Ignore
 from ipexctl.project.project_folder import Walk
@@ -94,13 +93,6 @@ def test_how_much_is_read_is_said_before_it_is_read(tmp_path):
 
     with pytest.raises(InterruptedError, match="a large folder"):
         take(Project(tmp_path, git=True), never, {}, stop)
-
-
-def test_a_file_that_grows_beyond_the_limit_is_not_read(tmp_path):
-    (tmp_path / "a").write_bytes(b"x" * 11)
-    assert bounded_read.read_prefix(tmp_path / "a", 10) == b"x" * 10
-    with pytest.raises(OSError, match="larger than 0 MiB"):
-        bounded_read.read_file(tmp_path / "a", 10)
 
 
 # --- patterns ------------------------------------------------------------------------------------

@@ -127,6 +127,7 @@ OFF = "ipexctl: note: "
 @pytest.mark.parametrize(
     ("line", "note"),
     [
+        ("python3 t.py", "python3 replaced by: ipexctl run t.py"),
         ("mpirun -n 4 python3 t.py --lr 1", "mpirun replaced by: ipexctl run -n 4 t.py ..."),
         ("mpirun -n 4 --bind-to core -genvall python3 t.py",
          "mpirun replaced by: ipexctl run -n 4 t.py; ignored: --bind-to core (ipexctl pins "
@@ -152,9 +153,12 @@ OFF = "ipexctl: note: "
          "deepspeed replaced by: ipexctl run t.py; ignored: --num_nodes 2 (all hosts take part; "
          "-l HOST,HOST chooses some); no number of ranks is given, so ipexctl's default applies; "
          "LOCAL_RANK is in the environment, and the script gets no --local_rank"),
+        ("A=1 OMP_NUM_THREADS=8 torchrun --nproc-per-node 2 t.py",
+         "torchrun replaced by: ipexctl run -ppn 2 --env A=1 --env OMP_NUM_THREADS=8 t.py"),
         ("A=1 mpirun -n 2 -genv A=2 python t.py",
          "mpirun replaced by: ipexctl run -n 2 --env A=2 t.py; A of env is overridden by that of "
          "mpirun"),
+        ("env A=1 python t.py", "python replaced by: ipexctl run --env A=1 t.py"),
         ("mpirun -n 2 -genv HF_TOKEN=hf_x python t.py",
          "mpirun replaced by: ipexctl run -n 2 --env HF_TOKEN t.py"),
     ],
