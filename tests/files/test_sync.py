@@ -18,7 +18,7 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import Channel, LocalTransport
 from ipexctl.project import send_project
-from ipexctl.project.files.project_files import MAX_FILES, PACKED, File, Tree
+from ipexctl.project.files.project_files import MAX_FILES, PACKED, File, Tree, link_stays
 from ipexctl.project.folder_transfer import Bundle, send_folder
 from ipexctl.project.project_folder import Reader, Walk
 from ipexctl.project.send_agreed import always, never
@@ -92,6 +92,21 @@ def test_what_git_leaves_out_for_this_user_and_this_clone_is_left_out(tmp_path: 
     config = fill(tmp_path / "config", {"git/ignore": "*.swp\n/config/\n"})
     snapshot = take(Project(tmp_path, git=True), never, {**NOBODY, "XDG_CONFIG_HOME": str(config)})
     assert [f.path for f in snapshot.bundle.tree.files] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "stays"),
+    [
+        ("a", "b", True),
+        ("sub/a", "../b", True),
+        ("a", "../b", False),
+        ("sub/a", "../../b", False),
+        ("a", "/etc/passwd", False),
+        ("a", "..", False),
+    ],
+)
+def test_links_that_leave_the_folder_are_told(path, target, stays):
+    assert link_stays(path, target) is stays
 
 
 def test_a_tree_holds_files_modes_inner_links_and_empty_folders(tmp_path: Path) -> None:
