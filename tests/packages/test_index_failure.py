@@ -50,6 +50,13 @@ def test_each_answer_is_told_apart(
     assert "127.0.0.1" in told.why
 
 
+def test_uvs_own_hint_is_kept(world: World) -> None:
+    stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
+    with pytest.raises(InputError) as refused:
+        resolve(stacks, world.indexes(), world.environ(), asked(world, "sdist"))
+    assert "Wheels are required for `sdist`" in refused.value.why
+
+
 def test_a_new_lock_keeps_the_old_ones_versions_while_they_fit(world: World) -> None:
     stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
     extra = asked(world, "accelerate")
