@@ -46,6 +46,7 @@ class Hello:
     path: str = ""
     bytecode: str = ""  # which one its Python has, in hexadecimal; "" if the host is far away
     started: str = ""  # what was run as Python: a wrapper starts another one, `path`
+    passed: str = ""  # which Python gave no answer and was passed over
     sh_text: str = ""
     sent: float = 0.0
 

@@ -4,6 +4,8 @@ The login shell gets one line (no quotes inside, no newline: csh and fish read i
 the pythons it finds; the first that is new enough reads a boot line from stdin, then the compressed
 sources. Its stdout is ignored up to a random marker: banners and noisy start-up files do no harm.
 Without a usable python the same line prints what plain sh can tell, behind the same marker.
+A Python that hangs, or that ends and has said nothing, costs a second channel, whose line asks each
+Python whether it answers before it trusts it with our input.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ NOISE_LIMIT = 1 << 20
 NOISE_TAIL = 1 << 13  # of it is kept: a marker with the path of a Python may come in two pieces
 HELLO_LIMIT = 1 << 16
 SH_LIMIT = 8 << 20  # a /proc/cpuinfo of a thousand CPUs is 2 MiB
-OLD_PYTHON, BOOT_FAILED, INPUT_GONE = 97, 98, 96
+OLD_PYTHON, BOOT_FAILED, INPUT_GONE, ANSWERS = 97, 98, 96, 95
 # our code has read stdin, or a signal meant us; with any other, the interpreter itself did not run
 _ENDS = f"0|{BOOT_FAILED}|129|130|137|141|143"
 # Where remote/facts/probe.py looks, too. The shell expands ~ and *.
@@ -53,6 +55,11 @@ _BOOT = (
     f"os._exit({BOOT_FAILED}));l=sys.stdin.buffer.readline();"
     f"l[:2]==bytes((115,61)) or sys.exit({INPUT_GONE});exec(l)"
 )
+# KILL takes what a wrapper has started with it: it goes to the group that `timeout` makes.
+_ASK = (
+    f'timeout -s KILL 3 "$p" -ISc "import sys;sys.exit({ANSWERS})" </dev/null >/dev/null 2>&1; '
+    f"[ $? = {ANSWERS} ] || continue; "
+)
 _SH_FACTS = (
     "echo; echo $0-sh; set -f; echo :tried; while [ $# -gt 1 ]; do "
     'echo $1 "$2": $("$2" -ISc 1 2>&1 </dev/null | head -n 5); shift 2; done; '
@@ -64,21 +71,41 @@ _SH_FACTS = (
 )
 
 
-def command_line(marker: str, python: str = "") -> str:
+@dataclass(frozen=True)
+class _Started:
+    """What was run as Python, and the process group of its shell."""
+
+    path: str
+    group: int
+
+
+class _NoAnswer(HostFailed):
+    """A Python that hangs in the process group `group`, or, with 0, that ended without an error."""
+
+    group = 0
+
+
+def command_line(marker: str, python: str = "", *, after: _NoAnswer | None = None) -> str:
     """The line for the login shell. `python` is tried first when the user named one.
 
     Each one is announced before it starts. Those that failed are left as $1 $2, $3 $4: how each
-    ended and its path.
+    ended and its path. `after` a Python that gave no answer: that one is ended, and only those that
+    answer are started.
     """
     if python and not _is_plain(python):
         raise HostFailed(
             f"the path of Python, {python!r}, contains special characters", slug="bad-python-path"
         )
+    end, ask, start, facts = "", "", f'"$p" -ISc "{_BOOT}"', _SH_FACTS
+    if after:
+        # how long a login takes is counted from the start of the shell around our Python
+        ask, start, facts = _ASK, f"({start}; exit $?)", "exit 1"
+        end = f"kill -9 -{after.group} 2>/dev/null; " if after.group else ""
     script = (
-        f'for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; '
-        f'echo; echo $0-try "$p"; "$p" -ISc "{_BOOT}"; r=$?; '
+        f'{end}for p in {python} {PYTHONS}; do p=$(command -v "$p" 2>/dev/null) || continue; {ask}'
+        f'echo; echo $0-try $$ "$p"; {start}; r=$?; '
         f"case $r in {INPUT_GONE}) echo; echo $0-gone; {startup_files.FIND_READERS}; exit $r;; "
-        f'{_ENDS}) exit $r;; esac; set -- "$@" $r "$p"; done; {_SH_FACTS}'
+        f'{_ENDS}) exit $r;; esac; set -- "$@" $r "$p"; done; {facts}'
     )
     return quoting.quote(("exec", "/bin/sh", "-c", script, marker))
 
@@ -123,7 +150,8 @@ def connect(
 
     The requests `ahead` go with it, so that their answers come a round trip earlier:
     `agent.wait(AHEAD)`, then of the next ones. A Python that has another bytecode than expected
-    gets the sources, over a channel of its own.
+    gets the sources, over a channel of its own. After one that gave no answer the next one is
+    tried, over a channel of its own.
     """
     bytecode = bytecode and bool(agent_sources.compiled())
     python = python or host.python
@@ -131,6 +159,11 @@ def connect(
         return _connect(transport, host, timeout, python, ahead, bytecode=bytecode)
     except _OtherBytecode:
         return _connect(transport, host, timeout, python, ahead, bytecode=False)
+    except _NoAnswer as e:
+        try:
+            return _connect(transport, host, timeout, python, ahead, bytecode=False, after=e)
+        except (HostFailed, Unreachable):
+            raise e from None
 
 
 class _OtherBytecode(Exception):
@@ -145,20 +178,21 @@ def _connect(
     ahead: Sequence[Ahead],
     *,
     bytecode: bool,
+    after: _NoAnswer | None = None,
 ) -> Agent:
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
     ops = [op for asked in ahead for op in asked.ops]
     shipped = frozenset[str]().union(*map(agent_sources.needed, ops))
     asked = b"".join(one.encoded(number) for number, one in enumerate(ahead, AHEAD))
-    channel = transport.open(host, command_line(marker, python), timeout)
+    channel = transport.open(host, command_line(marker, python, after=after), timeout)
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
             payload = agent_sources.boot_payload(marker, shipped, bytecode=bytecode)
             channel.write(payload + asked)
         kind, rest, started = _skip_noise(channel, host, marker.encode(), deadline)
-        hello = Hello("sh", sent=sent)
+        hello = Hello("sh", sent=sent, passed=after.what if after else "")
         if kind == b"sh":
             hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
             return Agent(host, channel, hello, Decoder())
@@ -170,9 +204,9 @@ def _connect(
             raise _OtherBytecode
         # an answer to what was asked ahead may come in one piece with the hello
         decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
-        hello = replace(hello, kind="python", started=started)
+        hello = replace(hello, kind="python", started=started.path if started else "")
         first = Agent(host, channel, hello, decoder)
-        agent = _greeted(first, rest, deadline)
+        agent = _greeted(first, rest, deadline, started)
         agent._next += len(ahead)
         agent._beside = dict.fromkeys(range(AHEAD + 1, agent._next))
         agent._asked = {number: (one.op, sent) for number, one in enumerate(ahead, AHEAD)}
@@ -186,13 +220,13 @@ def _connect(
         raise
 
 
-def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
+def _greeted(agent: Agent, rest: bytes, deadline: float, started: _Started | None) -> Agent:
     """The agent's first frame says which python it is."""
     host, decoder = agent.host, agent._decoder
     try:
         ready = decoder.feed(rest)
         while not ready:
-            ready = decoder.feed(_read(agent.channel, host, deadline, agent.hello.started))
+            ready = decoder.feed(_read(agent.channel, host, deadline, started))
     except BadFrame as e:
         raise unreadable(host, str(e), agent.channel) from None
     decoder.limit = LIMIT
@@ -211,19 +245,19 @@ def _greeted(agent: Agent, rest: bytes, deadline: float) -> Agent:
 
 def _skip_noise(
     channel: Channel, host: Host, marker: bytes, deadline: float
-) -> tuple[bytes, bytes, str]:
+) -> tuple[bytes, bytes, _Started | None]:
     """Everything before the marker is dropped. Returns who speaks, what follows, and the Python
     that was started last."""
     wanted = re.compile(rb"\n" + marker + rb"-(py|sh|gone|old|try [^\n]*)\n")
-    seen, dropped, trying = b"", 0, ""
+    seen, dropped = b"", 0
+    trying: _Started | None = None
     while dropped < NOISE_LIMIT:
         seen += _read(channel, host, deadline, trying, seen)
         while found := wanted.search(seen):
             seen = seen[found.end() - 1 :]  # its newline may begin the next one
             if not found[1].startswith(b"try "):
                 return found[1], seen[1:], trying
-            path = found[1][4:].decode("utf-8", "replace")
-            trying = path if path.startswith("/") and _is_plain(path) else ""
+            trying = _announced(found[1][4:].decode("utf-8", "replace"))
         noise = max(0, len(seen) - NOISE_TAIL)
         seen, dropped = seen[noise:], dropped + noise
     raise HostFailed(
@@ -233,19 +267,26 @@ def _skip_noise(
     )
 
 
+def _announced(text: str) -> _Started | None:
+    """`1234 /usr/bin/python3`; None for what no host of ours says."""
+    group, _, path = text.partition(" ")
+    if not re.fullmatch("[1-9][0-9]{1,8}", group) or not path.startswith("/"):
+        return None
+    return _Started(path, int(group)) if _is_plain(path) else None
+
+
 def _read(
-    channel: Channel, host: Host, deadline: float, trying: str = "", noise: bytes = b""
+    channel: Channel,
+    host: Host,
+    deadline: float,
+    trying: _Started | None = None,
+    noise: bytes = b"",
 ) -> bytes:
     try:
         data = channel.read(1 << 16, _left(deadline))
     except ChannelTimeout:
         if trying:
-            raise HostFailed(
-                f"{host.name}: {trying} was started and did not respond in time",
-                why=tail(channel),
-                hint=login_command.ssh(host, f"{trying} -c 1") + _ANOTHER,
-                slug="python-no-answer",
-            ) from None
+            raise _hangs(channel, host, trying) from None
         raise Unreachable(
             f"{host.name}: logged in, but commands do not respond in time",
             why=tail(channel),
@@ -253,18 +294,32 @@ def _read(
             f"the shell's start-up files ({startup_files.USUAL}), and ForceCommand in sshd_config",
             slug="login-no-answer",
         ) from None
-    if not data and trying:
-        raise HostFailed(
-            f"{host.name}: {trying} exited with code {channel.exit_status(1.0)} without running "
-            "the command",
-            why=_printed(channel)
-            or ("it is not a Python, or it is a wrapper that swallows its arguments"),
-            hint=login_command.ssh(host, f"{trying} --version") + _ANOTHER,
-            slug="python-ended",
-        )
     if not data:
-        raise _not_run(channel, host, noise)
+        raise _ended(channel, host, trying.path) if trying else _not_run(channel, host, noise)
     return data
+
+
+def _hangs(channel: Channel, host: Host, trying: _Started) -> _NoAnswer:
+    error = _NoAnswer(
+        f"{host.name}: {trying.path} was started and did not respond in time",
+        why=tail(channel),
+        hint=login_command.ssh(host, f"{trying.path} -c 1") + _ANOTHER,
+        slug="python-no-answer",
+    )
+    error.group = trying.group
+    return error
+
+
+def _ended(channel: Channel, host: Host, path: str) -> HostFailed:
+    status = channel.exit_status(1.0)
+    kind = _NoAnswer if status == 0 else HostFailed
+    return kind(
+        f"{host.name}: {path} exited with code {status} without running the command",
+        why=_printed(channel)
+        or "it is not a Python, or it is a wrapper that swallows its arguments",
+        hint=login_command.ssh(host, f"{path} --version") + _ANOTHER,
+        slug="python-ended",
+    )
 
 
 def _not_run(channel: Channel, host: Host, noise: bytes) -> HostFailed:

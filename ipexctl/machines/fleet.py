@@ -90,6 +90,8 @@ class Fleet:
                 transport, host, timeout=self._connect_timeout, python=python, ahead=ahead,
                 bytecode=self._takes_bytecode(key),
             )  # fmt: skip
+        if agent.hello.passed:
+            self.target.note(f"{agent.hello.passed}; {agent.hello.started} is used instead")
         self._bytecode_seen[key] = agent.hello.bytecode
         self.agents[host] = agent
         return agent

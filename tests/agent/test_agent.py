@@ -161,19 +161,43 @@ def test_a_python_in_opt_is_looked_for():
     assert "/opt/*/bin/python3" in agent_start.PYTHONS.split()
 
 
-def test_a_python_that_hangs_is_named_and_the_host_is_not_called_unreachable(tmp_path, impatient):
-    hanging = write_script(tmp_path / "python3", "exec sleep 60")
-    with refused("python-no-answer", hanging) as caught:
-        connect(LocalTransport(), replace(HERE, python=str(hanging)), timeout=0.5)
-    assert type(caught.value) is HostFailed
+def test_a_python_that_hangs_is_passed_over_and_not_left_on_the_host(
+    tmp_path, monkeypatch, impatient
+):
+    monkeypatch.setattr(agent_start, "_ASK", agent_start._ASK.replace(" 3 ", " 1 "))
+    script = f"echo $$ >>{tmp_path}/pids; sleep 321 & echo $! >>{tmp_path}/pids; wait"
+    hanging = write_script(tmp_path / "python3", script)
+    host = replace(HERE, python=str(hanging))
+    with closing(connect(LocalTransport(), host, timeout=3.0)) as agent:
+        assert agent.hello.kind == "python"
+        assert str(hanging) in agent.hello.passed
+        assert agent.hello.started != str(hanging)
+        pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+        assert len(pids) == 4  # it was started, and asked again
+        assert all(map(gone, pids))
 
 
-@pytest.mark.parametrize("script", ["echo use the module system >&2", "head -c 9 >/dev/null"])
-def test_what_ends_without_an_error_and_is_no_python_is_named(tmp_path, script):
+STUBS = ["echo use the module system >&2", "echo use the module system", "head -c 9 >/dev/null"]
+
+
+@pytest.mark.parametrize("script", STUBS)
+def test_what_ends_without_an_error_and_is_no_python_is_passed_over(tmp_path, script):
     stub = write_script(tmp_path / "python3", script)
-    with refused("python-ended", stub, "code 0") as caught:
-        connect(LocalTransport(), HERE, python=str(stub))
-    assert ("module system" in caught.value.why) == ("module" in script)
+    with closing(connect(LocalTransport(), HERE, python=str(stub))) as agent:
+        assert agent.hello.kind == "python"
+        assert agent.hello.started != str(stub)
+
+
+def test_a_host_where_no_python_answers_has_failed_and_is_not_unreachable(
+    tmp_path, monkeypatch, impatient
+):
+    hanging = write_script(tmp_path / "a" / "python3", "exec sleep 321")
+    stub = write_script(tmp_path / "b" / "python3", "echo use the module system >&2")
+    for path, slug in ((hanging, "python-no-answer"), (stub, "python-ended")):
+        monkeypatch.setattr(agent_start, "PYTHONS", f"{path} {stub}")
+        with refused(slug, path) as caught:
+            connect(LocalTransport(), HERE, timeout=1.0)
+        assert type(caught.value).exit_code == HostFailed.exit_code
 
 
 @pytest.mark.parametrize("path", ["/x/$(id)/python3", "python3", "/x;id"])
@@ -181,7 +205,7 @@ def test_a_path_that_a_host_made_up_is_in_no_command(path, impatient):
     class MadeUp(LocalTransport):
         def open(self, host: Host, command: str, timeout: float) -> Channel:
             marker = command.rpartition(" ")[2]
-            said = f"printf '\\n%s-try %s\\n' {marker} '{path}'; exec sleep 60"
+            said = f"printf '\\n%s-try 7 %s\\n' {marker} '{path}'; exec sleep 60"
             return PipeChannel(("/bin/sh", "-c", said))
 
     with refused("login-no-answer") as caught:
@@ -223,7 +247,7 @@ def test_an_agent_that_breaks_off_while_it_boots_is_no_reason_to_try_another_pyt
     channel = PipeChannel(("/bin/sh", "-c", command_line("mark")))
     channel.write(b"s=1/0\n")
     said = b"".join(iter(lambda: channel.read(100, 20), b""))
-    assert re.fullmatch(rb"\nmark-try /\S+\n", said)
+    assert re.fullmatch(rb"\nmark-try [0-9]+ /\S+\n", said)
     assert channel.exit_status(20) == 98
     assert b"ZeroDivisionError" in channel.stderr()
     channel.close()
@@ -240,9 +264,10 @@ def test_a_wrapper_is_a_python_and_so_is_what_it_starts(tmp_path):
     real = tmp_path / "lib" / "interpreter"
     real.parent.mkdir()
     shutil.copy(Path(sys.executable).resolve(), real)
-    wrapper = write_script(tmp_path / "python3", f'exec {real} "$@"')
+    wrapper = write_script(tmp_path / "python3", f'echo once >>{tmp_path}/starts; exec {real} "$@"')
     with closing(connect(LocalTransport(), HERE, python=str(wrapper))) as agent:
         assert (agent.hello.started, agent.hello.path) == (str(wrapper), str(real))
+        assert (tmp_path / "starts").read_text() == "once\n"
         facts = probe(agent)
         assert str(real) in [p.path for p in facts.pythons]
         assert str(wrapper) in [p.path for p in _with_named(facts, agent, str(wrapper)).pythons]
