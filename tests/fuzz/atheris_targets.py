@@ -9,7 +9,6 @@ input, is a bug. Without a FOLDER it starts from the seeds below; -help=1 lists 
 
 from __future__ import annotations
 
-import base64
 import copy
 import json
 import struct
@@ -34,18 +33,6 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.facts import host_facts
     from ipexctl.install.stack import lock_file
     from ipexctl.install.stack.version_table import parse_table
-    from ipexctl.inventory.host_patterns import select
-    from ipexctl.inventory.hostfile_formats import render
-    from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
-    from ipexctl.inventory.inventory import Host
-    from ipexctl.local.settings_file import parse_settings
-    from ipexctl.machines.openssh import ssh_config
-    from ipexctl.machines.ssh.known_hosts import (
-        KnownHosts,
-        Standing,
-        lookup_names,
-        parse_known_hosts,
-    )
     from ipexctl.machines.wire.frames import BadFrame, Decoder, encode
     from ipexctl.project.files import project_files
     from ipexctl.run.outcome import run_events
@@ -61,9 +48,6 @@ from tests.plan.asked import read_launch  # noqa: E402
 OPTIONS = ("-timeout=5", "-max_len=600")
 ROWS = parse_table((ROOT / "ipexctl/install/stack/stacks.toml").read_text("utf-8"))
 KNOWN_CAUSES = causes.parse((ROOT / "ipexctl/explain/causes/causes.toml").read_text("utf-8"))
-HOSTS = parse_hostfile("[web]\nnode[01-12]\n[db]\nnode12 slots=2\nfe80::1\n", "hosts")
-ME = ssh_config.Me("ann", "/home/ann", 1000, "here.example", {"HOME": "/home/ann"})
-BLOB = b"\0\0\0\x0bssh-ed25519\0\0\0\x20" + b"k" * 32
 PLAN = launch_plan.plan(
     [
         launch.Node(host(f"node0{i}"), made_facts(f"node0{i}", address=f"10.0.0.{i}"), prepared())
@@ -87,51 +71,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-# --- what a user writes --------------------------------------------------------------------------
-
-
-def inventory(data: bytes) -> None:
-    kind, text = (data[0] % 4 if data else 0), _text(data[1:])
-    if kind == 3:
-        parse_settings(text, "ipexctl.toml")
-        return
-    found = parse_hosts((text,)) if kind == 2 else parse_hostfile(text, ("hosts", "h.yaml")[kind])
-    for each in found.hosts:
-        assert each.name.isprintable() and not each.name.startswith("-") and " " not in each.name
-    again = parse_hostfile(render(found, "hostfile").text, "again")
-    assert [h.name for h in again.hosts] == [h.name for h in found.hosts]
-
-
-def limit(data: bytes) -> None:
-    first, _, second = _text(data).partition("\n")
-    known = {"healthy": frozenset({"node01"}), "last-failed": None}
-    found = select(HOSTS, (first,), (second,) if second else (), known)
-    assert found.hosts and set(found.hosts) <= set(HOSTS.hosts)
-
-
-def known_hosts(data: bytes) -> None:
-    text = _text(data)
-    known = KnownHosts(parse_known_hosts(text, "known_hosts"))
-    for name, port, alias in (("node1", 22, ""), ("::1", 2222, ""), ("node1", 22, "Alias")):
-        names = lookup_names(name, port, alias)
-        verdict = known.judge(names, "ssh-ed25519", BLOB)
-        key = base64.b64encode(BLOB).decode()
-        assert verdict.standing is not Standing.KNOWN or key in text
-        known.types(names), known.has_authority(names)
-
-
-def ssh_config_(data: bytes) -> None:
-    text = _text(data)
-    ssh_config.included_files(text)
-    config = ssh_config.parse_config([text])
-    config.host_class(Host("node1"))
-    answer = ssh_config.read_answer(text, "node1", config)
-    ssh_config.for_another(answer, config, "node2")
-    for value in (*answer.identity_files, answer.identity_agent):
-        ssh_config.expand(value, answer, ME)
-    ssh_config.proxy_command(answer, ME)
-    for hop in answer.proxy_jump:
-        ssh_config.parse_jump(hop)
+# --- what another person's project has ---------------------------------------------------------
 
 
 def lock_(data: bytes) -> None:
@@ -293,7 +233,6 @@ def _paths(part: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 PATHS = _paths(ANSWER)
 _SHA = "a" * 64
 _WHEEL = f'version = "1"\nfile = "a-1-py3-none-any.whl"\nsha256 = "{_SHA}"\nsize = 1\n'
-_B64 = base64.b64encode(BLOB).decode()
 
 
 def _stream(*headers: dict[str, Any]) -> str:
@@ -310,33 +249,6 @@ _EVENTS: list[dict[str, Any]] = [
 EVENT_PATHS = _paths(_EVENTS)
 
 TARGETS = {
-    "inventory": Target(
-        inventory,
-        (
-            "\0node[01-04:2] slots=4 user=ann port=22 nic=eth0  # x\n[web]\nfe80::1\n[web:vars]\n",
-            "\1all:\n  hosts:\n    n1: {ansible_host: 10.0.0.1, ansible_port: 2}\n  children: {}\n",
-            "\2ann@node[1-3]:22:4,[::1]:22,n5*2\n",
-            '\3f = "hosts"\n[run]\nn = 4\nenv = {A = 1}\n',
-        ),
-    ),
-    "limit": Target(limit, ("node[01-03],web:&db:!node12\n@last-failed", "@healthy,node0*", "~x")),
-    "known_hosts": Target(
-        known_hosts,
-        (
-            f"node1,[::1]:2222 ssh-ed25519 {_B64}\n@revoked * ssh-ed25519 {_B64} x\n",
-            f"@cert-authority *.a,!n? ssh-rsa {_B64}\n|1|{_B64}|{_B64} ssh-ed25519 {_B64}\n",
-            "\0\0\0\x20ssh-ed25519-cert-v01@openssh.com\0\0\0\1n\0\0\0\1k" + "\0" * 60,
-        ),
-    ),
-    "ssh_config": Target(
-        ssh_config_,
-        (
-            "Host n* !n2\n HostName %h.x\n Port=22\n ProxyJump a@b:2,ssh://c:3\nMatch user x\n",
-            'Include self\nIdentityFile "~/.ssh/%r@%h"\nConnectTimeout 5\nProxyCommand nc %h %p\n',
-            "hostname node1\nport 22\nuser ann\nproxyjump [::1]:22\nidentityagent ${A}\n",
-            "port ²\nconnecttimeout ²\nproxyjump a:²\n",
-        ),
-    ),
     "frames": Target(
         frames,
         (

@@ -15,14 +15,12 @@ from ipexctl.run.watch.run_watchers import Interrupts
 from tests.hostile.speaker import GOOD, READY, drive
 
 SLACK = 12.0  # this machine is slow and shared; without a deadline it would be for ever
-RANK = "{'event': 'rank', 'rank': 1, %s}"
 
 
 def flood(event: str, body: str = "b''", pause: str = "pass") -> str:
     return f"i = 0\nwhile True:\n    i += 1\n    say({event}, {body})\n    {pause}\n"
 
 
-ENDED = "'ended': {'code': 0, 'signal': None, 'lost': False}"
 DEEP = "raw(head.pack(400000, 0) + b'{\"id\": 1, \"event\": ' + b'[' * 399981)"
 MANY = "raw(head.pack(900001, 0) + b'[' + b'[],' * 300000)"
 
@@ -33,12 +31,7 @@ LOST = {
     "drips half a frame": (
         "raw(head.pack(100, 0))\n" + "raw(b'x'); time.sleep(0.5)\n" * 80, "no message",
     ),
-    "goes silent": ("time.sleep(60)", "no message"),
     "closes stdout and lives on": ("import os; os.close(1); time.sleep(60)", "connection ended"),
-    "sends nonsense in the middle": ("say({'event': 'pong'}); raw(b'\\0' * 999)", "invalid reply"),
-    "gives a rank of another host an end": (
-        "say({'event': 'rank', 'rank': 0, " + ENDED + "})", "not on this host",
-    ),
     "gives its exit code as text": (
         "say({'event': 'rank', 'rank': 1, 'ended': {'code': '0', 'signal': None, 'lost': False}})",
         "invalid reply",
@@ -46,9 +39,6 @@ LOST = {
     "says whose connections with a list": (
         "say({'event': 'traffic', 'links': [], 'sharing': [[[1]]]})",
         "invalid reply",
-    ),
-    "says a number of many digits": (
-        "raw(head.pack(400, 0) + b'{\"id\": ' + b'9' * 392 + b'}')", "invalid reply",
     ),
 }  # fmt: skip
 
@@ -73,7 +63,6 @@ def test_a_host_that_misbehaves_is_lost_and_the_other_is_not(tmp_path, name):
 # person, ends it. What they say cannot be told from a run that takes long.
 ALIVE = {
     "floods with signs of life": flood("{'event': 'pong'}"),
-    "floods with samples": flood("{'event': 'load', 'cpu': 1.0, 'used': 1, 'total': 2}"),
     "floods with traffic": flood("{'event': 'traffic', 'links': [], 'sharing': []}"),
     "reads nothing and says that it lives": flood("{'event': 'pong'}", pause="time.sleep(0.1)"),
 }
@@ -114,7 +103,6 @@ def test_the_limit_of_a_run_counts_though_a_host_floods(tmp_path, monkeypatch):
     [
         "say({'event': 'swept', 'survivors': 0, 'left': 1 << 60})",
         "say({'event': 'log', 'key': 1}, b'x')",
-        "say({'event': 'pong'})",
     ],
 )
 def test_the_rest_of_the_output_has_a_limit(tmp_path, drips, monkeypatch):

@@ -144,7 +144,7 @@ def test_a_host_without_power_has_no_answer_and_routes_are_not_its_trouble(lab):
     (host,) = json.loads(ipexctl("doctor", *words).stdout)["hosts"]
     address = lab.hosts["node01"].address
     if lab.rung == "user":
-        assert host["error"]["slug"] == "proxy-no-answer"
+        assert host["error"]["slug"] == "no-ssh-banner"
         return
     assert host["error"]["slug"] == "no-answer"
     assert host["error"]["hint"] == f"ping {address}"

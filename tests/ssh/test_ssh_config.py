@@ -196,20 +196,6 @@ def test_numbers_that_only_look_like_some_leave_the_defaults():
     assert (answer.port, answer.connect_timeout) == (22, None)
 
 
-@needs_ssh
-def test_names_of_files_may_have_spaces(config_file):
-    text = (
-        'Host n\n UserKnownHostsFile "/my dir/kh" "~/k h" /x\nHost m\n UserKnownHostsFile /a /b\n'
-    )
-    config = SshConfig(config_file(text))
-    n, m = Host("n"), Host("m")
-    answers = config.answers([n, m])
-    home, answer = config.me.home, answers[n]
-    files = tuple(expand(path, answer, config.me) for path in answer.user_known_hosts)
-    assert files == ("/my dir/kh", f"{home}/k h", "/x")
-    assert answers[m].user_known_hosts == ("/a", "/b")
-
-
 def test_files_that_include_each_other_are_read_once(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"Include {tmp_path}/?\nHost {name}1 {name}2\n")

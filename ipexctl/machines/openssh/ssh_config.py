@@ -1,5 +1,5 @@
 """What `ssh -G` says of a host, and what only the text of ssh_config says: which hosts it names,
-which get the same answer, where the names of files end. `ssh -G` stays the authority."""
+which get the same answer. `ssh -G` stays the authority."""
 
 from __future__ import annotations
 
@@ -39,9 +39,6 @@ class Config:
         """Hosts that match the same `Host` lines, wherever these are, get the same answer, but for
         their own names."""
         return tuple(_fits(line, host.name) for line in self.host_lines) if self.plain else host
-
-
-_NO_TEXT = Config()
 
 
 @dataclass(frozen=True)
@@ -143,8 +140,8 @@ def _words(value: str) -> tuple[str, ...]:
 # --- what ssh -G says ----------------------------------------------------------------------------
 
 
-def read_answer(output: str, name: str, config: Config = _NO_TEXT) -> Answer:
-    """The output of `ssh -G NAME`. It has no quotes: `config` tells names with spaces."""
+def read_answer(output: str, name: str) -> Answer:
+    """The output of `ssh -G NAME`. It has no quotes, so names of files cannot have spaces."""
     values: dict[str, list[str]] = {}
     for line in output.splitlines():
         key, _, value = line.partition(" ")
@@ -153,9 +150,6 @@ def read_answer(output: str, name: str, config: Config = _NO_TEXT) -> Answer:
     def first(key: str) -> str:
         value = values.get(key, [""])[0]
         return "" if value.lower() == "none" and key != "identityagent" else value
-
-    def files(key: str) -> tuple[str, ...]:
-        return _file_names(first(key), key, config)
 
     def listed(key: str) -> tuple[str, ...]:
         return tuple(word.strip() for word in first(key).split(",") if word.strip())
@@ -170,8 +164,8 @@ def read_answer(output: str, name: str, config: Config = _NO_TEXT) -> Answer:
         certificate_files=tuple(values.get("certificatefile", ())),
         identities_only=first("identitiesonly") == "yes",
         identity_agent=first("identityagent"),
-        user_known_hosts=files("userknownhostsfile"),
-        global_known_hosts=files("globalknownhostsfile"),
+        user_known_hosts=tuple(first("userknownhostsfile").split()),
+        global_known_hosts=tuple(first("globalknownhostsfile").split()),
         proxy_jump=listed("proxyjump"),
         proxy_command=first("proxycommand"),
         host_key_alias=first("hostkeyalias"),
@@ -197,18 +191,6 @@ def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
 
 def _own_name(name: str) -> str:
     return name if ":" in name else name.lower()
-
-
-def _file_names(value: str, key: str, config: Config) -> tuple[str, ...]:
-    """Several names in one value: as they were quoted in the text that it comes from."""
-    for keyword, given in config.settings:
-        if keyword == key:
-            words = [(".*" if w.startswith("~") else "", w) for w in _words(given)]
-            pattern = " ".join(f"({home}{re.escape(w[bool(home) :])})" for home, w in words)
-            found = re.fullmatch(pattern, value)
-            if found:
-                return found.groups()
-    return tuple(value.split())
 
 
 # --- tokens --------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class SshConfig:
                 hint=self._check(host),
                 slug="ssh-config-invalid",
             )
-        return read_answer(done.stdout.decode("utf-8", "replace"), host.name, self._config)
+        return read_answer(done.stdout.decode("utf-8", "replace"), host.name)
 
     def _check(self, host: Host) -> str:
         file = ("-F", str(self._file)) if self._file else ()

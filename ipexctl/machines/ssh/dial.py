@@ -26,7 +26,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.5
 SEE_SSHD = "systemctl status ssh sshd; ss -tln"
 _FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
-_NO_ROUTE = (errno.ENETUNREACH, errno.ENETDOWN)
 _NO_ANSWER = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN)
 
 # A host that vanished is noticed by the kernel, which costs us nothing: idle connections are asked
@@ -136,16 +135,10 @@ def no_ssh(answer: Answer, wire: Wire, *, timed_out: bool) -> Exception:
     """The error for a host whose first lines are not SSH: Dropped, or Unreachable."""
     if not timed_out:
         return _other_words(answer, wire.said)
-    if answer.proxy_command and not wire.said:
-        return Unreachable(
-            f"{answer.name}: no answer through its ProxyCommand",
-            why="the host is down, or the proxy cannot reach it",
-            hint=login_command.debug(answer.given),
-            slug="proxy-no-answer",
-        )
+    behind = ", or its ProxyCommand cannot reach it" if answer.proxy_command else ""
     return Unreachable(
-        f"{answer.name}: port {answer.port} accepts connections but sends no SSH banner",
-        why="another service listens there, or sshd hangs or is overloaded",
+        f"{answer.name}: port {answer.port} sends no SSH banner",
+        why=f"another service listens there, or sshd hangs or is overloaded{behind}",
         hint=login_command.debug(answer.given),
         slug="no-ssh-banner",
     )
@@ -213,13 +206,9 @@ def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
             hint=f"ping {address}",
             slug="no-answer",
         )
-    if error.errno in _NO_ROUTE:
-        return Unreachable(
-            f"{answer.name}: there is no route to {address}",
-            why=str(error),
-            hint=f"ip route get {address}",
-            slug="no-route",
-        )
     return Unreachable(
-        f"{answer.name}: cannot connect to {where}", why=str(error), slug="connect-failed"
+        f"{answer.name}: cannot connect to {where}",
+        why=str(error),
+        hint=f"ip route get {address}",
+        slug="no-route",
     )

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-import fcntl
+import errno
 import hashlib
 import hmac
 import os
 import shlex
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.place import Place
-from ipexctl.common.files import write_atomic
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, reason_of
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.machines.openssh.ssh_config import Answer, Me, expand, wildcard
@@ -242,16 +240,20 @@ def _entries(path: str) -> tuple[Entry, ...]:
     return parse_known_hosts(text, path)
 
 
-def remember(key: HostKey, path: Path | None = None) -> None:
-    """Add the key to our own known_hosts file, all of it or nothing."""
-    path = path or own_known_hosts()
+def remember(key: HostKey) -> None:
+    """Add the key to our own known_hosts file, to which other commands may add at the same time. A
+    line that a full disk or a power cut has left incomplete is no key, and the next one has a
+    line of its own."""
+    path = own_known_hosts()
     line = entry_line(key.names[0], key.key_type, key.blob).encode("ascii")
     try:
         make_private(path.parent)
-        with _alone(path.parent):
-            before = path.read_bytes() if path.exists() else b""
-            torn = b"" if before.endswith(b"\n") or not before else b"\n"  # by a power cut
-            write_atomic(path, before + torn + line, sync=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "r+b", buffering=0) as file:
+            torn = b"" if file.read().endswith(b"\n") or not file.tell() else b"\n"
+            if file.write(torn + line) < len(torn + line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(fd)
     except OSError as e:
         raise NotHere(
             f"cannot save the host key of {key.answer.name} in {path}",
@@ -259,17 +261,6 @@ def remember(key: HostKey, path: Path | None = None) -> None:
             hint="free disk space, then run the command again",
             slug="host-key-not-saved",
         ) from None
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Other ipexctl processes wait: they add keys, too."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def accept(key: HostKey) -> None:

@@ -183,7 +183,6 @@ class _Saying:
     kind: type[Unreachable] = Unreachable
 
 
-_NO_ROUTE = ("no-route", "there is no route to the host", "ip route get {where}")
 _REVOKED = "host-key-revoked", "its host key is revoked", "find out who revoked it", HostKeyChanged
 _SAYINGS = (
     _Saying("REVOKED HOST KEY", *_REVOKED),
@@ -218,12 +217,12 @@ _SAYINGS = (
     _Saying(
         "during banner exchange",
         "no-ssh-banner",
-        "its port accepts connections but sends no SSH banner",
+        "its port sends no SSH banner",
         "{debug}",
     ),
     _Saying("timed out", "no-answer", "no answer", "ping {where}"),
-    _Saying("No route to host", *_NO_ROUTE),
-    _Saying("Network is unreachable", *_NO_ROUTE),
+    _Saying("No route to host", "no-answer", "no answer", "ping {where}"),
+    _Saying("is unreachable", "no-route", "there is no route to the host", "ip route get {where}"),
     _Saying(
         "Permission denied",
         "login-failed",
@@ -231,7 +230,6 @@ _SAYINGS = (
         "{true}   # must work without a prompt\n"
         "if it does not: {copy}; with Kerberos, run kinit first",
     ),
-    _Saying("banner line contains invalid", "not-ssh", "its port does not speak SSH", "{debug}"),
     _Saying(
         "Not allowed at this time",
         "ssh-penalty",
