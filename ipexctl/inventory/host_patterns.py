@@ -6,17 +6,14 @@ a,b or a:b   both;   a:&b   those in both;   a:!b   a without b
 
 from __future__ import annotations
 
-import fnmatch
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
 
 from ipexctl.base.located_errors import Bad, did_you_mean, nearest
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_formats import members
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.inventory.nodeset import expand, fold, split
+from ipexctl.inventory.nodeset import expand, fold, split, wildcard
 
 _EVERYTHING = ("all", "*", "@all")
 
@@ -128,10 +125,10 @@ class _Finder:
         """The groups and hosts of that name or pattern."""
         if name in self._groups:
             return [self._groups[name]]
-        if not _is_wild(name):
+        if not set(name) & set("*?"):
             one = self._names.get(name.lower()) if hosts else None
             return [frozenset([one])] if one else []
-        matches = _wild(name)
+        matches = wildcard(name.lower()).fullmatch
         named = [members for group, members in self._groups.items() if matches(group.lower())]
         real = frozenset(full for lower, full in self._names.items() if hosts and matches(lower))
         return [*named, real] if real else named
@@ -156,12 +153,3 @@ class _Finder:
             hint=self.hint,
             slug="no-host-matches",
         )
-
-
-def _is_wild(name: str) -> bool:
-    return "*" in name or "?" in name
-
-
-@cache
-def _wild(name: str) -> Callable[[str], object]:
-    return re.compile(fnmatch.translate(re.sub(r"\*+", "*", name.lower()))).match

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 
@@ -63,6 +65,15 @@ def split(text: str, separators: str) -> Iterator[tuple[str, int]]:
 def fold(names: Iterable[str]) -> str:
     """`node01 node02 node03 head` -> `node[01-03],head`."""
     return ",".join(_fold_shape(members) for members in _shapes(dict.fromkeys(names)))
+
+
+@lru_cache(maxsize=1024)
+def wildcard(pattern: str) -> re.Pattern[str]:
+    """OpenSSH's patterns: * and ? only, [ ] are themselves.
+
+    fnmatch makes a pattern that never goes back over a *: ten of them would else take minutes.
+    """
+    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
 # --- writing out ---------------------------------------------------------------------------------

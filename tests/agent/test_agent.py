@@ -27,7 +27,7 @@ from ipexctl.machines.agent_start import command_line, connect
 from ipexctl.machines.probe_host import probe
 from ipexctl.machines.suggested_commands import other_pythons
 from ipexctl.machines.wire import transport
-from ipexctl.machines.wire.frames import HEAD, BadFrame, Decoder, Frame, encode
+from ipexctl.machines.wire.frames import HEAD, BadFrame, Decoder, Frame
 from ipexctl.machines.wire.transport import Channel, LocalTransport, PipeChannel
 from tests import made
 from tests.processes import gone
@@ -356,17 +356,6 @@ def test_a_host_that_stays_silent_is_unreachable(agent):
 
 
 # --- frames --------------------------------------------------------------------------------------
-
-_TWO = encode({"id": 1, "done": {}}) + encode({"id": 2, "event": "x"}, b"body")
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 1000])
-def test_frames_arrive_whole_however_they_were_cut(size):
-    decoder = Decoder()
-    pieces = [_TWO[i : i + size] for i in range(0, len(_TWO), size)]
-    frames = [f for piece in pieces for f in decoder.feed(piece)]
-    assert frames == [Frame({"id": 1, "done": {}}), Frame({"id": 2, "event": "x"}, b"body")]
-
 
 NUMBERS_OF_NO_HOST = (
     "Infinity", "-Infinity", "NaN", "1e999", "-1e999", "1" * 21, "-" + "1" * 5000,

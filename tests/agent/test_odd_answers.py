@@ -18,12 +18,9 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
 from ipexctl.data.data import _removed
-from ipexctl.data.rules.dataset_rules import Held
-from ipexctl.env.choice.env_list import Drift, HostEnvs
-from ipexctl.env.env import Removal
+from ipexctl.env.choice.env_list import HostEnvs
 from ipexctl.errors import HostFailed
 from ipexctl.facts import measurements
-from ipexctl.install.install_plan import State
 from ipexctl.install.stack.env_match import Look, disagreement, modules
 from ipexctl.install.stack.selection import proved_text
 from ipexctl.inventory.inventory import Host
@@ -45,15 +42,11 @@ from tests.hostile.speaker import SPEAKER
 SHA = "a" * 64
 BLOB = Blob("x", SHA, 3)
 
-# Answers each request with the next of `answers`: frames as (header, body), or raw JSON.
+# Answers each request with the next of `answers`: frames as (header, body).
 ANSWERS = """
 for frames in json.loads(sys.argv[1]):
     for frame in frames:
-        if isinstance(frame, str):
-            data = frame.replace('NUMBER', str(number)).encode()
-            raw(head.pack(len(data), 0) + data)
-        else:
-            say(frame[0], b'x' * frame[1] if isinstance(frame[1], int) else bytes(frame[1]))
+        say(frame[0], b'x' * frame[1] if isinstance(frame[1], int) else bytes(frame[1]))
     asked = read()
     while 'op' not in asked:
         asked = read()
@@ -127,8 +120,6 @@ EVIL: list[tuple[Callable[[Agent], object], Frames, Frames, object]] = [
     (port, done(port=1), done(port=65536), 1),
     (there, done(cwd="/x"), done(), "/x"),
     (there, done(cwd="/x"), done(cwd=["/x"]), "/x"),
-    *((port, done(port=1), ['{"id": NUMBER, "done": {"port": ' + text + "}}"], 1)
-      for text in ("Infinity", "-Infinity", "NaN", "1e999", "1" * 21, "1" * 5000)),
 ]  # fmt: skip
 
 
@@ -153,27 +144,13 @@ def judged(said: Answer) -> object:
 
 
 KEY = "0123456789abcdef"
-HELD = {"name": "set", "version": KEY, "path": "/d", "hub": "", "files": 1, "bytes": 1}
 READ: dict[Callable[[Answer], object], dict[str, Any]] = {
-    lambda a: a.read(State, again=False): {
-        "root": "/r", "built": True, "proved": True, "current": KEY, "mark": "m", "asked": True,
-        "changed": [["torch", "1", "2"]], "packages": [["torch", "2.8.0"]], "before": KEY,
-        "own": True, "before_packages": [["torch", "2.8.0"]],
-    },
-    lambda a: a.read(Removal, host="h"): {
-        "removed": [[KEY, 1]], "kept": [[KEY, "w"]], "blobs": 1, "blob_bytes": 2,
-    },
     lambda a: _removed(Host("h"), a): {"removed": 7},
-    lambda a: a.value("data", tuple[Held, ...]): {"data": [HELD]},
     proved_text: {"torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2},
     lambda a: a.read(HostEnvs, host="h"): {
         "root": "/r", "current": KEY, "previous": "", "blobs": 0, "size": 0,
         "envs": [{"key": KEY, "whole": True, "proved": True, "wheels": ["torch-2.8-x.whl"],
                   "size": 1, "shared": 0, "changed": [], "requested": [["p", "1"]]}],
-    },
-    lambda a: a.read(Drift, host="h"): {
-        "root": "/r", "current": KEY, "packages": [["torch", "2.8"]], "changed": [],
-        "files": [["a", "b"]], "more": 0, "looked": 1, "read": 1,
     },
     read_prepared: {
         "prefix": "/p", "path": "/bin", "port": 1, "packages": {"impi-rt": "2021.1"},

@@ -3,14 +3,13 @@ which get the same answer. `ssh -G` stays the authority."""
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import shlex
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import field, replace
-from functools import lru_cache
 
 from ipexctl.inventory.inventory import Host
+from ipexctl.inventory.nodeset import wildcard
 from ipexctl.quick_dataclass import dataclass
 
 _LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)")
@@ -108,15 +107,6 @@ def _fits(patterns: tuple[str, ...], name: str) -> bool:
     """A `Host` line: some pattern fits and no negated one does."""
     fit = [p for p in patterns if wildcard(p.removeprefix("!")).fullmatch(name)]
     return bool(fit) and not any(p.startswith("!") for p in fit)
-
-
-@lru_cache(maxsize=1024)
-def wildcard(pattern: str) -> re.Pattern[str]:
-    """OpenSSH's patterns: * and ? only, [ ] are themselves.
-
-    fnmatch makes a pattern that never goes back over a *: ten of them would else take minutes.
-    """
-    return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
 def included_files(text: str) -> tuple[str, ...]:

@@ -21,8 +21,9 @@ from pathlib import Path
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.place import Place
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, reason_of
+from ipexctl.inventory.nodeset import wildcard
 from ipexctl.local.user_dirs import make_private, state_dir
-from ipexctl.machines.openssh.ssh_config import Answer, Me, expand, wildcard
+from ipexctl.machines.openssh.ssh_config import Answer, Me, expand
 from ipexctl.quick_dataclass import dataclass
 
 _HASH_MAGIC = "|1|"
