@@ -270,9 +270,9 @@ def _skip_noise(
 def _announced(text: str) -> _Started | None:
     """`1234 /usr/bin/python3`; None for what no host of ours says."""
     group, _, path = text.partition(" ")
-    if not re.fullmatch("[1-9][0-9]{1,8}", group) or not path.startswith("/"):
+    if not re.fullmatch("[0-9]{1,9}", group, re.ASCII) or not path.startswith("/"):
         return None
-    return _Started(path, int(group)) if _is_plain(path) else None
+    return _Started(path, int(group)) if int(group) > 1 and _is_plain(path) else None
 
 
 def _read(

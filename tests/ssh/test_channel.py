@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import threading
+from contextlib import closing
 
 import pytest
 
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.wire.transport import ChannelTimeout
-from tests.processes import until
+from tests.processes import gone, until
 
 PATIENCE = 30.0
 MIB = 1 << 20
@@ -143,6 +144,19 @@ def test_the_agent_answers_over_ssh(sshd, transport):
     agent = connect(transport(sshd.config("n"), "n"), Host("n"), timeout=PATIENCE)
     assert (agent.hello.kind, agent.hello.python >= (3, 6)) == ("python", True)
     agent.close()
+
+
+def test_a_python_that_hangs_is_not_left_on_a_host(sshd, transport, tmp_path):
+    python, pids = tmp_path / "python3", tmp_path / "pids"
+    python.write_text(f"#!/bin/sh\nsleep 321 & echo $$ $! >>{pids}; wait\n")
+    python.chmod(0o755)
+    host = Host("n", python=str(python))
+    with closing(connect(transport(sshd.config("n"), "n"), host, timeout=6.0)) as agent:
+        assert str(python) in agent.hello.passed
+        assert agent.hello.started != str(python)
+    left = pids.read_text().split()
+    assert len(left) == 4  # it was started, and asked again
+    assert [pid for pid in left if not gone(int(pid))] == []
 
 
 @pytest.mark.soak
