@@ -81,15 +81,6 @@ def test_an_interface_that_is_of_no_use_is_refused(nic, what):
         plan(two(nic), RunRequest(("train.py",), 2), "r1")
 
 
-def test_the_agent_runs_on_the_python_of_the_hostfile():
-    host = Host("here", local=True, python=sys.executable)
-    agent = connect(LocalTransport(), host)
-    try:
-        assert agent.hello.path == sys.executable
-    finally:
-        agent.close()
-
-
 def test_a_root_of_its_own_goes_before_that_of_the_command(tmp_path):
     host = Host("here", local=True, root=str(tmp_path / "mine"))
     agent = connect(LocalTransport(), host)

@@ -6,7 +6,7 @@ import pytest
 
 from ipexctl.base.place import Place
 from ipexctl.errors import InputError
-from ipexctl.inventory.hostfile_text import COMMAND_LINE, parse_hostfile, parse_hosts, this_machine
+from ipexctl.inventory.hostfile_text import COMMAND_LINE, parse_hostfile, parse_hosts
 from ipexctl.inventory.inventory import Host, Inventory
 
 
@@ -244,7 +244,3 @@ def test_host_arguments_are_refused_like_lines(items, what):
     with pytest.raises(InputError) as e:
         parse_hosts(items)
     assert e.value.what == what
-
-
-def test_this_machine_is_one_local_host():
-    assert this_machine() == Inventory((Host("localhost", local=True),), "this machine")

@@ -140,12 +140,6 @@ def test_an_interpreter_with_open_connections_ends_at_once(sshd):
 # --- the agent -----------------------------------------------------------------------------------
 
 
-def test_the_agent_answers_over_ssh(sshd, transport):
-    agent = connect(transport(sshd.config("n"), "n"), Host("n"), timeout=PATIENCE)
-    assert (agent.hello.kind, agent.hello.python >= (3, 6)) == ("python", True)
-    agent.close()
-
-
 def test_a_python_that_hangs_is_not_left_on_a_host(sshd, transport, tmp_path):
     python, pids = tmp_path / "python3", tmp_path / "pids"
     python.write_text(f"#!/bin/sh\nsleep 321 & echo $$ $! >>{pids}; wait\n")

@@ -123,13 +123,6 @@ def test_a_host_key_alias_is_looked_up(sshd, transport):
     assert say(transport(config, "n"), "n", "echo hello") == b"hello\n"
 
 
-def test_a_key_on_record_of_another_type_only_is_a_changed_key(sshd, transport):
-    subprocess.run(["ssh-keygen", "-qt", "ecdsa", "-N", "", "-f", sshd.folder / "ec"], check=True)
-    key_type, key, *_ = (sshd.folder / "ec.pub").read_text().split()
-    line = f"[127.0.0.1]:{sshd.port} {key_type} {key}\n"
-    refusal(transport(sshd.config("n", known=line), "n"), "n", HostKeyChanged)
-
-
 # --- jumps ---------------------------------------------------------------------------------------
 
 

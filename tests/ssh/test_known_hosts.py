@@ -88,10 +88,6 @@ def test_another_port_is_another_host_that_the_bare_name_may_vouch_for(text, sai
     assert judge(text, port=2222) == said
 
 
-def test_an_alias_is_looked_up_without_the_port():
-    assert judge(f"cluster ssh-ed25519 {A}", port=2222, alias="Cluster") == ("known", [1])
-
-
 def test_the_types_on_record_are_told_in_order():
     text = f"node1 ssh-rsa {RSA}\n@revoked node1 ssh-dss {DSS}\nnode* ssh-ed25519 {B}\n"
     known = KnownHosts(parse_known_hosts(text, "kh"))

@@ -225,13 +225,6 @@ def test_a_wrong_passphrase_is_asked_for_three_times_and_then_told(matrix, capsy
     assert capsys.readouterr().err.count("Wrong passphrase.") == 2
 
 
-def test_without_a_terminal_an_encrypted_key_is_left_to_the_agent(matrix):
-    person = Person(PASSPHRASE)
-    secrets = Secrets(ask=person, terminal=False)
-    slug, what = outcome("paramiko", matrix, "encrypted", secrets=secrets)
-    assert (slug, "trainer" in what, person.asked) == ("login-failed", True, [])
-
-
 @pytest.mark.parametrize("kind", ["paramiko", "openssh"])
 @pytest.mark.parametrize("key", ["encrypted", "certified"])
 def test_an_agent_holds_the_key(matrix, kind, key, ssh_agent, tmp_path, monkeypatch):
