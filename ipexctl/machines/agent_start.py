@@ -311,12 +311,11 @@ def _hangs(channel: Channel, host: Host, trying: _Started) -> _NoAnswer:
 
 
 def _ended(channel: Channel, host: Host, path: str) -> HostFailed:
-    status = channel.exit_status(1.0)
+    status, said = channel.exit_status(1.0), tail(channel)
     kind = _NoAnswer if status == 0 else HostFailed
     return kind(
         f"{host.name}: {path} exited with code {status} without running the command",
-        why=_printed(channel)
-        or "it is not a Python, or it is a wrapper that swallows its arguments",
+        why=f"it printed: {said}" if said else "it is not a Python that runs what it is given",
         hint=login_command.ssh(host, f"{path} --version") + _ANOTHER,
         slug="python-ended",
     )
@@ -339,11 +338,6 @@ def _not_run(channel: Channel, host: Host, noise: bytes) -> HostFailed:
         "sudo sshd -T | grep -i forcecommand",
         slug="session-ended",
     )
-
-
-def _printed(channel: Channel) -> str:
-    said = tail(channel)
-    return f"it printed: {said}" if said else ""
 
 
 def _read_sh(channel: Channel, rest: bytes, deadline: float) -> str:

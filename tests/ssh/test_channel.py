@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import resource
 import signal
+import socket
 import subprocess
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 
+import paramiko
 import pytest
 
+from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
+from ipexctl.machines.ssh.channel import bound
 from ipexctl.machines.wire.transport import ChannelTimeout
 from tests.processes import gone, until
 
@@ -163,3 +168,34 @@ def test_an_unplugged_host_ends_the_connection(make_lab, transport):
     lab.fault("node01", "unplug")
     channel.write(b"x")
     assert channel.read(10, 90.0) == b""
+
+
+def test_a_server_that_sends_more_than_its_window_ends_the_connection():
+    channel = paramiko.Channel(1)
+    channel.in_window_size = 1000
+    channel.in_buffer.feed(b"x" * 10)
+    bound(channel)
+    channel.in_buffer.feed(b"x" * 1990)
+    with pytest.raises(paramiko.SSHException, match="window"):
+        channel.in_buffer.feed(b"x")
+    assert len(channel.in_buffer.read(3000)) == 2000
+
+
+def test_a_packet_without_end_is_refused(transport, tmp_path):
+    """Before the login: whoever answers there is not known yet."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def flood() -> None:
+            wire, _ = server.accept()
+            with wire, suppress(OSError):
+                wire.sendall(b"SSH-2.0-x\r\n" + (0x7FFFFFFC).to_bytes(4, "big"))
+                while True:
+                    wire.sendall(bytes(1 << 16))
+
+        threading.Thread(target=flood, daemon=True).start()
+        config = tmp_path / "config"
+        config.write_text(f"Host n\n HostName 127.0.0.1\n Port {server.getsockname()[1]}\n")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(Unreachable):
+            transport(config, "n").host_key(Host("n"), 10)
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 << 10

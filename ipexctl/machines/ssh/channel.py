@@ -36,8 +36,11 @@ def execute(
 
     try:
         channel: Any = link.transport.open_session(timeout=seconds_left(deadline))
-        if not all_stderr:
+        if all_stderr:
+            bound(channel, "in_stderr_buffer")
+        else:
             channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
+        bound(channel)
         if _request_exec(channel, command, deadline):
             return channel
         why = "sshd refused" if channel.closed else "sshd did not answer the request"
@@ -66,6 +69,23 @@ def _request_exec(channel: Any, command: bytes, deadline: float) -> bool:
     channel.transport._send_user_message(message)
     channel.event.wait(seconds_left(deadline))
     return bool(channel.event_ready)
+
+
+def bound(channel: Any, name: str = "in_buffer") -> None:
+    """Paramiko takes whatever comes, also what exceeds the window that it has granted."""
+    from paramiko import SSHException
+    from paramiko.buffered_pipe import BufferedPipe
+
+    class Bounded(BufferedPipe):  # type: ignore[type-arg]
+        def feed(self, data: bytes) -> None:
+            if len(self) + len(data) > 2 * window:
+                raise SSHException("more data than its window allows")  # it ends the connection
+            super().feed(data)
+
+    window, before, pipe = channel.in_window_size, getattr(channel, name), Bounded()
+    setattr(channel, name, pipe)
+    if len(before):
+        pipe.feed(before.empty())
 
 
 class _Tail:
@@ -158,6 +178,7 @@ def forward(transport: paramiko.Transport, target: tuple[str, int], timeout: flo
     """A channel that several threads may write to and close. Raises what Paramiko does."""
     channel = transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout)
     channel.transport = InOrder(transport)  # type: ignore[assignment]
+    bound(channel)
     return channel
 
 

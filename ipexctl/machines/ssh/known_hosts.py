@@ -278,7 +278,7 @@ def accept(key: HostKey) -> None:
     if standing is Standing.REVOKED:
         raise HostKeyChanged(
             f"{key.answer.name}: its host key is revoked",
-            why=f"{key.key_type} {key.fingerprint} is revoked in {_places(key)}",
+            why=f"{key.key_type} {key.fingerprint} is revoked in {_where(key.verdict.lines[0])}",
             hint="give the host a new key, or ask whoever revoked this one",
             slug="host-key-revoked",
         )
@@ -290,20 +290,16 @@ def verdict_down(key: HostKey) -> HostDown | None:
     """A key that is always refused, as a host's outcome."""
     try:
         accept(key)
-    except HostKeyChanged as e:
-        return HostDown.of(key.answer.name, e)
-    except HostKeyUnknown:
-        pass
+    except (HostKeyChanged, HostKeyUnknown) as e:
+        return None if isinstance(e, HostKeyUnknown) else HostDown.of(key.answer.name, e)
     return None
 
 
 def changed(key: HostKey) -> HostKeyChanged:
-    old = ", ".join(
-        f"{e.key_type} {fingerprint(e.key)} in {_where(e.place)}" for e in key.verdict.lines
-    )
+    lines = key.verdict.lines
+    old = ", ".join(f"{e.key_type} {fingerprint(e.key)} in {_where(e)}" for e in lines)
     commands = dict.fromkeys(
-        shlex.join(("ssh-keygen", "-R", key.names[0], "-f", e.place.source))
-        for e in key.verdict.lines
+        shlex.join(("ssh-keygen", "-R", key.names[0], "-f", e.place.source)) for e in lines
     )
     return HostKeyChanged(
         f"{key.answer.name}: its host key has changed",
@@ -314,9 +310,5 @@ def changed(key: HostKey) -> HostKeyChanged:
     )
 
 
-def _places(key: HostKey) -> str:
-    return ", ".join(_where(e.place) for e in key.verdict.lines)
-
-
-def _where(place: Place) -> str:
-    return f"{place.source}:{place.line}"
+def _where(line: Entry) -> str:
+    return f"{line.place.source}:{line.place.line}"

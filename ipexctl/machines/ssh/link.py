@@ -1,4 +1,4 @@
-"""One connection: Paramiko's transport, without its logging and alarms."""
+"""One connection: Paramiko's transport, without its logging, alarms and unlimited sizes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import paramiko
 
 WEAK = ("3des", "md5")
+LARGEST_PACKET = 1 << 18  # as OpenSSH
 IDLE_WAKEUP = 10.0  # how often an idle connection's thread looks around
 
 
@@ -92,6 +93,12 @@ def _packetizer() -> Any:
 
         def complete_handshake(self) -> None:
             return None
+
+        def read_all(self, n: int, check_rekey: bool = False) -> bytes:
+            """Of a packet whose length the other side has named."""
+            if n > LARGEST_PACKET:
+                raise paramiko.SSHException(f"a packet of {n:,} bytes")
+            return bytes(super().read_all(n, check_rekey))
 
     return Packetizer
 
