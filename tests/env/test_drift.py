@@ -76,6 +76,20 @@ def test_files_changed_by_hand_are_found_and_rebuild_mends_them(shop: Shop) -> N
     assert diff(shop).code == 0
 
 
+def test_a_library_that_is_gone_is_found_by_install_and_brought_back(shop: Shop) -> None:
+    files = {"torch.py": TORCH.format(version="2.13.0+cpu", gradient=128.0).encode()}
+    files["torch_lib/libtorch_cpu.so.2"] = b"a stand-in"
+    make_wheel(shop.wheels, "torch", "2.13.0+cpu", files)
+    shop.install()
+    library = site(shop) / "torch_lib/libtorch_cpu.so.2"
+    assert shop.install().states == ["ok"]
+    library.unlink()
+    (host,) = diff(shop, "--json").document["hosts"]
+    assert [row["package"] for row in host["changed"]] == ["torch"]
+    assert shop.install("--check").states == ["changed"]
+    assert (shop.install().states, library.exists()) == (["changed"], True)
+
+
 def test_what_python_writes_is_no_change_and_only_what_is_new_is_read(shop: Shop) -> None:
     shop.install()
     python = shop.root / "current/bin/python"

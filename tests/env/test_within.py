@@ -11,7 +11,7 @@ import pytest
 
 from ipexctl.shell.shell import remote_line
 from tests.env.test_envs import A
-from tests.install.conftest import Outcome, Shop
+from tests.install.conftest import REPO, Outcome, Shop
 from tests.processes import gone
 
 SHOW = 'echo "$0|$1|$2"; command -v python; echo wrong >&2; exit ${3:-0}'
@@ -29,8 +29,8 @@ def made(root: Path) -> Path:
     return env
 
 
-def env_exec(shop: Shop, *words: str) -> Outcome:
-    return shop.ipexctl("env", "exec", "--root", str(shop.root), *words)
+def env_exec(shop: Shop, *words: str, **environ: str) -> Outcome:
+    return shop.ipexctl("env", "exec", "--root", str(shop.root), *words, **environ)
 
 
 def test_a_command_gets_its_words_as_they_are_and_the_environments_path(shop: Shop) -> None:
@@ -70,6 +70,14 @@ def test_what_cannot_run_or_is_killed_is_told(
     made(shop.root)
     done = env_exec(shop, "--", *command)
     assert (done.code, said in done.err) == (1, True), done.err
+
+
+def test_another_pythons_folders_of_the_login_shell_are_not_passed_on(shop: Shop) -> None:
+    made(shop.root)
+    others = {"PYTHONHOME": "/no-home", "PYTHONPATH": f"{REPO}:/no-path"}
+    said = env_exec(shop, "--", "env", **others)
+    assert said.code == 0, said.err
+    assert "no-home" not in said.out and "no-path" not in said.out
 
 
 def test_without_an_environment_the_next_command_is_told(shop: Shop) -> None:

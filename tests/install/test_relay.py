@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -380,6 +381,18 @@ def test_a_host_takes_nothing_from_who_lacks_the_key_of_the_command(port: int, s
             lambda n: None, make_keys(),
         )  # fmt: skip
     assert told.value.why == "the other end's certificate is not from this command"
+
+
+def test_a_file_of_another_size_than_was_said_is_not_kept(port: int, site: Site) -> None:
+    site.add("b")
+    blob = replace(BLOBS[0], size=BLOBS[0].size + 1)
+    with pytest.raises(HostFailed) as told:
+        fetch_there(
+            site.agents["b"], str(site.root("b")), [blob], f"https://{HERE}:{port}",
+            lambda n: None, KEYS,
+        )  # fmt: skip
+    assert told.value.slug == "damaged"
+    assert list(site.root("b").glob("blobs/sha256/*/*")) == []
 
 
 def test_other_words_than_get_and_nonsense_get_nothing(port: int) -> None:

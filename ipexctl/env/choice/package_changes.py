@@ -11,7 +11,7 @@ _MOST = 5
 
 @dataclass(frozen=True)
 class Change:
-    """A package; "" for a version: there is none. Equal versions: its files were replaced."""
+    """A package; "" for a version: there is none. Equal versions: files are gone or replaced."""
 
     package: str
     was: str
@@ -23,7 +23,7 @@ class Change:
         if not self.now:
             return f"{self.package} {self.was} removed"
         if self.was == self.now:
-            return f"{self.package} {self.now} replaced by another build"
+            return f"{self.package} {self.now}: its files are gone or replaced"
         return f"{self.package} {self.was} -> {self.now}"
 
 

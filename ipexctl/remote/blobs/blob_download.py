@@ -74,7 +74,7 @@ class Download:
             if had and found != sha:  # what was left was not of this file
                 self.empty(part.file)
                 found = self.complete(part.file, name, sha, size)
-            if found != sha:
+            if found != sha or part.size() != size:
                 blobs.unlink(part.path)
                 raise self.damage_failure(name)
             blobs.store_part(self.root, part, sha)

@@ -1,7 +1,8 @@
 """What somebody changed by hand in an environment since it was built.
 
-`changed` looks at metadata alone: which packages there are, and whether their RECORDs are those of
-the build. `op_compare` also looks at the files that the RECORDs name.
+`changed` looks at metadata alone: which packages there are, whether their RECORDs are those of the
+build, and whether their shared libraries are there. `op_compare` also looks at all other files that
+the RECORDs name.
 """
 
 import glob
@@ -13,6 +14,7 @@ import stat
 
 OK = ".ipexctl-ok"
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)\.dist-info\Z")
+LIBRARY = re.compile(rb"^\"?([^,\"\n]+\.so(?:\.[0-9.]+)?)\"?,", re.MULTILINE)
 MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
 MOST = 200  # files told about
 
@@ -62,12 +64,16 @@ def no_drift(root):
 
 
 def metadata(env):
-    """{name of a dist-info folder: sha256 of its RECORD}, for the mark of a build."""
-    found = {}
+    """{name of a dist-info folder: sha256 of its RECORD, "" if a library of it is gone}, for the
+    mark of a build."""
+    site, found = os.fsencode(site_packages(env)), {}
     for folder in dist_infos(env):
         try:
             with open(os.path.join(folder, "RECORD"), "rb") as file:
-                found[os.path.basename(folder)] = hashlib.sha256(file.read()).hexdigest()
+                record = file.read()
+            for name in LIBRARY.findall(record):
+                os.stat(os.path.join(site, name))
+            found[os.path.basename(folder)] = hashlib.sha256(record).hexdigest()
         except OSError:
             found[os.path.basename(folder)] = ""
     return found
@@ -76,7 +82,7 @@ def metadata(env):
 def changed(env):
     """[[package, version built, version now], ...], "" where there is none.
 
-    Equal versions: its files were replaced.
+    Equal versions: files are gone or replaced.
     """
     was, now = built_packages(env), current_packages(env)
     found = []
