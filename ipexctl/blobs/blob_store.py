@@ -6,7 +6,6 @@ asks a Carrier (blob_relay.py).
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import tempfile
@@ -16,7 +15,6 @@ from typing import BinaryIO
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
-from ipexctl.common.locks import is_named
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.machines.agent import Agent
@@ -142,10 +140,6 @@ def read_part(path: Path, offset: int, size: int) -> bytes:
         return file.read(size)
 
 
-class Damaged(Exception):
-    """What came is not the blob; it was discarded. The argument is its sha256."""
-
-
 class Store:
     """The controller's blobs: FOLDER/sha256/xx/<sha256>."""
 
@@ -153,7 +147,7 @@ class Store:
         self.folder = folder
 
     def path(self, blob: Blob) -> Path:
-        return self.folder / "sha256" / blob.sha256[:2] / blob.sha256
+        return self.folder / place_of(blob.sha256)
 
     def read(self, blob: Blob, offset: int, size: int) -> bytes:
         return read_part(self.path(blob), offset, size)
@@ -192,39 +186,12 @@ class Store:
             finally:
                 Path(part).unlink(missing_ok=True)
         except OSError as e:
-            raise self.cannot_keep(name, e) from None
-
-    def fill(self, blob: Blob, complete: Callable[[BinaryIO], None]) -> None:
-        """Afterwards the blob is here. `complete` appends what its part lacks: a part keeps what an
-        earlier try has left, and only one process at a time has it. Raises Damaged, OSError."""
-        parts = self.folder / "parts"
-        part = parts / f"{blob.sha256}.download"
-        make_private(parts)
-        while not self.has(blob):
-            with part.open("a+b") as out:
-                fcntl.flock(out, fcntl.LOCK_EX)
-                if is_named(out.fileno(), part):
-                    complete(out)
-                    self._settle(blob, part, out)
-                    return
-
-    def cannot_keep(self, name: str, e: OSError) -> NotHere:
-        return NotHere(
-            f"cannot save {name} to {self.folder}",
-            why=reason_of(e),
-            hint="free some space; or set XDG_CACHE_HOME=FOLDER   # on another disk",
-            slug="cache-not-writable",
-        )
-
-    def _settle(self, blob: Blob, part: Path, out: BinaryIO) -> None:
-        out.flush()
-        os.fsync(out.fileno())
-        if (found := hash_of(out)) != blob.sha256:
-            part.unlink()
-            raise Damaged(found)
-        place = self.path(blob)
-        make_private(place.parent)
-        part.replace(place)
+            raise NotHere(
+                f"cannot save {name} to {self.folder}",
+                why=reason_of(e),
+                hint="free some space; or set XDG_CACHE_HOME=FOLDER   # on another disk",
+                slug="cache-not-writable",
+            ) from None
 
     def _keep(self, name: str, fd: int, part: Path, chunks: Iterable[bytes], sha256: str) -> Blob:
         digest, size = hashlib.sha256(), 0
@@ -247,6 +214,11 @@ class Store:
         make_private(self.path(blob).parent)
         part.replace(self.path(blob))
         return blob
+
+
+def place_of(sha256: str) -> str:
+    """Where a blob is, below the folder of a store."""
+    return f"sha256/{sha256[:2]}/{sha256}"
 
 
 def hash_of(file: BinaryIO) -> str:

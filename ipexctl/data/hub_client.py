@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
+from ipexctl.base.remote_file import RemoteFile
 from ipexctl.base.sizes import duration
 from ipexctl.common.http_body import Broken
-from ipexctl.data.file_fetch import OnBytes, PullFailed, ask, next_step
 from ipexctl.data.rules.pulled_tree import (
     DATASETS,
     MODELS,
     HubSource,
-    RemoteFile,
     Repository,
     checked_repository,
 )
@@ -30,6 +29,7 @@ from ipexctl.errors import InputError, NotHere
 from ipexctl.install.progress import Progress, Step
 from ipexctl.local.environment import environment
 from ipexctl.packages.download import AGAIN, Download
+from ipexctl.packages.file_fetch import OnBytes, PullFailed, ask, next_step
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass

@@ -7,23 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.base.remote_file import RemoteFile
 from ipexctl.data.data import Pushed, push_bundle
-from ipexctl.data.file_fetch import FileFetch
 from ipexctl.data.hub_client import HubClient
 from ipexctl.data.rules import dataset_rules, pulled_tree
 from ipexctl.data.rules.pulled_tree import (
     HubSource,
-    RemoteFile,
     Repository,
     UrlSource,
     read_source,
 )
 from ipexctl.data.url_client import UrlClient
 from ipexctl.errors import InputError
-from ipexctl.install.progress import Progress, Step
+from ipexctl.install.progress import FETCHING, Progress, Step
 from ipexctl.local.file_hashes import Hashes
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
+from ipexctl.packages.file_fetch import FileFetch
 from ipexctl.project.files.project_files import File
 from ipexctl.project.folder_transfer import Bundle
 from ipexctl.quick_dataclass import dataclass
@@ -129,7 +129,11 @@ def _look(
         client, repository = UrlClient(source), None
         files, name = _chosen(client.look(), asked), source.url.partition("?")[0]
         folder = client.cache(files)
-    fetch = FileFetch(folder, client.bring, progress, Hashes(folder))
+
+    def tell(done: int, total: int) -> None:
+        progress.step(Step("", FETCHING, done, total))
+
+    fetch = FileFetch(folder, client.bring, tell, hashes=Hashes(folder))
     return name, files, fetch, repository
 
 

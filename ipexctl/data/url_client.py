@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
+from ipexctl.base.remote_file import RemoteFile
 from ipexctl.common.http_body import Broken
-from ipexctl.data.file_fetch import CHUNK, OnBytes, PullFailed, ask, next_step
-from ipexctl.data.rules.pulled_tree import RemoteFile, UrlSource, is_plain
+from ipexctl.data.rules.pulled_tree import UrlSource, is_plain
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local.environment import environment
 from ipexctl.local.user_dirs import cache_dir
 from ipexctl.packages.download import Download
+from ipexctl.packages.file_fetch import CHUNK, FetchFailed, OnBytes, PullFailed, ask, next_step
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass
@@ -59,7 +60,7 @@ class UrlClient:
                 while chunk := opened.read(CHUNK):
                     out.write(chunk)
                     on_bytes(len(chunk))
-        except PullFailed:
+        except FetchFailed:
             raise
         except Exception as e:
             raise self._failed(str(e)) from None

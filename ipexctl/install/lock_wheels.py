@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ipexctl.base.blob import Blob
@@ -118,8 +119,7 @@ def fetch(
         urls = found.urls or resolver.locate(
             found.stack, _indexed(found.lock), indexes_of(work), environment()
         )
-        total = sum(p.size for p in missing)
-        fetcher.fetch(missing, urls, lambda n: work.step("", FETCHING, fetcher.done, total))
+        fetcher.fetch(missing, urls, partial(work.step, "", FETCHING))
         fetched = fetcher.fetched
     return with_sizes(found.lock, default_store()), fetched
 

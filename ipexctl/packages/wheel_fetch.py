@@ -7,58 +7,57 @@ from __future__ import annotations
 
 import http.client
 import os
-import threading
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from ipexctl.blobs.blob_store import Damaged, Store, hash_of
+from ipexctl.base.remote_file import RemoteFile
+from ipexctl.blobs.blob_store import Store, place_of
 from ipexctl.common.http_body import Broken
-from ipexctl.errors import InputError, IpexctlError
+from ipexctl.errors import InputError
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.local.environment import environment
-from ipexctl.packages.download import AGAIN, HEADERS, TIMEOUT, Download, fetch_all
+from ipexctl.local.user_dirs import make_private
+from ipexctl.packages.download import AGAIN, HEADERS, TIMEOUT, Download
+from ipexctl.packages.file_fetch import CHUNK, FetchFailed, FileFetch, OnBytes, Tell
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT, Indexes
 
-CHUNK = 1 << 20
 ASK = 10  # for a file's size
 GONE = "rm -f ipexctl.lock   # the next install resolves the versions again"
 
-OnBytes = Callable[[int], None]
-
-
-class FetchFailed(IpexctlError):
-    """An index didn't give a file it had named."""
-
-    slug = "fetch"
-
 
 class Fetcher:
-    """`fetched`: bytes that came over the network; `done`: with what earlier tries had left."""
+    """`fetched`: bytes that came over the network."""
 
     def __init__(
         self, store: Store, indexes: Indexes, environ: Mapping[str, str] | None = None
     ) -> None:
         self.store = store
-        self.fetched = self.done = 0
-        self._counting = threading.Lock()
-        self._over = threading.Event()
+        self.fetched = 0
+        self._copied: list[int] = []  # bytes of files that lie on this machine
         environ = environment() if environ is None else environ
         self._opener = Opener(indexes, environ)
         seconds = environ.get("UV_HTTP_TIMEOUT", "")
         self._timeout = float(seconds) if seconds.isdecimal() else TIMEOUT
 
-    def fetch(self, files: Sequence[Package], urls: Mapping[str, str], on_bytes: OnBytes) -> None:
+    def fetch(self, files: Sequence[Package], urls: Mapping[str, str], tell: Tell) -> None:
         """Afterwards all the files are in the store. After one failure no other is begun."""
-        self._over.clear()
-        fetch_all(files, lambda file: self._one(file, urls[file.sha256], on_bytes), self._over)
+        wanted = [
+            RemoteFile(f.file, urls[f.sha256], place_of(f.sha256), f.size or -1, f.sha256)
+            for f in files
+        ]
+        with suppress(OSError):  # said where a file is to be saved
+            make_private(self.store.folder)
+        fetch = FileFetch(self.store.folder, self._bring, tell, "recorded in ipexctl.lock")
+        fetch.all(wanted)
+        self.fetched = fetch.fetched - sum(self._copied)
 
     def sizes(self, lock: Lock, urls: Mapping[str, str]) -> Lock:
         """The lock with the size of every file, as far as somebody tells it without sending it."""
@@ -78,63 +77,32 @@ class Fetcher:
         except (OSError, http.client.HTTPException, ValueError):
             return file
 
-    def _one(self, file: Package, url: str, on_bytes: OnBytes) -> None:
+    def _bring(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
+        if urlsplit(file.url).scheme == "file":
+            return self._copy(out, file, on_bytes)
         try:
-            self.store.fill(file.blob, lambda out: self._complete(file, url, out, on_bytes))
-        except Damaged as e:
-            raise FetchFailed(
-                f"{file.file} is not the file recorded in ipexctl.lock",
-                why=f"sha256 {e} instead of {file.sha256}; it was discarded",
-                hint=f"run the same command again; if that does not help: {GONE}",
-                slug="fetch",
-            ) from None
-        except OSError as e:
-            raise self.store.cannot_keep(file.file, e) from None
-
-    def _complete(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
-        if urlsplit(url).scheme == "file":
-            return self._copy(file, url, out, on_bytes)
-        had = out.seek(0, os.SEEK_END)
-        self._count(had, 0)
-
-        def count(n: int) -> None:
-            self._count(n, n)
-            on_bytes(n)
-
-        try:
-            download = Download(self._opener.open, self._timeout)
-            download.into(out, url, count, file.size)
-            if had and hash_of(out) != file.sha256:  # what was left was not of this file
-                out.truncate(0)
-                self._count(-had, 0)
-                download.into(out, url, count, file.size)
+            Download(self._opener.open, self._timeout).into(
+                out, file.url, on_bytes, max(file.size, 0)
+            )
         except Broken as e:
             kept = out.seek(0, os.SEEK_END)
             raise FetchFailed(
-                f"{urlsplit(url).hostname} did not send {file.file}",
+                f"{urlsplit(file.url).hostname} did not send {file.path}",
                 why=f"{e}; {kept / 1e6:.1f} MB of it are kept" if kept else str(e),
-                hint=_hint(e, url) or (GONE if e.status in (404, 410) else AGAIN),
-                slug="fetch",
+                hint=_hint(e, file.url) or (GONE if e.status in (404, 410) else AGAIN),
             ) from None
 
-    def _count(self, done: int, fetched: int) -> None:
-        with self._counting:
-            self.done += done
-            self.fetched += fetched
-        if self._over.is_set():
-            raise FetchFailed("another download failed", slug="fetch")
-
-    def _copy(self, file: Package, url: str, out: BinaryIO, on_bytes: OnBytes) -> None:
+    def _copy(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
         out.truncate(0)
         try:
-            with Path(url2pathname(urlsplit(url).path)).open("rb") as source:
+            with Path(url2pathname(urlsplit(file.url).path)).open("rb") as source:
                 while chunk := source.read(CHUNK):
                     out.write(chunk)
-                    self._count(len(chunk), 0)
                     on_bytes(len(chunk))
+                    self._copied.append(len(chunk))
         except FileNotFoundError as e:
             raise InputError(
-                f"{file.file} disappeared from its folder",
+                f"{file.path} disappeared from its folder",
                 why=str(e.filename),
                 slug="wheel-missing",
             ) from None

@@ -163,17 +163,6 @@ def test_scripts_of_packages_run_with_the_python_of_their_environment(builder: B
     assert (done.stdout.strip(), done.stderr) == (str(builder.env(A)), "")
 
 
-def test_a_rebuild_is_fresh(shop: Shop) -> None:
-    shop.install()
-
-    def torch() -> int:
-        return inode(next((shop.root / "current/lib").glob("python3*/site-packages/torch.py")))
-
-    before = torch()
-    assert shop.install("--rebuild").states == ["changed"]
-    assert torch() != before
-
-
 def test_a_build_that_fails_leaves_nothing_unpacked(builder: Builder) -> None:
     wheel, broken = big(builder.shop), builder.shop.wheels / "broken-1.0-py3-none-any.whl"
     with zipfile.ZipFile(broken, "w") as archive:
@@ -252,14 +241,6 @@ def test_when_unpacked_wheels_are_taken(
     began(store)
     assert os.path.exists(store.cache) is not gone
     assert not os.path.exists(store.mark)  # until this build is good too
-
-
-def test_a_build_that_never_ended_leaves_nothing_to_take(unpacked: Any, tmp_path: Path) -> None:
-    built(unpacked, tmp_path)
-    store = unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False)
-    assert not store.lacking([WHEEL])
-    began(store)
-    assert unpacked.WheelCache(str(tmp_path), UV, [WHEEL], False).lacking([WHEEL]) == [WHEEL]
 
 
 def test_nothing_is_kept_where_files_are_copied(unpacked: Any, tmp_path: Path) -> None:

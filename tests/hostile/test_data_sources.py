@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.data import file_fetch
+from ipexctl.packages import file_fetch
 from tests.cli import Ended, ipexctl
 
 pytest.importorskip("huggingface_hub")

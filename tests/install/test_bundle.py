@@ -343,13 +343,6 @@ def test_nothing_hides_in_the_lock_of_a_bundle(
     assert (bundled.work / "ipexctl.lock").read_text() == here
 
 
-def test_a_blob_and_the_lock_changed_together_are_refused_by_the_lock_here(bundled: Shop) -> None:
-    both_changed(bundled.work / "here.tar")
-    refused = install(bundled)
-    assert (refused.code, refused.slug) == (2, "bundle-other-lock")
-    assert (blobs_of(bundled), bundled.root.exists()) == (set(), False)
-
-
 def test_a_blob_and_the_lock_changed_together_are_refused_by_the_sha256(bundled: Shop) -> None:
     known = digest(bundled.work / "ipexctl.lock")
     both_changed(bundled.work / "here.tar")

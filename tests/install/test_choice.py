@@ -17,7 +17,7 @@ from ipexctl.install.install_plan import HostInstall, Plan, State
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import Stack, choose
 from ipexctl.install.stack.stack_decision import DEFAULT, decide, wanted_stack
-from ipexctl.install.stack.version_table import END_OF_LIFE, NEWEST, Request
+from ipexctl.install.stack.version_table import END_OF_LIFE, Request
 from ipexctl.inventory.inventory import Host
 from ipexctl.packages.resolver import Resolved
 from ipexctl.shipped_tables import table
@@ -43,34 +43,6 @@ def test_options_win_over_the_lock_and_the_lock_over_the_table() -> None:
         ("torch-2.13", "ipexctl.lock names it", ""),
         ("ipex-2.5.0", "asked for with --torch 2.5.0 --ipex 2.5", "impi-rt<2021.19"),
     ]
-
-
-OPTIONS = [
-    (Request(stack="ipex"), "ipex-2.8.0"),
-    (Request(ipex=NEWEST), "ipex-2.8.0"),
-    (Request(ipex="2.3"), "ipex-2.3.100"),
-    (Request(backend="ccl"), "ipex-2.7.0"),
-    (Request(stack="ipex", backend="gloo", torch="2.7"), "ipex-2.7.0-gloo"),
-    (Request(backend="gloo"), "torch-2.13"),
-    (Request(stack="stock"), "torch-2.13"),
-    (Request(torch="2.12"), "torch-2.12"),
-    (Request(torch="2.8"), "torch-2.8"),
-    (Request(torch="2.7", backend="gloo"), "torch-2.7"),
-    (Request(torch="2.1"), "torch-2.1"),
-    (Request(torch="2.0"), "torch-2.0"),
-]
-
-
-@pytest.mark.parametrize(("options", "row"), OPTIONS)
-def test_an_option_decides(options: Request, row: str) -> None:
-    assert taken(options).row.name == row
-
-
-@pytest.mark.parametrize("torch", ["1.13", "1.13.1", "2.7.0", "2.99"])
-def test_a_torch_that_only_ipex_has_or_none_is_not_taken(torch: str) -> None:
-    with pytest.raises(NothingFits) as none:
-        taken(Request(torch=torch))
-    assert none.value.hint.startswith("ipexctl stacks ")
 
 
 LOCKED = [("impi-rt<2021.19", "intel"), ("", "none"), ("mpich", "mpich"), ("system", "system")]
@@ -201,9 +173,3 @@ def test_no_file_of_the_folder_brings_ipex(shop: Shop) -> None:
     asked = shop.install()
     assert asked.code == 0, asked.err
     assert (asked.document["row"], asked.document["ipex"]) == ("torch-2.13", None)
-
-
-def test_torch_and_ipex_that_do_not_go_together_are_refused(shop: Shop) -> None:
-    asked = shop.install("--torch", "2.13", "--ipex")
-    assert (asked.code, asked.slug) == (3, "no-row-fits")
-    assert "torch-2.13: " in asked.err

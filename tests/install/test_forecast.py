@@ -145,17 +145,6 @@ def test_check_predicts_the_bytes(shop: Shop) -> None:
     assert host["disk_bytes_needed"] == unpacked + done["bytes_sent"] > 0
 
 
-def test_check_shows_the_plan(shop: Shop) -> None:
-    words = ("install", "--root", str(shop.root), "--mpi", "none", "--check")
-    shown = subprocess.run(
-        [sys.executable, "-m", "ipexctl", *words], cwd=shop.work, env=shop.environ(),
-        capture_output=True, text=True,
-    ).stdout  # fmt: skip
-    (packages,) = (line for line in shown.splitlines() if line.startswith("packages "))
-    assert packages.split()[1] == "2" and "(torch, numpy)" in packages
-    assert "localhost: " in shown
-
-
 def answered(
     shop: Shop, said: bytes, *words: str, root: Path | None = None, ahead: bytes = b""
 ) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.errors import HostFailed
 from ipexctl.install import fleet_locks
 from ipexctl.install.stack.lock_file import parse
 from ipexctl.inventory.inventory import Host
@@ -91,16 +90,6 @@ def test_a_new_environment_that_fails_its_proof_leaves_current_as_it_was(shop: S
     assert bad.document["bytes_sent"] > 0  # it was sent all the same
 
 
-def test_previous_remembers_what_was_current(shop: Shop) -> None:
-    shop.install()
-    good = shop.current
-    (shop.work / "ipexctl.lock").unlink()
-    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
-    assert shop.install().states == ["changed"]
-    assert shop.current != good
-    assert os.readlink(shop.root / "previous") == good
-
-
 @pytest.mark.parametrize("victim", ["the controller", "the builder"])
 def test_after_a_kill_nothing_runs_on_and_the_next_run_completes(shop: Shop, victim: str) -> None:
     shop.hold.touch()
@@ -169,30 +158,6 @@ def test_what_no_row_offers_ends_with_3_and_the_rows_reasons(shop: Shop) -> None
     told = f"{len(table())} rows, {table()[0].name} to {table()[-1].name}: torch is not 1.0"
     assert told in refused.err
     assert "ipexctl stacks " in refused.err
-
-
-HOSTILE = [
-    ({"key": "../../../etc"}, "is not a valid environment name"),
-    ({"key": "A" * 16}, "is not a valid environment name"),
-    ({"key": "a" * 16 + "\n"}, "is not a valid environment name"),
-    ({"root": "somewhere"}, "is not absolute"),
-]
-
-
-@pytest.mark.parametrize(("changes", "message"), HOSTILE)
-def test_the_agent_refuses_hostile_names(
-    tmp_path: Path, changes: dict[str, object], message: str
-) -> None:
-    header: dict[str, object] = {
-        "root": str(tmp_path / "root"), "key": "a" * 16, "python": "python3", "wheels": [],
-        "uv": ["b" * 64, 1], "cpython": [], "rebuild": "",
-    }  # fmt: skip
-    agent = connect(LocalTransport(), Host("here", local=True))
-    try:
-        with pytest.raises(HostFailed, match=message):
-            agent.call("install.environments.build", {**header, **changes})
-    finally:
-        agent.close()
 
 
 def test_a_run_is_told_which_modules_an_environment_has_where_all_are_known(shop: Shop) -> None:

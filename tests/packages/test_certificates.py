@@ -12,9 +12,10 @@ import pytest
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
 from ipexctl.install.stack.lock_file import Package
+from ipexctl.packages.file_fetch import FetchFailed
 from ipexctl.packages.indexes import CERT_HINT, Indexes, merged
 from ipexctl.packages.resolver import resolve
-from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
+from ipexctl.packages.wheel_fetch import Fetcher
 from tests.install.conftest import Outcome, Shop
 from tests.packages.served import Fault, Served, served
 from tests.packages.test_logins import STACK, for_uv
@@ -38,7 +39,7 @@ def fetch(index: Served, folder: Path, indexes: Indexes, host: str = HERE) -> by
     store = Store(folder / "store")
     url = f"{index.url.replace(HERE, host)}/files/{FILE.file}"
     fetcher = Fetcher(store, indexes, {"HOME": str(folder)})
-    fetcher.fetch([FILE], {FILE.sha256: url}, lambda n: None)
+    fetcher.fetch([FILE], {FILE.sha256: url}, lambda done, total: None)
     return store.path(FILE.blob).read_bytes()
 
 

@@ -11,15 +11,20 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.common.http_body import Broken, TooLarge
-from ipexctl.errors import NotHere
 from ipexctl.install.stack.lock_file import Package
 from ipexctl.packages.download import Download
+from ipexctl.packages.file_fetch import PART, FetchFailed
 from ipexctl.packages.indexes import Indexes
-from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
+from ipexctl.packages.wheel_fetch import Fetcher
 from tests.packages.served import Fault, Served, served
+from tests.refused import refused
 
 CONTENT = bytes(range(256)) * 5000
 FILE = Package("a", "1", "a-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
+
+
+def quiet(done: int, total: int) -> None:
+    """Nothing is told on the way."""
 
 
 @pytest.fixture
@@ -33,23 +38,24 @@ def server(tmp_path: Path) -> Iterator[Served]:
 
 def fetch(server: Served, folder: Path) -> tuple[Store, Fetcher]:
     fetcher = Fetcher(Store(folder / "store"), Indexes())
-    fetcher.fetch([FILE], {FILE.sha256: f"{server.url}/files/{FILE.file}"}, lambda n: None)
+    fetcher.fetch([FILE], {FILE.sha256: f"{server.url}/files/{FILE.file}"}, quiet)
     return fetcher.store, fetcher
 
 
 def test_a_file_is_fetched_once_and_counted(server: Served, tmp_path: Path) -> None:
     store, fetcher = fetch(server, tmp_path)
     assert store.path(FILE.blob).read_bytes() == CONTENT
-    assert (fetcher.fetched, fetcher.done) == (len(CONTENT), len(CONTENT))
+    assert fetcher.fetched == len(CONTENT)
     assert fetch(server, tmp_path)[1].fetched == 0
     assert server.asked(FILE.file) == [""]
 
 
 def test_a_file_of_a_folder_counts_as_done_and_not_as_fetched(tmp_path: Path) -> None:
     (tmp_path / FILE.file).write_bytes(CONTENT)
-    fetcher, told = Fetcher(Store(tmp_path / "store"), Indexes()), []
-    fetcher.fetch([FILE], {FILE.sha256: (tmp_path / FILE.file).as_uri()}, told.append)
-    assert (fetcher.fetched, fetcher.done, sum(told)) == (0, len(CONTENT), len(CONTENT))
+    fetcher, told = Fetcher(Store(tmp_path / "store"), Indexes()), [0]
+    url = (tmp_path / FILE.file).as_uri()
+    fetcher.fetch([FILE], {FILE.sha256: url}, lambda done, total: told.append(done))
+    assert (fetcher.fetched, told[-1]) == (0, len(CONTENT))
     assert fetcher.store.whole(FILE.blob)
 
 
@@ -86,23 +92,22 @@ def test_a_rerun_goes_on_where_a_server_that_gave_up_had_stopped(
         "rm -f ipexctl.lock   # the next install resolves the versions again",
     )
     _, again = fetch(server, tmp_path)
-    assert (again.fetched, again.done) == (len(CONTENT) - 1000, len(CONTENT))
+    assert again.fetched == len(CONTENT) - 1000
 
 
 def test_other_bytes_are_thrown_away(server: Served, tmp_path: Path) -> None:
-    server.faults[FILE.file] = Fault("other")
-    with pytest.raises(FetchFailed) as failed:
+    server.faults[FILE.file] = Fault("other", times=2)
+    with refused("fetch-damaged", FILE.file):
         fetch(server, tmp_path)
-    assert "sha256" in failed.value.why
     assert [p for p in (tmp_path / "store").rglob("*") if p.is_file()] == []
 
 
 def test_what_was_left_of_another_file_is_thrown_away_and_the_file_fetched_from_its_start(
     server: Served, tmp_path: Path
 ) -> None:
-    parts = tmp_path / "store" / "parts"
-    parts.mkdir(parents=True)
-    (parts / f"{FILE.sha256}.download").write_bytes(b"?" * 1000)
+    part = Path(f"{Store(tmp_path / 'store').path(FILE.blob)}{PART}")
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"?" * 1000)
     store, _ = fetch(server, tmp_path)
     assert store.path(FILE.blob).read_bytes() == CONTENT
     assert server.asked(FILE.file) == ["bytes=1000-", ""]
@@ -112,7 +117,7 @@ def test_a_store_that_cannot_be_written_is_called_that_and_not_the_servers_fault
     server: Served, tmp_path: Path
 ) -> None:
     (tmp_path / "store").write_text("in the way")
-    with pytest.raises(NotHere, match=FILE.file):
+    with refused("cannot-save"):
         fetch(server, tmp_path)
 
 

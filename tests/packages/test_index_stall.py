@@ -17,9 +17,10 @@ from ipexctl.errors import InputError
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.requirements import Extra
 from ipexctl.packages import uv
+from ipexctl.packages.file_fetch import FetchFailed
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import locate, resolve
-from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
+from ipexctl.packages.wheel_fetch import Fetcher
 from tests.packages.test_logins import STACK, for_uv
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100000\r\n\r\n<html>"
@@ -106,6 +107,6 @@ def test_a_file_that_stalls_is_given_up(tmp_path: Path, point: str, words: str) 
     with stalling(point) as url, pytest.raises(FetchFailed) as told:
         fetcher = Fetcher(Store(tmp_path), Indexes(), environ_of(tmp_path))
         file = replace(FILES[0], size=100_000)
-        fetcher.fetch([file], {file.sha256: url}, lambda n: None)
+        fetcher.fetch([file], {file.sha256: url}, lambda done, total: None)
     assert time.monotonic() - began < 10.0
     assert words in told.value.why

@@ -17,11 +17,12 @@ from ipexctl.errors import InputError
 from ipexctl.install.stack.lock_file import Package
 from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
+from ipexctl.packages.file_fetch import FetchFailed
 from ipexctl.packages.http_opener import Logins, Pair
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import intel_pins, resolve
 from ipexctl.packages.uv import Pin, Unresolved, Uv
-from ipexctl.packages.wheel_fetch import Fetcher, FetchFailed
+from ipexctl.packages.wheel_fetch import Fetcher
 from ipexctl.shipped_tables import table
 from tests.install.conftest import Shop, make_wheel
 from tests.packages.served import Fault, Served, served
@@ -55,7 +56,7 @@ def with_login(url: str) -> str:
 
 def fetch(server: Served, store: Path, *given: str) -> None:
     fetcher = Fetcher(Store(store), Indexes(extra=given), {"HOME": str(store)})
-    fetcher.fetch([FILE], {FILE.sha256: file_of(server)}, lambda n: None)
+    fetcher.fetch([FILE], {FILE.sha256: file_of(server)}, lambda done, total: None)
 
 
 def for_uv(tmp_path: Path) -> dict[str, str]:
@@ -95,7 +96,7 @@ def test_a_login_does_go_along_within_its_site(server: Served, tmp_path: Path) -
 def test_an_address_with_a_login_is_asked_for_without_it(server: Served, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     urls = {FILE.sha256: with_login(file_of(server))}
-    Fetcher(store, Indexes(), {}).fetch([FILE], urls, lambda n: None)
+    Fetcher(store, Indexes(), {}).fetch([FILE], urls, lambda done, total: None)
     assert (store.path(FILE.blob).read_bytes(), server.users) == (CONTENT, [ME])
 
 

@@ -116,7 +116,7 @@ def test_wrong_bytes_are_fetched_again_once(hub: Hub, tmp_path: Path, name: str)
     damaged = next((tmp_path / "cache").rglob(f"snapshots/*/{name}")).resolve()
     damaged.write_bytes(b"x" * damaged.stat().st_size)
     hub.wrong[name] = 2
-    with refused("pull-damaged", name):
+    with refused("fetch-damaged", name):
         pulled(tmp_path)
     assert not [*(tmp_path / "cache").rglob("*-part")]
     hub.wrong[name] = 0
@@ -193,7 +193,7 @@ def test_a_file_at_an_address_is_fetched_once_and_checked(hub: Hub, tmp_path: Pa
         done = pulled(tmp_path, f"{address}#sha256={right}")
         assert (done.exit_code, done.fetched) == (0, fetched)
     assert (tmp_path / "root/data/model.bin/current/files/model.bin").read_bytes() == LARGE
-    with refused("pull-damaged", "model.bin"):
+    with refused("fetch-damaged", "model.bin"):
         pulled(tmp_path, f"{address}#sha256={'0' * 64}")
     with refused("pull-failed", "404") as e:
         pulled(tmp_path, f"{hub.url}/nothing")

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from ipexctl.base.remote_file import Content, RemoteFile
 from ipexctl.data.rules.dataset_rules import data_name
 from ipexctl.errors import InputError, is_shown
 from ipexctl.project.files.project_files import File, Tree
@@ -73,24 +74,6 @@ def read_source(text: str) -> HubSource | UrlSource:
         hint="ipexctl data pull hf:ORG/NAME",
         slug="source-invalid",
     )
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """`content`: its sha256, or its SHA-1 as Git computes it, or "" if unknown; `local`: the name
-    of its copy on this machine; `size`: -1 if unknown."""
-
-    path: str
-    url: str
-    local: str
-    size: int = -1
-    content: str = ""
-
-
-@dataclass(frozen=True)
-class Content:
-    sha256: str
-    size: int
 
 
 Contents = Mapping[str, Content]  # of fetched files, by their `local` names

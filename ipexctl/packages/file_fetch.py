@@ -1,4 +1,5 @@
-"""Files of one source, fetched into a folder of this machine: each once, verified, resumed."""
+"""Files of an index or another source, fetched into a folder of this machine: each once, verified,
+resumed."""
 
 from __future__ import annotations
 
@@ -19,12 +20,11 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from ipexctl.base.quoting import quote
+from ipexctl.base.remote_file import Content, RemoteFile
 from ipexctl.base.sizes import human
 from ipexctl.common.http_body import FINAL, Broken, pieces
 from ipexctl.common.locks import is_named
-from ipexctl.data.rules.pulled_tree import Content, RemoteFile
 from ipexctl.errors import IpexctlError, NotHere, reason_of
-from ipexctl.install.progress import FETCHING, Progress, Step
 from ipexctl.local.file_hashes import Hashes, stamp
 from ipexctl.packages.download import AGAIN, HEADERS, LEAST, TIMEOUT, fetch_all
 from ipexctl.quick_dataclass import dataclass
@@ -33,9 +33,11 @@ CHUNK = 1 << 20
 TRIES = 2  # of a file whose content is wrong
 PART = ".ipexctl-part"
 MOST = 64 << 20  # bytes of a description
+ROOM = "free some space; or set XDG_CACHE_HOME (of the Hub: HF_HUB_CACHE) to another disk"
 LONGEST = 120.0  # seconds that it may take
 
 OnBytes = Callable[[int], None]
+Tell = Callable[[int, int], None]  # bytes that are here, bytes in all
 Bring = Callable[[BinaryIO, RemoteFile, OnBytes], None]  # appends what a part lacks
 
 
@@ -44,20 +46,26 @@ def next_step(status: int, url: str) -> str:
     return f"check the address: curl -I {quote((url,))}" if status in FINAL else AGAIN
 
 
-class PullFailed(IpexctlError):
+class FetchFailed(IpexctlError):
     """A source did not give a file that it names."""
 
+    slug = "fetch"
+
+
+class PullFailed(FetchFailed):
     slug = "pull-failed"
 
 
 @dataclass
 class FileFetch:
-    """`bring` raises PullFailed. `fetched`: bytes that came over the network."""
+    """`bring` raises FetchFailed. `described`: which files were expected, in words. `hashes`: of
+    files in the folder, where it is kept for long. `fetched`: bytes that came over the network."""
 
     folder: Path
     bring: Bring
-    progress: Progress
-    hashes: Hashes
+    tell: Tell
+    described: str = "that its source describes"
+    hashes: Hashes | None = None
     fetched: int = 0
     _done: int = 0
     _total: int = 0
@@ -72,7 +80,8 @@ class FileFetch:
         try:
             return dict(fetch_all(each, lambda file: (file.local, self._one(file)), self._over))
         finally:
-            self.hashes.save()
+            if self.hashes:
+                self.hashes.save()
 
     def lacking(self, files: Sequence[RemoteFile]) -> int:
         """Bytes that are not here yet, as far as sizes are known."""
@@ -82,7 +91,8 @@ class FileFetch:
     def _need_space(self, files: Sequence[RemoteFile]) -> None:
         lacking = self.lacking(files)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            for folder in {self.folder, *((self.folder / f.local).parent for f in files)}:
+                folder.mkdir(parents=True, exist_ok=True)
             stats = os.statvfs(self.folder)
         except OSError as e:
             raise self._cannot_save(e) from None
@@ -90,7 +100,7 @@ class FileFetch:
             raise NotHere(
                 f"this machine has no space for {human(lacking)} in {self.folder}",
                 why=f"{human(free)} are free",
-                hint="free some space; or set HF_HUB_CACHE or XDG_CACHE_HOME to another disk",
+                hint=ROOM,
                 slug="no-space-here",
             )
 
@@ -107,11 +117,11 @@ class FileFetch:
                     return found
         except OSError as e:
             raise self._cannot_save(e) from None
-        raise PullFailed(
-            f"{file.path} is not the file that its source describes",
+        raise FetchFailed(
+            f"{file.path} is not the file {self.described}",
             why=f"its hash is not {file.content}, in {TRIES} attempts; what came was discarded",
             hint="run the same command again later",
-            slug="pull-damaged",
+            slug="fetch-damaged",
         )
 
     def _fetch(self, file: RemoteFile, path: Path) -> Content | None:
@@ -132,14 +142,11 @@ class FileFetch:
                 part.unlink(missing_ok=True)
                 return None
             part.replace(path)
-        mark = stamp(path.stat())
-        self.hashes.add(file.local, mark, sha)
-        return Content(sha, mark[0])
+        return self._learned(file, path, sha)
 
     def _read(self, file: RemoteFile, path: Path) -> Content | None:
         """None: it is not the file."""
-        mark = stamp(path.stat())
-        sha = self.hashes.known(file.local, mark)
+        sha = self.hashes.known(file.local, stamp(path.stat())) if self.hashes else ""
         if sha and len(file.content) == len(sha) and sha != file.content:
             return None
         if not sha:
@@ -147,6 +154,11 @@ class FileFetch:
                 sha = right_hash(file, opened)
             if not sha:
                 return None
+        return self._learned(file, path, sha)
+
+    def _learned(self, file: RemoteFile, path: Path, sha: str) -> Content:
+        mark = stamp(path.stat())
+        if self.hashes:
             self.hashes.add(file.local, mark, sha)
         return Content(sha, mark[0])
 
@@ -154,15 +166,15 @@ class FileFetch:
         with self._lock:
             self._done += done
             self.fetched += fetched
-            self.progress.step(Step("", FETCHING, self._done, self._total))
+            self.tell(self._done, self._total)
         if self._over.is_set():
-            raise PullFailed("another file could not be fetched")
+            raise FetchFailed("another file could not be fetched")
 
     def _cannot_save(self, e: OSError) -> NotHere:
         return NotHere(
             f"cannot save files in {self.folder}",
             why=reason_of(e),
-            hint="free some space; or set HF_HUB_CACHE or XDG_CACHE_HOME to another disk",
+            hint=ROOM,
             slug="cannot-save",
         )
 
