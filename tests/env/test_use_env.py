@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from ipexctl.base.host_answer import Answer
-from ipexctl.errors import HostFailed
 from ipexctl.install.stack.env_match import Look, disagreement, key_of, modules
 from tests.install.conftest import Outcome, Shop
 
@@ -204,19 +201,3 @@ def test_ipex_and_the_bindings_are_proved_in_their_order() -> None:
 
 def test_its_name_is_one_on_all_hosts_whatever_their_homes() -> None:
     assert key_of("~/env") == key_of("~/env") != key_of("/home/a/env")
-
-
-GOOD = {"path": "/e", "python": [3, 11, 4], "packages": {"torch": "2.13.0"}, "mpirun": False}
-BAD = [
-    {"path": "e"}, {"path": "/\x1b[2J"}, {"python": [3, 11]}, {"python": [3, 11, True]},
-    {"packages": {"torch": 2}}, {"packages": {"torch": "2\n"}}, {"packages": []},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("change", BAD)
-def test_what_a_host_says_of_it_is_checked(change: dict[str, object]) -> None:
-    assert Answer("a", GOOD).read(Look, host="a") == Look(
-        "a", "/e", (3, 11, 4), {"torch": "2.13.0"}, False
-    )
-    with pytest.raises(HostFailed):
-        Answer("a", json.loads(json.dumps({**GOOD, **change}))).read(Look, host="a")

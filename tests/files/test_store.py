@@ -315,18 +315,6 @@ def test_more_bytes_than_announced_are_refused(agent: Agent, tmp_path: Path) -> 
     assert refused.value.slug == "damaged"
 
 
-def test_a_blob_that_was_damaged_in_the_controllers_store_goes_and_is_fetched_anew(
-    tmp_path: Path,
-) -> None:
-    store = Store(tmp_path / "blobs")
-    blob = store.add("a.whl", [b"content"])
-    assert store.whole(blob)
-    store.path(blob).write_bytes(b"cantent")
-    assert store.has(blob)
-    assert not store.whole(blob)
-    assert not store.has(blob)
-
-
 def test_the_controllers_store_keeps_bytes_once_and_only_with_the_right_hash(
     tmp_path: Path,
 ) -> None:

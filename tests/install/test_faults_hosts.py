@@ -9,7 +9,7 @@ import pytest
 from ipexctl.install.stack.lock_file import parse
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from tests.conftest import MakeLab
-from tests.install.conftest import Shop, finish, make_wheel, until
+from tests.install.conftest import Shop, finish, until
 from tests.install.over_ssh import (
     HELD,
     HOLD,
@@ -17,7 +17,6 @@ from tests.install.over_ssh import (
     install,
     on,
     part_size,
-    running,
     start,
     stock,
 )  # fmt: skip
@@ -103,18 +102,6 @@ def test_a_disk_that_is_full_already_is_told_as_such(shop: Shop, make_lab: MakeL
 
 
 @pytest.mark.soak
-def test_what_does_not_fit_unpacked_leaves_the_host_as_it_was(
-    shop: Shop, make_lab: MakeLab
-) -> None:
-    stock(shop, copied=COPIED, unpacked=300 << 20)
-    lab = make_lab(LabSpec(name="tight", hosts=(HostSpec(disk=300 << 20),)))
-    outcome = install(shop, lab)
-    assert (outcome.code, outcome.states) == (1, ["failed"]), outcome.out
-    assert outcome.slugs == ["no-space"]
-    assert current(lab, "node01") == "absent"
-
-
-@pytest.mark.soak
 def test_a_wheel_damaged_in_this_machines_store_is_fetched_anew(
     shop: Shop, make_lab: MakeLab
 ) -> None:
@@ -130,24 +117,3 @@ def test_a_wheel_damaged_in_this_machines_store_is_fetched_anew(
     again = install(shop, lab, "--root", "~/other")
     assert again.states == ["changed"] * 2, again.out
     assert hashlib.sha256(path.read_bytes()).hexdigest() == package.sha256
-
-
-@pytest.mark.soak
-def test_two_installs_of_different_environments_at_once_both_complete(
-    shop: Shop, make_lab: MakeLab
-) -> None:
-    stock(shop, copied=COPIED)
-    lab = make_lab(LabSpec.plain(2, name="twice"))
-    first = start(shop, lab)
-    until(lambda: (shop.work / "ipexctl.lock").exists())
-    (shop.work / "ipexctl.lock").unlink()
-    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
-    second = start(shop, lab)
-    outcomes = [finish(first), finish(second)]
-    assert [(o.code, o.states) for o in outcomes] == [(0, ["changed"] * 2)] * 2, outcomes
-    keys = {o.document["environment"] for o in outcomes}
-    assert len(keys) == 2
-    for host in lab.hosts:
-        assert current(lab, host) == "whole"
-        assert set(on(lab, host, "ls ~/.ipexctl/envs").split()) == keys
-        until(lambda host=host: not running(lab, host), 20)

@@ -8,11 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.host_outcome import Recap
-from ipexctl.install.install import install
-from ipexctl.install.install_options import InstallOptions
-from ipexctl.install.progress import Progress
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.machines.target import Target
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, make_wheel
 from tests.practice_hosts import Homes, Installed
@@ -52,14 +48,6 @@ def test_mpirun_of_the_environment_starts_ranks_that_add_up_in_bf16(
     assert done.stdout.splitlines() == ["sum 3.0", "sum 3.0"], done.stderr
 
 
-def test_a_second_install_changes_nothing_and_moves_no_bytes(installed: Installed) -> None:
-    lab = installed.lab
-    target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-    again = install(target, InstallOptions(folder=installed.folder), Progress())
-    assert [r.state for r in again.recaps] == [Recap.OK] * 3
-    assert (again.fetched, again.sent) == (0, 0)
-
-
 def test_nothing_is_left_on_the_hosts_but_the_root(installed: Installed, homes: Homes) -> None:
     with homes.of("intel") as home:
         left = home.left
@@ -95,16 +83,6 @@ def test_a_host_whose_disk_is_too_small_fails_alone_and_says_so(
     assert outcome.slugs == ["no-space", None]
     seen = lab.run_in("node01", ["sh", "-c", "ls ~trainer/.ipexctl ~trainer/.ipexctl/envs"])
     assert "current" not in seen.stdout
-
-
-def test_an_unreachable_host_is_told_and_the_others_are_installed(
-    namespaces, shop: Shop, make_lab: MakeLab
-) -> None:
-    with_real_uv(shop)
-    lab = make_lab(LabSpec(name="halfdown", hosts=(HostSpec(), HostSpec())))
-    lab.fault("node02", "no-sshd")
-    outcome = over_ssh(shop, lab)
-    assert (outcome.code, outcome.states) == (4, ["changed", "unreachable"]), outcome.err
 
 
 def test_a_cluster_with_a_host_too_old_for_every_row_ends_with_3(

@@ -22,17 +22,3 @@ def test_ctrl_c_while_a_host_builds_leaves_nothing_half_made(shop: Shop) -> None
     assert not (shop.root / "current").exists()
     shop.hold.unlink()
     assert shop.install().states == ["changed"]
-
-
-def test_after_ctrl_c_the_environment_before_it_is_still_whole(shop: Shop) -> None:
-    shop.install()
-    before = shop.current
-    shop.hold.touch()
-    process = shop.start("--rebuild")
-    until(shop.held.exists)
-    process.send_signal(signal.SIGINT)
-    assert finish(process).err.endswith(SAID)
-    shop.hold.unlink()
-    until(lambda: shop.current == before)
-    assert (shop.root / before / ".ipexctl-ok").exists()
-    assert shop.install().states == ["ok"]

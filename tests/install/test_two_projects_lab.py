@@ -4,7 +4,6 @@ installs never leave the hosts mixed."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -137,16 +136,3 @@ def test_installs_started_together_never_leave_a_mixed_fleet(team: Team) -> None
         assert [d.code for d in done] == [0, 0], [d.err for d in done]
         assert len(set(team.currents())) == 1
         assert [current(team.lab, host) for host in team.lab.hosts] == ["whole"] * 3
-
-
-def test_a_killed_install_leaves_no_lock(team: Team) -> None:
-    a, b = team.project("alpha"), team.project("beta")
-    host = next(iter(team.lab.hosts))
-    on(team.lab, host, f"touch {HOLD}")
-    first = team.install(a)
-    until(lambda: on(team.lab, host, f"ls {HELD}"))
-    os.kill(first.pid, 9)
-    finish(first)
-    on(team.lab, host, f"rm {HOLD}")
-    team.installed(b)
-    assert len(set(team.currents())) == 1

@@ -190,17 +190,3 @@ def test_packages_that_go_with_another_requirements_file_are_named(shop: Shop) -
     assert warnings("-r", "requirements.txt", "-r", "extra.txt") == []
     (shop.work / "requirements.txt").write_text("tqdm\n")
     assert warnings("-r", "requirements.txt") == []  # its own change
-
-
-def test_a_lock_without_the_names_of_the_files_gets_them_and_stays_the_same(shop: Shop) -> None:
-    make_wheel(shop.wheels, "six", "1.0", {"six.py": b""})
-    (shop.work / "requirements.txt").write_text("six\n")
-    key = shop.install("-r", "requirements.txt").document["environment"]
-    path = shop.work / "ipexctl.lock"
-    told = path.read_text()
-    path.write_text(told.replace('requirement_files = [\n    "requirements.txt",\n]\n', ""))
-    assert "requirement_files" not in path.read_text()
-    make_wheel(shop.wheels, "numpy", "2.1", {"numpy.py": b""})
-    again = shop.install("-r", "requirements.txt")
-    assert (again.document["environment"], again.states) == (key, ["ok"])
-    assert path.read_text() == told

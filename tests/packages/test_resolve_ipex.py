@@ -164,25 +164,6 @@ def test_each_package_comes_from_its_own_place(world: World, expected: tuple[str
 LAST = ROWS[-1]
 
 
-def test_an_old_torch_with_cuda_inside_is_told_where_no_cpu_build_is_to_be_had(
-    world: World,
-) -> None:
-    fill(world, ROWS[2])
-    root = world.folder / "served"
-    for made in (root / "cpu/torch").glob("*.whl"):
-        made.unlink()
-    page(root / "cpu/torch")
-    default = root / "default/torch"
-    for made in default.glob("*.whl"):
-        made.unlink()
-    make_wheel(default, "torch", "1.12.1", {}, tag="cp38-cp38-manylinux1_x86_64")
-    page(default)
-    found = world.resolve(world.stacks("ipex-1.12.300", "3.8"))
-    assert world.whence(found)["torch"] == "1.12.1 default"
-    assert found.lock.cuda
-    assert " 1.12.1+cpu, " in found.no_cpu_build
-
-
 def test_the_users_own_folder_goes_before_intels_index(world: World) -> None:
     fill(world, LAST)
     own = world.folder / "own"
@@ -225,19 +206,6 @@ def test_ipex_that_intel_put_on_the_default_index_itself_is_taken_from_there(wor
     assert (found["intel-extension-for-pytorch"], found["oneccl-bind-pt"]) == (
         "2.7.0 default", "2.7.0 index",
     )  # fmt: skip
-
-
-def test_a_package_that_drags_in_a_free_name_is_refused(world: World) -> None:
-    fill(world, LAST)
-    numpy = world.folder / "served/default/numpy"
-    wheel(numpy, "numpy", "2.2.0", needs="oneccl_bind_pt")
-    page(numpy)
-    with pytest.raises(InputError) as refused:
-        world.resolve(world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo"))
-    assert refused.value.slug == "stack-not-available"
-    assert any(
-        "oneccl-bind-pt" in line and "public" in line for line in refused.value.why.splitlines()
-    )
 
 
 def test_a_python_without_wheels_of_the_bindings_gives_way_to_one_that_has_them(

@@ -5,14 +5,13 @@ proxy, and for no other place that it names.
 """
 
 import contextlib
-import hashlib
 import http.client
 import socket
 import ssl
 import time
 import urllib.parse
 
-from ipexctl.common.http_body import Broken, TooLarge, pieces
+from ipexctl.common.http_body import Broken, pieces
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.connection import peer_tls
@@ -68,51 +67,25 @@ class Download:
             self.got(size)
             return
         try:
-            had = blobs.resume_offset(part, size)
-            self.got(had)
-            found = self.complete(part.file, name, sha, size)
-            if had and found != sha:  # what was left was not of this file
-                self.empty(part.file)
-                found = self.complete(part.file, name, sha, size)
-            if found != sha or part.size() != size:
-                blobs.unlink(part.path)
-                raise self.damage_failure(name)
-            blobs.store_part(self.root, part, sha)
-        except OSError as e:
-            raise root_folder.write_failure(e, self.root, size) from None
+            self.got(blobs.resume_offset(part, size))
+            blobs.fill(self.root, part, sha, size, lambda have: self.rest(name, sha, size, have))
         finally:
             part.close()
 
-    def complete(self, file, name, sha, size):
-        """Add what the file lacks. Returns the sha256 of all of it."""
-        file.seek(0)
-        digest = blobs.hash_of(file)
-        had = file.tell()
+    def rest(self, name, sha, size, have):
+        """The bytes of the file from HAVE on."""
+        if have == size:
+            return
         try:
-            with self.ask(sha, had) as answer:
-                if answer.status == 416:  # all of it is here already; the hash will tell
-                    self.link.close()
-                    return digest.hexdigest()
-                if had and answer.status != 206:
-                    self.empty(file)
-                    had, digest = 0, hashlib.sha256()
-                for piece in pieces(answer, size, TIMEOUT, SLOWEST, have=had):
-                    digest.update(piece)
-                    blobs.write_all(file.write, piece)
+            with self.ask(sha, have) as answer:
+                for piece in pieces(answer, size, TIMEOUT, SLOWEST, have=have):
+                    yield piece
+                    have += len(piece)
                     self.got(len(piece), len(piece))
-        except TooLarge:  # another file, as its hash says
-            self.link.close()
         except Broken as e:
-            self.link.close()
-            kept = "; %s of it are kept" % human_size(file.tell()) if file.tell() else ""
+            kept = "; %s of it are kept" % human_size(have) if have else ""
             what = "%s did not send %s" % (self.link.host, name)
             raise Failure(what, str(e) + kept, AGAIN, slug="fetch") from None
-        return digest.hexdigest()
-
-    def empty(self, file):
-        self.got(-file.tell())
-        file.seek(0)
-        file.truncate()
 
     def connect(self):
         self.link.connect()
@@ -128,7 +101,7 @@ class Download:
             answer = self.link.getresponse()
         except (http.client.HTTPException, OSError, ValueError) as e:
             raise Broken(error_text(e)) from None
-        if answer.status not in (200, 206, 416):
+        if answer.status != (206 if have else 200):
             raise Broken("HTTP %d %s" % (answer.status, answer.reason))
         return answer
 
@@ -141,14 +114,6 @@ class Download:
     def tell(self):
         there, self.untold, self.told = self.untold, 0, time.time()
         self.call.emit({"event": "got", "bytes": there})
-
-    def damage_failure(self, name):
-        return Failure(
-            "%s sent another file for %s than was asked for" % (self.link.host, name),
-            "its sha256 differs from the recorded one; the download was discarded",
-            AGAIN,
-            slug="damaged",
-        )
 
 
 def error_text(e):

@@ -186,12 +186,27 @@ def resume_offset(part, size):
 
 def receive_blob(call, root, part, sha, size):
     try:
-        digest = receive(call, part.file, size)
-        if digest != sha:
+        fill(root, part, sha, size, lambda have: bodies(call, size - have))
+    finally:
+        if size < RESUMED:
+            unlink(part.path)  # unless it has its final name by now
+            part.close()
+
+
+def fill(root, part, sha, size, rest):
+    """The part becomes the blob. `rest` yields its bytes from the one on that it is asked for."""
+    try:
+        part.file.seek(0)
+        digest = hash_of(part.file)
+        for piece in rest(part.file.tell()):
+            digest.update(piece)
+            write_all(part.file.write, piece)
+        if digest.hexdigest() != sha or part.size() != size:
             unlink(part.path)
             raise Failure(
                 "a file arrived damaged and was discarded",
-                "its sha256 is %s... instead of %s..." % (digest[:16], sha[:16]),
+                "its sha256 is %s... and its size %d bytes, instead of %s... and %d"
+                % (digest.hexdigest()[:16], part.size(), sha[:16], size),
                 "run the same command again",
                 slug="damaged",
             )
@@ -199,10 +214,6 @@ def receive_blob(call, root, part, sha, size):
     except OSError as e:
         unlink(part.path)
         raise root_folder.write_failure(e, root, size) from None
-    finally:
-        if size < RESUMED:
-            unlink(part.path)  # unless it has its final name by now
-            part.close()
 
 
 def store_part(root, part, sha):
@@ -213,22 +224,17 @@ def store_part(root, part, sha):
     learn(path_of(root, sha), sha)
 
 
-def receive(call, file, size):
-    """Whatever is in the file, and then what comes; the hash of both."""
-    file.seek(0)
-    digest = hash_of(file)
-    left = size - file.tell()
+def bodies(call, left):
+    """So many bytes, as they come from the controller, which hears of each that was taken."""
     while left:
         body = next_body(call)
         if not body or len(body) > left:
             raise Failure(
                 "%d bytes arrived where %d were expected" % (len(body), left), slug="damaged"
             )
-        write_all(file.write, body)
-        digest.update(body)
+        yield body
         left -= len(body)
         call.emit({"event": "got", "bytes": len(body)})
-    return digest.hexdigest()
 
 
 def write_all(write, data):
