@@ -232,19 +232,19 @@ class _InstallOnHost(EnvOnHost):
         own = self._lock.mpi == mpi.SYSTEM
         packages = {p.name: p.version for p in self._lock.packages}
         starter = self.own_mpi() if own else mpi.in_packages(packages, self.prefix)
-        script, env = self._with_setvars(mpi.env_vars(self.prefix, starter))
+        sourced, env = self._with_setvars(mpi.env_vars(self.prefix, starter))
         modules = stacks.modules(self._stack.row, self._lock.version)
         return (
             self.prove(starter, env, modules, system=own, requested=self._lock.requested)
             + f" with this host's {starter}" * own
-            + ", setvars.sh sourced" * bool(script)
+            + ", setvars.sh sourced" * sourced
         )
 
-    def _with_setvars(self, ours: Pairs) -> tuple[str, Pairs]:
-        """The script of the bindings in this environment, "" if there is none, and the variables
-        of a process that uses them."""
+    def _with_setvars(self, ours: Pairs) -> tuple[bool, Pairs]:
+        """Is there a script of the bindings in this environment? And the variables of a process
+        that uses them."""
         if not self._stack.row.oneccl:
-            return "", ours
-        done = self.call("install.environments.setvars")
-        found = done.value("set", dict[str, AnyText])
-        return done.text("script"), mpi.with_setvars(ours, found)
+            return False, ours
+        done = self.call("run.run_environment.find", environment=self.key, run_id="proof")
+        found = done.value("setvars", dict[str, AnyText])
+        return bool(found), mpi.with_setvars(ours, found)

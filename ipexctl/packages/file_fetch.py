@@ -25,15 +25,15 @@ from ipexctl.base.sizes import human
 from ipexctl.common.http_body import FINAL, Broken, pieces
 from ipexctl.common.locks import is_named
 from ipexctl.errors import IpexctlError, NotHere, reason_of
-from ipexctl.local.file_hashes import Hashes, stamp
+from ipexctl.local.file_hashes import Hashes, Stamp, stamp
 from ipexctl.packages.download import AGAIN, HEADERS, LEAST, TIMEOUT, fetch_all
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
 TRIES = 2  # of a file whose content is wrong
 PART = ".ipexctl-part"
-MOST = 64 << 20  # bytes of a description
 ROOM = "free some space; or set XDG_CACHE_HOME (of the Hub: HF_HUB_CACHE) to another disk"
+MOST = 64 << 20  # bytes of a description
 LONGEST = 120.0  # seconds that it may take
 
 OnBytes = Callable[[int], None]
@@ -142,11 +142,12 @@ class FileFetch:
                 part.unlink(missing_ok=True)
                 return None
             part.replace(path)
-        return self._learned(file, path, sha)
+        return self._learned(file, stamp(path.stat()), sha)
 
     def _read(self, file: RemoteFile, path: Path) -> Content | None:
         """None: it is not the file."""
-        sha = self.hashes.known(file.local, stamp(path.stat())) if self.hashes else ""
+        mark = stamp(path.stat())
+        sha = self.hashes.known(file.local, mark) if self.hashes else ""
         if sha and len(file.content) == len(sha) and sha != file.content:
             return None
         if not sha:
@@ -154,10 +155,9 @@ class FileFetch:
                 sha = right_hash(file, opened)
             if not sha:
                 return None
-        return self._learned(file, path, sha)
+        return self._learned(file, mark, sha)
 
-    def _learned(self, file: RemoteFile, path: Path, sha: str) -> Content:
-        mark = stamp(path.stat())
+    def _learned(self, file: RemoteFile, mark: Stamp, sha: str) -> Content:
         if self.hashes:
             self.hashes.add(file.local, mark, sha)
         return Content(sha, mark[0])

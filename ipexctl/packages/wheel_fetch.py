@@ -93,9 +93,9 @@ class Fetcher:
             ) from None
 
     def _copy(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
-        out.truncate(0)
         try:
             with Path(url2pathname(urlsplit(file.url).path)).open("rb") as source:
+                source.seek(out.seek(0, os.SEEK_END))
                 while chunk := source.read(CHUNK):
                     out.write(chunk)
                     on_bytes(len(chunk))

@@ -23,7 +23,6 @@ from ipexctl.remote.install import (
     env_marks,
     env_proof,
     env_users,
-    setvars_script,
     standalone_pythons,
     wheel_cache,
 )
@@ -70,13 +69,6 @@ def op_build(call, header):
         except (Failure, OSError) as e:
             raise root_folder.explain_disk_failure(e, root, 0) from None
     return {"built": True}
-
-
-def op_setvars(call, header):
-    """{root, key} -> {script, set}: what the bindings' own script would set."""
-    return setvars_script.read_variables(
-        call, env_marks.env_folder(root_folder.checked(header["root"]), header["key"])
-    )
 
 
 def op_prove(call, header):

@@ -21,9 +21,9 @@ SOURCE += 'source "$ipexctl_script" >/dev/null 2>&1; exec "$ipexctl_env" -0'
 
 
 def read_variables(call, prefix):
-    """{script, set}: both empty where the environment has no such script."""
+    """{name: value}, empty where the environment has no such script."""
     script = find_script(prefix)
-    return {"script": script, "set": source_script(call, prefix, script, TIMEOUT) if script else {}}
+    return source_script(call, prefix, script, TIMEOUT) if script else {}
 
 
 def find_script(prefix):

@@ -58,7 +58,7 @@ def op_find(call, h):
         "allocators": allocators(),
         "accelerators": accelerators(),
         "path": os.environ.get("PATH", os.defpath),
-        "setvars": setvars_script.read_variables(call, prefix)["set"],
+        "setvars": setvars_script.read_variables(call, prefix),
         "mpi": env_marks.proved_with(prefix) or "",
         "system": system_mpi(call, prefix) if env_marks.proved_with(prefix) == "system" else None,
     }
