@@ -1,17 +1,38 @@
-"""The answer of a host, which may hold anything: an invalid value is that host's failure alone."""
+"""What hosts send, read by declared types; it may hold anything.
+
+    mtu: int | None                                    by its type alone
+    status: Literal["ok", "failed"] = "failed"
+    hostname: str = field(metadata=by(name))           by a reader of its own
+
+A value stands under the field's name, or under `key`. `Answer` is strict: an invalid value is that
+host's failure alone. `record` and `rows` take what is known (facts, journals, records of runs): an
+odd value is unknown, that is "", None, () or the field's default.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import MappingProxyType, NoneType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-from ipexctl.base.values import Reader, plain
+from ipexctl.base.values import Reader, listed, plain
 from ipexctl.errors import HostFailed, is_shown
 
 REPORT = "run the same command again; if it fails again, report it: ipexctl support"
 _HUGE = 1 << 62
+_FORMAT = " is not in the expected format"
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _T = TypeVar("_T")
 
 
@@ -64,7 +85,7 @@ class Answer(dict[str, Any]):
         count, a str one line."""
         try:
             return as_type(type_, self[name])  # type: ignore[no-any-return]
-        except _Odd as e:
+        except Odd as e:
             raise self.odd(f"{name!r}{e}") from None
 
     def optional(self, name: str, type_: type[_T]) -> _T | None:
@@ -75,8 +96,8 @@ class Answer(dict[str, Any]):
         """A dataclass, each field by its type or by the reader of its metadata (`by`); `given` are
         the values that are not read. A field with a default may be missing."""
         try:
-            return _record(kind, self, given)  # type: ignore[no-any-return]
-        except _Odd as e:
+            return _record(kind, self, True, given)  # type: ignore[no-any-return]
+        except Odd as e:
             raise self.odd(str(e).strip()) from None
 
 
@@ -98,33 +119,77 @@ Signed = Annotated[int, _signed]  # a number that may be below 0
 
 def absolute(value: Any) -> str | None:
     """The reader of an absolute path."""
-    return value if _is(value, str) and value.startswith("/") else None
+    return value if _is_line(value) and value.startswith("/") else None
 
 
-class _Odd(Exception):
+class Odd(Exception):
     """Where a value is not as its type is: " 'envs' 'size' is missing"."""
 
 
-def as_type(type_: Any, value: Any) -> Any:
+def as_type(type_: Any, value: Any, *, strict: bool = True) -> Any:
     """The value, for the readers of fields that have another shape in a message."""
+    return reader_of(type_, strict)(value)
+
+
+def record(kind: type[_T], raw: Any, **given: Any) -> _T:
+    """A dataclass from what is known of it; `given` are the values that are not read."""
+    known = raw if isinstance(raw, Mapping) else {}
+    return _record(kind, known, False, given)  # type: ignore[no-any-return]
+
+
+def rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
+    """A list of objects, or of lists with the values in the order of the fields. What lacks a
+    `needed` value is left out."""
+    try:
+        return as_type(tuple[kind, ...], raw, strict=False)  # type: ignore[no-any-return, valid-type]
+    except Odd:
+        return ()
+
+
+# --- readers by types ----------------------------------------------------------------------------
+
+
+@cache
+def reader_of(type_: Any, strict: bool) -> Reader:
+    """What reads a value of this type, and raises Odd."""
     kind, parts = get_origin(type_), get_args(type_)
     if is_dataclass(type_):
-        return _record(type_, value, {})
-    if kind is Annotated and (found := parts[1](value)) is not None:
+        return lambda value: _record(type_, value, strict)
+    if kind is Annotated:
+        return _known(parts[1])
+    if kind is Literal:
+        return _known(lambda value: value if value in parts else None)
+    if NoneType in parts:
+        read = reader_of(parts[0], strict)
+        return lambda value: None if value is None else read(value)
+    if kind is dict:
+        return _dict_reader(*(reader_of(part, strict) for part in parts), whole=parts[0] is int)
+    if kind is tuple and parts[-1] is not Ellipsis:
+        each = tuple(reader_of(part, strict) for part in parts)
+        return lambda value: _fixed(each, value)
+    if kind:
+        read = reader_of(parts[0], strict)
+        return lambda value: _many(kind, read, strict, value)
+    return _LOOSE_TEXT if type_ is str and not strict else _LEAVES[type_]
+
+
+def _known(reader: Reader, empty: tuple[Any, ...] = (None,)) -> Reader:
+    def read(value: Any) -> Any:
+        found = reader(value)
+        if found in empty:
+            raise Odd(" has an unexpected value")
         return found
-    if type(None) in parts:
-        return None if value is None else as_type(parts[0], value)
-    if kind is tuple and isinstance(value, list):
-        if parts[-1] is Ellipsis:
-            return tuple(as_type(parts[0], one) for one in value)
-        if len(value) == len(parts):
-            return tuple(map(as_type, parts, value))
-    elif kind is dict and isinstance(value, dict):
-        named = ((_number(name) if parts[0] is int else name, value[name]) for name in value)
-        return {as_type(parts[0], name): as_type(parts[1], one) for name, one in named}
-    elif kind is None and (type_ is Any or _is(value, type_)):
-        return value
-    raise _Odd(" is not in the expected format")
+
+    return read
+
+
+def _dict_reader(name: Reader, one: Reader, *, whole: bool) -> Reader:
+    def read(value: Any) -> dict[Any, Any]:
+        if not isinstance(value, dict):
+            raise Odd(_FORMAT)
+        return {name(_number(key) if whole else key): one(value[key]) for key in value}
+
+    return read
 
 
 def _number(name: str) -> int | None:
@@ -132,50 +197,121 @@ def _number(name: str) -> int | None:
     return int(name) if name.isascii() and name.isdigit() and len(name) < 20 else None
 
 
-def _record(kind: Any, raw: Any, given: Mapping[str, Any]) -> Any:
-    """From an object, or from a list with the values in the order of the fields."""
-    declared, values = _declared(kind), dict(given)
-    if isinstance(raw, list) and len(raw) == len(declared):
-        raw = dict(zip((key for _, key, *_ in declared), raw, strict=True))
-    if not isinstance(raw, Mapping):
-        raise _Odd(" is not in the expected format")
-    for name, key, type_, reader, needed in declared:
-        if name in given or (key not in raw and not needed):
-            continue
-        if key not in raw:
-            raise _Odd(f" {key!r} is missing")
+def _fixed(readers: tuple[Reader, ...], value: Any) -> tuple[Any, ...]:
+    """A list that has a value of each kind."""
+    if not isinstance(value, list) or len(value) != len(readers):
+        raise Odd(_FORMAT)
+    return tuple([read(one) for read, one in zip(readers, value, strict=True)])
+
+
+def _many(made: Any, read: Reader, strict: bool, value: Any) -> Any:
+    if not strict and isinstance(value, Mapping):  # such lists by their first value
+        value = [[n, *one] if isinstance(one, list) else [n, one] for n, one in value.items()]
+    if not isinstance(value, list):
+        raise Odd(_FORMAT)
+    if strict:
+        return made([read(one) for one in value])
+    found = []
+    for one in listed(value):
         try:
-            values[name] = reader(raw[key]) if reader else as_type(type_, raw[key])
-        except _Odd as e:
-            raise _Odd(f" {key!r}{e}") from None
-        if reader and values[name] is None:
-            raise _Odd(f" {key!r} has an unexpected value")
-    try:
-        return kind(**values)
-    except ValueError as e:  # of its own checks
-        raise _Odd(f": {e}") from None
+            found.append(read(one))
+        except Odd:
+            continue
+    return made([one for one in found if one not in ("", None, ())])
+
+
+# --- dataclasses ---------------------------------------------------------------------------------
+
+
+class _Declared(NamedTuple):
+    name: str
+    key: str  # its name in the host's answer
+    read: Reader
+    default: bool
+    needed: bool
+    empty: Any  # what it is where it is not known
 
 
 @cache
-def _declared(kind: Any) -> tuple[tuple[str, str, Any, Reader | None, bool], ...]:
-    types = get_type_hints(kind, include_extras=True)
-    return tuple(
-        (
-            one.name,
-            one.metadata.get("key") or one.name,
-            types[one.name],
-            one.metadata.get("reader"),
-            one.default is MISSING and one.default_factory is MISSING,
-        )
-        for one in fields(kind)
-    )
+def _declared(kind: Any, strict: bool) -> tuple[_Declared, ...]:
+    hints = cache(lambda: get_type_hints(kind, include_extras=True))  # many classes need none
+    return tuple(_declare(one, hints, strict) for one in fields(kind))
 
 
-def _is(value: object, kind: type) -> bool:
-    if kind is str:
-        return isinstance(value, str) and all(map(is_shown, value))
-    if kind is AnyText:
-        return isinstance(value, str)
-    if kind is float:
-        return type(value) in (int, float) and 0 <= value < _HUGE  # type: ignore[operator]
-    return type(value) is kind and (kind is not int or 0 <= value <= _HUGE)  # type: ignore[operator]
+def _declare(one: Field[Any], hints: Callable[[], dict[str, Any]], strict: bool) -> _Declared:
+    about, default = one.metadata, one.default is not MISSING or one.default_factory is not MISSING
+    needed = about.get("needed", False)
+    if reader := about.get("reader"):
+        read = _known(reader, (None, "") if needed and not strict else (None,))
+        type_ = None
+    else:
+        type_ = _NAMED.get(one.type) or hints()[one.name]
+        read = reader_of(type_, strict)
+    empty = None if strict or needed or default else _empty(type_ or hints()[one.name])
+    return _Declared(one.name, about.get("key") or one.name, read, default, strict or needed, empty)
+
+
+def _empty(type_: Any) -> Any:
+    """What stands for a value of this type that is not known."""
+    if is_dataclass(type_):
+        return _record(type_, {}, False)
+    made = get_origin(type_) or type_
+    return made() if made in (str, bool, tuple, frozenset) else None
+
+
+def _record(kind: Any, raw: Any, strict: bool, given: Mapping[str, Any] = _NOTHING) -> Any:
+    """From an object, or from a list with the values in the order of the fields."""
+    declared, values = _declared(kind, strict), dict(given)
+    if isinstance(raw, list) and len(raw) <= len(declared):
+        raw = dict(zip([one.key for one in declared], raw, strict=False))
+    if not isinstance(raw, Mapping):
+        raise Odd(_FORMAT)
+    for name, key, read, default, needed, empty in declared:
+        if name in given or (default and key not in raw):
+            continue
+        try:
+            if key not in raw:
+                raise Odd(" is missing")
+            values[name] = read(raw[key])
+        except Odd as e:
+            if needed:
+                raise Odd(f" {key!r}{e}") from None
+            if not default:
+                values[name] = empty
+    try:
+        return kind(**values)
+    except ValueError as e:  # of its own checks
+        raise Odd(f": {e}") from None
+
+
+# --- values --------------------------------------------------------------------------------------
+
+
+def _leaf(fits: Callable[[Any], bool]) -> Reader:
+    def read(value: Any) -> Any:
+        if not fits(value):
+            raise Odd(_FORMAT)
+        return value
+
+    return read
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, str) and all(map(is_shown, value))
+
+
+_LEAVES: dict[Any, Reader] = {
+    str: _leaf(_is_line),
+    AnyText: _leaf(lambda value: isinstance(value, str)),
+    int: _leaf(lambda value: type(value) is int and 0 <= value <= _HUGE),
+    float: _leaf(lambda value: type(value) in (int, float) and 0 <= value < _HUGE),
+    bool: _leaf(lambda value: type(value) is bool),
+    Any: lambda value: value,  # read where it is used
+}
+_LOOSE_TEXT = _known(_line)  # control characters are left out
+# get_type_hints is slow: it compiles each of these
+_NAMED: dict[Any, Any] = {
+    **{str(t): t for t in (tuple[int, ...], tuple[str, ...])},
+    **{t.__name__: t for t in (str, int, float, bool)},
+    **{f"{t.__name__} | None": t | None for t in (str, int, float, bool)},
+}

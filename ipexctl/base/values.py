@@ -9,6 +9,7 @@ from typing import Any
 from ipexctl.errors import is_shown
 
 _HUGE = 1 << 62
+_CPUS = re.compile(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", re.ASCII)
 _ODD = re.compile(r"[^A-Za-z0-9._:@%+-]")
 MOST = 8192  # entries of any list that we take from a host
 
@@ -57,3 +58,41 @@ def texts(value: Any) -> tuple[str, ...]:
 
 def truth(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
+
+
+def number(value: Any) -> float | None:
+    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _HUGE
+    return float(value) if ok else None
+
+
+def positive(value: Any) -> float | None:
+    return number(value) or None
+
+
+def counts(value: Any) -> tuple[int, ...]:
+    return tuple(n for n in map(count_or_none, listed(value)) if n is not None)
+
+
+def int_of(text: Any) -> int | None:
+    """A number, or a text that is one: 85, "85", "0x41"."""
+    if isinstance(text, int):
+        return count_or_none(text)
+    text = plain(text, 40)
+    try:
+        return count_or_none(int(text, 16 if text.startswith("0x") else 10))
+    except ValueError:
+        return None
+
+
+def cpu_list(text: Any) -> tuple[int, ...]:
+    """0-3,8 -> (0, 1, 2, 3, 8). A text that is not such a list gives ()."""
+    found: list[int] = []
+    for part in plain(text, 1 << 16).split(","):
+        ends = _CPUS.fullmatch(part)
+        if not ends or len(found) > MOST:
+            return ()
+        low, high = int(ends[1]), int(ends[2] or ends[1])
+        if high - low > MOST:
+            return ()
+        found.extend(range(low, high + 1))
+    return tuple(found)

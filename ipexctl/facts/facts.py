@@ -1,18 +1,36 @@
 """What a host is and has.
 
 Unknown is None and never zero: a fact that could not be read must not look like a bad one.
-A field is read from the host's answer by its type, or by its reader (reader.py).
+A field is read from the host's answer by its type, or by its reader (base/host_answer.py).
 """
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import field
+from typing import Any
 
-from ipexctl.base.values import count_or_none, name, plain
-from ipexctl.facts.reader import ADDRESS, NAME, addresses, by
+from ipexctl.base.values import by, count_or_none, listed, name, plain
 from ipexctl.facts.software_facts import SoftwareFacts
 from ipexctl.facts.system_facts import Condition
 from ipexctl.quick_dataclass import dataclass
+
+
+def address(value: Any) -> str:
+    """An IP address without its zone; "" for anything else."""
+    text = plain(value).partition("%")[0]
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return ""
+
+
+def addresses(value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(a for a in map(address, listed(value)) if a))
+
+
+NAME = by(name)
+ADDRESS = by(address)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ipexctl.base.values import MOST
+from ipexctl.base.host_answer import record
+from ipexctl.base.values import MOST, int_of, positive
 from ipexctl.base.values import count_or_none as count_or_none
 from ipexctl.base.values import plain as plain
 from ipexctl.errors import HostFailed
 from ipexctl.facts import usable_cores
-from ipexctl.facts.facts import ClockFacts, Facts
-from ipexctl.facts.reader import address, int_of, positive, record
+from ipexctl.facts.facts import ClockFacts, Facts, address
 
 _PARTS = ("host", "cpu", "mem", "disk", "net")
 

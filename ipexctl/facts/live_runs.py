@@ -6,9 +6,9 @@ from collections.abc import Set
 from dataclasses import field
 from typing import Any
 
+from ipexctl.base.host_answer import rows
 from ipexctl.base.sizes import duration, human
-from ipexctl.base.values import plain
-from ipexctl.facts.reader import by, rows
+from ipexctl.base.values import by, plain
 from ipexctl.quick_dataclass import dataclass
 
 

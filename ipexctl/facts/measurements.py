@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from ipexctl.base.values import count_or_none, plain
+from ipexctl.base.host_answer import record
+from ipexctl.base.values import count_or_none, plain, positive
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.reader import positive, record
 from ipexctl.quick_dataclass import dataclass
 
 RING = 32  # up to so many hosts each measures the way to the next one

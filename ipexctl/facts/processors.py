@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ipexctl.base.values import int_of
 from ipexctl.facts import isa
 from ipexctl.facts.facts import CpuFacts
-from ipexctl.facts.reader import int_of
 from ipexctl.quick_dataclass import dataclass
 
 

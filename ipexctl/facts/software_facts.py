@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from ipexctl.base.values import plain
+from ipexctl.base.values import by, plain
 from ipexctl.env.choice.env_choice import EnvUsed
 from ipexctl.env.choice.package_changes import Change
-from ipexctl.facts.reader import by
 from ipexctl.quick_dataclass import dataclass
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import count_or_none
+from ipexctl.base.values import by, count_or_none
 from ipexctl.facts.live_runs import LiveRun
-from ipexctl.facts.reader import by
 from ipexctl.quick_dataclass import dataclass
 
 NO_LIMIT = 1 << 62

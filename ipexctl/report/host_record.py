@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain
-from ipexctl.facts.reader import by, counts, int_of, number, rows
+from ipexctl.base.host_answer import rows
+from ipexctl.base.values import by, count_or_none, counts, int_of, listed, number, plain
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.recorded_inputs import HostInputs, RunInputs, read_host, read_inputs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ipexctl.facts.reader import record
+from ipexctl.base.host_answer import record
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.slow_steps import asked_threads

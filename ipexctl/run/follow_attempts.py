@@ -10,13 +10,12 @@ from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
-from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_answer import Answer, rows
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.option import Seconds
 from ipexctl.base.sizes import duration
 from ipexctl.base.values import texts
 from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, Unreachable
-from ipexctl.facts.reader import rows
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import AHEAD, Ahead

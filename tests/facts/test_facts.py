@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from ipexctl.base import host_answer
+from ipexctl.base.values import cpu_list
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.errors import HostFailed
 from ipexctl.facts import host_facts as of
-from ipexctl.facts import isa, reader
+from ipexctl.facts import isa
 from ipexctl.facts.facts import ClockFacts, CpuFacts, Facts, Nic, Node, Python
-from ipexctl.facts.reader import cpu_list
+from ipexctl.facts.software_facts import SoftwareFacts
+from ipexctl.facts.system_facts import Condition, Limits, Load, Power, System
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
@@ -59,15 +62,15 @@ def test_a_host_sends_every_fact_that_is_declared(
 ) -> None:
     """A key that is spelled differently on both sides would never be read."""
     missing: set[str] = set()
-    record = reader.record
+    read = host_answer._record
 
-    def noted(kind: Any, raw: Any, **given: Any) -> Any:
-        known = [f for f in reader._fields(kind) if f.name not in given]
-        missing.update(f"{kind.__name__}.{f.key}" for f in known if raw and f.key not in raw)
-        return record(kind, raw, **given)
+    def noted(kind: Any, raw: Any, strict: bool, given: Any = ()) -> Any:
+        known = [f for f in host_answer._declared(kind, strict) if f.name not in given]
+        if raw and isinstance(raw, dict):
+            missing.update(f"{kind.__name__}.{f.key}" for f in known if f.key not in raw)
+        return read(kind, raw, strict, given or {})
 
-    monkeypatch.setattr(reader, "record", noted)
-    monkeypatch.setattr(of, "record", noted)
+    monkeypatch.setattr(host_answer, "_record", noted)
     probe(agent)
     assert missing <= WITH_LISTENERS
 
@@ -352,7 +355,7 @@ def test_what_is_no_answer_of_the_probe_is_the_hosts_failure(raw):
 
 
 @pytest.mark.parametrize(
-    "junk", [None, [], {}, "x", -1, 1e400, True, [[]], [{}], "9" * 5000, [None]]
+    "junk", [None, [], {}, "\x1b[2J", -1, 1e400, True, [[]], [{}], "9" * 5000, [None]]
 )
 def test_junk_in_any_place_is_unknown(junk):
     parts = {
@@ -363,9 +366,18 @@ def test_junk_in_any_place_is_unknown(junk):
         "net": ("nics", "ssh_address", "hostname_addresses", "default_nic"),
     }
     raw = {part: dict.fromkeys(names, junk) for part, names in parts.items()}
-    facts = of.from_json("n1", raw | {"nodes": junk, "pythons": junk})
+    inside = {kind: dict.fromkeys(vars(kind()), junk) for kind in (Limits, Load, Power, System)}
+    known = {kind.__name__.lower(): one for kind, one in inside.items()}
+    prefix = {"path": "/x", "packages": junk, "mpi": junk, "omp": junk, "ccl": junk}
+    software = {**dict.fromkeys(vars(SoftwareFacts()), junk), "prefixes": [prefix, junk]}
+    raw |= {"nodes": junk, "pythons": junk, "condition": known, "software": software}
+    facts = of.from_json("n1", raw)
     assert (facts.uid, facts.mem.total, facts.cpu.cpus, facts.nodes) == (None, None, (), ())
     assert (facts.net.ssh_address, facts.net.nics, facts.pythons) == ("", (), ())
+    found = facts.condition
+    assert (found.limits, found.power.governors, found.load.runs) == (Limits(), (), ())
+    assert facts.software and [p.path for p in facts.software.prefixes] == ["/x"]
+    assert of.from_json("n1", _raw() | {"condition": junk}).condition == Condition()
 
 
 def test_text_from_a_host_cannot_move_the_cursor():

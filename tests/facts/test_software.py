@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ipexctl.env.choice.package_changes import Change
-from ipexctl.facts.reader import record
 from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
@@ -132,22 +130,3 @@ def test_an_unreadable_folder_and_a_loop_of_links_stop_nothing(monkeypatch, tmp_
     (tmp_path / "loop").symlink_to("loop")
     make(tmp_path / "env", "pyvenv.cfg", "lib/python3.11/site-packages/x")
     assert look(monkeypatch, tmp_path).used is None
-
-
-# --- what a host sends is not believed -----------------------------------------------------------
-
-ODD: list[Any] = [None, 1, -1, 1.5, True, "x", "\x1b[2J", [], [[]], [None], {}, {"a": {}}, [{}]]
-FIELDS = ("current", "prefixes", "mpis", "env", "stale",
-          "stale_bytes")  # fmt: skip
-
-
-@pytest.mark.parametrize("odd", ODD, ids=repr)
-def test_odd_answers_are_left_out(odd):
-    for name in FIELDS:
-        found = record(SoftwareFacts, {name: odd})
-        assert isinstance(found, SoftwareFacts)
-    inner = {"path": "/x", "packages": odd, "mpi": odd, "omp": odd, "ccl": odd, "python": odd}
-    mpi = {"bin": "/x", "not_run": odd}
-    found = record(SoftwareFacts, {"prefixes": [inner], "mpis": [mpi]})
-    assert (len(found.prefixes), len(found.mpis)) == (1, 1)
-    assert "\x1b" not in repr(record(SoftwareFacts, {"env": [["A", odd]]}))

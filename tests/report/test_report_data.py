@@ -245,7 +245,7 @@ def test_odd_samples_and_facts_are_left_out():
     found = host_record.read("n", raw)
     assert found.began == 0.0 and found.inputs
     assert found.inputs.sockets == ((0, None, ((1,),)),)
-    assert found.inputs.variables == (("A", ""),) and found.places == ((1, (1,)),)
+    assert found.inputs.variables == () and found.places == ((1, (1,)),)
     assert [r.rank for r in found.samples[0].ranks] == [1] and found.samples[0].cpu is None
 
 

@@ -251,7 +251,7 @@ def test_secrets_are_not_kept():
 def test_an_odd_record_is_read_as_unknown():
     odd = {"cpu": 7, "cores": "x", "quota": -1, "variables": [1], "governors": "no"}
     assert read_host(odd) == HostInputs("", None) == read_host(None)
-    assert read_inputs({"packages": 3, "files": {"a": 1}}) == RunInputs(files=(("a", ""),))
+    assert read_inputs({"packages": 3, "files": {"a": 1}}) == RunInputs(files=())
 
 
 # --- what is shown --------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain
-from ipexctl.facts.reader import by, counts, number, record, rows
+from ipexctl.base.host_answer import record, rows
+from ipexctl.base.values import by, count_or_none, counts, listed, number, plain
 from ipexctl.quick_dataclass import dataclass
 
 RANKS = 1 << 20

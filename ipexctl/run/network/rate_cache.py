@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ipexctl.base.values import plain
-from ipexctl.facts.reader import positive
+from ipexctl.base.values import plain, positive
 from ipexctl.local.memory import Memory, is_newer
 from ipexctl.run.network.network_choice import Rates
 

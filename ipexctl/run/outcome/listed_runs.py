@@ -9,11 +9,11 @@ from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
+from ipexctl.base.host_answer import record
 from ipexctl.base.located_errors import nearest
-from ipexctl.base.values import matching, plain
+from ipexctl.base.values import by, matching, plain
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
-from ipexctl.facts.reader import by, record
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import run_events, verdict

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import by
-from ipexctl.facts.reader import int_of, number, positive, record
+from ipexctl.base.host_answer import record
+from ipexctl.base.values import by, int_of, number, positive
 from ipexctl.quick_dataclass import dataclass
 
 

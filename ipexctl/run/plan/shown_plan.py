@@ -6,8 +6,8 @@ from typing import Any
 
 from ipexctl.base.host_answer import Answer, Line
 from ipexctl.base.sizes import ranges
+from ipexctl.base.values import cpu_list as cpus_of
 from ipexctl.errors import HostFailed
-from ipexctl.facts.reader import cpu_list as cpus_of
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from ipexctl import trace
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.base.values import plain
-from ipexctl.facts.reader import positive
+from ipexctl.base.values import plain, positive
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.wire.frames import Frame
