@@ -14,17 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain
+from ipexctl.base.values import count_or_none, listed, plain, positive
 from ipexctl.doctor.checks import catalogue
 from ipexctl.doctor.checks.perf import EQUALS, SLOW
-from ipexctl.doctor.checks.registry import Check, run
+from ipexctl.doctor.checks.registry import Check, Sight, run
 from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.errors import InputError
 from ipexctl.facts import host_facts
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.measurements import HostBench, Link
-from ipexctl.facts.reader import positive
 from ipexctl.quick_dataclass import dataclass
 
 MARK = "ipexctl-allreduce:"  # as in in_ranks/allreduce_bench.py
@@ -366,7 +365,7 @@ def _explained(
     for host, best in alike.items():
         if rates[host] < SLOW * rates[best] and own[host]:
             text = f"fp32 {rates[host]:.0f} GFLOP/s, {rates[best]:.0f} on {best}"
-            yield Finding(_SLOW_HOST, Severity.WARN, host, about.title, text, about.why, about.fix)
+            yield about.finding(Sight(text, host=host))
 
 
 # --- the outcome ---------------------------------------------------------------------------------

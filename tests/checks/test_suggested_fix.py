@@ -99,7 +99,7 @@ def test_what_needs_root_and_what_needs_nobody_is_known_without_reading(part, ro
 
 
 def told() -> Iterator[tuple[str, Fix]]:
-    yield from ((check.id, check.fix) for check in catalogue())
+    yield from ((check.id, as_fix(check.fix)) for check in catalogue())
     for case in ONE_HOST:
         yield from ((f.id, f.fix) for f in findings(case.change(clean())))
 

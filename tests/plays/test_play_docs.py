@@ -13,7 +13,7 @@ import yaml
 
 from ipexctl import api
 from ipexctl.doctor.checks import catalogue
-from ipexctl.doctor.report.finding import Severity
+from ipexctl.doctor.report.finding import Severity, as_fix
 from ipexctl.doctor.report.fix_plan import fix_play, ready_commands
 from ipexctl.errors import InputError
 from ipexctl.play.command.step_help import step_help
@@ -135,7 +135,7 @@ def test_what_doctor_asks_of_root_is_a_play_that_can_be_read(case):
 
 def test_the_shipped_preparations_are_what_doctor_recommends():
     """Each of their steps has the kind and the values of the fix of its check."""
-    recommended = {check.id: set(check.fix.lines) for check in catalogue()}
+    recommended = {check.id: set(as_fix(check.fix).lines) for check in catalogue()}
     for case in ONE_HOST:
         for finding in findings(case.change(clean())):
             for step in _steps(fix_play([finding], ["node01"])):

@@ -16,11 +16,12 @@ exactly than the declaration how bad it is, why, and what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from types import ModuleType
+from typing import ClassVar
 
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
 from ipexctl.doctor.report.finding import Finding, Fix, Part, Severity, as_fix
 from ipexctl.facts.facts import Facts
 from ipexctl.quick_dataclass import dataclass
@@ -46,28 +47,38 @@ class Sight:
 Seen = Sight | str | Iterable[Sight | str] | None
 
 
+def _nothing(cluster: Cluster) -> list[Sight]:
+    return []
+
+
 @dataclass(frozen=True)
 class Check:
-    """`severities` has the usual one first. `cluster`: it compares hosts."""
+    """What documents a check, and its function. `severity`: the usual one first. `fix` "": each
+    Sight has one. `cluster`: it compares hosts."""
 
     id: str
     title: str
-    severities: tuple[Severity, ...]
+    severity: Severity | tuple[Severity, ...]
     seen: str
     why: str
-    fix: Fix
-    cluster: bool
-    look: Callable[[Cluster], list[Sight]]
-    module: str
+    fix: Fix | Part = ""
+    look: Callable[[Cluster], list[Sight]] = _nothing
+    module: str = ""
+
+    cluster: ClassVar[bool] = False
+
+    @property
+    def severities(self) -> tuple[Severity, ...]:
+        return self.severity if isinstance(self.severity, tuple) else (self.severity,)
 
     @property
     def family(self) -> str:
         return self.id.partition("-")[0]
 
     def findings(self, cluster: Cluster) -> list[Finding]:
-        return [self._finding(sight) for sight in self.look(cluster)]
+        return [self.finding(sight) for sight in self.look(cluster)]
 
-    def _finding(self, sight: Sight) -> Finding:
+    def finding(self, sight: Sight) -> Finding:
         severity = sight.severity or self.severities[0]
         if severity not in self.severities:
             raise AssertionError(f"{self.id} does not declare the severity {severity.value}")
@@ -78,40 +89,11 @@ class Check:
             title=sight.title or self.title,
             evidence=sight.evidence,
             why=sight.why or self.why,
-            fix=as_fix(sight.fix) or self.fix,
+            fix=as_fix(sight.fix) or as_fix(self.fix),
         )
 
 
-@dataclass(frozen=True)
-class Declaration:
-    """What documents a check. `severity`: the usual one first. `fix` "": each Sight has one."""
-
-    id: str
-    title: str
-    severity: Severity | tuple[Severity, ...]
-    seen: str
-    why: str
-    fix: Fix | Part = ""
-
-    @property
-    def severities(self) -> tuple[Severity, ...]:
-        return self.severity if isinstance(self.severity, tuple) else (self.severity,)
-
-    def check(self, look: Callable[[Cluster], list[Sight]], module: str, *, cluster: bool) -> Check:
-        return Check(
-            id=self.id,
-            title=self.title,
-            severities=self.severities,
-            seen=self.seen,
-            why=self.why,
-            fix=as_fix(self.fix),
-            cluster=cluster,
-            look=look,
-            module=module,
-        )
-
-
-class host_check(Declaration):  # noqa: N801 - a decorator
+class host_check(Check):  # noqa: N801 - a decorator
     """Declares a check that sees the facts of one host at a time."""
 
     def __call__(self, function: Callable[[Facts], Seen]) -> Check:
@@ -123,17 +105,36 @@ class host_check(Declaration):  # noqa: N801 - a decorator
                 for sight in listed(seen)
             ]
 
-        return self.check(look, function.__module__, cluster=False)
+        return replace(self, look=look, module=function.__module__)
 
 
-class cluster_check(Declaration):  # noqa: N801 - a decorator
+class cluster_check(Check):  # noqa: N801 - a decorator
     """Declares a check that compares hosts; its Sights name the host they blame, or none."""
 
-    def __call__(self, function: Callable[[Cluster], Seen]) -> Check:
-        def look(cluster: Cluster) -> list[Sight]:
-            return listed(function(cluster))
+    cluster: ClassVar[bool] = True
 
-        return self.check(look, function.__module__, cluster=True)
+    def __call__(self, function: Callable[[Cluster], Seen]) -> Check:
+        return replace(self, look=lambda of: listed(function(of)), module=function.__module__)
+
+
+def differs(
+    value: Callable[[Facts], Hashable],
+    unit: str = "",
+    silent: Callable[[Cluster], object] = lambda cluster: False,
+    level: Callable[[Cluster], Severity | None] = lambda cluster: None,
+) -> Callable[[Cluster], Sight | None]:
+    """The function of a check: hosts should share this value. Those whose value is unknown ("",
+    None) take no part. `silent`: the difference does no harm, or another check reports its cause.
+    """
+
+    def look(cluster: Cluster) -> Sight | None:
+        found = groups(cluster.hosts, value)
+        if len(found) < 2 or silent(cluster):
+            return None
+        return Sight(hosts_by_value(found, unit), severity=level(cluster))
+
+    look.__module__ = value.__module__
+    return look
 
 
 def declared(modules: Iterable[ModuleType]) -> tuple[Check, ...]:

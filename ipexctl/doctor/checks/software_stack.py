@@ -14,14 +14,7 @@ from functools import wraps
 from packaging.version import InvalidVersion, Version
 
 from ipexctl.base.sizes import GIB, size
-from ipexctl.doctor.checks.registry import (
-    Check,
-    Declaration,
-    Sight,
-    cluster_check,
-    host_check,
-    listed,
-)
+from ipexctl.doctor.checks.registry import Check, Sight, cluster_check, host_check, listed
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
 from ipexctl.doctor.report.finding import Command, Severity, Shell, do, ipexctl
 from ipexctl.env.choice import package_changes
@@ -69,7 +62,7 @@ def torch_of(prefix: Prefix) -> Version | None:
     return version(prefix.version("torch"))
 
 
-class environment_check(Declaration):  # noqa: N801 - a decorator
+class environment_check(Check):  # noqa: N801 - a decorator
     """Declares a check of each Python environment of a host."""
 
     def __call__(self, function: Callable[[Facts, Prefix], Sight | str | None]) -> Check:

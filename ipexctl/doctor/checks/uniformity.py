@@ -7,60 +7,16 @@ from collections.abc import Callable, Hashable
 from ipexctl.base.sizes import size
 from ipexctl.doctor.checks.cpu_frequency import FASTEST
 from ipexctl.doctor.checks.memory import HUGE_PAGES
-from ipexctl.doctor.checks.registry import Check, Sight, cluster_check
+from ipexctl.doctor.checks.registry import Sight, cluster_check, differs
 from ipexctl.doctor.checks.storage import network_fs
 from ipexctl.doctor.checks.system import pythons_of
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
-from ipexctl.doctor.report.finding import Fix, Severity, do
+from ipexctl.doctor.report.finding import Severity, do
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, usable_cores
 from ipexctl.facts.facts import Facts
-from ipexctl.quick_dataclass import dataclass
 
 _FAIL, _WARN, _NOTE = Severity.FAIL, Severity.WARN, Severity.NOTE
-
-
-def _no(cluster: Cluster) -> bool:
-    return False
-
-
-@dataclass(frozen=True)
-class SameValue:
-    """A value that hosts should share. Those whose value is unknown ("", None) take no part.
-
-    `silent`: the difference does no harm, or another check reports its cause. `grave`: it is worth
-    a warning.
-    """
-
-    id: str
-    title: str
-    value: Callable[[Facts], Hashable]
-    why: str
-    fix: Fix | str
-    seen: str = ""  # that they differ
-    severity: Severity = _NOTE
-    unit: str = ""
-    silent: Callable[[Cluster], bool] = _no
-    grave: Callable[[Cluster], bool] = _no
-
-    def check(self) -> Check:
-        levels = (self.severity,) if self.grave is _no else (self.severity, _WARN)
-        declare = cluster_check(
-            self.id,
-            title=self.title,
-            severity=levels,
-            seen=self.seen or self.title,
-            why=self.why,
-            fix=self.fix,
-        )
-        return declare(self._look)
-
-    def _look(self, cluster: Cluster) -> Sight | None:
-        found = groups(cluster.hosts, self.value)
-        if len(found) < 2 or self.silent(cluster):
-            return None
-        severity = _WARN if self.grave(cluster) else self.severity
-        return Sight(hosts_by_value(found, self.unit), severity=severity)
 
 
 def _several(value: Callable[[Facts], Hashable]) -> Callable[[Cluster], bool]:
@@ -70,16 +26,20 @@ def _several(value: Callable[[Facts], Hashable]) -> Callable[[Cluster], bool]:
 def _memory_by(factor: float) -> Callable[[Cluster], bool]:
     """Whether the largest host has more than `factor` times the memory of the smallest."""
 
-    def differs(cluster: Cluster) -> bool:
+    def is_more(cluster: Cluster) -> bool:
         known = [n for n in map(of.memory, cluster.hosts) if n]
         return bool(known) and max(known) > factor * min(known)
 
-    return differs
+    return is_more
 
 
 def _memory(facts: Facts) -> str | None:
     total = of.memory(facts)
     return size(total) if total else None
+
+
+def _cores(facts: Facts) -> int | None:
+    return of.cores(facts)
 
 
 def _nodes(facts: Facts) -> int | None:
@@ -88,90 +48,92 @@ def _nodes(facts: Facts) -> int | None:
 
 _about_same_memory, _half_the_memory = _memory_by(1.1), _memory_by(2)
 
-SAME = tuple(
-    row.check()
-    for row in (
-        SameValue(
-            "UNI-001",
-            "the hosts' architectures differ",
-            lambda f: f.cpu.arch,
-            severity=_FAIL,
-            why="One stack of binary packages cannot serve them all, and MPI does not work between "
-            "them.",
-            fix="train on hosts of one architecture",
-        ),
-        SameValue(
-            "UNI-002",
-            "the hosts' instruction sets differ",
-            lambda f: isa.level(f.cpu),
-            severity=_WARN,
-            why="In each step, all hosts wait for the slowest one. The gap is largest in bf16.",
-            fix="leave out the slower hosts, or train in fp32, where the gap is smallest",
-        ),
-        SameValue(
-            "UNI-003",
-            "the hosts' core counts differ",
-            of.cores,
-            unit=" cores",
-            why="With equal ranks per host, all hosts wait for the one with the fewest cores. "
-            "ipexctl plans ranks and threads from each host's own cores.",
-            fix="give larger hosts more ranks: slots in the hostfile",
-        ),
-        SameValue(
-            "UNI-007",
-            "the hosts' microcode differs",
-            lambda f: f.cpu.microcode,
-            silent=_several(lambda f: f.cpu.model_name),
-            seen="identical CPUs with different microcode",
-            why="Microcode affects speed (mitigations, turbo tables), so identical hosts are not "
-            "equally fast.",
-            fix="update the firmware or the microcode package on all hosts, and reboot",
-        ),
-        SameValue(
-            "UNI-008",
-            "the hosts' kernels differ",
-            lambda f: f.kernel,
-            why="It works, but if one host is slower for no other apparent reason, this may be the "
-            "cause.",
-            fix="update and reboot them together",
-        ),
-        SameValue(
-            "UNI-009",
-            "the hosts' governors differ",
-            lambda f: ", ".join(f.condition.power.governors),
-            why="A host that saves energy is slower, and the others wait for it.",
-            fix=do(FASTEST, "   on all"),
-        ),
-        SameValue(
-            "UNI-010",
-            "the hosts have different amounts of memory",
+SAME = (
+    cluster_check(
+        "UNI-001",
+        title="the hosts' architectures differ",
+        severity=_FAIL,
+        seen="the hosts' architectures differ",
+        why="One stack of binary packages cannot serve them all, and MPI does not work between "
+        "them.",
+        fix="train on hosts of one architecture",
+    )(differs(lambda f: f.cpu.arch)),
+    cluster_check(
+        "UNI-002",
+        title="the hosts' instruction sets differ",
+        severity=_WARN,
+        seen="the hosts' instruction sets differ",
+        why="In each step, all hosts wait for the slowest one. The gap is largest in bf16.",
+        fix="leave out the slower hosts, or train in fp32, where the gap is smallest",
+    )(differs(lambda f: isa.level(f.cpu))),
+    cluster_check(
+        "UNI-003",
+        title="the hosts' core counts differ",
+        severity=_NOTE,
+        seen="the hosts' core counts differ",
+        why="With equal ranks per host, all hosts wait for the one with the fewest cores. "
+        "ipexctl plans ranks and threads from each host's own cores.",
+        fix="give larger hosts more ranks: slots in the hostfile",
+    )(differs(_cores, unit=" cores")),
+    cluster_check(
+        "UNI-007",
+        title="the hosts' microcode differs",
+        severity=_NOTE,
+        seen="identical CPUs with different microcode",
+        why="Microcode affects speed (mitigations, turbo tables), so identical hosts are not "
+        "equally fast.",
+        fix="update the firmware or the microcode package on all hosts, and reboot",
+    )(differs(lambda f: f.cpu.microcode, silent=_several(lambda f: f.cpu.model_name))),
+    cluster_check(
+        "UNI-008",
+        title="the hosts' kernels differ",
+        severity=_NOTE,
+        seen="the hosts' kernels differ",
+        why="It works, but if one host is slower for no other apparent reason, this may be the "
+        "cause.",
+        fix="update and reboot them together",
+    )(differs(lambda f: f.kernel)),
+    cluster_check(
+        "UNI-009",
+        title="the hosts' governors differ",
+        severity=_NOTE,
+        seen="the hosts' governors differ",
+        why="A host that saves energy is slower, and the others wait for it.",
+        fix=do(FASTEST, "   on all"),
+    )(differs(lambda f: ", ".join(f.condition.power.governors))),
+    cluster_check(
+        "UNI-010",
+        title="the hosts have different amounts of memory",
+        severity=(_NOTE, _WARN),
+        seen="the largest has over 10 % more memory than the smallest (warn: more than twice "
+        "as much); cgroup limits count",
+        why="With equal ranks on all hosts, the smallest runs out of memory first: its rank is "
+        "killed, and the run fails.",
+        fix="give the smaller hosts fewer ranks (slots in the hostfile), or leave them out",
+    )(
+        differs(
             _memory,
             silent=lambda cluster: not _about_same_memory(cluster),
-            grave=_half_the_memory,
-            seen="the largest has over 10 % more memory than the smallest (warn: more than twice "
-            "as much); cgroup limits count",
-            why="With equal ranks on all hosts, the smallest runs out of memory first: its rank is "
-            "killed, and the run fails.",
-            fix="give the smaller hosts fewer ranks (slots in the hostfile), or leave them out",
-        ),
-        SameValue(
-            "UNI-012",
-            "the hosts have different numbers of NUMA nodes",
-            _nodes,
-            unit=" nodes",
-            seen="the numbers of NUMA nodes with CPUs differ",
-            why="`ipexctl run` starts one rank per node, so these hosts get different numbers of "
-            "ranks, and some ranks have fewer cores than others.",
-            fix="set sub-NUMA clustering (SNC, NPS) identically in the firmware, or set -ppn",
-        ),
-        SameValue(
-            "UNI-014",
-            "transparent huge pages are set differently",
-            lambda f: f.condition.kernel.thp,
-            why="Hosts with huge pages are slightly faster than those without.",
-            fix=do(HUGE_PAGES, "   on all"),
-        ),
-    )
+            level=lambda cluster: _WARN if _half_the_memory(cluster) else _NOTE,
+        )
+    ),
+    cluster_check(
+        "UNI-012",
+        title="the hosts have different numbers of NUMA nodes",
+        severity=_NOTE,
+        seen="the numbers of NUMA nodes with CPUs differ",
+        why="`ipexctl run` starts one rank per node, so these hosts get different numbers of "
+        "ranks, and some ranks have fewer cores than others.",
+        fix="set sub-NUMA clustering (SNC, NPS) identically in the firmware, or set -ppn",
+    )(differs(_nodes, unit=" nodes")),
+    cluster_check(
+        "UNI-014",
+        title="transparent huge pages are set differently",
+        severity=_NOTE,
+        seen="transparent huge pages are set differently",
+        why="Hosts with huge pages are slightly faster than those without.",
+        fix=do(HUGE_PAGES, "   on all"),
+    )(differs(lambda f: f.condition.kernel.thp)),
 )
 
 
