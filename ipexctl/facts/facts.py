@@ -105,6 +105,7 @@ class Python:
 
     path: str = field(metadata=by(plain, needed=True))
     version: tuple[int, ...]  # (3, 11, 4), or (3, 11) where the patch number is unknown
+    lacks: tuple[str, ...] = ()  # modules of the standard library that were not built
 
 
 @dataclass(frozen=True)

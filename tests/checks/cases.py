@@ -283,6 +283,10 @@ ONE_HOST = [
         f"found /usr/bin/python3 (3.6); {_PYTHONS} have packages",
     ),
     Case(
+        "PY-002", "warn", whole(pythons=(replace(*python(11), lacks=("_bz2", "_ssl")),)),
+        "/usr/bin/python3 (3.11) lacks _bz2, _ssl",
+    ),
+    Case(
         "LOAD-001", "warn",
         whole(condition=replace(clean().condition, load=_LOADED)),
         "load 197 on 4 CPUs (15 min: 120.5); other programs use 3.9 CPUs now: stress-ng 3.5, "
@@ -338,6 +342,9 @@ HARMLESS = {
     "just enough memory": part("mem", limit=8 * GIB),
     "all NUMA nodes of the cpuset": both(two_nodes(), part("mem", mems=(0, 1))),
     "just enough disk": part("disk", free=4 * GIB),
+    "a Python that lacks a module beside one of its version": whole(
+        pythons=(*python(11), replace(*python(11), lacks=("_ssl",)))
+    ),
     "an old Python beside a good one": whole(pythons=(*python(6), *python(12))),
     "a clock that may be right": whole(clock=ClockFacts(3.0, 1.5)),
     "a name that means loopback": part("net", hostname_addresses=("127.0.1.1",)),

@@ -272,6 +272,24 @@ def test_the_firewall_to_look_at_is_that_of_the_end_that_the_failures_share(
     assert [str(text).strip(" :").removeprefix("on ") for text in rules] == looks
 
 
+def test_hosts_that_are_reached_at_one_address_are_told_so_and_no_firewall_is_blamed():
+    """Each of them tries itself in place of the other, as containers do behind forwarded ports."""
+    nics = tuple(replace(n, addresses=("10.0.0.1",)) for n in clean().net.nics)
+    same = part("net", ssh_address="10.0.0.1", hostname_addresses=("10.0.0.1",), nics=nics)
+    bad = tuple(
+        replace(p, address="10.0.0.1" if p.target == "node02" else p.address, ok="node03" in pair)
+        for p in _mesh()
+        for pair in ((p.source, p.target),)
+    )
+    found = findings(*three(node02=same), peers=bad)
+    assert [(f.id, f.severity.value, f.evidence) for f in found] == [
+        ("NET-012", "fail", "10.0.0.1 is eth0 on node[01-02]")
+    ]
+    assert "one machine" in str(found[0].fix)
+    twice = both(same, whole(boot_id="boot-1"))
+    assert [f[0] for f in seen(*three(node02=twice), peers=bad)] == ["HOST-001"]
+
+
 def test_small_clusters_try_all_pairs():
     assert pairs(["a", "b", "c"]) == {"a": ("b", "c"), "b": ("a", "c"), "c": ("a", "b")}
     assert pairs(["a"]) == {"a": ()}

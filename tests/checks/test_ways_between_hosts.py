@@ -44,7 +44,7 @@ _NO_ROUTE = "Network is unreachable"
               "it has IPv6 only; node[01,03] reached by IPv4", "give it an IPv4 address")],
         ),
         (
-            {"node01": _SIX, "node02": _FOUR, "node03": _SIX},
+            {"node01": _SIX, "node02": _FOUR, "node03": _at("fd00::3")},
             [("node02", "no IPv6 address, which the other hosts use",
               "it has IPv4 only; node[01,03] reached by IPv6", "give it an IPv6 address")],
         ),

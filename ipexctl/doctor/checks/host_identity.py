@@ -19,7 +19,7 @@ from ipexctl.inventory.hostfile_text import fold
     fix="keep only one of the names in the hostfile",
 )
 def twice(cluster: Cluster) -> Sight | None:
-    found = groups(cluster.hosts, _machine)
+    found = groups(cluster.hosts, machine)
     same = [names for names in found.values() if len(names) > 1]
     return Sight("; ".join(map(fold, same))) if same else None
 
@@ -33,7 +33,7 @@ def twice(cluster: Cluster) -> Sight | None:
     "faster.",
     fix="nothing to do, if that is what you want (a practice cluster)",
 )
-def one_machine(cluster: Cluster) -> Sight | None:
+def onemachine(cluster: Cluster) -> Sight | None:
     found: dict[str, dict[object, list[str]]] = {}
     for facts in cluster.hosts:
         if facts.boot_id and facts.condition.system.netns is not None:
@@ -59,7 +59,7 @@ def same_hostname(cluster: Cluster) -> Sight | None:
     for facts in cluster.hosts:
         if facts.net.hostname:
             machines = found.setdefault(facts.net.hostname, {})
-            machines.setdefault(_machine(facts) or facts.host, []).append(facts.host)
+            machines.setdefault(machine(facts) or facts.host, []).append(facts.host)
     same = {name: m for name, m in found.items() if len(m) > 1}
     text = "; ".join(
         f"{name} on {fold(h for names in machines.values() for h in names)}"
@@ -68,7 +68,7 @@ def same_hostname(cluster: Cluster) -> Sight | None:
     return Sight(text) if same else None
 
 
-def _machine(facts: Facts) -> tuple[str, int] | None:
+def machine(facts: Facts) -> tuple[str, int] | None:
     """Equal for two logins to one machine, different for two containers on it."""
     netns = facts.condition.system.netns
     return (facts.boot_id, netns) if facts.boot_id and netns is not None else None

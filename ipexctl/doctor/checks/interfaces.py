@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
+from ipexctl.doctor.checks.host_identity import machine
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
 from ipexctl.doctor.report.finding import Command, Fix, Severity, Shell, command, do, scripted, sudo
@@ -66,13 +67,19 @@ def only_loopback(cluster: Cluster) -> Iterator[Sight]:
             yield Sight(", ".join(n.name for n in facts.net.nics), host=facts.host)
 
 
+_OWN_ADDRESS = (
+    "give each host an address of its own that the others reach, or leave out all of them but one "
+    "if they are one machine (containers)"
+)
+
+
 @cluster_check(
     "NET-012",
     title="several hosts have the same address",
-    severity=(Severity.WARN, Severity.NOTE),
-    seen="the same address on interfaces of several hosts: note for bridges of containers and VMs "
-    "(docker0, virbr0) and for 169.254.x.y (the interface to the host's own BMC), warn for any "
-    "other",
+    severity=(Severity.WARN, Severity.NOTE, Severity.FAIL),
+    seen="the same address on interfaces of several hosts: fail for one at which the others reach "
+    "a host, note for bridges of containers and VMs (docker0, virbr0) and for 169.254.x.y (the "
+    "interface to the host's own BMC), warn for any other",
     why="MPI and gloo may choose it, and each host then connects to itself: a silent hang with "
     "ranks at 90 % CPU. `ipexctl run` sets the interface.",
     fix=do(
@@ -90,14 +97,16 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
                 where.setdefault(address, []).append((facts.host, nic.name))
     for address, places in where.items():
         hosts = {host: 0 for host, _ in places}
-        if len(hosts) < 2 or loopback(address) or address in peers:
-            continue  # one machine under two names has a finding of its own
+        if len(hosts) < 2 or loopback(address):
+            continue
         names = sorted({name for _, name in places})
+        text = f"{address} is {' and '.join(names)} on {fold(hosts)}"
+        if address in peers:
+            if len({machine(f) for f in cluster.hosts if f.host in hosts}) > 1:  # else: HOST-001
+                yield Sight(text, _OWN_ADDRESS, severity=Severity.FAIL)
+            continue
         inside = _address(address).is_link_local or all(_VIRTUAL.match(n) for n in names)
-        yield Sight(
-            f"{address} is {' and '.join(names)} on {fold(hosts)}",
-            severity=Severity.NOTE if inside else Severity.WARN,
-        )
+        yield Sight(text, severity=Severity.NOTE if inside else Severity.WARN)
 
 
 @cluster_check(

@@ -132,7 +132,7 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
 )
 def range_closed(cluster: Cluster) -> list[Sight]:
     closed: dict[str, list[Peer]] = {}
-    for peer in cluster.peers:
+    for peer in _of_one_family(cluster):
         if peer.ok and peer.in_range:
             closed.setdefault(peer.target, []).append(peer)
     return [
@@ -218,12 +218,15 @@ def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
 
 
 def _of_one_family(cluster: Cluster) -> list[Peer]:
-    """Without those where the source has no such address at all: of these NET-026 tells."""
+    """Without those where the source has no such address at all, of which NET-026 tells, or where
+    it has the same one and tried itself (NET-012)."""
     own = {f.host: families(f) for f in cluster.hosts}
+    reached = {f.host: peer_address(f) for f in cluster.hosts}
     return [
         p
         for p in cluster.peers
-        if p.ok or not own.get(p.source) or address_family(p.address) in own[p.source]
+        if p.address != reached.get(p.source)
+        and (p.ok or not own.get(p.source) or address_family(p.address) in own[p.source])
     ]
 
 

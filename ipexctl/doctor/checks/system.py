@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
 from ipexctl.doctor.report.cluster import Cluster, install_command
@@ -37,13 +37,14 @@ _LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
 @cluster_check(
     "PY-002",
     title="no Python with PyTorch packages",
-    severity=Severity.FAIL,
-    seen="every Python on the host is too old or too new for stock PyTorch",
+    severity=(Severity.FAIL, Severity.WARN),
+    seen="every Python on the host is too old or too new for stock PyTorch (warn: those of the "
+    "newest usable version lack _ssl, _bz2 or _sqlite3)",
     why="PyTorch is available only for certain versions of Python.",
 )
 def unusable_python(cluster: Cluster) -> list[Sight]:
     wanted = pythons_of(cluster.rows)
-    return [
+    return [*_unfinished(cluster, wanted)] + [
         Sight(
             f"found {', '.join(map(_told, _newest(facts)))};"
             f" {_dotted(min(wanted))} to {_dotted(max(wanted))} have packages",
@@ -53,6 +54,18 @@ def unusable_python(cluster: Cluster) -> list[Sight]:
         for facts in cluster.hosts
         if facts.pythons and not any(p.version[:2] in wanted for p in facts.pythons)
     ]
+
+
+def _unfinished(cluster: Cluster, wanted: Collection[tuple[int, ...]]) -> Iterator[Sight]:
+    why = "torch, datasets or pip import these modules, and fail: No module named '_bz2'."
+    title = "Python was built without modules that PyTorch or its packages need"
+    for facts in cluster.hosts:
+        fit = [p for p in facts.pythons if p.version[:2] in wanted]
+        newest = [p for p in fit if p.version[:2] == max(p.version[:2] for p in fit)]
+        if newest and all(p.lacks for p in newest):
+            text = ", ".join(f"{_told(p)} lacks {', '.join(p.lacks)}" for p in newest)
+            fix, host = fitting(facts, wanted), facts.host
+            yield Sight(text, fix, severity=Severity.WARN, title=title, why=why, host=host)
 
 
 def pythons_of(rows: Sequence[Row]) -> frozenset[tuple[int, ...]]:

@@ -9,6 +9,7 @@ import sys
 import time
 
 # machines/agent_start.py looks in the same folders for the first Python
+_NEEDED = ("_bz2", "_sqlite3", "_ssl")  # by torch, datasets and pip; built where headers were
 _CONDA = ("miniconda3", "miniforge3", "anaconda3", "mambaforge")
 
 
@@ -212,7 +213,21 @@ def _python(path, real, own):
         return None
     else:
         version = _version(real)
-    return {"path": path, "version": version} if version else None
+    if not version:
+        return None
+    return {"path": path, "version": version, "lacks": _lacks(real, version)}
+
+
+def _lacks(real, version):
+    """Those of _NEEDED that were not built; [] where such modules are a part of the program."""
+    from ipexctl.remote.facts.cpus_and_memory import names
+
+    for lib in ("lib", "lib64"):
+        place = (os.path.dirname(os.path.dirname(real)), lib, version[0], version[1])
+        there = {name.partition(".")[0] for name in names("%s/%s/python%d.%d/lib-dynload" % place)}
+        if "_json" in there:
+            return [name for name in _NEEDED if name not in there]
+    return []
 
 
 def _is_elf(path):
