@@ -11,12 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ipexctl.base import quoting
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.base.values import count_or_none, listed, truth
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.checks.reachability import pairs
 from ipexctl.doctor.measure import measure
@@ -26,7 +24,7 @@ from ipexctl.doctor.report.report import Report
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError, unknown_value
 from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.host_facts import peer_address, plain
+from ipexctl.facts.host_facts import peer_address
 from ipexctl.facts.measurements import Measured
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host, Inventory
@@ -45,6 +43,7 @@ from ipexctl.shipped_tables import table
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
+_Large = tuple[str, bool | None, int | None]  # are packets lost; the size of those that arrive
 _BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of the same host
 
 
@@ -195,7 +194,8 @@ def connect_all(
 
 def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
     errors = dict(done.value("results", tuple[tuple[str, str], ...]))
-    large = _large(done)
+    tried = done.value("large", tuple[_Large, ...]) if "large" in done else ()
+    large = {name: (lost, passes) for name, lost, passes in tried}
     found = []
     for name, address, _ in targets:
         lost, passes = large.get(name, (None, None))
@@ -212,9 +212,3 @@ def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -
             )
         )
     return found
-
-
-def _large(done: Mapping[str, Any]) -> dict[str, tuple[bool | None, int | None]]:
-    """Whether large packets to a host are lost, and the size of those that arrive."""
-    rows = (r for r in listed(done.get("large")) if isinstance(r, list) and len(r) == 3)
-    return {plain(name): (truth(lost), count_or_none(size)) for name, lost, size in rows}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import field
-from typing import Any
 
-from ipexctl.base.host_answer import rows
 from ipexctl.base.sizes import duration, human
 from ipexctl.base.values import by, plain
 from ipexctl.quick_dataclass import dataclass
@@ -55,11 +53,6 @@ class LiveRun:
     @property
     def _since(self) -> str:
         return f"for {duration(self.seconds)}" if self.seconds is not None else ""
-
-
-def read_live_runs(raw: Any) -> tuple[LiveRun, ...]:
-    """What is not a run is left out."""
-    return rows(LiveRun, raw)
 
 
 def _joined(*parts: str) -> str:

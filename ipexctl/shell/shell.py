@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.base import quoting
+from ipexctl.base.host_answer import rows
 from ipexctl.base.located_errors import nearest
 from ipexctl.env.choice.env_choice import asked_env
 from ipexctl.errors import HostFailed, InputError
-from ipexctl.facts.live_runs import read_live_runs
+from ipexctl.facts.live_runs import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import user_umask
@@ -102,7 +103,7 @@ def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bo
             return ()
         if told:
             found = agent.call("facts.other_runs.list", {"root": fleet.root_of(host)}).done
-            for run in read_live_runs(found["runs"]):
+            for run in rows(LiveRun, found["runs"]):
                 note(f"{host.name}: {run.title} is running here: {run.use}")
         choice = choice_here()
         asked = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}

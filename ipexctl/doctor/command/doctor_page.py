@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.command.findings import alike, brief_and_hint, evidence
-from ipexctl.doctor.command.host_table import COLUMNS, rows
+from ipexctl.doctor.command.host_table import whole_table
 from ipexctl.doctor.command.measured import measured
 from ipexctl.doctor.command.report_lines import folded
 from ipexctl.doctor.command.report_text import advice_words, first_step, verdict
@@ -54,18 +54,17 @@ def _head(report: Report) -> str:
 
 
 def _hosts(report: Report) -> str:
-    found = [(folded(row.hosts, None), row.state, *row.cells) for row in rows(report)]
-    shown = [i for i in range(len(COLUMNS)) if any(cells[i] for cells in found)]
-    lines = [[_cell(i, cells[i]) for i in shown] for cells in found]
+    heads, found = whole_table(report)
+    lines = [list(map(_cell, heads, cells)) for cells in found]
     used = "".join(
         tag("p", f"{folded(hosts, None)}: {text}", "empty")
         for text, hosts in report.environments.items()
     )
-    return table("Hosts", [COLUMNS[i] for i in shown], lines) + used
+    return table("Hosts", heads, lines) + used
 
 
-def _cell(column: int, text: str) -> str:
-    return _state(text) if text and COLUMNS[column] == "state" else escaped(text)
+def _cell(head: str, text: str) -> str:
+    return _state(text) if text and head == "state" else escaped(text)
 
 
 def _advice(r: Recommendation) -> str:

@@ -45,6 +45,13 @@ def lines(report: Report, width: int | None, *, verbose: bool = False) -> list[T
     return text
 
 
+def whole_table(report: Report) -> tuple[list[str], list[list[str]]]:
+    """The columns that say something, and the cells under them, nothing cut."""
+    found = [(folded(row.hosts, None), row.state, *row.cells) for row in rows(report)]
+    shown = [i for i in range(len(COLUMNS)) if any(cells[i] for cells in found)]
+    return [COLUMNS[i] for i in shown], [[cells[i] for i in shown] for cells in found]
+
+
 def rows(report: Report) -> list[Row]:
     """The largest group first, so that what differs stands below it."""
     sizes = _sizes(report.facts)

@@ -12,13 +12,11 @@ from xml.etree import ElementTree
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.doctor.report.report import Report, by_problem
 from ipexctl.facts import isa, processors
-from ipexctl.facts.facts import Facts
-from ipexctl.facts.host_facts import memory, peer_address, plain
+from ipexctl.facts.host_facts import peer_address, plain
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 
 SCHEMA = 1
-_GOOD = ("ok", "warn")
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -145,25 +143,15 @@ def _xml(text: str) -> str:
 
 def markdown(report: Report) -> str:
     """For an issue, a wiki, a CI summary."""
-    states = [report.state(h.name) for h in report.hosts]
-    good = sum(s in _GOOD for s in states)
-    lines = [f"## {good} of {len(states)} hosts ready", ""]
-    lines += ["| hosts | state | isa | memory | system |", "|---|---|---|---|---|"]
-    rows: dict[tuple[str, ...], list[str]] = {}
-    for host in report.hosts:
-        facts = report.facts_of(host.name)
-        rows.setdefault((report.state(host.name), *_cells(facts)), []).append(host.name)
-    lines += [_row(fold(names), *cells) for cells, names in rows.items()]
+    # late: rich
+    from ipexctl.doctor.command.host_table import whole_table
+    from ipexctl.doctor.command.report_text import verdict
+
+    heads, rows = whole_table(report)
+    lines = [f"## {_md(verdict(report).plain)}", "", _row(*heads), "|---" * len(heads) + "|"]
+    lines += [_row(*cells) for cells in rows]
     lines += _found(report)
     return "\n".join(lines) + "\n"
-
-
-def _cells(facts: Facts | None) -> tuple[str, ...]:
-    if facts is None:
-        return "", "", ""
-    ours = memory(facts)
-    size = "?" if ours is None else f"{ours / (1 << 30):.0f} GiB"
-    return isa.level(facts.cpu), size, facts.os_name
 
 
 def _found(report: Report) -> Iterable[str]:

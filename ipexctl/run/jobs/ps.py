@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.host_answer import Answer
+from ipexctl.base.host_answer import Answer, rows
 from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost, Recap
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
-from ipexctl.facts.live_runs import LiveRun, read_live_runs
+from ipexctl.facts.live_runs import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import project_of
@@ -115,7 +115,7 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
 
 def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     def one(host: Host) -> tuple[LiveRun, ...]:
-        return read_live_runs(fleet.call(host, "facts.other_runs.list")["runs"])
+        return rows(LiveRun, fleet.call(host, "facts.other_runs.list")["runs"])
 
     found = fleet.each(one).items()
     return tuple((host.name, run) for host, runs in found for run in runs if not run.own)
