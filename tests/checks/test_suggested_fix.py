@@ -21,7 +21,6 @@ from ipexctl.doctor.report.finding import (
     command,
     do,
     ipexctl,
-    scripted,
     sudo,
     write,
 )
@@ -71,28 +70,6 @@ def test_the_options_of_the_user_follow_the_verb_of_our_own_commands_once():
     )
     assert given.with_options(("-x", "y")) == given
     assert str(fix.with_options(())) == str(fix)
-
-
-@pytest.mark.parametrize(
-    ("part", "root", "unattended"),
-    [
-        (scripted("sysctl vm.swappiness=10"), True, True),
-        (scripted("install -d", "/a b"), True, True),
-        (scripted("chmod 700", "/a$b"), True, False),
-        (sudo("chmod 700 /a"), True, False),
-        (write("a - b", "/x"), True, True),
-        (write("a;b", "/x"), True, False),
-        (write("ADDRESS a", "/x", scripted=False), True, False),
-        (command("ls /sudo"), False, False),
-        (ipexctl("install"), False, False),
-        (Shell("sudo a && sudo b", needs_root=True), True, False),
-        (Shell("sudo a && sudo b", needs_root=True, unattended=True), True, True),
-    ],
-    ids=str,
-)
-def test_what_needs_root_and_what_needs_nobody_is_known_without_reading(part, root, unattended):
-    assert (part.needs_root, part.unattended) == (root, unattended)
-    assert do("sudo ", part).needs_root is root
 
 
 # --- what the checks declare ---------------------------------------------------------------------

@@ -84,6 +84,8 @@ def live(script: str) -> list[str]:
         (do(scripted("chmod 1777 /tmp")) | do(sudo("reboot")), "sudo chmod 1777 /tmp"),
         (do(sudo("sysctl vm.nr_hugepages=0"), "   (unless a database needs them)"), ""),
         ("sudo reboot, if you like", ""),
+        (do("sudo ", write("ADDRESS a", "/etc/hosts", scripted=False)), ""),
+        (do(command("ls /sudo")), ""),
     ],
     ids=str,
 )
