@@ -485,29 +485,3 @@ def test_a_python_without_a_path_is_none():
     ]
     facts = of.from_json("n1", _raw() | {"pythons": raw})
     assert facts.pythons == (Python("/usr/bin/python3", (3, 11)),)
-
-
-@pytest.mark.parametrize(
-    ("there", "lacks"),
-    [
-        (("_json", "_ssl", "_bz2", "_sqlite3"), ()),
-        (("_json", "_ssl"), ("_bz2", "_sqlite3")),
-        (("_ctypes_test",), ()),  # all others are a part of the program
-    ],
-)
-def test_modules_that_a_python_was_built_without_are_told(monkeypatch, tmp_path, there, lacks):
-    top = tmp_path / ".pyenv/versions/3.12.9"
-    modules, program = top / "lib/python3.12/lib-dynload", top / "bin/python3.12"
-    modules.mkdir(parents=True)
-    program.parent.mkdir()
-    program.write_bytes(b"\x7fELF")
-    program.chmod(0o755)
-    for name in there:
-        (modules / f"{name}.cpython-312-x86_64-linux-gnu.so").touch()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    agent = connect(LocalTransport(), Host("here", local=True), timeout=30)
-    try:
-        found = probe(agent).pythons
-    finally:
-        agent.close()
-    assert Python(str(program), (3, 12, 9), lacks) in found

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.env.choice.package_changes import Change
+from ipexctl.facts.facts import Python
 from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
@@ -130,3 +131,29 @@ def test_an_unreadable_folder_and_a_loop_of_links_stop_nothing(monkeypatch, tmp_
     (tmp_path / "loop").symlink_to("loop")
     make(tmp_path / "env", "pyvenv.cfg", "lib/python3.11/site-packages/x")
     assert look(monkeypatch, tmp_path).used is None
+
+
+@pytest.mark.parametrize(
+    ("there", "lacks"),
+    [
+        (("_json", "_ssl", "_bz2", "_sqlite3"), ()),
+        (("_json", "_ssl"), ("_bz2", "_sqlite3")),
+        (("_ctypes_test",), ()),  # all others are a part of the program
+    ],
+)
+def test_modules_that_a_python_was_built_without_are_told(monkeypatch, tmp_path, there, lacks):
+    top = tmp_path / ".pyenv/versions/3.12.9"
+    modules, program = top / "lib/python3.12/lib-dynload", top / "bin/python3.12"
+    modules.mkdir(parents=True)
+    program.parent.mkdir()
+    program.write_bytes(b"\x7fELF")
+    program.chmod(0o755)
+    for name in there:
+        (modules / f"{name}.cpython-312-x86_64-linux-gnu.so").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    agent = connect(LocalTransport(), Host("here", local=True), timeout=30)
+    try:
+        found = probe(agent).pythons
+    finally:
+        agent.close()
+    assert Python(str(program), (3, 12, 9), lacks) in found
