@@ -37,7 +37,7 @@ _ARGUMENT_READERS = frozenset(
 _PARSE_ARGUMENTS = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})
 _PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
 _FRAMEWORKS = frozenset(
-    {"transformers", "trl", "sentence_transformers", "accelerate"}
+    {"transformers", "trl", "sentence_transformers"}
     | {"lightning", "pytorch_lightning", "lightning_fabric"}
 )
 _HUB_CALLS = {

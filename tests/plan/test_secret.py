@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.run.outcome.result_document import kept_plan
+from ipexctl.run.outcome.result_document import full_plan
 from ipexctl.run.plan.launch import Node, RunRequest
 from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.typed_values import secret_values
@@ -52,7 +52,7 @@ def test_what_the_plan_sets_is_no_secret(name):
 
 
 def test_plans_have_the_name_alone():
-    assert kept_plan("made-run", planned("HF_TOKEN"))["secret"] == ["HF_TOKEN"]
+    assert full_plan(planned("HF_TOKEN"))["secret"] == ["HF_TOKEN"]
 
 
 @pytest.mark.parametrize("asked", ["--explain", "--json"])

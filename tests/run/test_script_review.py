@@ -65,11 +65,6 @@ WARNED = {
         HF + "class Mine(TrainingArguments):\n    x: int = 1\nHfArgumentParser((Mine,))\n",
         ["--use_ipex"], ["train.py: --use_ipex was removed"],
     ),
-    "a bare PartialState": (
-        "from accelerate import PartialState\nstate = PartialState()\n", [],
-        [("train.py:2: PartialState() makes every rank train alone on CPUs; use "
-        "PartialState(cpu=True)")],
-    ),
     "keywords": (
         HF + "TrainingArguments('out', no_cuda=True, use_ipex=False,\n  ddp_backend='ccl')\n", [],
         ["train.py:2: no_cuda was removed in transformers 5.0, the hosts have 5.23.0; "

@@ -14,7 +14,7 @@ from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.run.outcome.first_cause import first_cause, known_cause, same_endings
 from ipexctl.run.outcome.line_filter import ALL, read
-from ipexctl.run.outcome.result_document import kept_plan
+from ipexctl.run.outcome.result_document import full_plan
 from ipexctl.run.outcome.run_events import RankEnded, Sample
 from ipexctl.run.outcome.run_result import HostEnd, LeftOut, Load, RunResult
 from ipexctl.run.outcome.run_state import RankEnd, RunState
@@ -212,13 +212,14 @@ def test_the_runs_folder_is_private_and_holds_every_byte(tmp_path):
         record.log("../n0:2", 3, piece)
     record.log("n1", None, b"mpi")
     secret = made_plan(env=(("TOKEN", "zq9"),))
-    record.keep("plan.json", kept_plan("r1", secret))
+    record.keep("plan.json", full_plan(secret))
     folder = tmp_path / ".ipexctl" / "runs" / "r1"
     files = {str(p.relative_to(folder)): p for p in folder.rglob("*") if p.is_file()}
     assert sorted(files) == ["logs/mpi.n1.log", "logs/rank00003..._n0_2.log", "plan.json"]
     assert files["logs/rank00003..._n0_2.log"].read_bytes() == b"".join(pieces)
     assert "zq9" not in files["plan.json"].read_text()
-    assert "TOKEN" in json.loads(files["plan.json"].read_text())["hosts"][0]["env"]
+    variables = json.loads(files["plan.json"].read_text())["hosts"][0]["variables"]
+    assert ("TOKEN", None) in {(one["name"], one["value"]) for one in variables}
     assert (tmp_path / ".ipexctl" / ".gitignore").read_text() == "*\n"
     modes = {stat.S_IMODE(p.stat().st_mode) for p in files.values()}
     assert (modes, stat.S_IMODE(folder.stat().st_mode)) == ({0o600}, 0o700)

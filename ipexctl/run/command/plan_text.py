@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.text import Text
@@ -13,6 +13,7 @@ from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import count, ranges
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.gather_plan import Planned
+from ipexctl.run.outcome.result_document import full_plan
 from ipexctl.run.plan import mpi, rank_variables
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 from ipexctl.terminal.console import stdout_console
@@ -145,55 +146,6 @@ def _wrapped(text: str, first: str, then: str) -> Iterator[str]:
     )  # fmt: skip
 
 
-# --- for programs --------------------------------------------------------------------------------
-
-
 def document(planned: Planned) -> dict[str, Any]:
-    plan = planned.plan
-    return {
-        "schema_version": 1,
-        "world_size": plan.world_size,
-        "backend": plan.backend,
-        "master": {"address": plan.master_addr, "port": plan.master_port},
-        "mpi": plan.mpi,
-        "environment": plan.environment.document() if plan.environment else None,
-        "mpirun": list(plan.mpirun),
-        "hosts": [_host_document(host) for host in plan.hosts],
-        "networks": planned.networks.document() if planned.networks else [],
-        "notes": list(plan.notes),
-        "secret": list(plan.secret),
-    }
-
-
-def _host_document(host: HostPlan) -> dict[str, Any]:
-    why = dict(host.reasons)
-    return {
-        "name": host.host,
-        "interface": host.nic,
-        "environment": host.prefix,
-        "threads": host.threads,
-        "ranks": [
-            {
-                "rank": p.rank,
-                "local_rank": p.local_rank,
-                "cpus": list(p.cpus),
-                "communication": list(p.comm),
-                "memory_node": p.node,
-            }
-            for p in host.ranks
-        ],
-        "variables": list(_documents(host.rank_env, why)),
-        "mpi_variables": list(_documents([(k, v) for k, v in host.env if k in why], why)),
-    }
-
-
-def _documents(
-    env: Iterable[tuple[str, str]], why: dict[str, str]
-) -> Iterator[dict[str, str | None]]:
-    """The user's own have no reason, and no value here: it may be a secret."""
-    for name, value in env:
-        yield {
-            "name": name,
-            "value": value if name in why else None,
-            "why": why.get(name, "yours, with --env"),
-        }
+    networks = planned.networks.document() if planned.networks else []
+    return {**full_plan(planned.plan), "networks": networks}

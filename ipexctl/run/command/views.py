@@ -53,8 +53,6 @@ def left_line(run_id: str) -> str:
 
 
 class JsonView(View):
-    as_data = True
-
     def __init__(self) -> None:
         self._told = 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ipexctl.explain.causes import causes
@@ -10,7 +11,7 @@ from ipexctl.run.outcome.rank_exchange import Exchange
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 
 SCHEMA = 1
 
@@ -31,29 +32,55 @@ def plan_document(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
     }
 
 
-def kept_plan(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
-    """For the run's folder. Of what ranks have in their environment only the names are kept."""
-    hosts = [
-        {
-            "name": h.host,
-            "nic": h.nic,
-            "prefix": h.prefix,
-            "env": sorted({key for key, _ in (*h.env, *h.rank_env)}),
-            "ranks": [
-                {"rank": p.rank, "local_rank": p.local_rank, "cpus": list(p.cpus)} for p in h.ranks
-            ],
-        }
-        for h in plan.hosts
-    ]
+def full_plan(plan: LaunchPlan) -> dict[str, Any]:
+    """For --explain and the run's folder."""
     return {
-        **plan_document(run_id, plan),
-        "hosts": hosts,
+        "schema_version": SCHEMA,
+        "world_size": plan.world_size,
+        "backend": plan.backend,
+        "master": {"address": plan.master_addr, "port": plan.master_port},
+        "mpi": plan.mpi,
+        "environment": plan.environment.document() if plan.environment else None,
         "argv": list(plan.argv),
         "mpirun": list(plan.mpirun),
-        "machinefile": plan.machinefile,
+        "hosts": [_host(host) for host in plan.hosts],
         "notes": list(plan.notes),
         "secret": list(plan.secret),
     }
+
+
+def _host(host: HostPlan) -> dict[str, Any]:
+    why = dict(host.reasons)
+    return {
+        "name": host.host,
+        "interface": host.nic,
+        "environment": host.prefix,
+        "threads": host.threads,
+        "ranks": [
+            {
+                "rank": p.rank,
+                "local_rank": p.local_rank,
+                "cpus": list(p.cpus),
+                "communication": list(p.comm),
+                "memory_node": p.node,
+            }
+            for p in host.ranks
+        ],
+        "variables": list(_documents(host.rank_env, why)),
+        "mpi_variables": list(_documents([(k, v) for k, v in host.env if k in why], why)),
+    }
+
+
+def _documents(
+    env: Iterable[tuple[str, str]], why: dict[str, str]
+) -> Iterator[dict[str, str | None]]:
+    """The user's own have no reason, and no value here: it may be a secret."""
+    for name, value in env:
+        yield {
+            "name": name,
+            "value": value if name in why else None,
+            "why": why.get(name, "yours, with --env"),
+        }
 
 
 def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:

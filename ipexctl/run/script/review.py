@@ -76,7 +76,7 @@ class Review:
         found = [
             *map(self._unreadable, self._invalid), *self._arguments(), *self._keywords(),
             *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
-            *self._hub(), *self._launchers(), *self._lone_states(), *self._lightning(),
+            *self._hub(), *self._launchers(), *self._lightning(),
             *self._gpu(), *self._loopback(),
         ]  # fmt: skip
         return list(dict.fromkeys(map(str, found)))
@@ -209,19 +209,6 @@ class Review:
 
     def _is_bf16_by_default(self, target: str) -> bool:
         return target in TRL_CONFIGS and bool(self._since({"trl": TRL_BF16}))
-
-    def _lone_states(self) -> Iterator[Note]:
-        """An Accelerator or a Trainer made before would share its state."""
-        called = frozenset[str]().union(*(source.called for source in self.sources))
-        shared = "Accelerator" in called or any(name.endswith("Trainer") for name in called)
-        if shared or not all(host.for_cpus for host in self.hosts):
-            return
-        for source in self.sources:
-            for call in source.calls:
-                state = call.target in ("accelerate.PartialState", "accelerate.state.PartialState")
-                if state and call.complete and "cpu" not in dict(call.keywords):
-                    text = "PartialState() makes every rank train alone on CPUs"
-                    yield Note(f"{source.path}:{call.line}", text, "PartialState(cpu=True)")
 
     def _lightning(self) -> Iterator[Note]:
         """On CPUs the Trainer's default is one rank on one host. Fabric takes

@@ -20,7 +20,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.ownership import untrusted_above, untrusted_here
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.result_document import kept_plan, result_document
+from ipexctl.run.outcome.result_document import full_plan, result_document
 from ipexctl.run.outcome.run_result import Kept, RunResult
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.shipped_tables import failures
@@ -94,7 +94,7 @@ class Records:
     def make(self, run_id: str, plan: LaunchPlan) -> Record:
         if self.here and run_id not in self._made:
             record = self._made[run_id] = Record.make(self.here, run_id)
-            record.keep("plan.json", kept_plan(run_id, plan))
+            record.keep("plan.json", {"run_id": run_id, **full_plan(plan)})
         return self.of(run_id)
 
     def of(self, run_id: str) -> Record:
