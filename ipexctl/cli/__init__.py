@@ -304,11 +304,7 @@ def explain(e: IpexctlError) -> None:
 
 
 def _print_error(e: IpexctlError) -> None:
-    lines = streams.fitted(f"ipexctl: {e.what}", "  ")
-    for label, text in (("why", e.why), ("try", e.hint)):
-        for i, line in enumerate(text.splitlines()):
-            lines += streams.fitted(f"  {label + ':' if i == 0 else '':5}{line}", " " * 7)
-    print("\n".join(lines), file=sys.stderr)
+    streams.print_error(e.what, e.why, e.hint)
     for other in e.others:
         _print_error(other)
 

@@ -263,11 +263,11 @@ _HOST_OPTIONS: dict[str, tuple[Any, Any]] = {
 
 def on_hosts(
     *without: str, names: bool = True, follows: bool = False, readers: Readers | None = None,
-    hosts: bool = True,
+    hosts: bool = True, only: Mapping[Any, Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., None]], Any]:  # fmt: skip
     """The command is called with a `target`, made from the options that name and reach hosts.
     `follows`: its -f is --follow. A parameter whose type declares options (base/option.py) stands
-    for these; see `taken` for `readers`. `hosts` False: only that.
+    for these; see `taken` for `readers`. `hosts` False: only that. `only`: of a type some options.
 
     They stand in --help where `target` stands in the command, HOSTS first, --forks last.
     """
@@ -284,7 +284,7 @@ def on_hosts(
                 parameters += [keyword_parameter(name, *option) for name, option in options.items()]
             elif dataclasses.is_dataclass(own.annotation):
                 declaring[own.name] = own.annotation
-                parameters += declared_parameters(own.annotation)
+                parameters += declared_parameters(own.annotation, (only or {}).get(own.annotation))
             else:
                 parameters.append(keyword_parameter(own.name, own.annotation, own.default))
         if hosts and "forks" not in without:
@@ -294,7 +294,10 @@ def on_hosts(
 
         @functools.wraps(command)
         def with_target(**given: Any) -> None:
-            values = {name: taken(kind, given, readers or {}) for name, kind in declaring.items()}
+            values = {
+                name: taken(kind, given, readers or {}, (only or {}).get(kind))
+                for name, kind in declaring.items()
+            }
             target = {name: given.pop(name) for name in options}
             if hosts:
                 values["target"] = make_target(**target, root=given.get("root", ""))
@@ -333,7 +336,7 @@ D = TypeVar("D", bound=Done)
 
 
 def end(
-    done: D, document: Callable[[D], object], show: Callable[[D], None], *, json: bool
+    done: D, document: Callable[[D], Mapping[str, Any]], show: Callable[[D], None], *, json: bool
 ) -> NoReturn:
     """A command's last words, and its exit code."""
     if json:
@@ -343,10 +346,10 @@ def end(
     raise typer.Exit(done.exit_code)
 
 
-def print_json(document: object) -> None:
+def print_json(document: Mapping[str, Any]) -> None:
     import json
 
-    print(json.dumps(document, indent=2))
+    print(json.dumps({"schema_version": 1, **document}, indent=2))
 
 
 def _seconds(text: str | float, *, least: float) -> float:
@@ -363,11 +366,14 @@ def _seconds(text: str | float, *, least: float) -> float:
 FROM_ZERO = functools.partial(_seconds, least=0.0)
 
 
-def declared_parameters(kind: Any) -> Iterator[inspect.Parameter]:
+def declared_parameters(
+    kind: Any, only: Sequence[str] | None = None
+) -> Iterator[inspect.Parameter]:
     """A parameter of the command for each option that `kind` declares, as Typer reads them."""
     hints = typing.get_type_hints(kind)
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    for name, about in options_of(kind).items():
+    for name in only or options_of(kind):
+        about = options_of(kind)[name]
         typed, default = _on_command_line(hints[name], about, defaults[name])
         if default is dataclasses.MISSING:
             default = inspect.Parameter.empty
@@ -418,11 +424,13 @@ def _for_typer(about: Option, kind: Any) -> Any:
 Readers = Mapping[str, Callable[[Any], Any]]
 
 
-def taken(kind: Any, given: dict[str, Any], readers: Readers) -> Any:
+def taken(
+    kind: Any, given: dict[str, Any], readers: Readers, only: Sequence[str] | None = None
+) -> Any:
     """Takes the options of `kind` out of what Typer read. `readers`: for those whose value is not
     what was typed; they are called also where nothing was."""
     values: dict[str, Any] = {}
-    for name in options_of(kind):
+    for name in only or options_of(kind):
         typed = given.pop(name)
         if name in readers:
             values[name] = readers[name](typed)

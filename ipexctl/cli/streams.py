@@ -36,6 +36,14 @@ def fitted(text: str, indent: str) -> list[str]:
     return wrapped(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80, indent)
 
 
+def print_error(what: str, why: str, hint: str) -> None:
+    lines = fitted(f"ipexctl: {what}", "  ")
+    for label, text in (("why", why), ("try", hint)):
+        for i, line in enumerate(text.splitlines()):
+            lines += fitted(f"  {label + ':' if i == 0 else '':5}{line}", " " * 7)
+    print("\n".join(lines), file=sys.stderr)
+
+
 def stdout_trouble(error: Exception) -> OSError | None:
     """The error, if it is stdout's. After it nothing more is written there."""
     return _trouble(error, sys.stdout)

@@ -71,7 +71,6 @@ def _users(env: Env, choice: EnvChoice) -> str:
 
 def kept_document(kept: Kept) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "lock": kept.choice.lock or None,
         "hosts": [_host_document(on_host, kept.choice) for on_host in kept.all_hosts],
         "failed": host_documents(kept.recaps),
@@ -148,7 +147,6 @@ def _other_lines(d: Drift, key: str, packages: Mapping[str, str]) -> list[str]:
 
 def compared_document(compared: Compared) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "hosts": [_drift_document(d) for d in compared.drifts],
         "failed": host_documents(compared.recaps),
         "next": compared.mend or None,
@@ -218,7 +216,6 @@ def show_removed(removed: Removed) -> None:
 
 def removed_document(removed: Removed) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "done": removed.done,
         "declined": removed.declined,
         "hosts": [
@@ -251,7 +248,6 @@ def show_back(back: Back) -> None:
 
 def back_document(back: Back) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "check": back.check,
         "environment": back.key or None,
         "hosts": host_documents(back.recaps),
@@ -293,7 +289,6 @@ def show_ran(ran: Ran) -> None:
 
 def ran_document(ran: Ran, collected: CollectedLines) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "hosts": [
             {
                 "host": host,

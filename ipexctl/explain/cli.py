@@ -27,7 +27,7 @@ def explain(
 
     if what is None:
         if json:
-            print_json({"schema_version": 1, "command": "explain", "known": dict(everything())})
+            print_json({"command": "explain", "known": dict(everything())})
         else:
             print("\n".join(f"{name:<24}  {title}" for name, title in everything()))
         return

@@ -19,7 +19,6 @@ from ipexctl.explain.causes.causes import Cause, Match
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.shipped_tables import failures
 
-SCHEMA = 1
 _ID = re.compile(r"[A-Za-z]{2,8}-\d{1,4}")
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _LONGEST = 1 << 16
@@ -115,7 +114,6 @@ def lines(stream: IO[bytes]) -> Iterator[str]:
 
 def document(found: Explanation) -> dict[str, Any]:
     return {
-        "schema_version": SCHEMA,
         "command": "explain",
         "check": _check(found.check) if found.check else None,
         "cause": asdict(found.cause) if found.cause else None,

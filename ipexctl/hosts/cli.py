@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.options import Forks, Json, SshConfig, note, on_hosts, print_json
+from ipexctl.cli.streams import print_error
 from ipexctl.errors import unknown_value
 
 
@@ -84,7 +85,7 @@ def init(
     )
     if started.written and (proposed := proposal(load())):
         accept(proposed)
-    show_started(started, sys.stdout, sys.stderr)
+    show_started(started)
     raise typer.Exit(started.exit_code)
 
 
@@ -125,7 +126,7 @@ def trust(
     json: Json = False,
 ) -> None:
     """Show the hosts' SSH keys and remember the ones you accept."""
-    from ipexctl.hosts.hosts_text import ask_keys, show, show_downs, trust_document
+    from ipexctl.hosts.hosts_text import ask_keys, show, trust_document
     from ipexctl.hosts.trust import trust as verb
 
     report = verb(target, lambda keys: yes or ask_keys(keys, sys.stdin, sys.stderr))
@@ -137,5 +138,6 @@ def trust(
             note(
                 "no hosts to trust: this machine alone needs no host key; name hosts with -f or -H"
             )
-    show_downs(report.downs, sys.stderr)
+    for down in report.downs:
+        print_error(down.what, down.why, down.hint)
     raise typer.Exit(report.exit_code)

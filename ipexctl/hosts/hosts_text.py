@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from ipexctl.base.host_outcome import HostDown
+from ipexctl.cli.streams import print_error
 from ipexctl.errors import InputError
 from ipexctl.hosts.init import Started
 from ipexctl.hosts.trust import ShownKey, TrustReport
@@ -51,37 +52,34 @@ def ask_overwrite(paths: Sequence[Path], asked: TextIO, out: TextIO) -> bool:
     return confirm(f"Replace {names}? [y/N] ", asked, out=out)
 
 
-def show_started(started: Started, out: TextIO, err: TextIO) -> None:
+def show_started(started: Started) -> None:
     for down in started.down:
-        print(f"ipexctl: {down.what}", file=err)
-        for line in down.hint.splitlines():
-            print(f"  try: {line}", file=err)
+        print_error(down.what, "", down.hint)
     total = len(started.hosts.hosts)
     good, many = total - len(started.down), "host" if total == 1 else "hosts"
     if started.settings:
         named = f"{started.settings} names {started.adopted} ({total} {many})"
-        print(f"{named}; nothing was written", file=out)
-        print("next: ipexctl doctor", file=out)
+        print(f"{named}; nothing was written")
+        print("next: ipexctl doctor")
         return
     if not started.written:
-        print("no host answered; nothing was written", file=err)
+        print("no host answered; nothing was written", file=sys.stderr)
         return
     written = " and ".join(str(path) for path in started.written)
     if started.adopted:
         answer = f", {good} answered" if started.down else ""
-        print(f"{written} names {started.adopted} ({total} {many}{answer})", file=out)
+        print(f"{written} names {started.adopted} ({total} {many}{answer})")
     else:
-        print(f"{good} of {total} {many} written; see {written}", file=out)
+        print(f"{good} of {total} {many} written; see {written}")
     if started.untrusted:
         names = fold(down.host for down in started.untrusted)
-        print(f"the host keys of {names} are not trusted yet", file=out)
-    print("next: ipexctl trust" if started.untrusted else "next: ipexctl doctor", file=out)
+        print(f"the host keys of {names} are not trusted yet")
+    print("next: ipexctl trust" if started.untrusted else "next: ipexctl doctor")
 
 
 def document(hosts: Inventory) -> dict[str, Any]:
     """As one JSON document; what isn't given is "" or 0."""
     return {
-        "schema_version": 1,
         "command": "hosts",
         "source": hosts.source,
         "hosts": [
@@ -121,17 +119,8 @@ def key_table(keys: Sequence[ShownKey]) -> str:
     )
 
 
-def show_downs(downs: Sequence[HostDown], err: TextIO) -> None:
-    for down in downs:
-        print(f"ipexctl: {down.what}", file=err)
-        for label, text in (("why", down.why), ("try", down.hint)):
-            for i, line in enumerate(text.splitlines()):
-                print(f"  {label + ':' if i == 0 else '':5}{line}", file=err)
-
-
 def trust_document(report: TrustReport) -> dict[str, object]:
     return {
-        "schema_version": 1,
         "keys": [vars(key) for key in report.keys],
         "unreachable": [vars(down) for down in report.downs],
     }

@@ -70,7 +70,6 @@ def configured_env() -> dict[str, str]:
 
 def document(settings: Mapping[str, Setting]) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "command": "config",
         "settings": {s.key: {"value": s.value, "origin": s.origin} for s in settings.values()},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ipexctl.base.sizes import count
 from ipexctl.errors import is_shown
 from ipexctl.migrate.code.rules import Command, Finding
 from ipexctl.migrate.migrate import Migrated, Migration
@@ -40,24 +41,19 @@ def _place(file: Migrated, one: Command | Finding) -> str:
 
 
 def _summary(done: Migration) -> Iterator[str]:
-    count = sum(len(file.reading.findings) for file in done.files)
-    if count:
+    findings = sum(len(file.reading.findings) for file in done.files)
+    if findings:
         yield ""
-        yield _counted(count, "finding")
+        yield count(findings, "finding")
     else:
         is_command = any(not file.path for file in done.files)
-        where = "" if is_command else f" in {_counted(done.read, 'file')}"
+        where = "" if is_command else f" in {count(done.read, 'file')}"
         yield f"nothing discontinued found{where}"
-
-
-def _counted(n: int, word: str) -> str:
-    return f"{n} {word}{'' if n == 1 else 's'}"
 
 
 def document(done: Migration) -> dict[str, Any]:
     """The document that --json prints."""
     return {
-        "schema_version": 1,
         "command": "migrate",
         "files_read": done.read,
         "commands": [

@@ -290,7 +290,6 @@ def show(bundle: Bundle) -> None:
 
 def document(bundle: Bundle) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "path": str(bundle.path),
         "bytes": bundle.bytes,
         "files": [name for name, _ in bundle.files],

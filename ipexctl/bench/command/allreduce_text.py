@@ -96,7 +96,6 @@ def _rest(found: Benchmark) -> Iterator[Text]:
 
 def document(found: Benchmark) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "benchmark": "allreduce",
         "run_id": found.run_id,
         "backend": found.backend,
