@@ -43,5 +43,5 @@ def short_path(text: str | Path) -> str:
     """Relative to the current folder if it is below it, as a user would type it."""
     try:
         return str(Path(text).relative_to(Path.cwd()))
-    except ValueError:
+    except (OSError, ValueError):  # the folder that the user is in may be gone
         return str(text)

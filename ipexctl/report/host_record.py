@@ -10,6 +10,7 @@ from ipexctl.base.host_answer import rows
 from ipexctl.base.values import by, count_or_none, counts, int_of, listed, number, plain
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.recorded_inputs import HostInputs, RunInputs, read_host, read_inputs
+from ipexctl.run.output.metric_lines import Numbers, Point
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
 
 SHORTEST = 4.0  # seconds of samples from which something can be said
@@ -36,19 +37,13 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Printed:
+class Printed(Point):
     """What a line of a rank says of its training. `at`: seconds; None: not known. `last`: the step
     printed last, until then. `numbers`: the others with a name. `bar`: it is a progress bar's."""
 
-    rank: int
-    at: float | None
-    step: int | None = None
-    total: int | None = None
-    loss: float | None = None
-    eval_loss: float | None = None
-    rate: float | None = None
-    epoch: float | None = None
-    numbers: tuple[tuple[str, float], ...] = ()
+    rank: int = 0
+    at: float | None = None
+    numbers: Numbers = ()
     bar: bool = False
     last: int | None = None
 

@@ -17,7 +17,6 @@ from ipexctl.report.run_difference import Comparison
 from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.loss_check import BadLoss, bad_loss
-from ipexctl.run.output.metric_lines import Point
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.slow_steps import SlowSteps
@@ -61,11 +60,9 @@ class Attempt:
     @cached_property
     def bad_loss(self) -> BadLoss | None:
         """Return that of the first rank whose loss became nan or infinite, and stayed so."""
-        points: dict[int, list[Point]] = {}
+        points: dict[int, list[Printed]] = {}
         for one in self.printed:
-            points.setdefault(one.rank, []).append(
-                Point(step=one.step, epoch=one.epoch, loss=one.loss)
-            )
+            points.setdefault(one.rank, []).append(one)
         return next((bad for _, p in sorted(points.items()) if (bad := bad_loss(p))), None)
 
     @cached_property

@@ -17,6 +17,7 @@ from ipexctl.errors import InputError, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
+from ipexctl.local.nearest_file import short_path
 from ipexctl.local.project_lock import LOCK_FILE, lock_folder, read_lock
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
@@ -147,11 +148,9 @@ def _with_output(
 def _printed(of: Attempt, one: RankPoint) -> Printed:
     began = {record.host: record.began for record in of.records}.get(one.host)
     at = None if one.time is None or not began else max(0.0, one.time - began)
-    p, named = one.point, dict(one.numbers)
-    epoch = named.get("epoch") if p.epoch is None else p.epoch
-    return Printed(
-        one.rank, at, p.step, p.total, p.loss, p.eval_loss, p.rate, epoch, one.numbers, one.bar
-    )  # fmt: skip
+    epoch = [(name, value) for name, value in one.numbers if name == "epoch"]
+    values: dict[str, Any] = dict(epoch) | one.point.says
+    return Printed(**values, rank=one.rank, at=at, numbers=one.numbers, bar=one.bar)
 
 
 def _kept_here(run_id: str) -> dict[str, Any] | None:
@@ -231,7 +230,8 @@ def show(made: Report) -> None:
         print_text(out, "\n".join(difference_lines.lines(made.comparison)))
     if made.path is not None:
         size = human(len(made.html.encode()))
-        here = Path.cwd()
-        path = made.path.relative_to(here) if here in made.path.parents else made.path
-        print_text(stdout_console(), f"{path}  {size}: {made.run.id}, {made.run.state.value}")
+        print_text(
+            stdout_console(),
+            f"{short_path(made.path)}  {size}: {made.run.id}, {made.run.state.value}",
+        )
     print_lines(stderr_console(), not_shown(made.recaps, made.answered))

@@ -107,7 +107,7 @@ def lines(
         factor = 1.5 if rank == slow else 1.0
         for step in range(1, steps + 1):
             at = since + seconds * step / steps * factor
-            found.append(Printed(rank, at, step, steps, 1 / step + rank * 1e-4))
+            found.append(Printed(step, steps, loss=1 / step + rank * 1e-4, rank=rank, at=at))
     return tuple(found)
 
 

@@ -116,9 +116,9 @@ def test_spans_of_two_attempts_do_not_overlap():
 
 def test_the_last_loss_is_that_of_the_furthest_step():
     printed = (
-        Printed(0, 1.0, 9, 10, 0.9),
-        Printed(0, 2.0, 10, 10, 0.5),
-        Printed(1, 1.0, 9, 10, 0.9),
+        Printed(9, 10, loss=0.9, rank=0, at=1.0),
+        Printed(10, 10, loss=0.5, rank=0, at=2.0),
+        Printed(9, 10, loss=0.9, rank=1, at=1.0),
     )
     found = document(material(replace(attempt(made()), printed=printed)))
     card = next(one for one in found["cards"] if one["label"] == "Loss")
@@ -126,8 +126,8 @@ def test_the_last_loss_is_that_of_the_furthest_step():
 
 
 def test_numbers_that_no_axis_can_hold():
-    printed = tuple(Printed(0, float(n), n, None, 1.7 * 10.0 ** (n * 30)) for n in range(11))
-    of = replace(attempt(made()), printed=(*printed, Printed(0, 12.0, 12, None, float("nan"))))
+    printed = tuple(Printed(n, loss=1.7 * 10.0 ** (n * 30), at=float(n)) for n in range(11))
+    of = replace(attempt(made()), printed=(*printed, Printed(12, loss=float("nan"), at=12.0)))
     found = document(material(of))
     json.dumps(found, allow_nan=False)
     assert found["loss"]["note"] == "nan or inf first at step 12"

@@ -14,7 +14,6 @@ from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import Orders
 from ipexctl.tune.trial import TrialView, of_trial
-from ipexctl.tune.tune_options import OF_RUN, TrialOptions, run_options
 from ipexctl.tune.tune_search import Ask
 from ipexctl.tune.tune_space import Change, Profile
 from tests import made
@@ -78,11 +77,3 @@ def test_only_trials_and_chosen_buckets_bring_modules_of_tune() -> None:
     assert modules(no_inspect=True) == usual
     assert modules(env={"IPEXCTL_BUCKET_MB": "100"}) == {*usual, "thread_waits", "ddp_bucket"}
     assert modules(trial=True, no_inspect=True) == {*usual, "ddp_bucket", "step_meter"}
-
-
-def test_the_options_of_run_pass_through() -> None:
-    part = TrialOptions("t.py", ("--lr", "1"), ppn=2, env={"A": "1"})
-    assert run_options(part, root="/r") == RunOptions(
-        "t.py", ("--lr", "1"), ppn=2, env={"A": "1"}, root="/r"
-    )
-    assert set(OF_RUN) - {"compress"} <= set(RunOptions.__dataclass_fields__)

@@ -35,9 +35,7 @@ def lines(*, alone: bool) -> Show:
 
 def place(run: Run, host: str, rank: int) -> str:
     """`node02 r05`, as wide as for any rank of the run."""
-    wide = max((len(name) for name in run.about.hosts), default=0)
-    digits = max(2, len(str(max(0, run.about.ranks - 1))))
-    return f"{host:{wide}} r{rank:0{digits}d}"
+    return Prefixes(run.about.hosts, run.about.ranks)(host, rank)
 
 
 class FollowView(TerminalView):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from rich.text import Text
 
 from ipexctl.base.sizes import count, duration, ranges, short
 from ipexctl.inventory.hostfile_text import fold
+from ipexctl.local.nearest_file import short_path
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import TRAINED_ALONE, Verdict, sentence
 from ipexctl.run.outcome.run_result import HostEnd, RunResult
@@ -114,15 +114,6 @@ def _exchange(result: RunResult) -> list[Text]:
     return [Text(text)]
 
 
-def _short(folder: str) -> str:
-    """Below the folder that the user is in, where it is."""
-    try:
-        below = os.path.relpath(folder)
-    except OSError:  # the folder that the user is in is gone
-        return folder
-    return folder if below.startswith("..") else below
-
-
 def _time(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
@@ -188,7 +179,7 @@ def _left(result: RunResult) -> list[Text]:
         hosts = fold([h.host for h in result.hosts if h.logs == logs])
         lines.append(Text(f"  logs on {hosts}: {logs}"))
     if result.kept.folder:
-        lines.append(Text(f"  logs here: {_short(result.kept.folder)}/logs"))
+        lines.append(Text(f"  logs here: {short_path(result.kept.folder)}/logs"))
     lines += [Text(f"  {text}", "yellow") for text in result.kept.trouble]
     outputs = result.kept.outputs  # where they are comes last, as it is looked for
     return lines + [Text(f"  {text}") for text in (*outputs[1:], *outputs[:1])]

@@ -63,10 +63,7 @@ class Stopped(AskedRun):
 
 
 @dataclass(frozen=True)
-class Waited(PerHost):
-    run: Run
-    recaps: tuple[HostRecap, ...]
-
+class Waited(AskedRun):
     @property
     def exit_code(self) -> int:
         return EXIT_FAILED if self.run.exit_code is None else self.run.exit_code
@@ -193,7 +190,7 @@ def remove(
 def wait(target: Target, text: str, root: str = ROOT, seconds: float | None = None) -> Waited:
     with Fleet(target, root) as fleet:
         run = _known(fleet, find(fleet, text, newest=NEWEST))
-        return Waited(until_over(fleet, run, seconds), fleet.recaps())
+        return Waited(until_over(fleet, run, seconds), fleet.recaps(), len(fleet.alive))
 
 
 def _away(fleet: Fleet, run: Run) -> list[HostDown]:

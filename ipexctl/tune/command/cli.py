@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 from ipexctl.cli.options import Json, Root, on_hosts
+from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.typed_values import READERS
-from ipexctl.tune.tune_options import TrialOptions, TuneOptions, run_options
+from ipexctl.tune.tune_options import OF_RUN, TuneOptions
 
 
-@on_hosts(names=False, readers=READERS)
+@on_hosts(names=False, readers=READERS, only={RunOptions: OF_RUN})
 def tune(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
-    options: TrialOptions,
+    options: RunOptions,
     wanted: TuneOptions,
     json: Json = False,
 ) -> None:
@@ -36,7 +38,7 @@ def tune(
 
     own = (options.script, *options.args)
     words = sys.argv[1:]
-    run = run_options(
+    run = replace(
         options,
         root=root,
         confirm=send_agreed(yes=wanted.yes),

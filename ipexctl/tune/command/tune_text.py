@@ -137,7 +137,6 @@ def offer(made: Writing, *, yes: bool, as_json: bool) -> bool:
 def document(tuned: Tuned, made: Writing | None, *, written: bool) -> dict[str, Any]:
     found = tuned.found
     return {
-        "schema_version": 1,
         "command": "tune",
         "wins": found.wins,
         "gain": found.gain,

@@ -108,21 +108,11 @@ class Launchers:
 def parse(text: str) -> Launchers:
     made = []
     for raw in toml.loads(text)["launcher"]:
-        launcher = Launcher(
-            raw["name"],
-            raw["starts"],
-            tuple(flag_of(one, one["names"]) for one in raw["flags"]),
-            programs=tuple(raw.get("programs", ())),
-            modules=tuple(raw.get("modules", ())),
-            any_dashes=raw["dashes"] == "any",
-            default_ppn=raw.get("default_ppn", 0),
-            gives_way=raw.get("inside_mpi") == "gives way",
-            config=raw.get("config", False),
-            remark=raw.get("remark", ""),
-            starts_ranks=raw.get("starts_ranks", True),
-            assignments=raw.get("assignments", False),
-        )
-        made.append(launcher)
+        flags = tuple(flag_of(one, one["names"]) for one in raw["flags"])
+        lists = {key: tuple(value) for key, value in raw.items() if isinstance(value, list)}
+        fields: dict[str, Any] = {**raw, **lists, "flags": flags}
+        del fields["source"]  # where its options were read, for those who maintain the table
+        made.append(Launcher(**fields))
     return Launchers(tuple(made))
 
 
