@@ -41,6 +41,7 @@ class RankLines(View):
     shown: View
     heard: Heard
     plan: LaunchPlan | None = None
+    as_data = True
 
     def note(self, text: str) -> None:
         if not text.startswith(f"{_FOLDER} "):  # how much of our own script was sent

@@ -53,6 +53,8 @@ def left_line(run_id: str) -> str:
 
 
 class JsonView(View):
+    as_data = True
+
     def __init__(self) -> None:
         self._told = 0.0
 

@@ -67,6 +67,7 @@ class RunOutput:
         if self.painter.missed(rank):  # a flood, but its last words are shown
             last = self.state.tails.get(rank, [])
         self.painter.output(host, rank, last, 0)
+        self.painter.ended(host, rank)
         self.teller.bad_loss(rank, self.teller.loss.lines(rank, last) or self.teller.loss.end(rank))
 
     def note_silence(self, now: float, heard: Mapping[str, float], *, exchange: bool) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.interrupt_traces import InterruptTraces
 from ipexctl.run.outcome.line_filter import ALL, Choice
 from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.shipped_tables import failures
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LEAVE_AT, LEAVE_AFTER = 3, 1.5
@@ -122,6 +124,8 @@ class Painter:
         self._backlog = 0  # characters of them
         self._dropped = 0  # lines
         self._missed: set[int] = set()  # ranks whose last lines were dropped
+        self._data = getattr(view, "as_data", False)  # for programs: they get every line
+        self._traces: InterruptTraces | None = None
         self._bug: BaseException | None = None
         self._thread = threading.Thread(target=self._paint, daemon=True)
         self._thread.start()
@@ -132,8 +136,21 @@ class Painter:
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self._todo.put(lambda: self.view.planned(run_id, plan))
 
+    def interrupted(self) -> None:
+        """Hide the tracebacks of ranks that are ended from now on."""
+        if not self._data:
+            self._traces = self._traces or InterruptTraces(failures)
+
+    def ended(self, host: str, rank: int) -> None:
+        """The rank's output is over."""
+        if self._traces and (held := self._traces.rest(rank)):
+            self._output(host, rank, held, 0)
+
     def output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
         """`size`: the bytes that this gives back to the host."""
+        self._output(host, rank, self._traces.shown(rank, texts) if self._traces else texts, size)
+
+    def _output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
         length = sum(map(len, texts))
         with self._lock:
             self._waiting += 1
@@ -194,6 +211,9 @@ class Painter:
             dropped, self._dropped = self._dropped, 0
         if dropped:
             self._todo.put(lambda: self.view.dropped(dropped))
+        if self._traces and (n := len(self._traces.hidden)):
+            ranks = f"{n} rank{'s' * (n != 1)}"
+            self.note(f"the tracebacks of {ranks} that were told to end are in the logs")
         self._todo.put(lambda: self.view.result(result))
 
     @property

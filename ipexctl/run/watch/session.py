@@ -210,6 +210,7 @@ class Session:
         again = self.seen_interrupts or self.interrupts.count > 1
         self.seen_interrupts = self.interrupts.count
         self.ends.seen.append(Fact(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
+        self.painter.interrupted()
         order = {"interrupt": self.interrupts.last, "seconds": INTERRUPT_GRACE}
         self._tell(self.hub, order)
         if again:
@@ -270,6 +271,8 @@ class Session:
 
     def _event(self, link: Link, of: str, event: run_events.Event) -> None:
         name = link.name
+        if isinstance(event, run_events.EndAsked | run_events.TimedOut):  # before its ranks print
+            self.painter.interrupted()
         match event:
             case run_events.Ready(port):
                 self._ready(name, port)
