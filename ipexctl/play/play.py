@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from ipexctl.machines.target import Target
 from ipexctl.play.host_batch import BoundStep, HostBatches, Listener
 from ipexctl.play.play_hosts import PlayHosts, play_hosts
 from ipexctl.play.play_journal import PlayJournal, of_handler, open_journal
-from ipexctl.play.play_scope import ANY_NAME, PlayScope, read_names
+from ipexctl.play.play_scope import PlayScope
 from ipexctl.play.steps import all_steps
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, HostStep, Result
 from ipexctl.play.text.check_prediction import Looked
@@ -91,16 +92,21 @@ def run_play(
     return report
 
 
-def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play]) -> None:
-    """Raises InputError for a variable that no play reads: it may be misspelled."""
-    read = {name for play in plays for name in read_names(play)} - {"host", "item", *FACTS}
-    read |= {name for play in plays for name in play.vars}  # one may have the name of a fact
-    variables = sorted(name for name in read if "." not in name)
+def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play], texts: Sequence[str]) -> None:
+    """Raise InputError for a variable that the text of no play names: it may be misspelled.
+
+    A template is not looked into: where a play has one, any variable may be given.
+    """
+    declared = {name for play in plays for name in play.vars}
+    facts = {"host", *FACTS} - declared  # a variable may have the name of a fact
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    used = {name for text in texts for name in re.findall(r"\$\{ *(\w+) *\}", text)}
+    variables = sorted((declared | used) - {"host", "item"})
     for name, value in extra.items():
-        if name not in read and (name in FACTS or name == "host"):
+        if name in facts:
             why = "hosts report facts; a variable cannot replace one"
             raise InputError(f"-e {name}: {name} is a fact", why=why, slug="variable-is-fact")
-        if name not in variables and ANY_NAME not in variables:
+        if not words & {name, "template"}:
             near = did_you_mean(name, variables)
             hint = f"variables: {', '.join(variables)}" if variables else ""
             raise InputError(

@@ -4,65 +4,20 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import field
-from pathlib import Path
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping as MappingNode
 from ipexctl.base.yaml_nodes import Node, Scalar
-from ipexctl.base.yaml_nodes import Sequence as SequenceNode
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.bounded_read import read_file
 from ipexctl.local.environment import environment
 from ipexctl.play.text.fact_values import NAMES, fact_values
-from ipexctl.play.text.interpolation import Scope, expanded, names_in
+from ipexctl.play.text.interpolation import Scope, expanded
 from ipexctl.play.text.play_values import Play
 from ipexctl.quick_dataclass import dataclass
-
-ANY_NAME = "*"
-
-
-def read_names(play: Play) -> set[str]:
-    """The variables that are declared, or stand anywhere in a step, its templates or a condition.
-    Where the path of a template is known only on a host, ANY_NAME is one of them."""
-    nodes = [node for step in play.all_steps for node in (step.node, step.when, step.item) if node]
-    conditions = [step.when for step in play.all_steps if isinstance(step.when, MappingNode)]
-    texts = [text for node in nodes for text in _texts(node)]
-    texts += [text for text, _ in play.vars.values()]
-    texts += [_template(step.node) for step in play.all_steps if step.kind == "copy"]
-    found = {name for text in texts if "${" in text for name in _names(text)}
-    return found | set(play.vars) | {key.text for node in conditions for key, _ in node.items}
-
-
-def _template(node: Node) -> str:
-    src = node.get("src") if isinstance(node, MappingNode) and node.get("template") else None
-    if not isinstance(src, Scalar):
-        return ""
-    if "${" in src.text:
-        return f"${{{ANY_NAME}}}"
-    with suppress(OSError, ValueError):  # it is said when the step is checked
-        return read_file(Path(src.text).expanduser()).decode()
-    return ""
-
-
-def _names(text: str) -> Iterator[str]:
-    with suppress(Bad):  # it is said, with its place, when the step is read
-        yield from (name for name, _ in names_in(text))
-
-
-def _texts(node: Node) -> Iterator[str]:
-    if isinstance(node, Scalar):
-        yield node.text
-    elif isinstance(node, SequenceNode):
-        for item in node.items:
-            yield from _texts(item)
-    else:
-        for _, value in node.items:
-            yield from _texts(value)
 
 
 def _items(item: Node | None) -> Iterator[tuple[str, Scalar]]:

@@ -79,3 +79,15 @@ steps:
     assert states == ["would change", "would change", "unknown", "failed"]
     assert "+x" in found[1]["diff"]
     assert [step.get("slug") for step in found[2:]] == [None, "path-missing"]
+
+
+def test_a_template_is_read_before_anything_is_done(tmp_path: Path):
+    text = "steps:\n  - sh: touch ~/done\n  - copy: {src: x, dest: ~/y, template: true}\n"
+    for content, line in ((b"a\n  b ${prot}\n", "x:2:5: "), (b"\xff\n", "")):
+        (tmp_path / "x").write_bytes(content)
+        done = run(tmp_path, text)
+        assert (done.returncode, line in done.stderr) == (2, True)
+    assert not (tmp_path / "done").exists()
+    (tmp_path / "x").write_text("${port}\n")
+    assert run(tmp_path, text, "-e", "port=1").returncode == 0
+    assert (tmp_path / "y").read_text() == "1\n"

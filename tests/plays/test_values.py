@@ -10,7 +10,7 @@ from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import read_yaml
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
-from ipexctl.play.play_scope import PlayScope, read_names
+from ipexctl.play.play_scope import PlayScope
 from ipexctl.play.steps import all_steps
 from ipexctl.play.text.interpolation import Scope, expanded
 from ipexctl.play.text.play_reader import read_play
@@ -151,11 +151,6 @@ def test_a_variable_uses_those_above_it() -> None:
     scope = PlayScope(play, {"x": "${y}"}).on(Host("node01"))
     assert [scope.values[name] for name in "abc"] == ["${y}/1", "${y}/1/2", "${a}"]
     assert expanded("${d}", scope) is None
-    assert {"x", "a", "fact.isa"} <= read_names(play)
-
-
-def test_a_broken_name_does_not_stop_the_search_for_names() -> None:
-    assert "a" in read_names(_play("vars: {a: 1}\nsteps: [sh: 'echo ${'] \n"))
 
 
 def test_on_is_a_key_and_not_true() -> None:

@@ -112,18 +112,3 @@ handlers:
     assert "try (name=a)" in shown and "failed: try (name=b)" in shown
     listed = ready.run(text, "--list-steps").stdout
     assert listed.count("try (name=") == 3
-
-
-def test_a_template_is_read_before_any_host_is_asked(ready, monkeypatch):
-    monkeypatch.setenv("TOKEN", "of-mine")
-    ready.folder.joinpath("wrong.tmpl").write_text("a\n  b ${prot}\n")
-    text = PLAY.replace("app.tmpl", "wrong.tmpl")
-    done = ready.run(text)
-    assert done.returncode == 2 and "wrong.tmpl:2:5: " in done.stderr
-    assert ready.run(PLAY, "-e", "prot=1").returncode == 0  # "${item}.tmpl" may have it
-    only = "vars: {port: '1'}\nsteps: [copy: {src: app.tmpl, dest: ~/x, template: true}]\n"
-    assert ready.run(only, "-e", "prot=1").returncode == 2
-    ready.folder.joinpath("app.tmpl").write_text("${extra}\n")
-    assert ready.run(only, "-e", "extra=1").returncode == 0
-    ready.folder.joinpath("app.tmpl").write_bytes(b"\xff\n")
-    assert ready.run(only).returncode == 2

@@ -56,6 +56,7 @@ def be_host(boot: Boot, go: int) -> None:
     if os.read(go, 1) != b"g":
         raise OSError("the lab disappeared")
     run(["ip", "-batch", "-"], boot.network)
+    Path("/proc/sys/net/ipv4/conf/all/arp_notify").write_text("1")
     if boot.rung == rung_limits.USER:  # sshd is an ordinary user there
         Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("22")
     start_sshd([*rung_limits.as_user(boot.rung, boot.uid), boot.sshd])

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from ipaddress import IPv4Network
 from typing import Any
 
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import linux
-from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan, Nic
+from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
 from ipexctl.lab.cluster.processes import ENV, run, wait_until
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -102,30 +101,8 @@ def announce(host: HostPlan, switch: int, pid: int) -> None:
     Without it a peer that asked in vain shortly before says "no route to host" a second longer.
     """
     _wait_forwarding(host, switch)
-    own = os.open("/proc/self/ns/net", os.O_RDONLY)
-    its = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
-    try:
-        linux.setns(its, linux.CLONE_NEWNET)
-        for nic in host.nics:
-            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
-                raw.bind((nic.name, 0))
-                for frame in _greetings(nic):
-                    raw.send(frame)
-    finally:
-        linux.setns(own, linux.CLONE_NEWNET)
-        os.close(own)
-        os.close(its)
-
-
-def _greetings(nic: Nic) -> Iterator[bytes]:
-    """One ARP request per IPv4 address, from and for that address, to every host."""
-    mac = bytes.fromhex(nic.mac.replace(":", ""))
-    for address in nic.addresses:
-        if ":" in address:
-            continue
-        ip = socket.inet_aton(address.partition("/")[0])
-        arp = b"\x00\x01\x08\x00\x06\x04\x00\x01" + mac + ip + bytes(6) + ip
-        yield b"\xff" * 6 + mac + b"\x08\x06" + arp
+    # With arp_notify the kernel sends an ARP request for its own address when the MAC is set.
+    batch([f"link set {nic.name} address {nic.mac}" for nic in host.nics], pid)
 
 
 def _wait_forwarding(host: HostPlan, switch: int) -> None:

@@ -106,11 +106,12 @@ def play(
         return
     if not plays:
         raise InputError("no play given", hint="ipexctl play FILE", slug="no-play-given")
-    found = [read_play(*read_play_file(word), all_steps()) for word in plays]
+    files = [read_play_file(word) for word in plays]
+    found = [read_play(text, name, all_steps()) for text, name in files]
     if list_steps:
         print("\n".join(line for one in found for line in ui.step_lines(one, options)))
         return
-    refuse_unknown(options.extra, found)
+    refuse_unknown(options.extra, found, [text for text, _ in files])
     password = _password(sudo_password_file, ask=ask_sudo_pass)
     options = replace(options, root=root, password=password)
     typed = quote(("ipexctl", *(word for word in sys.argv[1:] if word != "--resume")))
