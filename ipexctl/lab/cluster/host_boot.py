@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import pwd
 import select
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import HostFailed
-from ipexctl.lab.cluster import config_text, connect, lab_network, linux, rung_limits, simulated_cpu
+from ipexctl.lab.cluster import config_text, lab_network, linux, rung_limits, simulated_cpu
 from ipexctl.lab.cluster import host as inner
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
 from ipexctl.lab.cluster.processes import run, sshd_path
@@ -25,6 +23,8 @@ from ipexctl.quick_dataclass import dataclass
 _NAMESPACES = linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC
 _FLAT_SESSIONS = 2000
 _FIRST_UID = 20001
+# When ssh ends, so does what reads from the host; its SIGHUP may be ignored here.
+_CONNECT = 'exec 3<>"/dev/tcp/$0/$1" || exit; { cat >&3; kill $$; } <&0 >/dev/null & exec cat <&3'
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def write_client_files(folder: Path, plan: LabPlan) -> None:
 
 
 def _proxy(watchdog: int) -> str:
-    """How ssh gets into the network of the watchdog; "%" begins a token of ssh_config."""
-    words = [sys.executable, "-I", "-S", str(Path(connect.__file__)), str(watchdog)]
-    return shlex.join(words).replace("%", "%%") + " %h %p"
+    """How ssh gets into the network of the watchdog."""
+    enter = f"nsenter -t {watchdog} -U -n --preserve-credentials --"
+    return f"{enter} bash -c '{_CONNECT}' %h %p"
 
 
 def make_key(path: Path) -> None:
