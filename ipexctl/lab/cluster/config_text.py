@@ -10,31 +10,32 @@ from ipexctl.lab.cluster.lab_plan import HOME, HostPlan, LabPlan
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+_SSHD = """\
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+PrintMotd no
+PrintLastLog no
+LogLevel VERBOSE
+"""
+_HOST_SSHD = """\
+Port 22
+HostKey /etc/ssh/ssh_host_ed25519_key
+PidFile /run/sshd.pid
+AuthorizedKeysFile /etc/ssh/authorized_keys .ssh/authorized_keys
+PermitUserEnvironment no
+X11Forwarding no
+AcceptEnv LANG LC_*
+Subsystem sftp internal-sftp
+"""
+
+
 def sshd_config(*, sessions: int, penalties: bool) -> str:
     """Keys only, no PAM; `sessions` > 0 raises the limits, `penalties` says sshd knows them."""
-    lines = [
-        "Port 22",
-        "HostKey /etc/ssh/ssh_host_ed25519_key",
-        "PidFile /run/sshd.pid",
-        "AuthorizedKeysFile /etc/ssh/authorized_keys .ssh/authorized_keys",
-        "PermitRootLogin prohibit-password",
-        "PasswordAuthentication no",
-        "KbdInteractiveAuthentication no",
-        "UsePAM no",
-        "UseDNS no",
-        "PermitUserEnvironment no",
-        "PrintMotd no",
-        "PrintLastLog no",
-        "X11Forwarding no",
-        "LogLevel VERBOSE",
-        "AcceptEnv LANG LC_*",
-        "Subsystem sftp internal-sftp",
-    ]
-    if sessions:
-        lines += [f"MaxStartups {sessions}", f"MaxSessions {sessions}"]
-    if penalties:
-        lines += ["PerSourcePenalties no"]
-    return "".join(f"{line}\n" for line in lines)
+    more = f"MaxStartups {sessions}\nMaxSessions {sessions}\n" if sessions else ""
+    return _SSHD + _HOST_SSHD + more + "PerSourcePenalties no\n" * penalties
 
 
 # What sshd runs for every session on the flat rung: the account's own home is another one.
@@ -47,29 +48,21 @@ exec "${SHELL:-/bin/sh}" -c "$command"
 """
 
 
-def loopback_sshd_config(plan: LabPlan, host: HostPlan, folder: Path, key: str) -> str:
+def loopback_sshd_config(plan: LabPlan, host: HostPlan, folder: Path) -> str:
     """An sshd of this user on a loopback address, whose sessions have the home of the host."""
     own = folder / "hosts" / host.name
     command = shlex.quote(str(own / "login"))
     lines = [
         f"Port {plan.port}",
         f"ListenAddress {host.address}",
-        f'HostKey "{own / key}"',
+        f'HostKey "{own / "host_key"}"',
         f'PidFile "{own / "sshd.pid"}"',
         f'AuthorizedKeysFile "{folder / "id_ed25519.pub"}"',
         "StrictModes no",
-        "PermitRootLogin prohibit-password",
-        "PasswordAuthentication no",
-        "KbdInteractiveAuthentication no",
-        "UsePAM no",
-        "UseDNS no",
-        "PrintMotd no",
-        "PrintLastLog no",
-        "LogLevel VERBOSE",
         f'SetEnv "HOME={host.home}" "TMPDIR={own / "tmp"}" "HISTFILE={host.home}/.bash_history"',
         f"ForceCommand {command}",
     ]
-    return "".join(f"{line}\n" for line in lines)
+    return _SSHD + "".join(f"{line}\n" for line in lines)
 
 
 def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
 _FILL = ".lab-fill"
 _NEED_LIFE = ("changed-key", "no-sshd")
+_END_SSHD = """p=$(cat /run/sshd.pid) && rm /run/sshd.pid && kill -9 "$p"
+while kill -0 "$p"; do sleep 0.01; done"""
 
 
 def fault(dog: Watchdog, name: str, kind: str) -> None:
@@ -95,22 +97,15 @@ def _replug(dog: Watchdog, host: HostPlan, pid: int) -> None:
 
 def _no_sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
     """End the listener only, as a service manager does; open sessions go on."""
-    path = Path(f"/proc/{pid}/root/run/sshd.pid")
-    inner = path.read_text().strip()
-    for member in _members(pid):
-        with suppress(OSError):
-            if _pid_inside(member) == inner:
-                os.kill(member, signal.SIGKILL)
-                _wait_gone(member)
-    path.unlink()
+    run([*rung_limits.inside(pid), "sh", "-c", _END_SSHD], what=f"sshd of {host.name} does not end")
 
 
 def _sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    enter = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", "--"]
     as_user = rung_limits.as_user(dog.plan.rung, host_boot.free_uid())
     sshd = [sshd_path(), "-E", "/run/lab/sshd.log"]
-    run([*enter, *as_user, *sshd], what=f"sshd failed on {host.name}")
-    _wait(Path(f"/proc/{pid}/root/run/sshd.pid").exists)
+    run([*rung_limits.inside(pid), *as_user, *sshd], what=f"sshd failed on {host.name}")
+    if not wait_until(Path(f"/proc/{pid}/root/run/sshd.pid").exists):
+        raise HostFailed("the host did not respond in time", slug="lab-host-timeout")
 
 
 def _change_key(dog: Watchdog, host: HostPlan, pid: int) -> None:
@@ -182,25 +177,10 @@ def _members(pid: int) -> Iterator[int]:
                 yield member
 
 
-def _pid_inside(pid: int) -> str:
-    """The number a process has in its own namespace."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(line.split()[-1] for line in lines if line.startswith("NSpid:"))
-
-
 def _signal(members: set[int], number: signal.Signals) -> None:
     for pid in members:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _wait_gone(pid: int) -> None:
-    _wait(lambda: not os.path.exists(f"/proc/{pid}"))
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    if not wait_until(condition):
-        raise HostFailed("the host did not respond in time", slug="lab-host-timeout")
 
 
 def _kill_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:

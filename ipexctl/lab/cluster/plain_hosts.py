@@ -53,7 +53,7 @@ def _free_port(addresses: list[str]) -> int:
             each.close()
 
 
-def start(folder: Path, plan: LabPlan, host: HostPlan, key: str = "host_key") -> int:
+def start(folder: Path, plan: LabPlan, host: HostPlan) -> int:
     """Start the host's sshd; returns its pid when it listens."""
     own = folder / "hosts" / host.name
     for name in ("home", "root", "tmp"):
@@ -61,7 +61,7 @@ def start(folder: Path, plan: LabPlan, host: HostPlan, key: str = "host_key") ->
     login = own / "login"
     login.write_text(config_text.LOGIN)
     login.chmod(0o700)
-    config = config_text.loopback_sshd_config(plan, host, folder, key)
+    config = config_text.loopback_sshd_config(plan, host, folder)
     (own / "sshd_config").write_text(config)
     (own / "sshd.pid").unlink(missing_ok=True)
     if not os.geteuid():

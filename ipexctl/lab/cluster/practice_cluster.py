@@ -224,10 +224,9 @@ class Lab:
     def _way_in(self, pid: int, uid: int) -> list[str]:
         if self.rung == rung_limits.FLAT:
             return []
-        spaces = ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
         if self.rung == rung_limits.FULL:
-            return [*spaces, "-S", str(uid), "-G", str(uid), "--"]
-        spaces += ["-U", "--preserve-credentials", "--"]
+            return rung_limits.inside(pid, "-S", str(uid), "-G", str(uid))
+        spaces = rung_limits.inside(pid, "-U", "--preserve-credentials")
         return [*spaces, *(rung_limits.as_user(self.rung, uid) if uid else ())]
 
     def run_in(

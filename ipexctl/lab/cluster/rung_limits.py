@@ -45,6 +45,11 @@ def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
     return replace(spec, hosts=hosts, ipv6=False), tuple(left_out)
 
 
+def inside(pid: int, *more: str) -> list[str]:
+    """What goes before a command to run it as root of the host whose process 1 this is."""
+    return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", *more, "--"]
+
+
 def as_user(rung: str, uid: int) -> list[str]:
     """What goes before a command of a host's root to run it as the host's account."""
     if rung != USER:
