@@ -1,4 +1,4 @@
-"""`ipexctl lab` from the shell, a lab in a chroot, and machines that cannot hold one."""
+"""`ipexctl lab` from the shell, and machines that cannot hold one."""
 
 from __future__ import annotations
 
@@ -220,47 +220,3 @@ def test_a_flat_lab_has_many_addresses_on_one_host(make_lab):
         argv = ["ssh", "-F", str(lab.ssh_config), target, "echo $SSH_CONNECTION"]
         said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
         assert said.split()[2:] == [target, "22"]
-
-
-CHROOT = """
-set -e
-mount --make-rshared /
-cd "$1"
-for name in $(ls -A /); do
-    if [ -L "/$name" ]; then ln -s "$(readlink "/$name")" "$name"
-    elif [ -d "/$name" ]; then mkdir "$name"; mount --rbind "/$name" "$name"
-    fi
-done
-wc -l < /proc/self/mountinfo
-chroot "$1" "$2" -c "$3"
-wc -l < /proc/self/mountinfo
-"""
-IN_CHROOT = """
-import os, subprocess
-from ipexctl.lab import HostSpec, Lab, LabSpec
-isa = "avx2" if "amx_tile" in open("/proc/cpuinfo").read() else "amx"  # what is not here
-spec = LabSpec(name="chroot", hosts=(HostSpec(isa=isa), HostSpec()))
-lab = Lab.up(spec, owner=os.getpid())
-for host in lab.hosts:
-    ssh = ["ssh", "-F", str(lab.ssh_config), host, "pwd; grep -c amx_tile /proc/cpuinfo"]
-    print(*subprocess.run(ssh, capture_output=True, text=True).stdout.split(), flush=True)
-subprocess.run("grep -c upperdir=upper /proc/self/mountinfo", shell=True)
-lab.down()
-"""
-
-
-def test_a_lab_in_a_chroot_with_shared_mounts_lets_no_mount_out(full_rung, tmp_path):
-    """There "/" is no mount point and cannot be made private from inside."""
-    inner = tmp_path / "root"
-    inner.mkdir()
-    argv = ["unshare", "-m", "--propagation", "private", "sh", "-c", CHROOT, "sh"]
-    env = {**os.environ, "XDG_STATE_HOME": "/state", "PYTHONPATH": str(REPO)}
-    done = subprocess.run(
-        [*argv, str(inner), sys.executable, IN_CHROOT], capture_output=True, text=True, env=env
-    )
-    assert done.returncode == 0, done.stderr
-    before, *said, after = done.stdout.split("\n")[:-1]
-    here = Path("/proc/cpuinfo").read_text().count(" amx_tile")
-    other = 0 if here else os.cpu_count()
-    assert said == [f"/home/trainer {other}", f"/home/trainer {here}", "0"], done.stderr
-    assert before == after

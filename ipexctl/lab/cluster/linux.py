@@ -38,10 +38,6 @@ def unshare(flags: int) -> None:
     _call("unshare", flags)
 
 
-def setns(fd: int, kind: int) -> None:
-    _call("setns", fd, kind)
-
-
 def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
     """A signal for this process when its parent ends, however that ends."""
     _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0)
@@ -94,22 +90,9 @@ def unmount(target: str) -> None:
 
 
 def own_mounts() -> None:
-    """A mount namespace whose mounts never travel to the one we came from.
-
-    In a chroot "/" is often no mount point, so it cannot be made private from there. Joining
-    our own namespace moves us to its real root, where it can; then we go back.
-    """
+    """A mount namespace whose mounts never travel to the one we came from."""
     unshare(CLONE_NEWNS)
-    here = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
-    namespace = os.open("/proc/self/ns/mnt", os.O_RDONLY)
-    try:
-        setns(namespace, CLONE_NEWNS)
-        mount("none", "/", flags=MS_REC | MS_PRIVATE)
-        os.fchdir(here)
-        os.chroot(".")
-    finally:
-        os.close(namespace)
-        os.close(here)
+    mount("none", "/", flags=MS_REC | MS_PRIVATE)
 
 
 def own_user(number: int) -> None:
