@@ -27,7 +27,7 @@ from ipexctl.quick_dataclass import dataclass
 PROGRAM = "ansible-playbook"
 _SHARED = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=60s")  # Ansible's own default
 _SOCKETS = "c"  # of ssh connections; short, as the path of a socket is limited
-_GRACE = 10.0  # seconds that it gets to end
+_GRACE = 10.0  # seconds that each of them gets to end
 _ENVIRONMENT = {
     "ANSIBLE_STDOUT_CALLBACK": "default",  # whose recap is read
     "ANSIBLE_NOCOLOR": "1",
@@ -77,11 +77,31 @@ def run_playbook(
         words += ["--check"] * playbook.check
         words += [w for tag in playbook.tags for w in ("--tags", tag)]
         words += [w for tag in playbook.skip_tags for w in ("--skip-tags", tag)]
-        with _connections(Path(folder)), _started([*words, "--", str(playbook.path)]) as process:
-            assert process.stdout
+        words += ["--", str(playbook.path)]
+        with _connections(Path(folder)):
+            return _run(words, say)
+
+
+def _run(words: list[str], say: Callable[[str], None]) -> int:
+    """The exit code. Where we are interrupted, so is the program, and it is waited for."""
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**environment(), **_ENVIRONMENT},
+        umask=user_umask(),
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout
+        try:
             for line in process.stdout:
                 say(line.rstrip("\n"))
             return process.wait()
+        except BaseException:
+            process.terminate()
+            raise
 
 
 def _write(folder: Path, target: Target, hosts: Inventory, pythons: Mapping[str, str]) -> Path:
@@ -122,29 +142,3 @@ def _connections(folder: Path) -> Iterator[None]:
             words = ("ssh", "-o", f'ControlPath="{str(socket).replace("%", "%%")}"', "-O", "exit")
             with suppress(subprocess.TimeoutExpired):
                 subprocess.run((*words, "host"), capture_output=True, timeout=_GRACE, check=False)
-
-
-@contextmanager
-def _started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**environment(), **_ENVIRONMENT},
-        umask=user_umask(),
-        text=True,
-        errors="replace",
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(_GRACE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        process.wait()
-        if process.stdout:
-            process.stdout.close()
