@@ -87,26 +87,6 @@ def test_doctor_changes_nothing_and_fails_a_host_with_the_finding(play, tmp_path
     assert not (tmp_path / "a root").exists()
 
 
-@pytest.mark.parametrize(
-    ("steps", "what"),
-    [
-        ("{script: a.py, env: {A-B: '1'}}", "run: 'A-B' is not the name of a variable"),
-        (
-            "{script: a.py, detach: true, outputs: out}",
-            "run: detach cannot be combined with outputs",
-        ),
-        ("{script: a.py, env: {A: '1'}, secret_env: {A: '1'}}", "run: A is in both env and"),
-    ],
-)
-def test_arguments_that_contradict_each_other_are_refused_before_a_host_is_asked(
-    tmp_path, steps, what
-):
-    (tmp_path / "p.yaml").write_text(f"steps:\n  - run: {steps}\n")
-    done = ipexctl("play", "p.yaml", cwd=tmp_path)
-    assert done.returncode == 2
-    assert f"p.yaml:2:10: {what}" in done.stderr
-
-
 def test_without_ansible_the_step_says_how_to_get_it(play, tmp_path, monkeypatch):
     (tmp_path / "site.yml").write_text("- hosts: all\n")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")

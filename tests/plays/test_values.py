@@ -8,7 +8,6 @@ import pytest
 from ipexctl.base.located_errors import Bad
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import read_yaml
-from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.play.play_scope import PlayScope
 from ipexctl.play.steps import all_steps
@@ -16,6 +15,7 @@ from ipexctl.play.text.interpolation import Scope, expanded
 from ipexctl.play.text.play_reader import read_play
 from ipexctl.play.text.play_values import Play
 from ipexctl.play.text.step_schema import Code, Seconds, Step, arg, bind
+from tests.refused import refused
 
 SCOPE = Scope({"a": "1", "b": "x y", "host": "node01"}, ("fact.nic",), {"fact.isa"})
 
@@ -95,23 +95,6 @@ def test_a_fact_that_is_not_known_yet(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("bad", "play.yaml:1:1: sample: bad is bad"),
-        ("{text: t, number: 1.5}", "play.yaml:1:19: number: '1.5' is not a decimal whole number"),
-        ("{text: t, number: ²}", "play.yaml:1:19: number: '²' is not a decimal whole number"),
-        ("{text: '${fact.isa}', flag: 2}", "play.yaml:1:29: flag: '2' is not true or false"),
-        ("{text: '${fact.nic}'}", "play.yaml:1:9: text: ${fact.nic}: node01 did not report"),
-        ("{text: t, words: [[a]]}", "play.yaml:1:19: expected text, not a list"),
-    ],
-)  # fmt: skip
-def test_places_of_errors(text: str, said: str) -> None:
-    with pytest.raises(InputError) as e:
-        _bind(text)
-    assert e.value.what.startswith(said)
-
-
-@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("", ""),
@@ -127,6 +110,11 @@ def test_places_of_errors(text: str, said: str) -> None:
 )
 def test_text_with_names(text: str, value: str | None) -> None:
     assert expanded(text, SCOPE) == value
+
+
+def test_a_fact_that_a_host_did_not_report() -> None:
+    with refused("fact-not-reported", "${fact.nic}", "node01"):
+        expanded("${fact.nic}", SCOPE)
 
 
 def test_a_value_is_not_read_again() -> None:

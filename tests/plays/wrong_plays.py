@@ -154,6 +154,13 @@ TEXTS: dict[str, str] = {
     "a regular expression that is none": _step("line: {path: /x, line: a, regexp: '(b'}"),
     "an empty src": _step("copy: {src: '', dest: /x}"),
     "a dest that is not absolute": _step("copy: {src: a, dest: x/y}"),
+    "a variable's name that is none": _step("run: {script: a.py, env: {A-B: '1'}}"),
+    "outputs of a run that detaches": _step("run: {script: a.py, detach: true, outputs: out}"),
+    "a variable that is secret and not": _step(
+        "run: {script: a.py, env: {A: '1'}, secret_env: {A: '1'}}"
+    ),
+    "a number with a fraction": _step("run: {script: a.py, n: 1.5}"),
+    "a number in other digits": _step("run: {script: a.py, n: ²}"),
     # -- names --
     "an unknown variable": _step("sh: echo ${lr}"),
     "an unknown variable, one is near": "vars: {lrate: 1}\nsteps:\n  - sh: echo ${lrat}\n",
