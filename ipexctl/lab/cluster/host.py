@@ -12,54 +12,51 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from ipexctl.lab.cluster import host_tree, linux, rung_limits
-from ipexctl.lab.cluster.processes import run, wait_until
+from ipexctl.lab.cluster import host_tree, lab_network, linux, rung_limits
+from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
+from ipexctl.lab.cluster.processes import run, sshd_path, wait_until
 from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
 class Boot:
-    """All that one host needs to come up; `files` are texts by absolute path on the host."""
+    """All that one host needs to come up; `files` are texts by absolute path on the host, `covers`
+    files of this machine by theirs."""
 
-    name: str
+    plan: LabPlan
+    host: HostPlan
     folder: Path
-    home: str
     uid: int
-    rung: str
     files: Mapping[str, str]
     covers: Mapping[str, Path]
-    network: str
-    sshd: str
-    shm: int = 0
-    disk: int = 0
 
     @property
     def owner(self) -> int:
         """Whose the account's files are, in the user namespace of the lab."""
-        return self.uid if self.rung == rung_limits.FULL else 0
+        return self.uid if self.plan.rung == rung_limits.FULL else 0
 
 
 def be_host(boot: Boot, go: int) -> None:
     """Set the host up, wait for a byte on `go` (its cards are there), serve until killed."""
     linux.own_mounts()
-    socket.sethostname(boot.name)
+    socket.sethostname(boot.host.name)
     linux.set_name("lab-host")
     root = host_tree.make(boot)
     _write_files(root, boot)
     for path, source in boot.covers.items():
         linux.bind(str(source), f"{root}{path}")
-    if boot.rung == rung_limits.FULL:
+    if boot.plan.rung == rung_limits.FULL:
         os.chroot(root)
         os.chdir("/")
     else:
         linux.enter_root(root)
     if os.read(go, 1) != b"g":
         raise OSError("the lab disappeared")
-    run(["ip", "-batch", "-"], boot.network)
+    run(["ip", "-batch", "-"], lab_network.inside(boot.host))
     Path("/proc/sys/net/ipv4/conf/all/arp_notify").write_text("1")
-    if boot.rung == rung_limits.USER:  # sshd is an ordinary user there
+    if boot.plan.rung == rung_limits.USER:  # sshd is an ordinary user there
         Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("22")
-    start_sshd([*rung_limits.as_user(boot.rung, boot.uid), boot.sshd])
+    start_sshd([*rung_limits.as_user(boot.plan.rung, boot.uid), sshd_path()])
 
 
 def start_sshd(sshd: list[str]) -> None:

@@ -17,7 +17,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, lab_network, linux, rung_limits, simulated_cpu
 from ipexctl.lab.cluster import host as inner
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
-from ipexctl.lab.cluster.processes import run, sshd_path
+from ipexctl.lab.cluster.processes import run
 from ipexctl.quick_dataclass import dataclass
 
 _NAMESPACES = linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC
@@ -104,7 +104,7 @@ class _Start:
     """A host on its way up: the child, and a pipe each way."""
 
     def __init__(self, boot: inner.Boot) -> None:
-        self.name = boot.name
+        self.name = boot.host.name
         go, self._go = os.pipe()
         self._said, say = os.pipe()
         self.pid = linux.fork_into_new_pids()
@@ -192,19 +192,7 @@ def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
     _fresh_folders(home, host, uid if plan.rung == rung_limits.FULL else 0)
     covers = {path: Path(source) for path, source in spec.covers}
     covers |= simulated_cpu.write(spec, home / "cpuinfo")
-    return inner.Boot(
-        name=host.name,
-        folder=home,
-        home=host.home,
-        uid=uid,
-        rung=plan.rung,
-        files=_files(folder, plan, host, uid),
-        covers=covers,
-        network=lab_network.inside(host),
-        sshd=sshd_path(),
-        shm=spec.shm,
-        disk=spec.disk,
-    )
+    return inner.Boot(plan, host, home, uid, _files(folder, plan, host, uid), covers)
 
 
 def _fresh_folders(home: Path, host: HostPlan, owner: int) -> None:

@@ -43,7 +43,7 @@ def make(boot: Boot) -> str:
     linux.mount("lab", str(top), "tmpfs", data="mode=755")
     (top / "root").mkdir()
     root = str(top / "root")
-    if boot.rung == rung_limits.FULL:
+    if boot.plan.rung == rung_limits.FULL:
         _overlay(top, "/", 0)
         _bring_disks(top, boot.folder)
     else:
@@ -121,7 +121,7 @@ def _disks(folder: Path) -> list[str]:
 
 
 def _devices(root: str, boot: Boot) -> None:
-    dev, full = f"{root}/dev", boot.rung == rung_limits.FULL
+    dev, full = f"{root}/dev", boot.plan.rung == rung_limits.FULL
     linux.mount("dev", dev, "tmpfs", linux.MS_NOSUID, "mode=755")
     for name, device in _NODES.items():
         if full:
@@ -139,7 +139,7 @@ def _devices(root: str, boot: Boot) -> None:
         data="newinstance,ptmxmode=0666,mode=620" + (",gid=5" if full else ""),
     )
     os.mkdir(f"{dev}/shm")
-    size = f",size={boot.shm}" if boot.shm else ""
+    size = f",size={boot.host.spec.shm}" if boot.host.spec.shm else ""
     linux.mount("shm", f"{dev}/shm", "tmpfs", linux.MS_NOSUID, f"mode=1777{size}")
 
 
@@ -159,16 +159,16 @@ def _own_folders(root: str, boot: Boot) -> None:
     linux.bind(str(boot.folder / "tmp"), f"{root}/tmp")
     linux.bind(str(boot.folder / "root"), f"{root}/root")
     linux.mount("home", f"{root}/home", "tmpfs", linux.MS_NOSUID, "mode=755")
-    os.makedirs(root + boot.home, exist_ok=True)
-    if not boot.disk:
-        linux.bind(str(boot.folder / "home"), root + boot.home)
+    os.makedirs(root + boot.host.home, exist_ok=True)
+    if not boot.host.spec.disk:
+        linux.bind(str(boot.folder / "home"), root + boot.host.home)
         return
-    if boot.rung == rung_limits.FULL:
-        _mount_image(str(boot.folder / "disk.img"), root + boot.home)
+    if boot.plan.rung == rung_limits.FULL:
+        _mount_image(str(boot.folder / "disk.img"), root + boot.host.home)
     else:
-        linux.bind(str(boot.folder / "disk"), root + boot.home)
-    os.chown(root + boot.home, boot.owner, boot.owner)
-    os.chmod(root + boot.home, 0o700)
+        linux.bind(str(boot.folder / "disk"), root + boot.host.home)
+    os.chown(root + boot.host.home, boot.owner, boot.owner)
+    os.chmod(root + boot.host.home, 0o700)
 
 
 def _mount_image(image: str, target: str) -> None:

@@ -95,13 +95,13 @@ def own_mounts() -> None:
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
 
 
-def own_user(number: int) -> None:
-    """A user namespace in which this process, and only its user, has the number given."""
+def own_user() -> None:
+    """A user namespace in which this process, and only its user, is root."""
     user, group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER)
     Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{number} {user} 1")
-    Path("/proc/self/gid_map").write_text(f"{number} {group} 1")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
 
 
 def make_read_only(path: str) -> None:

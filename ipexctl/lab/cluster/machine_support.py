@@ -29,7 +29,7 @@ _FOR_NAMESPACES = {
 _TRY = """
 import os, sys
 from ipexctl.lab.cluster import linux
-linux.own_user(0)
+linux.own_user()
 linux.unshare(linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
 child = linux.fork_into_new_pids()
 if child:

@@ -185,7 +185,7 @@ def _watchdog(folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -
     if rung == rung_limits.FLAT:
         return FlatWatchdog(folder, spec, left_out)
     if rung == rung_limits.USER:
-        linux.own_user(0)
+        linux.own_user()
         linux.unshare(linux.CLONE_NEWNET)
         linux.own_mounts()  # for the disks of hosts
     return Watchdog(folder, spec, rung, left_out)
