@@ -208,5 +208,5 @@ def test_ansible_refuses_a_host_key_that_nobody_has_accepted(ansible: Player, mo
         book = Playbook(Path("site.yml"), {"word": "hello"}, check=True)
         run_playbook(book, target, inventory(target), lines.append)
         recap = read_recap(lines)
-        assert [recap[host].unreachable for host in HOSTS] == [unreachable] * 2, lines
+        assert [recap[host]["unreachable"] for host in HOSTS] == [unreachable] * 2, lines
         assert unreachable == any("Host key verification failed" in line for line in lines)

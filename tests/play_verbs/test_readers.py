@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from ipexctl.doctor.report.finding import Finding, Severity, do
 from ipexctl.doctor.report.report import Report
 from ipexctl.inventory.inventory import Host
 from ipexctl.play.accelerate_options import config_options
-from ipexctl.play.steps.fleet_steps.ansible_step import AnsibleHost, read_recap
+from ipexctl.play.steps.fleet_steps.ansible_step import read_recap
 from ipexctl.play.steps.fleet_steps.doctor_step import Doctor
 from ipexctl.play.text.play_outcome import State
 from ipexctl.run.watch.fetch_outputs import move_into
@@ -34,9 +35,9 @@ node03                     : ok=0    changed=0    unreachable=1    failed=0    s
 
 def test_the_recap_of_ansible_is_read():
     found = read_recap(ANSIBLE.splitlines())
-    assert found["node01"] == AnsibleHost(ok=2, changed=1)
-    assert found["node02"] == AnsibleHost(ok=1, failed=1)
-    assert found["node03"] == AnsibleHost(unreachable=1)
+    assert found["node01"] == Counter(ok=2, changed=1)
+    assert found["node02"] == Counter(ok=1, failed=1)
+    assert found["node03"] == Counter(unreachable=1)
 
 
 @pytest.mark.parametrize(

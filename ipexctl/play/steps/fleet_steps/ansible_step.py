@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -60,25 +61,25 @@ def _pythons(on: Acting) -> dict[str, str]:
     return {name: hello.path for name, hello in found.items() if hello.python >= _OLDEST}
 
 
-def _result(on: Acting, name: str, host: AnsibleHost | None, code: int, lines: list[str]) -> Result:
-    if host is None and code == 0:
+def _result(on: Acting, name: str, n: Counter[str] | None, code: int, lines: list[str]) -> Result:
+    if n is None and code == 0:
         return Result(State.SKIPPED, "the playbook has no tasks for this host")
-    if host is None:
+    if n is None:
         last = [line for line in lines if line.strip()][-_LAST_LINES:]
         return Result(State.FAILED, f"ansible-playbook ended with code {code}", "\n".join(last))
-    counts = f"ok={host.ok} changed={host.changed} skipped={host.skipped}"
-    if host.unreachable or host.failed:
-        state = State.UNREACHABLE if host.unreachable else State.FAILED
-        if on.check and not host.unreachable:  # it may need what a task before it would make
+    counts = f"ok={n['ok']} changed={n['changed']} skipped={n['skipped']}"
+    if n["unreachable"] or n["failed"]:
+        state = State.UNREACHABLE if n["unreachable"] else State.FAILED
+        if on.check and not n["unreachable"]:  # it may need what a task before it would make
             return Result(State.UNKNOWN, f"a task fails in check mode ({counts})")
-        detail = "a task failed" if host.failed else "Ansible could not log in"
+        detail = "a task failed" if n["failed"] else "Ansible could not log in"
         said = (f"fatal: [{name}", f"failed: [{name}")  # as it prints them for a host
         why = "\n".join(line for line in lines if line.startswith(said))
         return Result(state, f"{detail} ({counts})", why)
     if on.check:
-        unsure = State.UNKNOWN if host.skipped or host.ignored or host.rescued else State.OK
-        return Result(State.WOULD_CHANGE if host.changed else unsure, counts)
-    return Result(State.CHANGED if host.changed else State.OK, counts)
+        unsure = State.UNKNOWN if n["skipped"] or n["ignored"] or n["rescued"] else State.OK
+        return Result(State.WOULD_CHANGE if n["changed"] else unsure, counts)
+    return Result(State.CHANGED if n["changed"] else State.OK, counts)
 
 
 _HEAD = re.compile(r"PLAY RECAP \*+$")
@@ -86,26 +87,15 @@ _HOST = re.compile(r"(?P<host>\S+)\s+: (?P<counts>ok=\d+(?:\s+[a-z]+=\d+)+)$")
 _COUNT = re.compile(r"([a-z]+)=(\d+)")
 
 
-@dataclass(frozen=True)
-class AnsibleHost:
-    ok: int = 0
-    changed: int = 0
-    unreachable: int = 0
-    failed: int = 0
-    skipped: int = 0
-    ignored: int = 0
-    rescued: int = 0
-
-
-def read_recap(lines: Iterable[str]) -> dict[str, AnsibleHost]:
-    """The recap that `ansible-playbook` prints, by host; empty if the program ended before it."""
+def read_recap(lines: Iterable[str]) -> dict[str, Counter[str]]:
+    """The counts in the recap that `ansible-playbook` prints, by host; empty if the program ended
+    before it."""
     in_recap = False
-    found: dict[str, AnsibleHost] = {}
+    found: dict[str, Counter[str]] = {}
     for line in lines:
         if _HEAD.match(line):
             in_recap = True
         elif in_recap and (row := _HOST.match(line.strip())):
             counts = {name: int(n) for name, n in _COUNT.findall(row["counts"])}
-            known = {k: n for k, n in counts.items() if k in AnsibleHost.__annotations__}
-            found[row["host"]] = AnsibleHost(**known)
+            found[row["host"]] = Counter(counts)
     return found
