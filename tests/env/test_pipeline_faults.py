@@ -8,7 +8,6 @@ import shutil
 import signal
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
