@@ -18,10 +18,10 @@ def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def is_named(fd: int, path: "Path") -> bool:
+def is_named(fd: int, path: "Path", folder: "int | None" = None) -> bool:
     """Whether the open file still has this path: who held its lock before may have moved or removed
-    it."""
+    it. `folder`: the descriptor below which the path is."""
     try:
-        return os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False))
+        return os.path.samestat(os.fstat(fd), os.stat(path, dir_fd=folder, follow_symlinks=False))
     except OSError:
         return False

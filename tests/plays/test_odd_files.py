@@ -1,5 +1,6 @@
 """What stands at a path may be anything, a disk may be full, and an agent may die at any moment."""
 
+import fcntl
 import os
 import random
 import signal
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -124,14 +126,18 @@ def test_an_immutable_file_is_named(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
+from ipexctl.remote.failure import Failure
 from ipexctl.remote.play import safe_paths
 n = 0
 while True:
     n += 1
-    with safe_paths.place(sys.argv[1]) as place, place.replacing() as new:
-        for i in range(40):
-            new.write(b"%d\\n" % n * 500)
-            new.flush()
+    try:
+        with safe_paths.place(sys.argv[1]) as place, place.replacing() as new:
+            for i in range(40):
+                new.write(b"%d\\n" % n * 500)
+                new.flush()
+    except Failure as e:
+        assert "another play is writing it" in e.what, e.what
 """
 
 
@@ -142,7 +148,7 @@ def _writer(path: Path) -> "subprocess.Popen[bytes]":
 
 def test_an_agent_that_is_killed_leaves_the_old_or_the_new_content(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    chance, left = random.Random(18), False
+    chance, left = random.Random(18), 0
     for _ in range(20):
         writer = _writer(path)
         while writer.poll() is None and not path.exists():
@@ -153,9 +159,26 @@ def test_an_agent_that_is_killed_leaves_the_old_or_the_new_content(tmp_path: Pat
         lines = path.read_bytes().splitlines()
         assert len(lines) == 20_000
         assert len(set(lines)) == 1
-        left = left or len(os.listdir(tmp_path)) > 1
+        left += len(os.listdir(tmp_path)) - 1
+        file(path, content="again\n")
+        assert os.listdir(tmp_path) == ["x"]
         path.unlink()
     assert left  # it was in the middle at least once
+
+
+@pytest.fixture
+def _busy(tmp_path: Path) -> Iterator[Path]:
+    with (tmp_path / ".x.ipexctl-new").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        yield tmp_path / "x"
+
+
+def test_a_file_that_another_play_writes_is_not_taken_from_it(_busy: Path) -> None:
+    _busy.write_text("old\n")
+    with refused("write-conflict", _busy):
+        file(_busy, content="new\n")
+    assert _busy.read_text() == "old\n"
+    assert (_busy.parent / ".x.ipexctl-new").exists()
 
 
 def test_two_plays_at_once_never_leave_a_half_file(tmp_path: Path) -> None:

@@ -176,11 +176,8 @@ def _link_at(task, place, target):
     if task.check:
         place.require_writable()
     else:
-        name = safe_paths.new_name(place.name)
+        name = safe_paths.NEW % place.name[: safe_paths.MOST_OF_NAME]
+        safe_paths.remove_left(place.folder, name)
         os.symlink(target, name, dir_fd=place.folder)
-        try:
-            os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
-        except OSError:
-            safe_paths.remove_left(place.folder, name)
-            raise
+        os.rename(name, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
     return True, "link to %s" % target, ""

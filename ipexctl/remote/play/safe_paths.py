@@ -10,13 +10,16 @@ import os
 import stat
 from contextlib import contextmanager
 
+from ipexctl.common.locks import is_named, try_lock
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.task import Missing
 
 MOST_LINKS = 40
 MOST_BYTES = 16 << 20  # of a file that is read as a whole
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-MOST_OF_NAME = 55  # letters of up to 4 bytes: all of it stays below the 255 of a name
+NEW = ".%s.ipexctl-new"
+MOST_OF_NAME = 60  # letters of up to 4 bytes: all of it stays below the 255 of a name
+_TRIES = 20
 
 
 class Place:
@@ -80,10 +83,9 @@ class Place:
     @contextmanager
     def replacing(self):
         """A new file that takes the place of the old one when all of it is on the disk."""
-        name = new_name(self.name)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        name = NEW % self.name[:MOST_OF_NAME]
         try:
-            with os.fdopen(os.open(name, flags, 0o600, dir_fd=self.folder), "wb") as file:
+            with os.fdopen(new_file(self.folder, name, self.path), "wb") as file:
                 try:
                     yield file
                     file.flush()
@@ -197,9 +199,43 @@ def _refuse_unsafe(folder, here, name, links):
 # --- new files -----------------------------------------------------------------------------------
 
 
-def new_name(name):
-    """Beside `name`, of this process alone: two plays may write one file at a time."""
-    return ".%s.%s.ipexctl-new" % (name[:MOST_OF_NAME], os.urandom(4).hex())
+def new_file(folder, name, path):
+    """The descriptor of a new file that is ours while it is locked.
+
+    Two plays may write one file at a time. What a killed one left is removed.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    for _ in range(_TRIES):
+        try:
+            fd = os.open(name, flags, 0o600, dir_fd=folder)
+        except FileExistsError:
+            _remove_stale(folder, name, path)
+            continue
+        if try_lock(fd) and is_named(fd, name, folder):
+            return fd
+        os.close(fd)
+    raise Failure(
+        "cannot write %s: another process keeps making %s" % (path, name), slug="write-conflict"
+    )
+
+
+def _remove_stale(folder, name, path):
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError:  # a link, or a file of another user
+        os.unlink(name, dir_fd=folder)
+        return
+    try:
+        if not try_lock(fd):
+            raise Failure(
+                "cannot write %s: another play is writing it" % path, slug="write-conflict"
+            )
+        if is_named(fd, name, folder):
+            os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(fd)
 
 
 def remove_left(folder, name):
