@@ -69,11 +69,12 @@ class _Reader:
     # -- a play --
 
     def play(self, root: Node) -> Play:
+        root = self._only_one(root)
         if not isinstance(root, Mapping):
             what = f"expected a play with steps, not {shape(root)}"
-            why = "a file holds one play" if isinstance(root, Sequence) else ""
-            hint = "steps:\n  - sh: hostname"
-            raise Bad(what, why=why, hint=hint, slug="wrong-yaml-shape").placed(root.place)
+            raise Bad(what, hint="steps:\n  - sh: hostname", slug="wrong-yaml-shape").placed(
+                root.place
+            )
         for key, _ in root.items:
             with self.errors.kept():
                 self._known(key, arguments(Play), "a play")
@@ -92,6 +93,19 @@ class _Reader:
             hosts_place=node.place if (node := root.get("hosts")) else None,
             **keys,
         )
+
+    def _only_one(self, root: Node) -> Node:
+        """Ansible's files are lists of plays."""
+        if isinstance(root, Sequence) and len(root.items) == 1:
+            return root.items[0]
+        if isinstance(root, Sequence):
+            what = f"a file holds one play, but this list has {len(root.items)} entries"
+            raise Bad(
+                what,
+                hint="ipexctl play a.yaml b.yaml   # several, one after the other",
+                slug="several-plays-in-file",
+            ).placed(root.place)
+        return root
 
     def _vars(self, node: Node | None) -> dict[str, tuple[str, Place]]:
         found = {}
