@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ipexctl.play.steps.file_steps import Copy
 from ipexctl.play.steps.step_kinds import LocalFiles
 from ipexctl.play.text.interpolation import Scope
 from ipexctl.remote.play.task import Task
-from tests.plays.on_host import applied
+from tests.plays.on_host import applied, as_root
 from tests.refused import refused
 
 
@@ -109,6 +110,21 @@ def test_what_is_in_the_way(src: Path) -> None:
     os.mkfifo(there / "a")
     with refused("wrong-file-kind", "there/a", "pipe"):
         copy(f"{src}/", there)
+
+
+@as_root
+def test_a_hard_link_is_replaced_and_not_written_through(src: Path) -> None:
+    there, root = src.parent / "there", src.parent / "root"
+    there.mkdir()
+    for content, mode in (("old\n", ""), ("a\n", "0666")):
+        root.write_text(content)
+        root.chmod(0o600)
+        (there / "a").unlink(missing_ok=True)
+        os.link(root, there / "a")
+        copy(src / "a", there / "a", mode=mode)
+        assert root.read_text() == content
+        assert stat.S_IMODE(root.stat().st_mode) == 0o600
+        assert (there / "a").read_text() == "a\n"
 
 
 def test_an_unreadable_source_is_named(src: Path, monkeypatch: Any) -> None:

@@ -129,6 +129,16 @@ def test_a_folder_on_the_way_that_its_user_swaps(step: str, theirs: Path, outsid
     assert _as_it_was(outside)
 
 
+@pytest.mark.parametrize("step", ["content", "line", "attributes"])
+def test_a_hard_link_is_replaced_and_not_written_through(
+    step: str, theirs: Path, outside: Path
+) -> None:
+    os.link(outside / "secret", theirs / "x")
+    STEPS[step](theirs / "x", 7)
+    assert _as_it_was(outside)
+    assert (theirs / "x").stat().st_nlink == 1
+
+
 def test_a_link_in_a_folder_of_another_user_is_refused(theirs: Path, outside: Path) -> None:
     (theirs / "x").symlink_to(outside / "secret")
     with refused("link-unsafe", theirs / "x"):
@@ -137,8 +147,17 @@ def test_a_link_in_a_folder_of_another_user_is_refused(theirs: Path, outside: Pa
 
 
 def test_a_setuid_program_of_another_user_does_not_become_one_of_root(theirs: Path) -> None:
+    """Neither with its own content, which they may change, nor with ours in it."""
     program = theirs / "x"
     program.write_text("#!/bin/sh\n")
+    os.chown(program, OTHER, OTHER)
+    program.chmod(0o4755)
+    with program.open("a") as still_open:
+        file(program, mode="4755", owner="0")
+        still_open.write("evil\n")
+    found = program.stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o4755)
+    assert program.read_text() == "#!/bin/sh\n"
     os.chown(program, OTHER, OTHER)
     program.chmod(0o4755)
     line(program, "more", owner="0")

@@ -66,16 +66,20 @@ def replace(task, place, found, wanted, fill, default=0o666):
 
 
 def attributes_only(task, place, wanted):
-    """(changed, detail, "")."""
+    """(changed, detail, ""). A file with other names gets a copy in its place: those may be
+    anywhere, and in a folder of another user, that user made them."""
     fd, found = place.open_file()
     if fd is None:
         raise Failure("%s disappeared during the operation" % place.path, slug="path-disappeared")
-    with os.fdopen(fd, "rb"):
+    with os.fdopen(fd, "rb") as file:
         changes = wanted.changes(found)
         if changes and task.check:
             require_owner(found, place.path)
         elif changes:
-            wanted.apply(fd, place.path)
+            if wanted.fits_in_place(found):
+                wanted.apply(fd, place.path)
+            else:
+                replace(task, place, found, wanted, lambda new: shutil.copyfileobj(file, new))
     return bool(changes), changes, ""
 
 
@@ -93,17 +97,25 @@ def _absent(task, path):
             if task.check:
                 place.require_writable()
             else:
-                _remove(place, found)
+                _remove(place.folder, place.name)
             return True, "remove %s" % safe_paths.shape(found), ""
     except Missing:
         return False, "", ""
 
 
-def _remove(place, found):
-    if stat.S_ISDIR(found.st_mode):  # below the open folder, and by no link out of it
-        shutil.rmtree("/proc/self/fd/%d/%s" % (place.folder, place.name))
-    else:
-        os.unlink(place.name, dir_fd=place.folder)
+def _remove(folder, name):
+    """Whatever it is; in folders by descriptors, so that no link leads out of them."""
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISDIR(found.st_mode):
+        os.unlink(name, dir_fd=folder)
+        return
+    inside = os.open(name, safe_paths._FOLDER, dir_fd=folder)
+    try:
+        for each in os.listdir(inside):
+            _remove(inside, each)
+    finally:
+        os.close(inside)
+    os.rmdir(name, dir_fd=folder)
 
 
 def make_directory(task, path, wanted):

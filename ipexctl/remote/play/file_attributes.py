@@ -55,6 +55,13 @@ class Attributes:
         except PermissionError:
             raise _not_permitted(path) from None
 
+    def fits_in_place(self, found):
+        """Not for a file with other names; nor where its user, who may have it open to write, is
+        to give it a setuid bit of somebody else."""
+        trusted = found.st_uid in (0, os.geteuid())
+        setuid = self.mode and self._modes(found)[1] & 0o6000
+        return found.st_nlink == 1 and (trusted or not setuid)
+
     def apply_new(self, fd, old, default):
         """On a file that is to take the place of `old` (a stat, or None)."""
         if old is None:
