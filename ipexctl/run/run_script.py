@@ -145,6 +145,10 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
     names = [path.name for path in folder.glob("*.py")]
     alike = names if is_folder and len(names) == 1 else nearest_files(given.name, names)
     near = next(iter(alike), "")
+    if hint := _hosts_apart(options):
+        return InputError(
+            f"there is no script {given}", why="-H takes one list", hint=hint, slug="hosts-apart"
+        )
     found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
     meant = (found, *options.args)
     hint = retry_command.command(replace(options.typed, script=meant), (), None)
@@ -158,6 +162,19 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
         hint=hint,
         slug="script-missing",
     )
+
+
+def _hosts_apart(options: RunOptions) -> str:
+    """What `-H node1 node2 train.py` meant; "" for anything else."""
+    before, args = options.typed.options, options.args
+    if len(before) < 2 or before[-2] not in ("-H", "--hosts") or "." in options.script:
+        return ""
+    n = next((i for i, word in enumerate(args) if os.path.isfile(word)), -1)
+    if n < 0:
+        return ""
+    hosts = ",".join((before[-1], options.script, *args[:n]))
+    typed = replace(options.typed, options=(*before[:-1], hosts), script=args[n:])
+    return retry_command.command(typed, (), None)
 
 
 def _named(script: Path, start: Path) -> str:

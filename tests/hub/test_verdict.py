@@ -229,11 +229,19 @@ def test_no_host_is_named_as_lost_before_hosts_that_do_not_reach_each_other_agre
     assert run.state is State.RESTARTING and not lost_in(run.cause)
     (run,) = listed_runs.merged(replace(one, kept=True, lost=("b",)) for one in parts)
     assert run.state is State.RESTARTING and lost_in(run.cause) == ["b"]
-    for over in ({"settled": True}, {"later": True}):  # whatever a keeper that was away looks for
-        (run,) = listed_runs.merged(replace(one, kept=True, lost=("b",), **over) for one in parts)
-        assert run.state is State.FAILED
+    over = [replace(one, kept=True, lost=("b",), settled=True) for one in parts]
+    (run,) = listed_runs.merged(over)  # whatever a keeper that was away looks for
+    assert run.state is State.FAILED
     (run,) = listed_runs.merged(parts)  # no keeper can decide more
     assert lost_in(run.cause)
+
+
+def test_a_run_whose_next_attempt_is_recorded_but_not_there_yet_is_not_over() -> None:
+    parts = [replace(part(name, lost("b", SILENT, 12)), kept=True, later=True) for name in "ac"]
+    (run,) = listed_runs.merged(parts)
+    assert (run.state, run.over) == (State.RESTARTING, False)
+    (run,) = listed_runs.merged(replace(one, kept=False) for one in parts)  # no keeper is left
+    assert run.state is State.FAILED
 
 
 def test_a_run_of_which_another_attempt_followed_may_go_on_where_hosts_do_not_answer() -> None:

@@ -45,7 +45,7 @@ class Prefixes:
     """`node02 r05` for a rank; `node02 x4`, `all x16` or `r0-3,9 x5` for several, as wide."""
 
     def __init__(self, hosts: Sequence[str], ranks: int) -> None:
-        self._wide = max(3, *map(len, hosts))
+        self._wide = max([3, *map(len, hosts)])
         self._digits = max(2, len(str(ranks - 1)))
         self._many = ranks
         self._host: dict[int, str] = {}

@@ -269,7 +269,7 @@ def _last(run: Run) -> Run:
     if run.over and all(part.cut_off for part in run.seen):
         why = "its hosts here were cut off from others, on which it may go on"
         return replace(run, state=State.LOST, verdict=Verdict(EXIT_LOST, verdict.UNKNOWN, why))
-    settled = run.later or any(part.settled for part in run.seen)
+    settled = any(part.settled for part in run.seen)
     if not run.over or run.state is State.DONE or settled or not run.kept:
         return run
     lost = {part.verdict.lost for part in run.seen if part.verdict and part.verdict.lost}
