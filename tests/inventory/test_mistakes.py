@@ -57,6 +57,14 @@ def test_a_mistyped_script_is_told_with_the_one_that_is_there(shell, typed, what
     [
         ("pip install datasets", "ipexctl install -r requirements.txt"),
         ("python3 -m pip install datasets", "ipexctl install -r requirements.txt"),
+        (
+            "pip install intel_extension_for_pytorch==2.8.0 -f https://wheels.example/cpu",
+            "ipexctl install --stack ipex   # if your code needs it; otherwise: ipexctl install",
+        ),
+        (
+            "accelerate config",
+            "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
+        ),
         ("accelerate env", "ipexctl env exec -- accelerate env"),
         ("fabric consolidate out/x.ckpt", "ipexctl env exec -- fabric consolidate out/x.ckpt"),
         ("uv run train.py", "ipexctl run -n RANKS -ppn RANKS_PER_HOST SCRIPT"),

@@ -13,6 +13,17 @@ _INSTALL = (
     "ipexctl install creates the environments on the hosts",
     "ipexctl install -r requirements.txt",
 )
+_DISCONTINUED = re.compile(
+    r"(intel[-_]extension[-_]for[-_]pytorch|oneccl[-_]bind[-_]pt|torch[-_]ccl)\b"
+)
+_IPEX = (
+    "IPEX and its oneCCL bindings are discontinued; stock PyTorch includes their optimizations",
+    "ipexctl install --stack ipex   # if your code needs it; otherwise: ipexctl install",
+)
+_ASKS = (
+    "what accelerate config asks for are options of ipexctl run",
+    "ipexctl run -f HOSTFILE -ppn RANKS_PER_HOST SCRIPT; or --accelerate FILE, its config",
+)
 _NO_RANKS = ("that command starts no ranks", "ipexctl env exec -- {words}")
 _SHELL = (
     "a run starts a Python script; lines of shell scripts become commands",
@@ -27,6 +38,7 @@ _SHELL_HEAD = re.compile(r"#!.{0,80}\b(?:ba|da|k|z)?sh\b")
 _KNOWN = {
     **dict.fromkeys(("pip", "pip3", "uv", "conda", "mamba"), _INSTALL),
     **dict.fromkeys(("accelerate", "fabric", "lightning", "trl"), _NO_RANKS),
+    "accelerate config": _ASKS,
     **dict.fromkeys(("fabric run", "lightning run", "uv run", "conda run"), _STARTS),
     **dict.fromkeys(("srun", "horovodrun", "numactl", "nohup", "time", "sudo"), _STARTS),
     **dict.fromkeys(("bash", "sh", "zsh", "source", "sbatch", "qsub"), _SHELL),
@@ -47,5 +59,7 @@ def meant(words: Sequence[str]) -> tuple[str, str]:
     program = posixpath.basename(words[0]) if words else ""
     named = _KNOWN.get(" ".join([program, *words[1:2]]))
     why, hint = named or _KNOWN.get(program, ("", ""))
+    if why == _INSTALL[0] and any(_DISCONTINUED.match(word) for word in words[1:]):
+        why, hint = _IPEX
     file = next((word for word in words[1:] if _FILE.fullmatch(word)), "FILE")
     return why, hint.format(file=quote_for_pasting((file,)), words=quote_for_pasting(tuple(words)))
