@@ -325,13 +325,17 @@ def entry_of(key: HostKey) -> bytes:
     return entry_line(key.names[0], key.key_type, key.blob).rstrip("\n").encode()
 
 
-def test_a_key_that_trust_has_saved_is_on_the_disk(shop: DiskShop) -> None:
+def test_a_key_that_trust_has_saved_is_on_the_disk(
+    shop: DiskShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = shop.root / "state" / "known_hosts"
+    monkeypatch.setattr("ipexctl.machines.ssh.known_hosts.own_known_hosts", lambda: saved)
     with shop.disk.mounted():
         for number in range(3):
-            remember(a_key(number), shop.root / "state" / "known_hosts")
+            remember(a_key(number))
         image = shop.disk.copied(shop.folder / "cut.img")
     with shop.disk.mounted(image):
-        lines = (shop.root / "state" / "known_hosts").read_text().splitlines()
+        lines = saved.read_text().splitlines()
         assert [line.split()[:2] for line in lines] == [
             [f"n{number}", "ssh-ed25519"] for number in range(3)
         ]
