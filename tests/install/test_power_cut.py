@@ -285,20 +285,21 @@ def start_run(shop: DiskShop, work: Path, digest: str) -> subprocess.Popen[str]:
 
 @pytest.mark.soak
 def test_after_a_power_cut_at_any_moment_every_key_is_known_or_can_be_added(
-    shop: DiskShop,
+    shop: DiskShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    path = shop.root / "state" / "known_hosts"
+    monkeypatch.setattr("ipexctl.machines.ssh.known_hosts.own_known_hosts", lambda: path)
     moments, images, saved = random.Random(SEED), [], [0]
     keys = [a_key(number) for number in range(100)]
 
     def save() -> None:
         for number, key in enumerate(keys):
-            remember(key, path)
+            remember(key)
             saved[0] = number + 1
             time.sleep(0.03)  # so that there are moments to choose from
 
     shop.disk = Disk.made(shop.folder, 1, 8 << 20)  # soon copied
     with shop.disk.mounted():
-        path = shop.root / "state" / "known_hosts"
         saving = threading.Thread(target=save)
         saving.start()
         while saving.is_alive():
@@ -310,7 +311,7 @@ def test_after_a_power_cut_at_any_moment_every_key_is_known_or_can_be_added(
             there = path.read_bytes().split(b"\n") if path.exists() else []
             assert {entry_of(key) for key in keys[:count]} <= set(there), image
             for key in keys[count:]:
-                remember(key, path)
+                remember(key)
             assert {entry_of(key) for key in keys} <= set(path.read_bytes().split(b"\n"))
         image.unlink()
 
