@@ -27,7 +27,7 @@ from ipexctl.quick_dataclass import dataclass
 PROGRAM = "ansible-playbook"
 _SHARED = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=60s")  # Ansible's own default
 _SOCKETS = "c"  # of ssh connections; short, as the path of a socket is limited
-_GRACE = 10.0  # seconds that each of them gets to end
+_GRACE = 10.0  # seconds that it, or one of its connections, gets to end
 _ENVIRONMENT = {
     "ANSIBLE_STDOUT_CALLBACK": "default",  # whose recap is read
     "ANSIBLE_NOCOLOR": "1",
@@ -83,7 +83,7 @@ def run_playbook(
 
 
 def _run(words: list[str], say: Callable[[str], None]) -> int:
-    """The exit code. Where we are interrupted, so is the program, and it is waited for."""
+    """The exit code. Where we are interrupted, so is the program; it gets some seconds to end."""
     with subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
@@ -101,6 +101,9 @@ def _run(words: list[str], say: Callable[[str], None]) -> int:
             return process.wait()
         except BaseException:
             process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+            process.kill()
             raise
 
 

@@ -33,7 +33,7 @@ def twice(cluster: Cluster) -> Sight | None:
     "faster.",
     fix="nothing to do, if that is what you want (a practice cluster)",
 )
-def onemachine(cluster: Cluster) -> Sight | None:
+def one_machine(cluster: Cluster) -> Sight | None:
     found: dict[str, dict[object, list[str]]] = {}
     for facts in cluster.hosts:
         if facts.boot_id and facts.condition.system.netns is not None:

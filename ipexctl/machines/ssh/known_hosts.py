@@ -290,8 +290,10 @@ def verdict_down(key: HostKey) -> HostDown | None:
     """A key that is always refused, as a host's outcome."""
     try:
         accept(key)
-    except (HostKeyChanged, HostKeyUnknown) as e:
-        return None if isinstance(e, HostKeyUnknown) else HostDown.of(key.answer.name, e)
+    except HostKeyChanged as e:
+        return HostDown.of(key.answer.name, e)
+    except HostKeyUnknown:
+        pass
     return None
 
 

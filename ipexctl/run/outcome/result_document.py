@@ -33,7 +33,7 @@ def plan_document(run_id: str, plan: LaunchPlan) -> dict[str, Any]:
 
 
 def full_plan(plan: LaunchPlan) -> dict[str, Any]:
-    """For --explain and the run's folder."""
+    """Return the plan as --explain shows it and the run's folder keeps it."""
     return {
         "schema_version": SCHEMA,
         "world_size": plan.world_size,
