@@ -17,25 +17,14 @@ from ipexctl.machines.wire.transport import LocalTransport
 RECORDED = Path(__file__).parent.parent.parent.parent / "shared" / "machines"
 # What the probe reads of a tree: unpacking the rest takes longer than all tests together.
 _READ = frozenset(
-    """cpuinfo meminfo mounts cgroup cpuset online present cpus cpulist cpumap physical_package_id
-    thread_siblings thread_siblings_list core_siblings core_siblings_list cpuset.cpus
+    """cpuinfo meminfo mounts cgroup cpuset online present cpus cpulist physical_package_id
+    thread_siblings_list core_cpus_list core_siblings_list package_cpus_list cpuset.cpus
     cpuset.cpus.effective
     cpuset.effective_cpus mems cpuset.mems.effective cpu_capacity cpuinfo_max_freq
     scaling_max_freq scaling_governor scaling_driver status no_turbo boost
     core_throttle_count package_throttle_count enabled
     numa_balancing""".split()  # noqa: SIM905
 )
-
-
-# The records have the masks alone, kernels have lists beside them.
-_MASKS = {"cpumap": "cpulist", "thread_siblings": "thread_siblings_list"}
-_MASKS |= {"core_siblings": "core_siblings_list"}
-
-
-def _write_list(mask: Path, to: Path) -> None:
-    bits = int(mask.read_text().replace(",", "") or "0", 16)
-    if not to.exists():
-        to.write_text(",".join(str(i) for i in range(bits.bit_length()) if bits >> i & 1))
 
 
 def read_all() -> dict[str, Facts]:
@@ -59,7 +48,4 @@ def _read(agent: Agent, path: Path, folder: Path) -> Facts:
         for member in tar:
             if member.name.rpartition("/")[2] in _READ and member.isfile():
                 tar.extract(member, folder, **_FILTER)
-    for path in folder.rglob("*"):
-        if path.name in _MASKS:
-            _write_list(path, path.with_name(_MASKS[path.name]))
     return probe_and_listen(agent, listen=False, fs=str(next(folder.iterdir())))[0]
