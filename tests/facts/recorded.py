@@ -17,9 +17,9 @@ from ipexctl.machines.wire.transport import LocalTransport
 RECORDED = Path(__file__).parent.parent.parent.parent / "shared" / "machines"
 # What the probe reads of a tree: unpacking the rest takes longer than all tests together.
 _READ = frozenset(
-    """cpuinfo meminfo mounts cgroup cpuset online present cpus cpulist physical_package_id
-    thread_siblings_list core_cpus_list core_siblings_list package_cpus_list cpuset.cpus
-    cpuset.cpus.effective
+    """cpuinfo meminfo mounts cgroup cpuset online present isolated cpus cpulist cpumap core_id
+    physical_package_id thread_siblings thread_siblings_list core_cpus core_cpus_list core_siblings
+    core_siblings_list package_cpus package_cpus_list die_id cpuset.cpus cpuset.cpus.effective
     cpuset.effective_cpus mems cpuset.mems.effective cpu_capacity cpuinfo_max_freq
     scaling_max_freq scaling_governor scaling_driver status no_turbo boost
     core_throttle_count package_throttle_count enabled

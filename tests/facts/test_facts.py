@@ -109,6 +109,11 @@ def test_every_cpu_knows_its_core_its_socket_and_its_node(agent, tmp_path):
     ]
 
 
+def _mask(cpus: tuple[int, ...]) -> str:
+    """As the kernel writes it: words of 32 CPUs, the highest first."""
+    return f"00000000,{sum(1 << cpu for cpu in cpus):08x}"
+
+
 def _package(machine: Machine, socket: int) -> tuple[int, ...]:
     return tuple(sorted(c for s, cpus in machine.cores for c in cpus if s == socket))
 
@@ -126,15 +131,24 @@ def _text(cpus: tuple[int, ...]) -> str:
 
 _TOPOLOGIES = {
     "new list": lambda m, s, c: {**_ids(m, s, c), "core_cpus_list": _text(c)},
+    "new mask": lambda m, s, c: {**_ids(m, s, c), "core_cpus": _mask(c)},
     "old list": lambda m, s, c: {**_ids(m, s, c), "thread_siblings_list": _text(c)},
+    "old mask": lambda m, s, c: {**_ids(m, s, c), "thread_siblings": _mask(c)},
+    "ids": _ids,
     "no package id": lambda m, s, c: {
+        "core_id": str(c[0] % 4),
         "core_cpus_list": _text(c),
         "package_cpus_list": _text(_package(m, s)),
     },
-    "unknown package id": lambda m, s, c: {
+    "groups alone": lambda m, s, c: {
+        "thread_siblings": _mask(c),
+        "core_siblings": _mask(_package(m, s)),
+    },
+    "unknown ids": lambda m, s, c: {
         "physical_package_id": "-1",
-        "thread_siblings_list": _text(c),
-        "core_siblings_list": _text(_package(m, s)),
+        "core_id": "-1",
+        "core_cpus": _mask(c),
+        "package_cpus": _mask(_package(m, s)),
     },
 }  # fmt: skip
 

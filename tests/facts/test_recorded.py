@@ -17,27 +17,29 @@ from ipexctl.machines.probe_host import probe_and_listen
 from tests.checks.hosts import GIB, ROWS
 from tests.facts.recorded import RECORDED
 
-# Kernels list the cores of AMD's family 21 (two Opterons here) in pairs, which share one FPU.
-# Records of kernels before 3.10, on which no torch runs: sysfs had masks, cpusets their own mount
-OLD = {"16amd64-8n2c-cpusets", "16em64t-4s2c2t-offlines"}
+# AMD's family 21 (the Opterons here) has one thread per core, though its kernels list pairs.
 # name: (CPUs online, CPUs ours, cores ours, sockets, NUMA nodes), level, processor
 TREES = {
+    "16amd64-8n2c-cpusets": ((15, 10, 10, 8, 8), "sse", ""),
+    "16em64t-4s2c2t-offlines": ((12, 12, 7, 4, 1), "sse", ""),
     "20em64t-hybrid-1p6c2t+2ca4co1t": ((20, 20, 14, 1, 1), "avx2", "Raptor Lake"),
     "2pa-pcidomain32bits": ((2, 2, 2, 2, 1), "avx2", "Skylake client"),
     "32amd64-4s2n4c-cgroup2": ((32, 6, 6, 4, 8), "sse", ""),
     "40intel64-2g2n4c+pcilocality": ((40, 40, 40, 4, 4), "sse", "before Haswell"),
-    "64amd64-4s2n4ca2co": ((64, 64, 32, 4, 8), "avx", ""),
+    "64amd64-4s2n4ca2co": ((64, 64, 64, 4, 8), "avx", ""),
     "8em64t-2s2ca2c-buggynuma": ((8, 8, 8, 2, 0), "sse", "before Haswell"),
     "96em64t-4no4pa3ca2co": ((96, 96, 96, 16, 4), "sse", "before Haswell"),
     "arm-A510-A710-A715-X3": ((8, 8, 8, 3, 0), "neon", ""),
     "memorysidecaches": ((80, 80, 40, 2, 4), "avx512", "Cascade Lake"),
-    "vmware_fpe": ((16, 16, 8, 2, 4), "avx", ""),
+    "vmware_fpe": ((16, 16, 16, 2, 4), "avx", ""),
     "x86_64-64cpu": ((64, 64, 32, 4, 3), "sse", "before Haswell"),
     "x86_64-64cpu-linux6.2": ((8, 8, 4, 1, 1), "avx512", "Tiger Lake"),
     "x86_64-epyc_7451": ((96, 96, 48, 2, 8), "avx2", "Zen"),
 }
 # name: CPUs ours, offline ones, those of slower cores
 PARTS = {
+    "16amd64-8n2c-cpusets": ((0, 1, 2, 3, 5, 6, 12, 13, 14, 15), (4,), ()),
+    "16em64t-4s2c2t-offlines": (None, (2, 5, 13, 14), ()),
     "20em64t-hybrid-1p6c2t+2ca4co1t": (None, (), tuple(range(12, 20))),
     "32amd64-4s2n4c-cgroup2": (tuple(range(6)), (), ()),
     "arm-A510-A710-A715-X3": (None, (), tuple(range(7))),
@@ -56,7 +58,7 @@ CPUINFO = {
 
 
 def test_no_record_is_left_out(recorded):
-    assert set(recorded) == {*TREES} | OLD
+    assert sorted(recorded) == sorted(TREES)
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -85,6 +87,7 @@ def test_what_is_not_ours_not_online_or_slower_is_known(recorded, name):
 
 # name: nodes whose memory is ours, how much that is in GiB
 CPUSETS = {
+    "16amd64-8n2c-cpusets": ((1, 2, 3, 4), 32),
     "32amd64-4s2n4c-cgroup2": ((0, 1, 2, 3, 4, 5), 96),
 }
 

@@ -17,9 +17,9 @@ def cpu(fs, groups, live, nodes):
     first = fields_of(read(info, until=b"\n\n").partition("\n\n")[0])
     base = fs + "/sys/devices/system/cpu"
     online, offline = _online(base)
-    cpus = _sysfs_cpus(base, online)
+    cpus = _sysfs_cpus(base, online, _has_units(first))
     if not cpus or any(None in row for row in cpus):
-        cpus = _cpuinfo_cpus(read(info)) or cpus
+        cpus = _completed(cpus, _cpuinfo_cpus(read(info)))
     node_of = {cpu: row[0] for row in nodes for cpu in row[1]}
     return {
         "arch": os.uname().machine if live else _recorded_arch(first),
@@ -79,30 +79,56 @@ def _recorded_arch(first):
     return "aarch64" if "CPU implementer" in first else "x86_64"
 
 
-def _sysfs_cpus(base, online):
+def _has_units(first):
+    """AMD's family 21 has cores in pairs that share a unit; kernels call the two siblings."""
+    return (first.get("vendor_id"), first.get("cpu family")) == ("AuthenticAMD", "21")
+
+
+def _sysfs_cpus(base, online, units):
     """[[cpu, lowest CPU of its core, socket]] for what is online; None: sysfs does not say."""
     found = []
+    cores = {}  # type: dict[object, int]
     for cpu in online:
         top = "%s/cpu%d/topology/" % (base, cpu)
-        socket_id = number(read(top + "physical_package_id"))
-        if socket_id is None or socket_id < 0:  # -1: the firmware does not name it
-            socket_id = _lowest(top, "core_siblings_list", "package_cpus_list")
-        core = _lowest(top, "thread_siblings_list", "core_cpus_list")
+        socket_id = _id(top + "physical_package_id")
+        if socket_id is None:
+            socket_id = _lowest(top, "core_siblings", "package_cpus")
+        core = cpu if units else _lowest(top, "thread_siblings", "core_cpus")
+        core_id = _id(top + "core_id") if core is None else None
+        if core_id is not None and socket_id is not None:  # core ids repeat per socket and die
+            core = cores.setdefault((socket_id, _id(top + "die_id"), core_id), cpu)
         found.append([cpu, core, socket_id])
     return found
 
 
-def _lowest(top, old, new):
-    """The lowest CPU of a group: unique on the host, where core ids repeat in each socket. Linux
-    5.3 has the new names, and the old ones still."""
-    text = read(top + old) or read(top + new)
-    return number(text.partition(",")[0].partition("-")[0].strip())
+def _id(path):
+    """Kernels write -1 for what they do not know."""
+    found = number(read(path))
+    return None if found is None or found < 0 else found
+
+
+def _completed(cpus, told):
+    """What sysfs left open, as /proc/cpuinfo tells it."""
+    if not cpus:
+        return told
+    rows = {row[0]: row for row in told}
+    found = []
+    for cpu, core, socket_id in cpus:
+        _, other_core, other_socket = rows.get(cpu, (cpu, None, None))
+        core = other_core if core is None else core
+        found.append([cpu, core, other_socket if socket_id is None else socket_id])
+    return found
 
 
 def _online(base):
     """What is online, and what is there but not online."""
-    online = _expand(read(base + "/online"))
-    return online, sorted(set(_expand(read(base + "/present"))) - set(online))
+    text = read(base + "/online")
+    if text:
+        online = _expand(text)
+        return online, sorted(set(_expand(read(base + "/present"))) - set(online))
+    cpus = sorted(int(n[3:]) for n in names(base) if n.startswith("cpu") and n[3:].isdigit())
+    online = [c for c in cpus if os.path.isdir("%s/cpu%d/topology" % (base, c))]
+    return online, [c for c in cpus if c not in set(online)]
 
 
 def _efficient(fs, base, cpus):
@@ -123,6 +149,16 @@ def _efficient(fs, base, cpus):
     speed = {row[0]: number(read(path % row[0])) or 0 for row in cpus}
     most = max(speed.values())
     return [cpu for cpu, own in sorted(speed.items()) if 0 < own <= 0.85 * most]
+
+
+def _lowest(top, *files):
+    """The lowest CPU of a group: unique on the host. Kernels know the group by its old name, its
+    new one or both, and write it as a list, as a mask or both."""
+    for name in files:
+        text = read(top + name + "_list").strip() or _from_mask(read(top + name))
+        if text:
+            return number(text.partition(",")[0].partition("-")[0])
+    return None
 
 
 def _cpuinfo_cpus(text):
@@ -151,7 +187,7 @@ def nodes(fs):
     folders = [n for n in names(base) if n.startswith("node") and n[4:].isdigit()]
     for name in sorted(folders, key=lambda n: int(n[4:])):
         where = base + "/" + name
-        cpus = _expand(read(where + "/cpulist"))
+        cpus = _expand(read(where + "/cpulist") or _from_mask(read(where + "/cpumap")))
         mem = {}
         for line in read(where + "/meminfo").splitlines():
             words = line.split()
@@ -160,6 +196,14 @@ def nodes(fs):
         found.append([int(name[4:]), cpus, _kib(mem.get("MemTotal:")), _kib(mem.get("MemFree:"))])
     every = [cpu for row in found for cpu in row[1]]
     return ([], True) if len(every) > len(set(every)) else (found, False)
+
+
+def _from_mask(text):
+    try:
+        mask = int(text.strip().replace(",", ""), 16)
+    except ValueError:
+        return ""
+    return ",".join(str(i) for i in range(mask.bit_length()) if mask >> i & 1)
 
 
 # --- control groups ------------------------------------------------------------------------------
@@ -187,6 +231,8 @@ def cgroup(fs, mounts):
     for point, kind, options, _ in mounts:
         if kind == "cgroup2":
             base[""] = fs + point
+        elif kind == "cpuset":
+            base["cpuset"] = fs + point
         elif kind == "cgroup":
             for name in ("cpuset", "cpu", "memory", "pids"):
                 if name in options:
@@ -200,10 +246,10 @@ def cgroup(fs, mounts):
         return [text for text in (_first(f, files) for f in folders(controller)) if text]
 
     cpuset = lines("", "cpuset.cpus.effective")
-    cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus")
+    cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
     mems = [fields_of(read(fs + "/proc/self/status")).get("Mems_allowed_list", "")]
     mems += lines("", "cpuset.mems.effective")
-    mems += lines("cpuset", "cpuset.effective_mems", "cpuset.mems")
+    mems += lines("cpuset", "cpuset.effective_mems", "cpuset.mems", "mems")
     limits = [_memory(f, "inactive_file") for f in folders("")]
     limits += [_memory(f, "total_inactive_file") for f in folders("memory")]
     left = [limit - used for limit, used in limits if limit is not None and used is not None]
