@@ -8,8 +8,8 @@ import os
 import sys
 import time
 
-# machines/agent_start.py looks in the same folders for the first Python
 _NEEDED = ("_bz2", "_sqlite3", "_ssl")  # by torch, datasets and pip; built where headers were
+# machines/agent_start.py looks in the same folders for the first Python
 _CONDA = ("miniconda3", "miniforge3", "anaconda3", "mambaforge")
 
 
