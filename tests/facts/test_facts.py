@@ -16,7 +16,7 @@ from ipexctl.doctor.report.cluster import Cluster
 from ipexctl.errors import HostFailed
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa
-from ipexctl.facts.facts import ClockFacts, CpuFacts, Facts, Nic, Node, Python
+from ipexctl.facts.facts import ClockFacts, CpuFacts, Facts, Nic, Node
 from ipexctl.facts.software_facts import SoftwareFacts
 from ipexctl.facts.system_facts import Condition, Limits, Load, Power, System
 from ipexctl.inventory.inventory import Host
@@ -488,14 +488,3 @@ def test_a_link_local_address_stands_for_another_one_of_its_interface(ssh, nics,
     address, _, zone = ssh.partition("%")
     raw = {**_raw(), "net": {"ssh_address": address, "ssh_nic": zone, "nics": rows}}
     assert of.peer_address(of.from_json("n1", raw)) == expected
-
-
-def test_a_python_without_a_path_is_none():
-    raw = [
-        {"path": "/usr/bin/python3", "version": [3, 11]},
-        {"version": [3, 11]},
-        {"path": 7, "version": [3, 11]},
-        "/usr/bin/python3",
-    ]
-    facts = of.from_json("n1", _raw() | {"pythons": raw})
-    assert facts.pythons == (Python("/usr/bin/python3", (3, 11)),)

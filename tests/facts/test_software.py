@@ -10,6 +10,7 @@ import pytest
 
 from ipexctl.env.choice.package_changes import Change
 from ipexctl.facts.facts import Python
+from ipexctl.facts.host_facts import from_json
 from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
@@ -157,3 +158,15 @@ def test_modules_that_a_python_was_built_without_are_told(monkeypatch, tmp_path,
     finally:
         agent.close()
     assert Python(str(program), (3, 12, 9), lacks) in found
+
+
+def test_a_python_without_a_path_is_none():
+    raw = [
+        {"path": "/usr/bin/python3", "version": [3, 11]},
+        {"version": [3, 11]},
+        {"path": 7, "version": [3, 11]},
+        "/usr/bin/python3",
+    ]
+    parts: dict[str, object] = dict.fromkeys(("host", "cpu", "mem", "disk", "net"), {})
+    facts = from_json("n1", {**parts, "pythons": raw})
+    assert facts.pythons == (Python("/usr/bin/python3", (3, 11)),)
