@@ -53,7 +53,7 @@ steps:
 
 @dataclass(frozen=True)
 class Side:
-    """A tree, with a cache and a folder of its own."""
+    """A tree, with a project in `home`, and beside it a cache of its own: that is never sent."""
 
     name: str
     tree: Path
@@ -61,8 +61,12 @@ class Side:
 
     @property
     def env(self) -> dict[str, str]:
-        places = {f"XDG_{name}_HOME": str(self.home / name) for name in ("CACHE", "STATE")}
+        places = {f"XDG_{name}_HOME": f"{self.home}-{name}" for name in ("CACHE", "STATE")}
         return {**os.environ, **places, "PYTHONPATH": str(self.tree)}
+
+    @property
+    def errors(self) -> Path:
+        return Path(f"{self.home}-errors")
 
     def run(
         self, words: tuple[str, ...], first: str = "", env: Mapping[str, str] | None = None,
@@ -73,7 +77,7 @@ class Side:
         argv = (sys.executable, "-m", "ipexctl", *words)
         (self.home / folder).mkdir(exist_ok=True)
         began, seen = time.monotonic(), 0.0
-        with (self.home / "err").open("wb") as errors:
+        with self.errors.open("wb") as errors:
             process = subprocess.Popen(
                 argv, cwd=self.home / folder, env={**self.env, **(env or {})},
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
@@ -85,7 +89,7 @@ class Side:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode > (words[0] == "doctor"):
-            said = (self.home / "err").read_text("utf-8", "replace")[-2000:]
+            said = self.errors.read_text("utf-8", "replace")[-2000:]
             raise SystemExit(f"{words}\nended with {process.returncode} in {self.tree}\n{said}")
         # without the kernel's: of one tree it differs by a factor of four from round to round, as
         # the threads of 64 hosts wait for each other on few CPUs
