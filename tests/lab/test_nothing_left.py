@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,9 @@ SPEC = LabSpec(name="doomed", hosts=(HostSpec(disk=8 << 20, isa="amx"), HostSpec
 
 
 def left(lab: Lab, ended: float = math.inf) -> dict[str, list[str]]:
-    """All that a lab could leave: links, processes, mounts, loop devices. `ended` is when it did,
-    in seconds since boot: what began later is of a lab that got the same namespace number."""
+    """All that a lab could leave: links, processes, mounts, loop devices. `ended` is when its end
+    began, in seconds since boot: what is younger is of a lab that got a namespace's number again,
+    which may be while the first one's other hosts still end."""
     links = os.listdir("/sys/class/net")
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
@@ -71,34 +73,32 @@ def doomed(full_rung, make_lab):
     return lab
 
 
-def wait_for_nothing(lab: Lab) -> None:
+def end(lab: Lab, by: Callable[[], object]) -> None:
+    """End the lab and wait until nothing of it is left."""
     ended = time.clock_gettime(time.CLOCK_BOOTTIME)
+    by()
     until(lambda: left(lab, ended) == NOTHING, 30)
     assert left(lab, ended) == NOTHING
 
 
 def test_down_leaves_nothing(doomed):
-    doomed.down()
-    wait_for_nothing(doomed)
+    end(doomed, doomed.down)
     assert not doomed.folder.exists()
 
 
 def test_a_killed_watchdog_leaves_nothing_but_files_that_the_next_look_removes(doomed):
-    os.kill(doomed.watchdog, signal.SIGKILL)
-    wait_for_nothing(doomed)
+    end(doomed, lambda: os.kill(doomed.watchdog, signal.SIGKILL))
     assert names(doomed.folder.parent).count("doomed") == 0
     assert not doomed.folder.exists()
 
 
 def test_a_killed_switch_ends_the_lab(doomed):
-    os.kill(doomed._switch, signal.SIGKILL)
-    wait_for_nothing(doomed)
+    end(doomed, lambda: os.kill(doomed._switch, signal.SIGKILL))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_watchdog_that_is_told_to_end_ends_the_lab(doomed, number):
-    os.kill(doomed.watchdog, number)
-    wait_for_nothing(doomed)
+    end(doomed, lambda: os.kill(doomed.watchdog, number))
 
 
 def test_a_killed_first_process_takes_its_host_along_and_heal_starts_it_again(doomed):
@@ -111,8 +111,7 @@ def test_a_killed_first_process_takes_its_host_along_and_heal_starts_it_again(do
     assert space not in {space_of(pid) for pid in filter(str.isdigit, os.listdir("/proc"))}
     doomed.heal("node01")
     assert subprocess.run(["ssh", "-F", str(doomed.ssh_config), "node01", "true"]).returncode == 0
-    doomed.down()
-    wait_for_nothing(doomed)
+    end(doomed, doomed.down)
 
 
 def space_of(pid: str) -> str:
@@ -126,15 +125,13 @@ def test_a_killed_sshd_leaves_the_host_up(doomed):
     inside = ["sh", "-c", "kill -9 $(cat /run/sshd.pid)"]
     assert doomed.run_in("node01", inside).returncode == 0
     assert doomed.run_in("node01", ["hostname"]).stdout == "node01\n"
-    doomed.down()
-    wait_for_nothing(doomed)
+    end(doomed, doomed.down)
 
 
 @pytest.mark.parametrize("kind", ["freeze", "unplug", "kill", "no-sshd", "fill-disk"])
 def test_a_faulty_lab_ends_as_cleanly(doomed, kind):
     doomed.fault("node01", kind)
-    doomed.down()
-    wait_for_nothing(doomed)
+    end(doomed, doomed.down)
 
 
 def test_a_lab_ends_with_its_owner_even_by_kill_9(full_rung, lab_root):
@@ -151,8 +148,7 @@ def test_a_lab_ends_with_its_owner_even_by_kill_9(full_rung, lab_root):
         assert owner.stdout.readline() == "up\n"
         lab = Lab.open("owned", root=lab_root.folder)
         remember_spaces(lab)
-        owner.kill()
-    wait_for_nothing(lab)
+        end(lab, owner.kill)
     assert until(lambda: not lab.folder.exists())
 
 
@@ -160,8 +156,7 @@ def test_a_name_is_taken_once_and_free_again_after_a_crash(full_rung, make_lab):
     lab = make_lab(LabSpec.plain(1, name="twice"))
     with refused("lab-already-up", "twice"):
         make_lab(LabSpec.plain(1, name="twice"))
-    os.kill(lab.watchdog, signal.SIGKILL)
-    wait_for_nothing(lab)
+    end(lab, lambda: os.kill(lab.watchdog, signal.SIGKILL))
     with refused("lab-not-up", "twice"):
         Lab.open("twice", root=lab.folder.parent)
     again = make_lab(LabSpec.plain(1, name="twice"))
