@@ -107,11 +107,9 @@ class FileFetch:
     def _one(self, file: RemoteFile) -> Content:
         path = self.folder / file.local
         try:
-            if path.exists():
-                if found := self._read(file, path):
-                    self._count(found.size, 0)
-                    return found
-                path.unlink()  # it was damaged here
+            if found := self._read(file, path):
+                self._count(found.size, 0)
+                return found
             for _ in range(TRIES):
                 if found := self._fetch(file, path):
                     return found
@@ -129,8 +127,8 @@ class FileFetch:
         part = path.with_name(path.name + PART)
         with part.open("a+b") as out:
             fcntl.flock(out, fcntl.LOCK_EX)
-            if path.exists():
-                return self._read(file, path)
+            if found := self._read(file, path):
+                return found
             if not is_named(out.fileno(), part):  # discarded by the process that had it
                 return None
             self._count(out.seek(0, os.SEEK_END), 0)
@@ -145,7 +143,9 @@ class FileFetch:
         return self._learned(file, stamp(path.stat()), sha)
 
     def _read(self, file: RemoteFile, path: Path) -> Content | None:
-        """None: it is not the file."""
+        """None: it is not the file. What is there stays until the right one takes its place."""
+        if not path.exists():
+            return None
         mark = stamp(path.stat())
         sha = self.hashes.known(file.local, mark) if self.hashes else ""
         if sha and len(file.content) == len(sha) and sha != file.content:

@@ -37,12 +37,12 @@ def _ids(*families: str) -> frozenset[str]:
 
 # with the severity "fail" these stop a run: it would break, or give wrong numbers
 BLOCK = _ids(
-    "SOFT 001 003 004 008 012 015", "MPI 001 002 003 004 005", "SHM 001 003 004", "MEM 001",
+    "SOFT 001 003 004 008 012 015 025", "MPI 001 002 003 004 005", "SHM 001 003 004", "MEM 001",
     "DISK 001 002 003 009", "TMP 001", "NET 002 003 010 025 026", "UNI 001",
 )  # fmt: skip
 # these are told when they warn
 TELL = BLOCK | _ids(
-    "SOFT 025", "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
+    "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
     "UNI 002", "CPU 006", "LIM 001 003 004", "LOAD 004",
 )  # fmt: skip
 # and these of a run that goes on without the login that started it

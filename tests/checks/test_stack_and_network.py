@@ -101,6 +101,16 @@ CASES = [
         software(current=Current(ENV, True, True, (NUMPY,))),
         f"numpy 2.0 -> 1.26, in {ENV}",
     ),
+    *(
+        Case(
+            "SOFT-025", "fail",
+            software(
+                current=Current(ENV, True, True, (package_changes.Change("torch", "2.13.0", now),))
+            ),
+            f"torch 2.13.0{said}, in {ENV}",
+        )
+        for now, said in (("", " removed"), ("2.13.0", ": its files are gone or replaced"))
+    ),
     Case("SOFT-023", "warn", software(stale=9, stale_bytes=2 << 30), "9 files, 2.0 GiB"),
     *kinds(
         "MPI-001", BOTH, f"impi-rt 2021.19.0 in {ENV} without libfabric.so.1",

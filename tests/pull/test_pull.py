@@ -195,6 +195,7 @@ def test_a_file_at_an_address_is_fetched_once_and_checked(hub: Hub, tmp_path: Pa
     assert (tmp_path / "root/data/model.bin/current/files/model.bin").read_bytes() == LARGE
     with refused("fetch-damaged", "model.bin"):
         pulled(tmp_path, f"{address}#sha256={'0' * 64}")
+    assert pulled(tmp_path, f"{address}#sha256={right}").fetched == 0  # the good one stayed
     with refused("pull-failed", "404") as e:
         pulled(tmp_path, f"{hub.url}/nothing")
     assert f"{hub.url}/nothing" in e.value.hint and "again" not in e.value.hint
