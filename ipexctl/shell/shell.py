@@ -125,7 +125,7 @@ def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bo
 def remote_line(env: Env, command: tuple[str, ...]) -> str:
     """One line for the account's login shell, whichever that is: sh, csh and fish read it alike."""
     if command:
-        inner = "; ".join([*map(_set, env), _AS_CHILD % " ".join(map(_word, command))])
+        inner = "; ".join([*_sets(env), _AS_CHILD % " ".join(map(_word, command))])
         return quoting.quote(("exec", "/bin/sh", "-c", inner))
     run = quoting.quote(("-c", _interactive(env)))
     start = (
@@ -139,7 +139,7 @@ def _interactive(env: Env) -> str:
     file that takes their place, calls them, and removes itself."""
     if not env:
         return 'exec "${SHELL:-/bin/sh}" -i'
-    sets = "; ".join(map(_set, env))
+    sets = "; ".join(_sets(env))
     cases = "".join(
         f'x{name}) printf "%s\\n" {_word(text.replace("SETS", sets))} > "$IPEXCTL_RC/{file}"; '
         f'{start} "$SHELL" {options};; '
@@ -185,6 +185,11 @@ _START_FILES = (
 def _word(text: str) -> str:
     """For sh inside another shell's quotes, where csh would still take a `!` for its history."""
     return quoting.quote((text,)).replace("!", '\'"$(printf "\\041")"\'')
+
+
+def _sets(env: Env) -> list[str]:
+    """Those of the login shell lead to another Python's files."""
+    return [*(["unset PYTHONHOME PYTHONPATH"] if env else []), *map(_set, env)]
 
 
 def _set(pair: tuple[str, str]) -> str:

@@ -264,7 +264,7 @@ def test_the_host_key_is_judged_before_a_shell_too(sshd, tmp_path):
 # --- the line for the login shell ----------------------------------------------------------------
 
 ENV = (("PATH", "/e nv/bin"), ("LD_LIBRARY_PATH", "/e nv/lib"), ("I_MPI_ROOT", "/e nv"))
-SHOW = "echo $PATH; echo $LD_LIBRARY_PATH; echo $I_MPI_ROOT; for a; do echo [$a]; done"
+SHOW = "echo $PATH; echo $LD_LIBRARY_PATH; echo $I_MPI_ROOT$PYTHONPATH; for a; do echo [$a]; done"
 
 
 @pytest.mark.parametrize("login", ["sh", "bash", "csh", "tcsh", "fish"])
@@ -276,6 +276,7 @@ def test_every_login_shell_reads_the_line_alike(login, library):
     env = {
         "PATH": "/usr/bin:/bin",
         "HOME": "/dev/null/none",
+        "PYTHONPATH": "/elsewhere",
         **({"LD_LIBRARY_PATH": library} if library else {}),
     }
     done = subprocess.run(
