@@ -145,6 +145,7 @@ class Attempts:
     records: Records = field(default_factory=Records)
     silent: set[Host] = field(default_factory=set)  # those that did not answer
     story: dict[int, Line] = field(default_factory=dict)  # number -> what is known of it
+    leaves: bool = False  # -d: a further attempt is not shown
 
     def hosts_taken_back(self) -> AbstractContextManager[None]:
         """Meanwhile, hosts that were lost and are back become spares."""
@@ -184,6 +185,8 @@ class Attempts:
             at = last_step(result.tails)
             then = "" if at is None else f"; the ranks were at step {at:,}"
             self.painter.note(f"{line.why}; {line.told}{then}")
+            if self.leaves:
+                return Left(self.run_id)
             kept = self.records.of(result.run_id).kept()
             self.records.ended(replace(result, kept=kept))
             seen = line.attempt

@@ -212,11 +212,14 @@ class _Run:
         self, first: Callable[[], RunResult | Left], busy: Collection[str], records: Records
     ) -> RunResult | Left:
         """The result of the last attempt."""
-        if not self.options.restarts or self.options.detach:
+        if not self.options.restarts:
             return first()
         from ipexctl.run.follow_attempts import Attempts
 
-        attempts = Attempts(self.fleet, self.run_id, self.painter, self.interrupts, busy, records)
+        attempts = Attempts(
+            self.fleet, self.run_id, self.painter, self.interrupts, busy, records,
+            leaves=self.options.detach,
+        )  # fmt: skip
         with attempts.hosts_taken_back():
             return attempts.followed(first())
 

@@ -33,6 +33,8 @@ POWER_OFF = (
     "then kill -9 ${p#/proc/} 2>/dev/null; fi; done; true"
 )
 
+NIC = "$(ls /sys/class/net | grep -v lo)"
+
 
 @pytest.fixture
 def runner(without, tmp_path):  # noqa: F811
@@ -166,6 +168,29 @@ def test_a_run_is_stopped_between_two_attempts_and_its_story_is_shown_later(runn
     assert runner.gone(f"{run_id}-r02", seconds=5) == {}
     alive = [row for row in rows_of(runner, home, run_id) if row["hosts_alive"]]
     assert alive == [] and keepers(runner) == {}
+
+
+def test_a_detached_run_of_which_a_rank_never_starts_goes_on_without_its_command(runner, tmp_path):
+    """The last line of `run -d` was that it failed, while the hosts began the next attempt."""
+    lab = runner.lab
+    others = [lab.hosts[name].address for name in ("node01", "node03")]
+    for address in others:  # node02 does not reach them, and this machine reaches all
+        dead = f"ip neigh replace {address} lladdr 02:00:00:de:ad:01 nud permanent dev {NIC}"
+        assert lab.run_in("node02", ["/bin/sh", "-c", dead]).returncode == 0
+    options = ("-d", "--force", "-ppn", "1", "--restarts", "5", "--spares", "node03")
+    more = ("--host-timeout", "6s", str(runner.script(TRAIN)), "300")
+    done = runner.plain(*options, *more)
+    assert done.returncode == 0, done.stderr
+    run_id, home = done.stdout.split()[-1], tmp_path / "two"
+    again = f"{run_id}-r02"
+    deadline = time.monotonic() + 30
+    while not (rows := rows_of(runner, home, again)) and time.monotonic() < deadline:
+        time.sleep(0.3)
+    assert rows
+    for address in others:
+        lab.run_in("node02", ["/bin/sh", "-c", f"ip neigh del {address} dev {NIC}"])
+    assert second(runner, home, "stop", run_id).returncode == 0
+    assert runner.gone(again, seconds=5) == {}
 
 
 def test_a_detached_run_is_known_by_its_first_id_and_stops_for_good(runner, tmp_path):
