@@ -188,7 +188,7 @@ def _word(text: str) -> str:
 
 
 def _sets(env: Env) -> list[str]:
-    """Those of the login shell lead to another Python's files."""
+    """In an environment, the login shell's own would lead to another Python's files."""
     return [*(["unset PYTHONHOME PYTHONPATH"] if env else []), *map(_set, env)]
 
 

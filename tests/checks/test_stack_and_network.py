@@ -103,13 +103,19 @@ CASES = [
     ),
     *(
         Case(
-            "SOFT-025", "fail",
+            "SOFT-025", severity,
             software(
-                current=Current(ENV, True, True, (package_changes.Change("torch", "2.13.0", now),))
+                current=Current(
+                    ENV, True, True, (package_changes.Change("torch", "2.13.0", *now),)
+                )
             ),
             f"torch 2.13.0{said}, in {ENV}",
         )
-        for now, said in (("", " removed"), ("2.13.0", ": its files are gone or replaced"))
+        for severity, now, said in (
+            ("fail", ("",), " removed"),
+            ("fail", ("2.13.0", True), ": its files are gone"),
+            ("warn", ("2.13.0",), ": its files are replaced"),
+        )
     ),
     Case("SOFT-023", "warn", software(stale=9, stale_bytes=2 << 30), "9 files, 2.0 GiB"),
     *kinds(

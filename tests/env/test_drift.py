@@ -86,6 +86,7 @@ def test_a_library_that_is_gone_is_found_by_install_and_brought_back(shop: Shop)
     library.unlink()
     (host,) = diff(shop, "--json").document["hosts"]
     assert [row["package"] for row in host["changed"]] == ["torch"]
+    assert "gone" in diff(shop).out.split()
     assert shop.install("--check").states == ["changed"]
     assert (shop.install().states, library.exists()) == (["changed"], True)
 

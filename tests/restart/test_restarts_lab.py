@@ -33,8 +33,6 @@ POWER_OFF = (
     "then kill -9 ${p#/proc/} 2>/dev/null; fi; done; true"
 )
 
-NIC = "$(ls /sys/class/net | grep -v lo)"
-
 
 @pytest.fixture
 def runner(without, tmp_path):  # noqa: F811
@@ -57,6 +55,29 @@ def keepers(runner) -> dict[str, str]:
 def rows_of(runner, home, run_id: str) -> list[dict]:
     rows = json.loads(second(runner, home, "ps", "-a", "--json").stdout)["runs"]
     return [row for row in rows if row["run_id"] == run_id]
+
+
+def rows_soon(runner, home, run_id: str) -> list[dict]:
+    deadline = time.monotonic() + 30
+    while not (rows := rows_of(runner, home, run_id)) and time.monotonic() < deadline:
+        time.sleep(0.3)
+    return rows
+
+
+@contextmanager
+def not_reaching(lab, host: str, others: tuple[str, ...]):
+    """A host that sends nothing to others, and reaches this machine."""
+
+    def neighbours(change: str, more: str = "") -> list[int]:
+        nic = "dev $(ls /sys/class/net | grep -vx lo)"
+        lines = [f"ip neigh {change} {lab.hosts[other].address} {more} {nic}" for other in others]
+        return [lab.run_in(host, ["/bin/sh", "-c", line]).returncode for line in lines]
+
+    try:
+        assert set(neighbours("replace", "lladdr 02:00:00:de:ad:01 nud permanent")) == {0}
+        yield
+    finally:
+        neighbours("del")
 
 
 def power_off(runner, host: str) -> None:
@@ -171,24 +192,14 @@ def test_a_run_is_stopped_between_two_attempts_and_its_story_is_shown_later(runn
 
 
 def test_a_detached_run_of_which_a_rank_never_starts_goes_on_without_its_command(runner, tmp_path):
-    """The last line of `run -d` was that it failed, while the hosts began the next attempt."""
-    lab = runner.lab
-    others = [lab.hosts[name].address for name in ("node01", "node03")]
-    for address in others:  # node02 does not reach them, and this machine reaches all
-        dead = f"ip neigh replace {address} lladdr 02:00:00:de:ad:01 nud permanent dev {NIC}"
-        assert lab.run_in("node02", ["/bin/sh", "-c", dead]).returncode == 0
     options = ("-d", "--force", "-ppn", "1", "--restarts", "5", "--spares", "node03")
     more = ("--host-timeout", "6s", str(runner.script(TRAIN)), "300")
-    done = runner.plain(*options, *more)
-    assert done.returncode == 0, done.stderr
-    run_id, home = done.stdout.split()[-1], tmp_path / "two"
-    again = f"{run_id}-r02"
-    deadline = time.monotonic() + 30
-    while not (rows := rows_of(runner, home, again)) and time.monotonic() < deadline:
-        time.sleep(0.3)
-    assert rows
-    for address in others:
-        lab.run_in("node02", ["/bin/sh", "-c", f"ip neigh del {address} dev {NIC}"])
+    with not_reaching(runner.lab, "node02", ("node01", "node03")):
+        done = runner.plain(*options, *more)
+        assert done.returncode == 0, done.stderr
+        run_id, home = done.stdout.split()[-1], tmp_path / "two"
+        again = f"{run_id}-r02"
+        assert rows_soon(runner, home, again)
     assert second(runner, home, "stop", run_id).returncode == 0
     assert runner.gone(again, seconds=5) == {}
 
@@ -199,9 +210,7 @@ def test_a_detached_run_is_known_by_its_first_id_and_stops_for_good(runner, tmp_
     assert done.returncode == 0, done.stderr
     run_id, home = done.stdout.split()[-1], tmp_path / "two"
     again = f"{run_id}-r02"
-    deadline = time.monotonic() + 30
-    while not (rows := rows_of(runner, home, again)) and time.monotonic() < deadline:
-        time.sleep(0.3)
+    rows = rows_soon(runner, home, again)
     stopped = second(runner, home, "stop", run_id)
     assert stopped.returncode == 0, stopped.stderr
     assert [row["state"] for row in rows_of(runner, home, again)] == ["stopped"]

@@ -278,7 +278,7 @@ def not_whole(facts: Facts) -> Sight | None:
     title="the environment was changed by hand",
     severity=(Severity.WARN, Severity.FAIL),
     seen="packages differ from those that `ipexctl install` put there (by metadata); FAIL: torch "
-    "or files of it are gone",
+    "or a library of it is gone",
     why="The environment no longer matches the lock or what was tested, and differs from the "
     "other hosts. "
     "`ipexctl env diff` also finds changed files.",
@@ -288,7 +288,7 @@ def by_hand(facts: Facts) -> Sight | None:
     current = facts.software.current if facts.software else None
     if not current or not current.changed:
         return None
-    gone = any(one.package == "torch" and one.now in ("", one.was) for one in current.changed)
+    gone = any(one.package == "torch" and (one.gone or not one.now) for one in current.changed)
     return Sight(
         f"{package_changes.describe_changes(current.changed)}, in {current.prefix}",
         severity=Severity.FAIL if gone else None,

@@ -11,11 +11,12 @@ _MOST = 5
 
 @dataclass(frozen=True)
 class Change:
-    """A package; "" for a version: there is none. Equal versions: files are gone or replaced."""
+    """A package; "" for a version: there is none. Equal versions: files are replaced, or `gone`."""
 
     package: str
     was: str
     now: str
+    gone: bool = False
 
     def __str__(self) -> str:
         if not self.was:
@@ -23,7 +24,7 @@ class Change:
         if not self.now:
             return f"{self.package} {self.was} removed"
         if self.was == self.now:
-            return f"{self.package} {self.now}: its files are gone or replaced"
+            return f"{self.package} {self.now}: its files are {'gone' if self.gone else 'replaced'}"
         return f"{self.package} {self.was} -> {self.now}"
 
 

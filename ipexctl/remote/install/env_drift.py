@@ -80,7 +80,8 @@ def metadata(env):
 
 
 def changed(env):
-    """[[package, version built, version now], ...], "" where there is none.
+    """[[package, version built, version now, whether a library of it is gone], ...], "" where there
+    is no version.
 
     Equal versions: files are gone or replaced.
     """
@@ -91,7 +92,8 @@ def changed(env):
         versions = [", ".join(v for v, _ in some) for some in (before, after)]
         records = [[sha for _, sha in some] for some in (before, after)]
         if versions[0] != versions[1] or records[0] != records[1]:
-            found.append([name] + versions)
+            gone = "" in records[1] and "" not in records[0]
+            found.append([name] + versions + [gone])
     return found
 
 
@@ -151,7 +153,7 @@ class Comparison:
         self.looked = self.read = 0
 
     def all(self):
-        odd = {name for name, _, _ in changed(self.env)}
+        odd = {row[0] for row in changed(self.env)}
         for folder in sorted(dist_infos(self.env)):
             match = DIST.match(os.path.basename(folder))
             known = match is not None and normalized_name(match.group(1)) not in odd
