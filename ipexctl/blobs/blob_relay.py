@@ -17,7 +17,7 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import without_host
 from ipexctl.blobs.blob_store import SILENCE, OnBytes, Room, Source, missing_blobs, send
 from ipexctl.blobs.tls_keys import Keys, make_keys
-from ipexctl.common.peer_url import peer_url
+from ipexctl.common.addresses import peer_url
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent, transfer_time
 from ipexctl.machines.wire.frames import Frame

@@ -1,4 +1,12 @@
-"""What the kernel says of a process in /proc/PID/stat."""
+"""What the kernel says in /proc of processes, and of itself."""
+
+from ipexctl.common.tolerant_reads import names_in
+
+
+def process_ids():
+    # type: () -> list[int]
+    """Every process that is seen here."""
+    return [int(name) for name in names_in("/proc") if name.isdigit()]
 
 
 def stat_of(pid):
@@ -11,3 +19,35 @@ def stat_of(pid):
     except OSError:
         return "", []
     return head.partition(b"(")[2].decode("utf-8", "replace"), rest.decode("ascii").split()
+
+
+def process_times():
+    # type: () -> dict[int, tuple[str, int, int]]
+    """Process -> (name, parent, ticks in user and kernel mode)."""
+    stats = ((pid, stat_of(pid)) for pid in process_ids())
+    return {
+        pid: (name, int(words[1]), int(words[11]) + int(words[12]))
+        for pid, (name, words) in stats
+        if words
+    }
+
+
+def with_ancestors(pid, processes):
+    # type: (int, dict[int, tuple[str, int, int]]) -> set[int]
+    """A process and those above it, up to init."""
+    found = set()  # type: set[int]
+    while pid in processes and pid > 1 and pid not in found:
+        found.add(pid)
+        pid = processes[pid][1]
+    return found
+
+
+def fields_of(text):
+    # type: (str) -> dict[str, str]
+    """`name : value` lines, the first of each name."""
+    fields = {}  # type: dict[str, str]
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), value.strip())
+    return fields

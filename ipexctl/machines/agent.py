@@ -13,11 +13,12 @@ from typing import Any
 
 from ipexctl import trace
 from ipexctl.base.host_answer import REPORT, Answer
+from ipexctl.common.frames import encode
 from ipexctl.errors import HostFailed, Unreachable, printable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines import agent_sources
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.wire.frames import BadFrame, Decoder, Frame, encode
+from ipexctl.machines.wire.frames import BadFrame, Decoder, Frame
 from ipexctl.machines.wire.transport import SLOWEST, Channel, ChannelTimeout
 from ipexctl.quick_dataclass import dataclass
 

@@ -21,12 +21,13 @@ from typing import Any
 from ipexctl import trace
 from ipexctl.base import quoting
 from ipexctl.base.host_answer import Answer
+from ipexctl.common.frames import encode
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines import agent_sources
 from ipexctl.machines.agent import Agent, Hello, tail, text_of, unreadable
 from ipexctl.machines.openssh import login_command, startup_files
-from ipexctl.machines.wire.frames import LIMIT, BadFrame, Decoder, encode
+from ipexctl.machines.wire.frames import LIMIT, BadFrame, Decoder
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout, Transport
 from ipexctl.quick_dataclass import dataclass
 

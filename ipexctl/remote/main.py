@@ -16,8 +16,8 @@ import threading
 import time
 import zlib
 
+from ipexctl.common.frames import Frames
 from ipexctl.remote.failure import Failure, document, unexpected
-from ipexctl.remote.frame_stream import Frames
 from ipexctl.remote.own_process import restrict_umask
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ipexctl.blobs.tls_keys import make_keys
-from ipexctl.common.peer_url import peer_url
+from ipexctl.common.addresses import peer_url
 from ipexctl.errors import InputError
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.inventory.inventory import Host

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.frames import HEAD
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.facts import host_facts
 from ipexctl.facts.facts import Facts
@@ -27,7 +28,7 @@ from ipexctl.machines.agent_start import command_line, connect
 from ipexctl.machines.probe_host import probe
 from ipexctl.machines.suggested_commands import other_pythons
 from ipexctl.machines.wire import transport
-from ipexctl.machines.wire.frames import HEAD, BadFrame, Decoder, Frame
+from ipexctl.machines.wire.frames import BadFrame, Decoder, Frame
 from ipexctl.machines.wire.transport import Channel, LocalTransport, PipeChannel
 from tests import made
 from tests.processes import gone

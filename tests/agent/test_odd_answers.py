@@ -17,6 +17,7 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
+from ipexctl.common.frames import HEAD
 from ipexctl.data.data import _removed
 from ipexctl.env.choice.env_list import HostEnvs
 from ipexctl.errors import HostFailed
@@ -26,7 +27,7 @@ from ipexctl.install.stack.selection import proved_text
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent, Hello, failure
 from ipexctl.machines.fleet import fan_out
-from ipexctl.machines.wire.frames import HEAD, HEADER_LIMIT, BadFrame, Decoder
+from ipexctl.machines.wire.frames import HEADER_LIMIT, BadFrame, Decoder
 from ipexctl.machines.wire.transport import PipeChannel
 from ipexctl.project import folder_transfer
 from ipexctl.project.files.project_files import File, Tree

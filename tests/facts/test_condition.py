@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.host_answer import record
+from ipexctl.common.tolerant_reads import read_text
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import (
     NO_LIMIT,
@@ -30,7 +31,7 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.probe_host import probe_and_listen
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.remote.facts import cpus_and_memory, host_load, host_network, machine_state
+from ipexctl.remote.facts import host_load, host_network, machine_state
 from tests.facts.machines import Machine, regular
 
 _CPU = "sys/devices/system/cpu"
@@ -119,7 +120,7 @@ def test_turbo_is_not_off_where_the_processor_has_none(agent, tmp_path, files, e
 def test_a_link_has_the_speed_of_its_card(tmp_path, files, expected):
     for name, text in files.items():
         (tmp_path / name).write_text(text + "\n")
-    assert host_network.link(str(tmp_path), cpus_and_memory.read) == expected
+    assert host_network.link(str(tmp_path), read_text) == expected
 
 
 def test_kernel_switches_and_memory_are_read(agent, tmp_path):
@@ -295,10 +296,10 @@ def test_who_computes_on_a_busy_host_is_named_and_we_are_not(monkeypatch):
     monkeypatch.setattr(host_load, "LOOK", 1.0)
 
     def busy(path: str) -> str:
-        return "99.0 99.0 99.0 9/99 9" if path == "/proc/loadavg" else cpus_and_memory.read(path)
+        return "99.0 99.0 99.0 9/99 9" if path == "/proc/loadavg" else read_text(path)
 
     begun = host_load.begin(busy, "", True)
-    assert str(os.getpid()) not in begun["look"]["programs"]
+    assert os.getpid() not in begun["look"]["programs"]
     end = time.monotonic() + 0.3
     while time.monotonic() < end:  # we compute, too
         pass
@@ -309,7 +310,7 @@ def test_who_computes_on_a_busy_host_is_named_and_we_are_not(monkeypatch):
 
 def test_an_idle_host_is_not_looked_at_twice():
     def idle(path: str) -> str:
-        return "0.0 0.0 0.0 1/99 9" if path == "/proc/loadavg" else cpus_and_memory.read(path)
+        return "0.0 0.0 0.0 1/99 9" if path == "/proc/loadavg" else read_text(path)
 
     begun = host_load.begin(idle, "", True)
     assert begun["look"] is None

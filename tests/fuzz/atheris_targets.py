@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["ipexctl"]):
+    from ipexctl.common.frames import encode
     from ipexctl.doctor.checks import run_all
     from ipexctl.doctor.report.cluster import Cluster
     from ipexctl.doctor.report.recommendations import recommend
@@ -33,7 +34,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.facts import host_facts
     from ipexctl.install.stack import lock_file
     from ipexctl.install.stack.version_table import parse_table
-    from ipexctl.machines.wire.frames import BadFrame, Decoder, encode
+    from ipexctl.machines.wire.frames import BadFrame, Decoder
     from ipexctl.project.files import project_files
     from ipexctl.run.outcome import run_events
     from ipexctl.run.output import rank_lines

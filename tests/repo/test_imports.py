@@ -20,7 +20,8 @@ PURE = tuple(
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files
     pages.page_shell user_code
-    common.peer_url common.secret_names remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch
+    common.addresses common.secret_names
+    remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch
     remote.hub.stall remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy
     remote.shelf.checkpoint_rules remote.shelf.publication

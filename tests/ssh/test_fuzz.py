@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ipexctl.common.frames import encode
 from ipexctl.errors import HostFailed, IpexctlError, printable
 from ipexctl.facts import host_facts
 from ipexctl.inventory.inventory import Host
@@ -31,7 +32,7 @@ from ipexctl.machines.ssh.known_hosts import (
     lookup_names,
     parse_known_hosts,
 )
-from ipexctl.machines.wire.frames import BadFrame, Decoder, encode
+from ipexctl.machines.wire.frames import BadFrame, Decoder
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout
 
 SOME = settings(

@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ipexctl.common.processes import process_ids
+from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostFailed, InputError, NotHere
 from ipexctl.lab.cluster import host_boot, lab_network, plain_hosts, rung_limits
 from ipexctl.lab.cluster.host_boot import Running
 from ipexctl.lab.cluster.lab_plan import HostPlan
 from ipexctl.lab.cluster.lab_spec import lab_command
-from ipexctl.lab.cluster.processes import pids, run, sshd_path, wait_until
+from ipexctl.lab.cluster.processes import run, sshd_path
 
 if TYPE_CHECKING:
     from ipexctl.lab.cluster.watchdog import Watchdog
@@ -171,7 +173,7 @@ MEND: dict[str, Step] = {
 def _members(pid: int) -> Iterator[int]:
     """Every process in the pid namespace of process `pid`."""
     space = os.stat(f"/proc/{pid}/ns/pid").st_ino
-    for member in pids():
+    for member in process_ids():
         with suppress(OSError):
             if os.stat(f"/proc/{member}/ns/pid").st_ino == space:
                 yield member

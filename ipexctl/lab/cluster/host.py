@@ -12,9 +12,10 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.lab.cluster import host_tree, lab_network, linux, rung_limits
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
-from ipexctl.lab.cluster.processes import run, sshd_path, wait_until
+from ipexctl.lab.cluster.processes import run, sshd_path
 from ipexctl.quick_dataclass import dataclass
 
 

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from ipaddress import IPv4Network
 from typing import Any
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import linux
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
-from ipexctl.lab.cluster.processes import ENV, run, wait_until
+from ipexctl.lab.cluster.processes import ENV, run
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 

@@ -16,12 +16,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.common.processes import stat_of
+from ipexctl.common.processes import process_ids, stat_of
+from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, folders, lab_plan, linux
 from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
 from ipexctl.lab.cluster.lab_spec import LabSpec
-from ipexctl.lab.cluster.processes import ENV, pids, sshd_path, wait_until
+from ipexctl.lab.cluster.processes import ENV, sshd_path
 
 
 def account() -> str:
@@ -78,12 +79,12 @@ def start(folder: Path, plan: LabPlan, host: HostPlan) -> int:
 
 def members(host: HostPlan, sshd: int) -> set[int]:
     """The host's processes: what descends from its sshd, and what has its home."""
-    return descendants(sshd) | {sshd} | {pid for pid in pids() if _has_home(pid, host.home)}
+    return descendants(sshd) | {sshd} | {pid for pid in process_ids() if _has_home(pid, host.home)}
 
 
 def descendants(top: int) -> set[int]:
     parents: dict[int, list[int]] = {}
-    for pid in pids():
+    for pid in process_ids():
         if words := stat_of(pid)[1]:
             parents.setdefault(int(words[1]), []).append(pid)
     found, new = set[int](), [top]

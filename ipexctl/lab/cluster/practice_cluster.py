@@ -15,6 +15,7 @@ from typing import Any
 from ipexctl.base.located_errors import nearest
 from ipexctl.base.quoting import quote
 from ipexctl.common.locks import is_named, try_lock
+from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NotHere
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.lab.cluster import (
@@ -27,7 +28,7 @@ from ipexctl.lab.cluster import (
 )
 from ipexctl.lab.cluster.folders import state_root
 from ipexctl.lab.cluster.lab_spec import FAULTS, LabSpec, lab_command
-from ipexctl.lab.cluster.processes import PYTHON_ENV, wait_until
+from ipexctl.lab.cluster.processes import PYTHON_ENV
 from ipexctl.local.environment import environment
 from ipexctl.quick_dataclass import dataclass
 

@@ -1,12 +1,10 @@
-"""Tools that a lab runs, with their own words as the error, and waiting for what they do."""
+"""Tools that a lab runs, with their own words as the error."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import ipexctl
@@ -29,20 +27,5 @@ def run(argv: Sequence[str], given: str = "", *, what: str = "") -> str:
     return done.stdout
 
 
-def pids() -> list[int]:
-    """Every process that this machine shows."""
-    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-
-
 def sshd_path() -> str:
     return shutil.which("sshd", path=config_text.PATH) or "/usr/sbin/sshd"
-
-
-def wait_until(condition: Callable[[], object], seconds: float = 20, pause: float = 0.005) -> bool:
-    """False if the condition is not met in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(pause)
-    return True

@@ -1,16 +1,15 @@
-"""Frames on the controller's side of an agent. The twin of remote/main.py, shipped as source."""
+"""Reading frames (common/frames.py) of agents, which are not trusted, as their bytes come."""
 
 from __future__ import annotations
 
 import json
 import math
-import struct
 from collections.abc import Mapping
 from typing import Any
 
+from ipexctl.common.frames import HEAD
 from ipexctl.quick_dataclass import dataclass
 
-HEAD = struct.Struct(">II")
 LIMIT = 8 << 20  # of a body
 HEADER_LIMIT = 8 << 20
 MOST_VALUES = 500_000  # in a header: each takes up to 36 times its JSON in memory
@@ -25,11 +24,6 @@ class Frame:
 
 class BadFrame(Exception):
     """The stream is not ours any more."""
-
-
-def encode(header: Mapping[str, Any], body: bytes = b"") -> bytes:
-    data = json.dumps(header).encode("utf-8")
-    return HEAD.pack(len(data), len(body)) + data + body
 
 
 class Decoder:

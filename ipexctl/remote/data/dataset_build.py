@@ -13,6 +13,7 @@ import time
 
 from ipexctl.common.files import remove, rename_synced, sync_disk, write_atomic
 from ipexctl.common.locks import is_named, try_lock
+from ipexctl.common.tolerant_reads import info_of
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
@@ -238,12 +239,8 @@ class Part:
 
 
 def has_content(path, sha, size):
-    try:
-        if os.lstat(path).st_size != size:
-            return False
-    except OSError:
-        return False
-    return blobs.has_content(path, sha)
+    info = info_of(path)
+    return info is not None and info.st_size == size and blobs.has_content(path, sha)
 
 
 def link_or_copy(source, path, sha, executable):

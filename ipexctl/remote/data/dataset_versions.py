@@ -8,12 +8,13 @@ import shutil
 import stat
 import time
 
-from ipexctl.common.files import read_json, rename_synced
+from ipexctl.common.files import read_json
 from ipexctl.common.locks import try_lock
+from ipexctl.common.tolerant_reads import info_of, link_of, names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import disk_use
+from ipexctl.remote.install import disk_use, env_marks
 from ipexctl.remote.project import synced_folders
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -26,20 +27,12 @@ def dataset_folder(root, name, make=True):
 
 def dataset_names(root):
     top = os.path.join(root, "data")
-    try:
-        found = sorted(n for n in os.listdir(top) if NAME.match(n))
-    except OSError:
-        return []
-    return [n for n in found if os.path.isdir(os.path.join(top, n))]
+    return sorted(n for n in names_in(top) if NAME.match(n) and os.path.isdir(os.path.join(top, n)))
 
 
 def version_folders(top):
     """The folders of versions: complete, being built, or left by an interrupted push or removal."""
-    try:
-        found = [n for n in os.listdir(top) if ROOM.match(n)]
-    except OSError:
-        return []
-    return [n for n in found if os.path.isdir(os.path.join(top, n))]
+    return [n for n in names_in(top) if ROOM.match(n) and os.path.isdir(os.path.join(top, n))]
 
 
 def complete_versions(top):
@@ -49,19 +42,14 @@ def complete_versions(top):
 
 
 def current_version(top):
-    try:
-        version = os.readlink(os.path.join(top, "current"))
-    except OSError:
-        return ""
+    version = link_of(os.path.join(top, "current"))
     return version if version in complete_versions(top) else ""
 
 
 def set_current(top, version):
     if current_version(top) == version:
         return
-    fresh = os.path.join(top, ".current.%s" % os.urandom(8).hex())
-    os.symlink(version, fresh)
-    rename_synced(fresh, os.path.join(top, "current"))
+    env_marks.replace_link(top, "current", version)
 
 
 def read_tree(top, version):
@@ -91,11 +79,10 @@ def unchanged(files, tree):
     found = set()
     for i, stamp in enumerate(tree.get("stamps", [])):
         name, _, size, _ = tree["files"][i]
-        try:
-            info = os.lstat(synced_folders.inside(files, name))
-        except OSError:
+        info = info_of(synced_folders.inside(files, name))
+        if info is None or not stat.S_ISREG(info.st_mode):
             continue
-        if stat.S_ISREG(info.st_mode) and info.st_size == size and stamp_of(info) == stamp:
+        if info.st_size == size and stamp_of(info) == stamp:
             found.add(i)
     return found
 
@@ -105,10 +92,7 @@ def stamp_of(info):
 
 
 def is_link(path, target):
-    try:
-        return os.readlink(path) == synced_folders.encoded(target)
-    except OSError:
-        return False
+    return link_of(path) == synced_folders.encoded(target)
 
 
 # --- what is reported ----------------------------------------------------------------------------
@@ -253,8 +237,7 @@ def join_hubs(root, homes):
 def remove_broken_hubs(root):
     """Those that lack a dataset by now: no run can use them."""
     top = os.path.join(root, "data", ".hubs")
-    for key in os.listdir(top) if os.path.isdir(top) else ():
+    for key in names_in(top):
         hub = os.path.join(top, key, "hub")
-        names = os.listdir(hub) if os.path.isdir(hub) else []
-        if not all(os.path.exists(os.path.join(hub, name)) for name in names):
+        if not all(os.path.exists(os.path.join(hub, name)) for name in names_in(hub)):
             shutil.rmtree(os.path.join(top, key), ignore_errors=True)

@@ -8,18 +8,21 @@ import errno
 import os
 import sys
 
+from ipexctl.common.processes import fields_of
+from ipexctl.common.tolerant_reads import names_in, read_text
+
 CPUS = 8192  # more than any kernel has; a broken file can't make us count for ever
 TIMES = ("quota_us", "period_us")  # of a control group of version 1
 
 
 def cpu(fs, groups, live, nodes):
     info = fs + "/proc/cpuinfo"
-    first = fields_of(read(info, until=b"\n\n").partition("\n\n")[0])
+    first = fields_of(read_text(info, until=b"\n\n").partition("\n\n")[0])
     base = fs + "/sys/devices/system/cpu"
     online, offline = _online(base)
     cpus = _sysfs_cpus(base, online, _has_units(first))
     if not cpus or any(None in row for row in cpus):
-        cpus = _completed(cpus, _cpuinfo_cpus(read(info)))
+        cpus = _completed(cpus, _cpuinfo_cpus(read_text(info)))
     node_of = {cpu: row[0] for row in nodes for cpu in row[1]}
     return {
         "arch": os.uname().machine if live else _recorded_arch(first),
@@ -32,7 +35,7 @@ def cpu(fs, groups, live, nodes):
         "flags": (first.get("flags") or first.get("Features", "")).split(),
         "cpus": [row + [node_of.get(row[0])] for row in cpus],
         "offline": offline,
-        "smt": read(base + "/smt/control").strip(),
+        "smt": read_text(base + "/smt/control").strip(),
         "efficient": _efficient(fs, base, cpus),
         "simulated": _is_covered(fs, "/proc/cpuinfo"),
         "amx_kernel": amx_kernel() if live and "amx_tile" in (first.get("flags") or "") else None,
@@ -51,7 +54,7 @@ def _allowed(cpuset, live):
 
 def _is_covered(fs, path):
     """Whether another file lies over the kernel's; lxcfs does it, too, and shows the true flags."""
-    for line in read(fs + "/proc/self/mountinfo").splitlines():
+    for line in read_text(fs + "/proc/self/mountinfo").splitlines():
         place, _, kind = line.partition(" - ")
         if place.split()[4:5] == [path] and not kind.startswith("fuse"):
             return True
@@ -103,7 +106,7 @@ def _sysfs_cpus(base, online, units):
 
 def _id(path):
     """Kernels write -1 for what they do not know."""
-    found = number(read(path))
+    found = number(read_text(path))
     return None if found is None or found < 0 else found
 
 
@@ -122,31 +125,31 @@ def _completed(cpus, told):
 
 def _online(base):
     """What is online, and what is there but not online."""
-    text = read(base + "/online")
+    text = read_text(base + "/online")
     if text:
         online = _expand(text)
-        return online, sorted(set(_expand(read(base + "/present"))) - set(online))
-    cpus = sorted(int(n[3:]) for n in names(base) if n.startswith("cpu") and n[3:].isdigit())
+        return online, sorted(set(_expand(read_text(base + "/present"))) - set(online))
+    cpus = sorted(int(n[3:]) for n in names_in(base) if n.startswith("cpu") and n[3:].isdigit())
     online = [c for c in cpus if os.path.isdir("%s/cpu%d/topology" % (base, c))]
     return online, [c for c in cpus if c not in set(online)]
 
 
 def _efficient(fs, base, cpus):
     """The CPUs of a hybrid processor's slower cores; [] where all are alike."""
-    text = read(fs + "/sys/devices/cpu_atom/cpus")
+    text = read_text(fs + "/sys/devices/cpu_atom/cpus")
     if text:
         return _expand(text)
     first = "%s/cpu%d/" % (base, cpus[0][0] if cpus else 0)
     threads = {}  # type: dict[object, int]
     for _, core, _ in cpus:
         threads[core] = threads.get(core, 0) + 1
-    if read(first + "cpu_capacity"):
+    if read_text(first + "cpu_capacity"):
         path = base + "/cpu%d/cpu_capacity"
     elif len(set(threads.values())) > 1:  # some cores have one thread, some two
         path = base + "/cpufreq/policy%d/cpuinfo_max_freq"
     else:
         return []
-    speed = {row[0]: number(read(path % row[0])) or 0 for row in cpus}
+    speed = {row[0]: number(read_text(path % row[0])) or 0 for row in cpus}
     most = max(speed.values())
     return [cpu for cpu, own in sorted(speed.items()) if 0 < own <= 0.85 * most]
 
@@ -155,7 +158,7 @@ def _lowest(top, *files):
     """The lowest CPU of a group: unique on the host. Kernels know the group by its old name, its
     new one or both, and write it as a list, as a mask or both."""
     for name in files:
-        text = read(top + name + "_list").strip() or _from_mask(read(top + name))
+        text = read_text(top + name + "_list").strip() or _from_mask(read_text(top + name))
         if text:
             return number(text.partition(",")[0].partition("-")[0])
     return None
@@ -184,12 +187,12 @@ def nodes(fs):
     """
     base = fs + "/sys/devices/system/node"
     found = []
-    folders = [n for n in names(base) if n.startswith("node") and n[4:].isdigit()]
+    folders = [n for n in names_in(base) if n.startswith("node") and n[4:].isdigit()]
     for name in sorted(folders, key=lambda n: int(n[4:])):
         where = base + "/" + name
-        cpus = _expand(read(where + "/cpulist") or _from_mask(read(where + "/cpumap")))
+        cpus = _expand(read_text(where + "/cpulist") or _from_mask(read_text(where + "/cpumap")))
         mem = {}
-        for line in read(where + "/meminfo").splitlines():
+        for line in read_text(where + "/meminfo").splitlines():
             words = line.split()
             if len(words) >= 4:
                 mem[words[2]] = number(words[3])
@@ -211,7 +214,7 @@ def _from_mask(text):
 
 def mounts(fs):
     """[(mount point, type, options, source)], later ones lie over earlier ones."""
-    text = read(fs + "/proc/self/mounts") or read(fs + "/proc/mounts")
+    text = read_text(fs + "/proc/self/mounts") or read_text(fs + "/proc/mounts")
     words = (line.split(" ") for line in text.splitlines())
     rows = [w for w in words if len(w) >= 4]
     return [(w[1].replace("\\040", " "), w[2], w[3].split(","), w[0]) for w in rows]
@@ -220,13 +223,13 @@ def mounts(fs):
 def cgroup(fs, mounts):
     """The CPUs, the share of them and the memory that our control group leaves us."""
     paths = {}
-    for line in read(fs + "/proc/self/cgroup").splitlines():
+    for line in read_text(fs + "/proc/self/cgroup").splitlines():
         parts = line.split(":", 2)
         if len(parts) == 3:
             for name in parts[1].split(","):
                 paths[name] = parts[2]
     for name in ("", "cpuset"):
-        paths.setdefault(name, read(fs + "/proc/self/cpuset").strip() or "/")
+        paths.setdefault(name, read_text(fs + "/proc/self/cpuset").strip() or "/")
     base = {}
     for point, kind, options, _ in mounts:
         if kind == "cgroup2":
@@ -247,7 +250,7 @@ def cgroup(fs, mounts):
 
     cpuset = lines("", "cpuset.cpus.effective")
     cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
-    mems = [fields_of(read(fs + "/proc/self/status")).get("Mems_allowed_list", "")]
+    mems = [fields_of(read_text(fs + "/proc/self/status")).get("Mems_allowed_list", "")]
     mems += lines("", "cpuset.mems.effective")
     mems += lines("cpuset", "cpuset.effective_mems", "cpuset.mems", "mems")
     limits = [_memory(f, "inactive_file") for f in folders("")]
@@ -275,7 +278,7 @@ def _upwards(base, path):
 def _first(folder, files):
     """What the first of these files says; "" where none is there."""
     for name in files:
-        text = read(folder + "/" + name).strip()
+        text = read_text(folder + "/" + name).strip()
         if text:
             return text
     return ""
@@ -284,13 +287,13 @@ def _first(folder, files):
 def _memory(folder, droppable):
     """(limit, what is used and cannot be dropped) of one control group; None: no limit, unknown."""
     files = ("max", "high", "limit_in_bytes")
-    numbers = [number(read(folder + "/memory." + name)) for name in files]
+    numbers = [number(read_text(folder + "/memory." + name)) for name in files]
     limits = [n for n in numbers if n is not None and n < 1 << 60]
     if not limits:
         return None, None
     used = number(_first(folder, ["memory.current", "memory.usage_in_bytes"]))
     cache = 0
-    for line in read(folder + "/memory.stat").splitlines():
+    for line in read_text(folder + "/memory.stat").splitlines():
         name, _, value = line.partition(" ")
         if name == droppable:
             cache = number(value) or 0
@@ -313,7 +316,7 @@ def _kib(number):
 
 
 def mem(fs, groups, live):
-    fields = fields_of(read(fs + "/proc/meminfo"))
+    fields = fields_of(read_text(fs + "/proc/meminfo"))
 
     def of(name):
         return _kib(number((fields.get(name) or "?").split()[0]))
@@ -351,33 +354,6 @@ def statvfs(path):
 # --- reading -------------------------------------------------------------------------------------
 
 
-def read(path, until=None):
-    """The text of a file, "" where there is none; stops early once `until` was seen."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except OSError:
-        return ""
-    try:
-        data = b""
-        while True:
-            part = os.read(fd, 65536)
-            data += part
-            if not part or (until and until in data):
-                return data.decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
-
-
-def names(folder):
-    """The names in a folder, none where it cannot be read."""
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
 def number(text):
     """85, or 0x41 as ARM has it; None for anything else."""
     try:
@@ -395,13 +371,3 @@ def _expand(text):
         if low is not None and high is not None:
             found.extend(range(low, min(high, low + CPUS) + 1))
     return found[:CPUS]
-
-
-def fields_of(text):
-    """`name : value` lines, the first of each name."""
-    fields = {}  # type: dict[str, str]
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        if colon:
-            fields.setdefault(name.strip(), value.strip())
-    return fields

@@ -7,7 +7,7 @@ leaves them out.
 import os
 import time
 
-from ipexctl.common.processes import stat_of
+from ipexctl.common.processes import process_times, with_ancestors
 
 BUSY = 0.5  # of the CPUs, by the average of the last minute: then it is worth a look who it is
 LOOK = 0.2  # seconds between the two looks at least
@@ -42,18 +42,9 @@ def finish(read, fs, begun):
 
 def _look(read):
     """The ticks that the machine, we and each program have computed so far."""
-    own = _own()
-    programs = {}  # type: dict[str, tuple[str, int]]
-    ours = 0
-    for pid in os.listdir("/proc"):
-        if not pid.isdigit():
-            continue
-        name, words = stat_of(pid)
-        ticks = sum(map(int, words[11:13]))
-        if pid in own:
-            ours += ticks
-        elif name:
-            programs[pid] = (name, ticks)
+    processes = process_times()
+    own = with_ancestors(os.getpid(), processes)  # we, and the sshd and shells above us
+    ours = sum(processes.pop(pid)[2] for pid in own)
     words = read("/proc/stat").partition("\n")[0].split()[1:]
     numbers = [int(w) for w in words[:7] if w.isdigit()]
     idle = sum(numbers[3:5])  # idle, and waiting for a disk
@@ -61,18 +52,8 @@ def _look(read):
         "time": time.time(),
         "busy": sum(numbers) - idle - ours,
         "all": sum(numbers),
-        "programs": programs,
+        "programs": processes,
     }
-
-
-def _own():
-    """We, and the sshd and shells above us."""
-    found = set()
-    pid = str(os.getpid())
-    while pid not in ("0", "1") and pid not in found:
-        found.add(pid)
-        pid = (stat_of(pid)[1] or ["", "0"])[1]
-    return found
 
 
 def _between(before, after):
@@ -82,10 +63,10 @@ def _between(before, after):
     if ticks <= 0:
         return None, []
     used = {}  # type: dict[str, int]
-    for pid, (name, now) in after["programs"].items():
-        then = before["programs"].get(pid, (name, now))
+    for pid, (name, _, now) in after["programs"].items():
+        then = before["programs"].get(pid, (name, 0, now))
         if then[0] == name:
-            used[name] = used.get(name, 0) + max(0, now - then[1])
+            used[name] = used.get(name, 0) + max(0, now - then[2])
     most = sorted(used, key=lambda name: -used[name])[:TOP]
     top = [[name, round(used[name] / ticks, 1)] for name in most if used[name] >= ticks / 10]
     busy = min(float(cpus), max(0.0, (after["busy"] - before["busy"]) / ticks))

@@ -5,6 +5,8 @@ import socket
 import threading
 import time
 
+from ipexctl.common.tolerant_reads import names_in
+
 _listeners = {}  # type: dict[int, list[socket.socket]]  # by the port that was told
 
 MASTER_PORT = 29500  # the one that torchrun, accelerate and DeepSpeed take when none is named
@@ -289,10 +291,7 @@ def link(folder, read):
 
     veth and tun name a speed that means nothing.
     """
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        names = []
+    names = names_in(folder)
     if "device" not in names and not any(n.startswith("lower_") for n in names):
         return [None, ""]
     text = read(folder + "/speed").strip()

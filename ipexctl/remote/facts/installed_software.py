@@ -7,6 +7,8 @@ environment is the one a command over SSH gets.
 import os
 import re
 
+from ipexctl.common.tolerant_reads import names_in
+
 MPIS = 8
 ENTRIES = 4096  # of one folder
 
@@ -39,10 +41,7 @@ def read_software(home, root, key=""):
 
 
 def names(folder):
-    try:
-        return sorted(os.listdir(folder)[:ENTRIES])
-    except OSError:
-        return []
+    return sorted(names_in(folder)[:ENTRIES])
 
 
 # --- the account ---------------------------------------------------------------------------------

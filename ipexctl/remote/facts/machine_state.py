@@ -7,7 +7,8 @@ import os
 import sys
 
 from ipexctl.common.processes import stat_of
-from ipexctl.remote.facts.cpus_and_memory import names, number
+from ipexctl.common.tolerant_reads import names_in
+from ipexctl.remote.facts.cpus_and_memory import number
 
 SAMPLE = 16  # of several hundred equal policies
 PRACTICE = "ipexctl lab"
@@ -33,7 +34,7 @@ def read_state(read, fs, groups, cpus):
 
 def _power(fs, of, cpus):
     base = "/sys/devices/system/cpu"
-    policies = sorted(names(fs + base + "/cpufreq"))
+    policies = sorted(names_in(fs + base + "/cpufreq"))
     paths = [base + "/cpufreq/" + n for n in policies if n.startswith("policy")]
     if not paths and of(base + "/cpu0/cpufreq/scaling_driver"):
         paths = ["%s/cpu%d/cpufreq" % (base, row[0]) for row in cpus]
@@ -183,7 +184,7 @@ def _logind(fs, of):
     for folder in ("/usr/lib/systemd", "/etc/systemd"):
         files.append(folder + "/logind.conf")
         there = folder + "/logind.conf.d"
-        files += [there + "/" + n for n in sorted(names(fs + there)) if n.endswith(".conf")]
+        files += [there + "/" + n for n in sorted(names_in(fs + there)) if n.endswith(".conf")]
     for path in files:
         for line in of(path).splitlines():
             name, equals, value = line.partition("=")

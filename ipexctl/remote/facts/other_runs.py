@@ -9,9 +9,9 @@ import glob
 import os
 import re
 import socket
-import struct
 
 from ipexctl.common.processes import stat_of
+from ipexctl.common.tolerant_reads import read_text
 
 LISTENS = 0x10000  # among the flags of a socket
 NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
@@ -42,7 +42,7 @@ def found(root=""):
         pid, uid = behind(address)
         if uid is None or len(runs) >= MOST:
             continue
-        comm = read("/proc/%d/comm" % pid)
+        comm = read_text("/proc/%d/comm" % pid)
         if pid and comm and comm.strip() != rank_wrapper.SUPERVISOR:
             continue
         alive = alive or rank_wrapper.processes()
@@ -56,7 +56,7 @@ def found(root=""):
 def sockets():
     """(address, run id) of each supervisor; one word for each, though a connection has it, too."""
     names = set()
-    for line in read("/proc/net/unix").splitlines()[1:]:
+    for line in read_text("/proc/net/unix").splitlines()[1:]:
         words = line.split()
         match = NAME.match(words[7]) if len(words) == 8 else None
         if match and int(words[3], 16) & LISTENS:
@@ -71,8 +71,7 @@ def behind(address):
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         control.connect(link, address, PATIENCE)
-        creds = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return struct.unpack("3i", creds)[:2]
+        return control.peer(link)
     except OSError:
         return 0, None
     finally:
@@ -94,14 +93,14 @@ def used(pid, alive):
     return {
         "ranks": ranks if seconds is not None else None,
         "cpus": sorted(cpus) if cpus else None,
-        "cores": len({read(CPUS % cpu) or str(cpu) for cpu in cpus}) if cpus else None,
+        "cores": len({read_text(CPUS % cpu) or str(cpu) for cpu in cpus}) if cpus else None,
         "memory": sum(map(own_memory, below | {pid})) if seconds is not None else None,
         "seconds": seconds,
     }
 
 
 def is_wrapper(pid):
-    words = read("/proc/%d/cmdline" % pid).split("\0")[:6]
+    words = read_text("/proc/%d/cmdline" % pid).split("\0")[:6]
     launches = "launch" in words  # it waits for a program on another host
     return not launches and any(word.endswith(("/rank.pyc", "/rank.py")) for word in words)
 
@@ -114,14 +113,14 @@ def affinity(pid):
 
 
 def own_memory(pid):
-    pages = read("/proc/%d/statm" % pid).split()
+    pages = read_text("/proc/%d/statm" % pid).split()
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 2 else 0
 
 
 def age(pid):
     """Seconds since it was started."""
     fields = stat_of(pid)[1]
-    uptime = read("/proc/uptime").split()
+    uptime = read_text("/proc/uptime").split()
     if len(fields) < 20 or not uptime:
         return None
     return max(0, int(float(uptime[0]) - float(fields[19]) / os.sysconf("SC_CLK_TCK")))
@@ -147,11 +146,3 @@ def said(root, run):
             if isinstance(about, dict):
                 return str(about.get("name", ""))[:64], str(about.get("command", ""))[:200]
     return "", ""
-
-
-def read(path):
-    try:
-        with open(path, errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -8,6 +8,8 @@ import os
 import sys
 import time
 
+from ipexctl.common.tolerant_reads import names_in, read_text
+
 _NEEDED = ("_bz2", "_sqlite3", "_ssl")  # by torch, datasets and pip; built where headers were
 # machines/agent_start.py looks in the same folders for the first Python
 _CONDA = ("miniconda3", "miniforge3", "anaconda3", "mambaforge")
@@ -21,14 +23,14 @@ def op_facts(call, args):
 
     fs = args.get("fs", "/").rstrip("/")
     live = not fs
-    load = host_load.begin(cpus_and_memory.read, fs, args.get("load"))
+    load = host_load.begin(read_text, fs, args.get("load"))
     names = host_network.own_names() if live else None
     servers = []
     if live and args.get("dns"):
         # late: doctor alone asks for it
         from ipexctl.remote.facts import name_servers
 
-        servers = name_servers.begin(cpus_and_memory.read)
+        servers = name_servers.begin(read_text)
     home = os.path.expanduser("~")
     root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
     mounts = cpus_and_memory.mounts(fs)
@@ -36,7 +38,7 @@ def op_facts(call, args):
     nodes, contradict = cpus_and_memory.nodes(fs)
     cpu = cpus_and_memory.cpu(fs, groups, live, nodes)
     facts = {
-        "host": _host(cpus_and_memory.read, fs, home),
+        "host": _host(read_text, fs, home),
         "cpu": cpu,
         "nodes": nodes,
         "nodes_contradict": contradict,
@@ -45,19 +47,19 @@ def op_facts(call, args):
         "home_disk": _disk(cpus_and_memory.statvfs, home, mounts),
         "tmp": _disk(cpus_and_memory.statvfs, os.environ.get("TMPDIR") or "/tmp", mounts),
         "pythons": _pythons(home) if live else [],
-        "net": host_network.read_network(cpus_and_memory.read, fs, live),
+        "net": host_network.read_network(read_text, fs, live),
     }
     # late: names are being looked up meanwhile
     from ipexctl.remote.facts import machine_state
 
-    facts["condition"] = machine_state.read_state(cpus_and_memory.read, fs, groups, cpu["cpus"])
+    facts["condition"] = machine_state.read_state(read_text, fs, groups, cpu["cpus"])
     if live:
         from ipexctl.remote.facts import installed_software
 
         facts["software"] = installed_software.read_software(
             home, os.path.normpath(root), args.get("environment", "")
         )
-    facts["condition"]["load"] = host_load.finish(cpus_and_memory.read, fs, load)
+    facts["condition"]["load"] = host_load.finish(read_text, fs, load)
     if live:
         from ipexctl.remote.facts import other_runs
 
@@ -159,10 +161,7 @@ def _libc():
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (OSError, ValueError):
         pass
-    try:
-        return "musl" if any(n.startswith("ld-musl") for n in os.listdir("/lib")) else ""
-    except OSError:
-        return ""
+    return "musl" if any(n.startswith("ld-musl") for n in names_in("/lib")) else ""
 
 
 def _user():
@@ -179,13 +178,10 @@ def _pythons(home):
 
     The one that runs this is one wherever it is: a wrapper may have started it.
     """
-    # late: as in op_facts
-    from ipexctl.remote.facts.cpus_and_memory import names
-
     folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
     folders += [home + "/" + n + "/bin" for n in _CONDA]
     for parent in (home + "/.pyenv/versions", home + "/.local/share/uv/python", "/opt"):
-        folders += [parent + "/" + n + "/bin" for n in sorted(names(parent))]
+        folders += [parent + "/" + n + "/bin" for n in sorted(names_in(parent))]
     own = os.path.realpath(sys.executable) if sys.executable else ""
     found = {}
     listed = set()  # /bin is often a link to /usr/bin, and both have thousands of names
@@ -194,7 +190,7 @@ def _pythons(home):
         if where in listed or not folder.startswith("/"):
             continue
         listed.add(where)
-        for name in names(folder):
+        for name in names_in(folder):
             if name != "python3" and not (name.startswith("python3.") and name[8:].isdigit()):
                 continue
             path = folder + "/" + name
@@ -220,11 +216,10 @@ def _python(path, real, own):
 
 def _lacks(real, version):
     """Those of _NEEDED that were not built; [] where such modules are a part of the program."""
-    from ipexctl.remote.facts.cpus_and_memory import names
-
     for lib in ("lib", "lib64"):
         place = (os.path.dirname(os.path.dirname(real)), lib, version[0], version[1])
-        there = {name.partition(".")[0] for name in names("%s/%s/python%d.%d/lib-dynload" % place)}
+        names = names_in("%s/%s/python%d.%d/lib-dynload" % place)
+        there = {name.partition(".")[0] for name in names}
         if "_json" in there:
             return [name for name in _NEEDED if name not in there]
     return []

@@ -8,6 +8,9 @@ import os
 import struct
 import time
 
+from ipexctl.common.addresses import host_port
+from ipexctl.common.tolerant_reads import link_of, read_text
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.hang import process_state, python_stacks, waiting_loop
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper, socket_table
@@ -51,7 +54,7 @@ class Connections:
             found = list(socket_table.Sockets.open())
         except (OSError, struct.error):
             return
-        self.peers = {each.inode: address(*each.key[2:]) for each in found if each.inode}
+        self.peers = {each.inode: host_port(*each.key[2:]) for each in found if each.inode}
         self.found = found
 
     def of(self, pid, parent):
@@ -61,13 +64,9 @@ class Connections:
             if each.inode in own:
                 unread, unsent = each.waiting
                 counts = [unsent, unread, each.retries, round(each.unanswered, 1)]
-                rows.append([address(*each.key[:2]), address(*each.key[2:])] + counts)
+                rows.append([host_port(*each.key[:2]), host_port(*each.key[2:])] + counts)
         rows.sort(key=lambda row: (-row[5], -row[2] - row[3]))
         return rows[:CONNECTIONS]
-
-
-def address(host, port):
-    return ("[%s]:%d" if ":" in host else "%s:%d") % (host, port)
 
 
 class RankLook:
@@ -132,11 +131,12 @@ class RankLook:
                 holders = [each for each in others if process_state.has_open(each, pipe)]
                 row["blocked_on"]["pids"] = holders[:CHILDREN]
         self.row["connections"] = connections.of(self.pid, self.parent)
-        while time.monotonic() < deadline:
+
+        def is_answered():
             over = [question.is_over(time.monotonic()) for question in stacks.values()]
-            if all(over) and recorded.is_over():
-                break
-            time.sleep(0.02)
+            return all(over) and recorded.is_over()
+
+        wait_until(is_answered, deadline - time.monotonic(), 0.02)
         self.row["collectives"], self.row["collectives_why"], waits = recorded.answer()
         self.our_cpu = recorded.cpu
         for pid, question in stacks.items():
@@ -152,7 +152,7 @@ class RankLook:
 
     def find_source(self, row, pid):
         """The line of each thread's own code; of the main thread, whether a loop only waits."""
-        folder = process_state.link_of("/proc/%d/cwd" % pid)
+        folder = link_of("/proc/%d/cwd" % pid)
         for thread in row["threads"]:
             own = waiting_loop.own_frame(thread["frames"], self.site)
             if own is None:
@@ -185,7 +185,7 @@ class RankLook:
     def child(self, pid, alive, before, after):
         state, parent = alive.get(pid, ("X", 0))[:2]
         seen = self.seen.get(pid, {})
-        name = process_state.text_of("/proc/%d/comm" % pid).strip()[: process_state.NAME]
+        name = read_text("/proc/%d/comm" % pid).strip()[: process_state.NAME]
         row = {"pid": pid, "parent": parent, "name": name, "exited": state in "ZX"}
         row["cpu"] = self.share(after.get(pid, 0.0) - before.get(pid, 0.0))
         threads = shortened(seen.get("threads", []))[:CHILD_THREADS]

@@ -9,7 +9,8 @@ import os
 import re
 import struct
 
-from ipexctl.common.processes import stat_of
+from ipexctl.common.processes import fields_of, stat_of
+from ipexctl.common.tolerant_reads import link_of, names_in, read_text
 
 TICKS = float(os.sysconf("SC_CLK_TCK"))
 PATH, NAME = 400, 60  # characters of one that are kept
@@ -47,15 +48,6 @@ WAITS = (
 Thread = collections.namedtuple("Thread", "id state blocked pending")
 
 
-def text_of(path):
-    """What cannot be read is empty."""
-    try:
-        with open(path, "rb") as f:
-            return f.read(1 << 20).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
 def state(pid):
     """Of the main thread, or T if all threads are stopped."""
     words = stat_of("%d/task/%d" % (pid, pid))[1]
@@ -67,11 +59,7 @@ def state(pid):
 
 def threads(pid):
     found = []
-    try:
-        names = os.listdir("/proc/%d/task" % pid)[:MOST_THREADS]
-    except OSError:
-        return []
-    for name in names:
+    for name in names_in("/proc/%d/task" % pid)[:MOST_THREADS]:
         status = status_of("/proc/%d/task/%s" % (pid, name))
         if status:
             blocked, pending = (int(status.get(key, "0"), 16) for key in ("SigBlk", "SigPnd"))
@@ -80,8 +68,7 @@ def threads(pid):
 
 
 def status_of(folder):
-    rows = (line.partition(":") for line in text_of(folder + "/status").splitlines())
-    return {name: value.strip() for name, _, value in rows}
+    return fields_of(read_text(folder + "/status"))
 
 
 def cpu_seconds(pid, with_children=True):
@@ -109,14 +96,14 @@ def kernel_state(task):
 
 def system_call(task):
     """[number, its first three arguments], or None: not in one, or not ours to read."""
-    words = text_of(task + "/syscall").split()
+    words = read_text(task + "/syscall").split()
     if len(words) < 7 or not words[0].isdigit():
         return None
     return [int(words[0])] + [int(word, 16) for word in words[1:4]]
 
 
 def wait_channel(task):
-    name = text_of(task + "/wchan").strip()
+    name = read_text(task + "/wchan").strip()
     return "" if name == "0" else name[:NAME]
 
 
@@ -170,18 +157,7 @@ def open_file(pid, number, channel, peers):
 def has_open(pid, name):
     """Whether a process has that file or pipe open."""
     folder = "/proc/%d/fd" % pid
-    try:
-        numbers = os.listdir(folder)
-    except OSError:
-        return False
-    return any(link_of("%s/%s" % (folder, number)) == name for number in numbers)
-
-
-def link_of(path):
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""
+    return any(link_of("%s/%s" % (folder, number)) == name for number in names_in(folder))
 
 
 def polled(pid, address, count):
@@ -190,7 +166,7 @@ def polled(pid, address, count):
 
 
 def watched_by(pid, number):
-    found = re.findall(r"^tfd: +(\d+)", text_of("/proc/%d/fdinfo/%d" % (pid, number)), re.M)
+    found = re.findall(r"^tfd: +(\d+)", read_text("/proc/%d/fdinfo/%d" % (pid, number)), re.M)
     return [int(word) for word in found[:64]]
 
 
@@ -214,7 +190,7 @@ def memory(pid, address, size):
 def file_system(pid, path):
     """Its type: the mount that lies nearest above the path."""
     best, kind = "", ""
-    for line in text_of("/proc/%d/mountinfo" % pid).splitlines():
+    for line in read_text("/proc/%d/mountinfo" % pid).splitlines():
         words, _, rest = line.partition(" - ")
         place = re.sub(r"\\(\d{3})", lambda m: chr(int(m.group(1), 8)), words.split()[4])
         if (path + "/").startswith(place.rstrip("/") + "/") and len(place) >= len(best):

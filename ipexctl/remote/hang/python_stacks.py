@@ -9,6 +9,7 @@ import json
 import os
 import re
 
+from ipexctl.common.tolerant_reads import size_of
 from ipexctl.remote.hang import process_state
 
 SIGNAL = 62  # that of rank_site.py
@@ -97,13 +98,6 @@ class RankQuestion:
             return said["collectives"], said["why"], said["waits"]
         except (OSError, ValueError, KeyError, RecursionError):
             return None, "silent", []
-
-
-def size_of(path):
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def ask(path, pid):

@@ -4,16 +4,13 @@ import glob
 import os
 
 from ipexctl.common.files import read_json
+from ipexctl.common.tolerant_reads import info_of, names_in
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
 
 
 def env_keys(root):
-    try:
-        found = os.listdir(os.path.join(root, "envs"))
-    except OSError:
-        return []
-    return sorted(name for name in found if env_marks.KEY.match(name))
+    return sorted(filter(env_marks.KEY.match, names_in(os.path.join(root, "envs"))))
 
 
 def needed_blobs(root, going=()):
@@ -60,10 +57,9 @@ def file_infos(path):
     walk = os.walk(path) if os.path.isdir(path) else [(os.path.dirname(path), [], [path])]
     for folder, _, files in walk:
         for name in files:
-            try:
-                yield os.lstat(os.path.join(folder, name))
-            except OSError:
-                continue
+            info = info_of(os.path.join(folder, name))
+            if info:
+                yield info
 
 
 def kept_blobs(root):
@@ -74,9 +70,7 @@ def kept_blobs(root):
         folder, name = os.path.split(path)
         if not blobs.SHA.match(name) or os.path.islink(folder) or os.path.islink(top):
             continue
-        try:
-            info = os.lstat(path)
-        except OSError:
-            continue
-        found.append((path, info.st_size, info.st_mtime))
+        info = info_of(path)
+        if info:
+            found.append((path, info.st_size, info.st_mtime))
     return found

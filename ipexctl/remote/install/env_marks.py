@@ -11,6 +11,7 @@ import os
 import re
 
 from ipexctl.common.files import read_json, rename_synced, write_atomic
+from ipexctl.common.tolerant_reads import changed_at, info_of, link_of
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
@@ -69,10 +70,7 @@ def env_folder(root, key):
 
 def current(root, name="current"):
     """The key of the current (or `previous`) environment, "" when there is none."""
-    try:
-        key = os.path.basename(os.readlink(os.path.join(root, name)))
-    except OSError:
-        return ""
+    key = os.path.basename(link_of(os.path.join(root, name)))
     return key if KEY.match(key) else ""
 
 
@@ -87,17 +85,10 @@ def locate(root, key):
 def used_by(root, project, key):
     """KEY if that is here, else the one in which the project ran last, "" for none."""
     folder = os.path.join(glob.escape(root), "projects", "*", glob.escape(project or "-"))
-    marks = sorted(glob.glob(folder), key=when_changed)
+    marks = sorted(glob.glob(folder), key=changed_at)
     keys = [os.path.basename(os.path.dirname(path)) for path in marks] + [key] * bool(key)
     found = (name for name in reversed(keys) if KEY.match(name) and locate(root, name))
     return next(found, "")
-
-
-def when_changed(path):
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0.0
 
 
 def key_of(root, env):
@@ -112,11 +103,8 @@ def key_of(root, env):
 
 def build_id(env):
     """Which build it is: that mark is made once, as the last of its files. "" where none is."""
-    try:
-        found = os.lstat(os.path.join(env, OK))
-    except OSError:
-        return ""
-    return "%d-%d" % (found.st_ino, found.st_mtime_ns)
+    found = info_of(os.path.join(env, OK))
+    return "%d-%d" % (found.st_ino, found.st_mtime_ns) if found else ""
 
 
 def proved_with(env):

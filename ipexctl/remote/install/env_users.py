@@ -10,6 +10,7 @@ import shutil
 import time
 
 from ipexctl.common.files import read_json
+from ipexctl.common.tolerant_reads import info_of, names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_marks
@@ -59,7 +60,7 @@ def forget(root, key):
 def users(root, key):
     """[[{id, name, by}, asked, used], ...]; the one who used it last comes first."""
     found = []
-    for name in names(folder_of(root, key)):
+    for name in sorted(filter(ID.match, names_in(folder_of(root, key)))):
         path = path_of(root, key, name)
         mark = read_json(path)
         try:
@@ -80,10 +81,8 @@ def summary(root, env):
 
 def built_on(env):
     """The time of its mark, "" if it has none."""
-    try:
-        return date(os.stat(os.path.join(env, env_marks.OK)).st_mtime)
-    except OSError:
-        return ""
+    found = info_of(os.path.join(env, env_marks.OK))
+    return date(found.st_mtime) if found else ""
 
 
 def date(seconds):
@@ -96,10 +95,3 @@ def folder_of(root, key):
 
 def path_of(root, key, name):
     return os.path.join(folder_of(root, key), name)
-
-
-def names(folder):
-    try:
-        return sorted(name for name in os.listdir(folder) if ID.match(name))
-    except OSError:
-        return []

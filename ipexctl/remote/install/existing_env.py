@@ -9,6 +9,7 @@ import os
 import stat
 
 from ipexctl.common.files import read_json
+from ipexctl.common.tolerant_reads import link_of
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
@@ -102,7 +103,7 @@ def link_contents(env, path):
     changed = False
     for name in wanted:
         target = os.path.join(path, name)
-        if not links_to(os.path.join(env, name), target):
+        if link_of(os.path.join(env, name)) != target:
             env_marks.replace_link(env, name, target)
             changed = True
     for name in os.listdir(env):
@@ -110,10 +111,3 @@ def link_contents(env, path):
             blobs.unlink(os.path.join(env, name))
             changed = True
     return changed
-
-
-def links_to(path, target):
-    try:
-        return os.readlink(path) == target
-    except OSError:
-        return False

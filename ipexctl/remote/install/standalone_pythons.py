@@ -9,6 +9,7 @@ import re
 import tarfile
 
 from ipexctl.common.files import remove, rename_synced, sync_disk
+from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 
@@ -43,12 +44,9 @@ def remove_unfinished(root):
 def unused(root, needed):
     """The places that none of the NEEDED blobs is for."""
     folder = os.path.join(root, "pythons")
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return []
     wanted = {sha[:16] for sha in needed}
-    return [os.path.join(folder, n) for n in names if PLACE.match(n) and n not in wanted]
+    names = filter(PLACE.match, names_in(folder))
+    return [os.path.join(folder, name) for name in names if name not in wanted]
 
 
 def unpack(source, folder):

@@ -4,6 +4,7 @@ import os
 import socket
 import time
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.safe_paths import absolute
 
@@ -18,16 +19,12 @@ def apply(task):
             time.sleep(args["seconds"])
         return False, "waited %g s" % args["seconds"], ""
     what = args["path"] or "port %d of %s" % (args["port"], args["host"])
-    began = time.time()
-    while _is_there(args) != wanted:
+    began, now = time.time(), "not there" if wanted else "there"
+    timeout = 0 if task.check else args["timeout"]
+    if not wait_until(lambda: _is_there(args) == wanted, timeout, PAUSE):
         if task.check:
-            return None, "%s is %s now" % (what, "not there" if wanted else "there"), ""
-        if time.time() - began > args["timeout"]:
-            still = "still not there" if wanted else "still there"
-            raise Failure(
-                "%s is %s after %g s" % (what, still, args["timeout"]), slug="wait-timeout"
-            )
-        time.sleep(PAUSE)
+            return None, "%s is %s now" % (what, now), ""
+        raise Failure("%s is still %s after %g s" % (what, now, timeout), slug="wait-timeout")
     task.reads = ["path:" + absolute(args["path"])] if args["path"] else ["any"]
     took = time.time() - began
     return False, "after %.0f s" % took if took >= 1 else "", ""

@@ -11,9 +11,9 @@ import subprocess
 import sys
 import zlib
 
+from ipexctl.common.frames import Frames
 from ipexctl.remote.child_processes import start_process_group
 from ipexctl.remote.failure import Failure, document
-from ipexctl.remote.frame_stream import Frames
 
 PATIENCE = 20.0
 _WRONG, _ASKS = "incorrect password", "password is required"  # as sudo says it in English
@@ -98,7 +98,7 @@ class SudoWorker:
         )  # fmt: skip
         body = zlib.compress(marshal.dumps(dict(self.call.agent.sources)), 1)
         said = (self.password + "\n").encode("utf-8") if self.password else b""
-        assert process.stdin
+        assert process.stdin and process.stdout
         try:
             process.stdin.write(said + _HEAD + b"%d\n" % len(body) + body)
             process.stdin.flush()

@@ -9,6 +9,8 @@ import os
 import socket
 import struct
 
+from ipexctl.common.tolerant_reads import link_of, names_in, read_text
+
 SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 GET = 18  # TCPDIAG_GETSOCK: of both families, in one walk through the kernel's table
 BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
@@ -147,30 +149,19 @@ def inodes_of(pid):
 
 
 def sockets_of(pid):
-    found = set()
-    try:
-        for name in os.listdir("/proc/%d/fd" % pid):
-            try:
-                target = os.readlink("/proc/%d/fd/%s" % (pid, name))
-            except OSError:
-                continue  # closed meanwhile
-            if target.startswith("socket:["):
-                found.add(int(target[8:-1]))
-    except OSError:
-        pass  # it has ended
-    return found
+    folder = "/proc/%d/fd/" % pid
+    links = (link_of(folder + name) for name in names_in(folder))
+    return {int(link[8:-1]) for link in links if link.startswith("socket:[")}
 
 
 def near_networks():
     """(number, mask) of the IPv4 networks that this host reaches without a gateway."""
     found = []
     try:
-        with open("/proc/net/route") as f:
-            rows = [line.split() for line in f.readlines()[1:]]
-        for row in rows:
+        for row in map(str.split, read_text("/proc/net/route").splitlines()[1:]):
             if row[2] == "00000000" and row[7] != "00000000":
                 found.append((int(row[1], 16), int(row[7], 16)))
-    except (OSError, ValueError, IndexError):
+    except (ValueError, IndexError):
         pass
     return found
 

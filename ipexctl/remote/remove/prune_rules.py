@@ -14,12 +14,13 @@ import stat
 import time
 
 from ipexctl.common.files import read_json
+from ipexctl.common.tolerant_reads import changed_at
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import Heartbeat
-from ipexctl.remote.install import disk_use, env_marks
+from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import synced_folders
 from ipexctl.remote.run_files import run_folders
 
@@ -250,7 +251,7 @@ def trees_of(root):
     """(path, tree) of each folder that was sent, the one used last first."""
     top = os.path.join(root, "blobs", "trees")
     paths = glob.glob(os.path.join(glob.escape(top), "*"))
-    for path in sorted(paths, key=env_marks.when_changed, reverse=True):
+    for path in sorted(paths, key=changed_at, reverse=True):
         tree = read_json(path) if blobs.SHA.match(os.path.basename(path)) else None
         if tree:
             yield path, tree

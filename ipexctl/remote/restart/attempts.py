@@ -1,6 +1,6 @@
 """Keepers of runs with --restarts on this host, and what they wrote: for `run` and `stop`."""
 
-from ipexctl.remote import frame_stream
+from ipexctl.common import frames
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.restart import keeper
 from ipexctl.remote.run import control, stand_by
@@ -14,7 +14,7 @@ def op_begin(agent):
 
 def op_spare(call, h):
     """The orders of a host that takes part in no attempt yet -> {}: its keeper stands by."""
-    link = frame_stream.of_socket(call.agent.guardian)
+    link = frames.of_socket(call.agent.guardian)
     link.write(h)
     frame = link.read()
     if frame is None or "kept" not in frame[0]:

@@ -1,10 +1,10 @@
 """Checkpoints that the attempts of a run have left on this host: for the next attempt."""
 
-import json
 import os
 import shutil
 import time
 
+from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_reports
@@ -22,7 +22,7 @@ class Shelves:
         """(run's id, name of the shelf, shelf) of each. `attempts`: run's id -> number."""
         for run_id in attempts:
             top = os.path.join(self.runs, run_id, "shelf")
-            for name in sorted(os.listdir(top)) if os.path.isdir(top) else []:
+            for name in sorted(names_in(top)):
                 yield run_id, name, Shelf(os.path.join(top, name))
 
     def report(self, attempts):
@@ -80,8 +80,7 @@ class Shelves:
                     fetch_blob(fresh, sha, size, self.keys, url)
                 except (Failure, OSError):
                     continue
-                with open(Shelf(fresh).path(sha), "rb") as file:
-                    return {"url": url}, json.loads(file.read().decode("ascii"))
+                return {"url": url}, Shelf(fresh).part(sha)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")

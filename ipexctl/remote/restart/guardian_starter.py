@@ -8,7 +8,7 @@ import os
 import select
 import socket
 
-from ipexctl.remote import frame_stream
+from ipexctl.common import frames
 from ipexctl.remote.run import guardian
 
 LOOK = 1.0  # seconds until it collects guardians that have ended
@@ -35,7 +35,7 @@ class Starter:
         fds = array.array("i", [theirs.fileno()])
         self.ours.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         theirs.close()
-        return frame_stream.of_socket(ours)
+        return frames.of_socket(ours)
 
 
 def serve(link):
@@ -54,7 +54,7 @@ def serve(link):
         if os.fork() == 0:
             link.close()
             os.setsid()
-            guardian.guard(frame_stream.of_socket(socket.socket(fileno=fd)))
+            guardian.guard(frames.of_socket(socket.socket(fileno=fd)))
         os.close(fd)
 
 

@@ -4,7 +4,7 @@ One of the voters leads. Each host tells it how its part of the run is (`mine`, 
 leader wants, it puts into the record; what is in the record, it orders.
 """
 
-from ipexctl.common.peer_url import peer_url
+from ipexctl.common.addresses import peer_url
 from ipexctl.remote.restart import attempt_orders, restart_policy
 from ipexctl.remote.shelf.checkpoint_rules import step_of
 

@@ -62,7 +62,7 @@ def accept(listener, answer, watch):
         except OSError:  # too many files are open: no reason to stop listening
             time.sleep(PAUSE)
             continue
-        if peer(link) in (os.getuid(), 0):
+        if peer(link)[1] in (os.getuid(), 0):
             start_thread(converse, link, answer, watch)
         else:
             link.close()
@@ -141,7 +141,7 @@ def connection(run_id, host):
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connect(link, address(run_id, host))
-        if peer(link) == os.getuid():
+        if peer(link)[1] == os.getuid():
             return link
     except BlockingIOError:
         link.close()
@@ -162,6 +162,6 @@ def connect(link, address, patience=None):
 
 
 def peer(link):
-    """The user id at the other end."""
+    """(process, user) at the other end."""
     creds = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return struct.unpack("3i", creds)[1]
+    return struct.unpack("3i", creds)[:2]

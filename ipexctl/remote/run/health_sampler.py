@@ -8,7 +8,8 @@ import re
 import threading
 import time
 
-from ipexctl.common.processes import stat_of
+from ipexctl.common.processes import fields_of, stat_of
+from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote.hang import process_state
 
 EVERY = 2.5
@@ -111,10 +112,10 @@ def is_stopped(pid):
 def cpu_times():
     """(busy, all) since boot, or None."""
     try:
-        with open("/proc/stat") as f:
-            fields = [int(word) for word in f.readline().split()[1:9]]
+        line = read_text("/proc/stat", until=b"\n").partition("\n")[0]
+        fields = [int(word) for word in line.split()[1:9]]
         return sum(fields) - fields[3] - fields[4], sum(fields)
-    except (OSError, ValueError, IndexError):
+    except (ValueError, IndexError):
         return None
 
 
@@ -122,13 +123,11 @@ def interface_bytes():
     """{interface: (received, sent)}, all but loopback."""
     found = {}
     try:
-        with open("/proc/net/dev") as f:
-            for line in f.readlines()[2:]:
-                name, _, counts = line.partition(":")
-                words = counts.split()
-                if name.strip() != "lo":
-                    found[name.strip()] = (int(words[0]), int(words[8]))
-    except (OSError, ValueError, IndexError):
+        for name, counts in fields_of(read_text("/proc/net/dev")).items():
+            words = counts.split()
+            if name != "lo":
+                found[name] = (int(words[0]), int(words[8]))
+    except (ValueError, IndexError):
         pass
     return found
 
@@ -143,11 +142,10 @@ def memory():
     """(bytes used, bytes there are); None for what cannot be read."""
     used = total = None
     try:
-        with open("/proc/meminfo") as f:
-            info = dict(line.split(":", 1) for line in f)
+        info = fields_of(read_text("/proc/meminfo"))
         total = int(info["MemTotal"].split()[0]) << 10
         used = total - (int(info["MemAvailable"].split()[0]) << 10)
-    except (OSError, ValueError, KeyError):
+    except (ValueError, KeyError):
         pass
     for limit, now in group_memory():
         if total is None or limit < total:
@@ -168,12 +166,7 @@ def group_memory():
 
 def groups():
     """(version, folder) of the control groups that count our memory, ours first."""
-    try:
-        with open(OWN_GROUPS) as f:
-            lines = [line.rstrip("\n").split(":", 2) for line in f]
-    except OSError:
-        return
-    for words in lines:
+    for words in (line.split(":", 2) for line in read_text(OWN_GROUPS).splitlines()):
         if len(words) == 3 and (words[1] == "" or "memory" in words[1].split(",")):
             version = 1 if words[1] else 2
             mount = GROUPS + "/memory" if words[1] else GROUPS
@@ -187,9 +180,8 @@ def groups():
 
 def read_number(path):
     try:
-        with open(path) as f:
-            return int(f.read())
-    except (OSError, ValueError):
+        return int(read_text(path))
+    except ValueError:
         return None
 
 
@@ -205,9 +197,9 @@ def oom_kills():
 
 def count_oom_kills(path):
     try:
-        with open(path) as f:
-            return sum(int(line.split()[1]) for line in f if line.startswith("oom_kill "))
-    except (OSError, ValueError, IndexError):
+        lines = read_text(path).splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    except (ValueError, IndexError):
         return 0
 
 

@@ -5,7 +5,7 @@ import collections
 import os
 import time
 
-from ipexctl.common.processes import stat_of
+from ipexctl.common.processes import process_times, with_ancestors
 
 KEPT = 25  # samples, one each health_sampler.EVERY seconds
 SHORTEST = 5.0  # seconds from which something can be said
@@ -130,7 +130,7 @@ class Programs:
     def sample(self, now):
         self.samples += 1
         if self.samples % LOOK == 1:
-            self.look(now, stats())
+            self.look(now, process_times())
 
     def look(self, now, found):
         """`found`: pid -> (name, parent, ticks)"""
@@ -152,21 +152,8 @@ class Programs:
 
 def family(found, own):
     """Our process, those above it and those below it."""
-    ours, pid = set(), own
-    while pid in found and pid > 1 and pid not in ours:
-        ours.add(pid)
-        pid = found[pid][1]
     below, size = {own}, 0
     while len(below) > size:
         size = len(below)
         below |= {pid for pid, (_, parent, _) in found.items() if parent in below}
-    return ours | below
-
-
-def stats():
-    found = {}
-    for pid in os.listdir("/proc"):
-        name, words = stat_of(pid) if pid.isdigit() else ("", [])
-        if len(words) > 12:
-            found[int(pid)] = (name, int(words[1]), int(words[11]) + int(words[12]))
-    return found
+    return with_ancestors(own, found) | below

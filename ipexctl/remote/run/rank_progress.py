@@ -10,6 +10,8 @@ import threading
 import time
 from contextlib import contextmanager
 
+from ipexctl.common.processes import fields_of
+from ipexctl.common.tolerant_reads import read_text, size_of
 from ipexctl.remote.hub.stall import QUIET
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run_files import journal, run_folders
@@ -56,7 +58,7 @@ class Progress:
             return now - max(self.since.values()) if self.since else 0.0
 
     def count(self, rank, moved, processes, now):
-        size = journal.size_of(run_folders.log_of(self.supervisor.dir, rank))
+        size = size_of(run_folders.log_of(self.supervisor.dir, rank))
         files = {pid: file_bytes(pid) for pid in processes or ()}
         at, old_size, old_moved, old_files = self.before.get(rank, (now, size, moved, {}))
         self.before[rank] = (now, size, moved, files)
@@ -116,10 +118,9 @@ def file_bytes(pid):
     """To and from disks so far; None where that is closed to us. What is read and written in all
     would count sockets, too, and who waits for the rendezvous polls one."""
     try:
-        with open("/proc/%d/io" % pid) as f:
-            counts = dict(line.split(":") for line in f)
+        counts = fields_of(read_text("/proc/%d/io" % pid))
         return int(counts["read_bytes"]) + int(counts["write_bytes"])
-    except (OSError, ValueError, KeyError):
+    except (ValueError, KeyError):
         return None
 
 

@@ -7,6 +7,7 @@ import shutil
 import socket
 import zlib
 
+from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_marks, env_users, setvars_script
@@ -202,10 +203,9 @@ def free_port(seed, ports=None):
 
 def outgoing_ports():
     try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
-            low, high = f.read().split()
-        return int(low), int(high)
-    except (OSError, ValueError):
+        low, high = map(int, read_text("/proc/sys/net/ipv4/ip_local_port_range").split())
+        return low, high
+    except ValueError:
         return 32768, 60999
 
 

@@ -9,7 +9,8 @@ import os
 import threading
 import time
 
-from ipexctl.remote import frame_stream
+from ipexctl.common import frames
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.run_files import journal, log_follower, run_folders
@@ -26,7 +27,7 @@ def op_start(call, h):
     """
     if h["secret"]:
         no_core_dump()
-    link = frame_stream.of_socket(call.agent.guardian)
+    link = frames.of_socket(call.agent.guardian)
     link.write(h)
     return Watch(call, h, call.agent.guardian, link).serve()
 
@@ -40,7 +41,7 @@ def op_attach(call, h):
     from ipexctl.remote.run import control  # a run that starts needs nothing of it here
 
     sock = control.watched(run_folders.run_id(h), h["host"])
-    return Watch(call, h, sock, sock and frame_stream.of_socket(sock)).serve()
+    return Watch(call, h, sock, sock and frames.of_socket(sock)).serve()
 
 
 def op_conclude(call, h):
@@ -134,15 +135,14 @@ class Watch:
 
     def without_supervisor(self, seconds):
         """`seconds` for its guardian."""
-        end = time.monotonic() + seconds
-        while True:
+
+        def is_swept():
             self.look()
-            if self.survivors is not None:
-                return self.ended(self.last_word(self.survivors))
-            if time.monotonic() >= end:
-                gone = "the supervisor of the run and its guardian have disappeared"
-                return self.ended(self.last_word(None, gone))
-            time.sleep(0.1)
+            return self.survivors is not None
+
+        known = wait_until(is_swept, seconds, 0.1)
+        gone = "" if known else "the supervisor of the run and its guardian have disappeared"
+        return self.ended(self.last_word(self.survivors, gone))
 
     def last_word(self, survivors, killed=""):
         last = {"survivors": survivors, "logs": self.logs, "found": {}, "killed": killed}

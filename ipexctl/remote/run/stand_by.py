@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess  # noqa: F401
 
-from ipexctl.remote import frame_stream
+from ipexctl.common import frames
 from ipexctl.remote.own_process import close_files
 from ipexctl.remote.run_files import journal, run_folders  # noqa: F401
 
@@ -21,7 +21,7 @@ def op_begin(agent, keep=None):
             leave_agent(theirs)
             from ipexctl.remote.run import guardian
 
-            guardian.guard(frame_stream.of_socket(theirs), keep)
+            guardian.guard(frames.of_socket(theirs), keep)
         finally:
             os._exit(1)
     theirs.close()

@@ -5,9 +5,9 @@ Over the socket they are told that there is more, and what counts only at the mo
 """
 
 import queue
-import time
 
-from ipexctl.remote import frame_stream
+from ipexctl.common import frames
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.own_process import start_thread
 
 UNREAD = 256  # events for one watcher; the next ones are dropped
@@ -27,7 +27,7 @@ class Watchers:
 
     def add_socket(self, link):
         link.settimeout(None)
-        watcher = Watcher(frame_stream.of_socket(link))
+        watcher = Watcher(frames.of_socket(link))
         watcher.put({"event": "watched"})
         self.add(watcher)
 
@@ -49,14 +49,14 @@ class Watchers:
 
     def tell_last(self, event):
         """Returns when they have it, or do not read."""
-        end = time.monotonic() + LAST_WORDS
         there = self.all
         for watcher in there:
             watcher.queue.put(event)
-        while any(w.queue.unfinished_tasks and w in self.all for w in there):
-            if time.monotonic() > end:
-                break
-            time.sleep(0.01)
+
+        def have_it():
+            return not any(w.queue.unfinished_tasks and w in self.all for w in there)
+
+        wait_until(have_it, LAST_WORDS, 0.01)
 
 
 class Watcher:

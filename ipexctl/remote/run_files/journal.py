@@ -11,6 +11,7 @@ import struct
 import time
 import zlib
 
+from ipexctl.common.tolerant_reads import names_in, size_of
 from ipexctl.remote import root_folder
 
 HEAD = struct.Struct(">II")
@@ -146,13 +147,6 @@ def write_lines(path, how, rows):
         file.write("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def size_of(path):
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
-
-
 def begin(folder, host):
     root_folder.subfolder(folder, "journals")
     return Journal(path_of(folder, host), os.O_CREAT | os.O_EXCL)
@@ -174,12 +168,9 @@ def path_of(folder, host):
 
 def names(folder):
     """Of the hosts that keep their journal of the run here: several, where they share a home."""
-    try:
-        found = sorted(os.listdir(os.path.join(folder, "journals")))
-    except OSError:
-        return []
     beside = (SIZES, SAMPLES, SIZES + ".new", SAMPLES + ".new")
-    return [name for name in found if not name.endswith(beside)]
+    found = names_in(os.path.join(folder, "journals"))
+    return sorted(name for name in found if not name.endswith(beside))
 
 
 def sizes_path(folder, host):

@@ -10,8 +10,8 @@ import select
 import socket
 import time
 
+from ipexctl.common.addresses import peer_url
 from ipexctl.common.files import write_atomic
-from ipexctl.common.peer_url import peer_url
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_link

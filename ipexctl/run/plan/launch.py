@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ipexctl.common.addresses import host_port
 from ipexctl.env.choice.env_choice import EnvUsed
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.software_facts import Mpi
@@ -99,8 +100,7 @@ class LaunchPlan:
     @property
     def master(self) -> str:
         """ADDRESS:PORT of rank 0."""
-        address = f"[{self.master_addr}]" if ":" in self.master_addr else self.master_addr
-        return f"{address}:{self.master_port}"
+        return host_port(self.master_addr, self.master_port)
 
     def host_of(self, rank: int) -> str:
         return next(h.host for h in self.hosts if any(p.rank == rank for p in h.ranks))

@@ -4,28 +4,36 @@ import json
 import struct
 import threading
 
+MYPY = False  # importing typing would cost a host more than the rest of this module
+if MYPY:
+    import socket
+    from collections.abc import Mapping
+    from typing import IO, Any
+
 HEAD = struct.Struct(">II")
 LIMIT = 64 << 20
+
+
+def encode(header: "Mapping[str, Any]", body: bytes = b"") -> bytes:
+    data = json.dumps(header).encode("utf-8")
+    return HEAD.pack(len(data), len(body)) + data + body
 
 
 class Frames:
     """Reads from one file and writes to another; any thread may write."""
 
-    def __init__(self, source, sink):
+    def __init__(self, source: "IO[bytes]", sink: "IO[bytes]") -> None:
         self.source = source
         self.sink = sink
         self.lock = threading.Lock()
 
-    def write(self, header, body=b""):
-        data = json.dumps(header).encode("utf-8")
+    def write(self, header: "Mapping[str, Any]", body: bytes = b"") -> None:
+        frame = encode(header, body)
         with self.lock:
-            self.sink.write(HEAD.pack(len(data), len(body)))
-            self.sink.write(data)
-            if body:
-                self.sink.write(body)
+            self.sink.write(frame)
             self.sink.flush()
 
-    def read(self):
+    def read(self) -> "tuple[Any, bytes] | None":
         """(header, body). None at the end, which a reset connection is too, and where no frame
         can be."""
         try:
@@ -33,7 +41,7 @@ class Frames:
         except OSError:
             return None
 
-    def next_frame(self):
+    def next_frame(self) -> "tuple[Any, bytes] | None":
         head = self.source.read(HEAD.size)
         if len(head) < HEAD.size:
             return None
@@ -47,5 +55,5 @@ class Frames:
         return json.loads(data.decode("utf-8")), body
 
 
-def of_socket(link):
+def of_socket(link: "socket.socket") -> Frames:
     return Frames(link.makefile("rb"), link.makefile("wb"))
