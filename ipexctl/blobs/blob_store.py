@@ -11,10 +11,10 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
+from ipexctl.common.files import hash_of
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.machines.agent import Agent
@@ -164,7 +164,7 @@ class Store:
             return False
         try:
             with self.path(blob).open("rb") as file:
-                if hash_of(file) == blob.sha256:
+                if hash_of(file).hexdigest() == blob.sha256:
                     return True
             self.path(blob).unlink(missing_ok=True)
         except OSError as e:
@@ -219,15 +219,6 @@ class Store:
 def place_of(sha256: str) -> str:
     """Where a blob is, below the folder of a store."""
     return f"sha256/{sha256[:2]}/{sha256}"
-
-
-def hash_of(file: BinaryIO) -> str:
-    """Of the whole file, wherever it stands."""
-    digest = hashlib.sha256()
-    file.seek(0)
-    while chunk := file.read(CHUNK):
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def default_store(environ: Mapping[str, str] | None = None) -> Store:

@@ -6,7 +6,8 @@ from contextlib import contextmanager, suppress
 
 MYPY = False  # importing typing would cost a host more than the rest of this module
 if MYPY:
-    from collections.abc import Iterator
+    import hashlib
+    from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO
 
     Path = str | os.PathLike[str]
@@ -57,6 +58,19 @@ def read_json(path: "Path") -> "dict[str, Any] | None":
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def hash_of(
+    file: "BinaryIO", write: "Callable[[bytes], object]" = len, hashed: str = "sha256"
+) -> "hashlib._Hash":
+    """Of what follows in an open file; `write` gets it, too."""
+    import hashlib
+
+    digest = hashlib.new(hashed)
+    for piece in iter(lambda: file.read(1 << 20), b""):
+        digest.update(piece)
+        write(piece)
+    return digest
 
 
 def remove(path: "Path | bytes") -> None:

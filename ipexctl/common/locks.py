@@ -18,6 +18,21 @@ def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
+def take_lock(path: "Path") -> "int | None":
+    """Open and lock a file that is there. None where another process holds it, or nobody can tell,
+    as on a file system without locks."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
 def is_named(fd: int, path: "Path", folder: "int | None" = None) -> bool:
     """Whether the open file still has this path: who held its lock before may have moved or removed
     it. `folder`: the descriptor below which the path is."""

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from ipexctl.base.quoting import quote
 from ipexctl.base.remote_file import Content, RemoteFile
 from ipexctl.base.sizes import human
+from ipexctl.common.files import hash_of
 from ipexctl.common.http_body import FINAL, Broken, pieces
 from ipexctl.common.locks import is_named
 from ipexctl.errors import IpexctlError, NotHere, reason_of
@@ -183,13 +184,10 @@ def right_hash(file: RemoteFile, opened: BinaryIO) -> str:
     """The sha256 of the file, "" if its size or content is not the one that is expected."""
     size = opened.seek(0, os.SEEK_END)
     opened.seek(0)
-    sha256, git = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size)
-    while chunk := opened.read(CHUNK):
-        sha256.update(chunk)
-        if len(file.content) == 40:
-            git.update(chunk)
-    right = file.content in ("", git.hexdigest(), sha256.hexdigest())
-    return sha256.hexdigest() if right and file.size in (-1, size) else ""
+    git = hashlib.sha1(b"blob %d\0" % size)
+    sha256 = hash_of(opened, git.update if len(file.content) == 40 else len).hexdigest()
+    right = file.content in ("", git.hexdigest(), sha256)
+    return sha256 if right and file.size in (-1, size) else ""
 
 
 def _size(path: Path) -> int:

@@ -15,6 +15,8 @@ import tempfile
 import time
 
 from ipexctl.common.folder_trust import is_private_group
+from ipexctl.common.locks import take_lock
+from ipexctl.common.tolerant_reads import info_of
 
 LOCK = "lock"
 NAME = re.compile(r"ipexctl-(?:proof-)?[a-z0-9_]{8}\Z")
@@ -53,11 +55,8 @@ def sweep():
             continue
         for name in filter(NAME.match, names):
             path = os.path.join(top, name)
-            try:
-                info = os.lstat(path)
-            except OSError:
-                continue
-            ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+            info = info_of(path)
+            ours = info and stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
             if ours and is_abandoned(path, info):
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -74,19 +73,13 @@ def others_can_rename(top):
 
 
 def is_abandoned(path, info):
-    try:
-        fd = os.open(os.path.join(path, LOCK), os.O_RDWR | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    lock = os.path.join(path, LOCK)
+    if not os.path.lexists(lock):
         return is_silent(path, info)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except OSError:  # it is held; or nobody can tell
-        return False
-    finally:
+    fd = take_lock(lock)
+    if fd is not None:
         os.close(fd)
+    return fd is not None
 
 
 def is_silent(path, info):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ipexctl.base.host_outcome import HostDown
+from ipexctl.common.files import hash_of
 from ipexctl.machines.fleet import Fleet
 from ipexctl.play.text.check_prediction import ANY
 from ipexctl.play.text.interpolation import Scope
@@ -25,12 +25,10 @@ class LocalFiles:
     paths: dict[str, Path] = field(default_factory=dict)
 
     def add(self, path: Path) -> str:
-        digest = hashlib.sha256()
         with path.open("rb") as file:
-            while piece := file.read(1 << 20):
-                digest.update(piece)
-        self.paths[digest.hexdigest()] = path
-        return digest.hexdigest()
+            sha256 = hash_of(file).hexdigest()
+        self.paths[sha256] = path
+        return sha256
 
 
 class HostStep(Step):

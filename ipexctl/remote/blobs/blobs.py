@@ -7,7 +7,6 @@ blob at the same time, be it from two hosts with one home, take it once: the sec
 """
 
 import fcntl
-import hashlib
 import os
 import queue
 import re
@@ -15,13 +14,14 @@ import stat
 import time
 from contextlib import contextmanager
 
+from ipexctl.common.files import hash_of
 from ipexctl.common.locks import is_named, try_lock
+from ipexctl.common.tolerant_reads import info_of, size_of
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 
 SHA = re.compile(r"[0-9a-f]{64}\Z")
 RESUMED = 4 << 20  # from this size on a part is worth keeping
-HASHED = 8 << 20  # bytes that are hashed at a time
 KEPT = 7 * 86400  # seconds that a large part waits for its next try
 BEAT = 5.0  # seconds between signs of life: a dead connection is noticed by those who write to it
 QUIET = 300.0  # a controller that sends nothing for so long is gone
@@ -79,18 +79,12 @@ def large_part(root, sha):
 
 
 def part_size(root, sha):
-    try:
-        return os.lstat(large_part(root, sha)).st_size
-    except OSError:
-        return 0
+    return size_of(large_part(root, sha))
 
 
 def has(root, sha, size):
-    try:
-        found = os.lstat(path_of(root, sha))
-    except OSError:
-        return False
-    return stat.S_ISREG(found.st_mode) and found.st_size == size
+    found = info_of(path_of(root, sha))
+    return found is not None and stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
 def verify(root, shas):
@@ -131,13 +125,6 @@ def learn(path, sha):
     """This agent has just written the file."""
     info = os.lstat(path)
     hashes[file_id(info)] = hashes[stamp_of(info)] = sha
-
-
-def hash_of(file):
-    digest = hashlib.sha256()
-    for chunk in iter(lambda: file.read(HASHED), b""):
-        digest.update(chunk)
-    return digest
 
 
 # --- taking in -----------------------------------------------------------------------------------

@@ -12,6 +12,9 @@ import os
 import re
 import stat
 
+from ipexctl.common.files import hash_of
+from ipexctl.common.tolerant_reads import info_of
+
 OK = ".ipexctl-ok"
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)\.dist-info\Z")
 LIBRARY = re.compile(rb"^\"?([^,\"\n]+\.so(?:\.[0-9.]+)?)\"?,", re.MULTILINE)
@@ -169,12 +172,10 @@ class Comparison:
         if path.endswith(".pyc"):
             return
         self.looked += 1
-        try:
-            info = os.lstat(path)
-        except OSError:
+        info = info_of(path)
+        if info is None:
             self.tell(path, "is gone")
-            return
-        if not stat.S_ISREG(info.st_mode):
+        elif not stat.S_ISREG(info.st_mode):
             self.tell(path, "is no longer a file")
         elif size.isdigit() and int(size) != info.st_size:
             self.tell(path, "has changed")
@@ -188,10 +189,8 @@ class Comparison:
         import base64
 
         try:
-            state = hashlib.new(kind)
             with open(path, "rb") as file:
-                for block in iter(lambda: file.read(1 << 20), b""):
-                    state.update(block)
+                state = hash_of(file, hashed=kind)
         except (OSError, ValueError):
             return None
         text = base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode()

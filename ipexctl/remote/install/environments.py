@@ -5,7 +5,6 @@ removed by the next one.
 """
 
 import fcntl
-import glob
 import os
 import queue
 import re
@@ -13,7 +12,8 @@ import shutil
 import stat
 import zipfile
 
-from ipexctl.common.files import read_json, rename_synced, sync_disk
+from ipexctl.common.files import open_atomic, read_json, rename_synced, sync_disk
+from ipexctl.common.processes import process_ids
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
@@ -147,18 +147,17 @@ def users_of(folders):
     """`process 12 of run 20261122-122416-107233`: each process that has a file in one of the
     folders mapped, as a Python of an environment has, or whose program is there."""
     signs = tuple(os.path.realpath(path) + os.sep for path in folders)
-    for path in sorted(glob.glob("/proc/[0-9]*"), key=lambda path: int(path[6:])):
+    for pid in sorted(process_ids()):
         try:
-            with open(path + "/cmdline", errors="replace") as file:
+            with open("/proc/%d/cmdline" % pid, errors="replace") as file:
                 program = file.read(4096).split("\0")[0]
-            with open(path + "/maps", errors="replace") as file:
+            with open("/proc/%d/maps" % pid, errors="replace") as file:
                 used = program.startswith(signs) or any(s in line for line in file for s in signs)
         except OSError:
             continue
-        pid = os.path.basename(path)
-        if used and int(pid) != os.getpid():
-            run = run_folders.run_of(path)
-            yield "process %s of run %s" % (pid, run) if run else "process %s" % pid
+        if used and pid != os.getpid():
+            run = run_folders.run_of(pid)
+            yield "process %d of run %s" % (pid, run) if run else "process %d" % pid
 
 
 class RootLock:
@@ -224,18 +223,13 @@ def unpack_uv(root, sha):
     place = os.path.join(root_folder.subfolder(root, "tools", "uv-" + sha[:12]), "uv")
     if os.path.exists(place):
         return place
-    fresh = "%s.%d" % (place, os.getpid())
     try:
         with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
-            member = uv_member(archive.namelist())
-            with archive.open(member) as source, open(fresh, "wb") as target:
+            source = archive.open(uv_member(archive.namelist()))
+            with source, open_atomic(place, mode=0o700, sync=True) as target:
                 shutil.copyfileobj(source, target)
-                target.flush()
-                os.fsync(target.fileno())
     except (OSError, zipfile.BadZipFile) as e:
         raise Failure("cannot unpack uv", str(e), slug="unpack-failed") from None
-    os.chmod(fresh, 0o700)
-    rename_synced(fresh, place)
     return place
 
 

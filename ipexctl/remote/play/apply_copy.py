@@ -2,6 +2,7 @@
 
 import os
 
+from ipexctl.common.files import hash_of
 from ipexctl.remote.failure import document
 from ipexctl.remote.play import safe_paths
 from ipexctl.remote.play.apply_file import attributes_only, made_above, make_directory, replace
@@ -9,8 +10,6 @@ from ipexctl.remote.play.file_attributes import Attributes
 from ipexctl.remote.play.task import Missing
 from ipexctl.remote.play.text_diff import MOST as DIFF_MOST
 from ipexctl.remote.play.text_diff import text_diff
-
-PIECE = 1 << 20
 
 
 def apply(task):
@@ -75,16 +74,11 @@ def _copy_to(task, place, file):
 
 def known(place):
     """(stat, SHA-256) of the file that is there; (None, "")."""
-    import hashlib
-
     fd, found = place.open_file()
     if fd is None:
         return None, ""
-    digest = hashlib.sha256()
     with os.fdopen(fd, "rb") as file:
-        for piece in iter(lambda: file.read(PIECE), b""):
-            digest.update(piece)
-    return found, digest.hexdigest()
+        return found, hash_of(file).hexdigest()
 
 
 def _content(task, file):

@@ -14,7 +14,8 @@ import shutil
 import time
 import zlib
 
-from ipexctl.common.files import write_atomic
+from ipexctl.common.files import hash_of, write_atomic
+from ipexctl.common.tolerant_reads import changed_at
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs, packs
 from ipexctl.remote.failure import Failure
@@ -128,16 +129,10 @@ def manifest(root, key, body):
 
 def expire(folder, age, most=None):
     """Remove files unused for `age` seconds, and all but the `most` last used ones."""
-    found = []
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        try:
-            found.append((os.lstat(path).st_mtime, path))
-        except OSError:
-            continue
-    found.sort(reverse=True)
+    paths = [os.path.join(folder, name) for name in os.listdir(folder)]
     old = time.time() - age
-    for i, (used, path) in enumerate(found):
+    newest_first = sorted(((changed_at(path), path) for path in paths), reverse=True)
+    for i, (used, path) in enumerate(newest_first):
         if used < old or (most is not None and i >= most):
             blobs.unlink(path)
 
@@ -191,9 +186,8 @@ def keep_tree(root, run, key):
     """Keep the list of what the run began with: files it did not change can go after it."""
     path, kept = os.path.join(root, "blobs", "trees", key), os.path.join(run, "tree")
     if not os.path.lexists(kept):
-        fd = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "wb") as file, open(path, "rb") as source:
-            shutil.copyfileobj(source, file)
+        with open(path, "rb") as source:
+            write_atomic(kept, source.read())
 
 
 def rename_into_place(part, work):
@@ -238,11 +232,7 @@ def copy(path, fd, sha):
         if cloned(source, fd):
             whole = blobs.has_content(path, sha)
         else:
-            digest = hashlib.sha256()
-            for chunk in iter(lambda: source.read(1 << 20), b""):
-                digest.update(chunk)
-                write_bytes(fd, chunk)
-            whole = digest.hexdigest() == sha
+            whole = hash_of(source, lambda piece: write_bytes(fd, piece)).hexdigest() == sha
     if not whole:
         blobs.unlink(path)
         raise blobs.damage_failure(path)

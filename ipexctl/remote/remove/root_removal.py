@@ -4,13 +4,14 @@ Links are removed, never followed. What was in the root before, or was put there
 stays. While something below the root is in use, all of it stays.
 """
 
-import fcntl
 import glob
 import os
 import re
 import shutil
 import stat
 
+from ipexctl.common.locks import take_lock
+from ipexctl.common.tolerant_reads import info_of
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.data import dataset_versions
 from ipexctl.remote.heartbeat import Heartbeat
@@ -64,7 +65,7 @@ def op_remove(call, header):
         busy = in_use(root)
         if busy:
             return {"removed": 0, "busy": busy, "stays": stays[:MOST], "left": []}
-        lock = lock_installs(root)
+        lock = take_lock(os.path.join(root, "envs", ".lock"))  # an install that begins now waits
         seen = {}  # type: dict[tuple[int, int], int]
         size = sum(disk_use.size_of(os.path.join(root, name), seen) for name in ours)
         left = [failed for name in ours for failed in remove(os.path.join(root, name))]
@@ -103,16 +104,6 @@ def in_use(root):
                 found.append("the dataset %s is in use" % name)
         found += ["%s uses files in %s" % (user, root) for user in environments.users_of([root])]
     return found[:MOST]
-
-
-def lock_installs(root):
-    """An install that begins now waits until all is removed."""
-    try:
-        fd = os.open(os.path.join(root, "envs", ".lock"), os.O_RDWR | os.O_NOFOLLOW)
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return None
-    return fd
 
 
 # --- removing ------------------------------------------------------------------------------------
@@ -166,10 +157,7 @@ def compile_caches():
     found = []
     for top in scratch_folder.all_temporary():
         for path in glob.glob(os.path.join(glob.escape(top), "torchinductor_*")):
-            try:
-                info = os.lstat(path)
-            except OSError:
-                continue
-            if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid():
+            info = info_of(path)
+            if info and stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid():
                 found.append(path)
     return found

@@ -12,7 +12,9 @@ import os
 import re
 import shutil
 
-from ipexctl.common.locks import try_lock
+from ipexctl.common.locks import take_lock, try_lock
+from ipexctl.common.processes import process_ids
+from ipexctl.common.tolerant_reads import changed_at, names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 
@@ -46,11 +48,8 @@ def log_of(folder, rank):
 
 
 def ranks_with_logs(folder):
-    try:
-        names = os.listdir(os.path.join(folder, "logs"))
-    except OSError:
-        return []
-    return sorted(int(match.group(1)) for match in map(LOG.match, names) if match)
+    found = map(LOG.match, names_in(os.path.join(folder, "logs")))
+    return sorted(int(match.group(1)) for match in found if match)
 
 
 def end_of_log(folder, rank, size):
@@ -84,37 +83,18 @@ def hold(folder):
 def run_ids(root):
     """The oldest first."""
     top = os.path.join(root, "runs")
-    try:
-        names = [name for name in os.listdir(top) if RUN_ID.match(name)]
-    except OSError:
-        return []
+    names = filter(RUN_ID.match, names_in(top))
     folders = [name for name in names if not os.path.islink(os.path.join(top, name))]
-    return sorted(folders, key=lambda name: (age_of(os.path.join(top, name)), name))
-
-
-def age_of(folder):
-    """When its first file was made."""
-    try:
-        return os.lstat(os.path.join(folder, "lock")).st_mtime
-    except OSError:
-        return 0.0
+    # the lock is the first file of a run
+    return sorted(folders, key=lambda name: (changed_at(os.path.join(top, name, "lock")), name))
 
 
 def last_written(folder):
     """When the run ended, by its journals and logs; the folder itself changes with a prune."""
     paths = [os.path.join(folder, "lock")]
-    for name in ("journals", "logs"):
-        try:
-            paths += [entry.path for entry in os.scandir(os.path.join(folder, name))]
-        except OSError:
-            continue
-    times = []
-    for path in paths:
-        try:
-            times.append(os.lstat(path).st_mtime)
-        except OSError:
-            continue
-    return max(times or [0.0])
+    for below in (os.path.join(folder, name) for name in ("journals", "logs")):
+        paths += [os.path.join(below, name) for name in names_in(below)]
+    return max(map(changed_at, paths))
 
 
 def active(root):
@@ -137,26 +117,14 @@ def is_locked(path):
 
 def lock_run(folder):
     """Return the open lock, or None while the run is made or active, or another agent prunes it."""
-    try:
-        fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # it is active; or nobody can tell, on a file system without locks
-        os.close(fd)
-        return None
-    return fd
+    return take_lock(os.path.join(folder, "lock"))
 
 
 def sweep(root):
     """Removes what a sync left that was killed half-way. Hosts with one home hold one lock."""
     for run in run_ids(root):
         folder = os.path.join(root, "runs", run)
-        try:
-            parts = [name for name in os.listdir(folder) if PART.match(name)]
-        except OSError:
-            continue
+        parts = list(filter(PART.match, names_in(folder)))
         lock = lock_run(folder) if parts else None
         if lock is not None:
             for name in parts:
@@ -166,14 +134,13 @@ def sweep(root):
 
 def marked_runs():
     """Ids of runs of which a process is left on this host."""
-    paths = ("/proc/" + pid for pid in os.listdir("/proc") if pid.isdigit())
-    return {run for run in map(run_of, paths) if run}
+    return {run for run in map(run_of, process_ids()) if run}
 
 
-def run_of(process):
-    """The id of the run to which /proc/PID belongs, "" if to none."""
+def run_of(pid):
+    """The id of the run to which a process belongs, "" if to none."""
     try:
-        with open(process + "/environ", "rb") as file:
+        with open("/proc/%d/environ" % pid, "rb") as file:
             variables = file.read().split(b"\0")
     except OSError:
         return ""

@@ -12,13 +12,11 @@ import hashlib
 import json
 import os
 
-from ipexctl.common.files import sync_folder, write_atomic
+from ipexctl.common.files import hash_of, sync_folder, write_atomic
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_download, blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
-
-CHUNK = 4 << 20
 
 
 class Changed(Exception):
@@ -82,20 +80,18 @@ class Shelf:
 
     def take(self, path, before):
         part = blobs.new_part(os.path.join(self.folder, "blobs", "parts"), "0" * 16)
-        digest = hashlib.sha256()
         try:
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-                for chunk in iter(lambda: file.read(CHUNK), b""):
-                    digest.update(chunk)
-                    blobs.write_all(part.file.write, chunk)
+                digest = hash_of(file, lambda piece: blobs.write_all(part.file.write, piece))
                 if blobs.stamp_of(os.fstat(file.fileno())) != before:
                     raise Changed
-            blobs.store_part(self.folder, part, digest.hexdigest())
+            sha = digest.hexdigest()
+            blobs.store_part(self.folder, part, sha)
         finally:
             blobs.unlink(part.path)  # unless it has its final name by now
             part.close()
-        blobs.hashes[before] = digest.hexdigest()
-        return digest.hexdigest()
+        blobs.hashes[before] = sha
+        return sha
 
     def add_part(self, document):
         """On the disk with all of its files when this returns."""

@@ -1,11 +1,11 @@
 """What a host answers about the copies of checkpoints that it holds, and giving and using them."""
 
-import hashlib
 import os
 import shutil
 import time
 
-from ipexctl.common.files import rename_synced, sync_disk
+from ipexctl.common.files import hash_of, rename_synced, sync_disk
+from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.failure import Failure
@@ -26,7 +26,7 @@ def op_list(call, h):
     if root_folder.is_absent(h["root"]):
         return {"shelves": []}
     top = os.path.join(run_folders.folder_of(h), "shelf")
-    names = sorted(os.listdir(top)) if os.path.isdir(top) else []
+    names = sorted(names_in(top))
     return {"shelves": [report(name, Shelf(os.path.join(top, name))) for name in names]}
 
 
@@ -149,10 +149,10 @@ def bring(call, giver, blob, path):
 
 def read_through(call, path, write=len):
     """The file's sha256; `write` gets its bytes."""
-    digest = hashlib.sha256()
+
+    def take(piece):
+        write(piece)
+        call.emit({"event": "alive"})
+
     with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(CHUNK), b""):
-            digest.update(chunk)
-            write(chunk)
-            call.emit({"event": "alive"})
-    return digest.hexdigest()
+        return hash_of(file, take).hexdigest()
