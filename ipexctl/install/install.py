@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ipexctl.base.host_outcome import Recap
 from ipexctl.blobs.blob_store import missing_blobs
-from ipexctl.doctor.checks.storage import PATH_HINT, PATH_WHY, path_problem
+from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.env.choice.package_changes import between
 from ipexctl.errors import HostFailed, Interrupted
 from ipexctl.facts.facts import Facts, Python
@@ -128,7 +128,7 @@ def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
     work.step(host.name, "connecting")
     agent = fleet.connect(host, python=python)
     seen = probe(agent, fleet.root_of(host))
-    if problem := path_problem(seen.disk):
+    if problem := path_problem(seen.disk.root, seen.disk.real):
         raise HostFailed(
             f"{host.name}: the root folder {problem}",
             why=PATH_WHY,

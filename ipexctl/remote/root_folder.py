@@ -3,23 +3,18 @@
 import errno
 import json
 import os
-import re
 import shutil
 import stat
 
+from ipexctl.common.files import read_json
 from ipexctl.common.folder_trust import has_acl, is_private_group, passed_folders
+from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.remote.failure import FULL, Failure, disk_full, human_size
 
 SPARE = 64 << 20  # left free for everything else that writes to this disk
 SPARE_INODES = 1000
 FIRST_USER = 1000  # accounts below are the system's and its administrators'
-# doctor/checks/storage.py has the same expression and words, for doctor and install
-UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
 MARK = ".ipexctl-root"  # what ipexctl made here, for `ipexctl remove --all`
-
-
-def describe_character(character):
-    return "a space" if character == " " else repr(character)
 
 
 def existing(text):
@@ -61,15 +56,9 @@ def named(text):
             slug="root-invalid",
         )
     root = os.path.normpath(root)
-    for path in (root, os.path.realpath(root)):
-        odd = UNUSABLE.search(path)
-        if odd:
-            raise Failure(
-                "the root folder %s contains %s" % (path, describe_character(odd.group())),
-                "MPI launchers split or misread such a path, so no run could start from it",
-                "--root /path   # letters, digits and / . _ - + @ , = ~ only",
-                slug="root-unusable",
-            )
+    problem = path_problem(root, os.path.realpath(root))
+    if problem:
+        raise Failure("the root folder " + problem, PATH_WHY, PATH_HINT, slug="root-unusable")
     return root
 
 
@@ -134,13 +123,9 @@ def write_mark(root, mark):
 
 def made_here(root):
     """{made: folders that ipexctl made, before: what was in the root before it}"""
-    try:
-        with open(os.path.join(root, MARK)) as file:
-            said = json.load(file)
-        if all(isinstance(said[key], list) for key in ("made", "before")):
-            return said
-    except (OSError, ValueError, TypeError, KeyError):
-        pass
+    said = read_json(os.path.join(root, MARK)) or {}
+    if all(isinstance(said.get(key), list) for key in ("made", "before")):
+        return said
     if os.path.isdir(os.path.join(root, "blobs", "sha256")):  # used before there was a mark
         return {"made": [root] * (os.path.basename(root) == ".ipexctl"), "before": []}
     return {"made": [], "before": sorted(os.listdir(root))}

@@ -15,6 +15,7 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.option import Seconds
 from ipexctl.base.sizes import duration
 from ipexctl.base.values import texts
+from ipexctl.common.root_paths import run_id_of
 from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -264,7 +265,7 @@ class Attempts:
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
             with suppress(IpexctlError), Fleet(target, root) as fleet:
-                text = f"{self.run_id}-r{line.attempt:02d}"
+                text = run_id_of(self.run_id, line.attempt)
                 run = find(fleet, text, newest=NEWEST)  # its journals may not be there yet
                 return attached(fleet, run, self.painter, self.interrupts, self.records)
             time.sleep(LOOK)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from ipexctl.base.sizes import GIB, MIB, size
+from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
 from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
 from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, scripted, sudo
@@ -27,10 +26,6 @@ _NETWORK = (
     "afs",
     "pvfs",
 )
-# remote/blobs/blobs.py refuses the same in the same words
-UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
-PATH_WHY = "MPI launchers split or misread such a path, so no run could start from it"
-PATH_HINT = "--root /path   # letters, digits and / . _ - + @ , = ~ only"
 _ELSEWHERE = do("use a folder on another disk: --root /path")
 _READ_ONLY = "mounted read-only"
 _NEVER_WRITABLE = ("squashfs", "erofs", "iso9660", "cramfs", "romfs", "udf")
@@ -189,17 +184,8 @@ def disk_quota(facts: Facts) -> Sight | None:
     fix=PATH_HINT,
 )
 def disk_path(facts: Facts) -> Sight | None:
-    problem = path_problem(facts.disk)
+    problem = path_problem(facts.disk.root, facts.disk.real)
     return Sight(problem) if problem else None
-
-
-def path_problem(disk: DiskFacts) -> str:
-    """Why no environment can be in the root folder; "" if its path is usable."""
-    for path in (disk.root, disk.real):
-        if odd := UNUSABLE.search(path):
-            character = "a space" if odd.group() == " " else repr(odd.group())
-            return f"{path} contains {character}"
-    return ""
 
 
 @host_check(

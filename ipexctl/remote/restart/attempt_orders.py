@@ -5,13 +5,10 @@ A sheet has what does not depend on who else takes part: run/watch/start_request
 
 import posixpath
 
+from ipexctl.common.root_paths import run_id_of
+
 SHARE = "IPEXCTL_SHARE"
 N = "{n}"  # in mpirun's words: the number of ranks
-
-
-def run_id_of(base, attempt):
-    """run/outcome/listed_runs.py reads it."""
-    return base if attempt == 1 else "%s-r%02d" % (base, int(attempt))
 
 
 def compose(common, sheets, attempt, checkpoint=""):

@@ -12,13 +12,13 @@ import threading
 import time
 from functools import partial
 
+from ipexctl.common.root_paths import run_id_of
 from ipexctl.remote import root_folder
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.own_process import close_files, no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader, voters
-from ipexctl.remote.restart.attempt_orders import run_id_of
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.record import Record
 from ipexctl.remote.run import control

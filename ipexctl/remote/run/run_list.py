@@ -1,16 +1,15 @@
 """The runs of this host, from their journals: for `ps`, `stop`, `wait`, `logs` and `report`."""
 
 import os
-import re
 import time
 
+from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.remote import root_folder
 from ipexctl.remote.hub import judge
 from ipexctl.remote.install import disk_use
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
 
-ATTEMPT = re.compile(r"-r[0-9]{2,}$")  # at the end of the id of a further attempt
 FACTS, END = 64, 2000  # by which the run ended, and characters of what each failed rank printed
 MOST = 4000  # records that are told, the first and the last ones
 MOST_VALUES = 100000  # of samples: an answer holds five times as many

@@ -12,6 +12,7 @@ from typing import Any
 from ipexctl.base.host_answer import record
 from ipexctl.base.located_errors import nearest
 from ipexctl.base.values import by, matching, plain
+from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.inventory.nodeset import fold
@@ -27,7 +28,6 @@ FORMAT = 1  # of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 # all that ipexctl makes: it becomes a folder here, and a word of commands
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}(-r[0-9]{2,9})?")
-_ATTEMPT = re.compile(r"-r(\d{2,})$")  # remote/restart/attempt_orders.py writes it
 _HUGE = 1 << 37  # seconds: the calendar of Python ends later
 AT_ONE_TIME = 3.0  # seconds between notes of one event on several hosts
 _ID = "use a run ID"
@@ -141,11 +141,11 @@ class Run:
     @property
     def first_id(self) -> str:
         """Of its first attempt."""
-        return _ATTEMPT.sub("", self.id)
+        return ATTEMPT.sub("", self.id)
 
     @property
     def attempt(self) -> int:
-        found = _ATTEMPT.search(self.id)
+        found = ATTEMPT.search(self.id)
         return int(found[1]) if found else 1
 
     @property
@@ -402,7 +402,7 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     if text == LAST:
         return runs[0]
     named = [run for run in runs if text and text == run.about.name]
-    if not named and (found := _ATTEMPT.search(text)):
+    if not named and (found := ATTEMPT.search(text)):
         return _attempt(runs, chosen(runs, text[: found.start()]), int(found[1]))
     begins = [run for run in runs if text and run.id.startswith(text)]
     if len({run.first_id for run in begins}) == 1:
