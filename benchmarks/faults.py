@@ -34,6 +34,7 @@ from pathlib import Path
 
 from training_faults import FAULTS, HOST, REPO, Bench, Fault, lets_go, reboot
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.remote.run_files import journal
 
@@ -96,7 +97,7 @@ class Case:
 
     def strike(self, alive: Callable[[], bool]) -> float:
         """When all ranks are up. Returns when it happened."""
-        _until(lambda: self.bench.all_up() or not alive(), 60)
+        wait_until(lambda: self.bench.all_up() or not alive(), 60)
         assert self.bench.all_up(), "the ranks did not come up\n" + "\n".join(self.said)
         time.sleep(0.3)
         began = time.monotonic()
@@ -111,7 +112,7 @@ class Case:
             )  # fmt: skip
             began = self.strike(lambda: process.poll() is None)
             left = self.limit - (time.monotonic() - began)
-            in_time = _until(lambda: process.poll() is not None and self.all_gone(), left)
+            in_time = wait_until(lambda: process.poll() is not None and self.all_gone(), left)
             seconds = time.monotonic() - began
             if not in_time:
                 process.terminate()
@@ -137,13 +138,13 @@ class Case:
             def goes_on() -> bool:
                 return self.bench.all_up("again", without=off)
 
-            met = _until(lambda: goes_on() or process.poll() is not None, self.limit + 30)
+            met = wait_until(lambda: goes_on() or process.poll() is not None, self.limit + 30)
             seconds = time.monotonic() - began
             self.bench.say("done")
-            if not _until(lambda: process.poll() is not None, 60):
+            if not wait_until(lambda: process.poll() is not None, 60):
                 process.terminate()
             code = process.wait(60)
-            _until(self.all_gone, 10)  # of a run that this command has left
+            wait_until(self.all_gone, 10)  # of a run that this command has left
             said.seek(0)
             self.said.append(said.read())
         attempts = len(re.findall(r"; attempt \d+ on ", self.said[-1])) + 1
@@ -160,7 +161,7 @@ class Case:
         assert started.returncode == 0, self.said[-1]
         run_id = started.stdout.split()[-1]
         began = self.strike(lambda: True)
-        in_time = _until(self.all_gone, self.limit - (time.monotonic() - began))
+        in_time = wait_until(self.all_gone, self.limit - (time.monotonic() - began))
         gone_at = time.monotonic()
         row = self.listed(run_id)
         while _is_alive(row) and time.monotonic() - began < self.limit:
@@ -214,7 +215,7 @@ class Case:
             self.bench.lab.heal(self.fault.off or "node03")
         hosts = self.bench.lab.hosts
         wait = self.timeout + 10 if self.fault.off else 1.5
-        _until(lambda: not any(self.bench.processes(host) for host in hosts), wait)
+        wait_until(lambda: not any(self.bench.processes(host) for host in hosts), wait)
         found = {pid: words for host in hosts for pid, words in self.bench.processes(host).items()}
         for pid, words in found.items():
             self.said.append(f"left: {words}")
@@ -225,13 +226,6 @@ class Case:
 
 def _is_alive(row: dict[str, str]) -> bool:
     return row["state"] in ("running", "stopping")
-
-
-def _until(condition: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (met := condition()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return met
 
 
 def environment(**more: str) -> dict[str, str]:

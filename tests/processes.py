@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-
-def until(true: Callable[[], object], seconds: float = 30.0) -> bool:
-    """Whether it becomes true within that time."""
-    end = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
+from ipexctl.common.processes import stat_of
+from ipexctl.common.waiting import wait_until
 
 
 def gone(pid: int, seconds: float = 20.0) -> bool:
     """Whether it ends within that time. A dead one that nobody has waited for yet is gone."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.02)
-    return False
+    return wait_until(lambda: stat_of(pid)[1][:1] in ([], ["Z"]), seconds, 0.02)
 
 
 def listens(path: Path, seconds: float = 20.0) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.facts import measurements
 from ipexctl.facts.measurements import (
     HostBench,
@@ -111,9 +111,7 @@ def hanging(tmp_path: Path) -> tuple[str, Path]:
 
 
 def read_pids(pids: Path) -> list[int]:
-    end = time.monotonic() + 20.0
-    while not pids.exists() and time.monotonic() < end:
-        time.sleep(0.02)
+    wait_until(pids.exists, 20)
     return [int(word) for word in pids.read_text().split()]
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.lab import Lab, LabSpec
 from tests.cli import Ended, ipexctl
 from tests.doctor.test_formats import checked
@@ -81,10 +81,7 @@ def test_nothing_is_left_on_a_host(lab3):
     before = look()
     assert doctor(lab3).returncode == 0
     assert look() == before
-    end = time.monotonic() + 20.0
-    while (agents := _agents(lab3, "node01")) and time.monotonic() < end:
-        time.sleep(0.2)
-    assert agents == []
+    assert wait_until(lambda: not _agents(lab3, "node01"), 20, 0.2)
 
 
 def test_the_text_starts_with_the_verdict_and_has_no_colour_without_a_terminal(lab3):

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 import ipexctl.in_ranks
+from ipexctl.common.processes import stat_of
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.hang import process_state
 from ipexctl.remote.hang.look import look
 from tests.processes import interpreter
@@ -80,12 +82,7 @@ def wait_for_line(child: subprocess.Popen[bytes]) -> None:
 
 
 def wait_for_state(pid: int, states: str) -> None:
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in states:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{pid} is not in {states}")
+    assert wait_until(lambda: stat_of(pid)[1][0] in states, 10)
 
 
 def look_at(

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from tests.run.test_ps_local import LONG, Here
 from tests.run.test_ps_local import here as here  # noqa: PLC0414  a fixture
 
@@ -109,10 +110,7 @@ def test_with_die_with_me_a_run_ends_with_its_terminal(here: Here) -> None:
     run, _ = on_a_terminal(here, "--die-with-me", *LONG)
     run.kill()
     run.wait(30)
-    deadline = time.monotonic() + 15
-    while here.listed():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    assert wait_until(lambda: not here.listed(), 15, 0.2)
     (row,) = here.listed("-a")
     assert (row["state"], row["cause"]) == (
         "failed", "localhost: the connection to ipexctl ended, and the run ends with its command",
@@ -122,10 +120,7 @@ def test_with_die_with_me_a_run_ends_with_its_terminal(here: Here) -> None:
 def test_without_a_terminal_a_run_ends_with_its_command(here: Here) -> None:
     run = here.start(*LONG)
     run.kill()
-    deadline = time.monotonic() + 15
-    while here.listed():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    assert wait_until(lambda: not here.listed(), 15, 0.2)
 
 
 @pytest.mark.parametrize(("more", "said"), [

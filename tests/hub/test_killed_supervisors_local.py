@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from tests.run.test_ps_local import LONG, Here, processes_of
 
 
@@ -55,16 +56,13 @@ def scratch(here: Here) -> list[Path]:
 def await_output(here: Here, after: float) -> None:
     """Until a rank has printed a line at this time or later."""
     logs = Path(here.env["HOME"], ".ipexctl", "runs")
-    deadline = time.monotonic() + 60
-    while max(path.stat().st_mtime for path in logs.glob("*/logs/*")) < after:
-        assert time.monotonic() < deadline, "no rank prints"
-        time.sleep(0.02)
+    assert wait_until(
+        lambda: max(path.stat().st_mtime for path in logs.glob("*/logs/*")) >= after, 60, 0.02
+    )
 
 
 def ended(here: Here) -> dict:
-    deadline = time.monotonic() + 20
-    while here.listed() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: not here.listed(), 20, 0.1)
     (row,) = here.listed("-a")
     return row
 
@@ -88,9 +86,7 @@ def test_a_run_is_not_over_before_its_guardian_has_noted_how_it_ended(here: Here
     (guardian,) = of(here, "ipexctl-guard")
     os.kill(guardian, signal.SIGSTOP)
     kill(here, "ipexctl-run")
-    deadline = time.monotonic() + 10
-    while of(here, "ipexctl-run") and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: not of(here, "ipexctl-run"), 10, 0.05)
     (row,) = here.listed()
     assert (row["state"], row["hosts_alive"]) == ("running", ["localhost"])
     waiting = subprocess.Popen(
@@ -110,7 +106,5 @@ def test_the_next_run_removes_what_a_killed_pair_left(here: Here) -> None:
     ended(here)
     assert scratch(here) == [left]
     here.start("train.py", "3", "0").communicate(timeout=60)
-    deadline = time.monotonic() + 10
-    while processes_of(here.code.parent) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: not processes_of(here.code.parent), 10, 0.1)
     assert scratch(here) == []

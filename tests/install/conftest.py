@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.machines.agent import Agent
 from ipexctl.packages.uv import find_uv
 from tests.cli import ipexctl
@@ -185,10 +185,7 @@ def finish(process: subprocess.Popen[str]) -> Outcome:
 
 
 def until(what: Callable[[], object], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
+    assert wait_until(what, seconds, 0.05), "waited in vain"
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import time
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.errors import InputError
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from tests.cli import ipexctl
 from tests.practice_hosts import start_lab
-from tests.processes import until
 from tests.refused import refused
 
 SPEC = LabSpec(name="faults", hosts=(HostSpec(disk=16 << 20), HostSpec()))
@@ -93,13 +93,13 @@ def test_freeze_stops_every_process_and_heal_lets_them_go_on(lab):
         check=True,
     )
     beats = lab.hosts["node02"].files / "beats"
-    assert until(lambda: beats.exists() and beats.stat().st_size > 4)
+    assert wait_until(lambda: beats.exists() and beats.stat().st_size > 4)
     lab.fault("node02", "freeze")
     frozen = beats.stat().st_size
     time.sleep(0.3)
     assert beats.stat().st_size == frozen
     lab.heal("node02")
-    assert until(lambda: beats.stat().st_size > frozen)
+    assert wait_until(lambda: beats.stat().st_size > frozen)
 
 
 def test_a_killed_host_comes_back_with_its_home_but_without_its_processes(lab):

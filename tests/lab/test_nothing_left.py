@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster.practice_cluster import names
-from tests.processes import until
 from tests.refused import refused
 
 SPEC = LabSpec(name="doomed", hosts=(HostSpec(disk=8 << 20, isa="amx"), HostSpec()))
@@ -77,7 +77,7 @@ def end(lab: Lab, by: Callable[[], object]) -> None:
     """End the lab and wait until nothing of it is left."""
     ended = time.clock_gettime(time.CLOCK_BOOTTIME)
     by()
-    until(lambda: left(lab, ended) == NOTHING, 30)
+    wait_until(lambda: left(lab, ended) == NOTHING, 30)
     assert left(lab, ended) == NOTHING
 
 
@@ -105,7 +105,7 @@ def test_a_killed_first_process_takes_its_host_along_and_heal_starts_it_again(do
     pid = doomed.hosts["node01"].pid
     space = os.readlink(f"/proc/{pid}/ns/net")
     os.kill(pid, signal.SIGKILL)
-    assert until(lambda: not doomed.status()["node01"][0])
+    assert wait_until(lambda: not doomed.status()["node01"][0])
     assert doomed.status()["node01"] == (0, ["kill"])
     assert left(doomed)["loops"] == []
     assert space not in {space_of(pid) for pid in filter(str.isdigit, os.listdir("/proc"))}
@@ -149,7 +149,7 @@ def test_a_lab_ends_with_its_owner_even_by_kill_9(full_rung, lab_root):
         lab = Lab.open("owned", root=lab_root.folder)
         remember_spaces(lab)
         end(lab, owner.kill)
-    assert until(lambda: not lab.folder.exists())
+    assert wait_until(lambda: not lab.folder.exists())
 
 
 def test_a_name_is_taken_once_and_free_again_after_a_crash(full_rung, make_lab):

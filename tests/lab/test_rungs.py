@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster import machine_support
 from ipexctl.lab.cluster.rung_limits import FLAT, USER, fit
 from tests.cli import ipexctl
-from tests.processes import until
 from tests.refused import refused
 
 pytestmark = pytest.mark.lab
@@ -68,7 +68,7 @@ def test_hosts_reach_each_other_by_address(lab):
 
 def test_a_killed_host_is_gone_with_its_processes_and_heal_starts_it_again(lab):
     ssh(lab, "node01", "touch kept; setsid sleep 3607 >/dev/null 2>&1 &")
-    assert until(lambda: sleeping("3607"))
+    assert wait_until(lambda: sleeping("3607"))
     lab.fault("node01", "kill")
     assert not sleeping("3607")
     assert lab.status()["node01"] == (0, ["kill"])
@@ -108,9 +108,9 @@ def test_nothing_is_left_of_a_lab_whose_watchdog_is_killed(lab, number, tmp_path
         LabSpec.plain(2, name="doomed"), owner=os.getpid(), root=tmp_path, rung=lab.rung
     )
     ssh(doomed, "node01", "setsid sleep 3608 >/dev/null 2>&1 &")
-    assert until(lambda: sleeping("3608"))
+    assert wait_until(lambda: sleeping("3608"))
     os.kill(doomed.watchdog, number)
-    assert until(lambda: not sleeping("3608") and not processes(str(doomed.folder)))
+    assert wait_until(lambda: not sleeping("3608") and not processes(str(doomed.folder)))
     assert not doomed.is_up()
 
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.connection import hub_link, link_thread
 from ipexctl.remote.connection.hub_link import Hub, Spoke
 from tests.link.links import HOSTS, KEYS, CuttingProxy, cluster
-from tests.processes import interpreter, until
+from tests.processes import interpreter
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,7 +64,7 @@ def test_each_message_arrives_once_and_in_order_over_50_cuts(monkeypatch) -> Non
             else:
                 time.sleep(0.001)
         proxy.cutting = False
-        assert until(lambda: min(len(got), len(c.taken["node1"])) == sent, 60)
+        assert wait_until(lambda: min(len(got), len(c.taken["node1"])) == sent, 60)
         proxy.close()
     assert got == list(range(sent))
     assert c.taken["node1"] == list(range(sent))
@@ -74,7 +75,7 @@ def test_a_large_message_and_many_at_once_arrive() -> None:
     got: list[Any] = []
     with cluster() as c:
         spoke = c.spoke("node1", take=got.append)
-        assert until(spoke.connected)
+        assert wait_until(spoke.connected)
         channel = c.hub.ends["node1"].channel
         large = ["x" * 1_000_000 + str(n) for n in range(10)] + ["x" * ((1 << 20) - 2)]
         for text in large:
@@ -93,9 +94,11 @@ def test_a_host_is_heard_while_it_says_nothing() -> None:
     with cluster() as c:
         made = c.hub.heard("node2")
         spoke = c.spoke("node1")
-        assert until(spoke.connected)
+        assert wait_until(spoke.connected)
         at_hub, at_spoke = c.hub.heard("node1"), spoke.heard("node0")
-        assert until(lambda: c.hub.heard("node1") > at_hub and spoke.heard("node0") > at_spoke, 5)
+        assert wait_until(
+            lambda: c.hub.heard("node1") > at_hub and spoke.heard("node0") > at_spoke, 5
+        )
         assert c.hub.heard("node2") == made
 
 
@@ -123,21 +126,21 @@ def test_a_stopped_host_is_not_heard_and_misses_nothing(tmp_path, monkeypatch) -
     with cluster() as c, start_spoke(tmp_path, "node1", c.port) as process:
         try:
             c.spoke("node2")
-            assert until(lambda: c.hub.connected() == {"node1", "node2"})
+            assert wait_until(lambda: c.hub.connected() == {"node1", "node2"})
             os.kill(process.pid, signal.SIGSTOP)
             time.sleep(0.2)
             before = c.hub.heard("node1")
             c.hub.send("node1", 1)
-            assert until(lambda: "node1" not in c.hub.connected(), 10)
+            assert wait_until(lambda: "node1" not in c.hub.connected(), 10)
             assert c.hub.heard("node1") == before
             assert c.hub.heard("node2") > before
             assert c.hub.connected() == {"node2"}
             c.hub.send("node1", 2)
             os.kill(process.pid, signal.SIGCONT)
-            assert until(lambda: len(c.taken["node1"]) == 2)
+            assert wait_until(lambda: len(c.taken["node1"]) == 2)
             assert c.hub.heard("node1") > before
             c.hub.send("node1", 3)
-            assert until(lambda: len(c.taken["node1"]) == 3)
+            assert wait_until(lambda: len(c.taken["node1"]) == 3)
             assert c.taken["node1"] == [["echo", 1], ["echo", 2], ["echo", 3]]
         finally:
             process.kill()
@@ -152,7 +155,7 @@ def test_a_second_process_of_a_host_does_not_speak_for_the_first() -> None:
         channel = c.hub.ends["node1"].channel
         second = c.spoke("node1")
         second.send("second")
-        assert until(lambda: second.tries > 1)
+        assert wait_until(lambda: second.tries > 1)
         first.send("still here")
         assert first.flush(20)
         assert c.taken["node1"] == ["first", "still here"]
@@ -170,8 +173,8 @@ def test_a_hub_keeps_so_much_for_a_host_that_is_away_and_then_gives_it_up() -> N
         away, other = c.spoke("node1", take=got.append), c.spoke("node2")
         heard = c.hub.heard("node1")
         away.send("too late")
-        assert until(lambda: away.tries > 1)
-        assert until(other.connected) and c.hub.flush(20)
+        assert wait_until(lambda: away.tries > 1)
+        assert wait_until(other.connected) and c.hub.flush(20)
         assert c.hub.connected() == {"node2"}
         assert (c.taken["node1"], got, c.hub.heard("node1")) == ([], [], heard)
 
@@ -192,7 +195,7 @@ def test_flush_waits_for_those_connected_until_time_is_up(tmp_path) -> None:
     with cluster() as c, start_spoke(tmp_path, "node1", c.port) as process:
         try:
             c.hub.send("node2", "not connected")
-            assert until(lambda: c.hub.connected() == {"node1"})
+            assert wait_until(lambda: c.hub.connected() == {"node1"})
             assert c.hub.flush(10)
             os.kill(process.pid, signal.SIGSTOP)
             time.sleep(0.2)
@@ -228,7 +231,7 @@ def test_a_link_may_be_used_from_what_takes_its_messages(monkeypatch, capfd) -> 
         assert one.flush(20)
         for message in ("close", "not taken"):
             two.send(message)
-        assert until(lambda: c.hub.thread is not None and not c.hub.thread.is_alive())
+        assert wait_until(lambda: c.hub.thread is not None and not c.hub.thread.is_alive())
         assert done == [("node1", 1, False), ("node2", "close", False)]
     assert "LookupError: " in capfd.readouterr().err
 
@@ -239,10 +242,10 @@ def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
         port = taken.getsockname()[1]
     with closing(Spoke("node1", "node0", KEYS, print)) as spoke:
         spoke.connect("127.0.0.1", port)
-        assert until(lambda: spoke.tries > 1)
+        assert wait_until(lambda: spoke.tries > 1)
         with cluster(ports=(port, port)):
-            assert until(spoke.connected)
-        assert until(lambda: not spoke.connected())
+            assert wait_until(spoke.connected)
+        assert wait_until(lambda: not spoke.connected())
 
 
 @pytest.mark.parametrize(
@@ -252,7 +255,7 @@ def test_a_spoke_connects_when_the_hub_is_there_at_last(monkeypatch) -> None:
 def test_an_address_that_cannot_be_used_does_not_end_the_spoke(address: str, port: int) -> None:
     with closing(Spoke("node1", "node0", KEYS, print)) as spoke:
         spoke.connect(address, port)
-        assert until(lambda: spoke.retry > hub_link.RETRY)  # it has tried
+        assert wait_until(lambda: spoke.retry > hub_link.RETRY)  # it has tried
         assert spoke.thread is not None and spoke.thread.is_alive()
 
 
@@ -351,7 +354,7 @@ def hub_process() -> Iterator[tuple[subprocess.Popen[str], Spoke]]:
         spoke = Spoke("node1", "node0", KEYS, lambda message: None)
         spoke.connect("127.0.0.1", int(hub.stdout.readline()))
         try:
-            assert until(spoke.connected)
+            assert wait_until(spoke.connected)
             yield hub, spoke
         finally:
             hub.kill()
@@ -362,7 +365,7 @@ def test_a_hub_that_was_killed_is_known_to_be_gone() -> None:
     with hub_process() as (hub, spoke):
         assert spoke.absent("node0") == 0.0
         hub.kill()
-        assert until(lambda: spoke.absent("node0") > 0.3, 5.0)
+        assert wait_until(lambda: spoke.absent("node0") > 0.3, 5.0)
 
 
 def test_a_hub_that_is_stopped_or_says_goodbye_is_not() -> None:
@@ -373,7 +376,7 @@ def test_a_hub_that_is_stopped_or_says_goodbye_is_not() -> None:
         hub.send_signal(signal.SIGCONT)
         assert hub.stdin is not None
         hub.stdin.close()
-        assert until(lambda: not spoke.connected())
+        assert wait_until(lambda: not spoke.connected())
         time.sleep(1.0)
         assert spoke.absent("node0") == 0.0
 
@@ -400,10 +403,10 @@ def test_a_spoke_that_was_killed_is_known_to_be_gone() -> None:
             spoke.stdin.flush()
             # Killed with something unread, its kernel would reset the connection instead.
             assert spoke.stdout.readline() == "connected\n"
-            assert until(lambda: "node1" in made.hub.connected())
+            assert wait_until(lambda: "node1" in made.hub.connected())
             assert made.hub.absent("node1") == 0.0
             spoke.kill()
-            assert until(lambda: made.hub.absent("node1") > 0.3, 5.0)
+            assert wait_until(lambda: made.hub.absent("node1") > 0.3, 5.0)
         assert made.hub.absent("node2") == 0.0
 
 
@@ -412,9 +415,9 @@ def test_a_spoke_that_connects_again_is_not_gone() -> None:
         spoke = made.spoke("node1", port=proxy.port)
         for number in range(2000):
             spoke.send(number)
-        assert until(lambda: proxy.cuts > 4)
+        assert wait_until(lambda: proxy.cuts > 4)
         proxy.cutting = False
-        assert until(lambda: len(made.taken["node1"]) == 2000 and spoke.connected())
+        assert wait_until(lambda: len(made.taken["node1"]) == 2000 and spoke.connected())
         assert (made.hub.absent("node1"), spoke.absent("node0")) == (0.0, 0.0)
 
 
@@ -425,14 +428,14 @@ def test_a_host_that_comes_back_with_another_process(renews):
         first = made.spoke("node1", take=heard[0].append)
         first.send("from the first")
         made.hub.send("node1", "to the first")
-        assert until(lambda: heard[0] and made.taken["node1"])
+        assert wait_until(lambda: heard[0] and made.taken["node1"])
         first.close()
-        assert until(lambda: "node1" not in made.hub.connected())
+        assert wait_until(lambda: "node1" not in made.hub.connected())
         made.hub.send("node1", "lost with it")
         second = made.spoke("node1", take=heard[1].append)
         second.send("from the second")
-        assert until(lambda: len(made.taken["node1"]) == 2, 20.0 if renews else 2.0) is renews
+        assert wait_until(lambda: len(made.taken["node1"]) == 2, 20.0 if renews else 2.0) is renews
         if renews:
             made.hub.send("node1", "to the second")
-            assert until(lambda: heard[1])
+            assert wait_until(lambda: heard[1])
             assert heard[1] == ["to the second"]

@@ -13,8 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from ipexctl.blobs.tls_keys import make_keys
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.connection.hub_link import Hub, Spoke
-from tests.processes import until
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["a", "10.0.0.1", "fe80::1%eth0", "hôst", "x" * 64, "y" * 300]
@@ -48,7 +48,7 @@ def test_hosts_with_names_of_any_length_reach_one_another() -> None:
             spoke.context.verify_flags |= ssl.VERIFY_X509_STRICT
             spoke.connect("127.0.0.1", port)
             spoke.send(name)
-        assert until(lambda: len(taken) == len(others))
+        assert wait_until(lambda: len(taken) == len(others))
         assert sorted(taken) == sorted((name, name) for name in others)
     finally:
         for one in (*spokes, hub):

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.blobs.tls_keys import Keys
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.connection import peer_tls, tls_channel
 from ipexctl.remote.connection.hub_link import Spoke
 from ipexctl.remote.connection.link_stream import (
@@ -28,7 +29,6 @@ from ipexctl.remote.connection.link_stream import (
     frame,
 )
 from tests.link.links import HOSTS, KEYS, OTHER_RUN, Cluster, cluster
-from tests.processes import until
 
 ROOT = Path(__file__).parents[2]
 TOKEN = b"0123456789abcdef"
@@ -40,7 +40,7 @@ def busy(capfd) -> Iterator[Cluster]:
     """A hub with a host. In the end that has lost nothing, on the connection that it had."""
     with cluster() as c:
         spoke = c.spoke("node1")
-        assert until(spoke.connected)
+        assert wait_until(spoke.connected)
         channel = c.hub.ends["node1"].channel
         spoke.send("before")
         assert spoke.flush(20)
@@ -82,7 +82,7 @@ def test_a_spoke_with_a_certificate_of_another_run_is_not_connected(busy) -> Non
     wrong = busy.spoke("node2", keys=OTHER_RUN)
     half = busy.spoke("node2", keys=OTHER_RUN)
     half.context.load_verify_locations(cadata=KEYS["cert"])
-    assert until(lambda: min(wrong.tries, half.tries) > 2)
+    assert wait_until(lambda: min(wrong.tries, half.tries) > 2)
     assert not (wrong.met() or half.met())
     assert busy.hub.connected() == {"node1"}
 
@@ -90,7 +90,7 @@ def test_a_spoke_with_a_certificate_of_another_run_is_not_connected(busy) -> Non
 def test_a_name_that_is_not_a_host_of_the_run_is_refused(busy) -> None:
     for name in ("node0", "node9", ""):
         other = busy.spoke(name)
-        assert until(lambda: other.tries > 1)  # noqa: B023
+        assert wait_until(lambda: other.tries > 1)  # noqa: B023
         assert not other.met()
 
 
@@ -143,13 +143,13 @@ def test_a_connection_that_does_not_go_on_is_closed(busy, monkeypatch, begun) ->
 def test_a_host_that_breaks_the_format_is_closed_and_may_come_back(busy, data) -> None:
     with tls(busy, KEYS) as sock:
         sock.sendall(HELLO_OF_2)
-        assert until(lambda: "node2" in busy.hub.connected())
+        assert wait_until(lambda: "node2" in busy.hub.connected())
         sock.sendall(data)
         assert closed(sock)
-    assert until(lambda: busy.hub.connected() == {"node1"})
+    assert wait_until(lambda: busy.hub.connected() == {"node1"})
     with tls(busy, KEYS) as sock:
         sock.sendall(HELLO_OF_2 + frame(MESSAGE, 1, b'"back"'))
-        assert until(lambda: busy.taken["node2"] == ["back"])
+        assert wait_until(lambda: busy.taken["node2"] == ["back"])
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,10 @@ def test_the_newest_connection_of_a_host_is_used(busy) -> None:
     busy.hub.send("node2", "for whoever is node2")
     with tls(busy, KEYS) as old, tls(busy, KEYS) as new:
         old.sendall(HELLO_OF_2)
-        assert until(lambda: "node2" in busy.hub.connected())
+        assert wait_until(lambda: "node2" in busy.hub.connected())
         new.sendall(HELLO_OF_2 + frame(MESSAGE, 1, b'"new"'))
         assert closed(old)
-        assert until(lambda: busy.taken["node2"] == ["new"])
+        assert wait_until(lambda: busy.taken["node2"] == ["new"])
         found = b""
         while b"for whoever" not in found:
             found += new.recv(65536)
@@ -233,7 +233,7 @@ def test_a_hub_without_a_free_file_makes_room(tmp_path) -> None:
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
         spoke.connect("127.0.0.1", port)
         spoke.send("through")
-        assert until(lambda: got == ["through"])
+        assert wait_until(lambda: got == ["through"])
         time.sleep(0.2)
         assert spoke.connected()
 
@@ -243,13 +243,13 @@ def test_a_host_that_reads_late_gets_all_of_it_on_its_connection(busy) -> None:
     texts = ["x" * 1_000_000 + str(n) for n in range(14)]
     with tls(busy, KEYS) as sock:
         sock.sendall(HELLO_OF_2)
-        assert until(lambda: "node2" in busy.hub.connected())
+        assert wait_until(lambda: "node2" in busy.hub.connected())
         for text in texts:
             busy.hub.send("node2", text)
         channel = busy.hub.ends["node2"].channel
-        assert until(lambda: channel.unsent)
+        assert wait_until(lambda: channel.unsent)
         busy.hub.send("node1", "at once")
-        assert until(lambda: not busy.hub.ends["node1"].stream.pending())
+        assert wait_until(lambda: not busy.hub.ends["node1"].stream.pending())
         decoder, got = Decoder(), []
         while len(got) < len(texts):
             for kind, _, body in decoder.feed(sock.recv(65536)):
@@ -257,4 +257,4 @@ def test_a_host_that_reads_late_gets_all_of_it_on_its_connection(busy) -> None:
                     got.append(json.loads(body))
                     sock.sendall(frame(BEAT, len(got)))
         assert got == texts
-        assert until(lambda: not busy.hub.ends["node2"].stream.pending())
+        assert wait_until(lambda: not busy.hub.ends["node2"].stream.pending())

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.lab import LabSpec
 from tests.answering_terminal import answering
 from tests.conftest import MakeLab
 from tests.plays_lab.playing import HOSTS, Playing, interrupt, needs_sudo
-from tests.processes import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 ROOT_STEPS = """\
@@ -130,10 +130,10 @@ steps:
 
 def test_ctrl_c_ends_what_runs_on_the_hosts(hosts):
     process = hosts.start("steps:\n  - sh: touch ~/began; sleep 987\n")
-    assert until(lambda: all(Path(hosts.home(h), "began").exists() for h in HOSTS))
+    assert wait_until(lambda: all(Path(hosts.home(h), "began").exists() for h in HOSTS))
     interrupt(process)
     assert process.returncode == 130
-    assert until(lambda: not any(hosts.on(h, "pgrep", "-f", "sleep 987") for h in HOSTS))
+    assert wait_until(lambda: not any(hosts.on(h, "pgrep", "-f", "sleep 987") for h in HOSTS))
 
 
 def test_handlers_of_a_play_that_was_stopped_run_the_next_time(hosts):
@@ -147,7 +147,7 @@ handlers:
   reload: [{sh: touch ~/reloaded-late}]
 """
     process = hosts.start(text)
-    assert until(lambda: all(Path(hosts.home(h), "at-work").exists() for h in HOSTS))
+    assert wait_until(lambda: all(Path(hosts.home(h), "at-work").exists() for h in HOSTS))
     said = interrupt(process)
     assert "unreachable" not in said and "failed" not in said
     _, predicted = hosts.states(text, "--check", "-e", "seconds=0")
@@ -185,7 +185,7 @@ def test_a_host_that_dies_is_unreachable_and_the_others_go_on(make_lab: MakeLab,
     hosts = Playing(lab, tmp_path)
     text = "steps:\n  - sh: touch ~/began; sleep 4\n    name: work\n  - sh: touch ~/second\n"
     process = hosts.start(text)
-    assert until(lambda: Path(hosts.home("node02"), "began").exists())
+    assert wait_until(lambda: Path(hosts.home("node02"), "began").exists())
     lab.fault("node02", "kill")
     out, _ = process.communicate(timeout=110)
     assert process.returncode == 4, out

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.lab import LabSpec
 from tests.conftest import MakeLab
 from tests.plays_lab.playing import HOSTS, SUDOERS, Playing, needs_sudo
-from tests.processes import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 # Packages would come from an index, and vm.* belongs to this machine and not to a practice host.
@@ -78,7 +78,7 @@ def test_a_reboot_that_never_returns_fails_its_host_alone(make_lab: MakeLab, ful
     boot(hosts, "node02", "mount --bind /opt/boot_id /proc/sys/kernel/random/boot_id")
     text = "steps:\n  - reboot: {timeout: 12s}\n  - sh: touch ~/after\n"
     process = hosts.start(text)
-    assert until(
+    assert wait_until(
         lambda: hosts.on("node01", "sh", "-c", "ls /opt/rebooting 2>&1; true")[:4] == "/opt"
     )
     lab.fault("node01", "kill")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from tests.plays_lab.playing import HOSTS, SUDOERS, Playing, needs_sudo
-from tests.processes import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 PASSWORD = "pa55-word of mine"
@@ -94,7 +94,7 @@ def test_the_password_comes_from_a_file_and_is_seen_nowhere(asking):
     path = password_file(asking, PASSWORD + "\n")
     text = "steps:\n  - sh: touch ~trainer/at-it; sleep 3; id -un\n    sudo: true\n"
     process = asking.start(text, "-x", "node04", "--sudo-password-file", str(path))
-    assert until(Path(asking.home("node02"), "at-it").exists)
+    assert wait_until(Path(asking.home("node02"), "at-it").exists)
     seen = b"".join(_contents(Path("/proc").glob("[0-9]*/cmdline")))
     assert b"--sudo-password-file" in seen and PASSWORD.encode() not in seen
     assert PASSWORD.encode() not in b"".join(_contents(Path("/proc").glob("[0-9]*/environ")))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.restart.guardian_starter import Starter
 
 
@@ -15,10 +15,7 @@ def test_its_end_is_seen() -> None:
     (pid,) = set(_children()) - before
     assert not starter.has_ended()
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while not starter.has_ended() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert starter.has_ended()
+    assert wait_until(starter.has_ended, 10)
     os.waitpid(pid, 0)
 
 

@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.run import health_sampler
 
 
@@ -24,10 +24,8 @@ def test_a_process_stands_still_when_all_its_threads_are_stopped():
         sampler.add(7, child.pid)
         assert sampler.stopped() == {}
         child.send_signal(signal.SIGSTOP)
-        deadline = time.monotonic() + 30
-        while "7" not in (told := sampler.stopped()) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert told["7"] >= 0
+        assert wait_until(lambda: "7" in sampler.stopped())
+        assert sampler.stopped()["7"] >= 0
         child.send_signal(signal.SIGCONT)
         child.kill()
         child.wait()

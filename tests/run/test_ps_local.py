@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.remote.run import run_logs
 from ipexctl.remote.run_files import journal
 from tests.cli import Ended, ipexctl
@@ -130,9 +131,7 @@ def test_how_a_run_ended_is_known_afterwards(
 def test_of_a_run_whose_ipexctl_was_killed_the_hosts_know_that(here: Here) -> None:
     run = here.start(*LONG)
     os.kill(run.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while here.listed() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: not here.listed(), 20, 0.1)
     (row,) = here.listed("-a")
     assert (row["state"], row["exit_code"]) == ("failed", 121)
     assert row["cause"].startswith("localhost: ") and "connection to" in row["cause"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from tests.run_lab.test_run_faults import SLEEP, up
 
 NONE_LEFT = [0, 0, 0]
@@ -134,9 +134,7 @@ def limited(pids: list[int], size: int) -> Iterator[None]:
             (group / "cgroup.procs").write_text(str(pid))
         yield
     finally:
-        deadline = time.monotonic() + 30
-        while (group / "cgroup.procs").read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: not (group / "cgroup.procs").read_text(), 30, 0.05)
         group.rmdir()
 
 

@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
+
 # loses its parent, its session, its environment, and hears no signal that can be ignored
 HIDES = (
     "import os\n"
@@ -51,18 +53,13 @@ def test_a_child_that_hides_is_found_when_its_wrapper_or_the_hubs_agent_is_kille
 ):
     run = runner.start("-n", "3", str(runner.script(HIDES + SLEEP)))
     up(run, 3)  # which a rank may say before its grandchild has begun
-    deadline = time.monotonic() + 10.0
-    while len(hidden(runner)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert hidden(runner) == ["node01", "node02", "node03"]
+    assert wait_until(lambda: hidden(runner) == ["node01", "node02", "node03"], 10, 0.1)
     kill = f"kill -9 $(pgrep -o -f '{victim}')"
     assert runner.lab.run_in(host, ["/bin/sh", "-c", kill]).returncode == 0
     result = run.finish()
     assert host in result["cause"]
-    deadline = time.monotonic() + 10.0  # the hub's host is not waited for: its agent is gone
-    while hidden(runner) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert hidden(runner) == []
+    # the hub's host is not waited for: its agent is gone
+    assert wait_until(lambda: not hidden(runner), 10, 0.1)
 
 
 def test_a_run_goes_on_when_only_we_do_not_reach_a_host_any_more(runner):
@@ -98,10 +95,8 @@ def test_what_watches_the_run_on_a_host_is_killed_or_stopped(runner, order, vict
     known = {0, None} if order == "STOP" else {0}  # it may be given up before its guardian says so
     first, struck, last = [h["survivors"] for h in result["hosts"]]
     assert (first, last) == (0, 0) and struck in known
-    deadline = time.monotonic() + 20.0  # its guardian kills it
-    while order == "STOP" and hidden(runner) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert hidden(runner) == []
+    # where it stands still, its guardian kills it
+    assert wait_until(lambda: not hidden(runner), 20 if order == "STOP" else 0, 0.1)
     for name in runner.lab.hosts:
         assert runner.lab.run_in(name, ["pgrep", "ipexctl-"]).returncode == 1
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from pathlib import Path
 
+from ipexctl.common.waiting import wait_until
 from tests.sniffer import sniffed
 
 SECRET = "cq7Zr9pWx2LmVt5K"  # noqa: S105
@@ -89,11 +89,9 @@ def test_a_secret_is_in_the_ranks_and_nowhere_else(
 
     told = here + in_files(runner.folder) + repr(run.events)
     assert [word for word in HALVES if word in told] == []
-    deadline = time.monotonic() + 20  # the sniffer reads on after the fact
-    while SHOWN.encode() not in packets.read_bytes() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    # the sniffer reads on after the fact
+    assert wait_until(lambda: SHOWN.encode() in packets.read_bytes(), 20, 0.1)
     everything = packets.read_bytes()
-    assert SHOWN.encode() in everything
     assert [word for word in HALVES if word.encode() in everything] == []
 
 

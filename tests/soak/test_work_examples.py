@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from examples.shard_queue import in_order
+from ipexctl.common.waiting import wait_until
 from ipexctl.lab import Lab, LabSpec
 from tests.conftest import MakeLab
 from tests.soak.test_examples import Project
@@ -99,9 +99,7 @@ def test_embeddings_lose_nothing_and_double_nothing_with_a_host(
     kept = lab.hosts["node03"].files / ".cache/embed_shards"
     with ThreadPoolExecutor() as pool:
         run = pool.submit(project.call, "run", "-ppn", "1", "--name", "lost", *restarts, *EMBED)
-        deadline = time.monotonic() + 300
-        while len(list(kept.glob("*/*.npy"))) < 3 and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: len(list(kept.glob("*/*.npy"))) >= 3, 300, 0.1)
         lab.fault("node03", "kill")
     assert run.result().returncode == 0, run.result().stderr
     assert "computed" in run.result().stdout and "node03: lost" in run.result().stderr

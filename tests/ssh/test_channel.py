@@ -14,12 +14,13 @@ from contextlib import closing, suppress
 import paramiko
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import connect
 from ipexctl.machines.ssh.channel import bound
 from ipexctl.machines.wire.transport import ChannelTimeout
-from tests.processes import gone, until
+from tests.processes import gone
 
 PATIENCE = 30.0
 MIB = 1 << 20
@@ -60,7 +61,7 @@ def test_noise_on_stderr_alone_does_not_stop_the_command(run):
     """8 MiB is four times the window, and nobody reads stdout meanwhile."""
     channel = run(f"head -c {8 * MIB} /dev/zero >&2; echo end >&2; echo done")
     assert everything(channel) == b"done\n"
-    assert until(lambda: channel.stderr().endswith(b"end\n"))
+    assert wait_until(lambda: channel.stderr().endswith(b"end\n"))
     assert len(channel.stderr()) == 65536
 
 
@@ -84,7 +85,7 @@ def test_closing_ends_the_command_through_its_stdin(run, tmp_path):
     ended = tmp_path / "ended"
     channel = run(f"cat > /dev/null; touch {ended}")
     channel.close()
-    assert until(ended.exists)
+    assert wait_until(ended.exists)
 
 
 def test_writing_to_a_command_that_has_ended_is_an_error(run):
@@ -127,7 +128,7 @@ def test_nothing_is_left_after_close(sshd, transport):
     for _ in range(3):
         ssh.open(Host("n"), "exec sleep 600", PATIENCE)
     ssh.close()
-    assert until(lambda: threading.active_count() <= before)
+    assert wait_until(lambda: threading.active_count() <= before)
 
 
 def test_an_interpreter_with_open_connections_ends_at_once(sshd):

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.errors import InputError, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import Lab, LabSpec
@@ -173,10 +174,8 @@ def test_ctrl_c_ends_the_command_on_the_host_too(full_rung, lab):
         assert running.stdout and running.stdout.readline() == b"up\n"
         running.send_signal(signal.SIGINT)
         assert running.wait(PATIENCE) == 130
-    deadline = time.monotonic() + PATIENCE
-    while lab.run_in("node01", ["pgrep", "-fx", "sleep 3601"]).returncode == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    look = ["pgrep", "-fx", "sleep 3601"]
+    assert wait_until(lambda: lab.run_in("node01", look).returncode, PATIENCE, 0.1)
 
 
 def test_ctrl_c_in_a_terminal_is_the_commands(lab):
