@@ -5,16 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ipexctl.common.sizes import human as human
+
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 RATE = 100  # Mbit/s: what a time to fetch is told for, where nobody has measured
-
-
-def human(size: int) -> str:
-    """Bytes for people: 900 bytes, 12.3 kB, 4.5 MB, 1,234.5 GB."""
-    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= one:
-            return f"{size / one:,.1f} {unit}"
-    return f"{size} {'byte' if size == 1 else 'bytes'}"
 
 
 def short(number: float) -> str:

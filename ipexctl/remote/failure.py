@@ -3,6 +3,8 @@
 import errno
 import os
 
+from ipexctl.common.sizes import human
+
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -20,18 +22,14 @@ def document(failure):
 
 def disk_full(root, size):
     disk = os.statvfs(root)
-    takes = "this takes %s, " % human_size(size) if size else ""
-    free = human_size(disk.f_bavail * disk.f_frsize)
+    takes = "this takes %s, " % human(size) if size else ""
+    free = human(disk.f_bavail * disk.f_frsize)
     return Failure(
         "no space left on the disk of %s" % root,
         "%s%s are free now; something else filled the disk meanwhile" % (takes, free),
         "free some space, then run the same command again; or --root FOLDER on a bigger disk",
         slug="no-space",
     )
-
-
-def human_size(size):
-    return "%.1f GB" % (size / 1e9) if size >= 1e9 else "%.0f MB" % (size / 1e6)
 
 
 def unexpected(e, root):

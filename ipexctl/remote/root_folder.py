@@ -9,7 +9,8 @@ import stat
 from ipexctl.common.files import read_json
 from ipexctl.common.folder_trust import has_acl, is_private_group, passed_folders
 from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
-from ipexctl.remote.failure import FULL, Failure, disk_full, human_size
+from ipexctl.common.sizes import human
+from ipexctl.remote.failure import FULL, Failure, disk_full
 
 SPARE = 64 << 20  # left free for everything else that writes to this disk
 SPARE_INODES = 1000
@@ -183,7 +184,7 @@ def need_space(root, size, count):
     if size and free < size + SPARE:
         raise Failure(
             "not enough disk space in %s: %s is needed and %s must stay free, but only %s is free"
-            % (root, human_size(size), human_size(SPARE), human_size(free)),
+            % (root, human(size), human(SPARE), human(free)),
             "nothing was copied, because a partial copy would be unusable",
             "--root FOLDER   # on a bigger disk; or free some space",
             slug="no-space",

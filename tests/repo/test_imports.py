@@ -20,7 +20,7 @@ PURE = tuple(
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files
     pages.page_shell user_code
-    common.addresses common.root_paths common.secret_names
+    common.addresses common.root_paths common.secret_names common.sizes
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch
     remote.hub.stall remote.restart.attempt_orders
     remote.restart.leader remote.restart.restart_policy

@@ -12,10 +12,11 @@ import time
 import urllib.parse
 
 from ipexctl.common.http_body import Broken, pieces
+from ipexctl.common.sizes import human
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.connection import peer_tls
-from ipexctl.remote.failure import Failure, human_size
+from ipexctl.remote.failure import Failure
 
 TOLD = 0.2  # seconds between two events about bytes
 REACHED = 3.0  # seconds for a connection
@@ -83,7 +84,7 @@ class Download:
                     have += len(piece)
                     self.got(len(piece), len(piece))
         except Broken as e:
-            kept = "; %s of it are kept" % human_size(have) if have else ""
+            kept = "; %s of it are kept" % human(have) if have else ""
             what = "%s did not send %s" % (self.link.host, name)
             raise Failure(what, str(e) + kept, AGAIN, slug="fetch") from None
 

@@ -4,6 +4,8 @@ import json
 import os
 import re
 
+from ipexctl.common.processes import fields_of
+from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote import child_processes, scratch_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_drift
@@ -226,12 +228,8 @@ def proof_command(env, rendezvous, names, mpirun):
 
 def dtype():
     """bf16 where IPEX takes it: on a processor without AVX-512 its `optimize` refuses bf16."""
-    try:
-        with open("/proc/cpuinfo") as file:
-            line = next((text for text in file if text.startswith("flags")), "")
-    except OSError:
-        line = ""
-    return "bf16" if set(line.split()) >= BF16 else "fp32"
+    flags = fields_of(read_text("/proc/cpuinfo", until=b"\n\n")).get("flags", "")
+    return "bf16" if set(flags.split()) >= BF16 else "fp32"
 
 
 def proof_failure(e):

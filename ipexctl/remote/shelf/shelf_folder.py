@@ -13,6 +13,7 @@ import json
 import os
 
 from ipexctl.common.files import hash_of, sync_folder, write_atomic
+from ipexctl.common.sizes import human
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_download, blobs
 from ipexctl.remote.failure import Failure
@@ -119,7 +120,7 @@ class Shelf:
         free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
         if size and not checkpoint_rules.has_room(free, total, size):
             why = "less than 5 %% or 1 GB of the disk would stay free in %s" % self.folder
-            raise Failure("no room for a copy of %d MB" % (size // 1000000), why, slug="no-space")
+            raise Failure("no room for a copy of %s" % human(size), why, slug="no-space")
 
     # -- complete checkpoints --
 
