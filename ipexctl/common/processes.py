@@ -21,6 +21,16 @@ def stat_of(pid):
     return head.partition(b"(")[2].decode("utf-8", "replace"), rest.decode("ascii").split()
 
 
+def environ_of(pid):
+    # type: (int) -> list[bytes]
+    """NAME=value of each variable that a process was started with."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
 def process_times():
     # type: () -> dict[int, tuple[str, int, int]]
     """Process -> (name, parent, ticks in user and kernel mode)."""
@@ -40,6 +50,16 @@ def with_ancestors(pid, processes):
         found.add(pid)
         pid = processes[pid][1]
     return found
+
+
+def descendants(pid, processes):
+    # type: (int, dict[int, tuple[str, int, int]]) -> set[int]
+    """The processes below one."""
+    found, size = {pid}, 0
+    while len(found) > size:
+        size = len(found)
+        found |= {one for one, (_, parent, _) in processes.items() if parent in found}
+    return found - {pid}
 
 
 def fields_of(text):

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from ipexctl.common.processes import environ_of, process_ids, stat_of
 from ipexctl.common.waiting import wait_until
 from tests.run.test_ps_local import LONG, Here, processes_of
 
@@ -31,13 +31,7 @@ def here(tmp_path: Path) -> Iterator[Here]:
 def of(here: Here, *names: str) -> list[int]:
     """The processes of those names that have this test's HOME."""
     mark = f"HOME={here.env['HOME']}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            ours = mark in (path / "environ").read_bytes().split(b"\0")
-            if ours and (path / "comm").read_text().strip() in names:
-                found.append(int(path.name))
-    return found
+    return [pid for pid in process_ids() if mark in environ_of(pid) and stat_of(pid)[0] in names]
 
 
 def kill(here: Here, *names: str) -> None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.common.processes import process_ids, stat_of
+from ipexctl.common.processes import descendants, environ_of, process_times
 from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, folders, lab_plan, linux
@@ -79,19 +79,9 @@ def start(folder: Path, plan: LabPlan, host: HostPlan) -> int:
 
 def members(host: HostPlan, sshd: int) -> set[int]:
     """The host's processes: what descends from its sshd, and what has its home."""
-    return descendants(sshd) | {sshd} | {pid for pid in process_ids() if _has_home(pid, host.home)}
-
-
-def descendants(top: int) -> set[int]:
-    parents: dict[int, list[int]] = {}
-    for pid in process_ids():
-        if words := stat_of(pid)[1]:
-            parents.setdefault(int(words[1]), []).append(pid)
-    found, new = set[int](), [top]
-    while new:
-        new = [child for pid in new for child in parents.get(pid, ()) if child not in found]
-        found.update(new)
-    return found
+    home, processes = f"HOME={host.home}".encode(), process_times()
+    at_home = {pid for pid in processes if home in environ_of(pid)}
+    return descendants(sshd, processes) | {sshd} | at_home
 
 
 def end(find: Callable[[], set[int]]) -> None:
@@ -128,7 +118,7 @@ def keep(folder: Path) -> None:
             if pid == watchdog:
                 code = os.waitstatus_to_exitcode(status)
                 break
-    end(lambda: descendants(parent))
+    end(lambda: descendants(parent, process_times()))
     folders.clear(folder)
     os._exit(abs(code))
 
@@ -137,10 +127,3 @@ def _reap() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-
-
-def _has_home(pid: int, home: str) -> bool:
-    try:
-        return f"HOME={home}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False

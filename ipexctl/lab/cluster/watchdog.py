@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.common.files import write_atomic
+from ipexctl.common.processes import descendants, process_times
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.lab.cluster import (
     faults,
@@ -139,7 +140,7 @@ class FlatWatchdog(Watchdog):
         return True
 
     def close(self) -> None:
-        plain_hosts.end(lambda: plain_hosts.descendants(os.getpid()))
+        plain_hosts.end(lambda: descendants(os.getpid(), process_times()))
 
 
 def serve(dog: Watchdog, listener: socket.socket, owner: int) -> None:

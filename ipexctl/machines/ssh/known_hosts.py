@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.place import Place
+from ipexctl.common.tolerant_reads import read_text
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, reason_of
 from ipexctl.inventory.nodeset import wildcard
 from ipexctl.local.user_dirs import make_private, state_dir
@@ -234,11 +235,7 @@ class KnownFiles:
 
 
 def _entries(path: str) -> tuple[Entry, ...]:
-    try:
-        text = Path(path).read_text("utf-8", "replace")
-    except OSError:
-        return ()  # a missing file has no keys
-    return parse_known_hosts(text, path)
+    return parse_known_hosts(read_text(path), path)  # a missing file has no keys
 
 
 def remember(key: HostKey) -> None:

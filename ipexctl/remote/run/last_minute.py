@@ -5,7 +5,7 @@ import collections
 import os
 import time
 
-from ipexctl.common.processes import process_times, with_ancestors
+from ipexctl.common.processes import descendants, process_times, with_ancestors
 
 KEPT = 25  # samples, one each health_sampler.EVERY seconds
 SHORTEST = 5.0  # seconds from which something can be said
@@ -134,7 +134,7 @@ class Programs:
 
     def look(self, now, found):
         """`found`: pid -> (name, parent, ticks)"""
-        own = family(found, os.getpid())
+        own = with_ancestors(os.getpid(), found) | descendants(os.getpid(), found)
         new = {pid: (name, ticks) for pid, (name, _, ticks) in found.items() if pid not in own}
         for pid, (name, ticks) in new.items():
             if self.began:  # what was not there at the last look has begun since
@@ -148,12 +148,3 @@ class Programs:
         if ticks <= 0:
             return []
         return [[name, round(used / ticks, 3)] for name, used in self.ticks.most_common(TOP)]
-
-
-def family(found, own):
-    """Our process, those above it and those below it."""
-    below, size = {own}, 0
-    while len(below) > size:
-        size = len(below)
-        below |= {pid for pid, (_, parent, _) in found.items() if parent in below}
-    return with_ancestors(own, found) | below

@@ -13,7 +13,7 @@ import re
 import shutil
 
 from ipexctl.common.locks import take_lock, try_lock
-from ipexctl.common.processes import process_ids
+from ipexctl.common.processes import environ_of, process_ids
 from ipexctl.common.tolerant_reads import changed_at, names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
@@ -139,9 +139,5 @@ def marked_runs():
 
 def run_of(pid):
     """The id of the run to which a process belongs, "" if to none."""
-    try:
-        with open("/proc/%d/environ" % pid, "rb") as file:
-            variables = file.read().split(b"\0")
-    except OSError:
-        return ""
-    return next((os.fsdecode(v[len(MARK) :]) for v in variables if v.startswith(MARK)), "")
+    marks = (v for v in environ_of(pid) if v.startswith(MARK))
+    return next((os.fsdecode(mark[len(MARK) :]) for mark in marks), "")
