@@ -83,6 +83,13 @@ def remove(path: "Path | bytes") -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def replace_link(folder: str, name: str, target: str) -> None:
+    """A symlink that is either the old one or the new one, never absent."""
+    fresh = os.path.join(folder, ".%s-%d" % (name, int.from_bytes(os.urandom(8), "big")))
+    os.symlink(target, fresh)
+    rename_synced(fresh, os.path.join(folder, name))
+
+
 def rename_synced(fresh: str, path: str) -> None:
     """The name is on the disk when this returns."""
     os.rename(fresh, path)

@@ -8,13 +8,13 @@ import shutil
 import stat
 import time
 
-from ipexctl.common.files import read_json
+from ipexctl.common.files import read_json, replace_link
 from ipexctl.common.locks import try_lock
 from ipexctl.common.tolerant_reads import info_of, link_of, names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.install import disk_use, env_marks
+from ipexctl.remote.install import disk_use
 from ipexctl.remote.project import synced_folders
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -49,7 +49,7 @@ def current_version(top):
 def set_current(top, version):
     if current_version(top) == version:
         return
-    env_marks.replace_link(top, "current", version)
+    replace_link(top, "current", version)
 
 
 def read_tree(top, version):

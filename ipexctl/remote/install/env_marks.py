@@ -10,10 +10,9 @@ import json
 import os
 import re
 
-from ipexctl.common.files import read_json, rename_synced, write_atomic
+from ipexctl.common.files import read_json, write_atomic
 from ipexctl.common.tolerant_reads import changed_at, info_of, link_of
 from ipexctl.remote import root_folder
-from ipexctl.remote.blobs import blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_drift
 
@@ -111,14 +110,6 @@ def proved_with(env):
     """None: not proved yet; "system": with the host's own MPI; "": with its own, or with none."""
     mark = read_json(os.path.join(env, PROVED))
     return None if mark is None else mark.get("mpi", "")
-
-
-def replace_link(root, name, target):
-    """A symlink that is either the old one or the new one, never absent."""
-    fresh = os.path.join(root, ".%s-%d" % (name, os.getpid()))
-    blobs.unlink(fresh)
-    os.symlink(target, fresh)
-    rename_synced(fresh, os.path.join(root, name))
 
 
 def write_mark(path, value):

@@ -12,7 +12,7 @@ import shutil
 import stat
 import zipfile
 
-from ipexctl.common.files import open_atomic, read_json, rename_synced, sync_disk
+from ipexctl.common.files import open_atomic, read_json, rename_synced, replace_link, sync_disk
 from ipexctl.common.processes import process_ids
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
@@ -119,8 +119,8 @@ def op_switch(call, header):
         back = before and env_marks.current(root, "previous") == header["key"]
         if not (back and env_marks.exchange(*links)):  # a way back is one step where that can be
             if before:
-                env_marks.replace_link(root, "previous", os.path.join("envs", before))
-            env_marks.replace_link(root, "current", os.path.join("envs", header["key"]))
+                replace_link(root, "previous", os.path.join("envs", before))
+            replace_link(root, "current", os.path.join("envs", header["key"]))
     return {"changed": True, "previous": before}
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import stat
 
-from ipexctl.common.files import read_json
+from ipexctl.common.files import read_json, replace_link
 from ipexctl.common.tolerant_reads import link_of
 from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.blobs import blobs
@@ -104,7 +104,7 @@ def link_contents(env, path):
     for name in wanted:
         target = os.path.join(path, name)
         if link_of(os.path.join(env, name)) != target:
-            env_marks.replace_link(env, name, target)
+            replace_link(env, name, target)
             changed = True
     for name in os.listdir(env):
         if name not in wanted and os.path.islink(os.path.join(env, name)):
