@@ -391,7 +391,9 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
     [
         (
             "run.run_watch.start",
-            {"root_folder", "common.folder_trust", "common.locks"}
+            {"root_folder"}
+            | {f"common.{n}" for n in ("files", "folder_trust", "locks", "processes", "root_paths")}
+            | {"common.tolerant_reads", "common.waiting"}
             | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
             | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches
@@ -403,8 +405,8 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
                 "child_processes",
                 "heartbeat",
                 "root_folder",
-                "common.folder_trust",
             }
+            | {f"common.{n}" for n in ("files", "folder_trust", "root_paths", "tolerant_reads")}
             | {"facts.host_network", "facts.packet_sizes"},
         ),
         ("nothing.known", set()),
