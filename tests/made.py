@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipexctl.common.run_orders import RankOrder, StartOrder
 from ipexctl.facts.facts import (
     ClockFacts,
     Cpu,
@@ -70,3 +71,18 @@ def prepared(prefix: str = "/home/trainer/.ipexctl/envs/abc") -> Prepared:
 
 def host(name: str, slots: int = 0) -> Host:
     return Host(name, slots=slots)
+
+
+def start_order(**values: object) -> StartOrder:
+    """What a host is told when a run begins, of a run with nothing special."""
+    usual: dict[str, object] = {
+        "run_id": "20260101-000000-abcdef", "lease": 30.0, "about": {}, "inputs": {}, "env": {},
+        "cwd": "/", "ranks": [], "checkpoints": [], "machinefile": "", "store_port": 1,
+        "secret": False, "hub": "a", "starts": [], "daemons": [], "data": [], "modules": {},
+        "run": None, "host": "a",
+    }  # fmt: skip
+    return StartOrder(**{**usual, **values})
+
+
+def rank_order(rank: int) -> RankOrder:
+    return RankOrder(rank, rank, [], None, {}, ["true"])

@@ -3,7 +3,8 @@
 
 The Markdown files stay as they are on GitHub: they are copied with their folders, so every relative
 link means the same here and there. Pages generated from the code (checks, commands, errors,
-known failures, steps of plays, version table, rules of migrate) are on the site alone.
+known failures, steps of plays, version table, rules of migrate,
+messages of a run) are on the site alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 import checks_tables  # noqa: E402  beside this file
 import cli_reference  # noqa: E402
 import error_catalogue  # noqa: E402
+import message_page  # noqa: E402
 import play_docs  # noqa: E402
 import table_pages  # noqa: E402
 
@@ -49,7 +51,9 @@ CONTENTS = {  # caption -> pages, in order
         "docs/errors", "docs/stacks", "docs/stack-rows", "docs/migrate-rules", "docs/faults",
         "docs/benchmarks", "CHANGELOG",
     ),
-    "How it works": ("ARCHITECTURE", "docs/security", "CONTRIBUTING", "docs/decisions/*"),
+    "How it works": (
+        "ARCHITECTURE", "docs/messages", "docs/security", "CONTRIBUTING", "docs/decisions/*",
+    ),
 }  # fmt: skip
 CONF = """\
 project = "ipexctl"
@@ -83,6 +87,7 @@ def generated_pages() -> dict[str, str]:
         "stack-rows": table_pages.stack_rows(table()),
         "play-steps": play_docs.steps_page(all_steps()),
         "failures": table_pages.failures(failures()),
+        "messages": message_page.page(),
     }
 
 

@@ -1,4 +1,5 @@
-"""What hosts send, read by declared types; it may hold anything.
+"""What hosts send, read by declared types: a dataclass, or a Message of common/. It may hold
+anything.
 
     mtu: int | None                                    by its type alone
     status: Literal["ok", "failed"] = "failed"
@@ -27,6 +28,7 @@ from typing import (
 )
 
 from ipexctl.base.values import Reader, listed, plain
+from ipexctl.common.message import Message
 from ipexctl.errors import HostFailed, is_shown
 
 REPORT = "run the same command again; if it fails again, report it: ipexctl support"
@@ -153,7 +155,7 @@ def rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
 def reader_of(type_: Any, strict: bool) -> Reader:
     """What reads a value of this type, and raises Odd."""
     kind, parts = get_origin(type_), get_args(type_)
-    if is_dataclass(type_):
+    if is_dataclass(type_) or _is_message(type_):
         return lambda value: _record(type_, value, strict)
     if kind is Annotated:
         return _known(parts[1])
@@ -234,8 +236,24 @@ class _Declared(NamedTuple):
 
 @cache
 def _declared(kind: Any, strict: bool) -> tuple[_Declared, ...]:
-    hints = cache(lambda: get_type_hints(kind, include_extras=True))  # many classes need none
+    if _is_message(kind):
+        return tuple(_declare_in(kind, name, type_, strict) for name, type_ in _hints(kind).items())
+    hints = cache(lambda: _hints(kind))  # many classes need none
     return tuple(_declare(one, hints, strict) for one in fields(kind))
+
+
+def _is_message(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Message)
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, localns=_MEANT, include_extras=True)
+
+
+def _declare_in(kind: type[Message], name: str, type_: Any, strict: bool) -> _Declared:
+    default = hasattr(kind, name)
+    empty = None if strict or default else _empty(type_)
+    return _Declared(name, name, reader_of(type_, strict), default, strict, empty)
 
 
 def _declare(one: Field[Any], hints: Callable[[], dict[str, Any]], strict: bool) -> _Declared:
@@ -253,7 +271,7 @@ def _declare(one: Field[Any], hints: Callable[[], dict[str, Any]], strict: bool)
 
 def _empty(type_: Any) -> Any:
     """What stands for a value of this type that is not known."""
-    if is_dataclass(type_):
+    if is_dataclass(type_) or _is_message(type_):
         return _record(type_, {}, False)
     made = get_origin(type_) or type_
     return made() if made in (str, bool, tuple, frozenset) else None
@@ -309,6 +327,8 @@ _LEAVES: dict[Any, Reader] = {
     Any: lambda value: value,  # read where it is used
 }
 _LOOSE_TEXT = _known(_line)  # control characters are left out
+# names of common/message.py, which cannot say it there
+_MEANT = {"Line": Line, "AnyText": AnyText, "Signed": Signed, "Any": Any}
 # get_type_hints is slow: it compiles each of these
 _NAMED: dict[Any, Any] = {
     **{str(t): t for t in (tuple[int, ...], tuple[str, ...])},

@@ -162,7 +162,7 @@ class Carrier:
         with self._change:
             if name in self._givers or not self._turns.wanted_by_others(name):
                 return
-        asked = {"root": root, "blobs": [b.sha256 for b in blobs], "keys": self._make_keys()}
+        asked = {"root": root, "wanted": [b.sha256 for b in blobs], "keys": self._make_keys()}
         url = ""
         with suppress(HostFailed):
             port = agent.call("blobs.blob_server.open", asked).done.whole("port", 65535)

@@ -106,7 +106,7 @@ def _linked(fleet: Fleet, servers: _Servers) -> tuple[Link, ...]:
             args = {
                 "token": servers.token,
                 "targets": [[name, *servers.at[name]]],
-                "bytes": LINK_BYTES,
+                "size": LINK_BYTES,
                 "seconds": LINK_SECONDS,
             }
             reply = fleet.agents[host].call("facts.benchmark.link", args, timeout=_QUIET)

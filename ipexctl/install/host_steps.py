@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from ipexctl.base.host_answer import Answer, AnyText
@@ -117,8 +117,10 @@ class EnvOnHost:
         self._began = time.monotonic()
 
     def call(self, op: str, **asked: object) -> Answer:
-        header = {**self._ours, **asked}
-        return self._agent.call(op, header, timeout=SILENCE, total=LONG, on_event=self._hear).done
+        return self._call(op, {**self._ours, **asked})
+
+    def _call(self, op: str, asked: Mapping[str, object]) -> Answer:
+        return self._agent.call(op, asked, timeout=SILENCE, total=LONG, on_event=self._hear).done
 
     def prove(
         self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool,
@@ -142,7 +144,7 @@ class EnvOnHost:
 
     def own_mpi(self, **asked: object) -> Mpi:
         """The host's mpirun."""
-        done = self.call("run.run_environment.find_mpirun", **asked)
+        done = self._call("run.run_environment.find_mpirun", asked)
         said = done.optional("system", mpi.HostMpi)
         if said is None or said.recognised is None:
             raise mpi.no_mpirun(self.host, said)
@@ -245,6 +247,7 @@ class _InstallOnHost(EnvOnHost):
         that uses them."""
         if not self._stack.row.oneccl:
             return False, ours
-        done = self.call("run.run_environment.find", environment=self.key, run_id="proof")
+        asked = {"root": self._ours["root"], "environment": self.key, "run_id": "proof"}
+        done = self._call("run.run_environment.find", asked)
         found = done.value("setvars", dict[str, AnyText])
         return bool(found), mpi.with_setvars(ours, found)

@@ -169,7 +169,7 @@ def send_rest(
     blobs = [*large, *(pack.blob for pack in packs)]
     room = Room(bundle.tree.bytes + small, len(bundle.tree.files))
     sent = send(agent, header["root"], blobs, bundle.read, lambda size: None, room)
-    with_packs = {**header, "packs": [pack.row for pack in packs]}
+    with_packs = {**header, "came": [pack.row for pack in packs]}
     done = ask_complete(agent, bundle, with_packs, MODULE)
     return Brought(done, sent - sum(pack.size for pack in packs) + small)
 

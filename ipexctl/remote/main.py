@@ -1,6 +1,7 @@
 """The agent: reads request frames on stdin, runs each operation in a thread, writes reply frames.
 
-Requests: {"id", "op", ...args}; further frames with the same id go to the operation's inbox.
+Requests: {"id", "op", ...the arguments of that function}; further frames with the same id go to
+its inbox.
 Replies: {"id", "event": ...} any number of times, then {"id", "done": ...} or {"id", "error": ...}.
 An operation that forks comes first, as {"fork": its name}, before the agent has threads.
 
@@ -83,7 +84,8 @@ class Agent:
         try:
             call.body = body
             began = time.monotonic()
-            done = operation(header["op"])(call, header)
+            asked = {name: value for name, value in header.items() if name not in ("id", "op")}
+            done = operation(header["op"])(call, **asked)
             took = round(time.monotonic() - began, 6)
             self.write({"id": call.number, "done": done or {}, "took": took})
         except Failure as e:

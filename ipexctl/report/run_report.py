@@ -126,7 +126,7 @@ def read_attempt(fleet: Fleet, run: Run) -> Attempt:
 
     def ask(host: Host) -> HostRecord:
         op = "run.run_list.record"
-        said = fleet.call(host, op, journal=names[host], run_id=run.id)
+        said = fleet.call(host, op, known_as=names[host], run_id=run.id)
         asked = ("began", "records", "samples")
         return host_record.read(names[host], {name: said[name] for name in asked})
 

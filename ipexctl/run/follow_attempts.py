@@ -251,7 +251,7 @@ class Attempts:
         """Of the hosts that answer; those that do not are not asked again: each would take long."""
 
         def one(host: Host) -> Answer:
-            asked = {"root": self.fleet.root_of(host), "journal": host.name, "run_id": self.run_id}
+            asked = {"root": self.fleet.root_of(host), "known_as": host.name, "run_id": self.run_id}
             agent = self.fleet.agents[host]
             return agent.call(f"restart.attempts.{what}", asked | more, timeout=ANSWER).done
 
@@ -339,7 +339,7 @@ def _hub(run: Run, known: Mapping[str, Host]) -> str:
 
 def _plan(fleet: Fleet, run: Run, name: str, host: Host) -> tuple[LaunchPlan, float, RunOptions]:
     """And the seconds since the run began, or how long it took; of its options what is known."""
-    done = fleet.call(host, "run.run_list.plan", journal=name, run_id=run.id)
+    done = fleet.call(host, "run.run_list.plan", known_as=name, run_id=run.id)
     plan = shown_plan.read(done["plan"], run.id)
     if plan is None:
         raise HostFailed(f"{name}: no record of {run.id}", slug="run-record-missing")
@@ -426,7 +426,7 @@ class ReturnedHosts:
 
     def _of_run(self, host: Host) -> dict[str, Any]:
         root = self.fleet.root_of(host)
-        return {"root": root, "journal": host.name, "run_id": self.run_id}
+        return {"root": root, "known_as": host.name, "run_id": self.run_id}
 
     def _orders_of(self, away: Host) -> dict[str, Any]:
         """From the host that leads the run; {} if it is not reached now."""

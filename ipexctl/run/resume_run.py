@@ -98,7 +98,7 @@ def layer(
         host = hosts[giver.target]
         done = fleet.call(
             host, "shelf.shelf_reports.serve", run_id=resumed.run_id, shelf=giver.shelf,
-            blobs=wanted, keys=dict(keys),
+            wanted=wanted, keys=dict(keys),
         )  # fmt: skip
         urls[giver] = peer_url(peer_address(nodes[host].facts), done.whole("port", 65535))
 

@@ -327,7 +327,7 @@ class _Run:
         ran = {one.host for one in result.plan.hosts}
 
         def one(host: Host) -> None:
-            asks = {**asked, "journal": host.name, "root": self.fleet.root_of(host)}
+            asks = {**asked, "known_as": host.name, "root": self.fleet.root_of(host)}
             if host.name in ran:  # in the last attempt
                 self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
 

@@ -385,28 +385,26 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 
 # --- what is sent --------------------------------------------------------------------------------
 
+COMMON = ("files", "folder_trust", "root_paths", "tolerant_reads")  # of all that use the folder
+
 
 @pytest.mark.parametrize(
     ("op", "modules"),
     [
         (
             "run.run_watch.start",
-            {"root_folder"}
-            | {f"common.{n}" for n in ("files", "folder_trust", "locks", "processes", "root_paths")}
-            | {"common.tolerant_reads", "common.waiting"}
+            {"root_folder", "common.locks", "common.processes"}
+            | {f"common.{n}" for n in COMMON}
+            | {f"common.{n}" for n in ("message", "run_events", "run_orders", "waiting")}
+            | {"common.watch_orders"}
             | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
             | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches
         ),
         (
             "facts.benchmark.memory",
-            {
-                "facts.benchmark",
-                "child_processes",
-                "heartbeat",
-                "root_folder",
-            }
-            | {f"common.{n}" for n in ("files", "folder_trust", "root_paths", "tolerant_reads")}
+            {"facts.benchmark", "child_processes", "heartbeat", "root_folder"}
+            | {f"common.{n}" for n in COMMON}
             | {"facts.host_network", "facts.packet_sizes"},
         ),
         ("nothing.known", set()),

@@ -179,7 +179,7 @@ def lay_out(shelf, work, sha, giver, keys=None):
     root = shelf.folder.partition("/runs/")[0]
     asked = {"root": root, "work": str(work), "name": part["name"], "files": rows}
     asked["patterns"] = ["out/*", "c-*"]
-    return shelf_reports.op_lay_out(Call(), dict(asked, givers=[giver], keys=keys))
+    return shelf_reports.op_lay_out(Call(), **dict(asked, givers=[giver], keys=keys))
 
 
 @pytest.mark.parametrize("name", ["out/c-1", "out/last.ckpt"])
@@ -231,8 +231,10 @@ def test_a_host_reports_what_is_intact(shelf, tmp_path):
     sha = kept(shelf, tmp_path / "work", "c-1")
     published(shelf, 1, "c-1", sha)
     asked = {"root": str(tmp_path / "root"), "run_id": RUN}
-    (row,) = shelf_reports.op_list(Call(), asked)["shelves"]
+    (row,) = shelf_reports.op_list(Call(), **asked)["shelves"]
     assert (row["host"], row["held"], row["manifests"][0]["number"]) == ("a", [sha], 1)
     blobs.unlink(shelf.path(shelf.part(sha)["files"][0][1]))
-    assert shelf_reports.op_list(Call(), asked)["shelves"][0]["held"] == []
-    assert shelf_reports.op_list(Call(), dict(asked, root=str(tmp_path / "none")))["shelves"] == []
+    assert shelf_reports.op_list(Call(), **asked)["shelves"][0]["held"] == []
+    assert (
+        shelf_reports.op_list(Call(), **dict(asked, root=str(tmp_path / "none")))["shelves"] == []
+    )

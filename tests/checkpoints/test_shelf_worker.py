@@ -9,6 +9,7 @@ import pytest
 from ipexctl.remote.shelf import shelf_link, shelf_reports
 from ipexctl.remote.shelf.shelf_worker import Worker
 from tests.checkpoints.test_checkpoint_files import zipped
+from tests.made import start_order
 
 RUN = "20261126-000000-abcdef"
 
@@ -22,7 +23,7 @@ class Hub:
         zipped(self.work / "out/c-0/model.pt")
         self.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.settimeout(0.0)
-        asked = {"host": "a", "keys": {}, "cwd": str(self.work), "checkpoints": ["out/c-*"]}
+        asked = start_order(cwd=str(self.work), checkpoints=["out/c-*"])
         self.worker = Worker(asked, str(tmp_path / "runs" / RUN / "shelf" / "a"), theirs)
         self.worker.shelf.make()
 
@@ -81,7 +82,8 @@ def test_it_is_kept_and_published_as_ordered(hub):
     manifest = {"number": 1, "name": "out/c-1", "step": 1, "parts": {"a": part}}
     manifest["holders"] = {"a": ["a"]}
     (done,) = hub.tell(publish=dict(manifest, age=40.0))
-    (row,) = shelf_reports.report("a", hub.worker.shelf)["manifests"]
+    (found,) = shelf_reports.report("a", hub.worker.shelf).manifests
+    row = found.document()
     assert 40.0 <= row["age"] < 45.0  # since it was written
     assert (done["shelf"], list(hub.worker.shelf.manifests())) == ("published", [1])
     hub.tell(publish=dict(manifest, age=0.0, number=2, parts={"a": dict(part, sha="0" * 64)}))

@@ -214,7 +214,7 @@ def test_a_guest_without_the_token_gets_nothing(agent):
 
 def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
     port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
-    args = {"token": "a" * 32, "targets": [["me", "127.0.0.1", port]], "bytes": 1 << 22}
+    args = {"token": "a" * 32, "targets": [["me", "127.0.0.1", port]], "size": 1 << 22}
     done = agent.call("facts.benchmark.link", {**args, "seconds": 0.3}, timeout=30).done
     [link] = measurements.links("me", ["me"], done)
     assert link.error == ""
@@ -259,7 +259,7 @@ def test_packets_that_nobody_counted_are_not_lost(raw):
 
 
 def test_nobody_there_is_an_error_and_not_a_number(agent):
-    args = {"token": "a", "targets": [["x", "127.0.0.1", 1]], "bytes": 1, "seconds": 0.1}
+    args = {"token": "a", "targets": [["x", "127.0.0.1", 1]], "size": 1, "seconds": 0.1}
     done = agent.call("facts.benchmark.link", args, timeout=30).done
     [link] = measurements.links("me", ["x"], done)
     assert (link.latency, link.rate) == (None, None)

@@ -240,14 +240,19 @@ def test_rm_asks_with_a_plan_and_a_no_ends_with_1(shop: Shop) -> None:
     assert (would["exit_code"], would["declined"], would["hosts"][0]["current"]) == (0, False, B)
 
 
-@pytest.mark.parametrize("op", ["install.environments.switch", "remove.root_upkeep.remove"])
-def test_the_agent_refuses_hostile_keys(agent: Agent, tmp_path: Path, op: str) -> None:
+@pytest.mark.parametrize(
+    ("op", "asked"),
+    [
+        ("install.environments.switch", lambda key: {"key": key}),
+        ("remove.root_upkeep.remove", lambda key: {"keys": [key], "check": False}),
+    ],
+)
+def test_the_agent_refuses_hostile_keys(agent: Agent, tmp_path: Path, op: str, asked) -> None:
     root = made_up(tmp_path / "root", A, current=A)
     (tmp_path / "precious").mkdir()
     for key in ("../../precious", "../" + A, "", A + "\n", ".lock"):
-        header = {"root": str(root), "key": key, "keys": [key], "check": False}
         with pytest.raises(HostFailed) as refused:
-            agent.call(op, header)
+            agent.call(op, {"root": str(root), **asked(key)})
         assert refused.value.slug == "env-key-invalid"
     assert (tmp_path / "precious").exists()
 

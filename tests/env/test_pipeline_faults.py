@@ -184,7 +184,7 @@ def test_hosts_with_one_home_wait_as_long_as_the_files_take(builder: Builder, sh
 
     def build(call: FakeCall) -> None:
         try:
-            ended.append(environments.op_build(call, header))
+            ended.append(environments.op_build(call, **header))
         except Failure as e:
             ended.append(e.what)
 

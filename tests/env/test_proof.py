@@ -106,7 +106,8 @@ def test_every_row_proves_the_modules_of_its_era() -> None:
 
 def test_the_agent_proves_nothing_but_modules_that_are_there(agent: Agent, tmp_path: Path) -> None:
     header: dict[str, object] = {
-        "root": str(tmp_path / "root"), "key": "a" * 16, "ranks": 1, "env": [],
+        "root": str(tmp_path / "root"), "key": "a" * 16, "mpi": "", "mpirun": [],
+        "requested": [], "env": [],
     }  # fmt: skip
     header["modules"] = [["torch", "torch", "1"]]
     with pytest.raises(HostFailed, match="there is no torch, the lock requires 1"):

@@ -36,7 +36,7 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.install.stack.version_table import parse_table
     from ipexctl.machines.wire.frames import BadFrame, Decoder
     from ipexctl.project.files import project_files
-    from ipexctl.run.outcome import run_events
+    from ipexctl.run.outcome import event_reader
     from ipexctl.run.output import rank_lines
     from ipexctl.run.plan import core_pinning, launch, launch_plan
     from ipexctl.user_code import source_reader
@@ -101,10 +101,10 @@ def frames(data: bytes) -> None:
 
 def _event(header: Any, body: bytes) -> None:
     try:
-        found = run_events.read("node01", header, body, {0, 1})
+        found = event_reader.read("node01", header, body, {0, 1})
     except HostFailed:
         return
-    if isinstance(found, run_events.RankEnded):
+    if isinstance(found, event_reader.RankEnded):
         assert str(found.end) and isinstance(found.end.exit_code, int)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipexctl.run.outcome.run_events import Looked, Stalled
+from ipexctl.common.run_events import Looked, Stalled
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.watch.run_output import PATIENCE, StallNotes
 from tests.hang.looks import SLEEP, late, waits

@@ -53,7 +53,7 @@ def fetch_from(url: str, root: Path, files: list[list[object]] | None = None) ->
     files = files or [["a.whl", "a" * 64, 5 << 20]]
     asked = {"root": str(root), "keys": KEYS, "giver": url, "files": files}
     with pytest.raises(Failure) as told:
-        blob_download.op_fetch(Asked(), asked)
+        blob_download.op_fetch(Asked(), **asked)
     return told.value
 
 
@@ -128,8 +128,8 @@ def test_what_an_earlier_try_left_is_not_fetched_again_if_it_is_right(
         seen.clear()
         (parts / f"{SHA}.part").write_bytes(left)
         asked = {"root": str(root), "keys": KEYS, "giver": url, "files": files}
-        assert blob_download.op_fetch(Asked(), asked) == {"fetched": came}
-        assert blob_download.op_fetch(Asked(), asked) == {"fetched": 0}
+        assert blob_download.op_fetch(Asked(), **asked) == {"fetched": came}
+        assert blob_download.op_fetch(Asked(), **asked) == {"fetched": 0}
     assert (root / "blobs" / "sha256" / SHA[:2] / SHA).read_bytes() == CONTENT
     assert seen == requests
 

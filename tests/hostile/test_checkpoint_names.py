@@ -71,7 +71,7 @@ def test_a_manifest_replaces_nothing_that_is_not_a_checkpoint(
         "givers": [{"run_id": RUN, "shelf": "a"}],
     }  # fmt: skip
     with pytest.raises(Failure):
-        shelf_reports.op_lay_out(Call(), asked)
+        shelf_reports.op_lay_out(Call(), **asked)
     for path, text in before.items():
         assert path.read_text() == text
     assert list((tmp_path / "away").iterdir()) == []

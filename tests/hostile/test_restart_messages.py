@@ -14,6 +14,7 @@ import pytest
 
 from ipexctl.remote.restart.keeper import Keeper
 from tests.link.links import KEYS
+from tests.made import start_order
 
 BASE = "20261127-100000-abcdef"
 
@@ -26,11 +27,8 @@ def keeper(tmp_path: Path) -> Iterator[Keeper]:
         "restarts": 3, "least": 1, "lease": 30.0, "kept": True, "without": "wait", "common": {},
         "sheets": {},
     }  # fmt: skip
-    asked = {
-        "night": night, "host": "a", "keys": KEYS, "root": str(tmp_path / "root"),
-        "spare": True, "secret": False,
-    }  # fmt: skip
-    made = Keeper(asked, SimpleNamespace(has_ended=lambda: False))
+    asked = start_order(night=night, keys=KEYS, root=str(tmp_path / "root"), spare=True)
+    made = Keeper(asked.document(), SimpleNamespace(has_ended=lambda: False))
     until = time.monotonic() + 10
     while not made.record.leader and time.monotonic() < until:
         made.turn()

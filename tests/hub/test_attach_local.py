@@ -238,6 +238,6 @@ def test_a_supervisor_that_ends_with_our_words_unread_has_ended_the_run(
     }  # fmt: skip
     call = Heard()
     with ours:
-        last = run_watch.op_attach(call, asked)
+        last = run_watch.op_attach(call, **asked)
     assert (last["survivors"], last["killed"]) == (0, "")
     assert call.events == ["go", "swept"]

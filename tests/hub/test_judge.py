@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipexctl.common import hub_orders
+from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames
 from ipexctl.remote.hub.judge import Judge
 
 RANKS = {"a": [0, 1], "b": [2], "c": [3]}
@@ -15,25 +17,21 @@ WELL = {"code": 0, "signal": None, "lost": False}
 BAD = {"code": 3, "signal": None, "lost": False}
 
 
-def run(*, mpi: bool = False, timeout: float | None = None) -> dict[str, Any]:
+def run(*, mpi: bool = False, timeout: float | None = None) -> HubOrder:
     hosts = [
-        {
-            "host": name, "label": name, "ranks": ranks, "prefix": "/p", "mpi_bin": "/p/bin",
-            "nic": "e", "starter": ["start", name], "address": name, "port": 0, "user": "",
-        }
+        HostOfRun(name, name, "/p", "e", "/p/bin", ranks, ["start", name], name)
         for name, ranks in RANKS.items()
-    ]  # fmt: skip
-    row = {"daemons": ["hydra_pmi_proxy"], "dropped": [], "own_names": True}
-    return {
-        "hosts": hosts, "mpirun": ["mpirun"] if mpi else [], "mpi": row if mpi else None,
-        "launcher": "agents", "timeout": timeout, "grace": 10.0, "lives_on": False,
-        "stall": 45.0, "stall_action": "note",
-    }  # fmt: skip
+    ]
+    return HubOrder(
+        hosts=hosts, mpirun=["mpirun"] if mpi else [],
+        mpi=MpiNames(["hydra_pmi_proxy"], [], True) if mpi else None,
+        timeout=timeout, stall=45.0, stall_action="note", grace=10.0, lives_on=False, address="a",
+    )  # fmt: skip
 
 
-def taken(judge: Judge) -> list[tuple[str, dict]]:
+def taken(judge: Judge) -> list[tuple[str, hub_orders.Order]]:
     orders, judge.orders = judge.orders, []
-    return orders
+    return [(host, hub_orders.read(order)) for host, order in orders]
 
 
 def facts(judge: Judge) -> list[str]:
@@ -42,7 +40,7 @@ def facts(judge: Judge) -> list[str]:
 
 def ready(judge: Judge, now: float = 0.0) -> None:
     for host in RANKS:
-        judge.take(host, {"event": "ready"}, now)
+        judge.take(host, {"event": "ready", "port": 0}, now)
 
 
 def started(judge: Judge, now: float = 1.0) -> None:
@@ -67,11 +65,11 @@ def up(**more: Any) -> Judge:
 
 def test_nothing_starts_before_every_host_is_ready() -> None:
     judge = Judge(run(), 0.0)
-    judge.take("a", {"event": "ready"}, 0.0)
-    judge.take("b", {"event": "ready"}, 0.0)
+    judge.take("a", {"event": "ready", "port": 0}, 0.0)
+    judge.take("b", {"event": "ready", "port": 0}, 0.0)
     assert taken(judge) == []
-    judge.take("c", {"event": "ready"}, 0.0)
-    assert [(host, order["spawn"]) for host, order in taken(judge)] == [
+    judge.take("c", {"event": "ready", "port": 0}, 0.0)
+    assert [(host, order.program) for host, order in taken(judge)] == [
         ("a", "daemon1"), ("b", "daemon2"), ("c", "daemon3"),
     ]  # fmt: skip
 
@@ -79,15 +77,15 @@ def test_nothing_starts_before_every_host_is_ready() -> None:
 def test_with_mpi_only_mpirun_is_started_and_daemons_where_it_wants_them() -> None:
     judge = Judge(run(mpi=True), 0.0)
     ready(judge)
-    assert taken(judge) == [("a", {"spawn": "mpirun", "argv": ["mpirun"]})]
+    assert taken(judge) == [("a", hub_orders.Spawn("mpirun", ["mpirun"]))]
     argv = ["-q", "-x", "b", "/p/bin//hydra_pmi_proxy", "--pgid", "0"]
     judge.take("a", {"event": "launch", "key": 1, "argv": argv}, 0.0)
     command = ["/p/bin/hydra_pmi_proxy", "--pgid", "0"]
-    assert taken(judge) == [("b", {"spawn": "daemon1", "argv": command})]
+    assert taken(judge) == [("b", hub_orders.Spawn("daemon1", command))]
     judge.take("a", {"event": "unlaunch", "key": 1}, 1.0)
-    assert taken(judge) == [("b", {"kill": "daemon1"})]
+    assert taken(judge) == [("b", hub_orders.Kill("daemon1"))]
     judge.take("b", {"event": "exited", "key": "daemon1", "code": 0}, 1.0)
-    assert ("a", {"exited": 1, "code": 0}) in taken(judge)
+    assert ("a", hub_orders.LaunchEnded(1, 0)) in taken(judge)
 
 
 @pytest.mark.parametrize("argv", [["-x", "b", "/bin/sh"], []])
@@ -95,14 +93,14 @@ def test_another_launch_is_refused_and_told(argv: list[str]) -> None:
     judge = up(mpi=True)
     judge.take("a", {"event": "launch", "key": 1, "argv": argv}, 0.0)
     ((to, order),) = taken(judge)
-    assert (to, order["refused"], facts(judge)) == ("a", 1, ["note"])
+    assert (to, order.order, order.key, facts(judge)) == ("a", "refused", 1, ["note"])
 
 
 def test_a_run_whose_ranks_all_end_well_is_over_with_mpirun() -> None:
     judge = up(mpi=True)
     for rank in range(4):
         ends(judge, rank, WELL, 5.0)
-    assert ("c", {"noted": 3, "ok": True}) in taken(judge)
+    assert ("c", hub_orders.RankNoted(3)) in taken(judge)
     judge.tick(5.0)
     assert not judge.over
     judge.take("a", {"event": "exited", "key": "mpirun", "code": 0}, 5.1)
@@ -123,7 +121,7 @@ def test_after_a_failure_the_others_have_a_moment_and_are_not_told_to_go() -> No
 def test_ctrl_c_gives_time_and_the_second_one_none() -> None:
     judge = up()
     judge.ask_to_end("Ctrl-C", 10.0, 5.0)
-    assert taken(judge) == [(h, {"signal": 2, "why": "Ctrl-C"}) for h in RANKS]
+    assert taken(judge) == [(h, hub_orders.SignalRanks(2, "Ctrl-C")) for h in RANKS]
     ends(judge, 0, BAD, 6.0)  # by KeyboardInterrupt: the others keep their time
     judge.tick(14.9)
     assert not judge.over
@@ -145,11 +143,11 @@ def test_ipexctl_stop_asks_on_every_host_and_that_is_one_wish() -> None:
 
 def test_a_run_that_was_stopped_before_all_were_ready_does_not_start() -> None:
     judge = Judge(run(), 0.0)
-    judge.take("a", {"event": "ready"}, 0.0)
+    judge.take("a", {"event": "ready", "port": 0}, 0.0)
     judge.ask_to_end("Ctrl-C", 10.0, 1.0)
     taken(judge)
     for host in ("b", "c"):
-        judge.take(host, {"event": "ready"}, 1.0)
+        judge.take(host, {"event": "ready", "port": 0}, 1.0)
     judge.tick(1.0)
     assert (taken(judge), judge.over) == ([], "ended")
 

@@ -16,6 +16,7 @@ from ipexctl.remote.run import rank_sockets, run_list
 from ipexctl.remote.run.supervisor import Supervisor
 from ipexctl.remote.run_files import journal
 from tests.hub.test_judge import run
+from tests.made import rank_order, start_order
 
 FAILED = {"code": 1, "signal": None, "usage": None}
 KILLED = {"code": None, "signal": 9, "usage": None}
@@ -25,12 +26,8 @@ DONE = {"code": 0, "signal": None, "usage": None}
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Supervisor:
     root = tmp_path / "root"
-    place = {"rank": 0, "local_rank": 0, "env": {}, "argv": ["true"], "cpus": None}
     (root / "runs/r123").mkdir(parents=True)
-    asked = {
-        "root": str(root), "run_id": "r123", "host": "a", "data": [], "lease": 30.0,
-        "store_port": 1, "modules": {}, "run": run(), "env": {}, "cwd": "/", "ranks": [place],
-    }  # fmt: skip
+    asked = start_order(root=str(root), run_id="r123", run=run(), ranks=[rank_order(0)])
     made = Supervisor(None, asked, str(tmp_path), bytearray(1))
     made.journal = journal.begin(made.dir, "a")
     return made

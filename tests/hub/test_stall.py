@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ipexctl.common import hub_orders
 from ipexctl.remote.hub.judge import Judge
 from tests.hub.test_judge import WELL, ends, facts, run, taken, up
 
@@ -15,7 +16,7 @@ def quiet(judge: Judge, now: float, since: float = 1.0, hosts: str = "abc") -> N
 
 
 def looks(judge: Judge) -> list[str]:
-    return [host for host, order in taken(judge) if "look" in order]
+    return [host for host, order in taken(judge) if order.order == "look"]
 
 
 def looked(judge: Judge, now: float, computes: str = "", hosts: str = "abc") -> None:
@@ -108,10 +109,10 @@ def test_a_run_that_is_stopped_while_quiet_is_looked_at_first(limit: float) -> N
     quiet(judge, 30.0)
     judge.ask_to_end("Ctrl-C", 10.0, 30.5)
     judge.tick(30.5)
-    assert [order for _, order in taken(judge)] == [{"look": 1}] * 3
+    assert [order for _, order in taken(judge)] == [hub_orders.Look(1)] * 3
     looked(judge, 31.8)
     assert facts(judge) == ["asked", "stalled"]
-    assert [order["signal"] for _, order in taken(judge)] == [2, 2, 2]
+    assert [order.signal for _, order in taken(judge)] == [2, 2, 2]
     assert judge.deadline == 41.8
 
 
@@ -122,7 +123,7 @@ def test_progress_during_the_last_look_does_not_lose_the_stop() -> None:
     taken(judge)
     judge.take("a", {"event": "quiet", "seconds": 0.0}, 31.0)
     judge.tick(32.6)
-    assert [order["signal"] for _, order in taken(judge)] == [2, 2, 2]
+    assert [order.signal for _, order in taken(judge)] == [2, 2, 2]
     assert facts(judge) == ["asked"]
 
 
@@ -139,13 +140,15 @@ def test_a_run_with_progress_gets_its_signal_at_once() -> None:
     judge = up()
     quiet(judge, 5.0)
     judge.ask_to_end("Ctrl-C", 10.0, 5.5)
-    assert [order["signal"] for _, order in taken(judge)] == [2, 2, 2]
+    assert [order.signal for _, order in taken(judge)] == [2, 2, 2]
 
 
 def test_stall_action_stop_ends_the_run() -> None:
-    judge = Judge({**run(), "stall_action": "stop"}, 0.0)
+    asked = run()
+    asked.stall_action = "stop"
+    judge = Judge(asked, 0.0)
     for host in "abc":
-        judge.take(host, {"event": "ready"}, 0.0)
+        judge.take(host, {"event": "ready", "port": 0}, 0.0)
     for host, rank in (("a", 0), ("a", 1), ("b", 2), ("c", 3)):
         judge.take(host, {"event": "rank", "rank": rank, "started": 7, "where": None}, 1.0)
     quiet(judge, 47.0)
@@ -153,7 +156,7 @@ def test_stall_action_stop_ends_the_run() -> None:
     assert facts(judge)[-1] == "stalled"
     judge.tick(50.5)
     assert facts(judge)[-2:] == ["stalled", "asked"]
-    assert any("signal" in order for _, order in taken(judge))
+    assert any(order.order == "signal" for _, order in taken(judge))
 
 
 @pytest.mark.parametrize("odd", [{"event": "quiet"}, {"event": "looked"}])

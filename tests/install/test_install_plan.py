@@ -72,11 +72,11 @@ def test_after_it_nothing_is_left_to_do_and_a_rebuild_has_its_files(asked):
 def test_what_a_host_says_while_it_works_is_a_sign_of_life(agent: Agent, tmp_path: Path) -> None:
     told: list[Step] = []
     env = EnvOnHost(agent, str(tmp_path), "0" * 16, Project("id", "name", "me"), told.append)
-    env.call("facts.probe.facts")  # it begins with an event
+    env._call("facts.probe.facts", {})  # it begins with an event
     assert told == []
     with pytest.raises(HostFailed):  # there is no environment
         env.prove(None, (), (), system=False)
-    env.call("facts.probe.facts")
+    env._call("facts.probe.facts", {})
     assert told == [Step("here", "testing")] * 2
 
 

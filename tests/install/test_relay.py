@@ -292,7 +292,7 @@ def port(site: Site) -> int:
     """Of a host that has both blobs and gives the first one."""
     carrier = site.relay(a=HERE)
     site.bring(carrier, "a")
-    asked = {"root": str(site.root("a")), "blobs": [BLOBS[0].sha256], "keys": KEYS}
+    asked = {"root": str(site.root("a")), "wanted": [BLOBS[0].sha256], "keys": KEYS}
     return site.agents["a"].call("blobs.blob_server.open", asked).done.whole("port")
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ipexctl.common.run_orders import HubOrder
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.start_request import Orders
 
 
-def of_all(plan: LaunchPlan) -> dict[str, object]:
+def of_all(plan: LaunchPlan) -> HubOrder:
     return Orders(plan, "20260101-000000-abcdef", RunOptions("train.py")).of_all()
 
 
 def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """The host, and the command there."""
     target, command = mpi_launch.read(of_all(plan), list(argv))
-    return target["host"], tuple(command)
+    return target.host, tuple(command)

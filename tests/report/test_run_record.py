@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+from ipexctl.common.run_events import Sample
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run.last_minute import Pace
 from ipexctl.remote.run_files import journal, run_folders
 from ipexctl.report import host_record
 
-SAMPLE = {"cpu": 0.51234, "used": 123456, "net": None, "ranks": {"3": 1.234}}
+SAMPLE = Sample(0.51234, 123456, ranks={"3": 1.234})
 
 
 def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
@@ -36,9 +37,9 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
     ):
         kept.add(record)
     assert journal.names(str(folder)) == ["n"]
-    asked = {"root": str(tmp_path), "run_id": "r-1234", "journal": "n"}
+    asked = {"root": str(tmp_path), "run_id": "r-1234", "known_as": "n"}
     monkeypatch.setattr(run_folders.root_folder, "existing", lambda root: root)
-    told = run_list.op_record(None, asked)
+    told = run_list.op_record(None, **asked)
     assert told["began"] == 5.0 and told["records"] == [
         {"inputs": {"packages": {}, "environment": "abc"}}
     ]

@@ -13,6 +13,7 @@ from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.keeper import Keeper
 from ipexctl.remote.run_files import journal
+from tests.made import rank_order, start_order
 
 RUN = "20261126-120000-keeper"
 
@@ -20,8 +21,8 @@ RUN = "20261126-120000-keeper"
 def part(runs: Path) -> Part:
     """Of a supervisor that was there, and is not any more."""
     (runs / RUN).mkdir(parents=True)
-    asked = {"run_id": RUN, "host": "node01", "ranks": [{"rank": 2}, {"rank": 3}]}
-    made = Part(types.SimpleNamespace(runs=str(runs)), asked, 1)
+    asked = start_order(run_id=RUN, host="node01", ranks=[rank_order(2), rank_order(3)])
+    made = Part(types.SimpleNamespace(runs=str(runs)), asked.document(), 1)
     made.seen = True
     return made
 
@@ -85,7 +86,7 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
         hold=lambda *_: done.append("held"),
     )  # fmt: skip
     first, second = (
-        types.SimpleNamespace(asked={}, complete="", begin=lambda _, n=n: done.append(n))
+        types.SimpleNamespace(order={}, complete="", begin=lambda _, n=n: done.append(n))
         for n in ("first", "second")
     )
     keeper = types.SimpleNamespace(

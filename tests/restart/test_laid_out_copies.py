@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.restart.checkpoint_transfer import Shelves
 from ipexctl.remote.restart.restart_policy import newest
 from ipexctl.remote.shelf.shelf_folder import Shelf
+from tests.made import start_order
 
 FIRST = "20260101-000000-000001"
 ATTEMPTS = {FIRST: 1, f"{FIRST}-r02": 2}
@@ -41,13 +43,16 @@ class Host:
 
     def lays_out(self) -> None:
         lay = {"name": "out/c-7", "order": [1, 3], "age": 5.0, "parts": self.rows}
-        asked = {
-            "root": str(self.root), "cwd": str(self.work), "checkpoints": ["out/c-*"],
-            "host": self.name, "run_id": f"{FIRST}-r02",
-        }  # fmt: skip
+        asked = self.order()
         self.shelves.lay_out(asked, lay, ATTEMPTS)
         self.shelves.hold(asked, lay)
         self.shelves.forget(ATTEMPTS, 2)
+
+    def order(self) -> StartOrder:
+        work, run_id = str(self.work), f"{FIRST}-r02"
+        return start_order(
+            root=str(self.root), cwd=work, checkpoints=["out/c-*"], host=self.name, run_id=run_id
+        )
 
     def tells(self) -> Any:
         return self.shelves.report(ATTEMPTS)["checkpoints"]
@@ -80,10 +85,7 @@ def test_what_the_ranks_do_with_their_files_changes_no_copy(hosts: list[Host]) -
     shutil.rmtree(hosts[0].work / "out/c-7")
     (one,) = hosts[0].tells()
     assert one["held"] == [part["sha"] for part in one["parts"].values()]
-    asked = {
-        "root": str(hosts[0].root), "cwd": str(hosts[0].work), "checkpoints": ["out/c-*"],
-        "host": "a", "run_id": f"{FIRST}-r02",
-    }  # fmt: skip
+    asked = hosts[0].order()
     rows = [[w, part["sha"], part["list"], []] for w, part in one["parts"].items()]
     hosts[0].shelves.lay_out(asked, {"name": "out/c-7", "parts": rows}, ATTEMPTS)
     assert (hosts[0].work / "out/c-7/model.pt").read_bytes() == b"weights"

@@ -2,11 +2,11 @@
 
 import pytest
 
+from ipexctl.common import run_events
 from ipexctl.errors import HostFailed
-from ipexctl.run.outcome import run_events
+from ipexctl.run.outcome import event_reader
+from ipexctl.run.outcome.event_reader import read
 from ipexctl.run.outcome.rank_exchange import Report
-from ipexctl.run.outcome.run_events import read
-from ipexctl.run.outcome.run_result import Load
 from ipexctl.run.outcome.run_state import RankEnd, Usage
 
 OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}
@@ -17,7 +17,7 @@ KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom"]}
 PROGRAM = {"who": "mpirun", "code": -9, "killed": True, "said": "", "up": 2, "alive": 1}
 
 
-def heard(body: bytes = b"", **header: object) -> run_events.Event:
+def heard(body: bytes = b"", **header: object) -> event_reader.Event:
     return read("node02", {"id": 1, **header}, body, {2, 3})
 
 
@@ -34,12 +34,12 @@ def heard(body: bytes = b"", **header: object) -> run_events.Event:
         ("note", {"text": "odd"}, run_events.Noted("odd")),
         ("over", {"why": "ended"}, run_events.Over("ended")),
         ("broken", {"what": "no disk"}, run_events.Broken("no disk")),
-        ("rank", {"rank": 2, "started": 77}, run_events.RankStarted(2)),
+        ("rank", {"rank": 2, "started": 77}, run_events.RankStarted(2, 77)),
         ("rank", {"rank": None, "refused": "why"}, run_events.RankRefused("why")),
-        ("log", {"key": 3, "end": True}, run_events.OutputEnd(3)),
-        ("load", {}, run_events.Sample(Load())),
+        ("log", {"key": 3, "end": True}, event_reader.OutputEnd(3)),
+        ("load", {}, run_events.Sample()),
         ("load", {"cpu": 0.5, "used": 3, "total": 7, "stopped": {"3": 12}},
-         run_events.Sample(Load(0.5, 3, 7), {3: 12.0})),
+         run_events.Sample(0.5, 3, 7, stopped={3: 12.0})),
         ("swept", {"survivors": 1}, run_events.Swept(1)),
         ("swept", {"survivors": 0, "left": 9 << 40}, run_events.Swept(0, 9 << 40)),
         ("abandoned", {"why": "x"}, run_events.Abandoned("x")),
@@ -50,8 +50,8 @@ def test_every_word_of_a_host_is_understood(name, fields, event):
 
 
 def test_output_is_of_a_rank_or_a_program():
-    assert heard(b"text", event="log", key=3) == run_events.Output(3, b"text")
-    assert heard(b"text", event="log", key="mpirun") == run_events.Output(None, b"text", "mpirun")
+    assert heard(b"text", event="log", key=3) == event_reader.Output(3, b"text")
+    assert heard(b"text", event="log", key="mpirun") == event_reader.Output(None, b"text", "mpirun")
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_output_is_of_a_rank_or_a_program():
     ],
 )
 def test_how_a_rank_ended_is_understood_with_its_last_words(how, end):
-    assert heard(event="rank", rank=3, ended=how) == run_events.RankEnded(end)
+    assert heard(event="rank", rank=3, ended=how) == event_reader.RankEnded(end)
     found = heard(event="rank", rank=3, ended=how, tail="x" * 3000)
-    assert found == run_events.RankEnded(end, "x" * run_events.LAST_WORDS)
+    assert found == event_reader.RankEnded(end, "x" * event_reader.LAST_WORDS)
 
 
 def test_the_last_answer_has_what_is_left_or_why_there_is_none():
     done = {"survivors": 0, "logs": "/l"}
-    assert heard(done=done) == run_events.Done(0, "/l")
-    assert heard(done={**done, "found": {"a": 2}}) == run_events.Done(0, "/l", {"a": 2})
+    assert heard(done=done) == event_reader.Done(0, "/l")
+    assert heard(done={**done, "found": {"a": 2}}) == event_reader.Done(0, "/l", {"a": 2})
     killed = {"survivors": None, "logs": "/l", "killed": "k"}
-    assert heard(done=killed) == run_events.Done(None, "/l", killed="k")
+    assert heard(done=killed) == event_reader.Done(None, "/l", killed="k")
     assert heard(error={"what": "no disk"}) == run_events.Broken("no disk")
 
 
@@ -88,7 +88,7 @@ def test_the_last_answer_has_what_is_left_or_why_there_is_none():
         ({"event": "log", "key": 0}, "rank 0, which is not on this host"),
         ({"event": "log", "key": True}, "'key'"),
         ({"event": "log", "key": [2]}, "'key'"),
-        ({"event": "rank", "rank": 2, "ended": "well"}, "not a document"),
+        ({"event": "rank", "rank": 2, "ended": "well"}, "'ended'"),
         ({"event": "rank", "rank": 2, "ended": {"code": "0"}}, "'code'"),
         ({"event": "rank", "rank": 2, "ended": {"code": 1, "hints": "oom"}}, "'hints'"),
         ({"event": "rank", "rank": 2, "ended": {**OK_END, "usage": {}}}, "'usage' 'seconds'"),
@@ -121,4 +121,4 @@ def test_anything_else_is_refused_with_the_reason(header, words):
 def test_the_ends_of_a_connection_are_its_key():
     header = {"event": "traffic", "links": [[3, "a", 1, "b", 2, 5, 6]], "sharing": [[2, 3]]}
     report = Report(((3, ("a", 1, "b", 2), 5, 6),), ((2, 3),))
-    assert heard(**header) == run_events.Traffic(report)
+    assert heard(**header) == event_reader.Traffic(report)

@@ -9,11 +9,12 @@ import shlex
 import pytest
 
 from ipexctl.base.sizes import ranges
+from ipexctl.common.run_events import HostLoad
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.run.command.run_text import prefixes, status
 from ipexctl.run.outcome import line_filter
-from ipexctl.run.outcome.run_result import Load, Tally
+from ipexctl.run.outcome.run_result import Tally
 from ipexctl.run.output.merge_lines import WINDOW, Fold
 from ipexctl.run.output.training_state import Progress
 from ipexctl.run.plan.launch import Node, RunRequest
@@ -186,8 +187,8 @@ def test_ranks_that_the_run_does_not_have_are_refused():
 )
 def test_the_status_line_says_what_there_is_room_for(width, line):
     loads = (
-        ("node01", Load(0.2, 8_000_000_000, 16_000_000_000, 1e6)),
-        ("node02", Load(0.3, 16_000_000_000, 20_000_000_000, 150e6)),
+        ("node01", HostLoad(0.2, 8_000_000_000, 16_000_000_000, 1e6)),
+        ("node02", HostLoad(0.3, 16_000_000_000, 20_000_000_000, 150e6)),
     )
     tally = Tally(4, 3, 1, 0, 12.3, loads, busy=(0.5, 1.0))
     assert status(tally, Progress(), bare=True, width=width) == line

@@ -10,13 +10,14 @@ import threading
 
 import pytest
 
+from ipexctl.common.run_events import HostLoad, Sample
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
+from ipexctl.run.outcome.event_reader import RankEnded
 from ipexctl.run.outcome.first_cause import first_cause, known_cause, same_endings
 from ipexctl.run.outcome.line_filter import ALL, read
 from ipexctl.run.outcome.result_document import full_plan
-from ipexctl.run.outcome.run_events import RankEnded, Sample
-from ipexctl.run.outcome.run_result import HostEnd, LeftOut, Load, RunResult
+from ipexctl.run.outcome.run_result import HostEnd, LeftOut, RunResult
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.outcome.verdict import Fact, decide
@@ -50,31 +51,31 @@ def test_a_silent_host_is_told_of_once_and_again_when_it_is_heard():
 
 def test_a_rank_that_stands_still_is_told_of_at_10_s_and_acted_on_at_the_host_timeout():
     health = Health(made_plan(), 30)
-    health.sample("n1", Sample(Load(), {1: 9.0}))
+    health.sample("n1", Sample(stopped={1: 9.0}))
     assert health.news(0.0, {}) == []
-    health.sample("n1", Sample(Load(), {1: 11.0}))
+    health.sample("n1", Sample(stopped={1: 11.0}))
     (note,) = health.news(0.0, {})
     assert note.startswith("rank 1 on n1 ") and note.endswith("(--host-timeout)")
     assert " 11 s " in note and " 30 s " in note
-    health.sample("n0", Sample(Load()))
-    health.sample("n1", Sample(Load(), {1: 31.0}))
+    health.sample("n0", Sample())
+    health.sample("n1", Sample(stopped={1: 31.0}))
     assert health.news(0.0, {}) == []
-    health.sample("n1", Sample(Load()))
+    health.sample("n1", Sample())
 
 
 def test_what_comes_after_a_ranks_end_does_not_make_it_live_again():
     health = Health(made_plan(), 30)
     health.ended(0)
-    health.sample("n0", Sample(Load(), {0: 99.0}))
+    health.sample("n0", Sample(stopped={0: 99.0}))
     assert health.news(99.0, {}) == []
 
 
 def test_a_hosts_load_is_the_mean_of_its_cpus_and_the_peak_of_its_memory():
     health = Health(made_plan(), 30)
     for cpu, used in ((0.2, 10), (0.6, 30), (None, 20)):
-        health.sample("n0", Sample(Load(cpu, used, 100)))
-    assert health.overall("n0") == Load(pytest.approx(0.4), 30, 100)
-    assert health.overall("n1") == Load()
+        health.sample("n0", Sample(cpu, used, 100))
+    assert health.overall("n0") == HostLoad(pytest.approx(0.4), 30, 100)
+    assert health.overall("n1") == HostLoad()
 
 
 # --- the cause -----------------------------------------------------------------------------------

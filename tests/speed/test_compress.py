@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.run.plan.launch import Node, RunRequest
 from ipexctl.run.plan.launch_plan import plan
 from ipexctl.run.plan.run_options import RunOptions
@@ -30,7 +31,7 @@ def made_plan(compress: str = "fp16", ranks: int = 2, **asked):
     return plan(nodes, RunRequest(("t.py",), ranks, compress=compress, **asked), "made-run")
 
 
-def orders(**options) -> dict:
+def orders(**options) -> StartOrder:
     made = made_plan(options.get("compress", "off"))
     return Orders(made, "made-run", RunOptions("t.py", **options)).of("node01", "/work")
 
@@ -50,10 +51,10 @@ def orders(**options) -> dict:
 )
 def test_ranks_get_the_module_and_its_mode(options, modules, env):
     sent = orders(**options)
-    assert sent["modules"].keys() == USUAL | modules
+    assert sent.modules.keys() == USUAL | modules
     names = ("IPEXCTL_COMPRESS", "IPEXCTL_LOOK")
-    for rank in sent["ranks"]:
-        assert {name: rank["env"][name] for name in names if name in rank["env"]} == env
+    for rank in sent.ranks:
+        assert {name: rank.env[name] for name in names if name in rank.env} == env
 
 
 def test_the_plan_gives_the_reason_of_the_variable():

@@ -26,19 +26,19 @@ HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again"
 
 
-def op_fetch(call, header):
+def op_fetch(call, root, giver, files, keys):
     """{root, giver: its address, files: [[file, sha256, size], ...], keys: {cert, key}}
     -> {fetched}
 
     {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
     try; `fetched` is what came over the network.
     """
-    root = root_folder.checked(header["root"])
+    root = root_folder.checked(root)
     blobs.remove_dead_parts(root_folder.subfolder(root, "blobs", "parts"))
-    missing = [file for file in header["files"] if not blobs.has(root, *file[1:])]
+    missing = [file for file in files if not blobs.has(root, *file[1:])]
     left = sum(max(0, size - blobs.part_size(root, sha)) for _, sha, size in missing)
     root_folder.need_space(root, left, len(missing))
-    with contextlib.closing(Download(call, root, header["keys"], header["giver"])) as download:
+    with contextlib.closing(Download(call, root, keys, giver)) as download:
         for name, sha, size in missing:
             download.fetch(name, sha, size)
         download.tell()

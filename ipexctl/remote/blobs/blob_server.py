@@ -23,11 +23,11 @@ HANDSHAKE = 5.0  # seconds to show a certificate
 AT_ONCE = 32  # connections; a further one waits for the end of one that shows no certificate
 
 
-def op_open(call, header):
-    """{root, blobs: [sha256, ...], keys: {cert, key}} -> {port}"""
-    root = root_folder.checked(header["root"])
-    wanted = {sha: blobs.path_of(root, sha) for sha in header["blobs"]}
-    return {"port": Server(header["keys"], wanted).begin()}
+def op_open(call, root, wanted, keys):
+    """{root, wanted: [sha256, ...], keys: {cert, key}} -> {port}"""
+    root = root_folder.checked(root)
+    paths = {sha: blobs.path_of(root, sha) for sha in wanted}
+    return {"port": Server(keys, paths).begin()}
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):

@@ -28,22 +28,22 @@ QUIET = 300.0  # a controller that sends nothing for so long is gone
 hashes = {}  # type: dict[tuple[int, ...], str]  # of files that this agent has hashed or written
 
 
-def op_have(call, header):
+def op_have(call, root, blobs):
     """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...]}"""
-    root = root_folder.existing(header["root"])
-    return {"missing": [sha for sha, size in header["blobs"] if not has(root, sha, size)]}
+    root = root_folder.existing(root)
+    return {"missing": [sha for sha, size in blobs if not has(root, sha, size)]}
 
 
-def op_put(call, header):
+def op_put(call, root, blobs, room=None):
     """{root, blobs: [[sha256, size], ...], room: [bytes, files]}, then frames with their bytes.
 
     `room` is what will be needed afterwards. {"event": "go", "from": {sha256: offset}} says which
     blobs are to come and where each begins; they come in the order of the request. A frame holds
     bytes of one blob only; each is answered with {"event": "got", "bytes": n}.
     """
-    root = root_folder.checked(header["root"])
-    blobs = list(dict(header["blobs"]).items())
-    more, files = header.get("room") or (0, 0)
+    root = root_folder.checked(root)
+    blobs = list(dict(blobs).items())
+    more, files = room or (0, 0)
     parts = root_folder.subfolder(root, "blobs", "parts")
     remove_dead_parts(parts)
     large = {}

@@ -25,7 +25,7 @@ SHORT = dataset_build.SHORT
 held_locks = []  # type: list[int]  # the locks of the versions that the run of this agent uses
 
 
-def op_make(call, h):
+def op_make(call, root, name, key, hub=False, source=None, wait=True):
     """{root, name, key, hub, source, wait}, body: the manifest, or nothing if it should be known
     here. `source`: where it is pushed from, in words.
 
@@ -34,80 +34,80 @@ def op_make(call, h):
     {missing: how many}, as in synced_folders.py; without `wait` also {busy: true}: another push
     makes it. What is missing comes as blobs and by op_take, then this is asked again.
     """
+    root = root_folder.checked(root)
     with Heartbeat(call):
-        return make(call, root_folder.checked(h["root"]), h)
+        return make(call, root, name, key, hub, source, wait)
 
 
-def make(call, root, h):
-    top = dataset_versions.dataset_folder(root, h["name"])
-    begun = (top, h["key"]) in dataset_build.parts
-    if not begun and dataset_versions.is_intact(top, h["key"][:SHORT]):
-        return dataset_build.unchanged_summary(top, h["key"][:SHORT])
-    tree = synced_folders.manifest(root, h["key"], call.body)
+def make(call, root, name, key, hub, source, wait):
+    top = dataset_versions.dataset_folder(root, name)
+    begun = (top, key) in dataset_build.parts
+    if not begun and dataset_versions.is_intact(top, key[:SHORT]):
+        return dataset_build.unchanged_summary(top, key[:SHORT])
+    tree = synced_folders.manifest(root, key, call.body)
     if tree is None:
         return {"lacks": True}
-    part = dataset_build.claim_part(call, root, top, h["key"], tree, h.get("wait", True))
+    part = dataset_build.claim_part(call, root, top, key, tree, wait)
     if part == dataset_build.BUSY:
         return {"busy": True}
     if part is None:
-        return dataset_build.unchanged_summary(top, h["key"][:SHORT])
+        return dataset_build.unchanged_summary(top, key[:SHORT])
     missing = part.missing()
     if not missing:
-        return part.finish(h["hub"], h.get("source"))
+        return part.finish(hub, source)
     return synced_folders.report_missing(call, missing, len(tree["files"]))
 
 
-def op_take(call, h):
-    """The same arguments, and {packs: [[sha256, size, packed, files], ...]}: the files of packs
+def op_take(call, root, name, key, packs, **make):
+    """What `make` was asked, and {packs: [[sha256, size, packed, files], ...]}: the files of packs
     that are blobs now get their places; those blobs go.
 
     `files` is [[sha256, size], ...]: what a pack holds.
     """
-    root = root_folder.checked(h["root"])
-    part = dataset_build.parts[dataset_versions.dataset_folder(root, h["name"]), h["key"]]
+    root = root_folder.checked(root)
+    part = dataset_build.parts[dataset_versions.dataset_folder(root, name), key]
     with Heartbeat(call):
-        for pack in h["packs"]:
+        for pack in packs:
             part.unpack(pack)
-    blobs.remove_blobs(root, [pack[0] for pack in h["packs"]])
+    blobs.remove_blobs(root, [pack[0] for pack in packs])
     return {}
 
 
-def op_drop(call, h):
-    """The same arguments: it will not be completed. Who waits for it makes it."""
+def op_drop(call, root, name, key, **make):
+    """What `make` was asked: it will not be completed. Who waits for it makes it."""
     part = dataset_build.parts.get(
-        (dataset_versions.dataset_folder(root_folder.checked(h["root"]), h["name"]), h["key"])
+        (dataset_versions.dataset_folder(root_folder.checked(root), name), key)
     )
     if part is not None:
         part.close()
     return {}
 
 
-def op_look(call, h):
+def op_look(call, root, name, key):
     """{root, name, key} -> {same: would a push change nothing}. Makes nothing, not even ROOT."""
-    if root_folder.is_absent(h["root"]):
+    if root_folder.is_absent(root):
         return {"same": False}
-    root = root_folder.checked(h["root"])
-    top = dataset_versions.dataset_folder(root, h["name"], make=False)
+    root = root_folder.checked(root)
+    top = dataset_versions.dataset_folder(root, name, make=False)
     with Heartbeat(call):
-        return {"same": dataset_versions.is_intact(top, h["key"][:SHORT])}
+        return {"same": dataset_versions.is_intact(top, key[:SHORT])}
 
 
-def op_list(call, h):
+def op_list(call, root):
     """{root} -> {data: [...]}, also what is incomplete. Makes nothing, not even ROOT."""
-    text = h["root"]
-    if root_folder.is_absent(text):
+    if root_folder.is_absent(root):
         return {"data": []}
-    root = root_folder.checked(text)
+    root = root_folder.checked(root)
     tops = [os.path.join(root, "data", name) for name in dataset_versions.dataset_names(root)]
     return {"data": [dataset_versions.dataset_summary(top) for top in tops]}
 
 
-def op_use(call, h):
+def op_use(call, root, names):
     """{root, names} -> {data: [...]}: what of it is here, held until this agent ends. Several hub
     caches are joined."""
-    root = root_folder.checked(h["root"])
+    root = root_folder.checked(root)
     found = []
-    for name in h["names"]:
+    for name in names:
         top = dataset_versions.dataset_folder(root, name, make=False)
         version, lock = dataset_versions.lock_current(top)
         if version:
@@ -121,13 +121,13 @@ def op_use(call, h):
     return {"data": found}
 
 
-def op_remove(call, h):
+def op_remove(call, root, name):
     """{root, name} -> {removed: bytes or None, used: versions in use, pushed: those in the making}
 
     All of it or nothing.
     """
-    root = root_folder.checked(h["root"])
-    top = dataset_versions.dataset_folder(root, h["name"], make=False)
+    root = root_folder.checked(root)
+    top = dataset_versions.dataset_folder(root, name, make=False)
     nothing = {"removed": None, "used": 0, "pushed": 0}
     if not os.path.isdir(top):
         return nothing

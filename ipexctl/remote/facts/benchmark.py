@@ -128,34 +128,29 @@ os._exit(0)
 """.replace("MARK", MARK)
 
 
-def op_host(call, args):
+def op_host(call, root="~/.ipexctl", environment="", python="", threads=1, timeout=60):
     """{root, environment, python, threads, timeout} -> what the child told, and how far it came."""
-    root = os.path.expanduser(args.get("root", "~/.ipexctl"))
-    python = args.get("python") or sys.executable
-    if not args.get("python") and os.path.isdir(root):
-        used = args.get("environment")
-        place = os.path.join("envs", os.path.basename(used)) if used else "current"
+    root = os.path.expanduser(root)
+    if not python and os.path.isdir(root):
+        place = os.path.join("envs", os.path.basename(environment)) if environment else "current"
         installed = os.path.join(root_folder.checked(root), place, "bin", "python")
-        python = installed if os.path.exists(installed) else python
-    command, env = [python, "-I", "-c", CHILD], _environment(args)
+        python = installed if os.path.exists(installed) else ""
+    command, env = [python or sys.executable, "-I", "-c", CHILD], _environment(threads)
     try:
-        out = child_processes.run(call, command, env, args.get("timeout", 60))
+        out = child_processes.run(call, command, env, timeout)
     except Failure as e:
         late = "in time" in e.what
         return {"status": "late" if late else "failed", "why": (e.what + "\n" + e.why)[-2000:]}
     return _result_of(out)
 
 
-def op_speed(call, args):
+def op_speed(call, python, threads, cpus, seconds):
     """{python, threads, cpus, seconds} -> {status, fp32, why}: of all these threads together.
 
     Emits `ready` once torch is loaded, and begins when it hears of it: all hosts at the same time.
     """
-    asked = json.dumps({"cpus": args["cpus"], "seconds": args["seconds"]})
-    command, env = (
-        [args["python"], "-I", "-c", CHILD],
-        dict(_environment(args), IPEXCTL_SPEED=asked),
-    )
+    asked = json.dumps({"cpus": cpus, "seconds": seconds})
+    command, env = [python, "-I", "-c", CHILD], dict(_environment(threads), IPEXCTL_SPEED=asked)
     process = child_processes.start(command, env, subprocess.DEVNULL, stdin=subprocess.PIPE)
     with child_processes.ends_with(call.agent.at_end, process):
         found = _next_of(process)
@@ -175,9 +170,9 @@ def _next_of(process):
     return {"status": "failed", "why": "the child said nothing"}
 
 
-def _environment(args):
+def _environment(threads):
     env = dict(os.environ)
-    env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(max(1, int(args.get("threads") or 1)))
+    env["OMP_NUM_THREADS"] = env["MKL_NUM_THREADS"] = str(max(1, int(threads or 1)))
     env.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     return env
 
@@ -196,15 +191,14 @@ def _result_of(out):
 # --- between hosts -------------------------------------------------------------------------------
 
 
-def op_serve(call, args):
+def op_serve(call, token, ports=None):
     """{token, ports: those to choose from, or None} -> {port}, until host_network.op_close.
 
     Guests with the token may send small messages, or a bounded stream.
     """
-    server = host_network.kept_listener(args.get("ports"))
-    token = args["token"].encode("ascii")
+    server = host_network.kept_listener(ports)
     room = threading.Semaphore(GUESTS)
-    thread = threading.Thread(target=_serve, args=(server, token, room))
+    thread = threading.Thread(target=_serve, args=(server, token.encode("ascii"), room))
     thread.daemon = True
     thread.start()
     return {"port": server.getsockname()[1]}
@@ -285,22 +279,22 @@ def _best(marks):
     return found
 
 
-def op_link(call, args):
-    """{token, targets: [[name, address, port]], bytes, seconds, patience} -> {links}
+def op_link(call, token, targets, size, seconds, patience=PATIENCE):
+    """{token, targets: [[name, address, port]], size, seconds, patience} -> {links}
 
     links: [[name, seconds there and back or None, bits per second or None, error]]; `patience`:
     seconds to connect.
     """
-    token, patience = args["token"].encode("ascii"), args.get("patience", PATIENCE)
+    token = token.encode("ascii")
     found = []
-    for name, address, port in args["targets"]:
+    for name, address, port in targets:
         latency = rate = None
         error = ""
         try:
             with _dial(address, port, token + b"p", patience) as link:
                 latency = _ping(link)
             with _dial(address, port, token + b"b", patience) as link:
-                rate = _push(link, args["bytes"], args["seconds"], 2.5 * patience)
+                rate = _push(link, size, seconds, 2.5 * patience)
         except EOFError:
             error = "the other end closed the connection"
         except (OSError, struct.error) as e:
@@ -309,13 +303,13 @@ def op_link(call, args):
     return {"links": found}
 
 
-def op_losses(call, args):
+def op_losses(call, token, target):
     """{token, target: [address, port]} -> {sent, lost}; {} where the kernel does not count them.
 
     The link is hardly used, so what gets lost is not what TCP loses to find out its speed.
     """
-    address, port = args["target"]
-    with _dial(address, port, args["token"].encode("ascii") + b"l") as link:
+    address, port = target
+    with _dial(address, port, token.encode("ascii") + b"l") as link:
         end = time.monotonic() + PACED_SECONDS
         for _ in range(PACED):
             link.sendall(b"." * PACED_SIZE)

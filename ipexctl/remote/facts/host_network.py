@@ -12,7 +12,7 @@ _listeners = {}  # type: dict[int, list[socket.socket]]  # by the port that was 
 MASTER_PORT = 29500  # the one that torchrun, accelerate and DeepSpeed take when none is named
 
 
-def op_listen(call, args):
+def op_listen(call):
     """A port on all addresses, until it is closed. The kernel answers; none needs to be accepted.
 
     And one beside MASTER_PORT, at our own address alone: what firewalls are opened for by hand.
@@ -35,9 +35,9 @@ def op_listen(call, args):
     }
 
 
-def op_close(call, args):
+def op_close(call, port):
     """{port}, as it was told: a later one may have begun to listen meanwhile."""
-    for server in _listeners.pop(args["port"], []):
+    for server in _listeners.pop(port, []):
         try:
             server.shutdown(socket.SHUT_RDWR)  # wakes a thread that accepts
         except OSError:
@@ -82,16 +82,15 @@ def listener(port=0, address=""):
     return server
 
 
-def op_connect(call, args):
+def op_connect(call, targets, timeout=2.0, large=()):
     """Tries all targets [name, address, port] at once. Returns [name, error or ""] for each.
 
     Over the connections to those in `large` go large packets: see packet_sizes.
     """
-    seconds = args.get("timeout", 2.0)
-    end = time.monotonic() + seconds
-    results, opened = connected(args["targets"], end, "no answer in %g s" % seconds)
+    end = time.monotonic() + timeout
+    results, opened = connected(targets, end, "no answer in %g s" % timeout)
     done = {"results": results}  # type: dict[str, object]
-    large = {name: opened[name] for name in args.get("large", ()) if name in opened}
+    large = {name: opened[name] for name in large if name in opened}
     if large:
         # late: install has no use for it
         from ipexctl.remote.facts import packet_sizes

@@ -21,9 +21,9 @@ CPUS = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
 FIRST = 20  # records of a journal; its beginning says what the run is
 
 
-def op_list(call, h):
+def op_list(call, root):
     """{root} -> {runs: as in `found`}"""
-    return {"runs": found(os.path.expanduser(h["root"]))}
+    return {"runs": found(os.path.expanduser(root))}
 
 
 def found(root=""):

@@ -15,24 +15,24 @@ _NEEDED = ("_bz2", "_sqlite3", "_ssl")  # by torch, datasets and pip; built wher
 _CONDA = ("miniconda3", "miniforge3", "anaconda3", "mambaforge")
 
 
-def op_facts(call, args):
+def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=False, listen=False):
     """Emits the clock first, so that the controller knows how old it is; then everything."""
     call.emit({"event": "clock", "now": time.time()})
     # late: the clock does not wait until these are compiled
     from ipexctl.remote.facts import cpus_and_memory, host_load, host_network
 
-    fs = args.get("fs", "/").rstrip("/")
+    fs = fs.rstrip("/")
     live = not fs
-    load = host_load.begin(read_text, fs, args.get("load"))
+    load = host_load.begin(read_text, fs, load)
     names = host_network.own_names() if live else None
     servers = []
-    if live and args.get("dns"):
+    if live and dns:
         # late: doctor alone asks for it
         from ipexctl.remote.facts import name_servers
 
         servers = name_servers.begin(read_text)
     home = os.path.expanduser("~")
-    root = os.path.join(home, os.path.expanduser(args.get("root", "~/.ipexctl")))
+    root = os.path.join(home, os.path.expanduser(root))
     mounts = cpus_and_memory.mounts(fs)
     groups = cpus_and_memory.cgroup(fs, mounts)
     nodes, contradict = cpus_and_memory.nodes(fs)
@@ -57,15 +57,15 @@ def op_facts(call, args):
         from ipexctl.remote.facts import installed_software
 
         facts["software"] = installed_software.read_software(
-            home, os.path.normpath(root), args.get("environment", "")
+            home, os.path.normpath(root), environment
         )
     facts["condition"]["load"] = host_load.finish(read_text, fs, load)
     if live:
         from ipexctl.remote.facts import other_runs
 
         facts["condition"]["load"]["runs"] = other_runs.found(root)
-    if args.get("listen"):
-        ports = host_network.op_listen(call, args)
+    if listen:
+        ports = host_network.op_listen(call)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
     if servers:
         facts["net"]["name_servers"] = name_servers.finish(servers)

@@ -3,6 +3,8 @@
 No I/O and no clock: `now` is given.
 """
 
+from ipexctl.common import run_events
+
 QUIET = 10.0  # seconds without a message from a host before a note says so
 MOST = 16  # sentences at a time
 RETRIES = 3  # of the same bytes, until an address counts as not answering
@@ -101,8 +103,5 @@ class Unanswered:
         if (own, set(peers)) == (self.own, self.told):
             return None
         self.own, self.told = own, set(peers)
-        return {
-            "event": "unanswered",
-            "own": sorted(own)[:MOST_ADDRESSES],
-            "peers": [list(row) for row in sorted(peers.items())[:MOST_ADDRESSES]],
-        }
+        peers_told = sorted(peers.items())[:MOST_ADDRESSES]
+        return run_events.Unanswered(sorted(own)[:MOST_ADDRESSES], peers_told).document()

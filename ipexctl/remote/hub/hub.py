@@ -7,6 +7,8 @@ import queue
 import threading
 import time
 
+from ipexctl.common import hub_orders, run_events, watch_orders
+from ipexctl.common.run_orders import HubOrder
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
 from ipexctl.remote.hub import host_paths, judge
@@ -37,11 +39,11 @@ class Hub:
 
     def __init__(self, supervisor, run):
         self.supervisor = supervisor
-        self.run = run
-        self.name = run["hosts"][0]["host"]
-        self.others = [h["host"] for h in run["hosts"][1:]]
+        self.run: HubOrder = run
+        self.name = run.hosts[0].host
+        self.others = [h.host for h in run.hosts[1:]]
         self.judge = judge.Judge(run, time.monotonic())
-        groups = {row["host"]: row.get("groups", []) for row in run["hosts"]}
+        groups = {row.host: row.groups for row in run.hosts}
         self.checkpoints = publication.Publication([self.name] + self.others, groups)
         self.inbox = queue.Queue()  # type: queue.Queue
         self.link = None
@@ -58,10 +60,10 @@ class Hub:
         port = 0
         if self.others:
             try:
-                self.link = hub_link.Hub(self.others, self.supervisor.plan["keys"], self.take)
-                port = self.link.listen(self.run["address"], self.run["ports"])
+                self.link = hub_link.Hub(self.others, self.supervisor.plan.keys, self.take)
+                port = self.link.listen(self.run.address, self.run.ports)
             except OSError as e:
-                where = "%s: %s" % (self.run["address"], e.strerror or e)
+                where = "%s: %s" % (self.run.address, e.strerror or e)
                 raise Failure(
                     "cannot wait for the other hosts at %s" % where, slug="cannot-listen"
                 ) from None
@@ -74,9 +76,9 @@ class Hub:
     def take(self, host, event):
         self.inbox.put((host, event))
 
-    def ask(self, header):
-        """A request of a command that watches the run."""
-        self.inbox.put((None, header))
+    def ask(self, order):
+        """What a command that watches the run says, or that it is gone."""
+        self.inbox.put((None, order))
 
     def loop(self):
         try:
@@ -84,8 +86,8 @@ class Hub:
                 self.turn()
         except Exception:
             what = bug()["what"]
-            self.publish([{"event": "broken", "host": self.name, "what": what}])
-            self.tell_all({"stop": True, "why": what})
+            self.publish([run_events.about(self.name, run_events.Broken(what))])
+            self.tell_all(hub_orders.Stop(what).document())
 
     def turn(self):
         """Process the events that have arrived, then send what follows from them."""
@@ -107,7 +109,7 @@ class Hub:
 
     def has_ended(self, now):
         """A run that ended well waits for the copies of its last checkpoint."""
-        copies = self.judge.all_well() and self.supervisor.plan.get("checkpoints")
+        copies = self.judge.all_well() and self.supervisor.plan.checkpoints
         if not (self.judge.over and copies) or self.hurried:
             return bool(self.judge.over)
         self.over_since = self.over_since or now
@@ -129,7 +131,7 @@ class Hub:
 
     def take_report(self, host, event, now):
         if event.get("event") == "swept":
-            self.swept[host] = event["survivors"]
+            self.swept[host] = run_events.Swept.read(event).survivors
             self.count_swept()
         elif event.get("event") == "shelf":
             self.take_checkpoint(host, event, now)
@@ -143,11 +145,11 @@ class Hub:
         try:
             if event.get("shelf") == "serves":
                 known = self.link.address(host) if self.link and host in self.others else ""
-                event = dict(event, address=known or self.run["address"])
+                event = dict(event, address=known or self.run.address)
             self.checkpoints.take(host, event, now)
         except Exception:  # an invalid message: the run goes on
             what = "checkpoints: %s sent an invalid message (%s)" % (host, bug()["what"])
-            self.publish([{"event": "note", "text": what}])
+            self.publish([run_events.Noted(what).document()])
 
     def count_swept(self):
         if set(self.swept) | self.judge.lost >= set(self.others):
@@ -163,16 +165,16 @@ class Hub:
                     why = ENDED if self.link.absent(other) else CUT
                     self.judge.host_lost(other, why, now)
 
-    def take_request(self, header, now):
-        self.hurried = self.hurried or "interrupt" in header
-        if "interrupt" in header:
-            self.judge.ask_to_end(header["interrupt"], header["seconds"], now)
-        elif "doubt" in header:
-            self.doubts.setdefault(header["doubt"], (now, header["why"]))
-        elif "broken" in header:
-            self.judge.broken(header["broken"], header["why"])
-        elif "over" in header:
-            self.judge.abandoned(header["over"])
+    def take_request(self, order, now):
+        if isinstance(order, watch_orders.Interrupt):
+            self.hurried = True
+            self.judge.ask_to_end(order.interrupt, order.seconds, now)
+        elif isinstance(order, watch_orders.Doubt):
+            self.doubts.setdefault(order.doubt, (now, order.why))
+        elif isinstance(order, watch_orders.CannotGoOn):
+            self.judge.broken(order.broken, order.why)
+        elif isinstance(order, run_events.Abandoned):
+            self.judge.abandoned(order.why)
 
     def look_at_hosts(self, now):
         if self.link is None or self.judge.over:
@@ -199,8 +201,7 @@ class Hub:
         orders, self.checkpoints.orders = orders + self.checkpoints.orders, []
         facts, self.checkpoints.facts = facts + self.checkpoints.facts, []
         if ended and not self.over_sent:
-            well = self.judge.all_well()
-            facts.append({"event": "over", "why": self.judge.over, "well": well})
+            facts.append(run_events.Over(self.judge.over, self.judge.all_well()).document())
         for host, order in orders:
             self.send(host, order)
         if facts:
@@ -208,14 +209,14 @@ class Hub:
         if ended and not self.over_sent:
             self.over_sent = True
             self.supervisor.stopped = self.judge.over
-            self.tell_all({"stop": True, "why": self.judge.over})
+            self.tell_all(hub_orders.Stop(self.judge.over).document())
             self.count_swept()  # lost hosts will not report
 
     def publish(self, facts):
         """Record facts in the journal of every host, so that any of them can report the run."""
         self.supervisor.note_facts(facts)
         for host in self.others:
-            self.send(host, {"facts": facts})
+            self.send(host, hub_orders.Note(facts).document())
 
     def send(self, host, order):
         if host == self.name:
@@ -228,15 +229,15 @@ class Hub:
             self.send(host, order)
 
     def starter_gone(self, why):
-        if not (self.run["lives_on"] and self.judge.begun):
-            self.ask({"over": why})
+        if not (self.run.lives_on and self.judge.begun):
+            self.ask(run_events.Abandoned(why))
 
     def look_at_watcher(self, lease):
         """End the run if the command that it depends on is silent for too long."""
         silence = time.monotonic() - self.supervisor.last_heard
-        if silence > lease and not self.run["lives_on"]:
+        if silence > lease and not self.run.lives_on:
             self.supervisor.stopped = "no message from ipexctl for %.0f s" % silence
-            self.ask({"over": self.supervisor.stopped})
+            self.ask(run_events.Abandoned(self.supervisor.stopped))
 
     def finish(self, survivors):
         """Returns the surviving processes of each host. `survivors`: of this one."""
@@ -253,20 +254,18 @@ class Spoke:
 
     def __init__(self, supervisor, asked):
         self.supervisor = supervisor
-        self.hub = asked["hub"]
+        self.hub = asked.hub
         self.hub_is_known = False
-        self.paths = host_paths.HostPaths([(supervisor.plan["host"], ""), (self.hub, "")])
-        self.link = hub_link.Spoke(
-            supervisor.plan["host"], self.hub, asked["keys"], supervisor.inbox.put
-        )
+        self.paths = host_paths.HostPaths([(supervisor.plan.host, ""), (self.hub, "")])
+        self.link = hub_link.Spoke(supervisor.plan.host, self.hub, asked.keys, supervisor.inbox.put)
 
     def begin(self):
         return 0
 
-    def ask(self, header):
-        if "hub" in header and not self.hub_is_known:
+    def ask(self, order):
+        if isinstance(order, watch_orders.HubAt) and not self.hub_is_known:
             self.hub_is_known = True
-            address, port = header["hub"]
+            address, port = order.hub
             self.link.connect(address, port)
 
     def report(self, event):
@@ -284,20 +283,20 @@ class Spoke:
         if self.link.met():
             self.paths.listen(self.hub, silence, now)
         for text, cut in self.paths.news(now):
-            self.supervisor.note_facts([{"event": "note", "text": text, "cut": cut}])
+            self.supervisor.note_facts([run_events.Noted(text, cut).document()])
         host, why = self.hub, ""
         if self.link.stood_still() > lease:
-            host, why = self.supervisor.plan["host"], FROZEN % self.link.stood_still()
+            host, why = self.supervisor.plan.host, FROZEN % self.link.stood_still()
         elif silence > lease:
             why = "no message from it for %.0f s" % silence
         elif self.link.absent(self.hub) > GONE:
             why = ENDED
         if why:  # only this host can record it here
-            self.supervisor.note_facts([{"event": "lost", "host": host, "why": why}])
+            self.supervisor.note_facts([run_events.about(host, run_events.HostLost(why))])
             self.supervisor.stop("%s was lost: %s" % (host, why))
 
     def finish(self, survivors):
-        self.link.send({"event": "swept", "survivors": survivors})
+        self.link.send(run_events.Swept(survivors).document())
         began = time.monotonic()
         while not self.link.flush(0.05):  # the hub closes when it has heard all hosts
             if not self.link.connected() or time.monotonic() - began > LAST_WORD:

@@ -4,6 +4,8 @@
 watch the run. The caller empties both. `over`: why the run has to be stopped.
 """
 
+from ipexctl.common import hub_orders, run_events
+from ipexctl.common.run_orders import HubOrder
 from ipexctl.remote.hub import host_paths, mpi_launch, stall
 
 FAIL_GRACE = 3.0  # seconds after the first failure for the other ranks' last output
@@ -18,10 +20,10 @@ ENDED = "ended"  # why a run is stopped when nothing of it is left
 
 class Judge:
     def __init__(self, run, now):
-        self.run = run
-        self.hosts = [h["host"] for h in run["hosts"]]
+        self.run: HubOrder = run
+        self.hosts = [h.host for h in run.hosts]
         self.first = self.hosts[0]
-        self.ranks = {h["host"]: set(h["ranks"]) for h in run["hosts"]}
+        self.ranks = {h.host: set(h.ranks) for h in run.hosts}
         self.world = sum(len(ranks) for ranks in self.ranks.values())
         self.began = now
         self.orders = []
@@ -36,8 +38,8 @@ class Judge:
         self.decided = False  # a fact has ended the run: a failure, or a request
         self.asked = False  # the ranks were told to end
         self.lost = set()
-        self.paths = host_paths.HostPaths([(h["host"], h["address"]) for h in run["hosts"]])
-        self.stall = stall.Stall(run["stall"], set(self.hosts), now)
+        self.paths = host_paths.HostPaths([(h.host, h.address) for h in run.hosts])
+        self.stall = stall.Stall(run.stall, set(self.hosts), now)
         self.stop_at = None  # --stall-action stop
         self.last_look = None  # the signal that waits for it: (why, seconds)
         self.code = None  # of mpirun, when it has ended
@@ -50,20 +52,21 @@ class Judge:
         if self.over or host in self.lost:
             return
         try:
-            getattr(self, "on_%s" % event.get("event"))(host, event, now)
+            event = run_events.read(event)
+            getattr(self, "on_%s" % event.event)(host, event, now)
         except Exception:  # its part of the run is of another version, or has a bug
             self.host_lost(host, "the host sent an invalid message", now)
 
     def tick(self, now):
-        limit = self.run["timeout"]
+        limit = self.run.timeout
         if limit and now - self.began > limit and not self.decided and not self.over:
-            self.fact("timeout", seconds=limit)
-            self.ask_ranks("--timeout", self.run["grace"], now)
+            self.fact(run_events.TimedOut(limit))
+            self.ask_ranks("--timeout", self.run.grace, now)
         if self.over:
             return
         self.look_for_stall(now)
         for text, cut in self.paths.news(now):
-            self.fact("note", text=text, cut=cut)
+            self.fact(run_events.Noted(text, cut))
         done = self.code is not None or not (all(self.ended.values()) or self.vanished)
         late = self.deadline is not None and now >= self.deadline
         if late and not (self.decided or self.all_ended()):  # mpirun gave up, and did not say why
@@ -84,7 +87,7 @@ class Judge:
         if self.asked:
             self.deadline = now
             return
-        self.fact("asked", by=by, seconds=seconds)
+        self.fact(run_events.EndAsked(by, seconds))
         self.ask_ranks(by, seconds, now)
 
     def host_lost(self, host, why, now):
@@ -92,25 +95,25 @@ class Judge:
             return
         self.lost.add(host)
         self.paths.forget(host)
-        self.fact("lost", host=host, why=why)
+        self.fact(run_events.HostLost(why), host)
         self.soon(now + LOST_GRACE)
 
     def broken(self, host, what):
         """A host could not do its part."""
         if not self.over:
             self.lost.add(host)
-            self.fact("broken", host=host, what=what)
+            self.fact(run_events.Broken(what), host)
             self.over = what
 
     def abandoned(self, why):
         """The command that the run depends on has ended."""
         if not self.over:
-            self.fact("abandoned", host=self.first, why=why)
+            self.fact(run_events.Abandoned(why), self.first)
             self.over = why
 
     # -- events of hosts --
 
-    def on_ready(self, host, event, now):
+    def on_ready(self, host, event: run_events.Ready, now):
         if host not in self.ready:
             self.ready.add(host)
             if len(self.ready) == len(self.hosts) and not self.decided:
@@ -119,39 +122,38 @@ class Judge:
     def start(self):
         """From here on, the run does not need the command that started it."""
         self.begun = True
-        self.fact("go", plan=self.run.get("shown"))
-        if self.run["mpirun"]:
-            self.order(self.first, {"spawn": "mpirun", "argv": self.run["mpirun"]})
+        self.fact(run_events.Begun(self.run.shown))
+        if self.run.mpirun:
+            self.order(self.first, hub_orders.Spawn("mpirun", self.run.mpirun))
             return
         self.code = 0
-        for key, host in enumerate(self.run["hosts"], 1):
-            self.spawned[key] = host["host"]
-            self.order(host["host"], {"spawn": "daemon%d" % key, "argv": host["starter"]})
+        for key, host in enumerate(self.run.hosts, 1):
+            self.spawned[key] = host.host
+            self.order(host.host, hub_orders.Spawn("daemon%d" % key, host.starter))
 
-    def on_launch(self, host, event, now):
+    def on_launch(self, host, event: run_events.Launch, now):
         """mpirun requests a daemon. Only daemons of the plan are started, each on its own host."""
-        key = event["key"]
+        key = event.key
         if self.decided:
-            self.order(host, {"refused": key, "why": "the run is ending"})
+            self.order(host, hub_orders.LaunchRefused(key, "the run is ending"))
             return
         try:
-            target, argv = mpi_launch.read(self.run, event["argv"])
+            target, argv = mpi_launch.read(self.run, event.argv)
         except mpi_launch.NotOfThisRun as e:
-            self.fact("note", text=str(e))
-            self.order(host, {"refused": key, "why": str(e)})
+            self.fact(run_events.Noted(str(e)))
+            self.order(host, hub_orders.LaunchRefused(key, str(e)))
             return
-        to = target["host"]
+        to = target.host
         self.spawned[key] = to
-        self.order(to, {"spawn": "daemon%d" % key, "argv": argv})
+        self.order(to, hub_orders.Spawn("daemon%d" % key, argv))
 
-    def on_unlaunch(self, host, event, now):
+    def on_unlaunch(self, host, event: run_events.Unlaunch, now):
         """mpirun has ended the program with which it requested a daemon."""
-        key = event["key"]
-        if key in self.spawned:
-            self.order(self.spawned[key], {"kill": "daemon%d" % key})
+        if event.key in self.spawned:
+            self.order(self.spawned[event.key], hub_orders.Kill("daemon%d" % event.key))
 
-    def on_exited(self, host, event, now):
-        name, code, error = event["key"], event["code"], event.get("error", "")
+    def on_exited(self, host, event: run_events.Exited, now):
+        name, code, error = event.key, event.code, event.error
         key = None if name == "mpirun" else int(name[len("daemon") :])
         if key in self.gone:
             return
@@ -161,12 +163,12 @@ class Judge:
             self.program_ended("mpirun", host, code, error, now + MPIRUN_GRACE)
         else:
             if not self.ranks[host] <= set(self.ended):
-                who = "MPI's daemon on %s" if self.run["mpi"] else "what started %s's ranks"
+                who = "MPI's daemon on %s" if self.run.mpi else "what started %s's ranks"
                 with_mpirun = host == self.first and self.code is not None
-                asked = event.get("asked") is True or with_mpirun
+                asked = event.asked or with_mpirun
                 deadline = now + DAEMON_GRACE
                 self.program_ended(who % host, host, code, error, deadline, asked=asked)
-            self.order(self.first, {"exited": key, "code": code})
+            self.order(self.first, hub_orders.LaunchEnded(key, code))
 
     def program_ended(self, who, host, code, error, deadline, asked=False):
         """`asked`: killed because mpirun gave up, for a reason that will still be reported."""
@@ -178,64 +180,60 @@ class Judge:
 
     def note_program(self, who, host, code, killed, error):
         """`code` None: it is not known how."""
-        self.fact(
-            "program",
-            who=who, host=host, code=code, killed=killed, said=error[:4096],
-            up=len(self.started), alive=len(self.started - set(self.ended)),
-        )  # fmt: skip
+        alive = len(self.started - set(self.ended))
+        up = len(self.started)
+        self.fact(run_events.ProgramEnded(who, code, killed, error[:4096], up, alive), host)
 
-    def on_rank(self, host, event, now):
-        if "refused" in event:
-            self.over = event["refused"][:400]
-            self.fact("rank", host=host, refused=self.over)
-            return
-        rank = event["rank"]
-        if "ended" not in event:
-            self.started.add(rank)
+    def on_rank(self, host, event: run_events.Event, now):
+        if isinstance(event, run_events.RankRefused):
+            self.over = event.refused[:400]
+            self.fact(run_events.RankRefused(self.over), host)
+        elif isinstance(event, run_events.RankStarted):
+            self.started.add(event.rank)
             self.stall.moved(now)
-            self.fact("rank", host=host, rank=rank, started=True, where=event["where"])
-        else:
-            self.rank_ended(host, rank, event["ended"], event["tail"], now)
+            self.fact(event, host)
+        elif isinstance(event, run_events.RankExited):
+            self.rank_ended(host, event, now)
 
-    def rank_ended(self, host, rank, how, tail, now):
+    def rank_ended(self, host, event: run_events.RankExited, now):
         """The wrapper of a failed rank has to stay: if it exits, MPI ends the others at once."""
-        well = self.ended[rank] = not failed(how)
-        self.vanished = self.vanished or how["lost"]
+        rank, how = event.rank, event.ended
+        well = self.ended[rank] = how.code == 0
+        self.vanished = self.vanished or how.lost
         self.stall.moved(now)
         failures = len(self.ended) - sum(self.ended.values())
-        tail = tail[-(SHORT_TAIL if well or failures > LONG_TAILS else TAIL) :]
-        self.fact("rank", host=host, rank=rank, ended=how, tail=tail)
+        tail = event.tail[-(SHORT_TAIL if well or failures > LONG_TAILS else TAIL) :]
+        self.fact(run_events.RankExited(rank, how, tail), host)
         if well:
-            self.order(host, {"noted": rank, "ok": True})
+            self.order(host, hub_orders.RankNoted(rank))
             if self.all_ended():
                 self.soon(now + END_WAIT)
             return
         if not self.asked:  # else they have their own time
             self.soon(now + FAIL_GRACE)
 
-    def on_unanswered(self, host, event, now):
+    def on_unanswered(self, host, event: run_events.Unanswered, now):
         """Some addresses do not answer its ranks."""
-        self.paths.take(host, event["own"], event["peers"], now)
+        self.paths.take(host, event.own, event.peers, now)
 
-    def on_frozen(self, host, event, now):
-        rank = event["rank"]
-        if rank not in self.ended and not self.decided:
-            self.fact("frozen", host=host, rank=rank, seconds=event["seconds"])
+    def on_frozen(self, host, event: run_events.RankFrozen, now):
+        if event.rank not in self.ended and not self.decided:
+            self.fact(event, host)
             self.deadline = now
 
-    def on_stop(self, host, event, now):
+    def on_stop(self, host, event: run_events.StopAsked, now):
         """`ipexctl stop` asks every host; a repetition only shortens the remaining time."""
         if self.asked:
-            self.soon(now + event["seconds"])
+            self.soon(now + event.seconds)
         else:
-            self.ask_to_end("%s (ipexctl stop)" % event["by"], event["seconds"], now)
+            self.ask_to_end("%s (ipexctl stop)" % event.by, event.seconds, now)
 
-    def on_quiet(self, host, event, now):
+    def on_quiet(self, host, event: run_events.Quiet, now):
         """Its ranks have made no progress for that long; 0: they have again."""
-        self.stall.heard(host, event["seconds"], now)
+        self.stall.heard(host, event.seconds, now)
 
-    def on_looked(self, host, event, now):
-        self.stall.take(host, event["number"], event["computes"])
+    def on_looked(self, host, event: run_events.LookDone, now):
+        self.stall.take(host, event.number, event.computes)
 
     def look_for_stall(self, now):
         """Also lets the signal go that waits for a look."""
@@ -250,27 +248,27 @@ class Judge:
         if self.decided:
             return
         if self.stop_at is not None and now >= self.stop_at:
-            action = "--stall-action %s" % self.run["stall_action"]
-            self.ask_to_end(action, self.run["grace"], now)
+            action = "--stall-action %s" % self.run.stall_action
+            self.ask_to_end(action, self.run.grace, now)
             return
         what = self.stall.news(active, now)
         if what == "look":
             self.look(stall.LOOK_WAIT, now)
         elif what == "moving":
             self.stop_at = None
-            self.fact("moving")
+            self.fact(run_events.Moving())
         elif what:
             self.stalled(quiet)
-            if self.run["stall_action"] != "note":
+            if self.run.stall_action != "note":
                 self.stop_at = now + stall.NOTED
 
     def stalled(self, quiet):
-        self.fact("stalled", seconds=quiet, number=self.stall.number)
+        self.fact(run_events.Stalled(quiet, self.stall.number))
 
     def look(self, wait, now):
         looks = self.stall.order(now, wait)
         for host in self.active():
-            self.order(host, {"look": looks})
+            self.order(host, hub_orders.Look(looks))
 
     def active(self):
         """Hosts on which ranks run."""
@@ -294,15 +292,16 @@ class Judge:
     def signal(self, why, deadline):
         self.asked = True
         for host in self.hosts:
-            self.order(host, {"signal": 2, "why": why})
+            self.order(host, hub_orders.SignalRanks(2, why))
         self.soon(deadline if self.started else self.began)  # no rank has anything to save
 
-    def order(self, host, order):
+    def order(self, host, order: hub_orders.Order):
         if host not in self.lost:
-            self.orders.append((host, order))
+            self.orders.append((host, order.document()))
 
-    def fact(self, event, **more):
-        fact = dict(more, event=event)
+    def fact(self, event: run_events.Event, host=None):
+        """`host`: that it is about."""
+        fact = run_events.about(host, event) if host else event.document()
         self.facts.append(fact)
         self.decided = self.decided or is_decisive(fact)
 

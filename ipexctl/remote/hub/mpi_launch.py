@@ -1,11 +1,13 @@
 """Checks the launches that mpirun requests: only daemons of this run, on the hosts of the plan.
 
-`run` is what run/watch/start_request.py tells the first host of all hosts.
+`run` is a HubOrder (common/run_orders.py).
 """
 
 import itertools
 import re
 import shlex
+
+from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames
 
 SHELL = ";&|<>()"
 
@@ -14,34 +16,33 @@ class NotOfThisRun(Exception):
     """mpirun requested something else; the message says what."""
 
 
-def read(run, argv):
+def read(run: HubOrder, argv):
     """`HOST COMMAND`, as for ssh -> the host of the plan, and its own command.
 
     Hydra: `-q -x -6 HOST PREFIX/bin//hydra_bstrap_proxy ...`. Open MPI: `HOST NAME=VALUE;export
     NAME;...;PREFIX/bin/prted ...`, which is a line for a shell. No shell ever gets it: what is
     before the daemon's own words is left out, since the host's supervisor has set it.
     """
-    if not run["mpi"]:
+    if not run.mpi:
         raise NotOfThisRun("a launch was requested, but this run has no mpirun")
     words = list(itertools.dropwhile(lambda word: word in ("-q", "-x", "-6"), argv))
     if len(words) < 2:
         raise NotOfThisRun("mpirun requested something that is not a launch: %s" % (argv,))
-    target = next((h for h in run["hosts"] if h["label"] == words[0]), None)
+    target = next((h for h in run.hosts if h.label == words[0]), None)
     if target is None:
         raise NotOfThisRun("mpirun requested a host that is not in this run: %s" % words[0])
-    command = daemon(run, words[1:])
-    own = run["hosts"][0]["prefix"]
-    moved = [move(word, own, target["prefix"]) for word in command[1:]]
-    program = "%s/%s" % (target["mpi_bin"], command[0])
-    return target, [program] + list(of_host(run["mpi"], target, moved))
+    own = run.hosts[0].prefix
+    command = daemon(run.mpi, run.hosts[0].mpi_bin, words[1:])
+    moved = [move(word, own, target.prefix) for word in command[1:]]
+    program = "%s/%s" % (target.mpi_bin, command[0])
+    return target, [program] + list(of_host(run.mpi, target, moved))
 
 
-def daemon(run, words):
-    """The daemon's name and arguments."""
-    mpi = run["mpi"]
+def daemon(mpi: MpiNames, programs, words):
+    """The daemon's name and arguments. `programs`: the folder of those of the first host."""
     split = split_line(" ".join(words))
-    begins = next((i for i, word in enumerate(split) if is_daemon(word, run)), None)
-    if begins is None or (begins and mpi["own_names"]):
+    begins = next((i for i, word in enumerate(split) if is_daemon(word, mpi, programs)), None)
+    if begins is None or (begins and mpi.own_names):
         raise NotOfThisRun("mpirun requested a program that is not its daemon: %s" % words[0])
     found = split[begins:]
     found = found[:-1] if found[-1] == ")" else found
@@ -58,23 +59,22 @@ def split_line(line):
         raise NotOfThisRun("mpirun requested something that is not a launch: %s" % e) from None
 
 
-def is_daemon(word, run):
+def is_daemon(word, mpi: MpiNames, programs):
     folder, _, program = word.rpartition("/")
-    mpi = run["mpi"]
-    there = folder.rstrip("/") == run["hosts"][0]["mpi_bin"] or not (folder or mpi["own_names"])
-    return program in mpi["daemons"] and there
+    there = folder.rstrip("/") == programs or not (folder or mpi.own_names)
+    return program in mpi.daemons and there
 
 
-def of_host(mpi, target, words):
+def of_host(mpi: MpiNames, target: HostOfRun, words):
     """The arguments without node0's interface and settings, which differ on each host."""
     at = 0
     while at < len(words):
         word, name = words[at], words[at + 1 : at + 2]
         if word == "--iface":
             yield word
-            yield target["nic"]
+            yield target.nic
             at += 2
-        elif word.endswith("mca") and name and name[0] in mpi["dropped"]:
+        elif word.endswith("mca") and name and name[0] in mpi.dropped:
             at += 3
         elif word.endswith("mca") and name and name[0] in ("plm_ssh_agent", "plm_rsh_agent"):
             # a daemon starts no others, and complains if node0's program is not on its host

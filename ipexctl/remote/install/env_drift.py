@@ -22,7 +22,7 @@ MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
 MOST = 200  # files told about
 
 
-def op_compare(call, header):
+def op_compare(call, root, full, environment=""):
     """{root, full, environment} -> {root, current, packages, changed, files, more, looked, read}
 
     `environment`: its key; "" for the current one.
@@ -33,15 +33,14 @@ def op_compare(call, header):
     from ipexctl.remote import root_folder
     from ipexctl.remote.heartbeat import Heartbeat
 
-    text = header["root"]
-    if root_folder.is_absent(text):
-        return no_drift(text)
-    root = root_folder.checked(text)
-    key = os.path.basename(header.get("environment", ""))
+    if root_folder.is_absent(root):
+        return no_drift(root)
+    root = root_folder.checked(root)
+    key = os.path.basename(environment)
     env = os.path.realpath(os.path.join(root, *(["envs", key] if key else ["current"])))
     if not os.path.exists(os.path.join(env, OK)):
         return no_drift(root)
-    look = Comparison(env, header["full"] is True)
+    look = Comparison(env, full is True)
     with Heartbeat(call):
         look.all()
     return {

@@ -24,30 +24,28 @@ AT_CWD = -100
 EXCHANGE = 2
 
 
-def op_state(call, header):
+def op_state(call, root, key, mpi, project="", used=""):
     """{root, key, mpi, project, used} ->
     {root, built, mark, proved, current, changed, packages, asked, before, own, before_packages}
 
     What is here of it; `asked`: the project with that id has asked for it. `before`: the
     environment that the project uses, `used` if it is here; `own` False: it has none.
     """
-    root = root_folder.existing(header["root"])
-    env = env_folder(root, header["key"])
+    root = root_folder.existing(root)
+    env = env_folder(root, key)
     built = os.path.exists(os.path.join(env, OK))
-    used = used_by(root, header.get("project", ""), header.get("used", ""))
+    used = used_by(root, project, used)
     now = current(root)
     packages = _packages(os.path.join(root, "current"))
     return {
         "root": root,
         "built": built,
         "mark": build_id(env),
-        "proved": proved_with(env) == header["mpi"],
+        "proved": proved_with(env) == mpi,
         "current": now,
         "changed": env_drift.changed(env) if built else [],
         "packages": packages,
-        "asked": os.path.exists(
-            os.path.join(root, "projects", header["key"], header.get("project", ""))
-        ),
+        "asked": os.path.exists(os.path.join(root, "projects", key, project)),
         "before": used or now,
         "own": bool(used),
         "before_packages": packages if used in ("", now) else _packages(locate(root, used)),

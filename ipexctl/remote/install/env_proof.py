@@ -146,12 +146,11 @@ os._exit(0)  # torch's threads can abort an interpreter that ends; that would pr
 """
 
 
-def prove(call, env, header, variables):
-    """{mpirun, modules, requested} -> {torch, ranks, step, modules, imported}; what fails is named.
+def prove(call, env, mpirun, modules, requested, variables):
+    """-> {torch, ranks, step, modules, imported}; what fails is named.
 
     `requested`: [[distribution, version], ...] whose modules are imported, too.
     """
-    modules, requested = header["modules"], header.get("requested", [])
     packages = env_drift.packages(env)
     for dist, version in [row[1:] for row in modules] + requested:
         require_version(packages, dist, version)
@@ -160,7 +159,7 @@ def prove(call, env, header, variables):
     folder = scratch_folder.make("proof-")
     try:
         place = os.path.join(folder, "rendezvous")
-        command = proof_command(env, place, known + ["--"] + others, header["mpirun"])
+        command = proof_command(env, place, known + ["--"] + others, mpirun)
         variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files where it is killed
         said = child_processes.run(call, command, variables, TIMEOUT)
         found = json.loads(said.strip().splitlines()[-1])

@@ -20,11 +20,11 @@ TEXT = ("name", "by")
 MOST = 64  # projects told about
 
 
-def op_ask(call, header):
+def op_ask(call, root, key, project):
     """{root, key, project: {id, name, by}} -> {}: the project wants this environment."""
-    root = root_folder.checked(header["root"])
-    env_marks.env_folder(root, header["key"])
-    ask(root, header["key"], header["project"])
+    root = root_folder.checked(root)
+    env_marks.env_folder(root, key)
+    ask(root, key, project)
     return {}
 
 

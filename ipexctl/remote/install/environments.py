@@ -35,7 +35,7 @@ POLL = 0.05  # seconds between two looks for files that are on their way
 ALLOCATOR = {"_RJEM_MALLOC_CONF": "thp:always"}
 
 
-def op_build(call, header):
+def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
     """{root, key, python, wheels: [[file, sha256, bytes], ...], uv: [sha256, bytes],
     cpython: [sha256, bytes], rebuild} -> {built}
 
@@ -44,25 +44,24 @@ def op_build(call, header):
     environment is made with the host's own at `python`. `rebuild`: the build that is replaced, ""
     for none; then all wheels are unpacked, also those that an earlier build has unpacked.
     """
-    root = root_folder.checked(header["root"])
-    env = env_marks.env_folder(root, header["key"])
-    files = [tuple(wheel) for wheel in header["wheels"]]
-    tools = [("uv",) + tuple(header["uv"])]
-    tools += [("a Python",) + tuple(header["cpython"])] if header["cpython"] else []
+    root = root_folder.checked(root)
+    env = env_marks.env_folder(root, key)
+    files = [tuple(wheel) for wheel in wheels]
+    tools = [("uv",) + tuple(uv)]
+    tools += [("a Python",) + tuple(cpython)] if cpython else []
     uv_sha, carried = tools[0][1], [sha for _, sha, _ in tools[1:]]
     with Heartbeat(call), RootLock(call, root):
         built = env_marks.build_id(env)
-        if built and built != header["rebuild"]:  # also by another install since it was looked at
+        if built and built != rebuild:  # also by another install since it was looked at
             return {"built": False}
         require_unused(env)
         arrivals = Arrivals(call, root)
         for some in arrivals.batches(tools):
             blobs.verify(root, [sha for _, sha, _ in some])
         wheels = [(file, sha) for file, sha, _ in files]
-        store = wheel_cache.WheelCache(root, uv_sha, wheels, bool(header["rebuild"]))
+        store = wheel_cache.WheelCache(root, uv_sha, wheels, bool(rebuild))
         try:
             uv = unpack_uv(root, uv_sha)
-            python = header["python"]
             if carried:
                 python = standalone_pythons.unpacked_interpreter(call, root, carried[0])
             build(arrivals, env, [uv, python], store, files, carried)
@@ -71,7 +70,7 @@ def op_build(call, header):
     return {"built": True}
 
 
-def op_prove(call, header):
+def op_prove(call, root, key, mpi, mpirun, modules, requested, env):
     """{root, key, mpi, mpirun, modules, requested, env: [[name, value], ...]}
     -> {torch, ranks, step, modules, imported}
 
@@ -80,47 +79,48 @@ def op_prove(call, header):
     `mpirun` (words; none: just one process) starts train a step and add up their numbers. `mpi` is
     "system" where that mpirun is the host's own.
     """
-    root = root_folder.checked(header["root"])
-    env = env_marks.env_folder(root, header["key"])
-    variables = dict(clean_environ(env), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
-    variables = child_processes.with_variables(variables, header["env"])
+    root = root_folder.checked(root)
+    folder = env_marks.env_folder(root, key)
+    variables = dict(clean_environ(folder), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+    variables = child_processes.with_variables(variables, env)
     try:
-        found = dict(env_proof.prove(call, env, header, variables), mpi=header["mpi"])
+        found = env_proof.prove(call, folder, mpirun, modules, requested, variables)
+        found["mpi"] = mpi
     except Failure:
         with RootLock(call, root):
-            put_back(env)
+            put_back(folder)
         raise
-    mark = dict(found, requested=header.get("requested", []))
-    env_marks.write_mark(os.path.join(env, env_marks.PROVED), mark)
+    mark = dict(found, requested=requested)
+    env_marks.write_mark(os.path.join(folder, env_marks.PROVED), mark)
     return found
 
 
-def op_switch(call, header):
+def op_switch(call, root, key, project=None):
     """{root, key, project} -> {changed, previous}. From now on `current` is this environment."""
-    root = root_folder.checked(header["root"])
-    env = env_marks.env_folder(root, header["key"])
+    root = root_folder.checked(root)
+    env = env_marks.env_folder(root, key)
     with RootLock(call, root):
         if (
             not os.path.exists(os.path.join(env, env_marks.OK))
             or env_marks.proved_with(env) is None
         ):
             raise Failure(
-                "the environment %s is no longer usable" % header["key"],
+                "the environment %s is no longer usable" % key,
                 "another command removed or rebuilt it",
                 "run the same command again",
                 slug="env-gone",
             )
-        env_users.ask(root, header["key"], header.get("project"))
+        env_users.ask(root, key, project)
         remove(replaced(env))
         before = env_marks.current(root)
-        if before == header["key"]:
+        if before == key:
             return {"changed": False, "previous": before}
         links = [os.path.join(root, name) for name in env_marks.LINKS]
-        back = before and env_marks.current(root, "previous") == header["key"]
+        back = before and env_marks.current(root, "previous") == key
         if not (back and env_marks.exchange(*links)):  # a way back is one step where that can be
             if before:
                 replace_link(root, "previous", os.path.join("envs", before))
-            replace_link(root, "current", os.path.join("envs", header["key"]))
+            replace_link(root, "current", os.path.join("envs", key))
     return {"changed": True, "previous": before}
 
 

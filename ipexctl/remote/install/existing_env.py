@@ -22,9 +22,9 @@ print(json.dumps([list(sys.version_info[:3]), sys.prefix, sys.implementation.nam
 """
 
 
-def op_inspect(call, header):
+def op_inspect(call, root, path):
     """{root, path} -> {path, python, packages, mpirun}: its own interpreter is run."""
-    path = checked_folder(header["path"], header["root"])
+    path = checked_folder(path, root)
     python = os.path.join(path, "bin", "python")
     words = child_processes.run(
         call, [python, "-I", "-c", ASK], environments.clean_environ(path), TIMEOUT
@@ -49,13 +49,13 @@ def op_inspect(call, header):
     }
 
 
-def op_link(call, header):
+def op_link(call, root, key, path):
     """{root, key, path} -> {built}: ROOT/envs/KEY leads to `path`. False: it did so already."""
-    root = root_folder.checked(header["root"])
-    env = env_marks.env_folder(root, header["key"])
-    path = checked_folder(header["path"], header["root"])
+    root = root_folder.checked(root)
+    env = env_marks.env_folder(root, key)
+    path = checked_folder(path, root)
     with environments.RootLock(call, root):
-        root_folder.subfolder(root, "envs", header["key"])
+        root_folder.subfolder(root, "envs", key)
         changed = link_contents(env, path)
         mark = {"use": path, "wheels": [], "blobs": [], "dists": env_drift.metadata(env)}
         if not changed and read_json(os.path.join(env, env_marks.OK)) == mark:

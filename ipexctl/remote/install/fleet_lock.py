@@ -14,18 +14,18 @@ BEAT = 5.0
 ALIVE = 90.0  # longer than a controller waits for a silent operation, which must stay noticeable
 
 
-def op_hold(call, header):
+def op_hold(call, root, install, who, wait):
     """{root, install, who, wait} -> {who, since}
 
     The event "held" comes once the lock is ours; the operation then lasts until {"release": true},
     or until the agent ends. After `wait` seconds without it, the answer says who holds it. Hosts
     with one home share the lock of one `install`.
     """
-    lock = HostLock(root_folder.checked(header["root"]), header)
+    lock = HostLock(root_folder.checked(root), install, who)
     began, told = time.time(), 0.0
     try:
         while not lock.take():
-            if time.time() - began >= header["wait"]:
+            if time.time() - began >= wait:
                 return lock.holder()
             if time.time() - told > BEAT:
                 told = time.time()
@@ -51,8 +51,8 @@ def is_over(call, seconds):
 
 
 class HostLock:
-    def __init__(self, root, header):
-        self.install, self.who = header["install"], header["who"][:200]
+    def __init__(self, root, install, who):
+        self.install, self.who = install, who[:200]
         self.place = os.path.join(root, "install.holder")
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self.fd = os.open(os.path.join(root, "install.lock"), flags, 0o600)

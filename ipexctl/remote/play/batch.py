@@ -7,7 +7,7 @@ from ipexctl.remote.heartbeat import Heartbeat
 from ipexctl.remote.play.task import Task, outcome
 
 
-def op_steps(call, args):
+def op_steps(call, steps, check, diff, password=""):
     """{steps: [{number, module, args, sudo, ignore_errors, retries, delay}], check, diff,
     password?} -> {}
 
@@ -15,19 +15,19 @@ def op_steps(call, args):
     changed, detail, diff, reads, writes, failure?}; asks with {"event": "need", sha256}.
     """
     worker = None
-    if os.geteuid() and any(step["sudo"] for step in args["steps"]):
+    if os.geteuid() and any(step["sudo"] for step in steps):
         from ipexctl.remote.play.sudo_worker import SudoWorker
 
-        worker = SudoWorker(call, args.get("password", ""))
+        worker = SudoWorker(call, password)
         call.agent.at_end.append(worker.kill)
     try:
         with Heartbeat(call):
-            for step in args["steps"]:
+            for step in steps:
                 if worker and step["sudo"]:
-                    end = worker.run(dict(args, steps=[step], password=""))
+                    end = worker.run({"steps": [step], "check": check, "diff": diff})
                 else:
-                    end = _run(call, args, step)
-                if "failure" in end and not step["ignore_errors"] and not args["check"]:
+                    end = _run(call, step, check, diff)
+                if "failure" in end and not step["ignore_errors"] and not check:
                     break
     finally:
         if worker:
@@ -36,21 +36,21 @@ def op_steps(call, args):
     return {}
 
 
-def op_sudo(call, args):
+def op_sudo(call, password=""):
     """{password?} -> {}. Raises Failure where this user cannot become root without a question."""
     from ipexctl.remote.play.sudo_worker import run_as_root
 
-    run_as_root(["true"], args.get("password", ""))
+    run_as_root(["true"], password)
     return {}
 
 
-def _run(call, args, step):
+def _run(call, step, check, diff):
     number = step["number"]
     call.emit({"event": "begin", "number": number})
     left = step["retries"]
     while True:
-        end = _once(call, args, step)
-        if "failure" not in end or not left or args["check"]:
+        end = _once(call, step, check, diff)
+        if "failure" not in end or not left or check:
             break
         left -= 1
         text = "%s; next try in %g s" % (end["failure"]["what"], step["delay"])
@@ -61,14 +61,14 @@ def _run(call, args, step):
     return end
 
 
-def _once(call, args, step):
+def _once(call, step, check, diff):
     def emit(event):
         call.emit(dict(event, number=step["number"]))
 
     task = Task(
         args=step["args"],
-        check=args["check"],
-        diff=args["diff"],
+        check=check,
+        diff=diff,
         emit=emit,
         recv=call.recv,
         at_end=call.agent.at_end,

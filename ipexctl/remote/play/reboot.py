@@ -10,13 +10,13 @@ _COMMAND = (
 )
 
 
-def op_begin(call, args):
+def op_begin(call, password=""):
     """{password?} -> {boot_id} of before."""
-    before = op_boot_id(call, args)
-    run_as_root(["/bin/sh", "-c", _COMMAND], args.get("password", ""))
+    before = op_boot_id(call)
+    run_as_root(["/bin/sh", "-c", _COMMAND], password)
     return before
 
 
-def op_boot_id(call, args):
+def op_boot_id(call):
     with open(BOOT_ID) as file:
         return {"boot_id": file.read().strip()}

@@ -28,24 +28,23 @@ CLONE = 0x40049409  # ioctl FICLONE: a copy that shares its blocks, on btrfs and
 claims = {}  # type: dict[str, list[int]]  # folders that this agent makes now, and their locks
 
 
-def op_make(call, h):
-    """{root, run_id, key, cwd, packs}, body: the manifest, or nothing if it should be known here.
+def op_make(call, root, run_id, key, cwd, came=()):
+    """{root, run_id, key, cwd, came}, body: the manifest, or nothing if it should be known here.
 
     -> {cwd, mark} once all is there; {lacks: true} without the manifest; {missing: how many}, after
     {"event": "missing"} with a bit for each file. What is missing comes as blobs; the next request
-    names those of them that are `packs`, as packs.keep takes them.
+    names the packs that `came`, as packs.keep takes them.
 
     Hosts with one home share the run's folder. Who asks first makes it, until it is there or
     op_drop; the others wait. They all find the same mark.
     """
-    root = root_folder.checked(h["root"])
-    run = run_folder(h)
+    root = root_folder.checked(root)
+    run = run_folder(root, run_id)
     if not claim_run(call, root, run):
-        return place_of(run, h)
-    tree = manifest(root, h["key"], call.body)
+        return place_of(run, cwd)
+    tree = manifest(root, key, call.body)
     if tree is None:
         return {"lacks": True}
-    came = h.get("packs", ())
     try:
         packs.keep(root, came)
     except OSError as e:
@@ -59,7 +58,7 @@ def op_make(call, h):
     here.touch(tree)
     if missing:
         return report_missing(call, missing, len(tree["files"]))
-    place = lay_out(root, run, tree, here, h)
+    place = lay_out(root, run, tree, here, key, cwd)
     if came:  # not before: an old pack may be one of this folder's
         with blobs.removal(root) as free:
             if free:
@@ -76,24 +75,23 @@ def report_missing(call, missing, count):
     return {"missing": len(missing)}
 
 
-def op_drop(call, h):
-    """The same arguments: it will not be completed here. Another host that waits makes it."""
-    release(run_folder(h))
+def op_drop(call, root, run_id, **make):
+    """What `make` was asked: it will not be completed here. Another host that waits makes it."""
+    release(run_folder(root_folder.checked(root), run_id))
     return {}
 
 
-def op_find_script(call, h):
+def op_find_script(call, folder, home, script):
     """{folder, home, script} -> {cwd}: where the script is on this host, for --no-sync.
 
     `home` is the folder's path below the user's home there, "" if it is not below it.
     """
-    folders = [h["folder"]] + ([os.path.join(os.path.expanduser("~"), h["home"])] * bool(h["home"]))
-    for folder in map(encoded, folders):
-        script = os.path.join(folder, encoded(h["script"])) if h["script"] else folder
-        if os.path.exists(script):
-            return {"cwd": os.fsdecode(folder)}
+    folders = [folder] + ([os.path.join(os.path.expanduser("~"), home)] * bool(home))
+    for top in map(encoded, folders):
+        if os.path.exists(os.path.join(top, encoded(script)) if script else top):
+            return {"cwd": os.fsdecode(top)}
     raise Failure(
-        "there is no %s in %s" % (h["script"] or "folder", h["folder"]),
+        "there is no %s in %s" % (script or "folder", folder),
         "with --no-sync nothing is sent",
         "leave out --no-sync, or put it there",
         slug="script-not-on-host",
@@ -140,8 +138,8 @@ def expire(folder, age, most=None):
 # --- laying out ----------------------------------------------------------------------------------
 
 
-def run_folder(h):
-    return root_folder.subfolder(root_folder.checked(h["root"]), "runs", run_folders.run_id(h))
+def run_folder(root, run_id):
+    return root_folder.subfolder(root, "runs", run_folders.checked_id(run_id))
 
 
 def claim_run(call, root, run):
@@ -162,7 +160,7 @@ def release(run):
         os.close(lock)
 
 
-def lay_out(root, run, tree, here, h):
+def lay_out(root, run, tree, here, key, cwd):
     size = sum(size for _, _, size, _ in tree["files"])
     root_folder.need_space(root, size, len(tree["files"]))
     work = os.fsencode(os.path.join(run, "work"))
@@ -170,8 +168,8 @@ def lay_out(root, run, tree, here, h):
     try:
         os.mkdir(part, 0o700)
         fill_folder(root, here, part, tree)
-        keep_tree(root, run, h["key"])
-        os.makedirs(inside(part, h["cwd"]) if h["cwd"] else part, 0o700, exist_ok=True)
+        keep_tree(root, run, key)
+        os.makedirs(inside(part, cwd) if cwd else part, 0o700, exist_ok=True)
         os.pwrite(claims[run][0], os.urandom(8).hex().encode(), 0)
         rename_into_place(part, work)
     except OSError as e:
@@ -179,7 +177,7 @@ def lay_out(root, run, tree, here, h):
     finally:
         shutil.rmtree(part, ignore_errors=True)
     release(run)
-    return place_of(run, h)
+    return place_of(run, cwd)
 
 
 def keep_tree(root, run, key):
@@ -198,11 +196,11 @@ def rename_into_place(part, work):
             raise
 
 
-def place_of(run, h):
+def place_of(run, cwd):
     work = os.fsencode(os.path.join(run, "work"))
-    cwd = inside(work, h["cwd"]) if h["cwd"] else work
+    top = inside(work, cwd) if cwd else work
     with open(os.path.join(run, "mark")) as file:
-        return {"cwd": os.fsdecode(cwd), "mark": file.read()}
+        return {"cwd": os.fsdecode(top), "mark": file.read()}
 
 
 def fill_folder(root, here, work, tree):

@@ -32,14 +32,13 @@ GONE = ".removed-"  # begins the name of a run's folder that is being removed
 LOCKED = 2.0  # seconds that one which looks whether a run is active may hold its lock
 
 
-def op_prune(call, header):
+def op_prune(call, root, limits, check):
     """{root, limits: {copies, runs, days, project_mb}, check}
     -> {found: [[kind, count, bytes], ...]}: what goes, or with `check` would go
     """
-    text = header["root"]
-    if root_folder.is_absent(text):
+    if root_folder.is_absent(root):
         return {"found": []}
-    work = Pruning(root_folder.checked(text), header["limits"], header["check"] is True)
+    work = Pruning(root_folder.checked(root), limits, check is True)
     with Heartbeat(call):
         if not work.check:
             run_folders.sweep(work.root)
@@ -49,14 +48,14 @@ def op_prune(call, header):
     return {"found": [[kind] + work.found[kind] for kind in KINDS if work.found[kind][0]]}
 
 
-def op_remove_run(call, header):
+def op_remove_run(call, root, run_id):
     """{root, run_id} -> {removed: whether it was here}. Raises Failure while it goes on.
 
     Hosts that share the folder all do it: the first one takes it away, and the others have nothing
     to remove.
     """
-    run = run_folders.run_id(header)
-    root = root_folder.existing(header["root"])
+    run = run_folders.checked_id(run_id)
+    root = root_folder.existing(root)
     folder, gone = (os.path.join(root, "runs", name) for name in (run, GONE + run))
     lock, end = None, time.monotonic() + LOCKED
     while lock is None:

@@ -26,14 +26,13 @@ LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
 MOST = 20  # names in an answer
 
 
-def op_survey(call, header):
+def op_survey(call, root):
     """{root} -> {root, there, made, bytes, parts: [[name, bytes], ...], busy: [text, ...],
     stays: [name, ...], caches: [[path, bytes], ...]}. Changes nothing."""
-    text = header["root"]
-    if root_folder.is_absent(text):
+    if root_folder.is_absent(root):
         none = {"bytes": 0, "parts": [], "busy": [], "stays": [], "caches": []}
-        return dict(none, root=text, there=False, made=False)
-    root = root_folder.checked(text, marks=False)
+        return dict(none, root=root, there=False, made=False)
+    root = root_folder.checked(root, marks=False)
     with Heartbeat(call):
         ours, stays = contents(root)
         seen = {}  # type: dict[tuple[int, int], int]
@@ -50,15 +49,14 @@ def op_survey(call, header):
         }
 
 
-def op_remove(call, header):
+def op_remove(call, root):
     """{root} -> {removed: bytes, busy: [text, ...], stays: [name, ...], left: [text, ...]}
 
     `busy`: it is in use, and nothing was removed. `left`: what could not be removed, and why.
     """
-    text = header["root"]
-    if root_folder.is_absent(text):
+    if root_folder.is_absent(root):
         return {"removed": 0, "busy": [], "stays": [], "left": []}
-    root = root_folder.checked(text, marks=False)
+    root = root_folder.checked(root, marks=False)
     with Heartbeat(call):
         ours, stays = contents(root)
         mark = root_folder.made_here(root)

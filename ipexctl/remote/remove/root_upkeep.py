@@ -25,19 +25,18 @@ from ipexctl.remote.install import (
 ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not built yet
 
 
-def op_list(call, header):
+def op_list(call, root, sizes):
     """{root, sizes} -> {root, current, previous, envs, size, blobs}: `size` of the environments
     together. Makes nothing, not even ROOT."""
-    text = header["root"]
-    if root_folder.is_absent(text):
-        return {"root": text, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
-    root = root_folder.checked(text)
+    if root_folder.is_absent(root):
+        return {"root": root, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
+    root = root_folder.checked(root)
     found, files = [], {}
     with Heartbeat(call):
         for key in disk_use.env_keys(root):
             found.append(env_summary(root, key))
             env = env_marks.env_folder(root, key)
-            files[key] = disk_use.file_sizes(env) if header["sizes"] else {}
+            files[key] = disk_use.file_sizes(env) if sizes else {}
     number = Counter(file for those in files.values() for file in those)
     for env in found:
         those = files[env["key"]]
@@ -54,25 +53,25 @@ def op_list(call, header):
     }
 
 
-def op_remove(call, header):
+def op_remove(call, root, keys, check):
     """{root, keys, check} ->
     {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, blob_bytes}
 
     Then the blobs that no environment needs, and the second names of the files of wheels that are
     unpacked, without which nothing would be freed. With `check` nothing is removed.
     """
-    root = root_folder.checked(header["root"])
+    root = root_folder.checked(root)
     removed, kept, freed = [], [], disk_use.Freed()
     with ExitStack() as held:
         held.enter_context(Heartbeat(call))
-        if not header["check"]:  # an install can hold it for as long as its files take
+        if not check:  # an install can hold it for as long as its files take
             held.enter_context(environments.RootLock(call, root))
         names_alone = freed.by(wheel_cache.cache_folder(root))
-        for key in header["keys"]:
+        for key in keys:
             env = env_marks.env_folder(root, key)
             why = why_needed(root, key, env)
             size = 0 if why else freed.by(env)
-            if not why and not header["check"]:
+            if not why and not check:
                 environments.remove(env)
                 env_users.forget(root, key)
                 why = "it could not be removed completely" if os.path.lexists(env) else ""
@@ -81,7 +80,7 @@ def op_remove(call, header):
             else:
                 removed.append([key, size])
         idle = idle_blobs(root, [key for key, _ in removed])
-        if not header["check"]:
+        if not check:
             with blobs.removal(root) as free:
                 idle = [row for row in idle if free or os.path.isdir(row[0])]
                 for path, _ in idle:

@@ -3,6 +3,8 @@
 import os
 import time
 
+from ipexctl.common import run_events
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -17,13 +19,14 @@ NO_PROCESS = -1  # whose descendants are to be killed: those that carry the run'
 class Part:
     def __init__(self, keeper, asked, attempt):
         self.keeper, self.asked, self.attempt = keeper, asked, attempt
-        self.run_id = asked["run_id"]
+        self.order = StartOrder.read(asked)
+        self.run_id = self.order.run_id
         folder = os.path.join(keeper.runs, self.run_id)
-        self.journal = journal.Reader(journal.path_of(folder, asked["host"]))
+        self.journal = journal.Reader(journal.path_of(folder, self.order.host))
         self.began = time.monotonic()
         self.facts = []  # type: list[dict]
         self.well = False
-        self.unfinished = {rank["rank"] for rank in asked["ranks"]}  # or failed
+        self.unfinished = {rank.rank for rank in self.order.ranks}  # or failed
         self.seconds = 0.0
         self.complete = ""  # the last checkpoint that was complete
         self.seen = False  # its supervisor was there
@@ -63,7 +66,7 @@ class Part:
         if now < self.next_look or self.ended:
             return
         self.next_look = now + 1.0
-        host = self.asked["host"]
+        host = self.order.host
         alive = control.is_alive(self.run_id, host) or control.is_alive(
             self.run_id, control.guardian_of(host)
         )
@@ -83,7 +86,7 @@ class Part:
                 self.well = fact.get("well") is True
             elif isinstance(fact, dict) and fact.get("event") == "checkpoint":
                 self.complete = "" if fact.get("withdrawn") else str(fact.get("name"))
-                self.keeper.shelves.release(self.asked)
+                self.keeper.shelves.release(self.order)
             elif isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
                 self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
             if "over" in record:
@@ -95,7 +98,7 @@ class Part:
         rank_wrapper.kill_all(self.run_id, NO_PROCESS)
         if not self.facts and self.seen:
             why = "its supervisor and its guardian have disappeared"
-            self.facts.append({"event": "lost", "host": self.asked["host"], "why": why})
+            self.facts.append(run_events.about(self.order.host, run_events.HostLost(why)))
 
     def end(self):
         return {

@@ -12,25 +12,24 @@ def op_begin(agent):
     stand_by.op_begin(agent, keeper.begin)
 
 
-def op_spare(call, h):
+def op_spare(call, **order):
     """The orders of a host that takes part in no attempt yet -> {}: its keeper stands by."""
     link = frames.of_socket(call.agent.guardian)
-    link.write(h)
+    link.write(order)
     frame = link.read()
     if frame is None or "kept" not in frame[0]:
         raise Failure("the keeper of this spare did not start", slug="spare-not-ready")
     return {}
 
 
-def op_story(call, h):
-    """{root, journal, run_id} -> {story: [{attempt, run_id, hosts, why, ...}, ...], alive}"""
-    run = run_folders.run_id(h)
-    folder = run_folders.folder_of(h)
-    found = journal.read_lines(keeper.attempts_of(folder, h["journal"]))
-    return {"story": found, "alive": control.is_alive(run, control.keeper_of(h["journal"]))}
+def op_story(call, root, known_as, run_id):
+    """{root, known_as, run_id} -> {story: [{attempt, run_id, hosts, why, ...}, ...], alive}"""
+    folder = run_folders.folder_of(root, run_id)
+    found = journal.read_lines(keeper.attempts_of(folder, known_as))
+    return {"story": found, "alive": control.is_alive(run_id, control.keeper_of(known_as))}
 
 
-def op_ask(call, h):
-    """{journal, run_id, ask: as Keeper.answer has it} -> its answer, {} without a keeper here"""
-    name = control.keeper_of(h["journal"])
-    return control.ask(run_folders.run_id(h), name, h["ask"]) or {}
+def op_ask(call, root, known_as, run_id, ask):
+    """-> what the keeper here answers to `ask` (Keeper.answer); {} where there is none."""
+    name = control.keeper_of(known_as)
+    return control.ask(run_folders.checked_id(run_id), name, ask) or {}

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.failure import Failure
@@ -33,16 +34,16 @@ class Shelves:
         for run_id, name, shelf in self.all(attempts):
             try:
                 told = shelf_reports.report(name, shelf)
-                for one in told["manifests"]:
-                    held = sorted({p["sha"] for p in one["parts"].values()} & set(told["held"]))
-                    order = [attempts[run_id], one["number"]]
-                    row = {"name": one["name"], "order": order, "age": one["age"]}
-                    found.append(dict(row, parts=one["parts"], held=held))
+                for one in told.manifests:
+                    held = sorted({p.sha for p in one.parts.values()} & set(told.held))
+                    order = [attempts[run_id], one.number]
+                    row = {"name": one.name, "order": order, "age": one.age}
+                    parts = {writer: part.document() for writer, part in one.parts.items()}
+                    found.append(dict(row, parts=parts, held=held))
             except (Failure, OSError, ValueError, KeyError):
                 continue  # the other hosts of the run may have it
-            left += [
-                row[0] for row in told["pending"] if attempts[run_id] == max(attempts.values())
-            ]
+            if attempts[run_id] == max(attempts.values()):
+                left += [one.name for one in told.pending]
         port = self.serve(attempts) if found and self.keys else 0
         return {"port": port, "checkpoints": found, "open": left}
 
@@ -54,25 +55,26 @@ class Shelves:
         self.server.paths = FilesBySha([shelf for _, _, shelf in self.all(attempts)])
         return self.server.server_address[1]
 
-    def lay_out(self, asked, lay, attempts):
+    def lay_out(self, asked: StartOrder, lay, attempts):
         """`lay`: {name, parts: [[writer, sha, size of its list, [url, ...]], ...]}. Raises
         Failure, OSError."""
         rows, givers = {}, []  # type: dict[str, list], list[dict]
-        own_first = sorted(lay["parts"], key=lambda part: part[0] != asked["host"])
+        own_first = sorted(lay["parts"], key=lambda part: part[0] != asked.host)
         for _, sha, size, urls in own_first:
             giver, part = self.giver(asked, sha, size, urls, attempts)
             for below, blob, length in part["files"]:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
-        order = {"root": asked["root"], "work": asked["cwd"], "name": lay["name"]}
-        order.update(keys=self.keys, patterns=asked["checkpoints"])
-        shelf_reports.op_lay_out(Silent(), dict(order, files=list(rows.values()), givers=givers))
+        shelf_reports.op_lay_out(
+            Silent(), asked.root, asked.cwd, lay["name"], asked.checkpoints, list(rows.values()),
+            self.keys, givers,
+        )  # fmt: skip
 
-    def giver(self, asked, sha, size, urls, attempts):
+    def giver(self, asked: StartOrder, sha, size, urls, attempts):
         for run_id, name, shelf in self.all(attempts):
             if shelf.holds(sha):
                 return {"run_id": run_id, "shelf": name}, shelf.part(sha)
-        fresh = os.path.join(asked["cwd"], shelf_reports.FRESH + os.urandom(8).hex())
+        fresh = os.path.join(asked.cwd, shelf_reports.FRESH + os.urandom(8).hex())
         os.mkdir(fresh, 0o700)
         try:
             for url in urls:
@@ -85,10 +87,10 @@ class Shelves:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")
 
-    def hold(self, asked, lay):
+    def hold(self, asked: StartOrder, lay):
         """A checkpoint that was laid out here counts as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
-        name, work = lay["name"], asked["cwd"]
+        name, work = lay["name"], asked.cwd
         shelf = self.shelf_of(asked)
         shelf.make()
         files = checkpoint_files.entries(os.path.join(work, name))
@@ -100,10 +102,10 @@ class Shelves:
             "time": time.time() - lay["age"], "parts": {lay["parts"][0][0]: part},
         })  # fmt: skip
 
-    def shelf_of(self, asked):
-        return Shelf(os.path.join(self.runs, asked["run_id"], "shelf", asked["host"]))
+    def shelf_of(self, asked: StartOrder):
+        return Shelf(os.path.join(self.runs, asked.run_id, "shelf", asked.host))
 
-    def release(self, asked):
+    def release(self, asked: StartOrder):
         """A newer one is complete: who begins from this one would lose what was done since."""
         blobs.unlink(self.shelf_of(asked).manifest_path(LAID_OUT))
 

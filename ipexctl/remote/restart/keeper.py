@@ -13,6 +13,8 @@ import time
 from functools import partial
 
 from ipexctl.common.root_paths import run_id_of
+from ipexctl.common.run_orders import StartOrder
+from ipexctl.common.watch_orders import HubAt
 from ipexctl.remote import root_folder
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
@@ -53,7 +55,7 @@ def begin(asked):
 
 
 def run(asked):
-    if asked["secret"]:
+    if StartOrder.read(asked).secret:
         no_core_dump()
     rank_wrapper.set_name(NAME)
     close_files()
@@ -69,17 +71,17 @@ def run(asked):
 
 class Keeper:
     def __init__(self, asked, starter):
-        self.night, self.name, self.keys = asked["night"], asked["host"], asked["keys"]
-        self.asked, self.starter = asked, starter
-        top = root_folder.checked(asked["root"])
-        self.base = run_folders.run_id(self.night)  # of the first attempt
+        self.order, self.starter = StartOrder.read(asked), starter
+        self.night, self.name, self.keys = self.order.night, self.order.host, self.order.keys
+        top = root_folder.checked(self.order.root)
+        self.base = run_folders.checked_id(self.night["run_id"])  # of the first attempt
         self.runs = os.path.join(top, "runs")
         self.folder = root_folder.subfolder(top, "runs", self.base)
         run_folders.hold(self.folder)
         self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
         self.inbox = queue.Queue()  # type: queue.Queue
         self.record, self.noted = Record(self.night["first"]), 0
-        self.part = None if asked["spare"] else Part(self, asked, 1)
+        self.part = None if self.order.spare else Part(self, asked, 1)
         self.laying = threading.Lock()  # one attempt at a time lays a checkpoint out
         self.events = {}  # type: dict[str, dict]  # of this host's part, as the leader has to know
         self.stop = ""  # the user who stopped the run
@@ -103,8 +105,8 @@ class Keeper:
         self.member = self.leader = self.hub = None
         self.spokes = {}  # type: dict[str, hub_link.Spoke]
         if self.name in names:
-            returned = bool(self.asked.get("returned"))
-            self.member = voters.Member(self.name, names, self.send, self.record.add, returned)
+            returned, add = self.order.returned, self.record.add
+            self.member = voters.Member(self.name, names, self.send, add, returned)
             others = [host for host in hosts if host not in before and host != self.name]
             if others:
                 _, address, port = places[names.index(self.name)]
@@ -282,7 +284,7 @@ class Keeper:
         elif "hub" in order and part is not None and not part.joined:
             part.joined = part.attempt == number
             if part.joined:
-                part.write({"hub": order["hub"]})
+                part.write(HubAt(order["hub"]).document())
 
     def others_know(self):
         """Hosts that know of the end have gone. Not all may be reached."""
@@ -313,7 +315,7 @@ class Keeper:
 
     def start(self, asked, attempt, lay):
         run_id = run_id_of(self.base, attempt)
-        asked = dict(asked, keys=self.keys, root=self.asked["root"], run_id=run_id)
+        asked = dict(asked, keys=self.keys, root=self.order.root, run_id=run_id)
         run_folders.hold(root_folder.subfolder(os.path.dirname(self.runs), "runs", run_id))
         self.part = Part(self, asked, attempt)
         start_thread(self.begin_part, self.part, lay, self.attempts())
@@ -323,7 +325,7 @@ class Keeper:
         with self.laying:
             try:
                 if lay and self.is_latest(part):
-                    self.shelves.lay_out(part.asked, lay, attempts)
+                    self.shelves.lay_out(part.order, lay, attempts)
                     self.shelves.forget(attempts, lay["order"][0])
             except (Failure, OSError) as e:
                 what = e.what if isinstance(e, Failure) else str(e)
@@ -334,9 +336,9 @@ class Keeper:
         part.begin(self.starter)
         try:
             if lay and not part.complete:
-                self.shelves.hold(part.asked, lay)
+                self.shelves.hold(part.order, lay)
             if part.complete:  # meanwhile
-                self.shelves.release(part.asked)
+                self.shelves.release(part.order)
         except (Failure, OSError, Changed) as e:
             self.note({"holds_no_copy": "%s: %s" % (lay["name"], e)})
 

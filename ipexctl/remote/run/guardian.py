@@ -10,6 +10,8 @@ import os
 import signal
 import time
 
+from ipexctl.common import run_events
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote import root_folder, scratch_folder
 from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.own_process import no_core_dump
@@ -30,13 +32,13 @@ def guard(link, keep=None):
     frame = link.read()
     if frame is None:
         os._exit(0)
-    asked = frame[0]
-    if keep is not None and asked.get("night"):
-        keep(asked)
-        if asked["spare"]:
+    asked = StartOrder.read(frame[0])
+    if keep is not None and asked.night:
+        keep(frame[0])
+        if asked.spare:
             link.write({"kept": True})
             os._exit(0)
-    if asked["secret"]:
+    if asked.secret:
         no_core_dump()
     try:
         scratch = scratch_folder.make()
@@ -46,7 +48,7 @@ def guard(link, keep=None):
     began = time.monotonic()
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
-    shown = control.guardian_socket(asked["run_id"], asked["host"])
+    shown = control.guardian_socket(asked.run_id, asked.host)
     pulse = mmap.mmap(-1, 1)  # both see it
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     pid = os.fork()
@@ -55,8 +57,8 @@ def guard(link, keep=None):
         shown.close()
         rank_wrapper.set_name(rank_wrapper.SUPERVISOR)
         supervise(link, asked, scratch, pulse)
-    how = end_of(pid, pulse, asked["lease"] + PATIENCE)
-    survivors = rank_wrapper.kill_all(asked["run_id"], os.getpid()) if how else []
+    how = end_of(pid, pulse, asked.lease + PATIENCE)
+    survivors = rank_wrapper.kill_all(asked.run_id, os.getpid()) if how else []
     scratch_folder.remove(scratch)
     if how:
         note(asked, how, len(survivors), time.monotonic() - began)
@@ -65,25 +67,25 @@ def guard(link, keep=None):
         except OSError:
             pass  # the agent has gone
     shown.close()  # nothing more will be noted here
-    run_folders.sweep(root_folder.named(asked["root"]))
+    run_folders.sweep(root_folder.named(asked.root))
     scratch_folder.sweep()
     os._exit(0)
 
 
-def note(asked, how, survivors, seconds):
+def note(asked: StartOrder, how, survivors, seconds):
     """Record how and when this host's part of the run ended, in place of the supervisor."""
     end = {"at": round(seconds, 3)}  # it began when this did
     try:
-        top = root_folder.checked(asked["root"])
-        path = journal.path_of(os.path.join(top, "runs", run_folders.run_id(asked)), asked["host"])
-        lost = {"event": "lost", "host": asked["host"], "why": how}
+        top = root_folder.checked(asked.root)
+        path = journal.path_of(os.path.join(top, "runs", asked.run_id), asked.host)
+        lost = run_events.about(asked.host, run_events.HostLost(how))
         journal.append(path, dict(end, fact=lost))
         journal.append(path, dict(end, over=how, survivors=survivors))
     except (OSError, Failure):
         pass  # a full disk, or no journal yet
 
 
-def supervise(link, asked, scratch, pulse):
+def supervise(link, asked: StartOrder, scratch, pulse):
     try:
         os.setsid()
         supervisor.run(link, asked, scratch, pulse)

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 
+from ipexctl.common import run_events
 from ipexctl.common.processes import fields_of, stat_of
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.remote.hang import process_state
@@ -47,25 +48,23 @@ class Sampler:
             time.sleep(EVERY)
             sample = self.sample()
             self.call.emit(sample)
-            self.call.pace.add(sample["cpu"])
+            self.call.pace.add(sample.cpu)
             self.call.pace.keep(sample)
-            for rank, seconds in sample["stopped"].items():
+            for rank, seconds in sample.stopped.items():
                 if seconds >= self.call.lease:
-                    frozen = {"event": "frozen", "rank": int(rank), "seconds": seconds}
-                    self.call.report(frozen)
+                    self.call.report(run_events.RankFrozen(int(rank), seconds))
 
     def sample(self):
         busy, self.busy = self.busy, cpu_times()
         used, total = memory()
-        return {
-            "event": "load",
-            "cpu": cpu_share(busy, self.busy),
-            "used": used,
-            "total": total,
-            "net": self.network(),
-            "stopped": self.stopped(),
-            "ranks": self.rank_cpus(),
-        }
+        return run_events.Sample(
+            cpu=cpu_share(busy, self.busy),
+            used=used,
+            total=total,
+            net=self.network(),
+            stopped=self.stopped(),
+            ranks=self.rank_cpus(),
+        )
 
     def network(self):
         """Bytes per second, of the busiest interface in its busier direction; None: not known."""

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 
+from ipexctl.common import run_events
 from ipexctl.common.files import write_atomic
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.hub.judge import by_signal
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -25,7 +27,7 @@ def own(names):
 class Programs:
     def __init__(self, supervisor, scratch):
         self.supervisor = supervisor
-        self.plan = supervisor.plan
+        self.plan: StartOrder = supervisor.plan
         self.dir = supervisor.dir
         self.scratch = scratch
         self.children = {}  # key -> Popen
@@ -33,7 +35,7 @@ class Programs:
 
     def base_env(self):
         env = own(KEPT)
-        env.update(self.plan["env"])
+        env.update(self.plan.env)
         env[rank_wrapper.RUN_MARK] = self.supervisor.run_id
         return env
 
@@ -52,9 +54,9 @@ class Programs:
     def spawn(self, key, argv):
         if self.supervisor.over:
             return
-        if argv not in self.plan["starts"] and argv[0] not in self.plan["daemons"]:
+        if argv not in self.plan.starts and argv[0] not in self.plan.daemons:
             why = "it is not a program of this run: %s" % argv[0]
-            self.supervisor.report({"event": "exited", "key": key, "code": 127, "error": why})
+            self.supervisor.report(run_events.Exited(key, 127, why))
             return
         env = self.program_env()
         out = os.path.join(self.supervisor.logs, "%s.log" % re.sub(r"[^a-z0-9]", "-", str(key)))
@@ -72,7 +74,7 @@ class Programs:
                     start_new_session=True,
                 )
         except (OSError, ValueError, subprocess.SubprocessError) as e:
-            self.supervisor.report({"event": "exited", "key": key, "code": 127, "error": str(e)})
+            self.supervisor.report(run_events.Exited(key, 127, str(e)))
             return
         self.children[key] = child
         self.supervisor.log_begins(key, out)
@@ -88,7 +90,7 @@ class Programs:
             if self.supervisor.ranks.running and not by_signal(code):
                 # it gave up as a rank was killed: that first; with 0, it was asked to
                 time.sleep(HESITATION if code else 2 * HESITATION)
-            self.supervisor.report({"event": "exited", "key": key, "code": code, "asked": asked})
+            self.supervisor.report(run_events.Exited(key, code, asked=asked))
 
         start_thread(waiter)
 
@@ -107,14 +109,14 @@ class Programs:
         program = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc" %s "$@"\n'
         text = program % rank_wrapper.LAUNCH
         write_atomic(os.path.join(self.dir, "bootstrap"), text, mode=0o700)
-        write_atomic(os.path.join(self.dir, "hosts"), self.plan.get("machinefile", ""))
+        write_atomic(os.path.join(self.dir, "hosts"), self.plan.machinefile)
         self.write_site()
 
     def write_site(self):
         """The modules that each rank's Python imports first (ipexctl/in_ranks)."""
-        if self.plan["modules"]:
+        if self.plan.modules:
             os.mkdir(self.site(), 0o700)
-        for name, text in self.plan["modules"].items():
+        for name, text in self.plan.modules.items():
             write_atomic(os.path.join(self.site(), os.path.basename(name) + ".py"), text)
 
     def site(self):

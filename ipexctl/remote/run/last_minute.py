@@ -43,9 +43,9 @@ class Pace:
         sent = {str(rank): row[2] for rank, row in self.samples[-1][1].items()}
         ranks = {
             rank: [round(cpus, 2)] + [shortened(count) for count in sent.get(rank) or [0, 0.0]]
-            for rank, cpus in sample["ranks"].items()
+            for rank, cpus in sample.ranks.items()
         }
-        row = {name: shortened(sample[name]) for name in ("cpu", "used", "net")}
+        row = {name: shortened(getattr(sample, name)) for name in ("cpu", "used", "net")}
         try:
             if self.history:
                 at = round(time.monotonic() - self.began, 1)

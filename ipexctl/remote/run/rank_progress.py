@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import contextmanager
 
+from ipexctl.common import run_events
 from ipexctl.common.processes import fields_of
 from ipexctl.common.tolerant_reads import read_text, size_of
 from ipexctl.remote.hub.stall import QUIET
@@ -42,7 +43,7 @@ class Progress:
             seconds = self.measure()
             if seconds >= QUIET or self.told:
                 self.told = seconds if seconds >= QUIET else 0.0
-                self.supervisor.report({"event": "quiet", "seconds": self.told})
+                self.supervisor.report(run_events.Quiet(self.told))
 
     def measure(self):
         """Seconds without progress of all ranks here; 0 if no rank runs."""

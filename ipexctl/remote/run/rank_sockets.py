@@ -6,8 +6,9 @@ import stat
 import threading
 import time
 
+from ipexctl.common import run_events
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote import own_process
-from ipexctl.remote.hub.judge import failed
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import health_sampler
@@ -29,7 +30,7 @@ CRASHES = (4, 5, 6, 7, 8, 11)  # signals by which a process ends itself, unlike 
 class Ranks:
     def __init__(self, supervisor):
         self.supervisor = supervisor
-        self.plan = supervisor.plan
+        self.plan: StartOrder = supervisor.plan
         self.lock = threading.Lock()
         self.links = {}  # rank -> connection
         self.running = set()  # ranks whose end has not been told yet
@@ -71,24 +72,23 @@ class Ranks:
             except OSError as e:
                 orders = {"refused": "cannot make the log of rank %s: %s" % (number, e)}
         if "refused" in orders:
-            self.supervisor.report({"event": "rank", "rank": number, "refused": orders["refused"]})
+            self.supervisor.report(run_events.RankRefused(orders["refused"]))
             tell(link, orders)
             return
         self.running.add(number)
         tell(link, orders)
         ended, pid, at = self.until_end(number, reader)
-        if not ended["lost"]:
+        if not ended.lost:
             self.supervisor.log_ends(number)
-        ended["hints"] = [] if ended["code"] == 0 else self.hints(pid)
-        ended["at_exit"] = None
+        if ended.code != 0:
+            ended.hints = self.hints(pid)
         tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
-        code = self.exit_code(pid) if ended["signal"] in CRASHES else None
+        code = self.exit_code(pid) if ended.signal in CRASHES else None
         if code is not None:
-            ended.update(code=code, signal=None, at_exit=ended["signal"])
-        if not (failed(ended) and self.supervisor.is_ending(at)):  # else we killed it
-            self.supervisor.note({"ended": number, "how": ended}, sync=True)
-            event = {"event": "rank", "rank": number, "ended": ended, "tail": tail}
-            self.supervisor.report(event)
+            ended.code, ended.signal, ended.at_exit = code, None, ended.signal
+        if ended.code == 0 or not self.supervisor.is_ending(at):  # else we killed it
+            self.supervisor.note({"ended": number, "how": ended.document()}, sync=True)
+            self.supervisor.report(run_events.RankExited(number, ended, tail))
         self.running.discard(number)
         reader.next()  # it stays until the hub has noted its end
         with self.lock:
@@ -103,19 +103,17 @@ class Ranks:
                 at = time.monotonic()
                 start_thread(self.forget, number)  # its sockets may be open as long as its process
                 time.sleep(HESITATION)  # if MPI was killed and took it along: that first
-                return {"code": None, "signal": None, "usage": None, "lost": True}, pid, at
+                return run_events.Exit(None, lost=True), pid, at
             if "started" in message:
                 pid = message["pid"]
                 self.supervisor.sampler.add(number, pid, message["wrapper"])
                 self.supervisor.traffic.add(number, pid, message["wrapper"])
                 where = message.get("where")
                 self.supervisor.note({"started": number})
-                event = {"event": "rank", "rank": number, "started": pid, "where": where}
-                self.supervisor.report(event)
+                self.supervisor.report(run_events.RankStarted(number, pid, where))
             elif "ended" in message:
                 self.forget(number)
-                ended = {key: message.get(key) for key in ("code", "signal", "usage")}
-                return dict(ended, lost=False), pid, message["at"]
+                return run_events.Exit.read(message), pid, message["at"]
 
     def exit_code(self, pid):
         """The one with which the script ended, if it did: Python crashed only afterwards."""
@@ -142,13 +140,13 @@ class Ranks:
         return found
 
     def rank_orders(self, link, number, local):
-        places = {p["rank"]: p for p in self.plan["ranks"]}
+        places = {p.rank: p for p in self.plan.ranks}
         if number not in places:
             refused = "mpirun started rank %s here, the plan has %s" % (number, sorted(places))
             return {"refused": refused}
         place = places[number]
-        if local is not None and local != place["local_rank"]:
-            refused = "rank %d is local rank %d here, not %d" % (number, local, place["local_rank"])
+        if local is not None and local != place.local_rank:
+            refused = "rank %d is local rank %d here, not %d" % (number, local, place.local_rank)
             return {"refused": refused}
         with self.lock:
             if number in self.links:
@@ -158,19 +156,19 @@ class Ranks:
         error_file = os.path.join(self.supervisor.logs, "rank%05d.error.json" % number)
         env["TORCHELASTIC_ERROR_FILE"] = error_file
         env.update(self.supervisor.programs.base_env())
-        env.update(place["env"])
-        if self.plan["modules"]:
+        env.update(place.env)
+        if self.plan.modules:
             own_path = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
-            env["IPEXCTL_MODULES"] = " ".join(sorted(set(self.plan["modules"]) - LATER))
+            env["IPEXCTL_MODULES"] = " ".join(sorted(set(self.plan.modules) - LATER))
             env["PYTHONPATH"] = os.pathsep.join([self.supervisor.programs.site()] + own_path)
         log = run_folders.log_of(self.supervisor.dir, number)
         return {
             "env": env,
-            "argv": place["argv"],
-            "cwd": self.plan["cwd"],
+            "argv": place.argv,
+            "cwd": self.plan.cwd,
             "log": log,
-            "cpus": place["cpus"],
-            "node": place.get("node"),
+            "cpus": place.cpus,
+            "node": place.node,
             "umask": own_process.account_umask,
         }
 
@@ -185,16 +183,9 @@ class Ranks:
         with self.lock:
             key = len(self.launches) + 1
             self.launches[key] = link
-        self.supervisor.report({"event": "launch", "key": key, "argv": hello["argv"]})
+        self.supervisor.report(run_events.Launch(key, hello["argv"]))
         reader.next()  # returns when the program is gone, be it done or killed
-        self.supervisor.report({"event": "unlaunch", "key": key})
-
-    def answer_launch(self, order):
-        """What became of what mpirun asked for."""
-        if "exited" in order:
-            tell(self.launches.get(order["exited"]), {"exit": order["code"]})
-        elif "refused" in order:
-            tell(self.launches.get(order["refused"]), {"refused": order["why"]})
+        self.supervisor.report(run_events.Unlaunch(key))
 
 
 def tell(link, message):

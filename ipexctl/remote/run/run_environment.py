@@ -26,35 +26,38 @@ OWN_PTH = ("distutils-precedence.pth", "_virtualenv.pth")  # they add no folder
 PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
 
 
-def op_find(call, h):
+def op_find(
+    call, root, run_id, environment="", lock="ipexctl.lock", project=None, pythons=(),
+    ports=None, keeper=False,
+):  # fmt: skip
     """What this host would run with: the environment's prefix and versions, a free port.
 
     `environment`: its key, "" for the current one. `project`: who notes that it is used. `lock`:
     the path of the lock with that key, in words.
     """
-    root, key = root_folder.existing(h["root"]), h.get("environment", "")
+    root, key = root_folder.existing(root), environment
     prefix = env_marks.locate(root, key)
     installed = bool(prefix) and os.access(os.path.join(prefix, "bin", "python"), os.X_OK)
     if key and not installed:
-        raise no_such_environment(root, key, h.get("lock", "ipexctl.lock"))
+        raise no_such_environment(root, key, lock)
     if not installed:
-        prefix = prefix_with_torch(call, h.get("pythons", []))
+        prefix = prefix_with_torch(call, pythons)
     if not prefix:
         raise Failure(
             "no environment is installed in %s" % root,
-            "and no Python in use here has torch" if h.get("pythons") else "",
+            "and no Python in use here has torch" if pythons else "",
             "ipexctl install",
             slug="not-installed",
         )
     return {
         "prefix": prefix,
         "borrowed": not installed,
-        "environment": in_use(root, prefix, h.get("project")) if installed else None,
+        "environment": in_use(root, prefix, project) if installed else None,
         "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
         "packages": packages(prefix),
         "modules": modules(prefix) if installed else None,
-        "port": free_port(h["run_id"], h.get("ports")),
-        "keeper_port": free_port(h["run_id"] + " keeper", h.get("ports")) if h.get("keeper") else 0,
+        "port": free_port(run_id, ports),
+        "keeper_port": free_port(run_id + " keeper", ports) if keeper else 0,
         "preload": preload(prefix),
         "allocators": allocators(),
         "accelerators": accelerators(),
@@ -96,12 +99,12 @@ def prefix_with_torch(call, pythons):
     return ""
 
 
-def op_find_mpirun(call, h):
+def op_find_mpirun(call, prefix=""):
     """{prefix} -> {system: {bin, says} or None}: this host's own mpirun, and its --version.
 
     One in the environment at `prefix` comes first: conda's is there, and no wheel brought it.
     """
-    return {"system": system_mpi(call, h.get("prefix", ""))}
+    return {"system": system_mpi(call, prefix)}
 
 
 def system_mpi(call, prefix):

@@ -17,26 +17,26 @@ LEFT_OUT = ("look", "log", "log-end", "result", "about")
 LAST = 4096  # bytes of a log in which the last line is looked for
 
 
-def op_list(call, h):
-    """{root, journal, only, newest, sizes} -> {runs: [{run, host, alive, bytes, last, ...summary}]}
+def op_list(call, root, known_as, only, newest, sizes):
+    """-> {runs: [{run, host, alive, bytes, last, ...summary}]}
 
-    `journal`: this host's name for whoever asks; `host`: its name in the run. `only`: a run's id
+    `known_as`: this host's name for whoever asks; `host`: its name in the run. `only`: a run's id
     (that of a first attempt means all attempts), "" for all. The newest first; `newest`: how many
     of those that have ended, 0 for all.
     """
-    if root_folder.is_absent(h["root"]):
+    if root_folder.is_absent(root):
         return {"runs": []}
-    root = root_folder.existing(h["root"])
+    root = root_folder.existing(root)
     found, ended = [], 0
     for run in reversed(run_folders.run_ids(root)):
         first = ATTEMPT.sub("", run)
-        if h["only"] not in ("", run, first):
+        if only not in ("", run, first):
             continue
         folder = os.path.join(root, "runs", run)
-        name = name_in(run, folder, h["journal"])
+        name = name_in(run, folder, known_as)
         alive = control.is_alive(run, name)
         guarded = alive or control.is_alive(run, control.guardian_of(name))
-        if h["newest"] and ended >= h["newest"] and not guarded:
+        if newest and ended >= newest and not guarded:
             continue
         data = journal.contents(journal.path_of(folder, name))
         records = journal.parse(data)
@@ -57,7 +57,7 @@ def op_list(call, h):
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
             row["seconds"] = max(row["seconds"], until)
-        row["bytes"] = disk_use.size_of(folder) if h["sizes"] else None
+        row["bytes"] = disk_use.size_of(folder) if sizes else None
         lasts = time.time() - row["began"] if alive and row["began"] else 0.0
         if row["stall"] is not None:
             at = row["decided"] or (lasts if alive else row["seconds"])
@@ -99,28 +99,27 @@ def name_in(run, folder, name):
     return (alive + names)[0] if len(alive) == 1 or len(names) == 1 else name
 
 
-def op_plan(call, h):
-    """{root, journal, run_id} -> {plan, age}: of a run that has begun; seconds."""
-    folder = run_folders.folder_of(h)
+def op_plan(call, root, known_as, run_id):
+    """{root, known_as, run_id} -> {plan, age}: of a run that has begun; seconds."""
+    folder = run_folders.folder_of(root, run_id)
     plan, began = None, time.time()
-    for record in journal.read(folder, h["journal"]):
+    for record in journal.read(folder, known_as):
         fact = record.get("fact")
         noted = fact if isinstance(fact, dict) and "plan" in fact else record
         plan, began = noted.get("plan", plan), record.get("began", began)
     return {"plan": plan, "age": int(max(0.0, time.time() - began))}
 
 
-def op_why(call, h):
-    """{root, journal, run_id} -> {alive, quiet, computes, look, pace, plan, ends}
+def op_why(call, root, known_as, run_id):
+    """{root, known_as, run_id} -> {alive, quiet, computes, look, pace, plan, ends}
 
     `alive`: whether its supervisor answers; `quiet`: seconds without progress; `computes`: whether
     a rank here uses its CPUs for more than waiting; `look`: what its ranks do; `pace`: the same
     of the last minute (last_minute.py), also of a run that has ended; `ends`: of ranks of the run.
     """
-    run = run_folders.run_id(h)
-    records = journal.read(run_folders.folder_of(h), h["journal"])
+    records = journal.read(run_folders.folder_of(root, run_id), known_as)
     go = [r["fact"] for r in records if isinstance(r.get("fact"), dict) and "plan" in r["fact"]]
-    said = control.ask(run, h["journal"], {"look": True}) or {}
+    said = control.ask(run_id, known_as, {"look": True}) or {}
     return {
         "alive": said.get("alive") is True,
         "quiet": said.get("quiet", 0.0),
@@ -132,30 +131,30 @@ def op_why(call, h):
     }
 
 
-def op_tails(call, h):
-    """{root, journal, run_id, hosts} -> {tails: [[host, rank, text], ...]}: the ends of the output
+def op_tails(call, root, known_as, run_id, hosts):
+    """{root, known_as, run_id, hosts} -> {tails: [[host, rank, text], ...]}: the ends of the output
     of ranks on those hosts, as far as this one was told them."""
-    folder = run_folders.folder_of(h)
+    folder = run_folders.folder_of(root, run_id)
     found = []
-    for record in journal.read(folder, h["journal"]):
+    for record in journal.read(folder, known_as):
         fact = record.get("fact")
-        if isinstance(fact, dict) and fact.get("host") in h["hosts"] and fact.get("tail"):
+        if isinstance(fact, dict) and fact.get("host") in hosts and fact.get("tail"):
             found.append([fact["host"], fact.get("rank"), fact["tail"]])
     return {"tails": [row for row in found if type(row[1]) is int and isinstance(row[2], str)]}
 
 
-def op_record(call, h):
-    """{root, journal, run_id} -> {began, records, samples}: facts, and what its ranks did last.
+def op_record(call, root, known_as, run_id):
+    """{root, known_as, run_id} -> {began, records, samples}: facts, and what its ranks did last.
 
     `began`: when the run began, by this host's clock. `samples`: as Pace.keep writes them.
     """
-    folder = run_folders.folder_of(h)
-    records = journal.read(folder, h["journal"])
+    folder = run_folders.folder_of(root, run_id)
+    records = journal.read(folder, known_as)
     began = next((r["began"] for r in records if "began" in r), 0.0)
     told = [shortened(r) for r in records if not any(name in r for name in LEFT_OUT)]
     if len(told) > MOST:
         told = told[: MOST // 2] + told[-MOST // 2 :]
-    samples = journal.read_lines(journal.samples_path(folder, h["journal"]))
+    samples = journal.read_lines(journal.samples_path(folder, known_as))
     return {"began": began, "records": told, "samples": thinned(samples)}
 
 
@@ -172,11 +171,10 @@ def thinned(samples):
     return samples[::every] if every > 1 else samples
 
 
-def op_stop(call, h):
-    """{root, journal, run_id, by, seconds} -> {asked: False where no supervisor lives}"""
-    run = run_folders.run_id(h)
-    order = {"stop": h["by"], "seconds": h["seconds"]}
-    return {"asked": control.ask(run, h["journal"], order) is not None}
+def op_stop(call, root, known_as, run_id, by, seconds):
+    """{root, known_as, run_id, by, seconds} -> {asked: False where no supervisor lives}"""
+    order = {"stop": by, "seconds": seconds}
+    return {"asked": control.ask(run_folders.checked_id(run_id), known_as, order) is not None}
 
 
 def summary(records):

@@ -3,6 +3,7 @@
 import os
 import time
 
+from ipexctl.common.watch_orders import Shown
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, log_follower, run_folders
@@ -12,36 +13,35 @@ BEAT = 5.0  # seconds between signs of life
 LONGEST = 4 << 20  # bytes in which the last lines are looked for
 
 
-def op_read(call, h):
-    """{root, journal, run_id, ranks, lines, since, times, follow, window} -> {ranks: those shown}
+def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, window):
+    """{root, known_as, run_id, ranks, lines, since, times, follow, window} -> {ranks: those shown}
 
     Emits `log` as during a run. `ranks`: none for all; `lines`: of each rank the last ones, null
     for all; `since`: only what was written in so many seconds, null for all. Without `follow`, one
     rank after the other. Hears {shown: bytes}. `times`: `sizes` comes before a rank's first `log`:
     rows of [time, size], and `first`, where that begins.
     """
-    run = run_folders.run_id(h)
-    folder = run_folders.folder_of(h)
-    follower = log_follower.Follower(call, h["window"])
+    folder = run_folders.folder_of(root, run_id)
+    follower = log_follower.Follower(call, window)
     start_thread(follower.loop)
     start_thread(hear, call, follower)
     shown, said = [], time.monotonic()
-    history = size_rows(journal.sizes_path(folder, h["journal"]))
-    sizes, at = sizes_before(history, h["since"])
+    history = size_rows(journal.sizes_path(folder, known_as))
+    sizes, at = sizes_before(history, since)
     while True:
-        alive = h["follow"] and control.is_alive(run, h["journal"])
-        for rank in started(folder, h["journal"]):
+        alive = follow and control.is_alive(run_id, known_as)
+        for rank in started(folder, known_as):
             path = run_folders.log_of(folder, rank)
-            if rank not in shown and rank in (h["ranks"] or [rank]) and os.path.isfile(path):
+            if rank not in shown and rank in (ranks or [rank]) and os.path.isfile(path):
                 shown.append(rank)
-                first = max(beginning(path, h["lines"]), next_line(path, sizes.get(str(rank), 0)))
+                first = max(beginning(path, lines), next_line(path, sizes.get(str(rank), 0)))
                 if at is not None and os.stat(path).st_mtime <= at:
                     first = os.stat(path).st_size
-                if h["times"]:
+                if times:
                     rows = growth(history, rank, path)
                     call.emit({"event": "sizes", "key": rank, "rows": rows, "first": first})
                 follower.add(rank, path, first)
-                if not h["follow"]:
+                if not follow:
                     follower.finish(rank)
                     while follower.has(rank):
                         time.sleep(0.01)
@@ -125,4 +125,4 @@ def hear(call, follower):
         frame = call.recv()
         if frame is None:
             return
-        follower.give(frame[0].get("shown", 0))
+        follower.give(Shown.read(frame[0]).shown)

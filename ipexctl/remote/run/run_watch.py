@@ -9,8 +9,10 @@ import os
 import threading
 import time
 
-from ipexctl.common import frames
+from ipexctl.common import frames, run_events, watch_orders
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.waiting import wait_until
+from ipexctl.common.watch_orders import WatchOrder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.run_files import journal, log_follower, run_folders
@@ -20,49 +22,43 @@ LOOK = 0.5  # seconds between looks into the journal, where nothing tells of a c
 SWEPT = 10.0  # seconds for the guardian of a supervisor that was killed to note what it found
 
 
-def op_start(call, h):
-    """{root, run_id, host, lease, window, env, cwd, ranks, ...}: see run/watch/start_request.py.
-
-    Starts the run on this host and watches it to its end.
-    """
-    if h["secret"]:
+def op_start(call, **order):
+    """A StartOrder and a WatchOrder: starts the run on this host and watches it to its end."""
+    if StartOrder.read(order).secret:
         no_core_dump()
     link = frames.of_socket(call.agent.guardian)
-    link.write(h)
-    return Watch(call, h, call.agent.guardian, link).serve()
+    link.write(order)
+    return Watch(call, WatchOrder.read(order), call.agent.guardian, link).serve()
 
 
-def op_attach(call, h):
-    """{root, run_id, host, lease, window, facts, at, logs}: watches a run that has begun.
-
-    `host`: this one's name in the run. `facts`: whether those of the run are told from here, and
-    `at`: from which place in the journal on; `logs`: [[key, offset], ...] of what was read before.
-    """
+def op_attach(call, **order):
+    """A WatchOrder: watches a run that has begun."""
     from ipexctl.remote.run import control  # a run that starts needs nothing of it here
 
-    sock = control.watched(run_folders.run_id(h), h["host"])
-    return Watch(call, h, sock, sock and frames.of_socket(sock)).serve()
+    asked = WatchOrder.read(order)
+    sock = control.watched(run_folders.checked_id(asked.run_id), asked.host)
+    return Watch(call, asked, sock, sock and frames.of_socket(sock)).serve()
 
 
-def op_conclude(call, h):
-    """{root, journal, run_id, result: {exit_code, ended_by, cause}} -> {}: how the run ended."""
-    folder = run_folders.folder_of(h)
-    journal.append(journal.path_of(folder, h["journal"]), {"result": h["result"]})
+def op_conclude(call, root, known_as, run_id, result):
+    """{root, known_as, run_id, result: {exit_code, ended_by, cause}} -> {}: how the run ended."""
+    folder = run_folders.folder_of(root, run_id)
+    journal.append(journal.path_of(folder, known_as), {"result": result})
     return {}
 
 
 class Watch:
-    def __init__(self, call, h, sock, link):
+    def __init__(self, call, asked: WatchOrder, sock, link):
         """`sock`: to the supervisor, None where there is none any more; `link`: its frames."""
         self.call = call
-        self.asked = h
+        self.asked = asked
         self.socket = sock
         self.link = link
-        folder = run_folders.folder_of(h)
+        folder = run_folders.folder_of(asked.root, asked.run_id)
         self.logs = os.path.join(folder, "logs")
-        self.journal = journal.Reader(journal.path_of(folder, h["host"]))
-        self.follower = log_follower.Follower(call, h["window"])
-        self.offsets = dict(h["logs"])
+        self.journal = journal.Reader(journal.path_of(folder, asked.host))
+        self.follower = log_follower.Follower(call, asked.window)
+        self.offsets = dict(asked.logs)
         self.survivors = self.traffic = None  # as the journal says
         self.lock = threading.Lock()
         self.last_heard = time.monotonic()
@@ -101,11 +97,10 @@ class Watch:
             self.follower.finish(record["log-end"])
         elif "over" in record:
             self.survivors, self.traffic = record.get("survivors", 0), record.get("traffic")
-        elif "fact" in record and self.asked["facts"] and at > self.asked["at"]:
+        elif "fact" in record and self.asked.facts and at > self.asked.at:
             self.call.emit(dict(record["fact"], at=at))
-        elif "look" in record and at > self.asked["at"]:
-            look = {"event": "look", "number": record["look"], "ranks": record["ranks"]}
-            self.call.emit(look)
+        elif "look" in record and at > self.asked.at:
+            self.call.emit(run_events.Looked(record["look"], record["ranks"]).document())
 
     # -- from the supervisor --
 
@@ -131,7 +126,7 @@ class Watch:
             self.look()
         else:  # it could not be written
             with self.lock:
-                self.take(event["record"], self.asked["at"] + 1)
+                self.take(event["record"], self.asked.at + 1)
 
     def without_supervisor(self, seconds):
         """`seconds` for its guardian."""
@@ -158,7 +153,7 @@ class Watch:
 
     def swept(self, survivors):
         if survivors is not None:
-            self.call.emit({"event": "swept", "survivors": survivors, "left": self.follower.left()})
+            self.call.emit(run_events.Swept(survivors, self.follower.left()).document())
 
     # -- from the controller --
 
@@ -168,8 +163,9 @@ class Watch:
             if frame is None:
                 return
             header = frame[0]
-            if "shown" in header:
-                self.follower.give(header["shown"])
+            order = watch_orders.read(header)
+            if isinstance(order, watch_orders.Shown):
+                self.follower.give(order.shown)
             elif self.link is not None:
                 try:
                     self.link.write(header)
@@ -182,7 +178,7 @@ class Watch:
     def watch_lease(self):
         """The supervisor has ended by itself, when this ends the agent."""
         while not self.over.wait(0.5):
-            if time.monotonic() - self.last_heard > self.asked["lease"] + PATIENCE:
+            if time.monotonic() - self.last_heard > self.asked.lease + PATIENCE:
                 os._exit(0)
 
     def controller_gone(self):

@@ -11,6 +11,8 @@ import shutil
 import threading
 import time
 
+from ipexctl.common import hub_orders, run_events, watch_orders
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.hub import hub, judge
@@ -32,7 +34,7 @@ from ipexctl.remote.shelf import shelf_link
 NOTED = {"event": "noted", "record": None}
 
 
-def run(link, asked, scratch, pulse):
+def run(link, asked: StartOrder, scratch, pulse):
     """Returns when the run is over here and its watchers know. The guardian watches `pulse`."""
     supervisor = Supervisor(link, asked, scratch, pulse)
     try:
@@ -44,19 +46,19 @@ def run(link, asked, scratch, pulse):
 class Supervisor:
     def __init__(self, link, asked, scratch, pulse):
         self.pulse = pulse
-        self.run_id = run_folders.run_id(asked)
-        top = root_folder.checked(asked["root"])
+        self.run_id = run_folders.checked_id(asked.run_id)
+        top = root_folder.checked(asked.root)
         self.dir = root_folder.subfolder(top, "runs", self.run_id)
         self.shelf = shelf_link.start(asked, self.dir)  # it forks: before there are threads
-        for folder in [self.dir] + [run_folders.inside(top, path) for path in asked["data"]]:
+        for folder in [self.dir] + [run_folders.inside(top, path) for path in asked.data]:
             run_folders.hold(folder)
         self.logs = root_folder.subfolder(self.dir, "logs")
         self.scratch = scratch
-        self.plan = asked
+        self.plan: StartOrder = asked
         self.began = time.monotonic()
         self.journal = None
         self.writing = threading.Lock()
-        self.lease = asked["lease"]
+        self.lease = asked.lease
         self.last_heard = time.monotonic()  # who watches the run
         self.inbox = queue.Queue()  # type: queue.Queue  # orders, for the main thread
         self.watchers = watchers.Watchers(self.hear)
@@ -65,8 +67,8 @@ class Supervisor:
         self.programs = host_programs.Programs(self, scratch)
         self.ranks = rank_sockets.Ranks(self)
         self.sampler = health_sampler.Sampler(self)
-        self.traffic = traffic.Traffic(self, asked["store_port"])
-        samples = journal.History(journal.samples_path(self.dir, asked["host"]))
+        self.traffic = traffic.Traffic(self, asked.store_port)
+        samples = journal.History(journal.samples_path(self.dir, asked.host))
         self.pace = last_minute.Pace(self.sampler, self.traffic, samples)
         self.progress = rank_progress.Progress(self)
         self.busy_since = None  # when the main thread began what it does
@@ -74,25 +76,25 @@ class Supervisor:
         self.ending_since = None  # when that was decided
         self.over = False
         self.survivors = None
-        self.part = hub.Hub(self, asked["run"]) if asked["run"] else hub.Spoke(self, asked)
+        self.part = hub.Hub(self, asked.run) if asked.run else hub.Spoke(self, asked)
 
     # -- life --
 
     def serve(self):
-        if self.plan["secret"]:  # also of MPI's programs and the ranks
+        if self.plan.secret:  # also of MPI's programs and the ranks
             no_core_dump()
         rank_wrapper.set_subreaper()  # whatever loses its parent here stays below us, and is found
         try:
-            self.journal = journal.begin(self.dir, self.plan["host"])
+            self.journal = journal.begin(self.dir, self.plan.host)
             listener = self.ranks.listen()
             self.programs.write()
-            control.serve(self.run_id, self.plan["host"], self.answer, self.watchers.add_socket)
+            control.serve(self.run_id, self.plan.host, self.answer, self.watchers.add_socket)
         except OSError as e:
             raise cannot_write(e, self.dir) from None
-        about = {"version": journal.VERSION, "about": self.plan["about"], "began": time.time()}
+        about = {"version": journal.VERSION, "about": self.plan.about, "began": time.time()}
         self.note(about, sync=True)
-        of_all = (self.plan["run"] or {}).get("inputs", {})
-        self.add({"inputs": dict(self.plan.get("inputs", {}), **of_all)})
+        of_all = self.plan.run.inputs if self.plan.run else {}
+        self.add({"inputs": dict(self.plan.inputs, **of_all)})
         try:
             port = self.part.begin()
             self.watchers.add(self.starter)
@@ -103,11 +105,11 @@ class Supervisor:
             start_thread(self.progress.loop, lambda: self.over)
             if self.shelf is not None:
                 shelf_link.listen(self.shelf, self.report, lambda: self.over)
-            sizes = journal.sizes_path(self.dir, self.plan["host"])
-            logs = {p["rank"]: run_folders.log_of(self.dir, p["rank"]) for p in self.plan["ranks"]}
+            sizes = journal.sizes_path(self.dir, self.plan.host)
+            logs = {p.rank: run_folders.log_of(self.dir, p.rank) for p in self.plan.ranks}
             start_thread(journal.keep_sizes, sizes, logs, lambda: self.over)
-            self.report({"event": "ready"})
-            self.emit({"event": "ready", "port": port})
+            self.report(run_events.Ready(port))
+            self.emit(run_events.Ready(port))
             survivors = len(self.end(self.orders()))
             found = self.part.finish(survivors)
             last = {"survivors": survivors, "logs": self.logs, "found": found}
@@ -125,17 +127,18 @@ class Supervisor:
             return
         if starts:
             self.last_heard = time.monotonic()
-        if "ping" in header:
-            watcher.put({"event": "pong"})
-        elif "stop" in header:
+        order = watch_orders.read(header)
+        if isinstance(order, watch_orders.Ping):
+            watcher.put(run_events.Pong().document())
+        elif isinstance(order, watch_orders.EndPart):
             self.stop("ended")
         else:
-            self.part.ask(header)
+            self.part.ask(order)
 
     def stop(self, why):
         self.stopped = self.stopped or why
         self.set_ending()
-        self.inbox.put({"stop": True})
+        self.inbox.put(hub_orders.Stop().document())
 
     def set_ending(self):
         self.ending_since = self.ending_since or time.monotonic()
@@ -148,31 +151,32 @@ class Supervisor:
         """Execute orders until the run has to end; returns why."""
         while True:
             self.busy_since = None
-            order = self.inbox.get()
+            order = hub_orders.read(self.inbox.get())
             self.busy_since = time.monotonic()
-            if "stop" in order:
-                return self.stopped or str(order.get("why", "ended"))
+            if isinstance(order, hub_orders.Stop):
+                return self.stopped or order.why
             self.obey(order)
 
     def obey(self, order):
-        if "spawn" in order:
-            self.programs.spawn(order["spawn"], order["argv"])
-        elif "noted" in order:
-            link = self.ranks.links.get(order["noted"])
-            rank_sockets.tell(link, {"noted": True, "ok": order.get("ok")})
-        elif "signal" in order:
-            self.note({"asked": order.get("why", "")})
-            self.ranks.signal(order["signal"])
-        elif "look" in order:
-            start_thread(self.look, order["look"])
-        elif "kill" in order:
-            self.programs.kill(order["kill"])
-        elif "shelf" in order:
-            shelf_link.tell(self.shelf, order["shelf"])
-        elif "facts" in order:
-            self.note_facts(order["facts"])
-        else:
-            self.ranks.answer_launch(order)
+        if isinstance(order, hub_orders.Spawn):
+            self.programs.spawn(order.program, order.argv)
+        elif isinstance(order, hub_orders.Kill):
+            self.programs.kill(order.program)
+        elif isinstance(order, hub_orders.RankNoted):
+            rank_sockets.tell(self.ranks.links.get(order.rank), {"noted": True, "ok": True})
+        elif isinstance(order, hub_orders.SignalRanks):
+            self.note({"asked": order.why})
+            self.ranks.signal(order.signal)
+        elif isinstance(order, hub_orders.Look):
+            start_thread(self.look, order.number)
+        elif isinstance(order, hub_orders.Shelf):
+            shelf_link.tell(self.shelf, order.shelf)
+        elif isinstance(order, hub_orders.Note):
+            self.note_facts(order.facts)
+        elif isinstance(order, hub_orders.LaunchEnded):
+            rank_sockets.tell(self.ranks.launches.get(order.key), {"exit": order.code})
+        elif isinstance(order, hub_orders.LaunchRefused):
+            rank_sockets.tell(self.ranks.launches.get(order.key), {"refused": order.why})
 
     def note(self, record, sync=False, last=False):
         """Write to the journal, where watchers read it."""
@@ -195,7 +199,7 @@ class Supervisor:
         """Look at the ranks as the hub has ordered; the journal keeps what was found."""
         _, found, computes = self.progress.look()
         self.note({"look": number, "ranks": found, "time": time.time()})
-        self.report({"event": "looked", "number": number, "computes": computes})
+        self.report(run_events.LookDone(number, computes))
 
     def note_facts(self, facts):
         """Record what the hub says about the run."""
@@ -207,7 +211,7 @@ class Supervisor:
     def answer(self, message):
         """Answer a question or an order from this host (control.py)."""
         if "stop" in message:
-            self.report({"event": "stop", "by": message["stop"], "seconds": message["seconds"]})
+            self.report(run_events.StopAsked(message["stop"], message["seconds"]))
         elif "end" in message:
             self.stop(str(message["end"]))
         elif "look" in message:
@@ -218,11 +222,11 @@ class Supervisor:
 
     def report(self, event):
         """To the hub."""
-        self.part.report(event)
+        self.part.report(event.document() if isinstance(event, run_events.Event) else event)
 
     def emit(self, event):
         """Send an event to all watchers; the run does not wait for them."""
-        self.watchers.tell(event)
+        self.watchers.tell(event.document() if isinstance(event, run_events.Event) else event)
 
     def watch_lease(self):
         while not self.over:

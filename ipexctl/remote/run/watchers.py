@@ -6,7 +6,7 @@ Over the socket they are told that there is more, and what counts only at the mo
 
 import queue
 
-from ipexctl.common import frames
+from ipexctl.common import frames, run_events
 from ipexctl.common.waiting import wait_until
 from ipexctl.remote.own_process import start_thread
 
@@ -28,7 +28,7 @@ class Watchers:
     def add_socket(self, link):
         link.settimeout(None)
         watcher = Watcher(frames.of_socket(link))
-        watcher.put({"event": "watched"})
+        watcher.put(run_events.Pong().document())
         self.add(watcher)
 
     def listen(self, watcher):

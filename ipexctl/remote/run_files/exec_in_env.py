@@ -13,15 +13,14 @@ PIP = re.compile(r"pip[0-9.]*\Z")
 OTHERS = ("PYTHONHOME", "PYTHONPATH")  # of the login shell: they lead to another Python's files
 
 
-def op_exec(call, header):
+def op_exec(call, argv, env):
     """{argv, env: [[name, value], ...]} -> {code}. Events: {"event": "out" or "err"} and bytes."""
-    argv = header["argv"]
     if PIP.match(argv[0]):
-        require_own(argv[0], dict(header["env"]).get("PATH", "").split(":")[0])
+        require_own(argv[0], dict(env).get("PATH", "").split(":")[0])
     variables = {name: value for name, value in os.environ.items() if name not in OTHERS}
     process = child_processes.start(
         argv,
-        child_processes.with_variables(variables, header["env"]),
+        child_processes.with_variables(variables, env),
         subprocess.PIPE,
         cwd=os.path.expanduser("~"),
         begin=child_processes.start_user_program,

@@ -13,10 +13,10 @@ MOST = 50000  # files
 ROOM = 6 << 20  # bytes of their names: an answer is one header
 
 
-def op_look(call, h):
+def op_look(call, root, run_id):
     """{root, run_id} -> {mark}: hosts that share the run's folder have the same one; "" where it is
     not: removed, or the run used no folder of its own."""
-    work = work_folder(h)
+    work = work_folder(root, run_id)
     try:
         with open(os.path.join(os.path.dirname(work), "mark")) as file:
             return {"mark": file.read() if os.path.isdir(work) else ""}
@@ -24,10 +24,10 @@ def op_look(call, h):
         return {"mark": ""}
 
 
-def op_list(call, h):
+def op_list(call, root, run_id, patterns):
     """{root, run_id, patterns} -> {files: [[path, size], ...], more: bool}"""
-    work = work_folder(h)
-    wanted = [pattern.split("/") for pattern in h["patterns"]]
+    work = work_folder(root, run_id)
+    wanted = [pattern.split("/") for pattern in patterns]
     found, room = [], ROOM
     for top, folders, names in os.walk(work):
         folders.sort()
@@ -44,10 +44,10 @@ def op_list(call, h):
     return {"files": found, "more": False}
 
 
-def op_read(call, h):
+def op_read(call, root, run_id, path, offset, length):
     """{root, run_id, path, offset, length} -> the bytes as events, then {refused: why, or ""}"""
-    work = work_folder(h)
-    full = run_folders.inside(work, h["path"])
+    work = work_folder(root, run_id)
+    full = run_folders.inside(work, path)
     if os.path.realpath(os.path.dirname(full)) != os.path.dirname(full):
         return {"refused": "reached through a link"}
     try:
@@ -55,7 +55,7 @@ def op_read(call, h):
     except OSError as e:
         return {"refused": e.strerror}
     try:
-        at, end = h["offset"], h["offset"] + h["length"]
+        at, end = offset, offset + length
         while at < end:
             data = os.pread(fd, min(CHUNK, end - at), at)
             if not data:
@@ -69,6 +69,6 @@ def op_read(call, h):
     return {"refused": ""}
 
 
-def work_folder(h):
-    root = root_folder.checked(h["root"])
-    return os.path.realpath(os.path.join(root, "runs", run_folders.run_id(h), "work"))
+def work_folder(root, run_id):
+    run = os.path.join(root_folder.checked(root), "runs", run_folders.checked_id(run_id))
+    return os.path.realpath(os.path.join(run, "work"))

@@ -25,15 +25,15 @@ MARK = b"IPEXCTL_RUN_ID="
 held = {}  # type: dict[str, int]  # locks of this agent, by folder
 
 
-def run_id(h):
-    if not RUN_ID.match(h["run_id"]):
-        raise Failure("%r is not a run id" % h["run_id"], slug="invalid-request")
-    return h["run_id"]
+def checked_id(run_id):
+    if not RUN_ID.match(run_id):
+        raise Failure("%r is not a run id" % run_id, slug="invalid-request")
+    return run_id
 
 
-def folder_of(h):
-    """{root, run_id} -> the folder of that run, which may not be there."""
-    return os.path.join(root_folder.existing(h["root"]), "runs", run_id(h))
+def folder_of(root, run_id):
+    """The folder of that run, which may not be there."""
+    return os.path.join(root_folder.existing(root), "runs", checked_id(run_id))
 
 
 def inside(folder, path):

@@ -7,6 +7,7 @@ these. Whatever fails before leaves what was complete before.
 The caller takes `orders` for hosts and `facts` for all journals, and empties both.
 """
 
+from ipexctl.common import hub_orders, run_events
 from ipexctl.remote.shelf.checkpoint_rules import family, lacking, partner, step_of
 
 AGAIN = 15.0  # seconds after which what failed is tried again
@@ -141,7 +142,9 @@ class Publication:
         self.series.setdefault(family(current.name), set()).update(current.parts)
         size = sum(part["bytes"] for part in current.parts.values())
         seconds = round(now - current.written, 1)
-        self.fact(current, bytes=size, hosts=sorted(current.published), seconds=seconds)
+        name, hosts = current.name, tuple(sorted(current.published))
+        done = run_events.Checkpoint(name, step_of(name), hosts, size, seconds)
+        self.facts.append(done.document())
 
     def on_failed(self, host, said, now):
         """`why` is empty where the script has written to it meanwhile."""
@@ -242,19 +245,15 @@ class Publication:
         """It was published without a part that was found later."""
         for host in self.hosts if writers else ():
             self.tell(host, {"withdraw": name})
-        self.facts.append({"event": "checkpoint", "name": name, "withdrawn": True})
+        self.facts.append(run_events.Checkpoint(name, withdrawn=True).document())
 
     def tell(self, host, order):
-        self.orders.append((host, {"shelf": order}))
+        self.orders.append((host, hub_orders.Shelf(order).document()))
 
     def note(self, text):
         if text not in self.said:
             self.said.add(text)
-            self.facts.append({"event": "note", "text": text})
-
-    def fact(self, current, **more):
-        about = {"event": "checkpoint", "name": current.name, "step": step_of(current.name)}
-        self.facts.append(dict(about, **more))
+            self.facts.append(run_events.Noted(text).document())
 
 
 class Attempt:

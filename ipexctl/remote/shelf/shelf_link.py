@@ -10,6 +10,7 @@ import os
 import socket
 import time
 
+from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.own_process import close_files, start_thread
 from ipexctl.remote.rank import rank_wrapper
 
@@ -18,11 +19,11 @@ NURSE, WORKER = "ipexctl-shelf", "ipexctl-copy"  # as `ps -o comm` shows them
 PAUSE = 2.0  # seconds before the next one
 
 
-def start(asked, run_folder):
+def start(asked: StartOrder, run_folder):
     """The socket to it; None where no checkpoints are copied."""
-    if not asked.get("checkpoints"):
+    if not asked.checkpoints:
         return None
-    folder = os.path.join(run_folder, "shelf", os.path.basename(asked["host"]) or "-")
+    folder = os.path.join(run_folder, "shelf", os.path.basename(asked.host) or "-")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     if os.fork() == 0:
@@ -38,7 +39,7 @@ def start(asked, run_folder):
     return ours
 
 
-def nurse(asked, folder, link):
+def nurse(asked: StartOrder, folder, link):
     """Start another one where it was killed, for lack of memory say."""
     # by name: hosts get it only for such a run (run/prepare_hosts.py)
     shelf_worker = importlib.import_module("ipexctl.remote.shelf.shelf_worker")

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 
+from ipexctl.common.checkpoint_reports import Manifest, ShelfReport, Unpublished
 from ipexctl.common.files import hash_of, rename_synced, sync_disk
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote import root_folder
@@ -17,20 +18,16 @@ CHUNK = 1 << 20
 FRESH = ".resumed-"  # begins the name of a folder in which a checkpoint is laid out
 
 
-def op_list(call, h):
-    """{root, run_id} -> {shelves: [{host, manifests: [...], held: [sha256, ...], pending: [[name,
-    step, bytes, age, why], ...]}, ...]}: several where hosts share a home.
-
-    A manifest is {number, name, step, age, parts: {host: {sha256, list, bytes}}}.
-    """
-    if root_folder.is_absent(h["root"]):
+def op_list(call, root, run_id):
+    """{root, run_id} -> {shelves: [ShelfReport, ...]}: several where hosts share a home."""
+    if root_folder.is_absent(root):
         return {"shelves": []}
-    top = os.path.join(run_folders.folder_of(h), "shelf")
-    names = sorted(names_in(top))
-    return {"shelves": [report(name, Shelf(os.path.join(top, name))) for name in names]}
+    top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
+    found = [report(name, Shelf(os.path.join(top, name))) for name in sorted(names_in(top))]
+    return {"shelves": [one.document() for one in found]}
 
 
-def report(name, shelf):
+def report(name, shelf) -> ShelfReport:
     pending = os.path.join(shelf.folder, "pending.json")
     now = time.time()
     try:
@@ -39,45 +36,48 @@ def report(name, shelf):
     except (OSError, ValueError, KeyError) as e:
         raise Failure("cannot read %s" % shelf.folder, str(e), slug="shelf-unreadable") from None
     shas = {part["sha"] for manifest in manifests for part in manifest["parts"].values()}
-    return {
-        "host": name,
-        "manifests": [dict(m, age=max(0.0, now - m["time"])) for m in manifests],
-        "held": sorted(sha for sha in shas if shelf.holds(sha)),
-        "pending": [[*row[:3], max(0.0, now - row[3]), row[4]] for row in rows],
-    }
+    return ShelfReport(
+        host=name,
+        manifests=[Manifest.read(dict(m, age=max(0.0, now - m["time"]))) for m in manifests],
+        held=sorted(sha for sha in shas if shelf.holds(sha)),
+        pending=[
+            Unpublished(name, step, size, max(0.0, now - written), why)
+            for name, step, size, written, why in rows
+        ],
+    )
 
 
-def shelf_of(h):
-    top = os.path.join(run_folders.folder_of(h), "shelf")
-    return Shelf(run_folders.inside(top, h["shelf"]))
+def shelf_of(root, run_id, shelf):
+    top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
+    return Shelf(run_folders.inside(top, shelf))
 
 
-def op_part(call, h):
+def op_part(call, root, run_id, shelf, part):
     """{root, run_id, shelf, part} -> {name, files: [[path below it, sha256, size], ...]}"""
-    part = shelf_of(h).part(h["part"])
-    if part is None:
+    found = shelf_of(root, run_id, shelf).part(part)
+    if found is None:
         raise Failure("a part of the checkpoint is gone", slug="checkpoint-gone")
-    return part
+    return found
 
 
-def op_read(call, h):
+def op_read(call, root, run_id, shelf, sha256):
     """{root, run_id, shelf, sha256} -> the bytes of a file, in frames."""
     try:
-        with open(shelf_of(h).path(h["sha256"]), "rb") as file:
+        with open(shelf_of(root, run_id, shelf).path(sha256), "rb") as file:
             for chunk in iter(lambda: file.read(CHUNK), b""):
                 call.emit({"event": "piece"}, chunk)
     except OSError as e:
         raise Failure("cannot read the checkpoint", e.strerror, slug="checkpoint-gone") from None
 
 
-def op_serve(call, h):
-    """{root, run_id, shelf, blobs: [sha256, ...], keys} -> {port}, until the agent ends."""
-    shelf = shelf_of(h)
-    paths = {sha: shelf.path(sha) for sha in h["blobs"]}
-    return {"port": blob_server.Server(h["keys"], paths).begin()}
+def op_serve(call, root, run_id, shelf, wanted, keys):
+    """{root, run_id, shelf, wanted: [sha256, ...], keys} -> {port}, until the agent ends."""
+    held = shelf_of(root, run_id, shelf)
+    paths = {sha: held.path(sha) for sha in wanted}
+    return {"port": blob_server.Server(keys, paths).begin()}
 
 
-def op_lay_out(call, h):
+def op_lay_out(call, root, work, name, patterns, files, keys, givers):
     """{root, work, name, patterns, files: [[path below it, sha256, size, giver], ...], keys,
     givers: [{run_id, shelf} here, or {url}, ...]} -> {}: put a checkpoint where the ranks start.
 
@@ -85,30 +85,33 @@ def op_lay_out(call, h):
     already, as on the host that wrote it, takes no further space. `patterns`: of the checkpoints of
     this run; without any, nothing that was sent with the project is replaced.
     """
-    top = os.path.realpath(h["work"])
-    target = run_folders.inside(top, h["name"])
-    if not any(checkpoint_rules.matches(h["name"], p) for p in h["patterns"] or ["**"]):
-        why = "--checkpoints does not match it" if h["patterns"] else "a part of it is hidden"
-        raise not_a_checkpoint(h["name"], why)
+    top = os.path.realpath(work)
+    target = run_folders.inside(top, name)
+    if not any(checkpoint_rules.matches(name, p) for p in patterns or ["**"]):
+        why = "--checkpoints does not match it" if patterns else "a part of it is hidden"
+        raise not_a_checkpoint(name, why)
     above = os.path.dirname(target)
     os.makedirs(above, exist_ok=True)
     if os.path.realpath(above) != above:
         raise Failure("%s is reached through a link" % target, slug="checkpoint-not-laid-out")
-    if is_laid_out(call, target, h["files"]):
+    if is_laid_out(call, target, files):
         return {}
-    if os.path.lexists(target) and not h["patterns"]:
-        raise not_a_checkpoint(h["name"], "it would replace what was sent with the project")
+    if os.path.lexists(target) and not patterns:
+        raise not_a_checkpoint(name, "it would replace what was sent with the project")
     fresh = os.path.join(top, FRESH + os.urandom(8).hex())
-    size = sum(size for _, _, size, _ in h["files"])
-    root_folder.need_space(top, size, len(h["files"]))
+    size = sum(size for _, _, size, _ in files)
+    root_folder.need_space(top, size, len(files))
     os.mkdir(fresh, 0o700)
     try:
         laid = os.path.join(fresh, "laid")
-        more = {"root": h["root"], "fresh": fresh, "keys": h["keys"]}
-        for below, sha, size, giver in h["files"]:
-            path = run_folders.inside(laid, below) if below else laid
+        for below, sha, length, number in files:
+            path, giver = run_folders.inside(laid, below) if below else laid, givers[number]
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            bring(call, dict(h["givers"][giver], **more), (sha, size), path)
+            if "url" in giver:
+                fetch_blob(fresh, sha, length, keys, giver["url"], call)
+                os.rename(blobs.path_of(fresh, sha), path)
+            else:
+                copy_kept(call, shelf_of(root, **giver).path(sha), sha, path)
         sync_disk(fresh)
         if os.path.lexists(target):  # sent with the project, or of an earlier attempt
             os.rename(target, os.path.join(fresh, "before"))
@@ -133,14 +136,8 @@ def is_laid_out(call, target, files):
     return all(read_through(call, path) == sha for path, sha in places)
 
 
-def bring(call, giver, blob, path):
-    """A file of a checkpoint, with its hash verified."""
-    sha, size = blob
-    if "url" in giver:
-        fetch_blob(giver["fresh"], sha, size, giver["keys"], giver["url"], call)
-        os.rename(blobs.path_of(giver["fresh"], sha), path)
-        return
-    kept = shelf_of(giver).path(sha)
+def copy_kept(call, kept, sha, path):
+    """A file of a checkpoint that this host holds, with its hash verified."""
     with open(path, "wb") as copy:
         found = read_through(call, kept, copy.write)
     if found != sha:

@@ -28,8 +28,9 @@ class Worker:
     """What was there before the ranks is not a checkpoint of this run."""
 
     def __init__(self, asked, folder, link):
-        self.host, self.keys = asked["host"], asked["keys"]
-        self.folder, self.patterns = asked["cwd"], asked["checkpoints"]
+        """`asked`: a StartOrder."""
+        self.host, self.keys = asked.host, asked.keys
+        self.folder, self.patterns = asked.cwd, asked.checkpoints
         self.shelf = Shelf(folder)
         self.link = link
         self.before = {}  # name -> its stamp at the last look

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from ipexctl.base.sizes import bit_rate, count, duration, ranges
+from ipexctl.common.run_events import HostLoad
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.outcome.run_result import Load, Tally
+from ipexctl.run.outcome.run_result import Tally
 from ipexctl.run.output.merge_lines import Group
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.output.training_state import Progress
@@ -162,5 +163,5 @@ def _span(low: float, high: float) -> str:
     return f"{a} %" if a == b else f"{a}..{b} %"
 
 
-def _memory(load: Load) -> float | None:
+def _memory(load: HostLoad) -> float | None:
     return load.used / load.total if load.used is not None and load.total else None

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ipexctl.base.host_answer import Answer, AnyText
+from ipexctl.common.watch_orders import Shown
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
@@ -93,7 +94,7 @@ def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[st
 
     def ask(host: Host) -> None:
         op = "run.run_list.tails"
-        done = fleet.call(host, op, journal=names[host], run_id=run.id, hosts=list(gone))
+        done = fleet.call(host, op, known_as=names[host], run_id=run.id, hosts=list(gone))
         for name, rank, text in done.value("tails", tuple[tuple[str, int, AnyText], ...]):
             if name in gone and (name, rank) not in found:
                 stream = Lines()
@@ -112,7 +113,7 @@ def read_host(
     """`shown` gets a rank, its next lines, the state of its bar and when it printed them."""
     agent, streams, clocks = fleet.agents[host], dict[int, Lines](), dict[int, LogTimes]()
     asked = {
-        "root": fleet.root_of(host), "journal": name, "run_id": run,
+        "root": fleet.root_of(host), "known_as": name, "run_id": run,
         "ranks": list(wanted.ranks), "lines": wanted.lines, "since": wanted.since,
         "times": times, "follow": wanted.follow, "window": WINDOW,
     }  # fmt: skip
@@ -137,4 +138,4 @@ def read_host(
                 shown(rank, texts, state, span)
         if said.get("end") is True and (texts := stream.end()):
             shown(rank, texts, "", None)
-        agent.feed(number, {"shown": len(frame.body)})
+        agent.feed(number, Shown(len(frame.body)).document())

@@ -128,11 +128,11 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
 
         def no_more(host: Host) -> None:
             op, ask = "restart.attempts.ask", {"stop": by}
-            fleet.call(host, op, journal=names[host], run_id=run.first_id, ask=ask)
+            fleet.call(host, op, known_as=names[host], run_id=run.first_id, ask=ask)
 
         def ask(host: Host) -> None:
             op = "run.run_list.stop"
-            fleet.call(host, op, journal=names[host], run_id=run.id, by=by, seconds=seconds)
+            fleet.call(host, op, known_as=names[host], run_id=run.id, by=by, seconds=seconds)
 
         was = run.state
         names = {host: name for name, host in reached(fleet, run).items()}
@@ -285,7 +285,7 @@ def look(
 
     def ask(host: Host) -> Answer:
         op = "run.run_list.list"
-        return fleet.call(host, op, journal=host.name, only=only, newest=newest, sizes=sizes)
+        return fleet.call(host, op, known_as=host.name, only=only, newest=newest, sizes=sizes)
 
     def one(host: Host) -> Sequence[OnHost]:
         fresh = host not in fleet.agents

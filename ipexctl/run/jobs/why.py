@@ -91,7 +91,7 @@ def _asked(fleet: Fleet, run: Run) -> dict[str, Answer]:
     names = {host: name for name, host in reached(fleet, run).items()}
 
     def ask(host: Host) -> Answer:
-        return fleet.call(host, "run.run_list.why", journal=names[host], run_id=run.id)
+        return fleet.call(host, "run.run_list.why", known_as=names[host], run_id=run.id)
 
     return {names[host]: said for host, said in fleet.each(ask, list(names)).items()}
 

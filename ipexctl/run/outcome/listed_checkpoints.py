@@ -6,9 +6,11 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ipexctl.base.host_answer import Answer, Line
+from ipexctl.base.host_answer import Answer
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import duration, human
+from ipexctl.common import run_events
+from ipexctl.common.checkpoint_reports import Manifest, ShelfReport
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
@@ -71,55 +73,23 @@ class OnHost:
     pending: tuple[Checkpoint, ...]  # what is not published
 
 
-@dataclass(frozen=True)
-class _Piece:
-    sha: str
-    bytes: int
-
-
-@dataclass(frozen=True)
-class _Manifest:
-    name: Line
-    number: int
-    age: float
-    parts: dict[str, _Piece]  # by the host that wrote it
-    step: int | None = None
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        parts = tuple(Part(h, one.sha, one.bytes, ()) for h, one in sorted(self.parts.items()))
-        size = sum(part.bytes for part in parts)
-        return Checkpoint(self.name, "", size, self.age, self.step, self.number, parts)
-
-
-@dataclass(frozen=True)
-class _Pending:
-    name: Line
-    step: int | None
-    bytes: int
-    age: float
-    why: Line
-
-
-@dataclass(frozen=True)
-class _Shelf:
-    host: str
-    manifests: tuple[_Manifest, ...]
-    held: tuple[str, ...]
-    pending: tuple[_Pending, ...]
-
-
 def read_on_host(target: str, said: Answer) -> list[OnHost]:
     """The reports of a host: several where hosts share a home. Raises HostFailed."""
     return [
         OnHost(
             Holder(target, shelf.host),
-            tuple(one.checkpoint for one in shelf.manifests),
+            tuple(map(_complete, shelf.manifests)),
             frozenset(shelf.held),
             tuple(Checkpoint(p.name, p.why, p.bytes, p.age, p.step) for p in shelf.pending),
         )
-        for shelf in said.value("shelves", tuple[_Shelf, ...])
+        for shelf in said.value("shelves", tuple[ShelfReport, ...])
     ]
+
+
+def _complete(found: Manifest) -> Checkpoint:
+    parts = tuple(Part(h, one.sha, one.bytes, ()) for h, one in sorted(found.parts.items()))
+    size = sum(part.bytes for part in parts)
+    return Checkpoint(found.name, "", size, found.age, found.step, found.number, parts)
 
 
 def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:
@@ -207,18 +177,9 @@ def resume_words(text: str, path: str) -> tuple[str, ...]:
     return tuple(word.replace("{checkpoint}", path) for word in words) if path else ()
 
 
-@dataclass(frozen=True)
-class Copied:
-    """The fact that the hub notes when a checkpoint is complete."""
-
-    name: Line
-    hosts: tuple[str, ...] = ()
-    bytes: int = 0
-    seconds: float = 0.0
-    withdrawn: bool = False
-
-    def __str__(self) -> str:
-        if self.withdrawn:
-            return f"checkpoint {self.name} was not complete: another host wrote to it later"
-        copied = f"complete on {fold(self.hosts)} after {duration(self.seconds)}"
-        return f"checkpoint {self.name} ({human(self.bytes)}): {copied}"
+def copied(event: run_events.Checkpoint) -> str:
+    """The note about a checkpoint that is complete."""
+    if event.withdrawn:
+        return f"checkpoint {event.name} was not complete: another host wrote to it later"
+    how = f"complete on {fold(event.hosts)} after {duration(event.seconds)}"
+    return f"checkpoint {event.name} ({human(event.bytes)}): {how}"

@@ -17,7 +17,7 @@ from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome import run_events, verdict
+from ipexctl.run.outcome import event_reader, verdict
 from ipexctl.run.outcome.run_result import EXIT_LOST
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.outcome.verdict import Verdict
@@ -52,7 +52,7 @@ def number(value: Any) -> float:
 def read_ends(raw: Any) -> tuple[RankEnd, ...]:
     """How ranks ended, by facts of the hub."""
     events = [fact.event for fact in verdict.read_all(raw)]
-    return tuple(event.end for event in events if isinstance(event, run_events.RankEnded))
+    return tuple(event.end for event in events if isinstance(event, event_reader.RankEnded))
 
 
 SECONDS = by(number)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.base.sizes import duration
+from ipexctl.common.run_events import HostLoad
 from ipexctl.errors import EXIT_OK
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.rank_exchange import Exchange
@@ -25,23 +26,13 @@ EXIT_NOT_KNOWN = 126
 
 
 @dataclass(frozen=True)
-class Load:
-    """What a host was busy with. None: the host did not say."""
-
-    cpu: float | None = None  # share of its CPUs, 0 to 1
-    used: int | None = None  # bytes of memory
-    total: int | None = None  # memory, or its control group's limit
-    net: float | None = None  # bytes per second, of its busiest network interface
-
-
-@dataclass(frozen=True)
 class HostEnd:
     """What a host reported when the run was over. `survivors` None: it was unreachable."""
 
     host: str
     survivors: int | None
     logs: str
-    load: Load = Load()  # the mean of its CPUs, the peak of its memory
+    load: HostLoad = HostLoad()  # the mean of its CPUs, the peak of its memory
 
 
 @dataclass(frozen=True)
@@ -148,7 +139,7 @@ class Tally:
     done: int
     failed: int
     seconds: float
-    loads: tuple[tuple[str, Load], ...] = ()
+    loads: tuple[tuple[str, HostLoad], ...] = ()
     codes: tuple[tuple[int, int], ...] = ()  # of ranks that have ended
     slow: Slow | None = None  # ranks that the others wait for
     busy: tuple[float, ...] = ()  # of each host: the share of their CPUs that its ranks use

@@ -6,20 +6,12 @@ from collections.abc import Callable
 from dataclasses import field
 from itertools import islice
 
+from ipexctl.common.run_events import Usage
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.rank_lines import TAIL, WARNING, Lines, without_noise
 from ipexctl.run.plan.launch import LaunchPlan
 
 MOST_WARNINGS = 8
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What a rank took, by its own host's clock. `cpu` and `memory` with its children's."""
-
-    seconds: float
-    cpu: float
-    memory: int  # bytes, the largest process
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from ipexctl.common.run_events import HostLoad, Sample
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.run_events import Sample
-from ipexctl.run.outcome.run_result import Load
 from ipexctl.run.output.slow_rank import RankLoads, Slow
 from ipexctl.run.plan.launch import LaunchPlan
 
@@ -20,7 +19,7 @@ class Health:
 
     plan: LaunchPlan
     host_timeout: float
-    loads: dict[str, Load] = field(default_factory=dict)  # the last word of each host
+    loads: dict[str, HostLoad] = field(default_factory=dict)  # the last word of each host
     rank_loads: RankLoads = field(default_factory=RankLoads)
     _cpu: dict[str, tuple[float, int]] = field(default_factory=dict)  # their sum and number
     _peak: dict[str, int] = field(default_factory=dict)
@@ -29,13 +28,13 @@ class Health:
     _ended: set[int] = field(default_factory=set)  # what is heard of them later is old
 
     def sample(self, host: str, sample: Sample) -> None:
-        self.loads[host] = sample.load
+        self.loads[host] = sample
         self.rank_loads.add((r, cpus) for r, cpus in sample.ranks.items() if r not in self._ended)
-        if sample.load.cpu is not None:
+        if sample.cpu is not None:
             total, count = self._cpu.get(host, (0.0, 0))
-            self._cpu[host] = total + sample.load.cpu, count + 1
-        if sample.load.used is not None:
-            self._peak[host] = max(self._peak.get(host, 0), sample.load.used)
+            self._cpu[host] = total + sample.cpu, count + 1
+        if sample.used is not None:
+            self._peak[host] = max(self._peak.get(host, 0), sample.used)
         here = {p.rank for h in self.plan.hosts if h.host == host for p in h.ranks}
         self._stopped = {r: s for r, s in self._stopped.items() if r not in here}
         self._stopped.update((r, s) for r, s in sample.stopped.items() if r not in self._ended)
@@ -45,12 +44,12 @@ class Health:
         self.rank_loads.ended(rank)
         self._stopped.pop(rank, None)
 
-    def overall(self, host: str) -> Load:
+    def overall(self, host: str) -> HostLoad:
         """The mean of its CPUs, the peak of its memory."""
-        last, (total, count) = self.loads.get(host, Load()), self._cpu.get(host, (0.0, 0))
-        return Load(total / count if count else None, self._peak.get(host), last.total)
+        last, (total, count) = self.loads.get(host, HostLoad()), self._cpu.get(host, (0.0, 0))
+        return HostLoad(total / count if count else None, self._peak.get(host), last.total)
 
-    def known_loads(self) -> tuple[tuple[str, Load], ...]:
+    def known_loads(self) -> tuple[tuple[str, HostLoad], ...]:
         hosts = (host.host for host in self.plan.hosts)
         return tuple((host, self.loads[host]) for host in hosts if host in self.loads)
 

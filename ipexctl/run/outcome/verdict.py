@@ -13,11 +13,13 @@ from typing import Any
 
 from ipexctl.base.host_outcome import without_host
 from ipexctl.base.values import by, count_or_none, listed, plain
+from ipexctl.common import run_events
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, HostFailed
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome import rank_exchange, run_events
+from ipexctl.run.outcome import event_reader, rank_exchange
+from ipexctl.run.outcome.event_reader import Event
 from ipexctl.run.outcome.first_cause import (
     SIGABRT,
     bare_lines,
@@ -25,7 +27,6 @@ from ipexctl.run.outcome.first_cause import (
     own_gpu_check,
     same_endings,
 )
-from ipexctl.run.outcome.run_events import Event
 from ipexctl.run.outcome.run_result import (
     EXIT_HOST_FAILED,
     EXIT_LOST,
@@ -39,7 +40,7 @@ from ipexctl.run.outcome.run_result import (
     exception_in,
     from_traceback,
 )
-from ipexctl.run.outcome.run_state import RankEnd, RunState
+from ipexctl.run.outcome.run_state import RankEnd, RunState, ended
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.slow_steps import SlowSteps
 
@@ -121,7 +122,7 @@ def _of_ranks(facts: Sequence[Fact], end: RankEnd, known: tuple[Cause, ...]) -> 
         match fact.event:
             case run_events.EndAsked() | run_events.TimedOut():
                 ending = True
-            case run_events.RankEnded(other, tail):
+            case event_reader.RankEnded(other, tail):
                 ends.append(other)
                 tails[other.rank] = tail.splitlines()
                 late |= {other.rank} if ending else set()
@@ -142,7 +143,7 @@ def _meaning(fact: Fact, ranks: int) -> Verdict | None:
     """The verdict by this fact alone; None if it does not end a run."""
     host = fact.host
     match fact.event:
-        case run_events.RankEnded(end) if not end.ok:
+        case event_reader.RankEnded(end) if not end.ok:
             return of_rank(end)
         case run_events.HostLost(why):
             cause = f"{host} was lost: {without_host(host, why)}"
@@ -150,15 +151,15 @@ def _meaning(fact: Fact, ranks: int) -> Verdict | None:
         case run_events.RankFrozen(rank, seconds):
             for_so_long = f"has been stopped for {seconds:.0f} s (all its threads are in state T)"
             return Verdict(EXIT_LOST, "rank-frozen", f"rank {rank} on {host} {for_so_long}")
-        case run_events.TimedOut():
-            return Verdict(EXIT_TIMEOUT, "timeout", str(fact.event))
+        case run_events.TimedOut(seconds):
+            return Verdict(EXIT_TIMEOUT, "timeout", took_too_long(seconds))
         case run_events.EndAsked(by):
             return Verdict(EXIT_INTERRUPTED, INTERRUPTED, f"stopped by {by}")
         case run_events.Abandoned(why):
             cause = f"{host}: {why}, and the run ends with its command"
             return Verdict(EXIT_LOST, "controller-lost", cause)
         case run_events.ProgramEnded():
-            return Verdict(EXIT_MPIRUN, "mpirun", fact.event.how(ranks))
+            return Verdict(EXIT_MPIRUN, "mpirun", program_ended(fact.event, ranks))
         case run_events.RankRefused(why):
             return Verdict(EXIT_MPIRUN, "mpirun", f"{host}: {why}")
         case run_events.Broken(what):
@@ -170,6 +171,21 @@ def _meaning(fact: Fact, ranks: int) -> Verdict | None:
     return None
 
 
+def took_too_long(seconds: float) -> str:
+    return f"the run took longer than --timeout {seconds:g}"
+
+
+def program_ended(program: run_events.ProgramEnded, ranks: int) -> str:
+    when = (
+        f"while {program.alive} of {ranks} ranks were running"
+        if program.up == ranks
+        else f"when {program.up} of {ranks} ranks had started"
+    )
+    when = when if program.alive or program.up < ranks else "and took its ranks along"
+    how = "was killed or gave up" if program.code is None else ended(program.code)
+    return f"{program.who} {how} {when}"
+
+
 def read_all(rows: Any, host: str = "") -> list[Fact]:
     """The valid facts of a journal. `host`: of facts that name none."""
     rows = ({"host": host, **row} for row in listed(rows) if isinstance(row, dict))
@@ -179,7 +195,7 @@ def read_all(rows: Any, host: str = "") -> list[Fact]:
 def read(raw: Mapping[str, Any]) -> Fact | None:
     host = plain(raw.get("host"), 255)
     try:
-        return Fact(host, run_events.read(host, raw))
+        return Fact(host, event_reader.read(host, raw))
     except HostFailed:
         return None
 

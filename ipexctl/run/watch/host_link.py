@@ -11,12 +11,14 @@ from dataclasses import field
 
 from ipexctl import trace
 from ipexctl.base.host_answer import REPORT
+from ipexctl.common.run_orders import StartOrder
+from ipexctl.common.watch_orders import WatchOrder
 from ipexctl.errors import IpexctlError, RunFailed, Unreachable
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import root_of
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome import run_events
-from ipexctl.run.outcome.run_events import Event
+from ipexctl.run.outcome import event_reader
+from ipexctl.run.outcome.event_reader import Event
 from ipexctl.run.outcome.run_result import HostEnd
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
@@ -105,15 +107,13 @@ class HostLinks:
     def __post_init__(self) -> None:
         self.ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.run.plan.hosts}
 
-    def start(self, link: Link, order: Mapping[str, object]) -> None:
+    def start(self, link: Link, order: StartOrder) -> None:
         """Begins the host's part in the run."""
-        self._open(link, "run.run_watch.start", {**order, **self._from(link)})
+        self._open(link, "run.run_watch.start", {**order.document(), **self._from(link)})
 
     def attach(self, link: Link) -> None:
         """Watch a part of the run that has begun."""
-        lease = self.run.options.host_timeout
-        asked = {"run_id": self.run.run_id, "lease": lease, **self._from(link)}
-        self._open(link, "run.run_watch.attach", asked)
+        self._open(link, "run.run_watch.attach", self._from(link))
 
     def reach_again(self, name: str) -> None:
         """Reconnect in the background; the inbox gets a Reached."""
@@ -142,14 +142,16 @@ class HostLinks:
         return root_of(agent.host, self.run.options.root)
 
     def _from(self, link: Link) -> dict[str, object]:
-        return {
-            "root": self.root_of(link.agent),
-            "host": link.name,
-            "window": WINDOW,
-            "facts": link.name == self.run.hub,
-            "at": link.at,
-            "logs": [[key, size] for key, size in link.read.items()],
-        }
+        return WatchOrder(
+            root=self.root_of(link.agent),
+            run_id=self.run.run_id,
+            host=link.name,
+            lease=self.run.options.host_timeout,
+            window=WINDOW,
+            facts=link.name == self.run.hub,
+            at=link.at,
+            logs=list(link.read.items()),
+        ).document()
 
     def _open(self, link: Link, op: str, asked: Mapping[str, object]) -> None:
         self.links[link.name] = link
@@ -170,10 +172,10 @@ class HostLinks:
                     return
                 if frame.header["id"] == link.number:
                     of = frame.header.get("host", name) if name == self.run.hub else name
-                    event = run_events.read(of, frame.header, frame.body, self.ranks[of])
+                    event = event_reader.read(of, frame.header, frame.body, self.ranks[of])
                     trace.mark(type(event).__name__, of)
-                    self.inbox.put(Word(link, of, event, run_events.place(frame.header)))
-                    if isinstance(event, run_events.Done):
+                    self.inbox.put(Word(link, of, event, event_reader.place(frame.header)))
+                    if isinstance(event, event_reader.Done):
                         return  # what comes now answers other questions
         except Unreachable as e:
             last = Cut(e.what, why=e.why, hint=e.hint)

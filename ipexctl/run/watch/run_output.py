@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
+from ipexctl.common.run_events import Looked, Stalled
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange
-from ipexctl.run.outcome.run_events import Looked, Output, Stalled
+from ipexctl.run.outcome.event_reader import Output
 from ipexctl.run.outcome.run_result import Stall
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import SHOWN_AFTER, Health

@@ -14,12 +14,21 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from ipexctl.common import run_events, watch_orders
 from ipexctl.errors import IpexctlError
 from ipexctl.machines.agent import Agent
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome import run_events
+from ipexctl.run.outcome import event_reader
+from ipexctl.run.outcome.listed_checkpoints import copied
 from ipexctl.run.outcome.run_result import HostEnd, Left, RunResult
-from ipexctl.run.outcome.verdict import Ending, Fact, Heard, Verdict, result_of
+from ipexctl.run.outcome.verdict import (
+    Ending,
+    Fact,
+    Heard,
+    Verdict,
+    result_of,
+    took_too_long,
+)
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.watch.host_link import WINDOW, Cut, HostLinks, Link, Reached, WatchedRun, Word
@@ -164,12 +173,12 @@ class Session:
 
     # -- to the hosts --
 
-    def _tell(self, name: str, order: Mapping[str, object]) -> None:
+    def _tell(self, name: str, order: watch_orders.Said) -> None:
         link = self.links.get(name)
         if link is None or not link.open:
             return
         try:
-            link.agent.feed(link.number, order)
+            link.agent.feed(link.number, order.document())
         except IpexctlError as e:
             self._cut(link, e.what)
 
@@ -182,7 +191,7 @@ class Session:
             return
         self.last_ping = self.now
         for name, link in tuple(self.links.items()):
-            self._tell(name, {"ping": True})
+            self._tell(name, watch_orders.Ping())
             if link.open and self.now - link.heard > silence:
                 self._cut(link, f"no message from it for {silence:.0f} s")
 
@@ -196,7 +205,7 @@ class Session:
             link.unshown = max(0, link.unshown - size)  # of one before, if it was cut
             link.owed += size
             if link.owed >= WINDOW // 4:
-                self._tell(name, {"shown": link.owed})
+                self._tell(name, watch_orders.Shown(link.owed))
                 link.owed = 0
 
     def _heed_interrupts(self) -> None:
@@ -211,7 +220,7 @@ class Session:
         self.seen_interrupts = self.interrupts.count
         self.ends.seen.append(Fact(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
         self.painter.interrupted()
-        order = {"interrupt": self.interrupts.last, "seconds": INTERRUPT_GRACE}
+        order = watch_orders.Interrupt(self.interrupts.last, INTERRUPT_GRACE)
         self._tell(self.hub, order)
         if again:
             self._tell(self.hub, order)
@@ -269,37 +278,37 @@ class Session:
             self.told_away.discard(name)
             self.painter.note(f"{name}: reconnected after {self.now - away:.0f} s")
 
-    def _event(self, link: Link, of: str, event: run_events.Event) -> None:
+    def _event(self, link: Link, of: str, event: event_reader.Event) -> None:
         name = link.name
         if isinstance(event, run_events.EndAsked | run_events.TimedOut):  # before its ranks print
             self.painter.interrupted()
         match event:
             case run_events.Ready(port):
                 self._ready(name, port)
-            case run_events.Output():
+            case event_reader.Output():
                 self._output(link, event)
-            case run_events.OutputEnd(rank):
+            case event_reader.OutputEnd(rank):
                 self.output.log_ended(name, rank)
             case run_events.Sample():
                 self.output.health.sample(name, event)
             case run_events.Looked():
                 self.output.stall.looked(name, event)
-            case run_events.Traffic(report):
+            case event_reader.Traffic(report):
                 self.output.exchange.add(name, report, self.now)
             case run_events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
-            case run_events.Done():
+            case event_reader.Done():
                 self._done(link, event)
             case run_events.Broken(what) if name == of:
                 self.ends.seen.append(Fact(of, event))
                 self.wires.give_up(of)
-                self._tell(self.hub, {"broken": of, "why": what})
+                self._tell(self.hub, watch_orders.CannotGoOn(of, what))
                 self.over = self.over or of == self.hub
                 self.patience = self.patience or self.now + HUB_WAIT
             case _ if name == self.hub:
                 self._decided(of, event)
 
-    def _decided(self, of: str, event: run_events.Event) -> None:
+    def _decided(self, of: str, event: event_reader.Event) -> None:
         """A message of the hub, about a host or the run."""
         fact = Fact(of, event)
         if fact.decisive and not self.stopping:
@@ -308,12 +317,12 @@ class Session:
         match event:
             case run_events.RankStarted(rank):
                 self.output.state.started.add(rank)
-            case run_events.RankEnded(end):
+            case event_reader.RankEnded(end):
                 if self.ends.facts == [fact]:
                     self.painter.failed(end.rank)
                 self.output.rank_ended(end, self.now)
             case run_events.HostLost():
-                self._tell(of, {"stop": True})
+                self._tell(of, watch_orders.EndPart())
                 self.given_up.add(of)
                 self.wires.awaited.discard(of)
             case run_events.Broken():
@@ -322,8 +331,8 @@ class Session:
                 self.output.stall.stands_still(event, self.now)
             case run_events.Moving():
                 self.output.stall.moves()
-            case run_events.TimedOut():
-                self._passed_on(str(event), INTERRUPT_GRACE)
+            case run_events.TimedOut(seconds):
+                self._passed_on(took_too_long(seconds), INTERRUPT_GRACE)
             case run_events.EndAsked(by, seconds):
                 more = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
                 self._passed_on(by, seconds, more)
@@ -331,10 +340,12 @@ class Session:
                 self.output.mpi_tail += [f"{of}: {event.said}"] if event.said else []
             case run_events.Noted(text):
                 self.painter.note(text)
+            case run_events.Checkpoint():
+                self.painter.note(copied(event))
             case run_events.Over():
                 self.over = self.ends.complete = True
 
-    def _done(self, link: Link, last: run_events.Done) -> None:
+    def _done(self, link: Link, last: event_reader.Done) -> None:
         link.end = HostEnd(link.name, last.survivors, last.logs)
         self.output.exchange.add(link.name, last.traffic, self.now)
         self.paces += [last.pace] if last.pace else []
@@ -344,16 +355,16 @@ class Session:
             if last.killed:
                 self.ends.seen.append(Fact(self.hub, run_events.HostLost(last.killed)))
         elif last.killed:
-            self._tell(self.hub, {"doubt": link.name, "why": last.killed})
+            self._tell(self.hub, watch_orders.Doubt(link.name, last.killed))
 
     def _ready(self, name: str, port: int) -> None:
         """Tell the other hosts where the hub listens."""
         if name == self.hub:
             for other in self.links:
                 if other != self.hub:
-                    self._tell(other, {"hub": [self.run.plan.master_addr, port]})
+                    self._tell(other, watch_orders.HubAt((self.run.plan.master_addr, port)))
 
-    def _output(self, link: Link, event: run_events.Output) -> None:
+    def _output(self, link: Link, event: event_reader.Output) -> None:
         size = len(event.data)
         log = event.program if event.rank is None else event.rank
         link.read[log] = link.read.get(log, 0) + size
@@ -382,7 +393,7 @@ class Session:
             self.ends.seen.append(Fact(name, run_events.HostLost(why)))
             self.over = True
         else:
-            self._tell(self.hub, {"doubt": name, "why": why})
+            self._tell(self.hub, watch_orders.Doubt(name, why))
 
     # -- the end --
 
@@ -393,7 +404,7 @@ class Session:
         """
         self.stopping = True
         for name in self.links:
-            self._tell(name, {"stop": True})
+            self._tell(name, watch_orders.EndPart())
         began, patience = time.monotonic(), self.interrupts.count
         waited, before = 0.0, began  # for the hosts, not for whoever reads
         for link in self.links.values():

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from ipexctl.blobs.tls_keys import Keys
+from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames, RankOrder, StartOrder
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_checkpoints import patterns_of, resume_words
@@ -39,31 +40,31 @@ class Orders:
     nights: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
     inputs: Inputs = Inputs({}, {})
 
-    def of(self, name: str, work: str) -> dict[str, object]:
+    def of(self, name: str, work: str) -> StartOrder:
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
         row = mpi.FLAVOURS.get(self.plan.mpi)
-        return {
-            "about": dict(self.about),
-            "inputs": {**self.inputs.hosts.get(name, {}), "before": dict(self.before)},
-            "run_id": self.run_id,
-            "lease": self.options.host_timeout,
-            "env": dict(host.env),
-            "cwd": work,
-            "ranks": [self._rank(host, place, work) for place in host.ranks],
-            "checkpoints": list(patterns_of(self.options.checkpoints)),
-            "machinefile": self.plan.machinefile,
-            "store_port": self.plan.master_port,
-            "secret": bool(self.options.secret_env),
-            "hub": first.host,
-            "starts": [list(self.plan.mpirun or mpi.starter(host))],
-            "daemons": [f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
-            "data": list(self.data.get(name, ())),
-            "modules": self._modules(),
-            "run": self.of_all() if host is first else None,
-            "night": self.nights.get(name),  # for its keeper: --restarts
-            "spare": False,
-            "keys": dict(self.keys),
-        }
+        return StartOrder(
+            about=dict(self.about),
+            inputs={**self.inputs.hosts.get(name, {}), "before": dict(self.before)},
+            run_id=self.run_id,
+            lease=self.options.host_timeout,
+            env=dict(host.env),
+            cwd=work,
+            ranks=[self._rank(host, place, work) for place in host.ranks],
+            checkpoints=list(patterns_of(self.options.checkpoints)),
+            machinefile=self.plan.machinefile,
+            store_port=self.plan.master_port,
+            secret=bool(self.options.secret_env),
+            hub=first.host,
+            starts=[list(self.plan.mpirun or mpi.starter(host))],
+            daemons=[f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
+            data=list(self.data.get(name, ())),
+            modules=self._modules(),
+            run=self.of_all() if host is first else None,
+            night=self.nights.get(name),
+            spare=False,
+            keys=dict(self.keys),
+        )
 
     def _modules(self) -> dict[str, str]:
         """What each rank's Python imports before the script: name -> text."""
@@ -77,64 +78,60 @@ class Orders:
         names += [] if options.no_inspect else ["thread_waits"]
         return {"sitecustomize": site, **{name: rank_module(name) for name in names}}
 
-    def of_all(self) -> dict[str, object]:
+    def of_all(self) -> HubOrder:
         """What the hub needs to know of all hosts."""
         row = mpi.FLAVOURS.get(self.plan.mpi)
         ports = self.options.ports
-        low_high = (ports[0], port_plan.top(ports)[0] - 1) if ports else None
-        return {
-            "hosts": [self.row(h) for h in self.plan.hosts],
-            "mpirun": list(self.plan.mpirun),
-            "mpi": {
-                "daemons": sorted(row.daemons),
-                "dropped": sorted(row.dropped),
-                "own_names": row.own_names,
-            } if row else None,
-            "timeout": self.options.timeout,
-            "stall": self.options.stall,
-            "stall_action": self.options.stall_action,
-            "grace": INTERRUPT_GRACE,
-            "lives_on": self.options.lives_on,
-            "address": self.plan.master_addr,
-            "ports": low_high,
-            "shown": self.shown(),
-            "inputs": dict(self.inputs.of_all),
-        }  # fmt: skip
+        names = MpiNames(sorted(row.daemons), sorted(row.dropped), row.own_names) if row else None
+        return HubOrder(
+            hosts=[self.row(h) for h in self.plan.hosts],
+            mpirun=list(self.plan.mpirun),
+            mpi=names,
+            timeout=self.options.timeout,
+            stall=self.options.stall,
+            stall_action=self.options.stall_action,
+            grace=INTERRUPT_GRACE,
+            lives_on=self.options.lives_on,
+            address=self.plan.master_addr,
+            ports=[ports[0], port_plan.top(ports)[0] - 1] if ports else None,
+            shown=self.shown(),
+            inputs=dict(self.inputs.of_all),
+        )
 
     def shown(self) -> dict[str, object]:
         """For those who attach."""
         return {**shown_plan.document(self.plan), "host_timeout": self.options.host_timeout}
 
-    def row(self, host: HostPlan) -> dict[str, object]:
+    def row(self, host: HostPlan) -> HostOfRun:
         to = self.reached.get(host.host, Host(host.host))
-        return {
-            "host": host.host,
-            "label": host.label,
-            "prefix": host.prefix,
-            "nic": host.nic,
-            "mpi_bin": host.mpi_bin,
-            "ranks": [place.rank for place in host.ranks],
-            "starter": list(mpi.starter(host)) if not self.plan.mpi else [],
-            "address": to.address or to.name,
-            "groups": list(to.groups),
-        }
+        return HostOfRun(
+            host=host.host,
+            label=host.label,
+            prefix=host.prefix,
+            nic=host.nic,
+            mpi_bin=host.mpi_bin,
+            ranks=[place.rank for place in host.ranks],
+            starter=list(mpi.starter(host)) if not self.plan.mpi else [],
+            address=to.address or to.name,
+            groups=list(to.groups),
+        )
 
-    def _rank(self, host: HostPlan, place: RankPlace, work: str) -> dict[str, object]:
+    def _rank(self, host: HostPlan, place: RankPlace, work: str) -> RankOrder:
         path = posixpath.join(work, self.resumed) if self.resumed else ""
         words = resume_words(self.options.resume_arg, path)
-        return {
-            "rank": place.rank,
-            "local_rank": place.local_rank,
-            "cpus": list(place.cpus),
-            "node": place.node,
-            "env": {
+        return RankOrder(
+            rank=place.rank,
+            local_rank=place.local_rank,
+            cpus=list(place.cpus),
+            node=place.node,
+            env={
                 **rank_variables.environment(self.plan, host, place),
                 **({"IPEXCTL_LOOK": "0"} if self.options.no_inspect else {}),
                 **({"IPEXCTL_CHECKPOINT": path} if path else {}),
                 **self.options.secret_env,
             },
-            "argv": [f"{host.prefix}/bin/python3", *self.plan.argv, *words],
-        }
+            argv=[f"{host.prefix}/bin/python3", *self.plan.argv, *words],
+        )
 
 
 # --- with --restarts ------------------------------------------------------------------------------
@@ -187,7 +184,7 @@ def _common(orders: Orders, resumed: str) -> dict[str, Any]:
     return {
         "run_id": orders.run_id,
         "about": dict(orders.about),
-        "of_all": orders.of_all(),
+        "of_all": orders.of_all().document(),
         "shown": {name: shown[name] for name in same},
         "varies": rank_variables.VARIES,
         "resume": list(resume_words(orders.options.resume_arg, "{checkpoint}")),
@@ -201,12 +198,13 @@ def _sheet(
     """What one host is told whichever other hosts take part; remote/restart/attempt_orders.py puts
     the orders of an attempt together from the sheets."""
     cwd, mark = work
-    asked = {**orders.of(host.host, cwd), "host": host.host, "run": None, "keys": {}}
+    asked = orders.of(host.host, cwd).document()
+    asked |= {"host": host.host, "run": None, "keys": {}}
     mpirun = [N if before == "-n" else word for before, word in pairwise(("", *lead.mpirun))]
     return {
         "asked": asked,
         "work": mark or host.host,
-        "row": orders.row(host),
+        "row": orders.row(host).document(),
         "mpirun": mpirun,
         "line": mpi.machinefile([host], lead.mpi),
         "address": lead.master_addr,

@@ -1,0 +1,41 @@
+"""What a host answers about the copies of checkpoints that it holds."""
+
+from ipexctl.common.message import Line, Message
+
+
+class CopiedPart(Message):
+    """What one host wrote of a checkpoint."""
+
+    sha: str  # of the list of its files
+    list: int  # bytes of that list
+    bytes: int  # of its files
+    stamp: str = ""  # as it was found
+
+
+class Manifest(Message):
+    """A checkpoint of which every part is on two hosts."""
+
+    name: "Line"
+    number: int  # of the complete ones of a run, in order
+    age: float
+    parts: "dict[str, CopiedPart]"  # by the host that wrote it
+    step: "int | None" = None
+
+
+class Unpublished(Message):
+    """A checkpoint that is not complete yet."""
+
+    name: "Line"
+    step: "int | None"
+    bytes: int
+    age: float
+    why: "Line"
+
+
+class ShelfReport(Message):
+    """The copies of one host of the run: others may share its home."""
+
+    host: str
+    manifests: "list[Manifest]"
+    held: "list[str]"  # sha of parts that are intact here
+    pending: "list[Unpublished]"

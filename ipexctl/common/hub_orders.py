@@ -1,0 +1,88 @@
+"""What the hub of a run orders the supervisors of its hosts."""
+
+from ipexctl.common.message import MYPY, Message
+
+if MYPY:
+    from typing import Any
+
+
+class Order(Message):
+    order = ""  # its name in a document
+
+    def document(self) -> "dict[str, Any]":
+        return dict(super().document(), order=self.order)
+
+
+class Spawn(Order):
+    """Start mpirun, a daemon of it, or what starts ranks without them."""
+
+    order = "spawn"
+    program: str
+    argv: "list[str]"
+
+
+class Kill(Order):
+    order = "kill"
+    program: str
+
+
+class LaunchEnded(Order):
+    """On mpirun's host: a daemon that it requested has ended."""
+
+    order = "exited"
+    key: int
+    code: int
+
+
+class LaunchRefused(Order):
+    order = "refused"
+    key: int
+    why: str
+
+
+class RankNoted(Order):
+    """The end of a rank that ended well is noted: its wrapper may go."""
+
+    order = "noted"
+    rank: int
+
+
+class SignalRanks(Order):
+    order = "signal"
+    signal: int
+    why: str
+
+
+class Look(Order):
+    """Look at the ranks, which make no progress."""
+
+    order = "look"
+    number: int
+
+
+class Shelf(Order):
+    """For the process that copies checkpoints: remote/shelf/publication.py."""
+
+    order = "shelf"
+    shelf: "Any"
+
+
+class Note(Order):
+    """Facts of the run (common/run_events.py), for the journal."""
+
+    order = "facts"
+    facts: "list[dict[str, Any]]"
+
+
+class Stop(Order):
+    """The run is over: end what is left of it."""
+
+    order = "stop"
+    why: str = "ended"
+
+
+KINDS = {kind.order: kind for kind in Order.__subclasses__()}
+
+
+def read(said: "dict[str, Any]") -> Order:
+    return KINDS[said["order"]].read(said)

@@ -1,0 +1,94 @@
+"""What one side sends and the other reads is declared once, as a class with annotated fields:
+
+    class RankFrozen(Message):
+        rank: int
+        seconds: float
+        why: "Line" = ""  # may be missing
+
+Both sides make and read it by this class alone: a field that one of them lacks is an error of mypy.
+The controller checks each value by its type (base/host_answer.py); hosts, which trust it and each
+other, check the names. Annotations that Python 3.6 cannot evaluate are quoted.
+"""
+
+import re
+
+MYPY = False  # importing typing takes longer than what a host does for a short request
+if MYPY:
+    from typing import Any
+
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform():
+        return lambda kind: kind
+
+
+Line = str  # the controller leaves out its control characters and ends of lines
+AnyText = str  # of any characters
+Signed = int  # it may be below 0; others are sizes, counts, times
+
+kinds = {}  # type: dict[str, type[Message]]  # all that are declared, by their names
+
+
+@dataclass_transform()
+class Message(object):
+    _names = ()  # type: tuple[str, ...]  # of its fields, in order
+    # fields that hold messages, one or a list of them, and whether they do so by name
+    _inner = {}  # type: dict[str, tuple[type[Message], bool]]
+
+    def __init_subclass__(cls) -> None:
+        cls._names, cls._inner, kinds[cls.__name__] = (), {}, cls
+        for kind in reversed(cls.__mro__):
+            for name, type_ in getattr(kind, "__annotations__", {}).items():
+                cls._names += (name,) * (name not in cls._names)
+                words = re.findall(r"\w+", getattr(type_, "__name__", type_))
+                for word in words:
+                    if word in kinds:
+                        cls._inner[name] = kinds[word], "dict" in words
+        type.__setattr__(cls, "__match_args__", cls._names)
+
+    def __init__(self, *values: object, **named: object) -> None:
+        own, names = self.__dict__, self._names
+        own.update({names[at]: value for at, value in enumerate(values)}, **named)
+        missing = [name for name in names if name not in own and not hasattr(self, name)]
+        unknown = sorted(own.keys() - set(names))
+        if missing or unknown:
+            raise TypeError("%s: %s" % (type(self).__name__, ", ".join(missing + unknown)))
+
+    @classmethod
+    def read(cls, said: "dict[str, Any]") -> "Self":
+        """The message in a document; a name that is not declared is left out."""
+        known = {name: said[name] for name in cls._names if name in said}
+        for name in known.keys() & cls._inner.keys():
+            (kind, by_name), value = cls._inner[name], known[name]
+            if isinstance(value, list):
+                known[name] = [kind.read(one) for one in value]
+            elif by_name:
+                known[name] = {key: kind.read(one) for key, one in value.items()}
+            elif value is not None:
+                known[name] = kind.read(value)
+        return cls(**known)
+
+    def document(self) -> "dict[str, Any]":
+        """The message as a document for JSON: the values that were given."""
+        return {name: plain(value) for name, value in vars(self).items()}
+
+    def __eq__(self, other: object) -> bool:
+        names = self._names
+        same = (getattr(self, name) == getattr(other, name) for name in names)
+        return type(self) is type(other) and all(same)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        values = ("%s=%r" % (name, getattr(self, name)) for name in self._names)
+        return "%s(%s)" % (type(self).__name__, ", ".join(values))
+
+
+def plain(value: object) -> object:
+    if isinstance(value, Message):
+        return value.document()
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,301 @@
+"""What the hosts of a run report. Their supervisors tell the hub; what the hub makes of it are the
+facts of the run, which every host's journal keeps and every command that watches the run gets.
+"""
+
+from ipexctl.common.message import MYPY, AnyText, Line, Message, Signed
+
+if MYPY:
+    from typing import Any
+
+
+class Event(Message):
+    event = ""  # its name in a document
+
+    def document(self) -> "dict[str, Any]":
+        return dict(super().document(), event=self.event)
+
+
+# --- of one host: how its ranks are --------------------------------------------------------------
+
+
+class Ready(Event):
+    """The host waits for its processes; the first one for the others, at this port."""
+
+    event = "ready"
+    port: int
+
+
+class RankStarted(Event):
+    event = "rank"
+    rank: int
+    started: "Any"  # its process; of a run that an older version began, True
+    where: "Any" = None  # its CPUs and memory
+
+
+class Usage(Message):
+    """What a rank took, by its own host's clock. `cpu` and `memory` with its children's."""
+
+    seconds: float
+    cpu: float
+    memory: int  # bytes, the largest process
+
+
+class Exit(Message):
+    """How a rank ended."""
+
+    code: "int | None"
+    signal: "int | None" = None
+    lost: bool = False  # its wrapper vanished without a word (killed with SIGKILL)
+    hints: "tuple[str, ...]" = ()  # what its host saw beside: see run/outcome/run_state.py
+    usage: "Usage | None" = None
+    at_exit: "int | None" = None  # the signal that ended Python after the script had ended
+
+
+class RankExited(Event):
+    event = "rank"
+    rank: int
+    ended: Exit
+    tail: "AnyText" = ""  # the end of its output
+
+
+class RankRefused(Event):
+    """MPI started a rank that the plan has elsewhere."""
+
+    event = "rank"
+    refused: "Line"  # why
+
+
+class RankFrozen(Event):
+    event = "frozen"
+    rank: int
+    seconds: float
+
+
+class HostLoad(Message):
+    """What a host was busy with. None: the host did not say."""
+
+    cpu: "float | None" = None  # share of its CPUs, 0 to 1
+    used: "int | None" = None  # bytes of memory
+    total: "int | None" = None  # memory, or its control group's limit
+    net: "float | None" = None  # bytes per second, of its busiest network interface
+
+
+class Sample(Event, HostLoad):
+    """How the host stands, every few seconds."""
+
+    event = "load"
+    stopped: "dict[int, float]" = {}  # ranks that stand still: seconds
+    ranks: "dict[int, float]" = {}  # CPUs that their processes kept busy
+
+
+class Swept(Event):
+    """The host has ended the run's processes, and looked again."""
+
+    event = "swept"
+    survivors: int
+    left: float = 0  # bytes of output that are still to be sent: may be many
+
+
+class Looked(Event):
+    """What a host's ranks do, when none of the run made progress (run/hang/evidence.py)."""
+
+    event = "look"
+    number: int
+    ranks: "Any"
+
+
+class Pong(Event):
+    """The host is alive."""
+
+    event = "pong"
+
+
+# --- of one host, for the hub alone --------------------------------------------------------------
+
+
+class Launch(Event):
+    """mpirun requests a daemon on another host."""
+
+    event = "launch"
+    key: int
+    argv: "list[str]"
+
+
+class Unlaunch(Event):
+    """mpirun has ended the program with which it requested a daemon."""
+
+    event = "unlaunch"
+    key: int
+
+
+class Exited(Event):
+    """mpirun, a daemon of its or what started ranks has ended."""
+
+    event = "exited"
+    key: str
+    code: int
+    error: str = ""  # why it could not be started
+    asked: bool = False  # it was to end
+
+
+class Unanswered(Event):
+    """Some addresses do not answer the host's ranks."""
+
+    event = "unanswered"
+    own: "list[str]"  # addresses of this host
+    peers: "list[tuple[str, float]]"  # those that do not answer, for how many seconds
+
+
+class StopAsked(Event):
+    """`ipexctl stop` asks every host."""
+
+    event = "stop"
+    by: str
+    seconds: float
+
+
+class Quiet(Event):
+    """Its ranks have made no progress for that long; 0: they have again."""
+
+    event = "quiet"
+    seconds: float
+
+
+class LookDone(Event):
+    """`computes`: a rank uses its CPUs for more than waiting."""
+
+    event = "looked"
+    number: int
+    computes: bool
+
+
+# --- of the hub: facts of the run ----------------------------------------------------------------
+
+
+class Begun(Event):
+    """All hosts were ready, and the hub starts the ranks."""
+
+    event = "go"
+    plan: "Any" = None  # for those who attach: run/plan/shown_plan.py
+
+
+class HostLost(Event):
+    """The hub hears nothing more of it."""
+
+    event = "lost"
+    why: "Line"
+
+
+class Broken(Event):
+    """The host could not do its part."""
+
+    event = "broken"
+    what: "Line"
+
+
+class ProgramEnded(Event):
+    """mpirun, a daemon of its or what started ranks, before the ranks did."""
+
+    event = "program"
+    who: "Line"
+    code: "Signed | None"  # None: not known
+    killed: bool  # and ipexctl did not do it
+    said: "Line"
+    up: int  # ranks that had started
+    alive: int
+
+
+class Stalled(Event):
+    """No rank has made progress for `seconds`, and none computes; look `number` shows them."""
+
+    event = "stalled"
+    seconds: float
+    number: int
+
+
+class Moving(Event):
+    """The ranks of a run that was stalled make progress again."""
+
+    event = "moving"
+
+
+class TimedOut(Event):
+    """The run took longer than `seconds`, its --timeout."""
+
+    event = "timeout"
+    seconds: float
+
+
+class EndAsked(Event):
+    """By Ctrl-C or `ipexctl stop`. `seconds`: the time the ranks have to end."""
+
+    event = "asked"
+    by: "Line"
+    seconds: float
+
+
+class Abandoned(Event):
+    """The command that started the run has gone, and the run is to end with it."""
+
+    event = "abandoned"
+    why: "Line"
+
+
+class Noted(Event):
+    """Something odd that the hub met. `cut`: which hosts do not reach each other, and since how
+    many seconds, where the note is about that."""
+
+    event = "note"
+    text: "Line"
+    cut: "Any" = None
+
+
+class Checkpoint(Event):
+    """A checkpoint is complete, or was not, as was found later."""
+
+    event = "checkpoint"
+    name: "Line"
+    step: "int | None" = None
+    hosts: "tuple[str, ...]" = ()
+    bytes: int = 0
+    seconds: float = 0.0
+    withdrawn: bool = False
+
+
+class Over(Event):
+    """The hub has told all hosts to stop. `well`: all ranks had ended, with code 0."""
+
+    event = "over"
+    why: "Line"
+    well: bool = False
+
+
+def declared() -> "dict[str, type[Event]]":
+    """Name -> the kind of event, other than those of ranks."""
+    kinds = Event.__subclasses__()
+    return {kind.event: kind for kind in kinds if kind.event != RankStarted.event}
+
+
+def about(host: str, event: Event) -> "dict[str, Any]":
+    """The document of a fact about this host."""
+    return dict(event.document(), host=host)
+
+
+def kind_of(said: "dict[str, Any]") -> "type[Event] | None":
+    """The kind of event in a document; None: there is none of that name."""
+    if said.get("event") != RankStarted.event:
+        return KINDS.get(said.get("event", ""))
+    if "refused" in said:
+        return RankRefused
+    return RankExited if "ended" in said else RankStarted
+
+
+def read(said: "dict[str, Any]") -> Event:
+    """The event in a document of another host of the run."""
+    kind = kind_of(said)
+    if kind is None:
+        raise ValueError("an event named %.40r" % said.get("event"))
+    return kind.read(said)
+
+
+KINDS = declared()

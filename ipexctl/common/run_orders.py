@@ -1,0 +1,84 @@
+"""What the hosts of a run are told when it begins."""
+
+from ipexctl.common.message import MYPY, Message
+
+if MYPY:
+    from typing import Any
+
+
+class RankOrder(Message):
+    """How a rank is started."""
+
+    rank: int
+    local_rank: int
+    cpus: "list[int]"
+    node: "int | None"  # whose memory it has
+    env: "dict[str, str]"
+    argv: "list[str]"
+
+
+class HostOfRun(Message):
+    """What the hub knows of a host of the run."""
+
+    host: str
+    label: str  # its name for mpirun
+    prefix: str  # of its environment
+    nic: str
+    mpi_bin: str
+    ranks: "list[int]"
+    starter: "list[str]"  # what starts its ranks where there is no mpirun
+    address: str
+    groups: "list[str]" = []  # of the hostfile
+
+
+class MpiNames(Message):
+    """How an MPI starts its daemons on other hosts (remote/hub/mpi_launch.py)."""
+
+    daemons: "list[str]"
+    dropped: "list[str]"  # settings that hold for the first host alone
+    own_names: bool
+
+
+class HubOrder(Message):
+    """What the first host is told of all hosts."""
+
+    hosts: "list[HostOfRun]"
+    mpirun: "list[str]"
+    mpi: "MpiNames | None"
+    timeout: "float | None"
+    stall: float  # --stall
+    stall_action: str
+    grace: float  # seconds for ranks to end
+    lives_on: bool  # without the command that started it
+    address: str  # where the other hosts reach the hub
+    ports: "list[int] | None" = None  # from which one to which one
+    shown: "Any" = None  # for those who attach: run/plan/shown_plan.py
+    inputs: "dict[str, Any]" = {}  # run/outcome/run_inputs.py
+
+
+class StartOrder(Message):
+    """What a host is told when a run begins. `host` and `root` are known once it is reached."""
+
+    run_id: str
+    lease: float  # seconds of silence after which a host counts as lost
+    about: "dict[str, Any]"  # for those who list runs
+    inputs: "dict[str, Any]"  # run/outcome/run_inputs.py
+    env: "dict[str, str]"
+    cwd: str
+    ranks: "list[RankOrder]"
+    checkpoints: "list[str]"  # patterns of --checkpoints
+    machinefile: str
+    store_port: int  # of the ranks' rendezvous
+    secret: bool  # the environment of ranks has secrets
+    hub: str  # the host whose supervisor decides
+    starts: "list[list[str]]"  # command lines, and
+    daemons: "list[str]"  # programs that may be started here
+    data: "list[str]"  # folders that are in use
+    modules: "dict[str, str]"  # what each rank's Python imports before the script: name -> text
+    run: "HubOrder | None"  # on the first host
+    night: "Any" = None  # for its keeper: --restarts
+    spare: bool = False
+    keys: "dict[str, str]" = {}  # of the hosts' TLS
+    returned: bool = False  # for a new keeper of a host that was lost
+    host: str = ""
+    root: str = ""

@@ -1,0 +1,122 @@
+"""What a host reports during a run: frames -> events. A host is not trusted; nothing passes unread.
+
+An event is read by the types of its fields (common/run_events.py), and its ranks have to be this
+host's; anything else is an error of that host. Its journal has most of them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import field
+from typing import Any
+
+from ipexctl.base.host_answer import Answer, Line
+from ipexctl.common import run_events
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.run.outcome.rank_exchange import Report
+from ipexctl.run.outcome.run_state import RankEnd
+from ipexctl.run.pace.rank_pace import HostPace, read_pace
+
+LAST_WORDS = 2000  # characters of a rank's output that tell whether it failed by itself
+
+
+@dataclass(frozen=True)
+class RankEnded:
+    end: RankEnd
+    tail: str = ""  # the end of its output
+
+
+@dataclass(frozen=True)
+class Output:
+    """Bytes of a rank, or of a program of MPI (`rank` None)."""
+
+    rank: int | None
+    data: bytes
+    program: str = ""
+
+
+@dataclass(frozen=True)
+class OutputEnd:
+    """All that a rank wrote has been sent."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the host's ranks have exchanged with others so far."""
+
+    report: Report
+
+
+@dataclass(frozen=True)
+class Done:
+    """The host's last word. `found`: survivors by host, as the hub was told. `killed`: how its
+    supervisor ended; then `survivors` may be unknown.
+    """
+
+    survivors: int | None
+    logs: Line
+    found: dict[str, int] = field(default_factory=dict)
+    traffic: Report = Report()  # what its ranks exchanged in the end
+    killed: Line = ""
+    pace: HostPace | None = None  # what its ranks did in their last minute
+
+
+Event = run_events.Event | RankEnded | Output | OutputEnd | Traffic | Done
+
+
+def read(
+    host: str, header: Mapping[str, Any], body: bytes = b"", ranks: Container[int] | None = None
+) -> Event:
+    """The event in a frame of `host`, which has these ranks; None: any. Raises HostFailed."""
+    said = Answer(host, header)
+    event = _event(host, said, body)
+    for rank in _ranks_of(event):
+        if ranks is not None and rank not in ranks:
+            raise said.odd(f"rank {rank}, which is not on this host")
+    return event
+
+
+def _event(host: str, said: Answer, body: bytes) -> Event:
+    if "event" not in said and "error" in said:
+        return Answer(host, said["error"]).read(run_events.Broken)
+    if "event" not in said:
+        done = Answer(host, said["done"])
+        return done.read(Done, pace=read_pace(host, done["pace"]) if "pace" in done else None)
+    match name := said.text("event"):
+        case "log" if isinstance(said["key"], str):
+            return Output(None, body, said.text("key"))
+        case "log":
+            rank = said.whole("key")
+            return OutputEnd(rank) if said.get("end") is True else Output(rank, body)
+        case "traffic":
+            return Traffic(said.read(Report))
+    kind = run_events.kind_of(said)
+    if kind is None:
+        raise said.odd(f"an event named {name[:40]!r}")
+    event = said.read(kind)
+    if isinstance(event, run_events.RankExited):
+        end = RankEnd(event.rank, host, **vars(event.ended))
+        return RankEnded(end, event.tail[-LAST_WORDS:])
+    return event
+
+
+def _ranks_of(event: Event) -> tuple[int, ...]:
+    """The ranks that only their own host can tell of."""
+    match event:
+        case run_events.RankStarted(rank) | run_events.RankFrozen(rank) | OutputEnd(rank):
+            return (rank,)
+        case RankEnded(RankEnd(rank)) | Output(int(rank)):
+            return (rank,)
+        case run_events.Sample():
+            return (*event.stopped, *event.ranks)
+        case Traffic(report) | Done(traffic=report):
+            return (*(link[0] for link in report.links), *(r for g in report.sharing for r in g))
+    return ()
+
+
+def place(header: Mapping[str, Any]) -> int:
+    """Where the event ends in the host's journal, 0 if it is not from there."""
+    at = header.get("at")
+    return at if type(at) is int else 0

@@ -1,0 +1,87 @@
+"""Both sides have every field of a message: it is made by one, and the other reads it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipexctl.common import checkpoint_reports, hub_orders, run_events, run_orders, watch_orders
+from ipexctl.common.message import Message
+from tools.message_page import kinds_in
+
+ROOT = Path(__file__).parents[2]
+MODULES = (run_orders, watch_orders, run_events, hub_orders, checkpoint_reports)
+KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
+
+
+def names_read() -> set[str]:
+    """What some module of the product reads, as an attribute, an item or by its position."""
+    found = {*watch_orders.KINDS}  # the mark of a message, by which it is known
+    for path in (ROOT / "ipexctl").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.add(node.attr)
+            elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+                found.add(str(node.slice.value))
+            elif isinstance(node, ast.MatchClass):
+                kind = getattr(node.cls, "attr", getattr(node.cls, "id", ""))
+                names = next((k.__match_args__ for k in KINDS if k.__name__ == kind), ())
+                found |= {*names[: len(node.patterns)], *node.kwd_attrs}
+    return found
+
+
+READ = names_read()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_field_of_a_message_is_read(kind: type[Message]) -> None:
+    assert [name for name in kind.__match_args__ if name not in READ] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("hub_orders.Look()", 'Missing positional argument "number"'),
+        ("hub_orders.Look(1, why='x')", 'Unexpected keyword argument "why"'),
+        ("hub_orders.Look('1')", 'incompatible type "str"; expected "int"'),
+        ("hub_orders.Look(1).why", '"Look" has no attribute "why"'),
+    ],
+)
+def test_a_field_that_one_side_lacks_is_an_error_of_mypy(tmp_path: Path, code, said) -> None:
+    script = tmp_path / "one_side.py"
+    script.write_text(f"from ipexctl.common import hub_orders\n\n{code}\n")
+    words = ("-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"))
+    cache = ("--cache-dir", str(tmp_path / "cache"))
+    done = subprocess.run(
+        [sys.executable, *words, *cache, str(script)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and said in done.stdout, done.stdout + done.stderr
+
+
+def test_a_message_without_a_field_is_not_made_and_not_read() -> None:
+    with pytest.raises(TypeError, match="Look: number"):
+        hub_orders.read({"order": "look"})
+    with pytest.raises(TypeError, match="Look: why"):
+        hub_orders.Look(1, why="x")  # type: ignore[call-arg]
+
+
+def test_messages_in_messages_are_read_and_written() -> None:
+    end = run_events.RankExited(2, run_events.Exit(1, hints=("oom",)), "text")
+    document = end.document()
+    assert document["ended"] == {"code": 1, "hints": ["oom"]}
+    read = run_events.read(document)
+    assert isinstance(read, run_events.RankExited) and read.ended.code == 1
+    host = run_orders.HostOfRun("a", "a", "/p", "e", "/p/bin", [0, 1], [], "a")
+    order = run_orders.HubOrder([host], [], None, None, 45.0, "note", 10.0, False, "a")
+    assert run_orders.HubOrder.read(order.document()) == order
+
+
+@pytest.mark.parametrize("kind", watch_orders.KINDS.values(), ids=lambda kind: kind.__name__)
+def test_what_a_command_says_is_known_by_its_mark(kind: type[watch_orders.Said]) -> None:
+    said = kind(*("x" for name in kind.__match_args__ if not hasattr(kind, name)))
+    assert watch_orders.read(said.document()) == said
+    assert watch_orders.read({"later": 1}) is None

@@ -1,0 +1,72 @@
+"""The page of the site with the messages of a run: what its hosts report and are told.
+
+Written from their declarations in ipexctl/common: annotations, and the comment behind each field.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from types import ModuleType
+
+from ipexctl.common import checkpoint_reports, hub_orders, run_events, run_orders, watch_orders
+from ipexctl.common.message import Message
+
+START = """\
+# Messages of a run
+
+What the machines of a run say to each other, written from its declarations. Each message is a class
+in `ipexctl/common/` that both sides import; a field without a default has to be there. The
+controller checks every value that a host sends by its type; hosts check the names.
+"""
+SECTIONS = (
+    ("What hosts are told when a run begins", run_orders, "Orders of the controller."),
+    ("What happens", run_events, "Hosts report it to the hub, and the hub to all journals."),
+    ("What a command says that watches", watch_orders, "The one that started it, or `attach`."),
+    ("What the hub orders", hub_orders, "On the first host; its orders go to all of them."),
+    ("Checkpoints", checkpoint_reports, "What `ipexctl checkpoints` asks each host."),
+)
+
+
+def page() -> str:
+    return START + "".join(_section(*section) for section in SECTIONS)
+
+
+def kinds_in(module: ModuleType) -> list[type[Message]]:
+    found = [kind for kind in vars(module).values() if isinstance(kind, type)]
+    return [k for k in found if issubclass(k, Message) and k.__module__ == module.__name__]
+
+
+def _section(title: str, module: ModuleType, what: str) -> str:
+    kinds = [kind for kind in kinds_in(module) if kind.__match_args__ or _name(kind)]
+    return f"\n## {title}\n\n{what}\n" + "".join(map(_kind, kinds))
+
+
+def _name(kind: type[Message]) -> str:
+    return getattr(kind, "event", "") or getattr(kind, "order", "")
+
+
+def _kind(kind: type[Message]) -> str:
+    name = f" (`{_name(kind)}`)" if _name(kind) else ""
+    text = f"\n### {kind.__name__}{name}\n\n"
+    if kind.__doc__:
+        text += " ".join(inspect.cleandoc(kind.__doc__).split()) + "\n\n"
+    rows = "".join(_rows(kind))
+    return text + (f"| field | type | default | |\n|---|---|---|---|\n{rows}" if rows else "")
+
+
+def _rows(kind: type[Message]) -> list[str]:
+    source = inspect.getsource(kind)
+    lines = source.splitlines()
+    (tree,) = ast.parse(source).body
+    assert isinstance(tree, ast.ClassDef)
+    rows = []
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign):
+            type_ = ast.unparse(node.annotation).strip("'\"").replace("|", "\\|")
+            default = f"`{ast.unparse(node.value)}`" if node.value else ""
+            said = re.search(r"  # (.*)", lines[node.lineno - 1])
+            about = said[1] if said else ""
+            rows.append(f"| `{ast.unparse(node.target)}` | `{type_}` | {default} | {about} |\n")
+    return rows
