@@ -21,11 +21,11 @@ from ipexctl.errors import NotHere
 from ipexctl.install.install import install
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import InstallReport
-from ipexctl.install.progress import Progress
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster.machine_support import check
 from ipexctl.lab.cluster.rung_limits import FLAT, FULL
 from ipexctl.machines.target import Target
+from ipexctl.terminal.progress import Progress
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "train_ddp.py"
 HOSTS = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())

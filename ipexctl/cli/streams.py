@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import sys
+from contextlib import nullcontext, suppress
 
 errors_as_json = False  # `--json` was given
 
@@ -45,7 +46,7 @@ def print_error(what: str, why: str, hint: str) -> None:
 
 
 def stdout_trouble(error: Exception) -> OSError | None:
-    """The error, if it is stdout's. After it nothing more is written there."""
+    """The error, if it is stdout's."""
     return _trouble(error, sys.stdout)
 
 
@@ -59,14 +60,12 @@ def has_no_reader(error: BaseException) -> bool:
 
 def _trouble(error: BaseException, stream: object) -> OSError | None:
     stream = getattr(stream, "wrapped", stream)  # Click's, after an EPIPE
-    if not isinstance(stream, _Stream) or error is not stream.trouble:
-        return None
-    stream.give_up()
-    return stream.trouble
+    trouble = stream.trouble if isinstance(stream, _Stream) else None
+    return trouble if error is trouble else None
 
 
 class _Stream(io.TextIOWrapper):
-    """Remembers what went wrong: an OSError does not tell whose it is."""
+    """Remembers what went wrong: an OSError does not tell whose it is. Nothing is written after."""
 
     trouble: OSError | None = None
 
@@ -80,38 +79,25 @@ class _Stream(io.TextIOWrapper):
         try:
             return super().write(text)
         except OSError as e:
-            self.trouble = e
-            raise
-
-    def flush(self) -> None:
-        try:
-            super().flush()
-        except OSError as e:
-            self.trouble = e
-            raise
-
-    def give_up(self) -> None:
-        """What is left in the buffer must not be tried again when the interpreter ends."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-
-
-class _Stderr(_Stream):
-    """A full disk behind it changes neither what a command does nor its exit code."""
-
-    def write(self, text: str) -> int:
-        try:
-            return super().write(text)
-        except OSError as e:
-            self._only_without_reader(e)
+            self._failed(e)
             return len(text)
 
     def flush(self) -> None:
         try:
             super().flush()
         except OSError as e:
-            self._only_without_reader(e)
+            self._failed(e)
 
-    def _only_without_reader(self, error: OSError) -> None:
-        self.give_up()
-        if error.errno == errno.EPIPE:
-            raise error
+    def _failed(self, error: OSError) -> None:
+        """What is left in the buffer must not be tried again when the interpreter ends."""
+        self.trouble = error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+        raise error
+
+
+class _Stderr(_Stream):
+    """A full disk behind it changes neither what a command does nor its exit code."""
+
+    def _failed(self, error: OSError) -> None:
+        with suppress(OSError) if error.errno != errno.EPIPE else nullcontext():
+            super()._failed(error)

@@ -42,11 +42,11 @@ def push(
     """
     from ipexctl.data.data import push as verb
     from ipexctl.data.data_text import pushed_document, show_pushed
-    from ipexctl.install.command.install_text import View
     from ipexctl.machines.suggested_commands import command
+    from ipexctl.terminal.progress_view import ProgressView
 
-    with View(quiet=json) as view:
-        pushed = verb(target, folder, name, view.progress(), root, relay=not no_relay)
+    with ProgressView(quiet=json) as progress:
+        pushed = verb(target, folder, name, progress, root, relay=not no_relay)
     end(pushed, pushed_document, lambda p: show_pushed(p, command(target, "run", root)), json=json)
 
 
@@ -88,15 +88,15 @@ def pull(
     from ipexctl.data.data_text import agreed, pulled_document, show_pulled
     from ipexctl.data.pull import Pull
     from ipexctl.data.pull import pull as verb
-    from ipexctl.install.command.install_text import View
     from ipexctl.machines.suggested_commands import command
+    from ipexctl.terminal.progress_view import ProgressView
 
-    with View(quiet=json) as view:
-        ask = None if check else agreed(view.pause, yes=yes)
+    with ProgressView(quiet=json) as progress:
+        ask = None if check else agreed(yes=yes)
         asked = Pull(
             source, name or "", tuple(include or ()), tuple(leave_out or ()), not no_relay, ask
         )
-        pulled = verb(target, asked, view.progress(), root)
+        pulled = verb(target, asked, progress, root)
     end(pulled, pulled_document, lambda p: show_pulled(p, command(target, "run", root)), json=json)
 
 

@@ -17,7 +17,6 @@ from ipexctl.data.rules import dataset_rules as core
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.errors import InputError
 from ipexctl.facts.host_facts import peer_address
-from ipexctl.install.progress import Progress, Step
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.project_lock import project_of
@@ -31,6 +30,7 @@ from ipexctl.project.project_folder import Reader, Walk
 from ipexctl.project.send_project import why_refused
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.terminal.progress import Progress, Step
 
 LEAST = 8 << 20  # bytes; fewer are sent to every host
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.project.files.project_files import amount
 from ipexctl.terminal.confirm import DECLINED, confirm
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.live_lines import without_live_lines
 from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
 
 
@@ -119,11 +120,11 @@ def plan_text(plan: PullPlan) -> str:
     )
 
 
-def agreed(pause: Callable[[], None], *, yes: bool) -> Callable[[PullPlan], bool]:
+def agreed(*, yes: bool) -> Callable[[PullPlan], bool]:
     """Shows the plan, and asks; with `yes` it does not ask."""
 
+    @without_live_lines()
     def answer(plan: PullPlan) -> bool:
-        pause()
         print_text(stderr_console(), plan_text(plan))
         return yes or confirm("Fetch this? [Y/n] ", sys.stdin)
 

@@ -26,13 +26,13 @@ from ipexctl.data.rules.pulled_tree import (
     checked_repository,
 )
 from ipexctl.errors import InputError, NotHere
-from ipexctl.install.progress import Progress, Step
 from ipexctl.local.environment import environment
 from ipexctl.packages.download import AGAIN, Download
 from ipexctl.packages.file_fetch import OnBytes, PullFailed, ask, next_step
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.terminal.progress import Progress, Step
 
 LONGEST = 330.0  # seconds of a pause that the hub asks for; its windows last 5 minutes
 LOGIN = "accept its terms on {url} if it has any; then: hf auth login   # or export HF_TOKEN"

@@ -19,7 +19,6 @@ from ipexctl.data.rules.pulled_tree import (
 )
 from ipexctl.data.url_client import UrlClient
 from ipexctl.errors import InputError
-from ipexctl.install.progress import FETCHING, Progress, Step
 from ipexctl.local.file_hashes import Hashes
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
@@ -27,6 +26,7 @@ from ipexctl.packages.file_fetch import FileFetch
 from ipexctl.project.files.project_files import File
 from ipexctl.project.folder_transfer import Bundle
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.terminal.progress import FETCHING, Progress, Step
 
 
 @dataclass(frozen=True)

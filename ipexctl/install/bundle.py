@@ -27,7 +27,6 @@ from ipexctl.install import carried_python
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import Work
 from ipexctl.install.lock_wheels import fetch, lock_for, write_lock
-from ipexctl.install.progress import Progress
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack import table_view
 from ipexctl.install.stack.lock_file import Lock, Package
@@ -39,6 +38,7 @@ from ipexctl.packages.resolver import Resolved
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
 from ipexctl.shipped_tables import table
+from ipexctl.terminal.progress import Progress
 
 CHUNK = 1 << 20
 LOCK_MEMBER = "ipexctl.lock"

@@ -18,7 +18,6 @@ from ipexctl.facts.software_facts import Mpi
 from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.install_plan import HostInstall, Plan, State, Work
 from ipexctl.install.lock_wheels import in_order
-from ipexctl.install.progress import BUILDING, DONE, PROVING, Step
 from ipexctl.install.stack import selection as stacks
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host
@@ -28,6 +27,7 @@ from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.mpi import Pairs
+from ipexctl.terminal.progress import BUILDING, DONE, PROVING, Step
 
 
 def state_of(

@@ -27,7 +27,6 @@ from ipexctl.install.install_plan import (
     Work,
 )
 from ipexctl.install.lock_wheels import lock_for, not_here
-from ipexctl.install.progress import Progress
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import checked
 from ipexctl.install.stack.stack_decision import decide
@@ -42,6 +41,7 @@ from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
 from ipexctl.run.plan import mpi
 from ipexctl.shipped_tables import table
+from ipexctl.terminal.progress import Progress
 
 
 def install(target: Target, asked: InstallOptions, progress: Progress) -> InstallReport:

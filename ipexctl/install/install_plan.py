@@ -15,12 +15,12 @@ from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost
 from ipexctl.base.values import by
 from ipexctl.env.choice.package_changes import Change
 from ipexctl.install.install_options import InstallOptions
-from ipexctl.install.progress import Progress, Step
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import requirements
 from ipexctl.inventory.inventory import Host
 from ipexctl.packages.resolver import Resolved
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.terminal.progress import Progress, Step
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install import requirement_files
 from ipexctl.install.install_plan import Work
-from ipexctl.install.progress import FETCHING
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.install.stack.selection import Stack
@@ -23,6 +22,7 @@ from ipexctl.packages import resolver
 from ipexctl.packages.indexes import Indexes, from_pip, merged
 from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
+from ipexctl.terminal.progress import FETCHING
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:

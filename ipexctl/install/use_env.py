@@ -12,7 +12,6 @@ from ipexctl.facts.software_facts import Mpi
 from ipexctl.install import fleet_locks
 from ipexctl.install.host_steps import EnvOnHost, state_of
 from ipexctl.install.install_plan import State
-from ipexctl.install.progress import Progress, Step
 from ipexctl.install.stack import env_match
 from ipexctl.install.stack.env_match import Look
 from ipexctl.install.stack.selection import IPEX
@@ -24,6 +23,7 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
+from ipexctl.terminal.progress import Progress, Step
 
 
 @dataclass(frozen=True)

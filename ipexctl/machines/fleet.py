@@ -230,25 +230,18 @@ def fan_out(
 
 def beside(work: Callable[[], T]) -> Callable[[], T]:
     """Start `work` in a thread. Return a function that waits for its result or raises its error."""
-    done = threading.Event()
-    value: list[T] = []
-    error: list[BaseException] = []
+    from concurrent.futures import Future
+
+    future = Future[T]()
 
     def run() -> None:
         try:
-            value.append(work())
+            future.set_result(work())
         except BaseException as e:
-            error.append(e)
-        done.set()
-
-    def result() -> T:
-        done.wait()
-        if error:
-            raise error[0]
-        return value[0]
+            future.set_exception(e)
 
     threading.Thread(target=run, daemon=True).start()
-    return result
+    return future.result
 
 
 def _worker(

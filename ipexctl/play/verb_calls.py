@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from ipexctl.play.text.play_outcome import State
 
 if TYPE_CHECKING:
     from ipexctl.install.install_plan import Plan
-    from ipexctl.install.progress import Progress, Step
+    from ipexctl.terminal.progress import Progress
 
 _STATES = {recap: State(recap.value) for recap in Recap}
 _TRY = "try: "
@@ -43,19 +42,9 @@ def notes_of(on: Acting) -> Callable[[str], None]:
 
 def progress_of(on: Acting, chosen: Callable[[Plan], None] = lambda plan: None) -> Progress:
     """A line whenever a host begins another task; amounts are left out."""
-    from ipexctl.install.progress import DONE, FAILED, Progress
+    from ipexctl.terminal.progress import DONE, FAILED, Progress, lines_of
 
-    doing: dict[str, str] = {}
-    lock = threading.Lock()
-
-    def step(step: Step) -> None:
-        with lock:
-            if step.text in (doing.get(step.host), DONE, FAILED):
-                return
-            doing[step.host] = step.text
-        on.say(step.host, step.text)
-
-    return Progress(chosen, step, notes_of(on))
+    return Progress(chosen, lines_of(on.say, (DONE, FAILED)), notes_of(on))
 
 
 def results_of(on: Acting, recaps: Iterable[HostRecap]) -> dict[str, Result]:

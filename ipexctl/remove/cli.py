@@ -41,11 +41,12 @@ def remove(
 ) -> None:
     """Remove everything that ipexctl put on the hosts."""
     from ipexctl.errors import InputError
-    from ipexctl.install.command.install_text import View
     from ipexctl.local.own_files import ASKED
     from ipexctl.remove.remove import Agreed, remove_all
     from ipexctl.remove.remove_text import removed_document, show_plan, show_removed
     from ipexctl.terminal.confirm import confirm
+    from ipexctl.terminal.live_lines import without_live_lines
+    from ipexctl.terminal.progress_view import ProgressView
 
     if not everything:
         raise InputError(
@@ -63,10 +64,10 @@ def remove(
             "--also needs --here", why="it names files on this machine", slug="option-missing"
         )
 
+    @without_live_lines()
     def agreed(found: Found) -> Agreed:
         if yes:
             return Agreed(True, named)
-        view.pause()
         show_plan(found)
         if not confirm("Remove this? [y/N] ", sys.stdin):
             return Agreed(False)
@@ -76,8 +77,8 @@ def remove(
         ]
         return Agreed(True, (*named, *more))
 
-    with View(quiet=json) as view:
-        done = remove_all(target, agreed, view.progress(), root, here=here, check=check)
+    with ProgressView(quiet=json) as progress:
+        done = remove_all(target, agreed, progress, root, here=here, check=check)
     end(done, removed_document, show_removed, json=json)
 
 
@@ -100,17 +101,12 @@ def prune(
     json: Json = False,
 ) -> None:
     """Remove old runs, project copies and caches beyond the configured limits."""
-    from ipexctl.install.command.install_text import View
-    from ipexctl.remove.prune import Pruned
     from ipexctl.remove.prune import prune as verb
     from ipexctl.remove.remove_text import pruned_document, show_prune_plan, show_pruned
     from ipexctl.terminal.confirm import removal_agreed
+    from ipexctl.terminal.progress_view import ProgressView
 
-    def show(plan: Pruned) -> None:
-        view.pause()
-        show_prune_plan(plan)
-
-    with View(quiet=json) as view:
-        agreed = removal_agreed(show, yes=yes)
-        done = verb(target, agreed, view.progress(), root, runs=runs, check=check)
+    agreed = removal_agreed(show_prune_plan, yes=yes)
+    with ProgressView(quiet=json) as progress:
+        done = verb(target, agreed, progress, root, runs=runs, check=check)
     end(done, pruned_document, show_pruned, json=json)

@@ -12,7 +12,6 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.base.sizes import human
 from ipexctl.errors import IpexctlError
-from ipexctl.install.progress import DONE, Progress, Step
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.settings import load
 from ipexctl.local.user_dirs import cache_dir
@@ -21,6 +20,7 @@ from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.remove.prune_limits import MB, WORDS, Amount, Limits, added, describe, read_limits
+from ipexctl.terminal.progress import DONE, Progress, Step
 
 OP = "remove.prune_rules.prune"
 LARGE = 100 * MB  # copies that are sent again anyway and take less are removed silently

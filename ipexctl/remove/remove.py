@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
 from ipexctl.base.sizes import human
-from ipexctl.install.progress import DONE, Progress, Step
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster import folders
 from ipexctl.lab.cluster.practice_cluster import is_up
@@ -17,6 +16,7 @@ from ipexctl.machines.agent import LONG
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.terminal.progress import DONE, Progress, Step
 
 BUSY = "end it, or wait for it; then run the same command again"
 

@@ -9,11 +9,13 @@ from typing import TextIO, TypeVar
 
 from ipexctl.errors import InputError, printable
 from ipexctl.local.accepted_settings import Proposal, refusal
+from ipexctl.terminal.live_lines import without_live_lines
 
 T = TypeVar("T")
 DECLINED = "nothing was changed: you answered no"
 
 
+@without_live_lines()
 def confirm(
     question: str, stdin: TextIO, refusal: InputError | None = None, out: TextIO | None = None
 ) -> bool:
@@ -45,6 +47,7 @@ def confirm(
 def removal_agreed(show: Callable[[T], None], *, yes: bool) -> Callable[[T], bool]:
     """Shows what is to be removed, and asks; with `yes` neither."""
 
+    @without_live_lines()
     def agreed(going: T) -> bool:
         if yes:
             return True

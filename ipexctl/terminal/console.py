@@ -15,12 +15,17 @@ from ipexctl.errors import printable
 from ipexctl.local.environment import environment
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # Rich would end the command: its caller knows whether to go on
+
+
 def console_on(stream: IO[str]) -> Console:
     # CLICOLOR_FORCE is the BSD spelling of FORCE_COLOR; NO_COLOR wins over both
     forced = environment().get("CLICOLOR_FORCE", "0") != "0" and not environment().get("NO_COLOR")
     force = True if forced else None
     live = False if environment().get("CI") else force
-    return Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
+    return _Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
 
 
 def print_lines(console: Console, lines: Iterable[Text], indent: str = "") -> None:
@@ -54,10 +59,6 @@ def _folded(line: Text, width: int, indent: str) -> Iterator[Text]:
         start = plain.index(words, end)
         before, end = indent if end else "", start + len(words)
         yield Text(before, line.style) + line[start:end]
-
-
-def is_dumb() -> bool:
-    return environment().get("TERM") in ("dumb", "unknown")
 
 
 def stdout_console() -> Console:

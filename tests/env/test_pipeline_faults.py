@@ -17,12 +17,12 @@ from rich.console import Console
 from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_relay import _Getter
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.install.command.install_text import View, counted
 from ipexctl.install.fetch_wheels import Supply
-from ipexctl.install.progress import FETCHING, Step
 from ipexctl.install.stack.lock_file import Lock, Package
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import environments
+from ipexctl.terminal.progress import FETCHING, Step
+from ipexctl.terminal.progress_view import ProgressView, counted
 from tests.install.conftest import Builder, Shop, finish, make_wheel, until
 from tests.install.test_pipeline import KEY, NO_FOLDERS, from_index, index, numpy_of
 from tests.packages.served import Fault, Served
@@ -111,11 +111,12 @@ def test_who_stops_while_files_are_fetched_and_unpacked_leaves_nothing_half_made
 
 def test_what_is_still_fetched_after_the_end_does_not_draw_on_the_terminal() -> None:
     console = Console(file=io.StringIO(), force_terminal=True)
-    with View(console) as view:
-        view.step(Step("a", "sending", 1, 2))
-    view.step(Step("", FETCHING, 1, 2))  # by the thread that fetches
+    view = ProgressView(console)
+    with view as progress:
+        progress.step(Step("a", "sending", 1, 2))
+    progress.step(Step("", FETCHING, 1, 2))  # by the thread that fetches
     try:
-        assert view._stop is None
+        assert view.live._live is None
     finally:
         view.pause()
 
@@ -205,9 +206,9 @@ def test_hosts_with_one_home_wait_as_long_as_the_files_take(builder: Builder, sh
 def test_who_waits_for_something_else_says_so() -> None:
     console = Console(file=io.StringIO(), width=200)
     waits = ["waiting for the install of bob", "waiting for files"]
-    with View(console) as view:
+    with ProgressView(console) as progress:
         for text in waits:
-            view.step(Step("a", text))
+            progress.step(Step("a", text))
     assert console.file.getvalue().splitlines() == [f"a: {text}" for text in waits]  # type: ignore[attr-defined]
 
 

@@ -19,7 +19,6 @@ from ipexctl.data.data_text import listed_text
 from ipexctl.data.rules import dataset_rules as core
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.errors import InputError, RunFailed
-from ipexctl.install.progress import Progress
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target
@@ -27,6 +26,7 @@ from ipexctl.project import folder_transfer
 from ipexctl.project.files.project_files import PACKED, File, Tree
 from ipexctl.project.folder_transfer import PACK
 from ipexctl.terminal.confirm import DECLINED
+from ipexctl.terminal.progress import Progress
 from tests.answering_terminal import answering
 from tests.conftest import MakeLab
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from ipexctl.data import data
-from ipexctl.install.progress import Progress
 from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
 from ipexctl.local.settings_file import parse_settings
@@ -23,6 +22,7 @@ from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.project.send_project import Project, Snapshot, always, take
 from ipexctl.remove.prune import prune_cache
 from ipexctl.remove.prune_limits import Amount, Limits, describe, read_limits
+from ipexctl.terminal.progress import Progress
 from tests.cli import ipexctl
 from tests.refused import refused
 

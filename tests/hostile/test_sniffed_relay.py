@@ -8,9 +8,9 @@ import pytest
 
 from ipexctl.blobs import blob_relay
 from ipexctl.data import data
-from ipexctl.install.progress import Progress
 from ipexctl.lab import LabSpec
 from ipexctl.machines.target import Target
+from ipexctl.terminal.progress import Progress
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, shop
 from tests.install.over_ssh import install, stock

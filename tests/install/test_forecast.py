@@ -19,7 +19,6 @@ from ipexctl.install.command.install_text import chosen_text
 from ipexctl.install.install import install
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import HostInstall, Plan, State
-from ipexctl.install.progress import Progress
 from ipexctl.install.stack.selection import choose
 from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.inventory import Host
@@ -27,6 +26,7 @@ from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
 from ipexctl.shipped_tables import table
 from ipexctl.terminal.confirm import DECLINED
+from ipexctl.terminal.progress import Progress
 from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import ready

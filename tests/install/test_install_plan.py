@@ -14,11 +14,11 @@ from ipexctl.install.host_steps import EnvOnHost, dry_run_recaps
 from ipexctl.install.install import install, plan_for
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import HostInstall, Plan, State, Work
-from ipexctl.install.progress import Progress, Step
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
+from ipexctl.terminal.progress import Progress, Step
 from tests.install.conftest import Shop
 
 

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from ipexctl.install.command.install_text import View, time_left
-from ipexctl.install.progress import Step
+from ipexctl.terminal.progress import Step
+from ipexctl.terminal.progress_view import ProgressView, time_left
 
 # done, total, what an earlier try had left, seconds -> the words
 CASES = [
@@ -30,15 +30,15 @@ def test_time_left_is_told_at_the_pace_of_this_try(
     assert time_left(Step("a", "sending", done, total), there, seconds) == words
 
 
-def view_at(clock: list[float]) -> View:
+def view_at(clock: list[float]) -> ProgressView:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    return View(console, clock=lambda: clock[0])
+    return ProgressView(console, clock=lambda: clock[0])
 
 
 def test_building_and_proving_show_their_hosts_and_a_clock() -> None:
     clock = [0.0]
     view, hosts = view_at(clock), ("a1", "a2", "a3")
-    view._order = hosts
+    view.hosts = hosts
     for host in hosts:
         view.step(Step(host, "building"))
     clock[0] = 5.0
@@ -60,8 +60,8 @@ def test_building_and_proving_show_their_hosts_and_a_clock() -> None:
 
 def test_a_line_of_this_machine_goes_when_the_hosts_take_over_and_hosts_keep_their_order() -> None:
     out = io.StringIO()
-    view = View(Console(file=out, force_terminal=True, width=80), clock=lambda: 0.0)
-    view._order = ("b", "a")
+    view = ProgressView(Console(file=out, force_terminal=True, width=80), clock=lambda: 0.0)
+    view.hosts = ("b", "a")
     view.step(Step("", "fetching", 1, 2))
     view.step(Step("a", "sending"))
     assert str(view._lines()) == "a     sending\nhere  fetching 1 byte of 2 bytes"
@@ -77,14 +77,14 @@ def test_words_are_folded_on_a_terminal_and_stay_one_line_in_a_pipe() -> None:
     words = "because " * 12
     for terminal, lines in ((True, 2), (False, 1)):
         out = io.StringIO()
-        View(Console(file=out, force_terminal=terminal, width=80)).say(words)
+        ProgressView(Console(file=out, force_terminal=terminal, width=80)).say(words)
         assert out.getvalue().count("\n") == lines
         assert out.getvalue().split() == words.split()
 
 
 def test_nothing_that_a_terminal_obeys_is_said_of_a_folder() -> None:
     out = io.StringIO()
-    view = View(Console(file=out))
+    view = ProgressView(Console(file=out))
     view.step(Step("", "reading /a\x1b[31mb"))
     view.say("a large folder: /a\x1b[31mb\nand more")
     assert out.getvalue() == "here: reading /a[31mb\na large folder: /a[31mb\nand more\n"
@@ -92,7 +92,7 @@ def test_nothing_that_a_terminal_obeys_is_said_of_a_folder() -> None:
 
 def test_elsewhere_a_host_that_gets_its_files_in_pieces_has_one_line_of_each_kind() -> None:
     out = io.StringIO()
-    view = View(Console(file=out, width=80), clock=lambda: 0.0)
+    view = ProgressView(Console(file=out, width=80), clock=lambda: 0.0)
     for text in ("sending", "waiting", "fetching from b", "waiting", "fetching from c"):
         view.step(Step("a", text, 1, 2))
     assert out.getvalue() == "a: sending\na: waiting\na: fetching from b\n"
@@ -100,7 +100,7 @@ def test_elsewhere_a_host_that_gets_its_files_in_pieces_has_one_line_of_each_kin
 
 def test_hosts_that_wait_for_files_are_one_line() -> None:
     view = view_at([0.0])
-    view._order = ("a1", "a2", "a3")
+    view.hosts = ("a1", "a2", "a3")
     view.step(Step("a2", "sending", 1, 9))
     for n, host in enumerate(("a1", "a3")):
         view.step(Step(host, "waiting for files", n, 9))

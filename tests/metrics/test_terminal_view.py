@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from ipexctl.run.command.stream import ERASE, TerminalView
+from ipexctl.run.command.logs_text import FollowView
+from ipexctl.run.command.stream import TerminalView
 from ipexctl.run.outcome.run_result import Tally
+from tests.processes import until
 from tests.run.test_output_pure import made_plan
 
 TALLY = Tally(4, 4, 0, 0, 12.0)
@@ -25,8 +29,8 @@ def shown(capsys: pytest.CaptureFixture[str]):
         capsys.readouterr()
 
         def read() -> list[str]:
-            text = capsys.readouterr().out.replace(ERASE, "")
-            return [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()]
+            text = re.sub(r"\r|\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().out)
+            return [line.rstrip() for line in text.splitlines()]
 
         return view, read
 
@@ -85,3 +89,17 @@ def test_bars_are_in_the_status_line_and_no_lines(shown):
     (status,) = read()
     told = ("step 340/1000", "loss 0.5", "3.4 it/s", "eta 3 min 14 s")
     assert [part for part in told if part not in status] == []
+
+
+def test_followed_logs_show_a_line_that_waited_for_its_equals(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    view = FollowView(fold=True, ranks=0)
+    about = SimpleNamespace(hosts=("node01", "node02"), ranks=4)
+    run: Any = SimpleNamespace(id="r1", about=about)
+    view.show(run, "node01", 0, ["step 3/10 loss 0.5"])
+    assert until(lambda: "node01 r00" in capsys.readouterr().out)
+    assert until(lambda: "step 3/10  loss 0.5" in capsys.readouterr().out)
+    view.rest()
+    assert not view._live._live

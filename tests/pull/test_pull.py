@@ -18,9 +18,9 @@ from ipexctl.data.hub_client import HubClient
 from ipexctl.data.pull import Pull, Pulled, pull
 from ipexctl.data.rules import dataset_rules
 from ipexctl.data.rules.pulled_tree import HubSource
-from ipexctl.install.progress import Progress
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target
+from ipexctl.terminal.progress import Progress
 from tests.cli import ipexctl
 from tests.pull.hub_server import TOKEN, Hub, served
 from tests.refused import refused

@@ -9,9 +9,9 @@ import pytest
 
 from ipexctl.base.host_outcome import Recap
 from ipexctl.data.pull import Pull, pull
-from ipexctl.install.progress import Progress
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.machines.target import Target
+from ipexctl.terminal.progress import Progress
 from tests.conftest import MakeLab
 from tests.pull.hub_server import TOKEN, Hub, served
 

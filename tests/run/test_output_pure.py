@@ -191,4 +191,4 @@ def test_the_status_line_says_what_there_is_room_for(width, line):
         ("node02", HostLoad(0.3, 16_000_000_000, 20_000_000_000, 150e6)),
     )
     tally = Tally(4, 3, 1, 0, 12.3, loads, busy=(0.5, 1.0))
-    assert status(tally, Progress(), bare=True, width=width) == line
+    assert status(tally, Progress(), width=width).plain == line

@@ -12,9 +12,9 @@ from ipexctl.blobs import blob_relay
 from ipexctl.doctor.doctor import examine
 from ipexctl.install.install import install
 from ipexctl.install.install_options import InstallOptions
-from ipexctl.install.progress import Progress
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.machines.target import Target
+from ipexctl.terminal.progress import Progress
 from tests.install import over_ssh
 from tests.install.conftest import Shop, shop
 from tests.practice_hosts import HOSTS, ROOTS, Homes, Installed, home_with, start_lab

@@ -12,10 +12,10 @@ import pytest
 
 from ipexctl.data import data
 from ipexctl.data.pull import Pull, pull
-from ipexctl.install.progress import Progress
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.lab.cluster.lab_network import limit
 from ipexctl.machines.target import Target
+from ipexctl.terminal.progress import Progress
 from tests.conftest import MakeLab
 from tests.pull.hub_server import Hub, served
 

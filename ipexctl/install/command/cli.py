@@ -67,7 +67,7 @@ def install(
     from ipexctl.errors import InputError
     from ipexctl.install.command.install_forecast import show_forecast
     from ipexctl.install.command.install_text import (
-        View,
+        chosen_text,
         document,
         question,
         show,
@@ -78,6 +78,8 @@ def install(
     from ipexctl.local.project_lock import choice_here
     from ipexctl.terminal.confirm import confirm
     from ipexctl.terminal.console import stderr_console
+    from ipexctl.terminal.live_lines import without_live_lines
+    from ipexctl.terminal.progress_view import ProgressView
 
     if rollback and options.selects_packages:
         raise InputError(
@@ -94,7 +96,13 @@ def install(
             slug="options-conflict",
         )
     silent = yes or check or json
+    view = ProgressView(quiet=json)
 
+    def chosen(plan: Plan) -> None:
+        view.hosts = plan.hosts
+        view.say(chosen_text(plan))
+
+    @without_live_lines()
     def agreed(plan: Plan) -> bool:
         if diff and not json:
             show_difference(plan)
@@ -116,8 +124,8 @@ def install(
     if options.use_env:
         system = options.mpi == "system"
         _use_env(target, options.use_env, root, system=system, check=check, json=json)
-    with View(confirm=agreed, quiet=json) as view:
-        report = verb(target, asked, view.progress())
+    with view as progress:
+        report = verb(target, asked, replace(progress, chosen=chosen, agreed=agreed))
     if not target.hostfile and any(map(_may_be_package, report.recaps)):
         note("to install a Python package: ipexctl install -r FILE   # FILE lists the packages")
     end(report, document, show, json=json)
@@ -140,11 +148,12 @@ def _rollback(target: Any, root: str, *, check: bool, json: bool) -> NoReturn:
 def _use_env(
     target: Any, folder: str, root: str, *, system: bool, check: bool, json: bool
 ) -> NoReturn:
-    from ipexctl.install.command.install_text import View, show_used_env, used_env_document
+    from ipexctl.install.command.install_text import show_used_env, used_env_document
     from ipexctl.install.use_env import use_env as verb
+    from ipexctl.terminal.progress_view import ProgressView
 
-    with View(quiet=json) as view:
-        used = verb(target, folder, root, view.progress(), system_mpi=system, check=check)
+    with ProgressView(quiet=json) as progress:
+        used = verb(target, folder, root, progress, system_mpi=system, check=check)
     end(used, used_env_document, show_used_env, json=json)
 
 
@@ -204,12 +213,12 @@ def bundle(
 ) -> None:
     """Pack everything in ipexctl.lock into one file for offline hosts."""
     from ipexctl.install.bundle import bundle as verb
-    from ipexctl.install.command.install_text import View
+    from ipexctl.terminal.progress_view import ProgressView
 
     given = {name: getattr(options, name) for name in options_of(PackageOptions)}
     asked = InstallOptions(**given, python=python, folder=project_lock_folder())
-    with View(quiet=json) as view:
-        made = verb(asked, glibc, arch, out, view.progress())
+    with ProgressView(quiet=json) as progress:
+        made = verb(asked, glibc, arch, out, progress)
     if json:
         print_json(bundle_document(made))
     else:

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.text import Text
-
 from ipexctl.base.sizes import human, minutes
-from ipexctl.errors import printable
 from ipexctl.install.command.install_forecast import forecast_document, show_forecast
 from ipexctl.install.install_plan import InstallReport, Plan, State
-from ipexctl.install.progress import DONE, FAILED, FETCHING, Progress, Step
 from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
 from ipexctl.terminal.confirm import DECLINED
-from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
+from ipexctl.terminal.console import print_lines, print_text, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, host_lines
 
 if TYPE_CHECKING:
     from ipexctl.install.use_env import UseEnvReport
-
-MOVING = ("sending", "fetching")  # first words of what is done in many pieces
-WAITING = "waiting"  # and of what is done between them
 
 
 def chosen_text(plan: Plan) -> str:
@@ -168,152 +155,6 @@ def used_env_document(found: UseEnvReport) -> dict[str, Any]:
         "seconds": round(found.seconds, 3),
         "exit_code": found.exit_code,
     }
-
-
-# --- while it works ------------------------------------------------------------------------------
-
-
-@dataclass
-class View:
-    """Live lines on a terminal; elsewhere one plain line whenever a host starts something new."""
-
-    console: Console = field(default_factory=stderr_console)
-    confirm: Callable[[Plan], bool] = lambda plan: True
-    quiet: bool = False
-    clock: Callable[[], float] = time.monotonic
-    _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
-    _steps: dict[str, Step] = field(default_factory=dict)
-    _order: tuple[str, ...] = ()  # of the hosts' lines; until it is known, as they begin
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _said: set[tuple[str, str]] = field(default_factory=set)
-    _stop: Callable[[], None] | None = None  # ends the live lines
-    _over: bool = False
-
-    def progress(self) -> Progress:
-        return Progress(self.chosen, self.step, self.say, self.agreed)
-
-    def chosen(self, plan: Plan) -> None:
-        self._order = plan.hosts
-        self.say(chosen_text(plan))
-
-    def agreed(self, plan: Plan) -> bool:
-        self.pause()
-        return self.confirm(plan)
-
-    def pause(self) -> None:
-        """Clear the live lines, before something else is printed or asked."""
-        with self._lock:
-            if self._stop:
-                self._stop()
-            self._stop = None
-            self._steps.clear()
-
-    def say(self, text: str) -> None:
-        if not self.quiet:
-            self.pause()
-            print_text(self.console, printable(text))
-
-    def step(self, step: Step) -> None:
-        if self.quiet or self._over:
-            return
-        step = replace(step, text=printable(step.text))
-        with self._lock:
-            self._forget_what_is_over(step)
-            before = self._steps.get(step.host)
-            if before is None or _is_other_work(before, step):
-                self._began[step.host] = self.clock(), step.done
-            self._steps[step.host] = step  # last: the live lines are drawn meanwhile
-            if not self.console.is_terminal:
-                self._print_new(step)
-            elif not self._stop:
-                self._stop = self._live()
-
-    def _forget_what_is_over(self, step: Step) -> None:
-        """This machine and the hosts take turns, but for what it fetches while they get files."""
-        here = self._steps.get("")
-        if step.host and here and (here.text != FETCHING or here.done >= here.total):
-            del self._steps[""]
-        if not step.host and (here is None or here.text != step.text):
-            self._steps.clear()
-
-    def _print_new(self, step: Step) -> None:
-        """The first of its kind on this host: files come in several pieces."""
-        kind = _first_word(step) if _first_word(step) in MOVING else step.text
-        if kind != DONE and (step.host, kind) not in self._said:
-            self.console.print(f"{step.host or 'here'}: {step.text}", soft_wrap=True)
-        self._said.add((step.host, kind))
-
-    def _live(self) -> Callable[[], None]:
-        from rich.live import Live
-
-        live = Live(
-            console=self.console, transient=True, refresh_per_second=8, get_renderable=self._lines
-        )
-        live.start()
-        return live.stop
-
-    def _lines(self) -> Text:
-        lines = [(_names(group), self._doing(group)) for group in self._groups()]
-        width = max((len(names) for names, _ in lines), default=0)
-        return Text("\n".join(f"{names:{width}}  {doing}" for names, doing in lines))
-
-    def _groups(self) -> list[list[Step]]:
-        """Hosts that do the same, where it is not known how far they are; each other host alone."""
-        places = {name: i for i, name in enumerate(self._order)}
-        groups: dict[tuple[str, bool], list[Step]] = {}
-        for step in sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places))):
-            if step.text != DONE:
-                kind = step.host if _is_counted(step) else step.text
-                groups.setdefault((kind, bool(step.host)), []).append(step)
-        return list(groups.values())
-
-    def _doing(self, group: Sequence[Step]) -> str:
-        step = group[0]
-        seconds = self.clock() - min(self._began[s.host][0] for s in group)
-        if step.total:
-            left = time_left(step, self._began[step.host][1], seconds)
-            return counted(step) + left if _is_counted(step) else step.text
-        clock = f" · {seconds:.0f} s" if seconds >= 1 and step.text != FAILED else ""
-        return counted(step) + clock
-
-    def __enter__(self) -> View:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over = True  # what is still fetched goes on until the process ends
-        self.pause()
-
-
-def _first_word(step: Step) -> str:
-    return step.text.partition(" ")[0]
-
-
-def _is_counted(step: Step) -> bool:
-    return bool(step.done or step.total) and _first_word(step) != WAITING
-
-
-def _names(group: Sequence[Step]) -> str:
-    return fold([step.host for step in group]) or "here"
-
-
-def _is_other_work(before: Step, step: Step) -> bool:
-    """Bytes of one sum are one work, wherever they come from."""
-    return before.total != step.total or (not step.total and before.text != step.text)
-
-
-def counted(step: Step) -> str:
-    if step.total:
-        return f"{step.text} {human(step.done)} of {human(step.total)}"
-    return f"{step.text} {human(step.done)}" if step.done else step.text
-
-
-def time_left(step: Step, there: int, seconds: float) -> str:
-    """At the pace so far, without the bytes that were `there` before; "": it says nothing."""
-    moved = step.done - there
-    if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
-        return ""
-    left = (step.total - step.done) * seconds / moved
-    return f", {max(left, 1):.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
 
 
 def question(plan: Plan) -> str:

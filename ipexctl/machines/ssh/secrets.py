@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ipexctl.errors import InputError
+from ipexctl.terminal.live_lines import without_live_lines
 
 TRIES = 3
 T = TypeVar("T")
@@ -44,6 +45,7 @@ class Secrets:
                 self._opened[path] = self._prompt_passphrase(path, key_with)
             return self._opened.get(path)  # type: ignore[return-value]
 
+    @without_live_lines()
     def _prompt_password(self) -> str:
         if not self._terminal:
             raise InputError(
@@ -56,6 +58,7 @@ class Secrets:
         except EOFError:
             raise InputError("no password was given", slug="no-password") from None
 
+    @without_live_lines()
     def _prompt_passphrase(self, path: str, key_with: Callable[[bytes], T | None]) -> T | None:
         for left in reversed(range(TRIES)):
             try:

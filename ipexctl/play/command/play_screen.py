@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import field
 
 from rich.console import Console
 from rich.text import Text
 
-from ipexctl.base.sizes import duration
 from ipexctl.errors import printable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.play.host_batch import Listener
@@ -20,7 +16,9 @@ from ipexctl.play.play import PlayStart
 from ipexctl.play.text.play_outcome import State, StepOutcome
 from ipexctl.play.text.play_values import PlayStep
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.terminal.console import is_dumb, print_lines
+from ipexctl.terminal.console import print_lines
+from ipexctl.terminal.progress import DONE, Step
+from ipexctl.terminal.progress_view import ProgressView
 
 COLOURS = {
     State.OK: "green",
@@ -33,7 +31,6 @@ COLOURS = {
     State.UNREACHABLE: "bold red",
 }
 _SHOWN_HOSTS = 3
-_LIVE_LINES = 8
 
 
 @dataclass
@@ -49,52 +46,30 @@ class PlayScreen:
     _printed: set[int] = field(default_factory=set)
     _stopped: set[str] = field(default_factory=set)
     _told: set[tuple[int, str, str]] = field(default_factory=set)
-    _at: dict[str, tuple[str, float]] = field(default_factory=dict)  # what hosts do, since when
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """On a terminal, `working` stands below the other lines."""
+        quiet = self.quiet or not self.console.is_interactive
+        self.working = ProgressView(self.console, quiet, style="dim")
+        self._lock = self.working.live.lock
 
     @property
     def listener(self) -> Listener:
         return Listener(self.begin, self.line, self.end)
 
-    @contextmanager
-    def live(self) -> Iterator[None]:
-        """On a terminal, a line for each host that works stands below the others."""
-        if self.quiet or not self.console.is_terminal or is_dumb():
-            yield
-            return
-        from rich.live import Live
-
-        with Live(
-            console=self.console, get_renderable=self._working, refresh_per_second=4, transient=True
-        ):
-            yield
-
-    def _working(self) -> Text:
-        now = time.monotonic()
-        groups: dict[tuple[str, int], list[str]] = {}
-        for host, (what, began) in sorted(self._at.items()):
-            groups.setdefault((what, int(now - began)), []).append(host)
-        lines = [
-            f"{fold(hosts)}  {title}" + (f"  {duration(seconds)}" if seconds else "")
-            for (title, seconds), hosts in groups.items()
-        ]
-        more = [f"{len(lines) - _LIVE_LINES} more"] if len(lines) > _LIVE_LINES else []
-        text = Text("\n".join([*lines[:_LIVE_LINES], *more]), "dim")
-        text.no_wrap, text.overflow = True, "ellipsis"
-        return text
-
     def begin(self, host: str, step: PlayStep) -> None:
-        with self._lock:
-            self._at[host] = (f"{step.number} {step.title}", time.monotonic())
+        self.working.step(Step(host, f"{step.number} {step.title}"))
 
     def started(self, start: PlayStart) -> None:
         self._start = start
         self._found, self._printed, self._stopped, self._told = {}, set(), set(), set()
-        self._at = dict.fromkeys(start.hosts, ("connecting", time.monotonic()))
+        self.working.hosts = tuple(start.hosts)
         hosts, steps = len(start.hosts), len(start.steps)
         title = f"{start.play.name or start.play.source}: "
         counted = f"{steps} step{'s' * (steps != 1)} on {hosts} host{'s' * (hosts != 1)}"
         self._print([Text(title, "bold") + Text(f"{counted} ({fold(start.hosts)})")])
+        for host in start.hosts:
+            self.working.step(Step(host, "connecting"))
 
     def line(self, host: str, step: PlayStep, text: str) -> None:
         with self._lock:
@@ -102,7 +77,7 @@ class PlayScreen:
 
     def end(self, outcome: StepOutcome) -> None:
         with self._lock:
-            self._at.pop(outcome.host, None)
+            self.working.step(Step(outcome.host, DONE))
             self._found.setdefault(outcome.step.number, []).append(outcome)
             if outcome.state.stops or outcome.state is State.IGNORED:
                 goes_on = self.check and outcome.state is not State.UNREACHABLE

@@ -25,7 +25,7 @@ def show_plays(
     masks: list[Callable[[str], str]] = []
     for play in plays:
         screen = PlayScreen(console, options.diff, quiet=json, check=options.check)
-        with screen.live():
+        with screen.working:
             report = run_play(play, target, options, screen.listener, screen.started)
         screen.finish()
         masks.append(screen.masked)

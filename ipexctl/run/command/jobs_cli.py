@@ -123,14 +123,16 @@ def logs(
     from ipexctl.run.jobs.logs import Wanted
     from ipexctl.run.jobs.logs import logs as verb
     from ipexctl.run.outcome.line_filter import rank_set
-    from ipexctl.terminal.console import is_dumb, stdout_console
+    from ipexctl.terminal.console import stdout_console
 
     chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
     wanted = Wanted(run, chosen, lines, since, follow)
-    if follow and not json and len(chosen) != 1 and stdout_console().is_terminal and not is_dumb():
+    if follow and not json and len(chosen) != 1 and stdout_console().is_interactive:
         view = FollowView(fold=not no_fold, ranks=len(chosen))
-        with view.live():
+        try:
             read = verb(target, wanted, view.show, root, view.show_bar)
+        finally:
+            view.rest()
     else:
         show = json_lines if json else plain_lines(alone=len(chosen) == 1)
         read = verb(target, wanted, show, root)

@@ -6,17 +6,19 @@ With --follow in a terminal, what `run` shows.
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Sequence
 
-from ipexctl.run.command.run_text import RESET, Prefixes, closed, colour_of, write
+from rich.text import Text
+
+from ipexctl.run.command.run_text import RESET, Prefixes, closed, colour_of
 from ipexctl.run.command.stream import TerminalView
 from ipexctl.run.jobs.logs import Show
 from ipexctl.run.jobs.ps import AskedRun
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
+from ipexctl.terminal.live_lines import LiveLines
 from ipexctl.terminal.recap_lines import not_shown
 
 
@@ -28,7 +30,8 @@ def lines(*, alone: bool) -> Show:
         prefix = place(run, host, rank)
         prefix = f"\x1b[{colour_of(rank)}m{prefix}{RESET} | " if colour else f"{prefix} | "
         spelled: Callable[[str], str] = closed if colour else without_colour
-        write("".join(f"{'' if alone else prefix}{spelled(text)}\n" for text in texts))
+        lines = (f"{'' if alone else prefix}{spelled(text)}\n" for text in texts)
+        print("".join(lines), end="", flush=True)
 
     return show
 
@@ -43,16 +46,16 @@ class FollowView(TerminalView):
 
     def __init__(self, *, fold: bool, ranks: int) -> None:
         super().__init__(stdout_console(), fold=fold, verbose=True)
+        self._live = LiveLines(self.console, self._status, every=0.1)
         self._run, self._chosen = "", ranks
-        self._lock, self._over = threading.Lock(), threading.Event()
 
     def show(self, run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
-        with self._lock:
+        with self._live.lock:
             self._place(run, host, rank)
             self.lines(host, rank, texts)
 
     def show_bar(self, run: Run, host: str, rank: int, text: str) -> None:
-        with self._lock:
+        with self._live.lock:
             self._place(run, host, rank)
             self.bar(host, rank, text)
 
@@ -62,32 +65,20 @@ class FollowView(TerminalView):
             ranks = max(run.about.ranks, rank + 1)
             self.prefix = Prefixes(run.about.hosts, ranks)
             self.fold(self._chosen or ranks)
+            self._live.start()
         self.prefix.place(rank, host)
 
-    @contextmanager
-    def live(self) -> Iterator[None]:
-        """Lines that wait for their equals are shown in time, and the status line is drawn."""
-        ticks = threading.Thread(target=self._ticks, daemon=True)
-        ticks.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            ticks.join()
-            if self._run:
-                self.rest()
-
-    def _ticks(self) -> None:
-        while not self._over.wait(0.1):
-            with self._lock:
-                if self._run:
-                    self.tick(None)
+    def _status(self) -> Text:
+        """Shows lines that wait for their equals in time, too."""
+        self._show(self._fold.due(time.monotonic()))
+        return super()._status()
 
 
 def json_lines(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
     """One object for each line, as `run --json` has them."""
     events = ({"event": "line", "host": host, "rank": rank, "text": text} for text in texts)
-    write("".join(f"{json.dumps({'schema_version': 1, **event})}\n" for event in events))
+    lines = (f"{json.dumps({'schema_version': 1, **event})}\n" for event in events)
+    print("".join(lines), end="", flush=True)
 
 
 def show_missing(read: AskedRun) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+
+from rich.text import Text
 
 from ipexctl.base.sizes import bit_rate, count, duration, ranges
 from ipexctl.common.run_events import HostLoad
@@ -20,17 +19,6 @@ from ipexctl.run.plan.launch import LaunchPlan
 
 COLOURS = (36, 35, 32, 33, 34, 96, 95, 92, 93, 94)  # of ranks, as the terminal numbers them
 RESET = "\x1b[0m"
-
-
-def write(text: str, to: TextIO | None = None) -> None:
-    to = to or sys.stdout
-    try:
-        to.write(text)
-        to.flush()
-    except OSError:
-        # what is left in the buffer must not be tried again when the interpreter ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
-        raise
 
 
 def colour_of(rank: int) -> int:
@@ -95,29 +83,26 @@ def prefixes(plan: LaunchPlan) -> Prefixes:
     return found
 
 
-def status(
-    tally: Tally | None, progress: Progress, bar: str = "", *, bare: bool, width: int
-) -> str:
+def status(tally: Tally | None, progress: Progress, bar: str = "", *, width: int) -> Text:
     """Progress, ranks and load of the hosts, as far as they fit. No tally: from the logs alone."""
     known = "  ".join(progress_words(progress)) or bar[: width // 2]
-    parts = _parts(tally, known, width) if tally else [(f" {known}", 1)] * bool(known)
-    text = "".join(part for part, _ in parts)
-    if bare or len(text) > width:
-        return text[:width]
-    return "".join(f"\x1b[{code}m{part}{RESET}" for part, code in parts)
+    parts = _parts(tally, known, width) if tally else [(f" {known}", "bold")] * bool(known)
+    text = Text.assemble(*parts)
+    text.truncate(width, overflow="crop")
+    return text
 
 
-def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, int]]:
-    """With their colours."""
+def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, str]]:
+    """With their styles."""
     ranks = f"{tally.alive} of {tally.ranks} ranks up"
-    parts = [(f" {duration(tally.seconds)}  {known}", 1), ("  |  ", 2)] if known else []
-    parts += [(ranks if known else f" {duration(tally.seconds)}  {ranks}", 1)]
-    parts += [(f"  {tally.done} done", 32)] if tally.done else []
-    parts += [(f"  {tally.failed} failed", 31)] if tally.failed else []
+    parts = [(f" {duration(tally.seconds)}  {known}", "bold"), ("  |  ", "dim")] if known else []
+    parts += [(ranks if known else f" {duration(tally.seconds)}  {ranks}", "bold")]
+    parts += [(f"  {tally.done} done", "green")] if tally.done else []
+    parts += [(f"  {tally.failed} failed", "red")] if tally.failed else []
     room = width - sum(len(part) for part, _ in parts)
-    parts += [(_slow(tally.slow, room), 33)] if tally.slow else []
+    parts += [(_slow(tally.slow, room), "yellow")] if tally.slow else []
     room = width - sum(len(part) for part, _ in parts)
-    return parts + ([(loads, 2)] if (loads := _loads(tally, room)) else [])
+    return parts + ([(loads, "dim")] if (loads := _loads(tally, room)) else [])
 
 
 def _slow(slow: Slow, room: int) -> str:

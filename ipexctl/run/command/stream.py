@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.text import Text
 
 from ipexctl.base.sizes import count
-from ipexctl.run.command.run_text import RESET, closed, colour_of, headline, prefixes, status, write
+from ipexctl.run.command.run_text import RESET, closed, colour_of, headline, prefixes, status
 from ipexctl.run.command.summary import OUTPUT, ending
 from ipexctl.run.output.merge_lines import Fold, Group
 from ipexctl.run.output.rank_lines import without_colour
@@ -20,11 +22,10 @@ from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.watch.run_watchers import View
 from ipexctl.shipped_tables import metric_formats
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, without_controls
+from ipexctl.terminal.live_lines import LiveLines
 
 if TYPE_CHECKING:
     from ipexctl.run.outcome.run_result import RunResult, Tally
-
-ERASE = "\r\x1b[2K"
 
 
 class PlainView(View):
@@ -51,7 +52,7 @@ class PlainView(View):
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         prefix = f"{self.prefix(host, rank)} | "
         block = f"\n{prefix}".join(texts)  # no line has an end in it
-        write(f"{prefix}{without_colour(block)}\n", self._to)
+        print(f"{prefix}{without_colour(block)}", file=self._to, flush=True)
 
     def bar(self, host: str, rank: int, text: str) -> None:
         self.lines(host, rank, [text])
@@ -69,7 +70,6 @@ class TerminalView(PlainView):
     status line with the progress of the training.
 
     After the first rank that failed, what the others print is counted and not shown.
-    Lines are written by our own few escape codes: Rich would need a millisecond for each.
     """
 
     lossy = True
@@ -79,7 +79,8 @@ class TerminalView(PlainView):
         self.console = out
         self._colour = not out.no_color
         self._folds, self._verbose = fold, verbose
-        self._status = ""
+        self._live = LiveLines(out, self._status)
+        self._tally: Tally | None = None
         self._drawn = 0.0
         self._first: int | None = None
         self.held_back = 0
@@ -95,10 +96,6 @@ class TerminalView(PlainView):
     def fold(self, ranks: int) -> None:
         self._fold = Fold(ranks if self._folds else 1)
         self.training = Training(metric_formats())
-
-    def note(self, text: str) -> None:
-        self._clear()
-        super().note(text)
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         now = time.monotonic()
@@ -123,22 +120,18 @@ class TerminalView(PlainView):
         self._show(self._fold.rest())
         self.note(f"... {count(lines, 'line')} arrived too fast for this terminal: see the logs")
 
-    def tick(self, tally: Tally | None) -> None:
+    def tick(self, tally: Tally) -> None:
         now = time.monotonic()
+        self._tally = tally
         self._show(self._fold.due(now))
         if now - self._drawn > 0.2:
             self._drawn = now
-            progress = self.training.progress(now)
-            text = status(
-                tally, progress, self._bar, bare=not self._colour, width=self.console.width - 1
-            )
-            write((ERASE if self._status else "") + text)
-            self._status = text
+            self._live.draw()
 
     def rest(self) -> None:
         """Lines that still wait for their equals, and the number of those that were held back."""
+        self._live.stop()
         self._show(self._fold.rest())
-        self._clear()
         if self.held_back:
             lines, self.held_back = count(self.held_back, "line"), 0
             self.note(f"... {lines} from other ranks after the failure not shown (-v shows them)")
@@ -147,10 +140,18 @@ class TerminalView(PlainView):
         self.rest()
         super().result(result)
 
+    def close(self) -> None:
+        with suppress(OSError):
+            self._live.stop()
+
+    def _status(self) -> Text:
+        progress = self.training.progress(time.monotonic())
+        return status(self._tally, progress, self._bar, width=self.console.width - 1)
+
     def _show(self, groups: Iterable[Group]) -> None:
         block = "".join(map(self._line, groups))
         if block:
-            write((ERASE if self._status else "") + block + self._status)
+            self._live.print(block)
 
     def _line(self, group: Group) -> str:
         prefix = f"{self.prefix.of_group(group)} |"
@@ -159,8 +160,3 @@ class TerminalView(PlainView):
             return f"{prefix} {without_colour(text)}\n"
         code = 1 if len(group.ranks) > 1 else colour_of(group.ranks[0])
         return f"\x1b[{code}m{prefix}{RESET} {closed(text)}\n"
-
-    def _clear(self) -> None:
-        if self._status:
-            write(ERASE)
-            self._status = ""

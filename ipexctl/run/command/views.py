@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ipexctl.errors import unknown_value
-from ipexctl.run.command.run_text import write
 from ipexctl.run.command.stream import PlainView, TerminalView
 from ipexctl.run.outcome.result_document import SCHEMA, plan_document, result_document
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.watch.run_watchers import View
-from ipexctl.terminal.console import is_dumb, stdout_console
+from ipexctl.terminal.console import stdout_console
 
 if TYPE_CHECKING:
     from ipexctl.run.outcome.run_result import RunResult, Tally
@@ -39,7 +38,7 @@ def view(
         return JsonView()
     out = stdout_console()
     wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
-    if not wanted or is_dumb():
+    if not wanted or out.is_dumb_terminal:
         return PlainView(aside=aside)
     return TerminalView(out, fold=fold, verbose=verbose)
 
@@ -62,13 +61,14 @@ class JsonView(View):
         self._print("note", text=text)
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        write(json.dumps(plan_document(run_id, plan)) + "\n")
+        print(json.dumps(plan_document(run_id, plan)), flush=True)
         for text in plan.notes:
             self.note(text)
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         event = {"schema_version": SCHEMA, "event": "line", "host": host, "rank": rank}
-        write("".join(json.dumps({**event, "text": without_colour(t)}) + "\n" for t in texts))
+        lines = (json.dumps({**event, "text": without_colour(t)}) for t in texts)
+        print("\n".join(lines), flush=True)
 
     def bar(self, host: str, rank: int, text: str) -> None:
         self._print("progress", host=host, rank=rank, text=without_colour(text))
@@ -92,7 +92,7 @@ class JsonView(View):
     def result(self, result: RunResult) -> None:
         from ipexctl.shipped_tables import failures
 
-        write(json.dumps(result_document(result, failures)) + "\n")
+        print(json.dumps(result_document(result, failures)), flush=True)
 
     def _print(self, event: str, **fields: Any) -> None:
-        write(json.dumps({"schema_version": SCHEMA, "event": event, **fields}) + "\n")
+        print(json.dumps({"schema_version": SCHEMA, "event": event, **fields}), flush=True)

@@ -45,8 +45,11 @@ def tune(
         typed=Typed(tuple(words[: len(words) - len(own)]), own),
     )
     screen = Screen(as_json=json)
-    with counted_interrupts() as interrupts:
-        tuned = verb(target, run, wanted, screen, interrupts)
+    try:
+        with counted_interrupts() as interrupts:
+            tuned = verb(target, run, wanted, screen, interrupts)
+    finally:
+        screen.live.stop()
     screen.show(tuned)
     made = writing(tuned.found) if tuned.found.wins and not tuned.interrupted else None
     written = made is not None and offer(made, yes=wanted.yes, as_json=json)

@@ -14,6 +14,7 @@ from ipexctl.local.nearest_file import short_path
 from ipexctl.run.gather_plan import Planned
 from ipexctl.terminal.confirm import confirm
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
+from ipexctl.terminal.live_lines import LiveLines
 from ipexctl.tune.tune import Tuned, Writing
 from ipexctl.tune.tune_options import TuneOptions
 from ipexctl.tune.tune_search import BASELINE, FINAL, NOISE, Ask, Found, Trial
@@ -34,7 +35,8 @@ class Screen:
 
     def __init__(self, *, as_json: bool) -> None:
         self.console = stderr_console() if as_json else stdout_console()
-        self.live = self.console.is_terminal
+        self.live = LiveLines(self.console, lambda: self.line)
+        self.line = Text()
         self.number = 0
         self.now = ""
 
@@ -50,14 +52,13 @@ class Screen:
         self.now = _label(ask)
 
     def moved(self, text: str) -> None:
-        if self.live:
-            line = f"{self.number + 1:3}  {self.now:{WIDE}}  {text}"
-            self._raw(f"\r\x1b[2m{line[:78]}\x1b[0m\x1b[K")
+        line = f"{self.number + 1:3}  {self.now:{WIDE}}  {text}"
+        self.line = Text(line, "dim", no_wrap=True, overflow="ellipsis")
+        self.live.draw()
 
     def ended(self, trial: Trial, found: Found) -> None:
         self.number += 1
-        if self.live:
-            self._raw("\r\x1b[K")
+        self.live.stop()
         self._say(trial_line(self.number, trial, found))
         if trial.part == NOISE and found.noise is not None:
             self._say(f"{'':3}  noise: {found.noise:.1%}")
@@ -67,10 +68,6 @@ class Screen:
 
     def _say(self, text: str) -> None:
         print_lines(self.console, [Text(text)])
-
-    def _raw(self, text: str) -> None:
-        self.console.file.write(text)
-        self.console.file.flush()
 
 
 def trial_line(number: int, trial: Trial, found: Found) -> str:

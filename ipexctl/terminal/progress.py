@@ -1,20 +1,18 @@
-"""What a command that works on hosts tells on the way."""
+"""The steps that a command reports while it works on hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Container
+from typing import Any, TypeVar
 
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 
-if TYPE_CHECKING:
-    from ipexctl.install.install_plan import Plan
-
 BUILDING, PROVING, DONE = "building", "testing", "done"  # of these it is not known how far they are
 FETCHING = "fetching"  # by this machine
 FAILED = "failed"
+MOVING = ("sending", FETCHING)  # first words of what is done in many pieces
 
 T = TypeVar("T")
 
@@ -33,11 +31,11 @@ class Step:
 class Progress:
     """Where the verb tells what it does. Calls to `step` come from many threads."""
 
-    chosen: Callable[[Plan], None] = lambda plan: None  # what, before it is done
+    chosen: Callable[[Any], None] = lambda plan: None  # the plan, before it is carried out
     step: Callable[[Step], None] = lambda step: None
     say: Callable[[str], None] = lambda text: None
     # Asked once, if there is something to do. False: the user says no.
-    agreed: Callable[[Plan], bool] = lambda plan: True
+    agreed: Callable[[Any], bool] = lambda plan: True
 
     def shown(self, work: Callable[[Host], T]) -> Callable[[Host], T]:
         """`work`, and a host on which it fails is shown as failed."""
@@ -50,3 +48,19 @@ class Progress:
                 raise
 
         return one
+
+
+def lines_of(
+    say: Callable[[str, str], None], over: Container[str] = (DONE,)
+) -> Callable[[Step], None]:
+    """A `Progress.step` that says the first of each kind on each host: files come in pieces."""
+    said: set[tuple[str, str]] = set()
+
+    def step(step: Step) -> None:
+        first = step.text.partition(" ")[0]
+        kind = step.host, first if first in MOVING else step.text
+        if step.text not in over and kind not in said:
+            said.add(kind)
+            say(step.host, step.text)
+
+    return step

@@ -1,0 +1,134 @@
+"""The progress of each host: lines that change on a terminal, elsewhere a line for each task."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+
+from rich.console import Console
+from rich.text import Text
+
+from ipexctl.base.sizes import duration, human
+from ipexctl.errors import printable
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.terminal.console import print_text, stderr_console
+from ipexctl.terminal.live_lines import LiveLines
+from ipexctl.terminal.progress import DONE, FAILED, FETCHING, Progress, Step, lines_of
+
+WAITING = "waiting"  # first word of what is done between the pieces of a file
+
+
+@dataclass
+class ProgressView:
+    """Shows what each host does now. `hosts`: the order of their lines; the others stand in the
+    order in which they began."""
+
+    console: Console = field(default_factory=stderr_console)
+    quiet: bool = False
+    clock: Callable[[], float] = time.monotonic
+    hosts: tuple[str, ...] = ()
+    style: str = ""
+    _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
+    _steps: dict[str, Step] = field(default_factory=dict)
+    _over: bool = False
+
+    def __post_init__(self) -> None:
+        self.live = LiveLines(self.console, self._lines, every=0.125)
+        self._print_new = lines_of(
+            lambda host, text: self.console.print(f"{host or 'here'}: {text}", soft_wrap=True)
+        )
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            self.pause()
+            print_text(self.console, printable(text))
+
+    def pause(self) -> None:
+        """Clear the live lines: what they say is over."""
+        with self.live.lock:
+            self.live.stop()
+            self._steps.clear()
+
+    def step(self, step: Step) -> None:
+        if self.quiet or self._over:
+            return
+        step = replace(step, text=printable(step.text))
+        with self.live.lock:
+            self._forget_what_is_over(step)
+            before = self._steps.get(step.host)
+            if before is None or _is_other_work(before, step):
+                self._began[step.host] = self.clock(), step.done
+            self._steps[step.host] = step
+            if self.live.drawn:
+                self.live.start()
+            else:
+                self._print_new(step)
+
+    def _forget_what_is_over(self, step: Step) -> None:
+        """This machine and the hosts take turns, but for what it fetches while they get files."""
+        here = self._steps.get("")
+        if step.host and here and (here.text != FETCHING or here.done >= here.total):
+            del self._steps[""]
+        if not step.host and (here is None or here.text != step.text):
+            self._steps.clear()
+
+    def _lines(self) -> Text:
+        lines = [(_names(group), self._doing(group)) for group in self._groups()]
+        width = max((len(names) for names, _ in lines), default=0)
+        return Text("\n".join(f"{names:{width}}  {doing}" for names, doing in lines), self.style)
+
+    def _groups(self) -> list[list[Step]]:
+        """Hosts that do the same, where it is not known how far they are; each other host alone."""
+        places = {name: i for i, name in enumerate(self.hosts)}
+        groups: dict[tuple[str, bool], list[Step]] = {}
+        for step in sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places))):
+            if step.text != DONE:
+                kind = step.host if _is_counted(step) else step.text
+                groups.setdefault((kind, bool(step.host)), []).append(step)
+        return list(groups.values())
+
+    def _doing(self, group: Sequence[Step]) -> str:
+        step = group[0]
+        seconds = self.clock() - min(self._began[s.host][0] for s in group)
+        if step.total:
+            left = time_left(step, self._began[step.host][1], seconds)
+            return counted(step) + left if _is_counted(step) else step.text
+        clock = f" · {duration(seconds)}" if seconds >= 1 and step.text != FAILED else ""
+        return counted(step) + clock
+
+    def __enter__(self) -> Progress:
+        return Progress(step=self.step, say=self.say)
+
+    def __exit__(self, *_: object) -> None:
+        self._over = True  # what is still fetched goes on until the process ends
+        self.pause()
+
+
+def _is_counted(step: Step) -> bool:
+    return bool(step.done or step.total) and not step.text.startswith(WAITING)
+
+
+def _names(group: Sequence[Step]) -> str:
+    return fold([step.host for step in group]) or "here"
+
+
+def _is_other_work(before: Step, step: Step) -> bool:
+    """Bytes of one sum are one work, wherever they come from."""
+    return before.total != step.total or (not step.total and before.text != step.text)
+
+
+def counted(step: Step) -> str:
+    if step.total:
+        return f"{step.text} {human(step.done)} of {human(step.total)}"
+    return f"{step.text} {human(step.done)}" if step.done else step.text
+
+
+def time_left(step: Step, there: int, seconds: float) -> str:
+    """At the pace so far, without the bytes that were `there` before; "": it says nothing."""
+    moved = step.done - there
+    if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
+        return ""
+    left = (step.total - step.done) * seconds / moved
+    return f", {max(left, 1):.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
