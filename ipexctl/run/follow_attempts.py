@@ -15,7 +15,6 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.option import Seconds
 from ipexctl.base.sizes import duration
 from ipexctl.base.values import texts
-from ipexctl.common.root_paths import run_id_of
 from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -265,7 +264,7 @@ class Attempts:
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
             with suppress(IpexctlError), Fleet(target, root) as fleet:
-                text = run_id_of(self.run_id, line.attempt)
+                text = f"{self.run_id}-r{line.attempt:02d}"  # of the first one too: without, it is the last
                 run = find(fleet, text, newest=NEWEST)  # its journals may not be there yet
                 return attached(fleet, run, self.painter, self.interrupts, self.records)
             time.sleep(LOOK)
