@@ -48,7 +48,7 @@ class Connections:
 
     def read(self):
         try:
-            found = list(socket_table.Sockets.open())
+            found = list(socket_table.connections())
         except (OSError, struct.error):
             return
         self.peers = {each.inode: address(*each.key[2:]) for each in found if each.inode}
