@@ -148,7 +148,7 @@ def test_messages_that_are_cut_or_odd_are_passed_over():
 
 
 def write(folder: Path, pid: int, at: int = 1, **more: object) -> None:
-    said = {**dict.fromkeys(rank_records.KEPT), "pid": pid, "rank": 3, "joined": False, **more}
+    said = {"pid": pid, "rank": 3, "joined": False, **more}
     (folder / f"{pid}-{at}.groups").write_text(json.dumps(said))
 
 

@@ -66,7 +66,7 @@ TORCH = {
     "alone": Truth("alone", sure=True, alarm=True, nothing=True),
     "mpi4py": UNKNOWN,
     "raises": Truth("together", code=1),  # the first one ends the others
-    "killed": Truth("unknown", code=137, sure=True),
+    "killed": Truth("unknown", code=137, known="killed", sure=True),
     "exits": UNKNOWN,
     "spawn-kept": TOGETHER,
     "spawn-destroyed": TOGETHER,

@@ -6,9 +6,6 @@ import time
 from ipexctl.common.files import read_json
 
 LARGEST = 1 << 18  # bytes; a larger file is not read
-KEPT = (
-    "rank", "seconds", "ended", "joined", "master", "place", "world", "torch", "others", "groups",
-)  # fmt: skip
 
 
 class Records:
@@ -48,7 +45,7 @@ class Records:
             pid, rank = said.get("pid"), said.get("rank")
             main = pid is not None and self.pids.get(rank) == pid
             if main or (said.get("joined") and rank in self.pids):
-                row = {key: said.get(key) for key in KEPT}
-                row.update(main=main, age=round(max(0.0, time.time() - written), 1))
-                found[pid] = row  # the last one, if the process has replaced itself
+                age = round(max(0.0, time.time() - written), 1)
+                # the last one, if the process has replaced itself
+                found[pid] = dict(said, main=main, age=age)
         return list(found.values())
