@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import pairwise
 
 from ipexctl.base.host_answer import Line
-from ipexctl.base.sizes import ranges, short
+from ipexctl.base.sizes import count, ranges, short
 from ipexctl.facts.host_facts import loopback
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
@@ -266,7 +266,7 @@ class Watch:
                 return f"rank {rank} of {world} is {what}"
         if unclear := [group for group in groups if group.data is None and len(group.ranks) != 1]:
             what = f"what rank {rank} did with {_ranks(unclear[0].ranks or self._hosts)}"
-            return f"{unclear[0].backend} of torch {said[0].torch} does not say {what}"
+            return f"{unclear[0].backend} of torch {said[0].torch} does not record {what}"
         if received > MUCH and not any(group.data for group in groups):
             return f"rank {rank} exchanged {short(received)} outside of torch.distributed"
         return ""
@@ -328,9 +328,9 @@ def sentence(found: Exchange, world: int) -> str:
             return "ranks exchanged nothing"
         verb = "trained" if found.trained and found.steps else "ran"
         return f"ranks exchanged nothing: each of the {world} {verb} alone"
-    count = f" in {found.collectives} collectives" if found.collectives else ""
+    ran = f" in {count(found.collectives, 'collective')}" if found.collectives else ""
     fewer = f", fewer than {found.steps} printed steps" if found.collectives < found.steps else ""
-    return f"ranks exchanged {_amount(found)}{count}{fewer if count else ''}"
+    return f"ranks exchanged {_amount(found)}{ran}{fewer if ran else ''}"
 
 
 def _ranks(some: Iterable[int]) -> str:
