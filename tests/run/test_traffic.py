@@ -81,7 +81,17 @@ def test_what_was_seen_stays_when_a_connection_has_closed(traffic, pair):
     other.close()
     traffic.look()
     assert traffic.sums()[(3, *names)] == before
-    assert not any(key[1] == 4321 for key in traffic.open)
+
+
+def test_a_connection_with_the_ends_of_an_earlier_one_is_counted_too(traffic):
+    key = ("10.0.0.1", 4000, "10.0.0.2", 5000)
+    traffic.owners = {9: 3}
+    for sent in (100, 150, 20):
+        one = socket_table.Connection(key, 0, 9, sent, 1, 1, 0, (0, 0), 0.0, 0.5)
+        traffic.count([one])
+        traffic.count([])
+    assert traffic.sums() == {(3, "10.0.0.1", "10.0.0.2"): [170, 2]}
+    assert traffic.sent() == {3: [170, 0.5]}
 
 
 def test_the_rendezvous_does_not_count(traffic, pair):
@@ -118,8 +128,8 @@ def test_a_connection_of_the_wrapper_is_not_the_ranks(traffic, pair) -> None:
 def test_only_so_many_pairs_of_addresses_are_told_apart(traffic, monkeypatch):
     monkeypatch.setattr(module, "MOST", 2)
     for number in range(5):
-        traffic.open = {("a", 1, f"b{number}", 2): (3, 10, 20)}
-        traffic.count([])
+        traffic.links["a", 1, f"b{number}", 2] = (3, 10, 20)
+        traffic.forget(("a", 1, f"b{number}", 2))
     assert traffic.sums() == {(3, "a", "b0"): [10, 20], (3, "a", "b1"): [10, 20],
                               (3, "", ""): [30, 60]}  # fmt: skip
     assert all(row[1] for row in traffic.last_words()["moved"])

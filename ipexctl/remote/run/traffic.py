@@ -13,7 +13,7 @@ from ipexctl.remote.run import rank_records
 EVERY = 1.0  # seconds between looks
 TOLD_EVERY = 2.5  # seconds between events, if there is something new
 NOT_YET = -1  # the owner of a socket that no rank had at one look
-MOST = 4096  # pairs of a rank and an address whose closed connections are told apart
+MOST = 4096  # connections, and pairs of a rank and an address, that are told apart
 
 
 class Traffic:
@@ -27,8 +27,8 @@ class Traffic:
         self.pids, self.wrappers = {}, {}  # by rank; what a wrapper has from MPI, its rank has too
         self.records = rank_records.Records(call.programs.site(), call.plan["modules"])
         self.owners = {}  # inode -> rank, None for a socket that is not a rank's, or NOT_YET
-        self.open = {}  # ends of a connection -> (rank, sent, received)
-        self.closed = {}  # (rank, own address, the other's) -> [sent, received]
+        self.links = {}  # ends of a connection -> (rank, sent, received), also when it has closed
+        self.closed = {}  # (rank, own address, the other's) -> [sent, received] of forgotten ones
         self.busy = {}  # rank -> seconds of sending, None where the kernel does not count them
         self.told = 0.0
         self.unanswered = host_paths.Unanswered()
@@ -79,28 +79,34 @@ class Traffic:
             self.owners[inode] = held.get(inode, None if inode in self.owners else NOT_YET)
 
     def count(self, connections):
-        before, self.open = self.open, {}
+        here = set()
         for c in connections:
             if c.state == socket_table.SYN_SENT or c.sent is None:
                 continue
             rank = self.owners[c.inode]
-            self.open[c.key] = rank, c.sent, c.received
+            if self.links.get(c.key, (rank, 0))[1] > c.sent:  # its ends are used again
+                self.forget(c.key)
+            self.links[c.key] = rank, c.sent, c.received
+            here.add(c.key)
             if c.key[0] != c.key[2]:  # connections are busy together
                 longest = self.busy.get(rank, 0.0)
                 known = None not in (c.busy, longest)
                 self.busy[rank] = max(c.busy, longest) if known else None
-        for key, (rank, sent, received) in before.items():
-            if key not in self.open or self.open[key][1] < sent:  # its ends may be used again
-                pair = (rank, key[0], key[2])
-                if pair not in self.closed and len(self.closed) >= MOST:
-                    pair = (rank, "", "")
-                add(self.closed, pair, sent, received)
+        for key in set(self.links) - here if len(self.links) > MOST else ():
+            self.forget(key)
+
+    def forget(self, key):
+        rank, sent, received = self.links.pop(key)
+        pair = (rank, key[0], key[2])
+        if pair not in self.closed and len(self.closed) >= MOST:
+            pair = (rank, "", "")
+        add(self.closed, pair, sent, received)
 
     def sums(self):
         """(rank, own address, the other's) -> [bytes sent, bytes received]"""
         with self.lock:
             found = {pair: list(counts) for pair, counts in self.closed.items()}
-            for key, (rank, sent, received) in self.open.items():
+            for key, (rank, sent, received) in self.links.items():
                 add(found, (rank, key[0], key[2]), sent, received)
         return found
 
