@@ -37,7 +37,7 @@ class Record(object):
         self.master = ""  # ADDRESS:PORT of it
         self.since = 0.0  # nanoseconds; what was recorded before is of groups that are gone
         self.wrapped = set()  # names of groups in which DDP was built
-        self.pending = self.ended = False
+        self.pending = self.ended = self.settled = False
 
     def watch(self, after_import):
         for name, call in (("rendezvous", self.meets), ("destroy_process_group", self.settle)):
@@ -74,11 +74,14 @@ class Record(object):
     def settle(self, *args, **kwargs):
         """Write what is known, before it is gone."""
         limit = time.time() + SETTLE
+        # a collective that failed is marked as done, too, and raises here or has ended Python
+        self.settled = sys.exc_info()[0] is None and not hasattr(sys, "last_type")
         self.look()
         while self.pending and time.time() < limit:
             time.sleep(0.005)
             self.look()
         self.write()
+        self.settled = False
 
     def has_all(self):
         """Whether all ranks have exchanged data: there is no more to be said."""
@@ -108,7 +111,8 @@ class Record(object):
     def learn(self, row, name, count, entries):
         """Whether data was exchanged in a group: True, False, or None where that is not certain."""
         moved = [e for e in entries if "barrier" not in str(e.get("profiling_name"))]
-        if row[2] or name in self.wrapped or any(e.get("retired") for e in moved):
+        done = sum(bool(e.get("retired")) for e in moved)
+        if row[2] or name in self.wrapped or done > 1 or (done and self.settled):
             row[2] = True
         else:
             only_barriers = not moved and count == len(entries)  # send() counts, with no entry

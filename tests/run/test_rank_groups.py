@@ -123,6 +123,12 @@ JOIN = "g = dist.init_process_group()\n"
         ("dist.ran(g, 'barrier')\n" * 2, [[*ALL, False, 2]]),
         ("dist.ran(g, 'send', recorded=False)", [[*ALL, None, 1]]),
         ("dist.ran(g, 'all_reduce', done=False)", [[*ALL, None, 1]]),
+        (
+            "dist.ran(g, 'all_reduce')\ntry: 1 / 0\nfinally: dist.destroy_process_group()",
+            [[*ALL, None, 1]],
+        ),
+        ("dist.ran(g, 'all_reduce')\nraise ValueError", [[*ALL, None, 1]]),
+        ("dist.ran(g, 'all_reduce')\n" * 2 + "raise ValueError", [[*ALL, True, 2]]),
         ("dist.ran(dist.new_group([1, 3]), 'all_gather')", [[*ALL, False, 0], [*SOME, True, 1]]),
         ("dist.new_group([2, 3])", [[*ALL, False, 0]]),
         ("DDP(g)", [[*ALL, True, 0]]),
@@ -131,7 +137,7 @@ JOIN = "g = dist.init_process_group()\n"
 )
 def test_what_ran_in_each_group_is_told(said, script, groups):
     done, (one,) = said(JOIN + script)
-    assert (done.returncode, done.stderr, one["groups"]) == (0, "", groups)
+    assert (done.returncode, one["groups"]) == (int("Error" in done.stderr), groups)
     assert (one["joined"], one["place"], one["world"], one["ended"]) == (True, 1, 4, True)
     assert one["master"] == "10.0.0.1:29500"
 

@@ -225,9 +225,16 @@ class Watch:
             trained=meant and self.plan.trains and (steps > 0 or lasted),
             completed=completed,
         )
-        groups = _components(world, self._joined())
+        proven = self._proven()
+        parts = {group: ranks for group, ranks in proven.items() if len(ranks) < len(group)}
+        whole = proven.keys() - parts.keys()
+        groups = _components(world, (pair for group in whole for pair in pairwise(group)))
         if len(groups) == 1:
             return replace(seen, verdict=Verdict.TOGETHER)
+        if parts:
+            group, ranks = min(parts.items())
+            why = f"of {_ranks(group)}, only {_ranks(ranks)} ran a collective that is known"
+            return replace(seen, reason=why, quiet=not (meant and completed))
         doubts = (self._doubt(rank, received[rank], over) for rank in self._hosts)
         if why := next(filter(None, doubts), ""):
             return replace(seen, reason=why, quiet=not (meant and completed))
@@ -237,14 +244,15 @@ class Watch:
     def _seconds(self, rank: int) -> float:
         return max((one.seconds for one in self.processes.get(rank, ())), default=0.0)
 
-    def _joined(self) -> Iterator[tuple[int, int]]:
-        """Pairs of ranks that ran collectives in the same group."""
+    def _proven(self) -> dict[tuple[int, ...], set[int]]:
+        """Members of a group -> those that say that they ran collectives in it."""
         proven: dict[tuple[int, ...], set[int]] = {}
         for one in self.processes_in_groups():
             for group in one.groups:
                 if group.data:
-                    proven.setdefault(group.ranks, set()).add(one.rank)
-        return (pair for ranks in proven.values() for pair in pairwise(sorted(ranks)))
+                    members = group.ranks or tuple(sorted(self._hosts))
+                    proven.setdefault(members, set()).add(one.rank)
+        return proven
 
     def _doubt(self, rank: int, received: int, over: bool) -> str:
         """Why a rank may have exchanged more than is known; "" if it has not. `received`: bytes."""
