@@ -30,7 +30,7 @@ class Record(object):
         self.folder, self.distributed = folder, distributed
         self.rank = int(os.environ.get("IPEXCTL_RANK", -1))
         self.began = time.time()
-        self.path = (0, "")  # of the process with this pid
+        self.path, self.said = (0, ""), {}  # type: tuple, dict  # of the process with this pid
         self.groups = {}  # type: dict  # (name, members) -> [members, backend, data, operations]
         self.place = self.world = None  # rank and world size in torch.distributed
         self.joined = False  # the rendezvous has begun
@@ -126,7 +126,6 @@ class Record(object):
         said = {
             "pid": os.getpid(),
             "rank": self.rank,
-            "seconds": round(time.time() - self.began, 1),
             "ended": ended,
             "joined": self.joined,
             "master": self.master,
@@ -136,6 +135,10 @@ class Record(object):
             "others": others(),
             "groups": [[[] if len(r[0]) == self.world else r[0]] + r[1:] for r in rows],
         }
+        if said == self.said:  # a new file would look like progress of the rank
+            return os.utime(self.path[1])
+        self.said = dict(said)
+        said["seconds"] = round(time.time() - self.began, 1)
         if self.path[0] != os.getpid():  # a process that was forked has its own
             name = "%d-%d.groups" % (os.getpid(), time.time() * 1000)
             self.path = os.getpid(), os.path.join(self.folder, name)
