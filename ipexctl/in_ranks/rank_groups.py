@@ -136,7 +136,8 @@ class Record(object):
             "groups": [[[] if len(r[0]) == self.world else r[0]] + r[1:] for r in rows],
         }
         if said == self.said:  # a new file would look like progress of the rank
-            return os.utime(self.path[1])
+            os.utime(self.path[1])
+            return
         self.said = dict(said)
         said["seconds"] = round(time.time() - self.began, 1)
         if self.path[0] != os.getpid():  # a process that was forked has its own
