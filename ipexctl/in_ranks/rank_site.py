@@ -3,7 +3,8 @@
 It registers what lets `ipexctl why` look into the rank, imports the modules that options such as
 --compress ask for, and then the `sitecustomize` that the user has. Nothing in it may stop a rank.
 In the folder of this file, PID.stacks gets the stacks of all threads on SIGNAL. Whenever a byte is
-written to the pipe PID.ask, PID.answer gets what thread_waits.py finds, as JSON.
+written to the pipe PID.ask, PID.answer gets what thread_waits.py finds, as JSON. PID-TIME.groups
+has what rank_groups.py knows.
 """
 
 import os
@@ -88,8 +89,13 @@ def after_fork():
 
 
 def answer_questions(distributed):
-    """A thread that waits in the kernel until someone asks."""
+    """A thread that waits in the kernel until someone asks, or rank_groups.py wants to write."""
+    import select
     import threading
+
+    groups = load("rank_groups.py")
+    record = groups["Record"](HERE, distributed)
+    groups["safely"](record.watch, after_import)
 
     base = os.path.join(HERE, "%d." % os.getpid())
     os.mkfifo(base + "ask", 0o600)
@@ -99,15 +105,24 @@ def answer_questions(distributed):
         own_id = getattr(threading, "get_native_id", None)  # not in Python 3.7
         if stacks and own_id is not None:  # the signal then disturbs no other thread
             stacks[0].write(("asked %d\n" % own_id()).encode("ascii"))
-        path = os.path.join(HERE, "thread_waits.py")
-        while os.read(ask, 64):
-            names = {"__name__": "thread_waits"}  # type: dict
-            with open(path) as file:
-                exec(compile(file.read(), path, "exec"), names)
-            write_whole(base, names["answer"](distributed))
+        while True:
+            pause = None if record.has_all() else groups["EVERY"]
+            if not select.select([ask], [], [], pause)[0]:
+                groups["safely"](record.write)
+            elif os.read(ask, 64):
+                write_whole(base, load("thread_waits.py")["answer"](distributed))
 
     thread = threading.Thread(target=answer, name="ipexctl", daemon=True)
     thread.start()
+
+
+def load(name):
+    """Run a file beside this one, and return its names."""
+    path = os.path.join(HERE, name)
+    names = {"__name__": name[:-3]}  # type: dict
+    with open(path) as file:
+        exec(compile(file.read(), path, "exec"), names)
+    return names
 
 
 def write_whole(base, data):

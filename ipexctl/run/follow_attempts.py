@@ -264,7 +264,7 @@ class Attempts:
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
             with suppress(IpexctlError), Fleet(target, root) as fleet:
-                text = f"{self.run_id}-r{line.attempt:02d}"  # of the first one too: without, it is the last
+                text = f"{self.run_id}-r{line.attempt:02d}"  # without it, the last one is meant
                 run = find(fleet, text, newest=NEWEST)  # its journals may not be there yet
                 return attached(fleet, run, self.painter, self.interrupts, self.records)
             time.sleep(LOOK)

@@ -36,7 +36,8 @@ def site(tmp_path: Path) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(SITE_TEXT)
-    (folder / "thread_waits.py").write_text((IN_RANKS / "thread_waits.py").read_text())
+    for name in ("thread_waits.py", "rank_groups.py"):
+        (folder / name).write_text((IN_RANKS / name).read_text())
     return folder
 
 

@@ -360,7 +360,8 @@ def site(tmp_path: Path) -> Path:
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text((IN_RANKS / "rank_site.py").read_text())
-    (folder / "thread_waits.py").write_text((IN_RANKS / "thread_waits.py").read_text())
+    for name in ("thread_waits.py", "rank_groups.py"):
+        (folder / name).write_text((IN_RANKS / name).read_text())
     stand_in = tmp_path / "packages" / "torch" / "distributed"
     stand_in.mkdir(parents=True)
     for name in ("__init__.py", "distributed_c10d.py", "../__init__.py"):

@@ -37,7 +37,7 @@ LOST = {
         "invalid reply",
     ),
     "says whose connections with a list": (
-        "say({'event': 'traffic', 'links': [], 'sharing': [[[1]]]})",
+        "say({'event': 'traffic', 'moved': [[[1], 'a', 'b', 1, 1]]})",
         "invalid reply",
     ),
 }  # fmt: skip
@@ -63,7 +63,7 @@ def test_a_host_that_misbehaves_is_lost_and_the_other_is_not(tmp_path, name):
 # person, ends it. What they say cannot be told from a run that takes long.
 ALIVE = {
     "floods with signs of life": flood("{'event': 'pong'}"),
-    "floods with traffic": flood("{'event': 'traffic', 'links': [], 'sharing': []}"),
+    "floods with traffic": flood("{'event': 'traffic', 'moved': [], 'processes': []}"),
     "reads nothing and says that it lives": flood("{'event': 'pong'}", pause="time.sleep(0.1)"),
 }
 

@@ -6,7 +6,7 @@ from ipexctl.common import run_events
 from ipexctl.errors import HostFailed
 from ipexctl.run.outcome import event_reader
 from ipexctl.run.outcome.event_reader import read
-from ipexctl.run.outcome.rank_exchange import Report
+from ipexctl.run.outcome.rank_exchange import Group, Process, Report
 from ipexctl.run.outcome.run_state import RankEnd, Usage
 
 OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}
@@ -14,6 +14,11 @@ USAGE = {"seconds": 2.0, "cpu": 1.5, "memory": 4096}
 KILLED = {"code": None, "signal": 9, "lost": False, "hints": ["oom"]}
 
 
+PROCESS = {
+    "rank": 3, "main": True, "age": 0.5, "seconds": 9, "ended": True, "joined": True,
+    "master": "a:1", "place": 3, "world": 4, "torch": "2.13.0", "others": ["ray"],
+    "groups": [[[], "gloo", True, 9], [[2, 3], "gloo", None, 0]],
+}  # fmt: skip
 PROGRAM = {"who": "mpirun", "code": -9, "killed": True, "said": "", "up": 2, "alive": 1}
 
 
@@ -103,9 +108,10 @@ def test_the_last_answer_has_what_is_left_or_why_there_is_none():
         ({"event": "load", "stopped": {"x": 1}}, "'stopped'"),
         ({"event": "load", "stopped": {"0": 1}}, "rank 0, which is not on this host"),
         ({"event": "load", "ranks": {"3": float("nan")}}, "'ranks'"),
-        ({"event": "traffic", "links": [[3, "a", 1, "b", 2, 5]]}, "'links'"),
-        ({"event": "traffic", "links": [[0, "a", 1, "b", 2, 5, 5]]}, "not on this host"),
-        ({"event": "traffic", "sharing": [[3, 0]]}, "rank 0, which is not on this host"),
+        ({"event": "traffic", "moved": [[3, "a", "b", 5]]}, "'moved'"),
+        ({"event": "traffic", "moved": [[0, "a", "b", 5, 5]]}, "not on this host"),
+        ({"event": "traffic", "processes": [{"rank": 3}]}, "'processes'"),
+        ({"event": "traffic", "processes": [{**PROCESS, "rank": 0}]}, "not on this host"),
         ({"event": "timeout", "seconds": 10**400}, "'seconds'"),
         ({"event": "timeout", "seconds": float("nan")}, "'seconds'"),
         ({"done": {"survivors": [], "logs": ""}}, "'survivors'"),
@@ -118,7 +124,8 @@ def test_anything_else_is_refused_with_the_reason(header, words):
         heard(**header)
 
 
-def test_the_ends_of_a_connection_are_its_key():
-    header = {"event": "traffic", "links": [[3, "a", 1, "b", 2, 5, 6]], "sharing": [[2, 3]]}
-    report = Report(((3, ("a", 1, "b", 2), 5, 6),), ((2, 3),))
-    assert heard(**header) == event_reader.Traffic(report)
+def test_what_processes_of_ranks_say_is_understood():
+    header = {"event": "traffic", "moved": [[3, "a", "b", 5, 6]], "processes": [PROCESS]}
+    groups = (Group((), "gloo", True, 9), Group((2, 3), "gloo", None, 0))
+    said = Process(3, True, 0.5, 9.0, True, True, "a:1", 3, 4, "2.13.0", ("ray",), groups)
+    assert heard(**header) == event_reader.Traffic(Report((said,), ((3, "a", "b", 5, 6),)))

@@ -2,42 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
-import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ipexctl.remote.rank import socket_table
+from ipexctl.remote.run import rank_records
 from ipexctl.remote.run import traffic as module
 
 
-class Call:
-    def __init__(self) -> None:
-        self.events: list[dict] = []
-        self.reports: list[dict] = []
-
-    def report(self, event: dict) -> None:
-        self.reports.append(event)
-
-    def emit(self, event: dict) -> None:
-        self.events.append(event)
-
-    def links(self) -> dict[tuple, tuple[int, int]]:
-        found = [link for event in self.events for link in event.get("links", [])]
-        return {tuple(link[:5]): (link[5], link[6]) for link in found}
-
-
 @pytest.fixture
-def traffic():
-    call = Call()
-    watch = module.Traffic(call, 1)
-    watch.add(3, os.getpid(), os.getppid())
-    yield module, watch, call
-    if watch.sockets is not None:
-        watch.sockets.close()
+def traffic(tmp_path: Path):
+    call = SimpleNamespace(
+        programs=SimpleNamespace(site=lambda: str(tmp_path)), plan={"modules": {"rank_groups": ""}},
+        events=[], reports=[],
+    )  # fmt: skip
+    call.emit, call.report = call.events.append, call.reports.append
+    made = module.Traffic(call, 1)
+    made.add(3, os.getpid(), os.getppid())
+    return made
 
 
 @pytest.fixture(params=[(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
@@ -56,215 +45,161 @@ def pair(request):
         s.close()
 
 
-def key_of(s: socket.socket) -> tuple:
-    return (3, *s.getsockname()[:2], *s.getpeername()[:2])
+def talk(one: socket.socket, other: socket.socket, size: int) -> None:
+    one.sendall(b"x" * size)
+    assert len(other.recv(size, socket.MSG_WAITALL)) == size
 
 
-def talk_and_close(watch, one: socket.socket, other: socket.socket) -> tuple:
-    """4321 bytes and the end, between two looks."""
-    watch.report()
-    key = key_of(one)
-    one.sendall(b"x" * 4321)
-    assert len(other.recv(4321, socket.MSG_WAITALL)) == 4321
+def sums_of(watch: module.Traffic, one: socket.socket) -> list[int]:
+    return watch.sums().get((3, one.getsockname()[0], one.getpeername()[0]), [0, 0])
+
+
+def test_bytes_of_both_directions_are_summed(traffic, pair):
+    one, other = pair
+    before = looked(traffic, one)
+    talk(one, other, 5000)
+    talk(other, one, 70)
+    after = looked(traffic, one)
+    # both ends are this process'; other tests of this machine are not
+    assert [b - a for a, b in zip(before, after, strict=True)] == [5070, 5070]
+    assert sum(traffic.exchanged()[3]) >= 2 * 5070
+    assert 3 not in traffic.sent()  # not to another host
+
+
+def looked(watch: module.Traffic, one: socket.socket) -> list[int]:
+    watch.look()
+    watch.look()
+    return sums_of(watch, one)
+
+
+def test_what_was_seen_stays_when_a_connection_has_closed(traffic, pair):
+    one, other = pair
+    talk(one, other, 4321)
+    before = looked(traffic, one)
+    names = one.getsockname()[0], one.getpeername()[0]
     one.close()
     other.close()
-    return key
+    traffic.look()
+    assert traffic.sums()[(3, *names)] == before
 
 
-def test_bytes_of_both_directions_are_counted_and_told_once(traffic, pair):
-    _, watch, call = traffic
+def test_a_connection_with_the_ends_of_an_earlier_one_is_counted_too(traffic):
+    key = ("10.0.0.1", 4000, "10.0.0.2", 5000)
+    traffic.owners = {9: 3}
+    for sent in (100, 150, 20):
+        one = socket_table.Connection(key, 0, 9, sent, 1, 1, 0, (0, 0), 0.0, 0.5)
+        traffic.count([one])
+        traffic.count([])
+    assert traffic.sums() == {(3, "10.0.0.1", "10.0.0.2"): [170, 2]}
+    assert traffic.sent() == {3: [170, 0.5]}
+
+
+def test_the_rendezvous_does_not_count(traffic, pair):
     one, other = pair
-    one.sendall(b"x" * 5000)
-    assert len(other.recv(5000, socket.MSG_WAITALL)) == 5000
-    other.sendall(b"y" * 70)
-    assert len(one.recv(70, socket.MSG_WAITALL)) == 70
-    watch.report()
-    mine = call.links()[key_of(one)]
-    assert mine[1] == 70 and 5000 <= mine[0] <= 5001  # the opening of a connection counts as one
-    before = len(call.events)
-    watch.report()
-    later = call.events[before:]  # others on this machine may have opened and closed some
-    assert not any(event["links"] for event in later)
-
-
-def test_what_went_through_a_socket_since_the_last_look_counts_when_it_has_closed(traffic, pair):
-    _, watch, call = traffic
-    one, other = pair
-    key = talk_and_close(watch, one, other)
-    deadline = time.monotonic() + 5.0  # the kernel tells a moment later
-    while call.links()[key][0] < 4321 and time.monotonic() < deadline:
-        time.sleep(0.02)
-        watch.report()
-    assert 4321 <= call.links()[key][0] <= 4323  # its end counts, too
-
-
-def test_looks_are_frequent_when_a_rank_has_reached_the_rendezvous(traffic, pair):
-    module, watch, _ = traffic
-    watch.links = {("a", 1, "b", 2): (3, 9, 9)}
-    watch.report()
-    watch.met = 0.0
-    assert watch.pause() == module.OFTEN
-    watch.links = {("a", 1, "b", 2): (3, 9, 9)}
-    watch.store = pair[0].getpeername()[1]
-    watch.report()
-    assert watch.pause() == module.JUST
+    traffic.store = one.getpeername()[1]
+    talk(one, other, 9000)
+    assert max(looked(traffic, one)) < 9000
 
 
 def test_a_rank_that_is_known_after_its_sockets_owns_them_too(traffic, pair):
-    _, watch, call = traffic
+    one, other = pair
+    traffic.remove(3)
+    talk(one, other, 50)
+    assert looked(traffic, one) == [0, 0]
+    traffic.add(3, os.getpid(), os.getppid())
+    assert min(looked(traffic, one)) >= 50
+
+
+def test_a_connection_of_the_wrapper_is_not_the_ranks(traffic, pair) -> None:
+    """MPI's own, which a rank inherits and which stays open when the rank has ended."""
     one, _ = pair
-    watch.remove(3)
-    watch.add(4, 1 << 22, 1 << 22)  # no process has this pid
-    watch.report()
-    watch.add(3, os.getpid(), os.getppid())
-    one.sendall(b"x" * 50)
-    watch.report()
-    assert key_of(one) in call.links()
+    os.set_inheritable(one.fileno(), True)
+    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
+        traffic.remove(3)
+        traffic.add(7, child.pid, os.getpid())
+        traffic.look()
+        traffic.look()
+        ours = int(os.readlink(f"/proc/self/fd/{one.fileno()}")[8:-1])
+        assert ours in socket_table.sockets_of(child.pid)
+        assert traffic.sums() == {}
+        child.kill()
 
 
-def test_the_start_of_a_rank_brings_the_next_look_at_once(traffic, pair):
-    module, watch, call = traffic
-    one, _ = pair
-    watch.pids, watch.young = {}, 0.0
-    assert watch.pause() == module.SELDOM
-    over = threading.Event()
-    watch.came.clear()
-    loop = threading.Thread(target=watch.loop, args=(over.is_set,))
-    watch.pause = lambda: 30.0
-    loop.start()
-    watch.add(3, os.getpid(), os.getppid())
-    deadline = time.monotonic() + 10.0
-    while key_of(one) not in call.links() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    over.set()
-    watch.came.set()
-    loop.join()
-    assert key_of(one) in call.links()
+def test_only_so_many_pairs_of_addresses_are_told_apart(traffic, monkeypatch):
+    monkeypatch.setattr(module, "MOST", 2)
+    for number in range(5):
+        traffic.links["a", 1, f"b{number}", 2] = (3, 10, 20)
+        traffic.forget(("a", 1, f"b{number}", 2))
+    assert traffic.sums() == {(3, "a", "b0"): [10, 20], (3, "a", "b1"): [10, 20],
+                              (3, "", ""): [30, 60]}  # fmt: skip
+    assert all(row[1] for row in traffic.last_words()["moved"])
 
 
-def test_a_connection_that_came_and_went_is_told_once(traffic, pair):
-    _, watch, call = traffic
-    watch.pids = {3: 1 << 22}  # its owner is not found
-    key = talk_and_close(watch, *pair)[1:]
-    watch.foreign = set()  # as if it had opened after the last look
+def test_a_kernel_without_counters_leaves_bytes_out(traffic, monkeypatch):
+    monkeypatch.setattr(module, "EVERY", 0.0)
 
-    def told() -> list:
-        return [s for e in call.events for s in e.get("strays", []) if tuple(s[:4]) == key]
+    def refuse() -> list:
+        raise OSError(2, "planted")
 
-    deadline = time.monotonic() + 5.0
-    while not told() and time.monotonic() < deadline:
-        time.sleep(0.02)
-        watch.foreign = set()
-        watch.report()
-    watch.report()
-    assert len(told()) == 1
+    monkeypatch.setattr(socket_table, "connections", refuse)
+    rounds = iter([False, False, True])
+    traffic.loop(lambda: next(rounds))
+    assert traffic.last_words()["moved"] == []
 
 
-def test_only_so_many_connections_are_kept(traffic):
-    module, watch, call = traffic
-    watch.links = {("a", n, "b", 1): (3, n, n) for n in range(1, 2000)}
-    reported = watch.news()
-    assert (len(watch.links), len(reported)) == (module.KEPT, module.LARGEST)
-    assert max(link[2] for link in reported) == 1999
-
-
-def test_a_kernel_without_the_counters_is_told_once_and_not_asked_again(traffic, monkeypatch):
-    module, watch, call = traffic
-
-    class NoSockets:
-        missed = False
-
-        def open(self):
-            raise OSError(2, "planted")
-
-        def close(self):
-            pass
-
-    watch.sockets = NoSockets()
-    watch.report()
-    watch.report()
-    assert [e["trouble"].rpartition(": ")[2] for e in call.events] == ["planted"]
-
-
-def test_messages_that_are_cut_or_odd_are_passed_over(traffic):
-    module, _, _ = traffic
+def test_messages_that_are_cut_or_odd_are_passed_over():
     assert list(socket_table.messages(b"")) == []
     assert list(socket_table.messages(b"\x08\0\0\0" + b"\0" * 12)) == []
     whole = socket_table.HEAD.pack(20, 20, 0, 0, 0) + b"abcd"
     assert list(socket_table.messages(whole + whole[:10])) == [(20, b"abcd")]
 
 
-def test_the_last_words_have_all_numbers_again(traffic, pair):
-    _, watch, call = traffic
-    key = talk_and_close(watch, *pair)
-    watch.remove(3)
-    last = watch.last_words()
-    found = {tuple(link[:5]): link[5] for link in last["links"]}
-    assert found[key] == call.links()[key][0] >= 4321
-    assert (last["missed"], 0 < last["watched"] < 60) == ("", True)
+# --- what ranks say ------------------------------------------------------------------------------
 
 
-def test_a_flood_of_closed_sockets_is_told_as_missed(traffic):
-    _, watch, _ = traffic
-    watch.report()
-    watch.sockets.closing.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-    server = socket.create_server(("127.0.0.1", 0))
-    for _ in range(200):
-        one = socket.create_connection(server.getsockname())
-        server.accept()[0].close()
-        one.close()
-    watch.report()
-    server.close()
-    assert watch.missed() != ""
+def write(folder: Path, pid: int, at: int = 1, **more: object) -> None:
+    said = {"pid": pid, "rank": 3, "joined": False, **more}
+    (folder / f"{pid}-{at}.groups").write_text(json.dumps(said))
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        (b"7f1 rw-s 00000000 00:05 123                        /dev/infiniband/uverbs0\n", True),
-        (b"7f1-7f2 r-xp 0 08:01 9     /usr/lib/libibverbs/librxe-rdmav34.so\n", False),
-    ],
-)
-def test_a_rank_that_maps_a_device_of_rdma_leaves_it_open(traffic, monkeypatch, line, found):
-    module, watch, _ = traffic
-    monkeypatch.setattr(module, "maps_of", lambda pid: line)
-    watch.report()
-    assert bool(watch.missed()) is found
+def test_of_a_rank_its_own_process_and_those_in_a_group_are_told(traffic, tmp_path):
+    mine = os.getpid()
+    write(tmp_path, mine)
+    write(tmp_path, 77)  # a worker of a data loader
+    write(tmp_path, 78, joined=True)
+    write(tmp_path, 79, joined=True, rank=9)  # not of this host
+    (tmp_path / "80-1.groups").write_text('{"half')
+    (tmp_path / "81-1.groups").write_text(" " * (rank_records.LARGEST + 1))
+    rows = traffic.last_words()["processes"]
+    said = sorted((row["rank"], row["main"], row["joined"]) for row in rows)
+    assert said == [(3, False, True), (3, True, False)]
+    assert all(0 <= row["age"] < 60 for row in rows)
+    assert traffic.last_words()["silent"] == ""
 
 
-def test_a_socket_that_its_process_gets_a_moment_later_is_still_a_ranks(traffic, pair):
-    module, watch, call = traffic
-    pid, watch.pids = watch.pids, {3: 1 << 22}  # no process has this pid
-    watch.report()
-    watch.pids = pid
-    pair[0].sendall(b"x" * 50)
-    watch.report()
-    assert key_of(pair[0]) in call.links()
+def test_a_process_that_replaced_itself_speaks_once(traffic, tmp_path):
+    write(tmp_path, os.getpid(), 1000, torch="1.0")
+    write(tmp_path, os.getpid(), 2000, torch="2.0")
+    assert [row["torch"] for row in traffic.last_words()["processes"]] == ["2.0"]
 
 
-def test_a_connection_of_the_wrapper_is_not_the_ranks(traffic, pair) -> None:
-    """MPI's own, which a rank inherits and which stays open when the rank has ended."""
-    _, watch, call = traffic
-    one, other = pair
-    ours = sockets_of_a_child(watch, one)
-    assert ours == {int(os.readlink(f"/proc/self/fd/{one.fileno()}")[8:-1])}
-    one.sendall(b"x" * 1000)
-    assert len(other.recv(1000, socket.MSG_WAITALL)) == 1000
-    watch.report()
-    assert call.links() == {}
-    began = time.monotonic()
-    watch.remove(7)
-    assert time.monotonic() - began < module.CLOSING / 2
+def test_an_event_is_sent_when_a_rank_says_something_new(traffic, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "EVERY", 0.0)
+    write(tmp_path, os.getpid())
+    traffic.told = time.monotonic() - 60
+    for again in ([False, True], [False, True]):
+        rounds = iter(again)
+        traffic.loop(lambda rounds=rounds: next(rounds))
+        assert len(traffic.call.events) == 1
+    assert traffic.call.events[0]["complete"] is False
 
 
-def sockets_of_a_child(watch, inherited: socket.socket) -> set[int]:
-    """Rank 7 is a process that has what its wrapper, this process, has handed down."""
-    os.set_inheritable(inherited.fileno(), True)
-    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
-        watch.pids.clear()
-        watch.add(7, child.pid, os.getpid())
-        for _ in range(3):  # whose a socket is, is settled at the second look
-            watch.report()
-        found: set[int] = socket_table.sockets_of(child.pid)
-        child.kill()
-    return found
+def test_what_ranks_said_stays_when_the_folder_is_gone_and_ranks_may_not_be_asked(tmp_path):
+    records = rank_records.Records(str(tmp_path), {"rank_groups": ""})
+    records.add(3, 5)
+    write(tmp_path, 5)
+    assert (records.read(), records.read()) == (True, False)
+    (tmp_path / "5-1.groups").unlink()
+    tmp_path.rmdir()
+    assert (records.read(), len(records.rows())) == (False, 1)
+    assert "--no-inspect" in rank_records.Records(str(tmp_path), {"python_exit": ""}).silent

@@ -49,8 +49,6 @@ TOGETHER = {
     "45 s of preprocessing before the group": Case(("loops.py", "preprocess", "45")),
     "a port of its own": Case(("loops.py", "own-port")),
     "a file as rendezvous": Case(("loops.py", "file"), ("--limit", "node01")),
-    "averages by MPI": Case(("mpi_loop.py",)),
-    "averages by MPI on one host": Case(("mpi_loop.py",), ("--limit", "node01")),
     "evaluation on one rank": Case(("loops.py", "evaluate")),
     "no_sync accumulation": Case(("loops.py", "no-sync")),
     "Accelerator()": Case(("accelerate_loop.py",)),
@@ -128,6 +126,13 @@ def test_a_sweep_gets_a_plain_line(bench: Bench) -> None:
     for _ in range(TIMES):
         seen, warnings, _ = bench.run(Case(("sweep.py",)))
         assert (seen["verdict"], seen["alarm"], warnings) == ("alone", False, [])
+
+
+@pytest.mark.timeout(1800)
+def test_averages_by_mpi_are_not_known(bench: Bench) -> None:
+    for options in ((), ("--limit", "node01")):
+        seen, warnings, _ = bench.run(Case(("mpi_loop.py",), options))
+        assert (seen["verdict"], seen["alarm"], warnings) == ("unknown", False, [])
 
 
 @pytest.mark.timeout(1800)

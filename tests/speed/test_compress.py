@@ -24,6 +24,7 @@ FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as F\nF(mode
 SHARD = "from torch.distributed.fsdp import fully_shard\nfully_shard(model)\n"
 
 USUAL = {"sitecustomize", "python_exit"}
+ASKED = {"thread_waits", "rank_groups"}
 
 
 def made_plan(compress: str = "fp16", ranks: int = 2, **asked):
@@ -39,9 +40,9 @@ def orders(**options) -> StartOrder:
 @pytest.mark.parametrize(
     ("options", "modules", "env"),
     [
-        ({}, {"thread_waits"}, {}),
+        ({}, ASKED, {}),
         ({"no_inspect": True}, set(), {"IPEXCTL_LOOK": "0"}),
-        ({"compress": "fp16"}, {"thread_waits", "half_gradients"}, {"IPEXCTL_COMPRESS": "fp16"}),
+        ({"compress": "fp16"}, {*ASKED, "half_gradients"}, {"IPEXCTL_COMPRESS": "fp16"}),
         (
             {"compress": "bf16", "no_inspect": True},
             {"half_gradients"},  # without the part that looks

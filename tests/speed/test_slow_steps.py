@@ -183,7 +183,7 @@ def test_the_kernel_counts_how_long_data_is_on_its_way():
         one = socket.create_connection(server.getsockname())
         other, own = server.accept()[0], one.getsockname()
         one.sendall(b"." * 1000)
-        found = [c for c in socket_table.Sockets.open() if c.key[:2] == own]
+        found = [c for c in socket_table.connections() if c.key[:2] == own]
         one.close()
         other.close()
     assert len(found) == 1 and (found[0].busy is None or 0 <= found[0].busy < 5)

@@ -72,8 +72,8 @@ def test_only_trials_and_chosen_buckets_bring_modules_of_tune() -> None:
         orders = Orders(planned(), "20260101-000000-abcdef", RunOptions("t.py", **more))
         return set(orders.of("n1", "/w").modules)
 
-    usual = {"sitecustomize", "python_exit"}
-    assert modules() == {*usual, "thread_waits"}
+    usual, asked = {"sitecustomize", "python_exit"}, {"thread_waits", "rank_groups"}
+    assert modules() == usual | asked
     assert modules(no_inspect=True) == usual
-    assert modules(env={"IPEXCTL_BUCKET_MB": "100"}) == {*usual, "thread_waits", "ddp_bucket"}
+    assert modules(env={"IPEXCTL_BUCKET_MB": "100"}) == {*usual, *asked, "ddp_bucket"}
     assert modules(trial=True, no_inspect=True) == {*usual, "ddp_bucket", "step_meter"}

@@ -51,7 +51,7 @@ class Connections:
 
     def read(self):
         try:
-            found = list(socket_table.Sockets.open())
+            found = list(socket_table.connections())
         except (OSError, struct.error):
             return
         self.peers = {each.inode: host_port(*each.key[2:]) for each in found if each.inode}

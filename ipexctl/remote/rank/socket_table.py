@@ -1,7 +1,6 @@
 """The kernel's table of TCP sockets, and which of them a process has.
 
-`ss -ti` reads the same counters: netlink's sock_diag, without root. A socket that closes between
-two looks reports its last numbers in a message of its own. Kernels before 4.1 have no counters.
+`ss -ti` reads the same counters: netlink's sock_diag, without root. Kernels before 4.1 have none.
 """
 
 import collections
@@ -13,14 +12,12 @@ from ipexctl.common.tolerant_reads import link_of, names_in, read_text
 
 SOCK_DIAG = 4  # NETLINK_SOCK_DIAG
 GET = 18  # TCPDIAG_GETSOCK: of both families, in one walk through the kernel's table
-BY_FAMILY = 20  # SOCK_DIAG_BY_FAMILY
 DUMP = 0x301  # NLM_F_REQUEST | NLM_F_DUMP
 ERROR, DONE = 2, 3
 SYN_SENT = 2
 # SYN_SENT, ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING
 OPEN = 1 << SYN_SENT | 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11
 AGAIN = 1  # the timer after which bytes are sent again
-CLOSED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY
 INFO = 2  # INET_DIAG_INFO: a struct tcp_info
 ACKED = 120  # where tcpi_bytes_acked is in it; tcpi_bytes_received follows
 HEAD = struct.Struct("=IHHII")
@@ -36,52 +33,22 @@ Connection = collections.namedtuple(
     "Connection", "key uid inode sent received state retries waiting unanswered busy"
 )
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
-BUFFER = 4 << 20  # bytes of messages about closed sockets that may wait, if the kernel allows it
-LATEST = 4000  # sockets that closed since the last look; the rest is dropped
 
 
-class Sockets:
-    """The TCP sockets of this network namespace, and what went through each."""
-
-    def __init__(self):
-        self.closing = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG)
-        self.closing.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-        self.closing.bind((0, CLOSED))
-        self.closing.setblocking(False)
-        self.missed = False  # the kernel had more to tell than it keeps
-
-    def close(self):
-        self.closing.close()
-
-    @staticmethod
-    def open():
-        """A Connection for each; raises OSError."""
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
-            link.settimeout(5.0)
-            body = REQUEST.pack(1 << (INFO - 1), OPEN)
-            link.send(HEAD.pack(HEAD.size + len(body), GET, DUMP, 1, 0) + body)
-            while True:
-                for kind, data in messages(link.recv(1 << 17)):
-                    if kind == ERROR:
-                        code = -struct.unpack_from("=i", data)[0]
-                        raise OSError(code, os.strerror(code))
-                    if kind == DONE:
-                        return
-                    if kind == GET:
-                        yield read(data)
-
-    def closed(self):
-        """The same of those that closed since the last call."""
-        for _ in range(LATEST):
-            try:
-                packet = self.closing.recv(1 << 14)
-            except BlockingIOError:
-                return
-            except OSError:
-                self.missed = True
-                continue
-            for kind, data in messages(packet):
-                if kind == BY_FAMILY:
+def connections():
+    """The open ones of this network namespace, a Connection for each; raises OSError."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
+        link.settimeout(5.0)
+        body = REQUEST.pack(1 << (INFO - 1), OPEN)
+        link.send(HEAD.pack(HEAD.size + len(body), GET, DUMP, 1, 0) + body)
+        while True:
+            for kind, data in messages(link.recv(1 << 17)):
+                if kind == ERROR:
+                    code = -struct.unpack_from("=i", data)[0]
+                    raise OSError(code, os.strerror(code))
+                if kind == DONE:
+                    return
+                if kind == GET:
                     yield read(data)
 
 

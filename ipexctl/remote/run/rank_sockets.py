@@ -22,7 +22,8 @@ KEPT_OF_RANKS = (
     + tuple(name.upper() for name in PROXIES)
     + ("HF_HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 )
-LATER = {"sitecustomize", "thread_waits"}  # modules that Python or rank_site.py runs by itself
+# modules that Python or rank_site.py runs by itself
+LATER = {"sitecustomize", "thread_waits", "rank_groups"}
 LAST_WORDS = 8192  # bytes of a rank's output that the journal keeps
 CRASHES = (4, 5, 6, 7, 8, 11)  # signals by which a process ends itself, unlike SIGKILL
 
@@ -101,7 +102,7 @@ class Ranks:
             message = reader.next()
             if message is None:  # its wrapper is gone without a word
                 at = time.monotonic()
-                start_thread(self.forget, number)  # its sockets may be open as long as its process
+                self.forget(number)
                 time.sleep(HESITATION)  # if MPI was killed and took it along: that first
                 return run_events.Exit(None, lost=True), pid, at
             if "started" in message:
@@ -160,6 +161,7 @@ class Ranks:
         if self.plan.modules:
             own_path = [env["PYTHONPATH"]] if env.get("PYTHONPATH") else []
             env["IPEXCTL_MODULES"] = " ".join(sorted(set(self.plan.modules) - LATER))
+            env["IPEXCTL_RANK"] = str(number)  # a launcher in the rank may set RANK itself
             env["PYTHONPATH"] = os.pathsep.join([self.supervisor.programs.site()] + own_path)
         log = run_folders.log_of(self.supervisor.dir, number)
         return {

@@ -244,9 +244,9 @@ class Supervisor:
                 self.set_ending()
                 self.over = True
                 self.survivors = rank_wrapper.kill_all(self.run_id, os.getpid())
+                exchanged = self.traffic.last_words()
                 shutil.rmtree(self.scratch, ignore_errors=True)
                 self.note({"pace": self.pace.last_minute(), "whole": self.pace.whole_run()})
-                exchanged = self.traffic.last_words()
                 record = {"over": why, "survivors": len(self.survivors), "traffic": exchanged}
                 self.note(record, sync=True, last=True)
             return self.survivors

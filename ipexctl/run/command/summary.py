@@ -103,7 +103,7 @@ def _card(result: RunResult) -> list[Text]:
 def _exchange(result: RunResult) -> list[Text]:
     found = result.exchange
     headline = result.ended_by in ("not-together", "not-known")
-    if found is None or headline or (found.verdict is Verdict.UNKNOWN and found.too_small):
+    if found is None or headline or found.quiet:
         return []
     text = f"  {sentence(found, result.plan.world_size)}"
     if found.alarming:

@@ -112,7 +112,7 @@ def _ranks_of(event: Event) -> tuple[int, ...]:
         case run_events.Sample():
             return (*event.stopped, *event.ranks)
         case Traffic(report) | Done(traffic=report):
-            return (*(link[0] for link in report.links), *(r for g in report.sharing for r in g))
+            return (*(one.rank for one in report.processes), *(row[0] for row in report.moved))
     return ()
 
 

@@ -127,8 +127,8 @@ def _exchange(found: Exchange) -> dict[str, Any]:
     return {
         "verdict": found.verdict.value,
         "bytes": found.bytes,
+        "collectives": found.collectives,
         "groups": [list(group) for group in found.groups],
-        "shared_memory": found.shared,
         "printed_steps": found.steps,
         "alarm": found.alarming,
         "reason": found.reason or None,

@@ -228,7 +228,7 @@ def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult
     if found and check:
         why = "the script ended at its own check for GPUs"
         not_known = rank_exchange.Verdict.UNKNOWN
-        found = replace(found, verdict=not_known, groups=(), reason=why, too_small=True)
+        found = replace(found, verdict=not_known, groups=(), reason=why, quiet=True)
     if found and ending.require_together and code == 0 and not together:
         unknown = found.verdict is rank_exchange.Verdict.UNKNOWN
         ended_by = "not-known" if unknown else "not-together"

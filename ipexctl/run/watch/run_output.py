@@ -73,7 +73,7 @@ class RunOutput:
 
     def note_silence(self, now: float, heard: Mapping[str, float], *, exchange: bool) -> None:
         """Hosts and ranks that stand still. `heard`: when each host was last heard. `exchange`:
-        also ranks that exchange nothing, where all of their connections are known."""
+        also ranks that exchange nothing."""
         for text in self.health.news(now, heard):
             self.painter.note(text)
         for text in self.exchange.news(now) if exchange else ():

@@ -75,7 +75,7 @@ class Orders:
         offline = any("HF_HUB_OFFLINE" in dict(host.rank_env) for host in self.plan.hosts)
         names += ["offline_datasets"] if offline else []
         site = rank_module("rank_site")
-        names += [] if options.no_inspect else ["thread_waits"]
+        names += [] if options.no_inspect else ["thread_waits", "rank_groups"]
         return {"sitecustomize": site, **{name: rank_module(name) for name in names}}
 
     def of_all(self) -> HubOrder:

@@ -1,0 +1,201 @@
+"""Which groups of torch.distributed a process of a rank is in, and whether collectives ran in them.
+
+rank_site.py runs this file once torch.distributed is imported. PID-TIME.groups beside it, which the
+host reads, is written then, at the rendezvous, every EVERY seconds until all ranks have exchanged
+data, before a group is destroyed, and at the end.
+
+gloo counts the operations of a group, and records the last ones, those that DDP and FSDP start in
+C++ too (torch 2.8 and newer). Else DDP's constructor is the proof: it compares parameters with the
+other ranks. A barrier proves nothing.
+"""
+
+import atexit
+import functools
+import json
+import os
+import sys
+import time
+
+EVERY = 15.0
+SETTLE = 0.05  # seconds in which gloo's own thread marks the last collective as done
+# what ranks may exchange data with instead: then a group that did nothing proves nothing
+OTHERS = (
+    "mpi4py.MPI", "horovod", "ray", "distributed", "jax", "tensorflow", "mxnet", "byteps",
+    "hivemind", "torchft", "torchcomms", "pyspark",
+)  # fmt: skip
+
+
+class Record(object):
+    def __init__(self, folder, distributed):
+        self.folder, self.distributed = folder, distributed
+        self.rank = int(os.environ.get("IPEXCTL_RANK", -1))
+        self.began = time.time()
+        self.path, self.said = (0, ""), {}  # type: tuple, dict  # of the process with this pid
+        self.groups = {}  # type: dict  # (name, members) -> [members, backend, data, operations]
+        self.place = self.world = None  # rank and world size in torch.distributed
+        self.joined = False  # the rendezvous has begun
+        self.master = ""  # ADDRESS:PORT of it
+        self.since = 0.0  # nanoseconds; what was recorded before is of groups that are gone
+        self.wrapped = set()  # names of groups in which DDP was built
+        self.pending = self.ended = self.settled = False
+
+    def watch(self, after_import):
+        for name, call in (("rendezvous", self.meets), ("destroy_process_group", self.settle)):
+            setattr(self.distributed, name, called_before(getattr(self.distributed, name), call))
+        after_import("torch.nn.parallel.distributed", self.watch_ddp)
+        atexit.register(safely, self.end)
+        safely(self.write)
+
+    def watch_ddp(self, module):
+        kind = module.DistributedDataParallel
+        kind._ddp_init_helper = called_before(kind._ddp_init_helper, self.built)
+
+    def built(self, model, *args, **kwargs):
+        """The constructor of DDP has exchanged the shapes of parameters."""
+        frame = sys._getframe(3)  # after this function, `safely` and what called_before() returns
+        if frame.f_code.co_name == "__init__" and frame.f_locals.get("init_sync", True):
+            self.wrapped.add(self.tables()[1].get(model.process_group))
+
+    def meets(self, url="", *args, **kwargs):
+        """A group is about to be formed."""
+        kind, _, where = str(url).partition("://")
+        self.master = where.partition("?")[0].partition("/")[0] if kind == "tcp" else ""
+        if kind == "env":
+            self.master = "%s:%s" % tuple(map(os.environ.get, ("MASTER_ADDR", "MASTER_PORT")))
+        if not self.distributed.is_initialized():
+            self.since = time.time() * 1e9
+        self.joined = True
+        self.write()
+
+    def end(self):
+        self.ended = True
+        self.settle()
+
+    def settle(self, *args, **kwargs):
+        """Write what is known, before it is gone."""
+        limit = time.time() + SETTLE
+        # a collective that failed is marked as done, too, and raises here or has ended Python
+        self.settled = sys.exc_info()[0] is None and not hasattr(sys, "last_type")
+        self.look()
+        while self.pending and time.time() < limit:
+            time.sleep(0.005)
+            self.look()
+        self.write()
+        self.settled = False
+
+    def has_all(self):
+        """Whether all ranks have exchanged data: there is no more to be said."""
+        rows = list(self.groups.values())
+        return any(data and len(ranks) == self.world for ranks, _, data, _ in rows)
+
+    def tables(self):
+        """(members, names) of the groups."""
+        of = getattr(self.distributed, "_world", None)  # before torch 2.0, globals of the module
+        names = ("pg_group_ranks", "pg_names")
+        return [getattr(of, n) if of else getattr(self.distributed, "_" + n) for n in names]
+
+    def look(self):
+        if not self.distributed.is_initialized():
+            return
+        self.place, self.world = self.distributed.get_rank(), self.distributed.get_world_size()
+        members, names = self.tables()
+        entries, self.pending = recorded(self.since), False
+        for group, ranks in list(members.items()):
+            if self.place in ranks:
+                name, ranks = names.get(group), sorted(ranks)
+                row = self.groups.setdefault((name, tuple(ranks)), [ranks, "", None, 0])
+                row[1] = str(self.distributed.get_backend(group))
+                own = [e for e in entries if (e.get("process_group") or [None])[0] == name]
+                self.learn(row, name, operations(group), own)
+
+    def learn(self, row, name, count, entries):
+        """Whether data was exchanged in a group: True, False, or None where that is not certain."""
+        moved = [e for e in entries if "barrier" not in str(e.get("profiling_name"))]
+        done = sum(bool(e.get("retired")) for e in moved)
+        if row[2] or name in self.wrapped or done > 1 or (done and self.settled):
+            row[2] = True
+        else:
+            only_barriers = not moved and count == len(entries)  # send() counts, with no entry
+            row[2] = False if count == 0 or only_barriers else None
+            self.pending = self.pending or bool(moved)
+        row[3] = max(row[3], count or 0)
+
+    def write(self):
+        safely(self.look)
+        ended, rows = self.ended, list(self.groups.values())
+        said = {
+            "pid": os.getpid(),
+            "rank": self.rank,
+            "ended": ended,
+            "joined": self.joined,
+            "master": self.master,
+            "place": self.place,
+            "world": self.world,
+            "torch": str(getattr(sys.modules.get("torch"), "__version__", "")),
+            "others": others(),
+            "groups": [[[] if len(r[0]) == self.world else r[0]] + r[1:] for r in rows],
+        }
+        if said == self.said:  # a new file would look like progress of the rank
+            os.utime(self.path[1])
+            return
+        self.said = dict(said)
+        said["seconds"] = round(time.time() - self.began, 1)
+        if self.path[0] != os.getpid():  # a process that was forked has its own
+            name = "%d-%d.groups" % (os.getpid(), time.time() * 1000)
+            self.path = os.getpid(), os.path.join(self.folder, name)
+        part = "%s.%x" % (self.path[1], id(said))
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(json.dumps(said))
+        if ended or not self.ended:  # else the main thread has written its last one meanwhile
+            os.rename(part, self.path[1])
+
+
+def safely(call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except Exception:
+        pass  # what is not written is not known
+
+
+def called_before(function, call):
+    """Only for functions that do not wait for other ranks: a stack then shows the user's frames and
+    torch's alone. rendezvous() returns a generator."""
+
+    @functools.wraps(function)
+    def called(*args, **kwargs):
+        safely(call, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called
+
+
+def recorded(since):
+    """gloo's last operations; none where it does not record them."""
+    try:
+        from torch._C import _distributed_c10d  # type: ignore
+
+        entries = json.loads(_distributed_c10d._dump_fr_trace_json()).get("entries") or []
+        return [e for e in entries if (e.get("time_created_ns") or 0) >= since]
+    except Exception:
+        return []
+
+
+def operations(group):
+    """How many began in a group, barriers, send() and recv() among them; None: it does not say."""
+    try:
+        import torch  # type: ignore
+
+        backend = group._get_backend(torch.device("cpu"))
+        version = tuple(map(int, torch.__version__.split(".")[:2]))
+        if version >= (2, 2) and type(backend).__name__ == "ProcessGroupGloo":  # from 0 on
+            return backend._get_sequence_number_for_group()
+    except Exception:
+        pass
+    return None
+
+
+def others():
+    found = [name for name in OTHERS if name in sys.modules]
+    if getattr(sys.modules.get("torch.distributed.rpc"), "_init_counter", 0):
+        found.append("torch.distributed.rpc")
+    return found

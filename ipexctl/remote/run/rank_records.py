@@ -1,0 +1,51 @@
+"""What the processes of ranks write about their groups (ipexctl/in_ranks/rank_groups.py)."""
+
+import os
+import time
+
+from ipexctl.common.files import read_json
+
+LARGEST = 1 << 18  # bytes; a larger file is not read
+
+
+class Records:
+    def __init__(self, folder, modules):
+        """`folder`: where they are; `modules`: what ranks import first."""
+        self.folder = folder
+        self.silent = "" if "rank_groups" in modules else "ranks are not asked (--no-inspect)"
+        self.pids = {}  # rank -> the process that its wrapper has started
+        self.known = {}  # name of a file -> (when it was written, its size, what it says)
+
+    def add(self, rank, pid):
+        self.pids[rank] = pid
+
+    def read(self):
+        """Whether something is new."""
+        try:
+            names = [name for name in os.listdir(self.folder) if name.endswith(".groups")]
+        except OSError:
+            return False
+        before = dict(self.known)
+        for name in names:
+            path = os.path.join(self.folder, name)
+            try:
+                about = os.stat(path)
+            except OSError:
+                continue
+            mark = (about.st_mtime, about.st_size)
+            if self.known.get(name, ())[:2] != mark and about.st_size <= LARGEST:
+                self.known[name] = mark + (read_json(path) or {},)
+        return self.known != before
+
+    def rows(self):
+        """Of the process that the wrapper started and of those in a group: what else imports torch
+        (workers of data loaders, say) tells nothing about the rank."""
+        found = {}
+        for _, (written, _, said) in sorted(self.known.items()):
+            pid, rank = said.get("pid"), said.get("rank")
+            main = pid is not None and self.pids.get(rank) == pid
+            if main or (said.get("joined") and rank in self.pids):
+                age = round(max(0.0, time.time() - written), 1)
+                # the last one, if the process has replaced itself
+                found[pid] = dict(said, main=main, age=age)
+        return list(found.values())
