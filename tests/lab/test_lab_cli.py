@@ -15,6 +15,7 @@ from ipexctl.errors import NotHere
 from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.lab.cluster.machine_support import check
+from tests.cli import ipexctl
 from tests.refused import refused
 
 REPO = Path(__file__).parents[2]
@@ -22,10 +23,15 @@ REPO = Path(__file__).parents[2]
 
 @pytest.fixture
 def lab_cli(lab_root, tmp_path):
-    """Run `ipexctl lab WORDS` with a state folder of its own; ends all labs after the test."""
+    """Run `ipexctl lab WORDS` with a state folder of its own; ends all labs after the test.
+
+    `up` is a process, which its lab outlives, and `shell` becomes another program.
+    """
 
     def run(*words: str, given: str = "") -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(REPO)}
+        if words[0] not in ("up", "shell"):
+            return ipexctl("lab", *words, env=env)
         argv = [sys.executable, "-m", "ipexctl", "lab", *words]
         return subprocess.run(argv, input=given, capture_output=True, text=True, env=env)
 
@@ -63,13 +69,9 @@ def test_what_lab_up_says_next_makes_a_project_that_needs_neither_f_nor_F(  # no
     init = next(line for line in up.stdout.splitlines() if line.startswith("  ipexctl init -F "))
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "own"), "PYTHONPATH": str(REPO)}
 
-    def ipexctl(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "ipexctl", *words]
-        return subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True)
-
-    done = ipexctl(*shlex.split(init)[1:])
+    done = ipexctl(*shlex.split(init)[1:], cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
-    found = json.loads(ipexctl("doctor", "--json").stdout)["hosts"]
+    found = json.loads(ipexctl("doctor", "--json", cwd=tmp_path, env=env).stdout)["hosts"]
     wanted = state["addresses"] or [host["name"] for host in state["hosts"]]
     assert [(h["name"], h["error"]) for h in found] == [(name, None) for name in wanted]
 
