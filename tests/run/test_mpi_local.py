@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli import ipexctl
 from tests.processes import gone
 
 REPO = Path(__file__).parents[2]
@@ -52,14 +53,20 @@ def run(
     python: str = "",
     **more: str,
 ) -> subprocess.CompletedProcess[str]:
-    """`to`: where sh sends its stdout instead of to us. `python`: what ipexctl itself runs in."""
+    """`to`: where sh sends its stdout instead of to us. `python`: what ipexctl itself runs in.
+
+    With these, or with more variables, it is a process of its own.
+    """
     kept = {n: v for n, v in os.environ.items() if n in ("LANG", "TMPDIR")}
     env = {"HOME": str(here / "home"), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPO), **kept}
-    argv = [python or sys.executable, "-m", "ipexctl", "run", "-n", "2", *words]
+    env |= {"VIRTUAL_ENV": active, **more}
+    argv = ["run", "-n", "2", *words]
+    if not (to or python or more):
+        return ipexctl(*argv, cwd=here / folder, env=env)
+    argv = [python or sys.executable, "-m", "ipexctl", *argv]
     return subprocess.run(
-        ["/bin/sh", "-c", f'exec "$@" {to}', "sh", *argv],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=here / folder, timeout=60,
-        env={**env, "VIRTUAL_ENV": active, **more},
+        ["/bin/sh", "-c", f'exec "$@" {to}', "sh", *argv], env=env, timeout=60,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=here / folder,
     )  # fmt: skip
 
 
