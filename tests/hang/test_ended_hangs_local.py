@@ -46,7 +46,7 @@ def test_which_rank_hung_where_is_part_of_how_the_run_ended(here: Here, how: str
     while seen[-1][1]["state"] == "running":
         if how != "timeout" and (seen[-1][1]["quiet_seconds"] or 0) >= QUIET:
             break
-        time.sleep(0.5)
+        time.sleep(2.0)
         seen.append(why(here))
     if how == "stop":
         assert here.call("stop", "bert").returncode == 0
