@@ -79,44 +79,35 @@ def _core_of(host: Facts) -> dict[int, int]:
 
 @SOME
 @given(facts(), asks)
-def test_no_core_is_used_twice_where_there_are_enough(host, asked):
+def test_ranks_have_granted_cores_of_their_own_and_threads_that_fit_them(host, asked):
     ranks, ccl, workers = asked
-    made_plan = _planned(host, ranks, ccl=ccl, workers=workers)
-    core_of, places = _core_of(host), made_plan.hosts[0].ranks
+    (only,) = _planned(host, ranks, ccl=ccl, workers=workers).hosts
+    core_of, places = _core_of(host), only.ranks
+    comm = [cpu for place in places for cpu in place.comm]
+
+    # never a CPU that the host does not grant
+    granted = {c.id for c in host.cpu.cpus}
+    if host.cpu.allowed is not None:
+        granted &= set(host.cpu.allowed)
+    assert {cpu for place in places for cpu in place.cpus} | set(comm) <= granted
+
+    # no core is used twice where there are enough
     computing = [core_of[cpu] for place in places for cpu in place.cpus]
     fast = core_pinning.fast_cores(host.cpu)
     if ranks <= len(fast):
         assert len(computing) == len(set(computing))
     else:  # asked for: every rank may run on all of them
         assert {place.cpus for place in places} == {tuple(sorted(core[0] for core in fast))}
-    comm = [cpu for place in places for cpu in place.comm]
     if len(fast) // ranks > workers:  # the smallest part has cores to spare
         assert len(comm) == len(set(comm)) == (ranks * workers if ccl else 0)
         assert not {core_of[cpu] for cpu in comm} & set(computing)
 
-
-@SOME
-@given(facts(), asks)
-def test_never_a_cpu_that_the_host_does_not_grant(host, asked):
-    ranks, ccl, workers = asked
-    places = _planned(host, ranks, ccl=ccl, workers=workers).hosts[0].ranks
-    granted = {c.id for c in host.cpu.cpus}
-    if host.cpu.allowed is not None:
-        granted &= set(host.cpu.allowed)
-    assert {cpu for place in places for cpu in (*place.cpus, *place.comm)} <= granted
-
-
-@SOME
-@given(facts(), asks)
-def test_threads_fit_the_cores_of_every_rank_and_the_quota(host, asked):
-    ranks, ccl, workers = asked
-    made_plan = _planned(host, ranks, ccl=ccl, workers=workers)
-    (only,) = made_plan.hosts
+    # threads fit the cores of every rank and the quota
     if only.threads is None:
-        assert not any(place.cpus for place in only.ranks)
+        assert not any(place.cpus for place in places)
         assert "OMP_NUM_THREADS" not in dict(only.rank_env)
         return
-    assert all(1 <= only.threads <= len(place.cpus) for place in only.ranks)
+    assert all(1 <= only.threads <= len(place.cpus) for place in places)
     quota, workers = host.cpu.quota, workers if ccl else 0
     if quota is not None and quota >= ranks * (1 + workers):
         assert ranks * (only.threads + workers) <= quota
