@@ -61,6 +61,11 @@ def _folded(line: Text, width: int, indent: str) -> Iterator[Text]:
         yield Text(before, line.style) + line[start:end]
 
 
+def is_dumb() -> bool:
+    """Also of a pipe, for what takes its colours, unlike Rich."""
+    return environment().get("TERM") in ("dumb", "unknown")
+
+
 def stdout_console() -> Console:
     return console_on(sys.stdout)
 

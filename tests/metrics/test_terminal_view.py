@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from ipexctl.common.waiting import wait_until
 from ipexctl.run.command.logs_text import FollowView
 from ipexctl.run.command.stream import TerminalView
 from ipexctl.run.outcome.run_result import Tally
-from tests.processes import until
 from tests.run.test_output_pure import made_plan
 
 TALLY = Tally(4, 4, 0, 0, 12.0)
@@ -99,7 +99,7 @@ def test_followed_logs_show_a_line_that_waited_for_its_equals(
     about = SimpleNamespace(hosts=("node01", "node02"), ranks=4)
     run: Any = SimpleNamespace(id="r1", about=about)
     view.show(run, "node01", 0, ["step 3/10 loss 0.5"])
-    assert until(lambda: "node01 r00" in capsys.readouterr().out)
-    assert until(lambda: "step 3/10  loss 0.5" in capsys.readouterr().out)
+    assert wait_until(lambda: "node01 r00" in capsys.readouterr().out)
+    assert wait_until(lambda: "step 3/10  loss 0.5" in capsys.readouterr().out)
     view.rest()
     assert not view._live._live

@@ -20,7 +20,8 @@ from ipexctl.remote.run import traffic as module
 @pytest.fixture
 def traffic(tmp_path: Path):
     call = SimpleNamespace(
-        programs=SimpleNamespace(site=lambda: str(tmp_path)), plan={"modules": {"rank_groups": ""}},
+        programs=SimpleNamespace(site=lambda: str(tmp_path)),
+        plan=SimpleNamespace(modules={"rank_groups": ""}),
         events=[], reports=[],
     )  # fmt: skip
     call.emit, call.report = call.events.append, call.reports.append

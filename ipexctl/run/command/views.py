@@ -12,7 +12,7 @@ from ipexctl.run.outcome.result_document import SCHEMA, plan_document, result_do
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.watch.run_watchers import View
-from ipexctl.terminal.console import stdout_console
+from ipexctl.terminal.console import is_dumb, stdout_console
 
 if TYPE_CHECKING:
     from ipexctl.run.outcome.run_result import RunResult, Tally
@@ -38,7 +38,7 @@ def view(
         return JsonView()
     out = stdout_console()
     wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
-    if not wanted or out.is_dumb_terminal:
+    if not wanted or is_dumb():
         return PlainView(aside=aside)
     return TerminalView(out, fold=fold, verbose=verbose)
 
