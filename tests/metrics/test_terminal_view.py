@@ -99,7 +99,13 @@ def test_followed_logs_show_a_line_that_waited_for_its_equals(
     about = SimpleNamespace(hosts=("node01", "node02"), ranks=4)
     run: Any = SimpleNamespace(id="r1", about=about)
     view.show(run, "node01", 0, ["step 3/10 loss 0.5"])
-    assert wait_until(lambda: "node01 r00" in capsys.readouterr().out)
-    assert wait_until(lambda: "step 3/10  loss 0.5" in capsys.readouterr().out)
+    told: list[str] = []
+
+    def is_told(text: str) -> bool:
+        told.append(capsys.readouterr().out)
+        return text in "".join(told)
+
+    assert wait_until(lambda: is_told("node01 r00"))
+    assert wait_until(lambda: is_told("step 3/10  loss 0.5"))
     view.rest()
     assert not view._live._live

@@ -94,9 +94,10 @@ def _measure(
         return {host: each for host, each in outcomes.items() if not isinstance(each, HostDown)}
 
     halves = [i % 2 for i in range(len(hosts) - 1)] + [1 + len(hosts) % 2]
-    about: dict[str, Any] = {"token": secrets.token_hex(16), "bytes": BYTES, "patience": PATIENCE}
+    token = secrets.token_hex(16)
+    about: dict[str, Any] = {"token": token, "size": BYTES, "patience": PATIENCE}
     about["seconds"] = min(SECONDS, IN_ALL / (1 + max(halves)) / len(found.all))
-    heard = ask("benchmark.serve", dict.fromkeys(hosts, {**about, "ports": bounds}))
+    heard = ask("benchmark.serve", dict.fromkeys(hosts, {"token": token, "ports": bounds}))
     told = {host: count_or_none(done.get("port")) or 0 for host, done in heard.items()}
     ports = {host: port for host, port in told.items() if 0 < port < 65536}
     next_of = dict(zip(hosts, [*hosts[1:], hosts[0]], strict=True))
