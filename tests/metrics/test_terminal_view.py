@@ -94,7 +94,9 @@ def test_bars_are_in_the_status_line_and_no_lines(shown):
 def test_followed_logs_show_a_line_that_waited_for_its_equals(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("CI", raising=False)  # there, nothing is drawn twice
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
     view = FollowView(fold=True, ranks=0)
     about = SimpleNamespace(hosts=("node01", "node02"), ranks=4)
     run: Any = SimpleNamespace(id="r1", about=about)
