@@ -16,6 +16,13 @@ from ipexctl.terminal.live_lines import LiveLines, without_live_lines
 ERASED = "\r\x1b[2K"
 
 
+@pytest.fixture(autouse=True)
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is drawn twice on a dumb terminal, or where CI is set."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+
+
 def drawn(text: str, **how: object) -> tuple[LiveLines, io.StringIO]:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, **how)  # type: ignore[arg-type]

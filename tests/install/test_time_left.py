@@ -23,6 +23,13 @@ CASES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is drawn twice on a dumb terminal, or where CI is set."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+
+
 @pytest.mark.parametrize(("done", "total", "there", "seconds", "words"), CASES)
 def test_time_left_is_told_at_the_pace_of_this_try(
     done: int, total: int, there: int, seconds: float, words: str

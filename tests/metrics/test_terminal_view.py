@@ -19,6 +19,13 @@ TALLY = Tally(4, 4, 0, 0, 12.0)
 RUN = "/home/me/.ipexctl/runs/20261123-101010-ab12/work"
 
 
+@pytest.fixture(autouse=True)
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is drawn twice on a dumb terminal, or where CI is set."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("CI", raising=False)
+
+
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]):
     """A view of four ranks, and what it has written since the last call."""
@@ -94,9 +101,7 @@ def test_bars_are_in_the_status_line_and_no_lines(shown):
 def test_followed_logs_show_a_line_that_waited_for_its_equals(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("CI", raising=False)  # there, nothing is drawn twice
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
     view = FollowView(fold=True, ranks=0)
     about = SimpleNamespace(hosts=("node01", "node02"), ranks=4)
     run: Any = SimpleNamespace(id="r1", about=about)
