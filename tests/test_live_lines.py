@@ -17,7 +17,7 @@ ERASED = "\r\x1b[2K"
 
 
 @pytest.fixture(autouse=True)
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn twice on a dumb terminal, or where CI is set."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("CI", raising=False)

@@ -24,7 +24,7 @@ CASES = [
 
 
 @pytest.fixture(autouse=True)
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn twice on a dumb terminal, or where CI is set."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("CI", raising=False)

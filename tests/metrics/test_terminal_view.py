@@ -20,7 +20,7 @@ RUN = "/home/me/.ipexctl/runs/20261123-101010-ab12/work"
 
 
 @pytest.fixture(autouse=True)
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is drawn twice on a dumb terminal, or where CI is set."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("CI", raising=False)
