@@ -86,7 +86,7 @@ def _measure(
 
     def ask(op: str, asked: Mapping[Host, Mapping[str, Any]]) -> dict[Host, Answer]:
         def one(host: Host) -> Answer:
-            return fleet.agents[host].call(f"facts.{op}", dict(asked[host]), timeout=_QUIET).done
+            return fleet.agents[host].call(op, dict(asked[host]), timeout=_QUIET).done
 
         outcomes = fan_out(list(asked), one, forks=max(1, len(asked)))
         downs = [each for each in outcomes.values() if isinstance(each, HostDown)]
@@ -97,7 +97,7 @@ def _measure(
     token = secrets.token_hex(16)
     about: dict[str, Any] = {"token": token, "size": BYTES, "patience": PATIENCE}
     about["seconds"] = min(SECONDS, IN_ALL / (1 + max(halves)) / len(found.all))
-    heard = ask("benchmark.serve", dict.fromkeys(hosts, {"token": token, "ports": bounds}))
+    heard = ask("facts.benchmark.serve", dict.fromkeys(hosts, {"token": token, "ports": bounds}))
     told = {host: count_or_none(done.get("port")) or 0 for host, done in heard.items()}
     ports = {host: port for host, port in told.items() if 0 < port < 65536}
     next_of = dict(zip(hosts, [*hosts[1:], hosts[0]], strict=True))
@@ -109,13 +109,13 @@ def _measure(
             for host in senders
             if (after := next_of[host]) in ports
         }
-        for host, done in ask("benchmark.link", asked).items():
+        for host, done in ask("facts.benchmark.link", asked).items():
             for link in measurements.links(host.name, list(rates), done):
                 if link.rate:
                     rates[link.target].append(link.rate)
                 else:
                     errors.append(f"{host.name} to {next_of[host].name}: {link.error}")
-    ask("host_network.close", {host: {"port": port} for host, port in ports.items()})
+    ask("facts.host_network.close", {host: {"port": port} for host, port in ports.items()})
     slowest = {name: min(each) for name, each in rates.items() if len(each) == len(hosts)}
     return Measured(slowest, next(iter(errors), ""))
 
