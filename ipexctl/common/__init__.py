@@ -1,1 +1,1 @@
-"""What the controller and the hosts must do alike. Standard library only, Python 3.6 syntax."""
+"""Code that the controller and the hosts share. Standard library only, Python 3.6 syntax."""

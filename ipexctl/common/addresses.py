@@ -2,11 +2,11 @@
 
 
 def host_port(address: str, port: int) -> str:
-    """An IPv6 address stands in brackets."""
+    """Return ADDRESS:PORT; an IPv6 address is put in brackets."""
     return "%s:%d" % ("[%s]" % address if ":" in address else address, port)
 
 
 def peer_url(address: str, port: int) -> str:
-    """Where a host of a run, or of a relay of files, gives files to the others: without a file's
-    sha256."""
+    """Return the URL at which a host of a run, or a relay of files, serves files to the others; the
+    sha256 of a file is to be appended."""
     return "https://" + host_port(address, port)

@@ -1,4 +1,4 @@
-"""What a host answers about the copies of checkpoints that it holds."""
+"""Messages with which a host reports the copies of checkpoints that it holds."""
 
 from ipexctl.common.message import Line, Message
 
@@ -33,7 +33,7 @@ class Unpublished(Message):
 
 
 class ShelfReport(Message):
-    """The copies of one host of the run: others may share its home."""
+    """The copies on one host of the run; other hosts may share its home."""
 
     host: str
     manifests: "list[Manifest]"

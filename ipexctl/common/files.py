@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, and on the disk where a power cut would hurt."""
+"""Write files completely or not at all, and flush those that must survive a power cut."""
 
 import json
 import os
@@ -16,8 +16,8 @@ if MYPY:
 def write_atomic(
     path: "Path", data: "str | bytes", *, mode: "int | None" = 0o600, sync: bool = False
 ) -> None:
-    """A reader sees the old file or the new one. `mode` None: as the umask says, but not writable
-    by others, whose files ipexctl does not use."""
+    """Replace a file in one step. `mode` None: the umask decides, but other users never get write
+    access, since ipexctl does not use files that others can write."""
     with open_atomic(path, mode=mode, sync=sync) as file:
         file.write(data.encode("utf-8") if isinstance(data, str) else data)
 
@@ -26,9 +26,9 @@ def write_atomic(
 def open_atomic(
     path: "Path", *, mode: "int | None" = 0o600, sync: bool = False
 ) -> "Iterator[BinaryIO]":
-    """`path` is replaced when the block ends, and stays what it was when it raises.
+    """Open a new file that replaces `path` when the block ends; if it raises, `path` is unchanged.
 
-    `sync`: the bytes are on the disk before the name is, and the name is when the block has ended.
+    `sync`: flush the bytes to the disk before the rename, and the rename before the block is left.
     """
     part = "%s.%d-%s" % (os.fspath(path), os.getpid(), os.urandom(4).hex())
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -51,7 +51,7 @@ def open_atomic(
 
 
 def read_json(path: "Path") -> "dict[str, Any] | None":
-    """The JSON object in a file; None if there is no such file, or something else is in it."""
+    """Return the JSON object in a file; None if the file is missing or holds something else."""
     try:
         with open(path, "rb") as file:
             value = json.loads(file.read().decode("utf-8"))
@@ -63,7 +63,7 @@ def read_json(path: "Path") -> "dict[str, Any] | None":
 def hash_of(
     file: "BinaryIO", write: "Callable[[bytes], object]" = len, hashed: str = "sha256"
 ) -> "hashlib._Hash":
-    """Of what follows in an open file; `write` gets it, too."""
+    """Return the hash of the rest of an open file; each piece is also passed to `write`."""
     import hashlib
 
     digest = hashlib.new(hashed)
@@ -74,7 +74,7 @@ def hash_of(
 
 
 def remove(path: "Path | bytes") -> None:
-    """A file, a link or a folder goes. What cannot be removed stays."""
+    """Remove a file, a link or a folder, as far as possible: failures are ignored."""
     import shutil
 
     try:
@@ -84,14 +84,14 @@ def remove(path: "Path | bytes") -> None:
 
 
 def replace_link(folder: str, name: str, target: str) -> None:
-    """A symlink that is either the old one or the new one, never absent."""
+    """Replace a symlink atomically: the name always leads to the old or the new target."""
     fresh = os.path.join(folder, ".%s-%d" % (name, int.from_bytes(os.urandom(8), "big")))
     os.symlink(target, fresh)
     rename_synced(fresh, os.path.join(folder, name))
 
 
 def rename_synced(fresh: str, path: str) -> None:
-    """The name is on the disk when this returns."""
+    """Rename a file and flush the folder, so that the new name survives a power cut."""
     os.rename(fresh, path)
     sync_folder(os.path.dirname(path))
 

@@ -1,4 +1,4 @@
-"""Who could replace what a path names: the folders and links it leads through, and their groups."""
+"""Find who could replace what a path leads to: its folders and links, their groups and ACLs."""
 
 import os
 
@@ -7,9 +7,9 @@ MOST_LINKS = 40  # as in the kernel
 
 def passed_folders(path):
     # type: (str) -> list[str]
-    """The folders and links on the way to what is there, and, if that is a link, to what it means:
-    each link is followed by itself. Names that are not there are not in it, nor is the user's home
-    with what is above it, where the way leads through that."""
+    """Return the existing folders and links on the way to `path`. Each link is followed, and the
+    folders to which it leads are listed, too. The user's home and the folders above it are left out
+    if the way leads through the home."""
     home = os.path.realpath(os.path.expanduser("~"))
     found, links = [], 0
     at, todo = os.sep, [name for name in path.split(os.sep) if name]
@@ -38,7 +38,7 @@ def passed_folders(path):
 
 def has_acl(path):
     # type: (str | os.PathLike[str]) -> bool
-    """Whether an ACL is set: the group bits of the mode then stand for users that it names."""
+    """Decide whether an ACL is set: the mode's group bits then also stand for users it names."""
     try:
         return bool(os.getxattr(path, "system.posix_acl_access"))
     except (OSError, AttributeError):  # macOS has neither
@@ -47,10 +47,10 @@ def has_acl(path):
 
 def is_private_group(gid):
     # type: (int) -> bool
-    """Whether the current user is its only member: many systems create such a group per user.
+    """Decide whether the current user is the group's only member: many systems have one per user.
 
-    Members are listed only for those whose second group it is. Where it is the first one of others,
-    it has not the user's name; and a directory service may not tell who they are.
+    A group lists only the members for whom it is a supplementary group. A group that is the primary
+    one of other users has another name; a directory service may not list these users at all.
     """
     import grp
     import pwd
@@ -60,6 +60,6 @@ def is_private_group(gid):
     except KeyError:
         return False
     if gid != 0 and (gid != me.pw_gid or group.gr_name != me.pw_name):
-        return False  # before all users are asked for, which a directory service may take long for
+        return False  # before listing all users, which can be slow with a directory service
     first = {p.pw_name for p in pwd.getpwall() if p.pw_gid == gid and p.pw_uid != me.pw_uid}
     return not (set(group.gr_mem) | first) - {me.pw_name, "root"}

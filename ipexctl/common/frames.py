@@ -1,4 +1,4 @@
-"""Frames: two big-endian u32 (length of a JSON header, length of a binary body), then both."""
+"""Read and write frames: two big-endian u32 (sizes of JSON header and binary body), then both."""
 
 import json
 import struct
@@ -20,7 +20,7 @@ def encode(header: "Mapping[str, Any]", body: bytes = b"") -> bytes:
 
 
 class Frames:
-    """Reads from one file and writes to another; any thread may write."""
+    """Read frames from one file and write frames to another; any thread may write."""
 
     def __init__(self, source: "IO[bytes]", sink: "IO[bytes]") -> None:
         self.source = source
@@ -34,8 +34,8 @@ class Frames:
             self.sink.flush()
 
     def read(self) -> "tuple[Any, bytes] | None":
-        """(header, body). None at the end, which a reset connection is too, and where no frame
-        can be."""
+        """Return (header, body); None at the end of the stream, after a connection reset, and where
+        the bytes are not a frame."""
         try:
             return self.next_frame()
         except OSError:

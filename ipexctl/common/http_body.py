@@ -1,4 +1,4 @@
-"""The body of an HTTP answer, read within limits of bytes and of time."""
+"""Read the body of an HTTP response within limits on its size, its speed and its duration."""
 
 import http.client
 import socket
@@ -13,9 +13,9 @@ FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
 
 
 class Broken(Exception):
-    """The server's fault or the network's, in words. `status` 0: it was no answer of HTTP.
+    """A failure of the server or of the network, described in words. `status` 0: no HTTP response.
 
-    `untrusted`: the host whose certificate is not one to go by.
+    `untrusted`: the host whose certificate could not be verified.
     """
 
     def __init__(
@@ -28,12 +28,12 @@ class Broken(Exception):
 
     @property
     def final(self) -> bool:
-        """Asking again is of no use."""
+        """Whether a retry would be useless."""
         return bool(self.untrusted) or self.status in FINAL
 
 
 class TooLarge(Broken):
-    """The server sends another file than the one that was asked for; nothing of it is kept."""
+    """The server sends more than the requested file can have; nothing of it is kept."""
 
     @property
     def final(self) -> bool:
@@ -44,14 +44,14 @@ def pieces(
     answer: http.client.HTTPResponse, most: int, timeout: float, slowest: int,
     longest: float = float("inf"), have: int = 0
 ) -> "Iterator[bytes]":  # fmt: skip
-    """The bytes as they come. Raises Broken where less than `slowest` bytes per second come for
-    `timeout` seconds (which the socket waits, too), or it takes longer than `longest` seconds.
+    """Yield the bytes as they arrive. Raise Broken after `timeout` seconds (the socket's timeout,
+    too) with less than `slowest` bytes per second, or after more than `longest` seconds in all.
 
-    `most`: bytes of the file, `have` of which were here before.
+    `most`: the largest permitted size of the file, `have` bytes of which exist already.
     """
     left, size, came = answer.length, have, 0
     began = since = time.monotonic()
-    while left != 0:  # older Pythons would wait for the server to hang up
+    while left != 0:  # older Pythons would wait until the server closes
         now = time.monotonic()
         if now - began > longest:
             raise Broken("not complete after %g s" % longest)

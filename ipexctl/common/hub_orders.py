@@ -1,4 +1,4 @@
-"""What the hub of a run orders the supervisors of its hosts."""
+"""Messages with which the hub of a run gives orders to the supervisors of its hosts."""
 
 from ipexctl.common.message import MYPY, Message
 
@@ -27,7 +27,7 @@ class Kill(Order):
 
 
 class LaunchEnded(Order):
-    """On mpirun's host: a daemon that it requested has ended."""
+    """A daemon that mpirun requested has ended. The order goes to mpirun's host."""
 
     order = "exited"
     key: int
@@ -41,7 +41,7 @@ class LaunchRefused(Order):
 
 
 class RankNoted(Order):
-    """The end of a rank that ended well is noted: its wrapper may go."""
+    """The successful end of a rank is recorded: its wrapper may exit."""
 
     order = "noted"
     rank: int
@@ -61,14 +61,14 @@ class Look(Order):
 
 
 class Shelf(Order):
-    """For the process that copies checkpoints: remote/shelf/publication.py."""
+    """An order for the process that copies checkpoints: remote/shelf/publication.py."""
 
     order = "shelf"
     shelf: "Any"
 
 
 class Note(Order):
-    """Facts of the run (common/run_events.py), for the journal."""
+    """Record facts of the run (common/run_events.py) in the journal."""
 
     order = "facts"
     facts: "list[dict[str, Any]]"

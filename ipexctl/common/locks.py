@@ -1,4 +1,4 @@
-"""Locks on open files, and whether what is locked still has its name."""
+"""Lock open files, and check whether a locked file still has its name."""
 
 import errno
 import fcntl
@@ -10,7 +10,7 @@ if MYPY:
 
 
 def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Lock the file. False where another process holds it, True also where nothing has locks."""
+    """Lock the file. Return False if another process holds the lock; True also without locks."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except OSError as e:
@@ -19,8 +19,8 @@ def try_lock(fd: int, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def take_lock(path: "Path") -> "int | None":
-    """Open and lock a file that is there. None where another process holds it, or nobody can tell,
-    as on a file system without locks."""
+    """Open and lock an existing file. Return None if another process holds the lock, or if the file
+    system has no locks."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
     except OSError:
@@ -34,8 +34,8 @@ def take_lock(path: "Path") -> "int | None":
 
 
 def is_named(fd: int, path: "Path", folder: "int | None" = None) -> bool:
-    """Whether the open file still has this path: who held its lock before may have moved or removed
-    it. `folder`: the descriptor below which the path is."""
+    """Decide whether the open file still has this path: the previous holder of the lock may have
+    moved or removed it. `folder`: the descriptor to which the path is relative."""
     try:
         return os.path.samestat(os.fstat(fd), os.stat(path, dir_fd=folder, follow_symlinks=False))
     except OSError:

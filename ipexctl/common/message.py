@@ -1,4 +1,4 @@
-"""What one side sends and the other reads is declared once, as a class with annotated fields:
+"""Declare each message between two processes once, as a class with annotated fields:
 
     class RankFrozen(Message):
         rank: int
@@ -24,16 +24,16 @@ else:
 
 
 Line = str  # the controller leaves out its control characters and ends of lines
-AnyText = str  # of any characters
+AnyText = str  # may contain any characters
 Signed = int  # it may be below 0; others are sizes, counts, times
 
-kinds = {}  # type: dict[str, type[Message]]  # all that are declared, by their names
+kinds = {}  # type: dict[str, type[Message]]  # all declared messages by name
 
 
 @dataclass_transform()
 class Message(object):
-    _names = ()  # type: tuple[str, ...]  # of its fields, in order
-    # fields that hold messages, one or a list of them, and whether they do so by name
+    _names = ()  # type: tuple[str, ...]  # names of the fields, in order
+    # fields that hold a message, a list of them, or (True) a dictionary of them
     _inner = {}  # type: dict[str, tuple[type[Message], bool]]
 
     def __init_subclass__(cls) -> None:
@@ -57,7 +57,7 @@ class Message(object):
 
     @classmethod
     def read(cls, said: "dict[str, Any]") -> "Self":
-        """The message in a document; a name that is not declared is left out."""
+        """Return the message in a document; names that are not declared are ignored."""
         known = {name: said[name] for name in cls._names if name in said}
         for name in known.keys() & cls._inner.keys():
             (kind, by_name), value = cls._inner[name], known[name]
@@ -70,7 +70,7 @@ class Message(object):
         return cls(**known)
 
     def document(self) -> "dict[str, Any]":
-        """The message as a document for JSON: the values that were given."""
+        """Return the message as a document for JSON: the values that were given."""
         return {name: plain(value) for name, value in vars(self).items()}
 
     def __eq__(self, other: object) -> bool:

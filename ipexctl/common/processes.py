@@ -1,18 +1,18 @@
-"""What the kernel says in /proc of processes, and of itself."""
+"""Read from /proc which processes exist, what they are and how they are related."""
 
 from ipexctl.common.tolerant_reads import names_in
 
 
 def process_ids():
     # type: () -> list[int]
-    """Every process that is seen here."""
+    """Return the ids of all processes visible in /proc."""
     return [int(name) for name in names_in("/proc") if name.isdigit()]
 
 
 def stat_of(pid):
     # type: (int | str) -> tuple[str, list[str]]
-    """The name of a process and the words that follow it, from its state on: parent at 1, ticks in
-    user and kernel mode at 11 and 12, start at 19. ("", []) for one that is gone."""
+    """Return the name of a process and its stat fields from the state on: 1 is the parent, 11 and
+    12 the ticks in user and kernel mode, 19 the start. ("", []) if it has ended."""
     try:
         with open("/proc/%s/stat" % pid, "rb") as file:
             head, _, rest = file.read().rpartition(b")")
@@ -23,7 +23,7 @@ def stat_of(pid):
 
 def environ_of(pid):
     # type: (int) -> list[bytes]
-    """NAME=value of each variable that a process was started with."""
+    """Return NAME=value of each variable in the initial environment of a process."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
             return file.read().split(b"\0")
@@ -33,7 +33,7 @@ def environ_of(pid):
 
 def process_times():
     # type: () -> dict[int, tuple[str, int, int]]
-    """Process -> (name, parent, ticks in user and kernel mode)."""
+    """Return {process id: (name, parent, ticks in user and kernel mode)}."""
     stats = ((pid, stat_of(pid)) for pid in process_ids())
     return {
         pid: (name, int(words[1]), int(words[11]) + int(words[12]))
@@ -44,7 +44,7 @@ def process_times():
 
 def with_ancestors(pid, processes):
     # type: (int, dict[int, tuple[str, int, int]]) -> set[int]
-    """A process and those above it, up to init."""
+    """Return the process and its ancestors, without init."""
     found = set()  # type: set[int]
     while pid in processes and pid > 1 and pid not in found:
         found.add(pid)
@@ -54,7 +54,7 @@ def with_ancestors(pid, processes):
 
 def descendants(pid, processes):
     # type: (int, dict[int, tuple[str, int, int]]) -> set[int]
-    """The processes below one."""
+    """Return the descendants of a process, without the process itself."""
     found, size = {pid}, 0
     while len(found) > size:
         size = len(found)
@@ -64,7 +64,7 @@ def descendants(pid, processes):
 
 def fields_of(text):
     # type: (str) -> dict[str, str]
-    """`name : value` lines, the first of each name."""
+    """Parse lines `name : value`; the first line of a name counts."""
     fields = {}  # type: dict[str, str]
     for line in text.splitlines():
         name, colon, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""What the path of ipexctl's folder on a host may have, and how attempts of a run are called there.
+"""Rules for the path of ipexctl's folder on a host, and for the ids of a run's attempts there.
 Pure."""
 
 import re
@@ -6,11 +6,11 @@ import re
 UNUSABLE = re.compile(r"[^\w/.@+,=~-]")
 PATH_WHY = "MPI launchers split or misread such a path, so no run could start from it"
 PATH_HINT = "--root /path   # letters, digits and / . _ - + @ , = ~ only"
-ATTEMPT = re.compile(r"-r([0-9]{2,})$")  # at the end of the id of a further attempt
+ATTEMPT = re.compile(r"-r([0-9]{2,})$")  # ends the id of every attempt after the first
 
 
 def path_problem(*paths: str) -> str:
-    """Why nothing can be in a folder with these paths; "" if they are usable."""
+    """Return why these paths cannot be used for the root folder; "" if they can."""
     for path in paths:
         odd = UNUSABLE.search(path)
         if odd:
@@ -20,5 +20,5 @@ def path_problem(*paths: str) -> str:
 
 
 def run_id_of(first: str, attempt: int) -> str:
-    """The id of an attempt of the run whose first one has that id."""
+    """Return the id of an attempt of the run whose first attempt has the id `first`."""
     return first if attempt == 1 else "%s-r%02d" % (first, attempt)

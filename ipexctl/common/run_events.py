@@ -1,5 +1,5 @@
-"""What the hosts of a run report. Their supervisors tell the hub; what the hub makes of it are the
-facts of the run, which every host's journal keeps and every command that watches the run gets.
+"""Messages that the hosts of a run report. The supervisors report events to the hub; what the hub
+concludes are the facts of the run, which every host's journal and every watching command get.
 """
 
 from ipexctl.common.message import MYPY, AnyText, Line, Message, Signed
@@ -19,7 +19,7 @@ class Event(Message):
 
 
 class Ready(Event):
-    """The host waits for its processes; the first one for the others, at this port."""
+    """The host waits for its processes; the first host waits for the others, at this port."""
 
     event = "ready"
     port: int
@@ -33,7 +33,7 @@ class RankStarted(Event):
 
 
 class Usage(Message):
-    """What a rank took, by its own host's clock. `cpu` and `memory` with its children's."""
+    """What a rank used, by its host's clock. `cpu` and `memory` include its children."""
 
     seconds: float
     cpu: float
@@ -72,7 +72,7 @@ class RankFrozen(Event):
 
 
 class HostLoad(Message):
-    """What a host was busy with. None: the host did not say."""
+    """How busy a host is. None: the host did not report the value."""
 
     cpu: "float | None" = None  # share of its CPUs, 0 to 1
     used: "int | None" = None  # bytes of memory
@@ -81,7 +81,7 @@ class HostLoad(Message):
 
 
 class Sample(Event, HostLoad):
-    """How the host stands, every few seconds."""
+    """How busy the host and its ranks are, reported every few seconds."""
 
     event = "load"
     stopped: "dict[int, float]" = {}  # ranks that stand still: seconds
@@ -89,7 +89,7 @@ class Sample(Event, HostLoad):
 
 
 class Swept(Event):
-    """The host has ended the run's processes, and looked again."""
+    """The host has killed the run's processes and looked for survivors."""
 
     event = "swept"
     survivors: int
@@ -97,7 +97,7 @@ class Swept(Event):
 
 
 class Looked(Event):
-    """What a host's ranks do, when none of the run made progress (run/hang/evidence.py)."""
+    """What a host's ranks do, when no rank of the run makes progress (run/hang/evidence.py)."""
 
     event = "look"
     number: int
@@ -129,7 +129,7 @@ class Unlaunch(Event):
 
 
 class Exited(Event):
-    """mpirun, a daemon of its or what started ranks has ended."""
+    """mpirun, one of its daemons or the program that started ranks has ended."""
 
     event = "exited"
     key: str
@@ -155,14 +155,14 @@ class StopAsked(Event):
 
 
 class Quiet(Event):
-    """Its ranks have made no progress for that long; 0: they have again."""
+    """The host's ranks have made no progress for this many seconds; 0: they make progress again."""
 
     event = "quiet"
     seconds: float
 
 
 class LookDone(Event):
-    """`computes`: a rank uses its CPUs for more than waiting."""
+    """The host has looked at its ranks. `computes`: a rank uses CPUs for more than waiting."""
 
     event = "looked"
     number: int
@@ -180,21 +180,21 @@ class Begun(Event):
 
 
 class HostLost(Event):
-    """The hub hears nothing more of it."""
+    """The hub has lost the connection to the host."""
 
     event = "lost"
     why: "Line"
 
 
 class Broken(Event):
-    """The host could not do its part."""
+    """The host could not do its part of the run."""
 
     event = "broken"
     what: "Line"
 
 
 class ProgramEnded(Event):
-    """mpirun, a daemon of its or what started ranks, before the ranks did."""
+    """mpirun, one of its daemons or the program that started ranks ended before the ranks did."""
 
     event = "program"
     who: "Line"
@@ -227,7 +227,7 @@ class TimedOut(Event):
 
 
 class EndAsked(Event):
-    """By Ctrl-C or `ipexctl stop`. `seconds`: the time the ranks have to end."""
+    """Ctrl-C or `ipexctl stop` ends the run. `seconds`: the time the ranks have to end."""
 
     event = "asked"
     by: "Line"
@@ -242,8 +242,8 @@ class Abandoned(Event):
 
 
 class Noted(Event):
-    """Something odd that the hub met. `cut`: which hosts do not reach each other, and since how
-    many seconds, where the note is about that."""
+    """Something unusual that the hub noticed. `cut`: if the note is about connections, the hosts
+    that do not reach each other, and for how many seconds."""
 
     event = "note"
     text: "Line"
@@ -251,7 +251,7 @@ class Noted(Event):
 
 
 class Checkpoint(Event):
-    """A checkpoint is complete, or was not, as was found later."""
+    """A checkpoint is complete; `withdrawn`: it later turned out not to be."""
 
     event = "checkpoint"
     name: "Line"
@@ -271,18 +271,18 @@ class Over(Event):
 
 
 def declared() -> "dict[str, type[Event]]":
-    """Name -> the kind of event, other than those of ranks."""
+    """Return the kinds of event by name, without those of ranks."""
     kinds = Event.__subclasses__()
     return {kind.event: kind for kind in kinds if kind.event != RankStarted.event}
 
 
 def about(host: str, event: Event) -> "dict[str, Any]":
-    """The document of a fact about this host."""
+    """Return the document of a fact about this host."""
     return dict(event.document(), host=host)
 
 
 def kind_of(said: "dict[str, Any]") -> "type[Event] | None":
-    """The kind of event in a document; None: there is none of that name."""
+    """Return the kind of event in a document; None if the name is unknown."""
     if said.get("event") != RankStarted.event:
         return KINDS.get(said.get("event", ""))
     if "refused" in said:
@@ -291,7 +291,7 @@ def kind_of(said: "dict[str, Any]") -> "type[Event] | None":
 
 
 def read(said: "dict[str, Any]") -> Event:
-    """The event in a document of another host of the run."""
+    """Read the event in a document from another host of the run."""
     kind = kind_of(said)
     if kind is None:
         raise ValueError("an event named %.40r" % said.get("event"))

@@ -1,4 +1,4 @@
-"""What the hosts of a run are told when it begins."""
+"""Messages that start a run: what the controller tells its hosts."""
 
 from ipexctl.common.message import MYPY, Message
 
@@ -18,7 +18,7 @@ class RankOrder(Message):
 
 
 class HostOfRun(Message):
-    """What the hub knows of a host of the run."""
+    """What the hub knows about a host of the run."""
 
     host: str
     label: str  # its name for mpirun
@@ -40,7 +40,7 @@ class MpiNames(Message):
 
 
 class HubOrder(Message):
-    """What the first host is told of all hosts."""
+    """What the first host is told about all hosts."""
 
     hosts: "list[HostOfRun]"
     mpirun: "list[str]"
@@ -57,7 +57,7 @@ class HubOrder(Message):
 
 
 class StartOrder(Message):
-    """What a host is told when a run begins. `host` and `root` are known once it is reached."""
+    """What a host is told when a run begins. `host` and `root` are set when it is connected."""
 
     run_id: str
     lease: float  # seconds of silence after which a host counts as lost

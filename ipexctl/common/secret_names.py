@@ -1,4 +1,4 @@
-"""The one list of what is secret: names of variables, options and fields, and names of files."""
+"""Decide what is secret by name: variables, options, fields and files. The only such list."""
 
 import fnmatch
 import re
@@ -77,8 +77,8 @@ _KEY_STORE = re.compile(
 @lru_cache(4096)
 def is_secret_name(name):
     # type: (str) -> bool
-    """Whether a variable, option or field of this name (HF_TOKEN, --api-key, dbPassword) holds a
-    secret."""
+    """Decide whether a variable, option or field of this name (HF_TOKEN, --api-key, dbPassword)
+    holds a secret."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if name.lstrip("-") in _HARMLESS or not words:
         return False
@@ -99,7 +99,7 @@ def _ends_so(word):
 
 def is_secret_file(name):
     # type: (str) -> bool
-    """Whether a file or folder of this name holds keys or an account's login."""
+    """Decide whether a file or folder of this name holds keys or an account's login."""
     return any(
         _is_one_of(one, (".env*",) + KEY_FILES + ACCOUNT_FILES) and not _is_one_of(one, (_CODE,))
         for one in _originals(name.lower())
@@ -108,7 +108,7 @@ def is_secret_file(name):
 
 def _originals(name):
     # type: (str) -> set[str]
-    """What it may be a copy of: itself, too."""
+    """Return the names of which this may be a copy, and the name itself."""
     own = _COPY.sub("", _COPY_OF.sub("", name, 1) if _COPY_OF.match(name) else name)
     stem, dot, end = own.rpartition(".")
     return {name, own, own.lstrip("."), _COPY.sub("", stem) + dot + end}
@@ -116,19 +116,19 @@ def _originals(name):
 
 def is_secret_in_data(name):
     # type: (str) -> bool
-    """The same in a dataset, where id_0001.png is data."""
+    """Decide the same for a file of a dataset, where id_0001.png is data."""
     return any(_is_one_of(one, DATA_SECRETS) for one in _originals(name.lower()))
 
 
 def is_private_path(path):
     # type: (str) -> bool
-    """Whether a word of a path says that what is there is not for others."""
+    """Decide whether a word in a path says that its content is private."""
     return bool(_PRIVATE_PATH.search(path))
 
 
 def is_secret_stem(stem):
     # type: (str) -> bool
-    """Whether a file that can hold text holds a secret, by its name without the suffix."""
+    """Decide whether a text file holds a secret, by its name without the suffix."""
     return any(_KEY_STORE.search(n) or is_secret_name(n) for n in (stem, stem.lower()))
 
 

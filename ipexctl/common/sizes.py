@@ -1,8 +1,8 @@
-"""Bytes in words. Pure."""
+"""Format sizes in bytes. Pure."""
 
 
 def human(size: int) -> str:
-    """Bytes for people: 900 bytes, 12.3 kB, 4.5 MB, 1,234.5 GB."""
+    """Format a size for people: 900 bytes, 12.3 kB, 4.5 MB, 1,234.5 GB."""
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= one:
             return f"{size / one:,.1f} {unit}"

@@ -1,4 +1,4 @@
-"""What files and folders tell, where one that cannot be read is as good as none."""
+"""Read files and folders; one that cannot be read counts as empty."""
 
 import os
 
@@ -8,7 +8,7 @@ if MYPY:
 
 
 def read_text(path: str, until: bytes = b"") -> str:
-    """The text of a file, "" where there is none; stops early once `until` was seen."""
+    """Return the text of a file, "" on failure; stop early once `until` was read."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError:
@@ -27,7 +27,7 @@ def read_text(path: str, until: bytes = b"") -> str:
 
 
 def names_in(folder: str) -> "list[str]":
-    """The names in a folder, in no order."""
+    """Return the names in a folder, in no particular order."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -35,7 +35,7 @@ def names_in(folder: str) -> "list[str]":
 
 
 def link_of(path: "AnyStr") -> "AnyStr":
-    """What a link says; "" for what is not one."""
+    """Return the target of a link; "" if the path is not a link."""
     try:
         return os.readlink(path)
     except OSError:
@@ -43,7 +43,7 @@ def link_of(path: "AnyStr") -> "AnyStr":
 
 
 def info_of(path: "str | bytes") -> "os.stat_result | None":
-    """What is known of a file, a folder or a link itself."""
+    """Return the lstat of a file, a folder or a link; None if there is none."""
     try:
         return os.lstat(path)
     except OSError:
@@ -51,7 +51,7 @@ def info_of(path: "str | bytes") -> "os.stat_result | None":
 
 
 def size_of(path: str) -> int:
-    """In bytes; of a link, of what it leads to."""
+    """Return the size in bytes of a file, or of the target of a link; 0 if there is none."""
     try:
         return os.stat(path).st_size
     except OSError:
@@ -59,6 +59,6 @@ def size_of(path: str) -> int:
 
 
 def changed_at(path: str) -> float:
-    """When it was written last, in seconds."""
+    """Return when a file was last modified, in seconds since the epoch; 0 if there is none."""
     info = info_of(path)
     return info.st_mtime if info else 0.0

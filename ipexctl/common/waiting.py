@@ -1,4 +1,4 @@
-"""Waiting for what can only be looked at."""
+"""Wait for a condition by polling."""
 
 import time
 
@@ -10,7 +10,7 @@ if MYPY:
 def wait_until(
     condition: "Callable[[], object]", seconds: float = 30, pause: float = 0.005
 ) -> bool:
-    """Look every `pause` seconds. False if the condition is not met in time."""
+    """Poll the condition every `pause` seconds. Return False if it is not met in time."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:

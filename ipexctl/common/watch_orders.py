@@ -1,4 +1,4 @@
-"""What a command that watches a run tells its hosts. The first field of each is its mark."""
+"""Messages of a command that watches a run to its hosts. The first field of each is its mark."""
 
 from ipexctl.common.message import MYPY, Message
 
@@ -7,7 +7,7 @@ if MYPY:
 
 
 class WatchOrder(Message):
-    """How a command watches a run on a host: from where on, and how much is sent ahead."""
+    """How a command watches a run on a host: where it starts reading, how much is sent ahead."""
 
     root: str
     run_id: str
@@ -21,7 +21,7 @@ class WatchOrder(Message):
 
 class Said(Message):
     def document(self) -> "dict[str, Any]":
-        """With its mark, also where that has a default."""
+        """Return the document with the mark, even if that has its default value."""
         mark = self._names[0]
         return {mark: getattr(self, mark), **super().document()}
 
@@ -33,40 +33,40 @@ class Ping(Said):
 
 
 class Shown(Said):
-    """So many more bytes of output were shown: as many may come."""
+    """This many more bytes of output were shown: as many may be sent."""
 
     shown: int
 
 
 class Interrupt(Said):
-    """To the hub: the ranks are to end, and have so many seconds for it."""
+    """An order for the hub: end the ranks, and give them this many seconds."""
 
     interrupt: str  # who wants it
     seconds: float
 
 
 class Doubt(Said):
-    """To the hub: a host that this command does not reach."""
+    """A message to the hub: this command does not reach a host."""
 
     doubt: str
     why: str
 
 
 class CannotGoOn(Said):
-    """To the hub: a host that could not do its part."""
+    """A message to the hub: a host could not do its part."""
 
     broken: str
     why: str
 
 
 class HubAt(Said):
-    """To the other hosts: where the hub listens."""
+    """A message to the other hosts: the address at which the hub listens."""
 
     hub: "tuple[str, int]"
 
 
 class EndPart(Said):
-    """The run is over; what is left of it here is to end."""
+    """The run is over: the host ends what is left of it."""
 
     stop: bool = True
 
@@ -75,6 +75,6 @@ KINDS = {kind._names[0]: kind for kind in Said.__subclasses__()}
 
 
 def read(said: "dict[str, Any]") -> "Said | None":
-    """None for what only a later version says."""
+    """Return the message in a document; None for a kind that only a later version sends."""
     kinds = (kind for mark, kind in KINDS.items() if mark in said)
     return next((kind.read(said) for kind in kinds), None)
