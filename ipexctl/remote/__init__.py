@@ -1,1 +1,1 @@
-"""What runs on the hosts: sent there by machines/agent_sources.py, never imported here."""
+"""Code that runs on the hosts: sent there by machines/agent_sources.py, never imported here."""

@@ -1,6 +1,6 @@
-"""What the boot line runs on a host: modules that came over stdin can be imported from here on.
+"""Run by the boot line on a host: makes the modules that came over stdin importable.
 
-Nothing of the host's own can take their place: this finder comes first, and `ipexctl` is a package
+No module of the host can take their place: this finder comes first, and `ipexctl` is a package
 without a folder here, as is PySyncObj. Python's import system has the locks, so any thread may
 import.
 """
@@ -28,7 +28,7 @@ class SourceImporter:
         return None
 
     def create_module(self, spec):
-        return None  # the default one
+        return None  # let Python create the module
 
     def exec_module(self, module):
         name = module.__name__
@@ -42,7 +42,7 @@ class SourceImporter:
         return compile(text, file_name(name), "exec")
 
     def get_source(self, name):
-        """Tracebacks show its lines."""
+        """Return a module's text, so that tracebacks show its lines."""
         text = self.sources.get(name)
         return text if isinstance(text, str) else None
 
@@ -52,7 +52,7 @@ def file_name(name):
 
 
 def start(sources, marker):
-    """Serves requests until stdin ends."""
+    """Serve requests until stdin ends."""
     sys.meta_path.insert(0, SourceImporter(sources))
     from ipexctl.remote import main
 

@@ -1,4 +1,4 @@
-"""Running a program for an operation: bounded in time, heard of meanwhile, never left behind."""
+"""Run a program for an operation: limited in time, with signs of life, and never left behind."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ from ipexctl.remote.heartbeat import BEAT, Heartbeat
 
 
 def run(call, command, variables, timeout):
-    """stdout of the command. Its whole process group ends with it, with us, or at the deadline."""
+    """Return stdout of the command. Its process group ends with it, the agent, or the timeout."""
     import tempfile
 
     with tempfile.TemporaryFile() as log:
@@ -32,7 +32,7 @@ def run(call, command, variables, timeout):
 
 
 def with_variables(variables, pairs):
-    """[[name, value], ...] set among them; what leads to files goes before what was there."""
+    """Return the variables with [[name, value], ...] set; search paths are prepended."""
     variables = dict(variables)
     for name, value in pairs:
         if name in ("PATH", "LD_LIBRARY_PATH") and variables.get(name):
@@ -42,7 +42,7 @@ def with_variables(variables, pairs):
 
 
 def start(command, variables, log, stdin=subprocess.DEVNULL, cwd="/", begin=None):
-    """`begin`: what the process does first, start_process_group where it is None."""
+    """Start a program. `begin`: called in the child before exec; by default start_process_group."""
     try:
         return subprocess.Popen(
             command,
@@ -65,14 +65,14 @@ def start(command, variables, log, stdin=subprocess.DEVNULL, cwd="/", begin=None
 
 
 def output_of(call, process, timeout):
-    """Its stdout, once it has ended."""
+    """Return the stdout of a process once it has ended."""
     with ends_with(call.agent.at_end, process):
         return wait(call, process, time.time() + timeout)
 
 
 @contextmanager
 def ends_with(at_end, process):
-    """Nothing of its process group outlives this, or the agent. Yields what kills the group."""
+    """Kill the process group when the block or the agent ends. Yield a function that kills it."""
 
     def kill():
         try:
@@ -108,7 +108,7 @@ def start_user_program():
 
 
 def start_process_group():
-    """A group that can be ended whole; the kernel ends its leader should the agent be killed."""
+    """Start a process group; the kernel kills its leader if the agent is killed."""
     import ctypes
 
     os.setsid()

@@ -1,4 +1,4 @@
-"""What an operation raises for the user to read."""
+"""Failures of operations, for users to read."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Failure(Exception):
-    """What the controller shows: what failed, why, and what to type next."""
+    """A failure that the controller shows: what failed, why, and what to type next."""
 
     def __init__(self, what, why="", hint="", slug="host-failed"):
         Exception.__init__(self, what)
@@ -33,9 +33,9 @@ def disk_full(root, size):
 
 
 def unexpected(e, root):
-    """The document of an exception that no operation handles. `root`: of the request, or None.
+    """Return the document of an exception no operation handles. `root`: the request's, or None.
 
-    Every write below the root can find the disk full, so that is explained here, for all of them.
+    Any write below the root can find the disk full, so that is explained here, for all of them.
     """
     place = os.path.expanduser(root) if isinstance(root, str) else ""
     if isinstance(e, OSError) and e.errno in FULL and os.path.isdir(place):
@@ -44,7 +44,7 @@ def unexpected(e, root):
 
 
 def bug():
-    """The document of the exception that is being handled: a bug in ipexctl."""
+    """Return the document of the current exception: a bug in ipexctl."""
     import traceback
 
     text = traceback.format_exc()

@@ -1,1 +1,1 @@
-"""Files by content on this host: taken in, fetched, served to other hosts."""
+"""Files by content on this host: received, fetched, and served to other hosts."""

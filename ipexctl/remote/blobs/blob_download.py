@@ -1,7 +1,7 @@
-"""Files from another host of the same command into this host's blobs: checked, each once.
+"""Fetch files from another host of the same command into this host's blobs; each is checked.
 
-The controller says which host has them. Only one with the key of this command is asked, by no
-proxy, and for no other place that it names.
+The controller says which host has them. Only a host with the key of this command is asked, without
+a proxy; redirects are not followed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from ipexctl.remote.failure import Failure
 
 TOLD = 0.2  # seconds between two events about bytes
 REACHED = 3.0  # seconds for a connection
-TIMEOUT = 10.0  # who asks another host can be sent the file instead, and others wait
+TIMEOUT = 10.0  # short: the requester can get the file from the controller instead, and others wait
 SLOWEST = 50000  # bytes per second
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again"
@@ -30,8 +30,8 @@ def op_fetch(call, root, giver, files, keys):
     """{root, giver: its address, files: [[file, sha256, size], ...], keys: {cert, key}}
     -> {fetched}
 
-    {"event": "got", "bytes": n} tells of bytes that are there now, fetched or left by an earlier
-    try; `fetched` is what came over the network.
+    {"event": "got", "bytes": n} reports bytes that are here now, fetched or left by an earlier try;
+    `fetched` counts what came over the network.
     """
     root = root_folder.checked(root)
     blobs.remove_dead_parts(root_folder.subfolder(root, "blobs", "parts"))
@@ -46,8 +46,8 @@ def op_fetch(call, root, giver, files, keys):
 
 
 class Download:
-    """Files of one host, one after the other: what comes is as fast as the network, and a host
-    that holds one file at a time never waits in a ring with others that want the same."""
+    """Fetch the files of one host one after the other: this uses the network fully, and a host that
+    holds one file at a time never waits in a ring with others that want the same."""
 
     def __init__(self, call, root, keys, giver):
         self.call, self.root = call, root
@@ -62,7 +62,7 @@ class Download:
         self.link.close()
 
     def fetch(self, name, sha, size):
-        """The file is a blob of this host afterwards. Raises Failure."""
+        """Fetch one file into this host's blobs. Raise Failure."""
         part = blobs.claim_part(self.call, self.root, sha, size)
         if part is None:
             self.got(size)
@@ -74,7 +74,7 @@ class Download:
             part.close()
 
     def rest(self, name, sha, size, have):
-        """The bytes of the file from HAVE on."""
+        """Yield the bytes of the file from offset HAVE on."""
         if have == size:
             return
         try:
@@ -93,7 +93,7 @@ class Download:
         self.link.sock.settimeout(TIMEOUT)
 
     def ask(self, sha, have):
-        """The answer from byte HAVE on. Raises Broken."""
+        """Return the HTTP response from byte HAVE on. Raise Broken."""
         asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
         try:
             if self.link.sock is None:
@@ -118,7 +118,7 @@ class Download:
 
 
 def error_text(e):
-    """In the system's words."""
+    """Describe the error in the system's words."""
     if isinstance(e, socket.timeout):
         return "no answer in time"
     if isinstance(e, ssl.SSLError):

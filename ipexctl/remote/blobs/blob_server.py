@@ -1,7 +1,7 @@
-"""Blobs for other hosts of the same command, over mutual TLS: GET /SHA256.
+"""Serve blobs to other hosts of the same command, over mutual TLS: GET /SHA256.
 
-Only what is named is given, and only to who has a certificate of this one command. The port is open
-until the agent ends. Whoever gets a blob checks its hash.
+Only the named blobs are served, and only to clients with the certificate of this command. The port
+is open until the agent ends. The receiver of a blob checks its hash.
 """
 
 import http.server
@@ -18,8 +18,8 @@ from ipexctl.remote.own_process import start_thread
 
 CHUNK = 1 << 18
 RANGE = re.compile(r"bytes=([0-9]{1,15})-\Z")
-TIMEOUT = 30.0  # of who takes nothing
-HANDSHAKE = 5.0  # seconds to show a certificate
+TIMEOUT = 30.0  # seconds for a client that takes no data
+HANDSHAKE = 5.0  # seconds for a client to present its certificate
 AT_ONCE = 32  # connections; a further one waits for the end of one that shows no certificate
 
 
@@ -44,12 +44,12 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.server_address = listener.getsockname()
 
     def begin(self):
-        """Serve in a thread of its own. Returns the port."""
+        """Serve in a separate thread. Return the port."""
         start_thread(self.serve_forever)
         return self.server_address[1]
 
     def get_request(self):
-        """The handshake is for the connection's own thread."""
+        """Accept a connection; its own thread does the TLS handshake."""
         request, address = self.socket.accept()
         request.settimeout(HANDSHAKE)
         tls = self.context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
@@ -67,7 +67,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             self.free.release()
 
     def handle_error(self, request, client_address):
-        """Whoever hangs up is not our business."""
+        """Ignore clients that close their connection."""
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -106,7 +106,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.connection.sendall(buffer[:n])
 
     def log_message(self, *words):
-        """There is no log."""
+        """Log nothing."""
 
     def version_string(self):
         return "ipexctl"

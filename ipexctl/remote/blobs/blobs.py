@@ -1,6 +1,6 @@
-"""Files by content under ROOT/blobs/sha256: what is here, and taking in what is not.
+"""Files by content under ROOT/blobs/sha256: find which are here, and receive the others.
 
-A blob has its final name only once its bytes are whole, hashed and on the disk. Until then it is a
+A blob has its final name only once its bytes are complete, hashed and on disk. Until then it is a
 part, locked by whoever writes it. Small parts of a killed writer are removed; a large one keeps its
 name, so that the next try goes on where it ended, whoever makes it. Two that want the same large
 blob at the same time, be it from two hosts with one home, take it once: the second one waits.
@@ -23,8 +23,8 @@ from ipexctl.remote.failure import Failure
 SHA = re.compile(r"[0-9a-f]{64}\Z")
 RESUMED = 4 << 20  # from this size on a part is worth keeping
 KEPT = 7 * 86400  # seconds that a large part waits for its next try
-BEAT = 5.0  # seconds between signs of life: a dead connection is noticed by those who write to it
-QUIET = 300.0  # a controller that sends nothing for so long is gone
+BEAT = 5.0  # seconds between signs of life: only a process that writes notices a dead connection
+QUIET = 300.0  # a controller that sends nothing for this many seconds is gone
 hashes = {}  # type: dict[tuple[int, ...], str]  # of files that this agent has hashed or written
 
 
@@ -48,7 +48,7 @@ def op_put(call, root, blobs, room=None):
     remove_dead_parts(parts)
     large = {}
     try:
-        for sha, size in sorted(blobs):  # one order for everybody: no two wait for each other
+        for sha, size in sorted(blobs):  # the same order for all agents: no two wait for each other
             if size >= RESUMED:
                 large[sha] = claim_part(call, root, sha, size)
         missing = [(sha, size) for sha, size in blobs if not has(root, sha, size)]
@@ -69,7 +69,7 @@ def op_put(call, root, blobs, room=None):
 
 
 def path_of(root, sha):
-    if not isinstance(sha, str) or not SHA.match(sha):  # also of other hosts of a run: it is a path
+    if not isinstance(sha, str) or not SHA.match(sha):  # hosts of a run send it, too
         raise Failure("%r is not a sha256" % (sha,), slug="invalid-request")
     return os.path.join(root, "blobs", "sha256", sha[:2], sha)
 
@@ -88,7 +88,7 @@ def has(root, sha, size):
 
 
 def verify(root, shas):
-    """A disk can lose what it was given. What is no longer the blob is removed, to come again."""
+    """Check blobs again, as a disk can lose data. Damaged blobs are removed, to be sent again."""
     paths = [(path_of(root, sha), sha) for sha in shas]
     damaged = [path for path, sha in paths if not has_content(path, sha, known_by=stamp_of)]
     for path in damaged:
@@ -98,19 +98,19 @@ def verify(root, shas):
 
 
 def file_id(info):
-    """As long as a file has this one, it was not written to; also under another name."""
+    """Return an id of a file's content, the same under all its names; a write changes it."""
     if not stat.S_ISREG(info.st_mode):
         return ()
     return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
 def stamp_of(info):
-    """Also a write that sets the old time again, or another name, gives the file another one."""
+    """Return a stricter id: it also changes with a new name, or a write that resets the time."""
     return file_id(info) and (*file_id(info), info.st_ctime_ns)
 
 
 def has_content(path, sha, known_by=file_id):
-    """Is it a regular file with this content? An agent reads it once."""
+    """Decide whether it is a regular file with this content. An agent reads a file once."""
     try:
         found = known_by(os.lstat(path))
         if found and found not in hashes:
@@ -122,7 +122,7 @@ def has_content(path, sha, known_by=file_id):
 
 
 def learn(path, sha):
-    """This agent has just written the file."""
+    """Remember the content of a file that this agent has just written."""
     info = os.lstat(path)
     hashes[file_id(info)] = hashes[stamp_of(info)] = sha
 
@@ -152,7 +152,7 @@ def new_part(parts, sha):
 
 
 def claim_part(call, root, sha, size):
-    """The part of a large blob, ours alone; None when somebody else has brought the blob."""
+    """Open and lock the part of a large blob; None if another process has completed the blob."""
     while not has(root, sha, size):
         part = Part(large_part(root, sha), os.O_CREAT)
         wait_for_lock(call, part.file.fileno())
@@ -163,7 +163,7 @@ def claim_part(call, root, sha, size):
 
 
 def resume_offset(part, size):
-    """How much of it an earlier try has left."""
+    """Return how many bytes of the blob an earlier try has left in the part."""
     if not part:
         return 0
     if part.size() > size:
@@ -176,12 +176,12 @@ def receive_blob(call, root, part, sha, size):
         fill(root, part, sha, size, lambda have: bodies(call, size - have))
     finally:
         if size < RESUMED:
-            unlink(part.path)  # unless it has its final name by now
+            unlink(part.path)  # unless it has its final name already
             part.close()
 
 
 def fill(root, part, sha, size, rest):
-    """The part becomes the blob. `rest` yields its bytes from the one on that it is asked for."""
+    """Complete the part and make it the blob. `rest(offset)` yields the bytes from there on."""
     try:
         part.file.seek(0)
         digest = hash_of(part.file)
@@ -204,7 +204,7 @@ def fill(root, part, sha, size, rest):
 
 
 def store_part(root, part, sha):
-    """Its bytes are the blob's: it gets its final name."""
+    """Give a complete part its final name."""
     os.fsync(part.file.fileno())
     root_folder.subfolder(root, "blobs", "sha256", sha[:2])
     os.rename(part.path, path_of(root, sha))
@@ -212,7 +212,7 @@ def store_part(root, part, sha):
 
 
 def bodies(call, left):
-    """So many bytes, as they come from the controller, which hears of each that was taken."""
+    """Yield `left` bytes from the controller as they come, and report each piece received."""
     while left:
         body = next_body(call)
         if not body or len(body) > left:
@@ -225,7 +225,7 @@ def bodies(call, left):
 
 
 def write_all(write, data):
-    """One write may take only a part."""
+    """Write all of the data: a single write may take only a part."""
     view = memoryview(data)
     while view:
         view = view[write(view) :]
@@ -249,7 +249,7 @@ def next_body(call):
 
 
 def wait_for_lock(call, fd, kind=fcntl.LOCK_EX):
-    """Locks it once no other process holds it, and says meanwhile that it waits."""
+    """Lock the file once no other process holds it; report every few seconds that it waits."""
     told = 0.0
     while not try_lock(fd, kind):
         if time.time() - told > BEAT:
@@ -264,7 +264,7 @@ def open_lock(root):
 
 
 def keep(call, root):
-    """Until this is closed, no blob, pack or list of files is removed: what was found is used."""
+    """Return an open lock: until it is closed, no blob, pack or list of files is removed."""
     fd = open_lock(root)
     wait_for_lock(call, fd, fcntl.LOCK_SH)
     return fd
@@ -272,8 +272,8 @@ def keep(call, root):
 
 @contextmanager
 def removal(root):
-    """Yields whether something may be removed now: not while anyone keeps what is here. What
-    happens inside is short, as those who begin wait for it."""
+    """Yield whether something may be removed now: not while a process keeps what is here. The block
+    has to be short, as processes that begin wait for it."""
     fd = open_lock(root)
     try:
         yield try_lock(fd)
@@ -282,14 +282,14 @@ def removal(root):
 
 
 def remove_blobs(root, shas):
-    """Their content has its place now. What is kept meanwhile stays for a prune."""
+    """Remove blobs whose content is in place now. If they are kept, a later prune removes them."""
     with removal(root) as free:
         for sha in shas if free else ():
             unlink(path_of(root, sha))
 
 
 def remove_dead_parts(parts):
-    """What a killed writer left. The minute's age covers the moment between open and lock."""
+    """Remove parts of killed writers. The minute covers the moment between open and lock."""
     for name in os.listdir(parts):
         path = os.path.join(parts, name)
         try:
@@ -316,7 +316,7 @@ def unlink(path):
 def open_stored(path):
     try:
         return open(path, "rb")
-    except FileNotFoundError:  # by hand, or on a filesystem without locks
+    except FileNotFoundError:  # removed by hand, or on a file system without locks
         raise Failure(
             "a file that was to be copied has disappeared: %s" % path,
             "",

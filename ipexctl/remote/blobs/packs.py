@@ -19,7 +19,7 @@ MAGIC = b"ipx1"
 
 
 def contents(root, sha, packed, expected):
-    """The contents in a pack that came as a blob; `expected`: [(sha256, size), ...]."""
+    """Yield the contents in a pack that came as a blob; `expected`: [(sha256, size), ...]."""
     path = blobs.path_of(root, sha)
     with open(path, "rb") as file:
         data = file.read()
@@ -38,7 +38,7 @@ def contents(root, sha, packed, expected):
 
 
 def add(root, expected, datas):
-    """Keep these contents as one more pack."""
+    """Keep these contents as another pack."""
     folder = root_folder.subfolder(root, "blobs", "packs")
     index = json.dumps(expected, separators=(",", ":")).encode("ascii")
     path = os.path.join(folder, "%s.pack" % os.urandom(8).hex())
@@ -59,7 +59,7 @@ def keep(root, rows):
 
 
 class Packs:
-    """What small contents are here, in ROOT/blobs/packs."""
+    """The small contents that are on this host, in ROOT/blobs/packs."""
 
     def __init__(self, root):
         self.folder = root_folder.subfolder(root, "blobs", "packs")
@@ -93,7 +93,7 @@ class Packs:
         return found is not None and found[2] == size
 
     def touch(self, tree):
-        """Note that the packs of these files are in use: those used longest ago go first."""
+        """Mark the packs of these files as used: the least recently used are removed first."""
         for path in {self.where[sha][0] for _, sha, _, _ in tree["files"] if sha in self.where}:
             os.utime(path, None)
 

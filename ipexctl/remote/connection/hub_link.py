@@ -1,4 +1,4 @@
-"""The link between the supervisors of a run: the first host's is the hub, the others are spokes.
+"""Link the supervisors of a run: the first host's is the hub, the others are spokes.
 
 A cut connection is not a lost host: messages are numbered and acknowledged, and sent again after
 a reconnect, so that each is taken once and in order (connection/link_stream.py). Who connects has
@@ -24,7 +24,7 @@ FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Hub(Link):
-    """take(name, message). `renews`: a host whose process ended may come with a new one."""
+    """The hub's end. `renews`: a host whose process has ended may connect with a new process."""
 
     def __init__(self, names, keys, take, renews=False):
         Link.__init__(self, names, keys, True, lambda end, message: take(end.name, message))
@@ -32,7 +32,7 @@ class Hub(Link):
         self.most_unfinished = 2 * len(self.ends) + 16
 
     def listen(self, address, ports=None):
-        """The port, one of `ports` (lowest, highest). OSError: none is free."""
+        """Return the port, one of `ports` (lowest, highest). Raise OSError if none is free."""
         for port in range(ports[0], ports[1] + 1) if ports else [0]:
             try:
                 self.listener = listening(address, port)
@@ -53,7 +53,7 @@ class Hub(Link):
         return {n for n, end in self.ends.items() if end.channel is not None and not end.lost}
 
     def address(self, name):
-        """From which that host is connected, "" if it is not."""
+        """Return the address from which a host is connected, "" if it is not."""
         channel = self.ends[name].channel
         try:
             return channel.sock.getpeername()[0] if channel is not None else ""
@@ -61,7 +61,7 @@ class Hub(Link):
             return ""
 
     def flush(self, seconds):
-        """Until those connected have taken all that was sent. Did they?"""
+        """Wait until all connected hosts have acknowledged everything; return if they did."""
         ends = self.ends.values()
         return self.wait_until(
             lambda: all(end.channel is None or not end.stream.pending() for end in ends), seconds
@@ -81,7 +81,7 @@ class Hub(Link):
                 return
             try:
                 self.add(Channel(sock, self.context, True))
-            except OSError:  # it is gone already
+            except OSError:  # the connection has ended already
                 sock.close()
             if len(self.unfinished) > self.most_unfinished:
                 self.drop(next(iter(self.unfinished)))
@@ -92,14 +92,14 @@ class Hub(Link):
             raise Closed("%s is not a host of this run" % name)
         channel.end = end
         if self.renews and end.stream.is_another(token):
-            with self.changed:  # what the process before was to get is not for this one
+            with self.changed:  # messages for the previous process are not for this one
                 end.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
         channel.tls.write(end.stream.hello(""))
         Link.welcome(self, channel, number, token, name)
 
 
 class Spoke(Link):
-    """take(message). `renews`: the hub's process may end, and a new one take its place."""
+    """A spoke's end of the link. `renews`: a new process may take the place of the hub's."""
 
     def __init__(self, name, hub, keys, take, renews=False):
         Link.__init__(self, [hub], keys, False, lambda end, message: take(message))
@@ -119,14 +119,14 @@ class Spoke(Link):
         self.put(self.hub, message)
 
     def met(self):
-        """Was it ever connected?"""
+        """Return whether this spoke has ever been connected."""
         return self.hub.stream.other is not None
 
     def connected(self):
         return self.hub.channel is not None
 
     def flush(self, seconds):
-        """Until the hub has taken all that was sent. Did it?"""
+        """Wait until the hub has acknowledged everything; return if it did."""
         return self.wait_until(lambda: not self.hub.stream.pending(), seconds)
 
     # -- the link's thread --
@@ -142,13 +142,13 @@ class Spoke(Link):
             self.next_try = None
             try:
                 self.begin()
-            except (OSError, ValueError, OverflowError) as e:  # the latter two of an odd address
+            except (OSError, ValueError, OverflowError) as e:  # the latter two: an invalid address
                 if isinstance(e, ConnectionRefusedError):
                     self.note_refusal()
                 self.try_later()
 
     def begin(self):
-        """A host with two addresses is tried at each in turn."""
+        """Connect to the hub; if it has two addresses, try each in turn."""
         address, port = self.place
         places = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
         family, kind, protocol, _, place = places[self.tries % len(places)]
@@ -171,7 +171,7 @@ class Spoke(Link):
             self.note_refusal()
 
     def note_refusal(self):
-        """Nothing listens where the hub did. After silence a firewall could be the reason."""
+        """Note the end of the hub's process: it reset the connection, and nothing listens there."""
         if self.hub.reset and self.hub.vanished is None:
             self.hub.vanished = time.monotonic()
 
@@ -193,7 +193,7 @@ class Spoke(Link):
         greeted = channel.end is not None and channel not in self.unfinished
         Link.drop(self, channel)
         if self.renews and channel.shaken and not greeted and self.met():
-            with self.changed:  # a process that knows nothing of the one before
+            with self.changed:  # a new process knows nothing of the previous connection
                 self.hub.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
         self.try_later()
 

@@ -1,4 +1,4 @@
-"""What goes over the link between two hosts of a run, without any I/O: frames, numbers, resending.
+"""The data on the link between two hosts of a run, without any I/O: frames, numbers, resending.
 
 A frame is its kind, a number and the length of its body, then the body. Messages are numbered from
 1; a greeting and a beat carry the number of the last message that was taken. What is not
@@ -13,11 +13,11 @@ HEAD = struct.Struct(">BQI")
 HELLO, MESSAGE, BEAT = 1, 2, 3
 LIMIT = 1 << 20  # bytes of one message
 TOKEN = 16
-MESSAGES, BYTES = 10000, 16 << 20  # that may wait for an acknowledgement
+MESSAGES, BYTES = 10000, 16 << 20  # limits of what waits for an acknowledgement
 
 
 class BadFrame(Exception):
-    """The other end does not keep to this format, or is not who it was."""
+    """The other end violates this format, or is another process than before."""
 
 
 def frame(kind, number=0, body=b""):
@@ -39,7 +39,7 @@ def decode(body):
 
 
 class Decoder:
-    """Makes frames of bytes, however these were cut."""
+    """Split a stream of bytes, received in any pieces, into frames."""
 
     def __init__(self):
         self.rest = bytearray()
@@ -66,18 +66,18 @@ class Stream:
     """The messages to and from one other host, over any number of connections."""
 
     def __init__(self, token):
-        self.token = token  # of TOKEN bytes: tells this process from one that started again
+        self.token = token  # TOKEN bytes: tells this process from a restarted one
         self.other = None  # the token of the other end
-        self.last = 0  # number of the newest message
+        self.last = 0  # number of the newest message sent
         # (number, frame): not yet written to this connection
         self.waiting = deque()  # type: deque[tuple[int, bytes]]
         # written to it, and not yet acknowledged
         self.written = deque()  # type: deque[tuple[int, bytes]]
         self.size = 0  # bytes of both
-        self.taken = 0  # number of the last message that came
+        self.taken = 0  # number of the last message received
 
     def put(self, body):
-        """False: too much waits already."""
+        """Queue a message. Return False if too much waits already."""
         size = self.size + HEAD.size + len(body)
         if len(self.waiting) + len(self.written) >= MESSAGES or size > BYTES:
             return False
@@ -87,7 +87,7 @@ class Stream:
         return True
 
     def pending(self):
-        """Is something not acknowledged?"""
+        """Return whether something is not acknowledged."""
         return bool(self.waiting or self.written)
 
     def clear(self):
@@ -98,14 +98,14 @@ class Stream:
     # -- one connection --
 
     def hello(self, name):
-        """`name`: of the host that says it."""
+        """Return the greeting. `name`: this host's name."""
         return frame(HELLO, self.taken, self.token + name.encode("utf-8"))
 
     def beat(self):
         return frame(BEAT, self.taken)
 
     def check(self, token):
-        """Is the other end the process that it was on the connection before?"""
+        """Raise BadFrame unless the other end is the process that it was on the last connection."""
         if not token or self.is_another(token):
             raise BadFrame("another process of that host")
 
@@ -113,7 +113,7 @@ class Stream:
         return (self.other or token) != token
 
     def resume(self, number, token):
-        """A new connection, on which the other end has said hello."""
+        """Begin a new connection, on which the other end has said hello."""
         self.check(token)
         self.waiting.extendleft(reversed(self.written))
         self.written.clear()
@@ -124,7 +124,7 @@ class Stream:
         self._drop(self.waiting, number)
 
     def next_bytes(self, limit):
-        """What to write now: whole frames, one at least where there is one."""
+        """Return complete frames to write now, about `limit` bytes but at least one frame."""
         frames = []
         size = 0
         while self.waiting and size < limit:
@@ -143,7 +143,7 @@ class Stream:
             self.size -= len(frames.popleft()[1])
 
     def is_new(self, number):
-        """A message came: is it to be taken?"""
+        """Return whether a received message is new; a repeated one is not."""
         if number > self.taken + 1:
             raise BadFrame("message %d after %d" % (number, self.taken))
         if number <= self.taken:

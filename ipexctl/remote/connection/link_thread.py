@@ -28,12 +28,12 @@ class End:
         self.heard = time.monotonic()
         self.channel = None  # the connection in use
         self.reset = False  # the last connection, not by this end
-        self.vanished = None  # since when its process has ended, as far as its kernel says
+        self.vanished = None  # since when its process has ended, according to its kernel
         self.lost = False
 
 
 class Link:
-    """What a hub and a spoke have in common. `changed` guards the ends and what is queued.
+    """The common part of hub and spoke. `changed` guards the ends and the queues.
 
     deliver(end, message) is called with each message, in the link's thread.
     """
@@ -61,8 +61,8 @@ class Link:
         return self.ends[name].heard
 
     def absent(self, name):
-        """Seconds since its process has ended, and no other connection came. 0: it lives, or
-        that is not known: a path that is cut may come back."""
+        """Return for how many seconds its process has been gone without another connection. 0: it
+        lives, or that is not known: a path that is cut may come back."""
         since = self.ends[name].vanished
         return 0.0 if since is None else time.monotonic() - since
 
@@ -77,7 +77,7 @@ class Link:
                 self.lose(end)
 
     def lose(self, end):
-        """Holding the lock. Nothing goes to that host any more, and it is not listened to."""
+        """Send no more to a host, and ignore what it sends. The caller holds the lock."""
         end.lost = True
         end.stream.clear()
         self.look_at(end)
@@ -92,11 +92,11 @@ class Link:
         try:
             self.waker.send(b"\0")
         except OSError:
-            pass  # full, so it wakes up anyway; or closed
+            pass  # the buffer is full, so the thread wakes up anyway; or it is closed
 
     def stood_still(self):
-        """The longest time in which nothing was sent, since this process, or its host, was frozen:
-        for the other ends, it was lost."""
+        """Return the longest time in seconds in which no beat was sent because this process or its
+        host was frozen: to the other ends, it was lost."""
         late = 0.0 if self.thread is None else time.monotonic() - self.next_beat
         return max(self.latest, late)
 
@@ -198,7 +198,7 @@ class Link:
             self.guarded(channel, self.write)
 
     def guarded(self, channel, work):
-        """Whatever goes wrong with one connection is no trouble of another."""
+        """Call `work` for a connection; an exception ends only this connection."""
         if channel.closed:
             return
         try:
@@ -237,10 +237,10 @@ class Link:
             end.heard = channel.last_read = time.monotonic()
 
     def greet(self, channel):
-        """After the handshake; who connects greets first."""
+        """Called after the handshake. The connecting end greets first."""
 
     def arrived(self, channel, kind, number, body):
-        """Was it a message?"""
+        """Handle a frame; return whether it was a message."""
         if kind == HELLO and channel in self.unfinished:
             token, name = body[: link_stream.TOKEN], body[link_stream.TOKEN :]
             self.welcome(channel, number, token, name.decode("utf-8", "replace"))
@@ -260,12 +260,12 @@ class Link:
         if end.stream.is_new(number):
             try:
                 self.deliver(end, message)
-            except Exception:  # it counts as taken: to send it again would not help
+            except Exception:  # the message counts as taken: sending it again would not help
                 print_traceback()
         return True
 
     def welcome(self, channel, number, token, name):
-        """The other end said hello."""
+        """Begin to use a connection whose other end has said hello."""
         end = channel.end
         end.stream.check(token)
         if end.channel is not None:
@@ -290,7 +290,7 @@ class Link:
             while end.stream.waiting and not channel.unsent:
                 with self.changed:
                     data = end.stream.next_bytes(BACKLOG)
-                if data:  # not where the host was forgotten meanwhile
+                if data:  # empty if the host was forgotten meanwhile
                     channel.tls.write(data)
                     channel.flush()
         self.watch(channel)
@@ -314,7 +314,7 @@ class Link:
 
 
 def print_traceback():
-    """Not sys.excepthook: the agent's, from which this process was forked, ends the process."""
+    """Print without sys.excepthook: the agent's hook, inherited by the fork, ends the process."""
     import traceback
 
     traceback.print_exc()

@@ -28,7 +28,7 @@ def context(keys, server):
 
 
 def with_paths(read, *texts):
-    """Calls `read` with paths at which it finds the texts: pipes, so that none is in a file."""
+    """Call `read` with paths that hold the texts: pipes, so that no text is in a file."""
     opened = []
     try:
         for text in texts:

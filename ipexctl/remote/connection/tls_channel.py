@@ -12,15 +12,15 @@ PATIENCE = 5.0  # seconds for connecting, the handshake and the greeting togethe
 
 
 class Closed(Exception):
-    """The connection is over; says why. So does an OSError of the socket or of TLS."""
+    """The connection has ended; the message says why. OSErrors of socket and TLS mean the same."""
 
 
 class Vanished(Closed):
-    """The other end's kernel closed it: a process that lives says goodbye first."""
+    """The other end's kernel closed the connection: a live process says goodbye first."""
 
 
 class Channel:
-    """All of its methods are for the one thread of the link."""
+    """A connection. All methods are for the thread of the link."""
 
     def __init__(self, sock, ssl_context, server):
         import ssl
@@ -33,24 +33,24 @@ class Channel:
         self.outgoing = ssl.MemoryBIO()
         self.tls = ssl_context.wrap_bio(self.incoming, self.outgoing, server_side=server)
         self.decoder = link_stream.Decoder()
-        self.unsent = b""  # what the kernel did not take yet
+        self.unsent = b""  # what the kernel has not accepted yet
         self.deadline = time.monotonic() + PATIENCE
         self.connecting = False
         self.shaken = False
         self.closed = False
-        self.end = None  # set by the link: who it is, once known
+        self.end = None  # set by the link: the host at the other end, once known
         self.last_read = 0.0
         self.events = 0
 
     def check_connected(self):
-        """The socket became writable: is it connected?"""
+        """Called when the socket became writable: raise OSError if it is not connected."""
         failed = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if failed:
             raise OSError(failed, os.strerror(failed))
         self.connecting = False
 
     def fill(self):
-        """Reads once from the socket. Did something come?"""
+        """Read once from the socket; return whether something came."""
         try:
             data = self.sock.recv(CHUNK)
         except (BlockingIOError, InterruptedError):
@@ -61,7 +61,7 @@ class Channel:
         return True
 
     def shake(self):
-        """Is the handshake done?"""
+        """Continue the handshake; return whether it is complete."""
         try:
             self.tls.do_handshake()
         except self.no_data:
@@ -80,10 +80,10 @@ class Channel:
             for found in self.decoder.feed(data):
                 yield found
             if not self.incoming.pending and not self.tls.pending():
-                return  # to read and to be told so costs ten times as much
+                return  # reading, to be told so, costs ten times as much
 
     def flush(self):
-        """Write to the kernel, as far as it takes it."""
+        """Write as much to the kernel as it accepts."""
         if not self.unsent and not self.outgoing.pending:
             return
         data = self.unsent + self.outgoing.read()
@@ -91,12 +91,12 @@ class Channel:
             sent = self.sock.send(data)
         except (BlockingIOError, InterruptedError):
             sent = 0
-        except ConnectionResetError as e:  # its goodbye may be there to be read
+        except ConnectionResetError as e:  # the other end's goodbye may still be readable
             raise Closed(str(e)) from None
         self.unsent = data[sent:]
 
     def close(self):
-        """Say goodbye, as far as the kernel takes it; that of the other end is not awaited."""
+        """Say goodbye, as far as the kernel accepts it, without waiting for the other end's."""
         if not self.closed and self.shaken:
             for step in (self.tls.unwrap, self.flush):
                 try:

@@ -1,7 +1,7 @@
 """Build a version of a dataset, or repair one whose files were changed or removed on the host.
 
-What the host has is not sent again, but whatever is to be taken for the content of a hash has been
-hashed by this agent: a data set that was damaged does not damage others.
+Content that the host has is not sent again, but this agent hashes every file before using it as a
+source: a damaged dataset does not damage others.
 """
 
 import fcntl
@@ -38,7 +38,7 @@ def claim_part(call, root, top, key, tree, waits=True):
         try:
             part = Part(root, top, key, tree)
         except FileNotFoundError:
-            continue  # its maker has just given it its name
+            continue  # its builder has just given it the final name
         if waits:
             blobs.wait_for_lock(call, part.lock)
         elif not try_lock(part.lock):
@@ -60,12 +60,12 @@ class Part:
         self.version = key[:SHORT]
         self.path = root_folder.subfolder(top, "." + self.version)
         self.lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        self.use = None  # type: int | None  # the lock of the version that is mended
-        self.unchanged = set()  # type: set[int]  # of that one, the files that need no look
-        self.bad = None  # type: int | None  # how many of them were not right
+        self.use = None  # type: int | None  # the lock of the version that is repaired
+        self.unchanged = set()  # type: set[int]  # files of that version that need no check
+        self.bad = None  # type: int | None  # how many files were wrong
 
     def begin(self):
-        """False if the version that is to be repaired is being removed."""
+        """Return False if the version that is to be repaired is being removed."""
         place = self.path
         if self.use is None and self.version in dataset_versions.complete_versions(self.top):
             self.use = dataset_versions.lock_folder(self.top, self.version, fcntl.LOCK_SH)
@@ -91,12 +91,12 @@ class Part:
             try:
                 os.rmdir(self.path)
             except OSError:
-                pass  # the next one has come
+                pass  # a later version has come
 
     # --- what is here ---
 
     def missing(self):
-        """The indices of files that have to be sent. Files that the host has get their places."""
+        """Return the indices of files that have to be sent; files the host has are put in place."""
         try:
             for name in self.tree["folders"]:
                 os.makedirs(synced_folders.inside(self.files, name), 0o700, exist_ok=True)
@@ -111,7 +111,7 @@ class Part:
         return absent
 
     def is_right(self, i):
-        """Is the file in its place? A file with another content is removed."""
+        """Decide whether the file is in its place. A file with another content is removed."""
         name, sha, size, executable = self.tree["files"][i]
         path = synced_folders.inside(self.files, name)
         if i not in self.unchanged and not has_content(path, sha, size):
@@ -129,7 +129,7 @@ class Part:
         blob = os.fsencode(blobs.path_of(self.root, sha))
         source = next((s for s in known + [blob] if has_content(s, sha, size)), None)
         if source is None:
-            blobs.unlink(blob)  # if it is there it is damaged, and would not be sent
+            blobs.unlink(blob)  # if it exists it is damaged, and would not be sent
             return False
         link_or_copy(source, path, sha, executable)
         self.learn(sha, executable, path)
@@ -137,7 +137,7 @@ class Part:
 
     @property
     def sources(self):
-        """{(sha256, executable?): paths} of the files in all datasets of this host"""
+        """Return {(sha256, executable): paths} of the files in all datasets of this host."""
         if not hasattr(self, "_sources"):
             self._sources = {}  # type: dict[tuple[str, bool], list[bytes]]
             for name in dataset_versions.dataset_names(self.root):
@@ -158,7 +158,7 @@ class Part:
     # --- what comes ---
 
     def first_places(self, wanted):
-        """{sha256: (the first free place of this content, is it executable?)}"""
+        """Return {sha256: (the first free place of this content, whether it is executable)}."""
         first = {}  # type: dict[str, tuple[bytes, bool]]
         for name, sha, _, executable in self.tree["files"]:
             path = synced_folders.inside(self.files, name)
@@ -167,7 +167,7 @@ class Part:
         return first
 
     def unpack(self, pack):
-        """What came in a pack gets its first place; missing() links the others."""
+        """Put the files of a pack in their first places; missing() links the others."""
         sha, _, packed, expected = pack
         first = self.first_places({content for content, _ in expected})
         try:
@@ -250,7 +250,7 @@ def link_or_copy(source, path, sha, executable):
             os.link(source, path)
             os.chmod(path, mode_of(executable))
             return
-        except OSError:  # a filesystem without, or too many of this one
+        except OSError:  # a file system without hard links, or too many links to this file
             pass
     shutil.copyfile(source, path)
     set_mode(path, executable)

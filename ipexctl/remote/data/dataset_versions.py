@@ -1,4 +1,4 @@
-"""The versions of a dataset on this host: which are complete, which are in use, removing them."""
+"""Manage the versions of a dataset on this host: which are complete or in use; remove others."""
 
 import fcntl
 import hashlib
@@ -31,12 +31,12 @@ def dataset_names(root):
 
 
 def version_folders(top):
-    """The folders of versions: complete, being built, or left by an interrupted push or removal."""
+    """Return the folders of versions: complete, unfinished, or left by an interrupted removal."""
     return [n for n in names_in(top) if ROOM.match(n) and os.path.isdir(os.path.join(top, n))]
 
 
 def complete_versions(top):
-    """The versions that are complete."""
+    """Return the versions that are complete."""
     found = [n for n in version_folders(top) if not n.startswith(".")]
     return [n for n in found if os.path.exists(os.path.join(top, n, "tree"))]
 
@@ -61,7 +61,7 @@ def read_tree(top, version):
 
 
 def is_intact(top, version):
-    """Is it the current version, and unchanged by the dates, sizes and modes of its files?"""
+    """Decide whether this is the current version, with unchanged dates, sizes and modes."""
     if current_version(top) != version:
         return False
     tree = read_tree(top, version)
@@ -75,7 +75,7 @@ def is_intact(top, version):
 
 
 def unchanged(files, tree):
-    """Indices of the files that have the size, the date and the mode they were left with."""
+    """Return the indices of files whose size, date and mode are as they were left."""
     found = set()
     for i, stamp in enumerate(tree.get("stamps", [])):
         name, _, size, _ = tree["files"][i]
@@ -99,7 +99,7 @@ def is_link(path, target):
 
 
 def dataset_summary(top):
-    """What `data ls` shows of a dataset: its current version and what else there is."""
+    """Return what `data ls` shows of a dataset: its current version and other folders."""
     version = current_version(top)
     complete = complete_versions(top)
     if version:
@@ -128,7 +128,7 @@ def version_summary(top, version):
 
 
 def hub_of(path):
-    """What HF_HOME should be, "" if this is no hub cache."""
+    """Return the value for HF_HOME; "" if this is not a cache of the Hugging Face Hub."""
     if os.path.islink(os.path.join(path, "hub")):
         return path
     marked = os.path.exists(os.path.join(path, "is-home"))
@@ -136,7 +136,7 @@ def hub_of(path):
 
 
 def disk_usage(top):
-    """(files, bytes) on the disk; a file with several links counts once."""
+    """Return (files, bytes) on the disk; a file with several links counts once."""
     folders = (os.path.join(top, room, "files") for room in version_folders(top))
     infos = (info for folder in folders for info in disk_use.file_infos(folder))
     found = {(i.st_dev, i.st_ino): i.st_size for i in infos if stat.S_ISREG(i.st_mode)}
@@ -147,7 +147,7 @@ def disk_usage(top):
 
 
 def lock_current(top):
-    """(the version that runs get, the lock that keeps it here); ("", None) where there is none."""
+    """Return (the version that runs get, the lock that keeps it here); ("", None) without one."""
     for _ in range(100):
         version = current_version(top)
         if not version:
@@ -157,7 +157,7 @@ def lock_current(top):
             if version in complete_versions(top):
                 return version, lock
             os.close(lock)
-        time.sleep(0.1)  # it is about to go, or somebody looks whether it could
+        time.sleep(0.1)  # it is being removed, or another process checks whether it could be
     return "", None
 
 
@@ -170,7 +170,7 @@ def retire_all(top):
             blobs.unlink(os.path.join(top, "current"))
             for room in locks:
                 blobs.unlink(os.path.join(top, room, "tree"))
-    finally:  # before they are removed: NFS keeps what is open, and the folder around it
+    finally:  # close them before the removal: NFS keeps open files, and so their folder
         for lock in locks.values():
             if lock is not None:
                 os.close(lock)
@@ -184,7 +184,7 @@ def remove_others(top, keep):
         if lock is not None:
             blobs.unlink(os.path.join(top, room, "tree"))
             os.close(lock)
-            if room.startswith("."):  # its maker may just have come back to it
+            if room.startswith("."):  # its builder may just have resumed it
                 shutil.rmtree(os.path.join(top, room), ignore_errors=True)
             else:
                 remove_folder(os.path.join(top, room))
@@ -202,7 +202,7 @@ def remove_folder(path):
 
 
 def lock_folder(top, room, kind):
-    """The lock of a version's folder; None if another process holds it or the folder is gone."""
+    """Return the lock of a version's folder; None if another process holds it or it is gone."""
     try:
         fd = os.open(os.path.join(top, room, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except FileNotFoundError:
@@ -213,12 +213,12 @@ def lock_folder(top, room, kind):
     return None
 
 
-# --- several hub caches as one --------------------------------------------------------------------
+# --- several caches of the Hugging Face Hub as one -----------------------------------------------
 
 
 def join_hubs(root, homes):
-    """The HF_HOME, ROOT/data/.hubs/KEY, with links to all repositories of these; of a repository
-    that two have, the first. A run has one HF_HOME, and a KEY stands for the same versions."""
+    """Return an HF_HOME, ROOT/data/.hubs/KEY, with links to all repositories of these caches, each
+    from the first cache that has it. A run has one HF_HOME; KEY stands for the versions."""
     key = hashlib.sha256("\0".join(homes).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     remove_broken_hubs(root)
     home = root_folder.subfolder(root, "data", ".hubs", key)
@@ -235,7 +235,7 @@ def join_hubs(root, homes):
 
 
 def remove_broken_hubs(root):
-    """Those that lack a dataset by now: no run can use them."""
+    """Remove joined caches that lack a dataset by now: no run can use them."""
     top = os.path.join(root, "data", ".hubs")
     for key in names_in(top):
         hub = os.path.join(top, key, "hub")

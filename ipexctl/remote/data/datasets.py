@@ -1,16 +1,16 @@
-"""Data sets under ROOT/data/NAME/VERSION: read by many runs, changed by none.
+"""Datasets under ROOT/data/NAME/VERSION: read by many runs, changed by none.
 
     VERSION/files    as they were pushed, 0444
     VERSION/hub      a link to it, where it is a hub cache: VERSION is then an HF_HOME
-    VERSION/tree     what it consists of; it is there once all of it is
-    VERSION/lock     runs hold it shared; what is removed is locked by nobody else
-    .VERSION         one in the making
+    VERSION/tree     the list of its files, written last
+    VERSION/lock     runs hold it shared; only a version that no other process locks is removed
+    .VERSION         one that is being built
     current          a link to the version that runs get
 
 A version is built beside the others and gets its name at the end, so a push that was cut goes on
-where it stopped. What an older version or another data set has is linked, not sent: each content is
+where it stopped. What an older version or another dataset has is linked, not sent: each content is
 on the disk once. A run holds a lock on its version; what is in use is not removed. Modules:
-dataset_versions.py looks and removes, dataset_build.py makes and mends.
+dataset_versions.py looks and removes, dataset_build.py builds and repairs.
 """
 
 import os
@@ -29,8 +29,8 @@ def op_make(call, root, name, key, hub=False, source=None, wait=True):
     """{root, name, key, hub, source, wait}, body: the manifest, or nothing if it should be known
     here. `source`: where it is pushed from, in words.
 
-    -> what op_list says of it, when all is here, with {same, mended: files that were not as they
-    had been pushed, replaced: what op_list said until now, of another version}; {lacks: true};
+    -> once all is here, what op_list returns for it, with {same, mended: files that differed from
+    what was pushed, replaced: what op_list returned before, for another version}; {lacks: true};
     {missing: how many}, as in synced_folders.py; without `wait` also {busy: true}: another push
     makes it. What is missing comes as blobs and by op_take, then this is asked again.
     """
@@ -59,8 +59,8 @@ def make(call, root, name, key, hub, source, wait):
 
 
 def op_take(call, root, name, key, packs, **make):
-    """What `make` was asked, and {packs: [[sha256, size, packed, files], ...]}: the files of packs
-    that are blobs now get their places; those blobs go.
+    """{...as op_make, packs: [[sha256, size, packed, files], ...]} -> {}: put the files of packs
+    that have come as blobs in their places, and remove these blobs.
 
     `files` is [[sha256, size], ...]: what a pack holds.
     """
@@ -74,7 +74,7 @@ def op_take(call, root, name, key, packs, **make):
 
 
 def op_drop(call, root, name, key, **make):
-    """What `make` was asked: it will not be completed. Who waits for it makes it."""
+    """Give up what op_make began: it will not be completed. A process that waits takes over."""
     part = dataset_build.parts.get(
         (dataset_versions.dataset_folder(root_folder.checked(root), name), key)
     )
@@ -84,7 +84,7 @@ def op_drop(call, root, name, key, **make):
 
 
 def op_look(call, root, name, key):
-    """{root, name, key} -> {same: would a push change nothing}. Makes nothing, not even ROOT."""
+    """{root, name, key} -> {same: whether a push changes nothing}. Creates nothing."""
     if root_folder.is_absent(root):
         return {"same": False}
     root = root_folder.checked(root)
@@ -94,7 +94,7 @@ def op_look(call, root, name, key):
 
 
 def op_list(call, root):
-    """{root} -> {data: [...]}, also what is incomplete. Makes nothing, not even ROOT."""
+    """{root} -> {data: [...]}, including incomplete ones. Creates nothing, not even ROOT."""
     if root_folder.is_absent(root):
         return {"data": []}
     root = root_folder.checked(root)
@@ -103,8 +103,8 @@ def op_list(call, root):
 
 
 def op_use(call, root, names):
-    """{root, names} -> {data: [...]}: what of it is here, held until this agent ends. Several hub
-    caches are joined."""
+    """{root, names} -> {data: [...]}: those that are here, locked until this agent ends. Several
+    caches of the Hugging Face Hub are joined."""
     root = root_folder.checked(root)
     found = []
     for name in names:
@@ -122,9 +122,9 @@ def op_use(call, root, names):
 
 
 def op_remove(call, root, name):
-    """{root, name} -> {removed: bytes or None, used: versions in use, pushed: those in the making}
+    """{root, name} -> {removed: bytes or None, used: versions in use, pushed: unfinished ones}
 
-    All of it or nothing.
+    Removes all versions or nothing.
     """
     root = root_folder.checked(root)
     top = dataset_versions.dataset_folder(root, name, make=False)

@@ -1,1 +1,1 @@
-"""What a host is and has: read by doctor and before each run; nothing is changed."""
+"""Read what a host is and has, for doctor and before each run; nothing is changed."""

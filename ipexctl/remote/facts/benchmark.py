@@ -1,7 +1,7 @@
-"""How fast this host computes, and how fast it reaches others. Short, bounded, nothing is kept.
+"""Measure how fast this host computes and reaches others. Short, bounded, nothing is kept.
 
-What computes is a child in its own process group, which ends with its deadline and with the agent.
-What listens does so until the agent ends, and talks only to those who know the token.
+A child in its own process group computes; it ends at its deadline, or with the agent. The server
+listens until the agent ends, and answers only clients that know the token.
 """
 
 import json
@@ -26,7 +26,7 @@ GUESTS = 4
 PATIENCE = 2.0  # seconds to connect
 PACED, PACED_SIZE = 1000, 500  # small packets one after the other, far below what links carry
 PACE = 1e-3  # seconds between two of them
-PACED_SECONDS = 2.0  # then it is enough, on a host that is slow
+PACED_SECONDS = 2.0  # enough, on a slow host
 RESULT = struct.Struct(">Qd")  # bytes, seconds
 
 CHILD = r"""
@@ -129,7 +129,7 @@ os._exit(0)
 
 
 def op_host(call, root="~/.ipexctl", environment="", python="", threads=1, timeout=60):
-    """{root, environment, python, threads, timeout} -> what the child told, and how far it came."""
+    """{root, environment, python, threads, timeout} -> the child's results, and how far it came."""
     root = os.path.expanduser(root)
     if not python and os.path.isdir(root):
         place = os.path.join("envs", os.path.basename(environment)) if environment else "current"
@@ -145,9 +145,9 @@ def op_host(call, root="~/.ipexctl", environment="", python="", threads=1, timeo
 
 
 def op_speed(call, python, threads, cpus, seconds):
-    """{python, threads, cpus, seconds} -> {status, fp32, why}: of all these threads together.
+    """{python, threads, cpus, seconds} -> {status, fp32, why}: the speed of all threads together.
 
-    Emits `ready` once torch is loaded, and begins when it hears of it: all hosts at the same time.
+    Emits `ready` once torch is loaded, and begins on the next message: all hosts at the same time.
     """
     asked = json.dumps({"cpus": cpus, "seconds": seconds})
     command, env = [python, "-I", "-c", CHILD], dict(_environment(threads), IPEXCTL_SPEED=asked)
@@ -194,7 +194,7 @@ def _result_of(out):
 def op_serve(call, token, ports=None):
     """{token, ports: those to choose from, or None} -> {port}, until host_network.op_close.
 
-    Guests with the token may send small messages, or a bounded stream.
+    Clients with the token may send small messages, or a bounded stream.
     """
     server = host_network.kept_listener(ports)
     room = threading.Semaphore(GUESTS)
@@ -243,8 +243,8 @@ def _guest(guest, token, room):
 
 
 def _take(guest):
-    """Reads for a while, then tells how much came in the best part of the time, without the first
-    moments: what stalls is a busy host, or TCP, more often than the network."""
+    """Read for a while, then reply how much came in the best part of the time, without the start:
+    pauses come from a busy host, or from TCP, more often than from the network."""
     head = _exactly(guest, 16)
     most, seconds = struct.unpack(">Qd", head)
     most, seconds = min(most, 1 << 28), min(seconds, 2.0)
@@ -263,11 +263,11 @@ def _take(guest):
     guest.sendall(RESULT.pack(*_best(marks) or everything))
     guest.shutdown(socket.SHUT_WR)
     while guest.recv_into(buffer) and time.monotonic() - began < seconds + 3.0:
-        pass  # closing with unread data would take our answer back
+        pass  # closing with unread data would discard our reply
 
 
 def _best(marks):
-    """(bytes, seconds) of the fastest third of these times; None where there is none."""
+    """Return (bytes, seconds) of the fastest third of these times; None if there are too few."""
     stretch = (marks[-1][0] - marks[0][0]) / 3 if marks else 0.0
     found, first = None, 0
     for now, total in marks if stretch > 0 else ():
@@ -306,7 +306,7 @@ def op_link(call, token, targets, size, seconds, patience=PATIENCE):
 def op_losses(call, token, target):
     """{token, target: [address, port]} -> {sent, lost}; {} where the kernel does not count them.
 
-    The link is hardly used, so what gets lost is not what TCP loses to find out its speed.
+    The link is hardly used, so these are not the losses by which TCP finds out its speed.
     """
     address, port = target
     with _dial(address, port, token.encode("ascii") + b"l") as link:
@@ -326,7 +326,7 @@ def op_losses(call, token, target):
 
 def _dial(address, port, hello, seconds=PATIENCE):
     link = socket.create_connection((address, port), seconds)
-    # what is still queued at its end is dropped, so that it delays nothing else
+    # unsent data is dropped when the socket closes, so that it delays nothing else
     link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.sendall(hello)
@@ -345,7 +345,7 @@ def _ping(link):
 
 
 def _push(link, most, seconds, late):
-    """Sends until the other end has enough; its clock counts, so our buffers do not."""
+    """Send until the other end has enough; its clock counts, so buffers here do not matter."""
     link.sendall(struct.pack(">Qd", most, seconds))
     link.setblocking(False)
     data = memoryview(bytes(CHUNK))

@@ -1,4 +1,4 @@
-"""Processors, memory and control groups, from /proc and /sys below a folder `fs`.
+"""Read processors, memory and control groups from /proc and /sys below a folder `fs`.
 
 As little is read as will do: the first CPU's part of /proc/cpuinfo (a kernel writes that file one
 CPU at a time), then sysfs.
@@ -11,7 +11,7 @@ import sys
 from ipexctl.common.processes import fields_of
 from ipexctl.common.tolerant_reads import names_in, read_text
 
-CPUS = 8192  # more than any kernel has; a broken file can't make us count for ever
+CPUS = 8192  # more than any kernel has; an invalid file cannot make this count forever
 TIMES = ("quota_us", "period_us")  # of a control group of version 1
 
 
@@ -45,7 +45,7 @@ def cpu(fs, groups, live, nodes):
 
 
 def _allowed(cpuset, live):
-    """The kernel's answer already honours the cpuset; a recorded machine has only the cpuset."""
+    """Return the CPUs that may be used. The live kernel's answer includes the cpuset already."""
     if not live:
         return cpuset or None
     own = sorted(os.sched_getaffinity(0))
@@ -53,7 +53,7 @@ def _allowed(cpuset, live):
 
 
 def _is_covered(fs, path):
-    """Whether another file lies over the kernel's; lxcfs does it, too, and shows the true flags."""
+    """Decide whether another file is mounted over it; lxcfs does not count: its flags are true."""
     for line in read_text(fs + "/proc/self/mountinfo").splitlines():
         place, _, kind = line.partition(" - ")
         if place.split()[4:5] == [path] and not kind.startswith("fuse"):
@@ -62,7 +62,7 @@ def _is_covered(fs, path):
 
 
 def amx_kernel():
-    """Whether the kernel gives programs AMX when they ask; None: it does not say."""
+    """Return whether the kernel grants AMX to programs that ask; None if that is unknown."""
     if os.uname().machine != "x86_64" or sys.maxsize < 1 << 32:
         return None
     try:
@@ -83,12 +83,12 @@ def _recorded_arch(first):
 
 
 def _has_units(first):
-    """AMD's family 21 has cores in pairs that share a unit; kernels call the two siblings."""
+    """Decide whether cores share units in pairs (AMD family 21); kernels call them siblings."""
     return (first.get("vendor_id"), first.get("cpu family")) == ("AuthenticAMD", "21")
 
 
 def _sysfs_cpus(base, online, units):
-    """[[cpu, lowest CPU of its core, socket]] for what is online; None: sysfs does not say."""
+    """Return [[cpu, lowest CPU of its core, socket]] of online CPUs; None: not in sysfs."""
     found = []
     cores = {}  # type: dict[object, int]
     for cpu in online:
@@ -105,13 +105,13 @@ def _sysfs_cpus(base, online, units):
 
 
 def _id(path):
-    """Kernels write -1 for what they do not know."""
+    """Read an id. Kernels write -1 for an unknown one."""
     found = number(read_text(path))
     return None if found is None or found < 0 else found
 
 
 def _completed(cpus, told):
-    """What sysfs left open, as /proc/cpuinfo tells it."""
+    """Fill in from /proc/cpuinfo what sysfs did not say."""
     if not cpus:
         return told
     rows = {row[0]: row for row in told}
@@ -124,7 +124,7 @@ def _completed(cpus, told):
 
 
 def _online(base):
-    """What is online, and what is there but not online."""
+    """Return (CPUs that are online, CPUs that are present but offline)."""
     text = read_text(base + "/online")
     if text:
         online = _expand(text)
@@ -135,7 +135,7 @@ def _online(base):
 
 
 def _efficient(fs, base, cpus):
-    """The CPUs of a hybrid processor's slower cores; [] where all are alike."""
+    """Return the CPUs of a hybrid processor's slower cores; [] if all cores are alike."""
     text = read_text(fs + "/sys/devices/cpu_atom/cpus")
     if text:
         return _expand(text)
@@ -155,8 +155,8 @@ def _efficient(fs, base, cpus):
 
 
 def _lowest(top, *files):
-    """The lowest CPU of a group: unique on the host. Kernels know the group by its old name, its
-    new one or both, and write it as a list, as a mask or both."""
+    """Return the lowest CPU of a group: unique on the host. Kernels have the file under an old or a
+    new name or both, and write it as a list, as a mask or both."""
     for name in files:
         text = read_text(top + name + "_list").strip() or _from_mask(read_text(top + name))
         if text:
@@ -165,7 +165,7 @@ def _lowest(top, *files):
 
 
 def _cpuinfo_cpus(text):
-    """For kernels without topology in sysfs."""
+    """Read the topology from /proc/cpuinfo, for kernels without one in sysfs."""
     found = []
     cores = {}  # type: dict[object, int]
     for part in text.split("\n\n"):
@@ -181,9 +181,9 @@ def _cpuinfo_cpus(text):
 
 
 def nodes(fs):
-    """([[node, its CPUs, bytes in all, bytes free]], whether they contradict each other).
+    """Return ([[node, its CPUs, bytes in all, bytes free]], whether they contradict each other).
 
-    A node may have memory and no CPU. Nodes that share a CPU are no use: then there are none.
+    A node may have memory and no CPU. If nodes share a CPU, none is returned.
     """
     base = fs + "/sys/devices/system/node"
     found = []
@@ -213,7 +213,7 @@ def _from_mask(text):
 
 
 def mounts(fs):
-    """[(mount point, type, options, source)], later ones lie over earlier ones."""
+    """Return [(mount point, type, options, source)]; later ones cover earlier ones."""
     text = read_text(fs + "/proc/self/mounts") or read_text(fs + "/proc/mounts")
     words = (line.split(" ") for line in text.splitlines())
     rows = [w for w in words if len(w) >= 4]
@@ -221,7 +221,7 @@ def mounts(fs):
 
 
 def cgroup(fs, mounts):
-    """The CPUs, the share of them and the memory that our control group leaves us."""
+    """Return the CPUs, the share of them and the memory that this control group may use."""
     paths = {}
     for line in read_text(fs + "/proc/self/cgroup").splitlines():
         parts = line.split(":", 2)
@@ -270,13 +270,13 @@ def cgroup(fs, mounts):
 
 
 def _upwards(base, path):
-    """The folders of our group and of each one above it."""
+    """Yield the folders of this control group and of each one above it."""
     parts = [p for p in path.split("/") if p and p != ".."]
     return ["/".join([base] + parts[:depth]) for depth in range(len(parts), -1, -1)]
 
 
 def _first(folder, files):
-    """What the first of these files says; "" where none is there."""
+    """Return the content of the first of these files that has any; "" if none has."""
     for name in files:
         text = read_text(folder + "/" + name).strip()
         if text:
@@ -285,7 +285,7 @@ def _first(folder, files):
 
 
 def _memory(folder, droppable):
-    """(limit, what is used and cannot be dropped) of one control group; None: no limit, unknown."""
+    """Return (limit, use that cannot be dropped) of a control group; None: no limit, or unknown."""
     files = ("max", "high", "limit_in_bytes")
     numbers = [number(read_text(folder + "/memory." + name)) for name in files]
     limits = [n for n in numbers if n is not None and n < 1 << 60]
@@ -301,7 +301,7 @@ def _memory(folder, droppable):
 
 
 def _share(words):
-    """["200000", "100000"] -> 2.0 CPUs; "max" and -1 mean no limit."""
+    """Convert ["200000", "100000"] to 2.0 CPUs; "max" and -1 mean no limit."""
     numbers = [number(w) for w in words]
     if len(numbers) != 2 or not numbers[0] or not numbers[1] or numbers[0] < 0:
         return None
@@ -324,7 +324,7 @@ def mem(fs, groups, live):
     huge = number((fields.get("HugePages_Total") or "?").split()[0])
     page = of("Hugepagesize")
     shm = statvfs("/dev/shm") if live else None
-    holder = shm or (statvfs("/dev") if live else None)  # where it is, or would be made
+    holder = shm or (statvfs("/dev") if live else None)  # or where it would be
     return {
         "total": of("MemTotal"),
         "available": of("MemAvailable"),
@@ -355,7 +355,7 @@ def statvfs(path):
 
 
 def number(text):
-    """85, or 0x41 as ARM has it; None for anything else."""
+    """Parse 85, or 0x41 as on ARM; None for anything else."""
     try:
         return int(text, 16 if text.startswith("0x") else 10)
     except (AttributeError, ValueError):
@@ -363,7 +363,7 @@ def number(text):
 
 
 def _expand(text):
-    """0-3,8 -> [0, 1, 2, 3, 8]"""
+    """Convert 0-3,8 to [0, 1, 2, 3, 8]."""
     found = []  # type: list[int]
     for part in text.strip().split(","):
         first, _, last = part.partition("-")

@@ -1,7 +1,6 @@
-"""How busy the host is with other people's work: load averages, pressure, and who computes now.
+"""Measure how busy other users and programs keep the host: load averages, pressure, processes.
 
-Our own processes count nowhere: an average of a minute hardly sees them, and the second look
-leaves them out.
+ipexctl's own processes hardly affect an average of a minute, and the second look leaves them out.
 """
 
 import os
@@ -9,14 +8,14 @@ import time
 
 from ipexctl.common.processes import process_times, with_ancestors
 
-BUSY = 0.5  # of the CPUs, by the average of the last minute: then it is worth a look who it is
-LOOK = 0.2  # seconds between the two looks at least
+BUSY = 0.5  # share of CPUs in the last minute's average from which a second look is worth it
+LOOK = 0.2  # least seconds between the two looks
 TOP = 3
 
 
 def begin(read, fs, who):
-    """The first look. Most hosts are idle, and pay nothing for the second one. `who`: whether it
-    is asked for who computes."""
+    """Take the first look. Most hosts are idle, and need no second one. `who`: whether the
+    processes that compute are wanted."""
     found = [_decimal(word) for word in read(fs + "/proc/loadavg").split()[:3]]
     average = [n for n in found if n is not None]
     busy = who and average and not fs and average[0] >= max(1.0, BUSY * (os.cpu_count() or 1))
@@ -41,9 +40,9 @@ def finish(read, fs, begun):
 
 
 def _look(read):
-    """The ticks that the machine, we and each program have computed so far."""
+    """Return the ticks that the machine, this command and each program have used so far."""
     processes = process_times()
-    own = with_ancestors(os.getpid(), processes)  # we, and the sshd and shells above us
+    own = with_ancestors(os.getpid(), processes)  # this process, and the sshd and shells above it
     ours = sum(processes.pop(pid)[2] for pid in own)
     words = read("/proc/stat").partition("\n")[0].split()[1:]
     numbers = [int(w) for w in words[:7] if w.isdigit()]
@@ -57,7 +56,7 @@ def _look(read):
 
 
 def _between(before, after):
-    """(CPUs that others kept busy, [[program, CPUs]] of the most busy ones)."""
+    """Return (CPUs that other programs kept busy, [[program, CPUs]] of the busiest ones)."""
     cpus = os.cpu_count() or 1
     ticks = float(after["all"] - before["all"]) / cpus
     if ticks <= 0:
@@ -74,7 +73,7 @@ def _between(before, after):
 
 
 def _pressure(text, kind):
-    """The share of the last 10 s, in per cent, that programs lost; None: the kernel has no PSI."""
+    """Return the share in per cent of the last 10 s that programs lost; None without PSI."""
     for line in text.splitlines():
         words = line.split()
         if words and words[0] == kind and words[1].startswith("avg10="):

@@ -1,4 +1,4 @@
-"""Interfaces, addresses and names of this host, and whether others can be reached."""
+"""Read interfaces, addresses and names of this host, and test whether others can be reached."""
 
 import os
 import socket
@@ -7,15 +7,15 @@ import time
 
 from ipexctl.common.tolerant_reads import names_in
 
-_listeners = {}  # type: dict[int, list[socket.socket]]  # by the port that was told
+_listeners = {}  # type: dict[int, list[socket.socket]]  # by the reported port
 
-MASTER_PORT = 29500  # the one that torchrun, accelerate and DeepSpeed take when none is named
+MASTER_PORT = 29500  # the default port of torchrun, accelerate and DeepSpeed
 
 
 def op_listen(call):
-    """A port on all addresses, until it is closed. The kernel answers; none needs to be accepted.
+    """Listen on a port of all addresses until op_close. The kernel completes connections by itself.
 
-    And one beside MASTER_PORT, at our own address alone: what firewalls are opened for by hand.
+    Also listen on a port next to MASTER_PORT, for which users open firewalls.
     """
     server = listener()
     port = server.getsockname()[1]
@@ -36,7 +36,7 @@ def op_listen(call):
 
 
 def op_close(call, port):
-    """{port}, as it was told: a later one may have begun to listen meanwhile."""
+    """{port} -> {}: close the listeners of one op_listen; a later one may have begun meanwhile."""
     for server in _listeners.pop(port, []):
         try:
             server.shutdown(socket.SHUT_RDWR)  # wakes a thread that accepts
@@ -47,7 +47,7 @@ def op_close(call, port):
 
 
 def kept_listener(ports=None):
-    """One that op_close closes. `ports`: the first and the last to choose from."""
+    """Return a listener that op_close closes. `ports`: the first and the last permitted port."""
     low, count = (ports[0], ports[1] - ports[0] + 1) if ports else (0, 1)
     for step in range(count):
         try:
@@ -61,7 +61,7 @@ def kept_listener(ports=None):
 
 
 def listener(port=0, address=""):
-    """On all addresses where none is named, of both kinds if the host has both."""
+    """Listen on `address`, or on all addresses, both IPv4 and IPv6 if the host has both."""
     server = None
     try:
         if address and ":" not in address:
@@ -83,16 +83,16 @@ def listener(port=0, address=""):
 
 
 def op_connect(call, targets, timeout=2.0, large=()):
-    """Tries all targets [name, address, port] at once. Returns [name, error or ""] for each.
+    """Try all targets [name, address, port] at once. Return [name, error or ""] for each.
 
-    Over the connections to those in `large` go large packets: see packet_sizes.
+    Also send large packets to the targets named in `large`: see packet_sizes.
     """
     end = time.monotonic() + timeout
     results, opened = connected(targets, end, "no answer in %g s" % timeout)
     done = {"results": results}  # type: dict[str, object]
     large = {name: opened[name] for name in large if name in opened}
     if large:
-        # late: install has no use for it
+        # imported late: install does not need it
         from ipexctl.remote.facts import packet_sizes
 
         done["large"] = packet_sizes.lost(large)
@@ -102,7 +102,7 @@ def op_connect(call, targets, timeout=2.0, large=()):
 
 
 def connected(targets, end, late):
-    """([[name, error or ""]], {name: socket} of those that opened)"""
+    """Return ([[name, error or ""]], {name: socket} of those that connected)."""
     import errno
     import select
 
@@ -118,7 +118,7 @@ def connected(targets, end, late):
         except (OSError, OverflowError, TypeError) as e:
             results.append([name, str(e)])
             continue
-        if error not in (0, errno.EINPROGRESS):  # no route: known at once, and not told again
+        if error not in (0, errno.EINPROGRESS):  # no route, say: poll does not report it
             results.append([name, os.strerror(error)])
             sock.close()
             continue
@@ -141,7 +141,7 @@ def connected(targets, end, late):
 
 
 class Lookup:
-    """What names resolve to, beside the other work: a resolver may take its time."""
+    """Resolve names in a thread: a resolver can be slow."""
 
     def __init__(self, names):
         self.names = names
@@ -173,7 +173,7 @@ def own_names():
 
 
 def firewalls():
-    """Those that look switched on; what they let through only a try can tell."""
+    """Return the firewalls that seem active; only a test connection shows what they permit."""
     found = []
     if os.path.exists("/run/firewalld.pid") or os.path.exists("/run/firewalld"):
         found.append("firewalld")
@@ -191,9 +191,9 @@ def firewalls():
 
 
 def _legacy_iptables():
-    """Whether the filter table of iptables' old kernel interface is in use: nft does not show it.
+    """Decide whether iptables' old kernel interface has a filter table: nft does not show it.
 
-    Its name is for root alone; others see the kernel module, where it is one.
+    Only root can read the names of tables; others see the kernel module, if it is one.
     """
     try:
         with open("/proc/net/ip_tables_names") as f:
@@ -205,7 +205,7 @@ def _legacy_iptables():
 
 
 def _master_port_busy():
-    """Whether a listener would be refused MASTER_PORT; we do not listen, so nobody notices."""
+    """Decide whether MASTER_PORT is in use, by binding it without listening."""
     for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as sock:
@@ -237,7 +237,7 @@ def read_network(read, fs, live):
 
 
 def _routes(text):
-    """[[interface, network]] of the IPv4 routes that are up."""
+    """Return [[interface, network]] of the IPv4 routes that are up."""
     found = []
     for line in text.splitlines()[1:257]:
         words = line.split()
@@ -248,7 +248,7 @@ def _routes(text):
 
 
 def _nics(read):
-    """[[name, up, mtu, addresses, speed, duplex]] of our own network namespace."""
+    """Return [[name, up, mtu, addresses, speed, duplex]] of this network namespace."""
     import fcntl
     import struct
 
@@ -257,7 +257,7 @@ def _nics(read):
     addresses = _ipv4()
     for line in read("/proc/net/if_inet6").splitlines():
         words = line.split()
-        if len(words) == 6 and words[3] != "20":  # link-local addresses are of no use to a launcher
+        if len(words) == 6 and words[3] != "20":  # link-local addresses are useless to a launcher
             text = socket.inet_ntop(socket.AF_INET6, bytes(bytearray.fromhex(words[0])))
             addresses.setdefault(words[5], []).append(text)
     found = []
@@ -276,7 +276,7 @@ def _nics(read):
 
 
 def _own_link(name, read):
-    """/sys may show the interface of that name in another network namespace."""
+    """Return the link of an interface, unless /sys shows another network namespace."""
     folder = "/sys/class/net/" + name
     try:
         same = str(socket.if_nametoindex(name)) == read(folder + "/ifindex").strip()
@@ -286,9 +286,9 @@ def _own_link(name, read):
 
 
 def link(folder, read):
-    """[Mbit/s or None, full or half or ""] of a card, or of a bond or VLAN on one.
+    """Return [Mbit/s or None, full or half or ""] of an interface, or of a bond or VLAN on one.
 
-    veth and tun name a speed that means nothing.
+    The speed that veth and tun report means nothing.
     """
     names = names_in(folder)
     if "device" not in names and not any(n.startswith("lower_") for n in names):
@@ -300,7 +300,7 @@ def link(folder, read):
 
 
 def _ipv4():
-    """All IPv4 addresses by interface, further ones included (SIOCGIFCONF)."""
+    """Return all IPv4 addresses by interface, including secondary ones (SIOCGIFCONF)."""
     import array
     import fcntl
     import struct

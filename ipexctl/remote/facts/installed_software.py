@@ -1,7 +1,7 @@
-"""What is installed on this host, and which proxies the account names: names of files only.
+"""List what is installed on this host, and which proxies the account sets: names of files only.
 
-Nothing is imported and no program is started: a broken torch cannot break the look at it. The
-environment is the one a command over SSH gets.
+Nothing is imported and no program is started, so a broken torch cannot break this. The variables
+are those a command over SSH gets.
 """
 
 import os
@@ -25,7 +25,7 @@ KEY = re.compile(r"[0-9a-f]{16}\Z")
 
 
 def read_software(home, root, key=""):
-    """`key`: of the environment that `run` would use; "": the current one."""
+    """Read what is installed. `key`: the environment that `run` would use; "": the current one."""
     used = root + ("/envs/" + key if KEY.match(key) else "/current")
     search_path = os.environ.get("PATH", "")[:4000]
     found = prefixes(home, used, search_path)
@@ -48,7 +48,7 @@ def names(folder):
 
 
 def proxies():
-    """{name: None for a proxy, as its address can hold a password; the value of no_proxy}"""
+    """Return {name: None for a proxy, whose URL can hold a password; no_proxy with its value}."""
     found = {name: None for name in PROXY if os.environ.get(name)}  # type: dict[str, object]
     for name in WITHOUT_PROXY:
         value = os.environ.get(name)
@@ -58,7 +58,7 @@ def proxies():
 
 
 def stale():
-    """(how many, bytes): our own shared memory of MPI processes that are gone."""
+    """Return (number, bytes) of this user's shared memory of MPI processes that have ended."""
     count = size = 0
     for name in names("/dev/shm"):
         match = STALE.match(name)
@@ -77,8 +77,8 @@ def stale():
 
 
 def current(root, link):
-    """{prefix, exists, whole, changed, environment}: what `ipexctl run` would use; None
-    without any. `wanted`: that environment is not here, and others may be."""
+    """{prefix, exists, whole, changed, environment}: the environment `ipexctl run` would use; None
+    without one. `wanted`: that environment is not here, but others may be."""
     envs = names(root + "/envs")
     if not os.path.lexists(link):
         wanted = "" if link == root + "/current" else os.path.basename(link)
@@ -96,21 +96,21 @@ def current(root, link):
 
 
 def marks(root, prefix):
-    # late: as below
+    # imported late, as below
     from ipexctl.remote.install import env_users
 
     return env_users.summary(root, prefix)
 
 
 def changed_by_hand(prefix):
-    # late: most hosts that are probed have no environment yet
+    # imported late: most probed hosts have no environment yet
     from ipexctl.remote.install import env_drift
 
     return env_drift.changed(prefix)
 
 
 def prefixes(home, used, search_path):
-    """What there is in each Python environment; the ones a run would use come first."""
+    """Describe each Python environment; the ones that a run would use come first."""
     where = [("ipexctl", os.path.realpath(used))]
     where += [("active", os.environ[n]) for n in ACTIVE if os.environ.get(n)]
     where += [("active", p) for p in python_in(search_path)]
@@ -126,7 +126,7 @@ def prefixes(home, used, search_path):
 
 
 def python_in(path):
-    """The prefix of the first python3 that a command over SSH finds."""
+    """Return the prefix of the first python3 that a command over SSH finds."""
     for folder in path.split(":"):
         if folder.startswith("/") and os.access(folder + "/python3", os.X_OK):
             if os.path.exists(os.path.dirname(folder) + "/pyvenv.cfg"):
@@ -136,7 +136,7 @@ def python_in(path):
 
 
 def prefix(kind, path, home):
-    """None where nothing of WANTED is installed."""
+    """Describe the Python environment at `path`; None if no package of WANTED is installed."""
     homes = [n for n in names(path + "/lib") if re.match(r"python3\.\d+\Z", n)]
     packages, folders = {}, []  # type: dict[str, str], list[str]
     for lib in homes[-1:] if path != "/usr" else homes:
@@ -176,7 +176,7 @@ def distributions(folder):
 
 
 def bindings(path, folders, packages):
-    """Whether the oneCCL library that the bindings load is there; None without bindings."""
+    """Return whether the oneCCL library of the bindings exists; None without bindings."""
     if "oneccl-bind-pt" not in packages:
         return None
     places = [path + "/lib/libccl.so.1"]
@@ -190,7 +190,7 @@ def bindings(path, folders, packages):
 
 
 def layout(prefix):
-    """Where the files of an Intel MPI are: its wheels and its installer put them in many places."""
+    """Find the files of an Intel MPI: its wheels and its installer use different folders."""
     lib = prefix + "/lib"
     fabric = [lib, lib + "/libfabric", prefix + "/libfabric/lib", prefix + "/opt/mpi/libfabric/lib"]
     providers = []
@@ -209,7 +209,7 @@ def layout(prefix):
 
 
 def mpis(search_path, prefixes):
-    """[{bin, not_run}], those in PATH first."""
+    """Return [{bin, not_run}], those in PATH first."""
     path = [f for f in search_path.split(":") if f.startswith("/")]
     folders = path + [p + "/bin" for p in prefixes]
     for parent in ("/opt/intel/oneapi/mpi", "/opt/ohpc/pub/mpi", "/opt/openmpi", "/opt/mpich"):

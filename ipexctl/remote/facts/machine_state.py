@@ -1,6 +1,6 @@
-"""How the machine is set just now: frequencies, kernel switches, limits, sessions, containers.
+"""Read how the machine is set: frequencies, kernel switches, limits, sessions, containers.
 
-Many small files, of which most machines lack some. What is set per CPU is read from a sample.
+Many small files are read; most machines lack some. Per-CPU settings are read from a sample.
 """
 
 import os
@@ -12,7 +12,7 @@ from ipexctl.remote.facts.cpus_and_memory import number
 
 SAMPLE = 16  # of several hundred equal policies
 PRACTICE = "ipexctl lab"
-SIF = ("APPTAINER", "SINGULARITY")  # they set both; older ones the second alone
+SIF = ("APPTAINER", "SINGULARITY")  # new versions set both, older ones only the second
 
 
 def read_state(read, fs, groups, cpus):
@@ -47,7 +47,7 @@ def _power(fs, of, cpus):
     driver = of(paths[0] + "/scaling_driver") if paths else ""
     no_turbo, boost = of(base + "/intel_pstate/no_turbo"), of(base + "/cpufreq/boost")
     if driver == "cppc_cpufreq" and not _can_boost(of, base, cpus):
-        boost = ""  # the file is there all the same
+        boost = ""  # the file exists even if the CPU cannot boost
     return {
         "driver": driver,
         "status": status,
@@ -61,14 +61,14 @@ def _power(fs, of, cpus):
 
 
 def _can_boost(of, base, cpus):
-    """Whether the firmware knows a performance above the nominal one: not on most ARM servers."""
+    """Decide whether the firmware reports a boost: on most ARM servers it does not."""
     folder = "%s/cpu%d/acpi_cppc/" % (base, cpus[0][0] if cpus else 0)
     highest, nominal = number(of(folder + "highest_perf")), number(of(folder + "nominal_perf"))
     return highest is not None and nominal is not None and highest > nominal
 
 
 def _throttled(of, base, cpus):
-    """How often, since boot, a package or one of some cores was too hot; None: not counted."""
+    """Count how often since boot a package or a sampled core was too hot; None: not counted."""
     if not of("%s/cpu%d/thermal_throttle/core_throttle_count" % (base, cpus[0][0] if cpus else 0)):
         return None
     sockets = {row[2]: row[0] for row in reversed(cpus)}
@@ -79,7 +79,7 @@ def _throttled(of, base, cpus):
 
 
 def _some(items):
-    """At most SAMPLE of them, from the whole length."""
+    """Return at most SAMPLE of the items, evenly spread."""
     step = max(1, -(-len(items) // SAMPLE))
     return items[::step]
 
@@ -145,9 +145,9 @@ def _shell():
 
 
 def _login_ms():
-    """From the start of the login shell to that of this Python: its start-up files in between.
+    """Return milliseconds from the login shell's start to this Python's: its start-up files.
 
-    The shell has become the sh that is our parent.
+    The shell has become the sh that is the parent process.
     """
     try:
         began, now = (int(stat_of(pid)[1][19]) for pid in (os.getppid(), "self"))
@@ -157,8 +157,8 @@ def _login_ms():
 
 
 def _container(fs, of, env):
-    """docker, podman, kubernetes, lxc, ...; "" outside of them."""
-    told = of("/run/systemd/container")  # by who started it, also ipexctl's lab
+    """Return docker, podman, kubernetes, lxc, ...; "" outside of containers."""
+    told = of("/run/systemd/container")  # written by the container manager, also by ipexctl's lab
     if told == PRACTICE:
         return told
     if env.get("KUBERNETES_SERVICE_HOST"):
@@ -178,7 +178,7 @@ def _container(fs, of, env):
 
 
 def _logind(fs, of):
-    """What logind.conf and the files beside it say, the last one of each name."""
+    """Return the settings of logind.conf and its drop-in files; the last of each name counts."""
     said = {}
     files = []
     for folder in ("/usr/lib/systemd", "/etc/systemd"):

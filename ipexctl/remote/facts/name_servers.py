@@ -1,6 +1,6 @@
-"""Whether this host's name servers respond, whatever /etc/hosts knows.
+"""Test whether this host's name servers respond, regardless of /etc/hosts.
 
-Each one that programs here ask is asked for a name outside, over UDP, beside the other facts.
+Each configured name server is asked for an external name, over UDP, while other facts are read.
 """
 
 import re
@@ -9,17 +9,17 @@ import socket
 import struct
 import time
 
-WAIT = 2.0  # seconds from the question on
-AGAIN = 1.0  # an answer may get lost
+WAIT = 2.0  # seconds to wait for an answer
+AGAIN = 1.0  # seconds until the question is repeated: a packet may get lost
 MOST = 3  # the C library asks no more
-LOCAL = "127.0.0.1"  # the one that it asks where none is configured
+LOCAL = "127.0.0.1"  # the C library's default if none is configured
 NUMBER = b"ix"
 QUESTION = b"\7example\3org\0\0\1\0\1"  # its IPv4 address
 RCODES = {1: "FORMERR", 2: "SERVFAIL", 4: "NOTIMP", 5: "REFUSED"}
 
 
 def begin(read):
-    """Those that are asked; none where names are not looked up in DNS."""
+    """Send the questions; return [] if the host does not use DNS."""
     hosts = re.search(r"^hosts:(.*)", read("/etc/nsswitch.conf"), re.M)
     if hosts and not {"dns", "resolve"} & set(hosts.group(1).split()):
         return []
@@ -28,7 +28,7 @@ def begin(read):
 
 
 def finish(asked):
-    """[[address, configured, responds, what it said or why it did not]]"""
+    """Return [[address, configured, responds, its error or why it did not respond]]."""
     _hear(asked, AGAIN)
     for one in asked:
         one.ask()
@@ -54,7 +54,7 @@ def _hear(asked, until):
 
 
 class _Asked:
-    """One name server. `sock` is None from when it is known whether it responds."""
+    """One name server. `sock` is None once it is known whether the server responds."""
 
     def __init__(self, address, configured):
         self.address, self.configured = address, configured
@@ -80,7 +80,7 @@ class _Asked:
             self.fail(e)
 
     def hear(self):
-        """Whether there is nothing more to wait for."""
+        """Read an answer; return whether there is nothing more to wait for."""
         assert self.sock
         try:
             data = self.sock.recv(4096)

@@ -1,4 +1,4 @@
-"""The runs that live on this host, also those of other users.
+"""Find the runs that are active on this host, including those of other users.
 
 Each supervisor has an abstract socket (control.py). /proc/net/unix lists them, and the kernel says
 which process of which user is behind one. /proc shows the rest, as far as it may be read. Most
@@ -13,12 +13,12 @@ import socket
 from ipexctl.common.processes import stat_of
 from ipexctl.common.tolerant_reads import read_text
 
-LISTENS = 0x10000  # among the flags of a socket
+LISTENS = 0x10000  # flag of a listening socket
 NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
 PATIENCE = 1.0
 MOST = 50
 CPUS = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
-FIRST = 20  # records of a journal; its beginning says what the run is
+FIRST = 20  # records of a journal to read; its beginning describes the run
 
 
 def op_list(call, root):
@@ -27,9 +27,9 @@ def op_list(call, root):
 
 
 def found(root=""):
-    """[{run, own, owner, name, command, ranks, cpus, cores, memory, seconds}, ...]
+    """Return [{run, own, owner, name, command, ranks, cpus, cores, memory, seconds}, ...].
 
-    `root`: where the names of this user's runs are. None: it cannot be seen.
+    `root`: the folder whose journals name this user's runs. None: the value cannot be read.
     """
     listed = sockets()
     if not listed:
@@ -54,7 +54,7 @@ def found(root=""):
 
 
 def sockets():
-    """(address, run id) of each supervisor; one word for each, though a connection has it, too."""
+    """Return (address, run id) of each supervisor; its connections have the same name."""
     names = set()
     for line in read_text("/proc/net/unix").splitlines()[1:]:
         words = line.split()
@@ -65,7 +65,7 @@ def sockets():
 
 
 def behind(address):
-    """(pid, uid) of who listens there; pid 0: in a container of its own. uid None: nobody."""
+    """Return (pid, uid) of the listener; pid 0: in another container; uid None: no listener."""
     from ipexctl.remote.run import control
 
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -79,7 +79,7 @@ def behind(address):
 
 
 def used(pid, alive):
-    """What the run of this supervisor uses. Memory that processes share is not counted."""
+    """Return what the run of this supervisor uses; memory that processes share is not counted."""
     from ipexctl.remote.rank import rank_wrapper
 
     below = rank_wrapper.descendants(pid, alive) if pid in alive else set()
@@ -118,7 +118,7 @@ def own_memory(pid):
 
 
 def age(pid):
-    """Seconds since it was started."""
+    """Return the seconds since the process was started."""
     fields = stat_of(pid)[1]
     uptime = read_text("/proc/uptime").split()
     if len(fields) < 20 or not uptime:
@@ -136,7 +136,7 @@ def owner(uid):
 
 
 def said(root, run):
-    """(name, command) of a run of this user, from its journal."""
+    """Return (name, command) of a run of this user, from its journal."""
     from ipexctl.remote.run_files import journal
 
     top = os.path.join(glob.escape(root), "runs", run, "journals", "*")

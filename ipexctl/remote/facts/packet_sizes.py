@@ -1,6 +1,6 @@
-"""Do large packets arrive where connections open? A wrong MTU on the way drops them silently.
+"""Test whether large packets arrive where connections open: a wrong MTU drops them silently.
 
-The kernel of the other host takes what comes, and says so; no program there needs to read it.
+The other host's kernel receives and acknowledges packets; no program there needs to read them.
 """
 
 import fcntl
@@ -12,13 +12,13 @@ import time
 AMOUNT = 64 << 10
 SIZES = (8000, 4000, 1500, 1450, 1400, 1280)  # of packets: common MTUs, the largest first
 SECONDS = 2.0  # the kernel repeats what was lost after 0.2 s and then ever later
-SIZED = 4  # hosts to which the sizes are tried: where one link is broken, that tells enough
+SIZED = 4  # hosts for which all sizes are tried: if one link is broken, a few show enough
 
 
 def lost(opened):
-    """{name: connected socket} -> [[name, were large packets lost, the largest that arrive]]
+    """{name: connected socket} -> [[name, whether large packets are lost, the largest that arrive]]
 
-    Both are None where nobody can tell: another end that takes nothing at all is not full of us.
+    Both are None if that is unknown: the other end acknowledges nothing at all.
     """
     arrived = _arrive(opened, SECONDS)
     stuck = [name for name in opened if arrived.get(name) is False]
@@ -27,7 +27,7 @@ def lost(opened):
 
 
 def _arrive(opened, seconds):
-    """Whether more than a first small packet was taken by the other end."""
+    """Return for each name whether the other end received more than a first small packet."""
     sent = {name: n for name, n in ((name, _send(s)) for name, s in opened.items()) if n > 1}
     taken = {}  # type: dict[object, int]
     end, pause = time.monotonic() + seconds, 0.001
@@ -42,7 +42,7 @@ def _arrive(opened, seconds):
 
 
 def _send(sock):
-    """How many bytes went to the kernel: one in a packet of its own, then as many as fit."""
+    """Send a small packet, then as much as fits; return how many bytes the kernel accepted."""
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -53,14 +53,14 @@ def _send(sock):
 
 
 def _unanswered(sock, sent):
-    """Bytes that the other end has not acknowledged; all of them once the connection broke."""
+    """Return the number of bytes not acknowledged; all of them once the connection broke."""
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
         return sent
     return struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
 
 
 def _largest(where):
-    """The largest packet of SIZES that arrives."""
+    """Return the largest packet of SIZES that arrives; None if none does."""
     opened = {}
     for size in SIZES:
         headers = 60 if ":" in where[0] else 40

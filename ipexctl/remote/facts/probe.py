@@ -1,4 +1,4 @@
-"""What this host is: files and system calls only, no programs, nothing judged and nothing created.
+"""Probe this host by files and system calls only: no programs, nothing judged, nothing created.
 
 Many hosts answer at once and may share few cores, so each part does as little as it can.
 `fs` is the folder in front of /proc and /sys: tests put recorded machines there.
@@ -16,9 +16,9 @@ _CONDA = ("miniconda3", "miniforge3", "anaconda3", "mambaforge")
 
 
 def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=False, listen=False):
-    """Emits the clock first, so that the controller knows how old it is; then everything."""
+    """Emit the clock first, so that the controller knows its age; return everything else."""
     call.emit({"event": "clock", "now": time.time()})
-    # late: the clock does not wait until these are compiled
+    # imported late: the clock does not wait until these are compiled
     from ipexctl.remote.facts import cpus_and_memory, host_load, host_network
 
     fs = fs.rstrip("/")
@@ -27,7 +27,7 @@ def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=Fal
     names = host_network.own_names() if live else None
     servers = []
     if live and dns:
-        # late: doctor alone asks for it
+        # imported late: only doctor asks for it
         from ipexctl.remote.facts import name_servers
 
         servers = name_servers.begin(read_text)
@@ -49,7 +49,7 @@ def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=Fal
         "pythons": _pythons(home) if live else [],
         "net": host_network.read_network(read_text, fs, live),
     }
-    # late: names are being looked up meanwhile
+    # imported late: names are being resolved meanwhile
     from ipexctl.remote.facts import machine_state
 
     facts["condition"] = machine_state.read_state(read_text, fs, groups, cpu["cpus"])
@@ -87,7 +87,7 @@ def _own_names(names):
 
 
 def _disk(statvfs, root, mounts):
-    """About the folder where root is, or will be made."""
+    """Describe the file system of the folder where the root is, or will be created."""
     there = root
     while not os.path.isdir(there) and there != "/":
         there = os.path.dirname(there)
@@ -118,11 +118,11 @@ def _disk(statvfs, root, mounts):
 
 
 def _root(statvfs, root, mounts):
-    """Our own folder, of which a command as root may have made a part."""
+    """Describe the root folder, a part of which a command run as root may have made."""
     found = _disk(statvfs, root, mounts)
     parts = os.listdir(root) if found["there"] and os.access(root, os.R_OK) else []
     for path in sorted(os.path.join(root, name) for name in parts):
-        ours = os.path.isdir(path) and not os.path.islink(path)  # a link may lead to what is shared
+        ours = os.path.isdir(path) and not os.path.islink(path)  # its target may be shared
         if ours and not os.access(path, os.W_OK | os.X_OK):
             return dict(found, writable=False, owner=_owner(path))
     return found
@@ -174,9 +174,9 @@ def _user():
 
 
 def _pythons(home):
-    """[{path, version}], each real file once; shims and wrappers are no interpreters.
+    """Return [{path, version}], each real file once; shims and wrapper scripts do not count.
 
-    The one that runs this is one wherever it is: a wrapper may have started it.
+    The interpreter that runs this is always included: a wrapper may have started it.
     """
     folders = os.environ.get("PATH", "").split(":") + ["/usr/bin", "/usr/local/bin"]
     folders += [home + "/" + n + "/bin" for n in _CONDA]
@@ -215,7 +215,7 @@ def _python(path, real, own):
 
 
 def _lacks(real, version):
-    """Those of _NEEDED that were not built; [] where such modules are a part of the program."""
+    """Return the modules of _NEEDED that were not built; [] if they may be compiled in."""
     for lib in ("lib", "lib64"):
         place = (os.path.dirname(os.path.dirname(real)), lib, version[0], version[1])
         names = names_in("%s/%s/python%d.%d/lib-dynload" % place)
@@ -234,7 +234,7 @@ def _is_elf(path):
 
 
 def _version(real):
-    """From the names of the file and its folders; the patch number only where a folder tells it."""
+    """Read the version from the names of the file and its folders; else [3, minor]."""
     name = os.path.basename(real)
     minor = int(name[8:]) if name.startswith("python3.") and name[8:].isdigit() else None
     folder = os.path.basename(os.path.dirname(os.path.dirname(real)))

@@ -1,1 +1,1 @@
-"""Environments on a host: the files they are made of, building, proving and removing them."""
+"""Environments on a host: their files, and building, proving and removing them."""

@@ -1,1 +1,1 @@
-"""Steps of plays, on a host: each module has `apply(task)`."""
+"""Apply the steps of plays on a host: each module has `apply(task)`."""

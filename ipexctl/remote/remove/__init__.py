@@ -1,1 +1,1 @@
-"""Removing what ipexctl put on this host, and keeping the rest small."""
+"""Remove what ipexctl put on this host, and keep the rest small."""

@@ -1,1 +1,1 @@
-"""A run on a host: what it would use, its processes, their logs and what they left."""
+"""A run on a host: its environment, its processes, their logs and their records."""
