@@ -1,4 +1,4 @@
-"""An operation that may be silent for long tells the controller that its host works on it."""
+"""Send signs of life to the controller during an operation that may be silent for long."""
 
 import threading
 

@@ -23,7 +23,7 @@ from ipexctl.remote.own_process import restrict_umask
 
 
 class Call:
-    """One running operation: its inbox, and the way back."""
+    """One running operation: its inbox, and its replies."""
 
     def __init__(self, agent, number):
         self.agent = agent
@@ -36,7 +36,7 @@ class Call:
         self.agent.write(event, body)
 
     def recv(self):
-        """The next frame for this call: (header, body), or None when the controller is gone."""
+        """Return the next frame, (header, body), or None when the controller is gone."""
         return self.inbox.get()
 
 
@@ -47,7 +47,7 @@ class Agent:
         self.sources = sources
         self.calls = {}
         self.at_end = []
-        self.guardian = None  # the socket of one that stands by for a run
+        self.guardian = None  # the socket of a guardian forked for a run
         self.heard = None  # set by operations that hold a lease: called on every frame
 
     # -- life --
@@ -78,7 +78,7 @@ class Agent:
             thread = threading.Thread(target=self.run, args=(call, header, body))
             thread.daemon = True
             thread.start()
-        # else: a late frame for a call that already ended; nobody waits for it
+        # else: a late frame for a call that already ended
 
     def run(self, call, header, body):
         try:
@@ -111,7 +111,7 @@ class Agent:
 
 
 def operation(name, prefix="op_"):
-    """`install.blobs.put` is the function op_put of that module."""
+    """Return the function of an operation: op_put of that module for `install.blobs.put`."""
     module, _, op = ("ipexctl.remote." + name).rpartition(".")
     __import__(module)
     return getattr(sys.modules[module], prefix + op)

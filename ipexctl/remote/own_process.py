@@ -1,22 +1,22 @@
-"""What a process of ours sets for itself."""
+"""Set process attributes: umask, open files, core dumps, threads."""
 
 import os
 import resource
 import threading
 
 SAFE_UMASK = 0o022
-account_umask = None  # of whoever logs in: the user's own programs get it back
+account_umask = None  # umask of the account; the user's own programs get it back
 
 
 def restrict_umask():
-    """What ipexctl makes is not writable for others, whatever the umask of the account is."""
+    """Make files that ipexctl creates unwritable for others, whatever the account's umask."""
     global account_umask
     account_umask = os.umask(SAFE_UMASK)
     os.umask(account_umask | SAFE_UMASK)
 
 
 def restore_umask():
-    """Called in a child that is about to become a program of the user."""
+    """Restore the account's umask, in a child that is about to become a user's program."""
     if account_umask is not None:
         os.umask(account_umask)
 
@@ -29,16 +29,16 @@ def start_thread(target, *args):
 
 
 def close_files(*kept):
-    """Close what was open in the process from which this one was forked, but for these numbers."""
+    """Close all files inherited from the process that forked this one, except these numbers."""
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd > 2 and fd not in kept:
             try:
                 os.close(fd)
             except OSError:
-                pass  # the listing's own
+                pass  # the descriptor of the listing itself
 
 
 def no_core_dump():
-    """It could hold a secret."""
+    """Disable core dumps: one could hold a secret."""
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))

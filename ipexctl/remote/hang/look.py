@@ -1,7 +1,7 @@
-"""What each rank of this host does right now: a LOOK, from which the controller tells who hangs.
+"""Look at what each rank of this host does right now; the controller infers who hangs.
 
-All that may wait for a rank, or for a file server that is dead, is done in threads of their own;
-what they have not found in time is missing from the LOOK.
+Anything that may wait for a rank, or for a dead file server, is done in a separate thread;
+what a thread has not found in time is missing from the result.
 """
 
 import os
@@ -15,14 +15,14 @@ from ipexctl.remote.hang import process_state, python_stacks, waiting_loop
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper, socket_table
 
-ANSWERS, ENDS = 0.4, 0.6  # seconds after the interval until which is waited: for answers, for all
+ANSWERS, ENDS = 0.4, 0.6  # seconds to wait after the interval: for answers, for all threads
 CHILDREN, CHILD_THREADS, ASKED, CONNECTIONS, FRAMES = 16, 4, 64, 32, 40
 FORKS = "/multiprocessing/popen_fork.py"
 
 
 def look(site, ranks, seconds=1.0):
-    """A dict for each rank. `ranks`: {rank: pid of its script}; `site`: the folder of rank_site.py,
-    or None; `seconds`: the time in which CPU use is measured."""
+    """Return a dict for each rank. `ranks`: {rank: pid of its script}; `site`: the folder of
+    rank_site.py, or None; `seconds`: the time over which CPU use is measured."""
     began = time.monotonic()
     site = os.path.realpath(site) if site else None
     alive = rank_wrapper.processes()
@@ -42,7 +42,7 @@ def look(site, ranks, seconds=1.0):
 
 
 class Connections:
-    """The TCP connections of this host; none if the kernel does not tell."""
+    """The TCP connections of this host; none if the kernel does not report them."""
 
     def __init__(self):
         self.found = []  # type: list
@@ -74,8 +74,8 @@ class RankLook:
         self.site, self.pid = site, pid
         self.parent = alive.get(pid, ("X", 0))[1]
         self.below = sorted(rank_wrapper.descendants(pid, alive))
-        self.seen = {}  # type: dict[int, dict]  # of children
-        self.our_cpu = 0.0  # seconds of answers to us
+        self.seen = {}  # type: dict[int, dict]  # child process id -> its state
+        self.our_cpu = 0.0  # CPU seconds that answers to this look took
         self.row = self.unseen(rank)  # type: dict
         self.began = time.monotonic()
         self.before = self.use([pid] + self.below)
@@ -106,10 +106,10 @@ class RankLook:
             self.look_at_kernel()
             self.ask(connections, deadline)
         except (OSError, ValueError, KeyError, IndexError, struct.error):
-            pass  # it ended meanwhile: what was found stays
+            pass  # the rank ended meanwhile: what was found stays
 
     def look_at_kernel(self):
-        """Before anything is asked of the rank: an answer would be seen here."""
+        """Read the kernel's view before asking the rank: an answer would show up in it."""
         for pid in self.below[:ASKED]:
             self.seen[pid] = process_state.kernel_state("/proc/%d" % pid)
             self.seen[pid]["state"] = process_state.state(pid)
@@ -151,7 +151,7 @@ class RankLook:
             self.find_source(row, pid)
 
     def find_source(self, row, pid):
-        """The line of each thread's own code; of the main thread, whether a loop only waits."""
+        """Add the line of each thread's own code, and whether the main thread's loop only waits."""
         folder = link_of("/proc/%d/cwd" % pid)
         for thread in row["threads"]:
             own = waiting_loop.own_frame(thread["frames"], self.site)
@@ -196,7 +196,7 @@ class RankLook:
 
 
 def without_parent(thread):
-    """The stack of a process that multiprocessing has forked goes on with that of its parent."""
+    """Cut the parent's frames off the stack of a process forked by multiprocessing."""
     frames = thread["frames"]
     ends = [i for i, frame in enumerate(frames) if frame[0].endswith(FORKS)]
     return dict(thread, frames=frames[: ends[0]] if ends else frames)
@@ -213,7 +213,7 @@ def set_blocked_on(row, pid, connections):
 
 
 def add_waits(threads, waits, pid, connections):
-    """Add to each thread what its rank says of it, and what it does in the kernel."""
+    """Add to each thread what its rank reports about it, and what it does in the kernel."""
     known = {row.get("id"): row for row in waits}
     for thread in threads:
         said = known.get(thread["id"], {})

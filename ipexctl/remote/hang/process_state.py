@@ -1,7 +1,7 @@
-"""What /proc has about a process: its state, what its main thread waits for, what it used.
+"""Read from /proc the state of a process, what its main thread waits for, and what it used.
 
-Nothing here opens a file that the process has open, or asks for its attributes: where a file
-server is dead, that would wait as the process does.
+Nothing here opens a file that the process has open, or reads its attributes: with a dead file
+server, that would block like the process.
 """
 
 import collections
@@ -49,7 +49,7 @@ Thread = collections.namedtuple("Thread", "id state blocked pending")
 
 
 def state(pid):
-    """Of the main thread, or T if all threads are stopped."""
+    """Return the state of the main thread, or T if all threads are stopped."""
     words = stat_of("%d/task/%d" % (pid, pid))[1]
     if not words or words[0] == "T":
         states = {thread.state for thread in threads(pid)}
@@ -72,14 +72,14 @@ def status_of(folder):
 
 
 def cpu_seconds(pid, with_children=True):
-    """CPU time of a process, or of a thread (PID/task/TID), and of its children that have ended, so
-    that nothing is lost when one ends."""
+    """Return the CPU time of a process, or of a thread (PID/task/TID), including children that have
+    ended, so that nothing is lost when one ends."""
     words = stat_of(pid)[1][11 : 15 if with_children else 13]
     return sum(int(word) for word in words) / TICKS
 
 
 def exit_status(pid):
-    """How a process ended that its parent has not waited for: "signal 9", "exit code 1", or ""."""
+    """Return how a zombie process ended: "signal 9", "exit code 1", or ""."""
     words = stat_of(pid)[1]
     if len(words) < 50 or words[0] != "Z":
         return ""
@@ -88,14 +88,14 @@ def exit_status(pid):
 
 
 def kernel_state(task):
-    """What one thread does in the kernel. `task`: its folder in /proc."""
+    """Return what one thread does in the kernel. `task`: its folder in /proc."""
     call, channel = system_call(task), wait_channel(task)
     words = stat_of(task[len("/proc/") :])[1]
     return {"state": words[0] if words else "X", "wchan": channel, "syscall": call}
 
 
 def system_call(task):
-    """[number, its first three arguments], or None: not in one, or not ours to read."""
+    """Return [number, its first three arguments]; None: not in a call, or not readable."""
     words = read_text(task + "/syscall").split()
     if len(words) < 7 or not words[0].isdigit():
         return None
@@ -108,7 +108,7 @@ def wait_channel(task):
 
 
 def blocked_on(pid, call, channel, peers):
-    """What the main thread waits for, or None. `peers`: inode of a socket -> its other end."""
+    """Return what the main thread waits for, or None. `peers`: socket inode -> its other end."""
     if call is None:
         what = next((what for what, words in WAITS if re.search(words, channel)), None)
         return {"what": what, "path": "", "fs": "", "peer": ""} if what else None
@@ -132,7 +132,7 @@ def blocked_on(pid, call, channel, peers):
             if not path:
                 return open_file(pid, first, channel, peers) if argument else None
             path = os.path.join(link_of("/proc/%d/cwd" % pid), path)
-            if re.search("wait_for_partner|fifo|pipe", channel):  # it opens one
+            if re.search("wait_for_partner|fifo|pipe", channel):  # the process is opening a pipe
                 return empty("pipe", path=path)
             return empty("file", path=path, fs=file_system(pid, path))
     return None
@@ -155,7 +155,7 @@ def open_file(pid, number, channel, peers):
 
 
 def has_open(pid, name):
-    """Whether a process has that file or pipe open."""
+    """Return whether a process has that file or pipe open."""
     folder = "/proc/%d/fd" % pid
     return any(link_of("%s/%s" % (folder, number)) == name for number in names_in(folder))
 
@@ -171,8 +171,8 @@ def watched_by(pid, number):
 
 
 def string_at(pid, address):
-    """The text at an address, up to the end of its page: the next may not be there. A system call
-    that has ended meanwhile leaves anything there: unprintable bytes are not a text."""
+    """Read the text at an address, up to the end of its page: the next may not exist. After the
+    system call has ended, anything may be there: unprintable bytes are not a text."""
     data = memory(pid, address, min(PATH, 4096 - address % 4096))
     text = data.partition(b"\0")[0].decode("utf-8", "replace")
     return text if text.isprintable() and "\ufffd" not in text else ""
@@ -188,7 +188,7 @@ def memory(pid, address, size):
 
 
 def file_system(pid, path):
-    """Its type: the mount that lies nearest above the path."""
+    """Return the type of the file system that holds the path."""
     best, kind = "", ""
     for line in read_text("/proc/%d/mountinfo" % pid).splitlines():
         words, _, rest = line.partition(" - ")

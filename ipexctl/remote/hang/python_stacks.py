@@ -1,8 +1,8 @@
-"""What a process says of itself that has imported ipexctl/in_ranks/rank_site.py: its Python stacks,
-its last collectives, and what its threads wait for.
+"""Ask a process that has imported ipexctl/in_ranks/rank_site.py for its Python stacks, its last
+collectives, and what its threads wait for.
 
-The signal that asks for them would kill a process that does not handle it, and one whose files were
-closed would write them into whatever it has opened since: neither is asked.
+The signal that requests them would kill a process that does not handle it, and a process whose
+files were closed would write into whatever it has opened since: neither is asked.
 """
 
 import json
@@ -14,9 +14,9 @@ from ipexctl.remote.hang import process_state
 
 SIGNAL = 62  # that of rank_site.py
 BIT = 1 << (SIGNAL - 1)
-FRAMES, THREADS = 100, 16  # that are kept; faulthandler writes no more frames either
+FRAMES, THREADS = 100, 16  # limits; faulthandler writes at most 100 frames, too
 IMPORTS = "<frozen importlib"  # half of the frames while modules are imported: left out
-SETTLED = 0.06  # seconds in which nothing was written: all is
+SETTLED = 0.06  # seconds without new text after which the answer is complete
 LARGEST = 1 << 20
 HEAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)(?: \[(.*)\])? \(most recent call first")
 FRAME = re.compile(r'  File "(.*)", line (\d+|\?+) in (.*)$')
@@ -25,7 +25,7 @@ TGKILL = {"x86_64": 234, "aarch64": 131}
 
 
 class Question:
-    """To one process. `why`: "" while it may answer, else why there is no answer."""
+    """A request for the stacks of one process. `why`: "", or why there is no answer."""
 
     def __init__(self, site, pid):
         self.site = site
@@ -41,19 +41,19 @@ class Question:
         return bool(self.why) or (self.grew is not None and now - self.grew >= SETTLED)
 
     def forked_at(self):
-        """[path, line, ""] of the line that forked this process, or None."""
+        """Return [path, line, ""] of the line that forked this process, or None."""
         found = noted(self.path, rb"^forked (\d+) (.+)$")
         return found and [found.group(2).decode("utf-8", "replace"), int(found.group(1)), ""]
 
     def answer(self):
-        """("ok" or why not, the threads)"""
+        """Return ("ok" or why there is no answer, the threads)."""
         if self.why or size_of(self.path) <= self.before:
             return self.why or "silent", []
         try:
             with open(self.path, "rb") as f:
                 text = f.read(LARGEST).decode("utf-8", "replace")
             if self.is_over(float("inf")):
-                os.truncate(self.path, self.before)  # all in it is read
+                os.truncate(self.path, self.before)  # all of it has been read
         except OSError:
             return "silent", []
         threads = parse(text, os.path.dirname(self.path))
@@ -61,7 +61,7 @@ class Question:
 
 
 class RankQuestion:
-    """To the thread of rank_site.py in a rank. `why`: "" while it may answer, else why not."""
+    """A request to the thread of rank_site.py in a rank. `why`: "", or why there is no answer."""
 
     def __init__(self, site, pid, state):
         base = os.path.join(site or "", "%d." % pid)
@@ -88,7 +88,7 @@ class RankQuestion:
         return bool(self.why) or os.path.exists(self.path)
 
     def answer(self):
-        """(collectives or None, why not, what each thread waits for)"""
+        """Return (collectives or None, why there are none, what each thread waits for)."""
         if self.why:
             return None, self.why, []
         try:
@@ -101,7 +101,7 @@ class RankQuestion:
 
 
 def ask(path, pid):
-    """ "" once the signal is sent; else why it was not."""
+    """Send the signal. Return "", or the reason why it was not sent."""
     status = process_state.status_of("/proc/%d" % pid)
     threads = process_state.threads(pid)
     if not status or not threads:
@@ -117,10 +117,10 @@ def ask(path, pid):
     if not able:
         return "blocked"
     if (pending | sum(t.pending & BIT for t in threads)) & BIT:
-        return ""  # it was asked before
+        return ""  # a signal is pending
     awake = [t.id for t in able if t.state != "D"]
     found = noted(path, rb"^asked (\d+)$")  # the thread of rank_site.py
-    ours = int(found.group(1)) if found else None  # whose system call goes on after a signal
+    ours = int(found.group(1)) if found else None  # its system call goes on after a signal
     try:
         if ours in awake:
             send_to_thread(pid, ours)
@@ -134,7 +134,7 @@ def ask(path, pid):
 
 
 def noted(path, pattern):
-    """What rank_site.py has written at the beginning of a file of stacks; None if it has not."""
+    """Match a pattern in the head of a file of stacks, written by rank_site.py; None: no match."""
     try:
         with open(path, "rb") as f:
             return re.search(pattern, f.read(4096), re.M)
@@ -143,7 +143,7 @@ def noted(path, pattern):
 
 
 def send_to_thread(pid, thread):
-    """Any thread writes the stacks of all."""
+    """Send the signal to one thread; any thread writes the stacks of all."""
     number = TGKILL.get(os.uname().machine)
     try:
         import ctypes
@@ -157,9 +157,9 @@ def send_to_thread(pid, thread):
 
 
 def parse(text, site):
-    """What faulthandler wrote: {"id", "main", "name", "frames": [[path, line, function]]}.
+    """Parse faulthandler's text: [{"id", "main", "name", "frames": [[path, line, function]]}].
 
-    The main thread is the first."""
+    The main thread comes first."""
     main, found, frames = "", {}, []  # type: ignore
     for line in text.splitlines():
         head, frame = HEAD.match(line), FRAME.match(line)
@@ -185,5 +185,5 @@ def is_ours(frames, site):
 
 
 def plain(text):
-    """Without the escapes that faulthandler writes for what is not ASCII."""
+    """Undo the escapes that faulthandler writes for characters that are not ASCII."""
     return ESCAPE.sub(lambda found: chr(int("".join(found.groups("")), 16)), text)

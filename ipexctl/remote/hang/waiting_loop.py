@@ -1,11 +1,11 @@
-"""Which line of the user's own code a thread is in, and whether the loop around it only waits."""
+"""Find the line of user code that a thread is in, and whether the loop around it only waits."""
 
 import ast
 import os
 import re
 import tokenize
 
-LARGEST = 1 << 20  # bytes of a source file that are read
+LARGEST = 1 << 20  # bytes of a source file; larger ones are not read
 TEXT = 160
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|/python3\d+\.zip/|^<fr")
 PAUSES = {"sleep", "wait", "sched_yield", "pause"}
@@ -14,18 +14,18 @@ TESTS = {
     "done", "locked", "qsize", "is_alive", "is_completed", "test", "check", "ready", "acquire",
     "get_nowait", "listdir", "glob", "stat", "getsize",
 }  # fmt: skip
-# what waiting loops also do: look at the clock, say that they wait
+# other calls of waiting loops: look at the clock, print that they wait
 BESIDES = {
     "time", "monotonic", "perf_counter", "len", "int", "float", "str", "min", "max", "any", "all",
     "print", "info", "debug", "warning", "flush", "format",
 }  # fmt: skip
 QUIET = PAUSES | TESTS | BESIDES
-# what fails until another process has done something: a lock file, a server that is not up yet
+# calls that fail until another process is ready: a lock file, a server that is not up yet
 ATTEMPTS = {"open", "mkdir", "makedirs", "link", "symlink", "rename", "connect", "lockf", "flock"}
 
 
 def own_frame(frames, site):
-    """The innermost frame that is neither of a library nor ours."""
+    """Return the innermost frame that is neither in a library nor in ipexctl."""
     for path, line, function in frames:
         if not LIBRARY.search(path) and not (site and path.startswith(site + "/")):
             return path, line, function
@@ -33,7 +33,7 @@ def own_frame(frames, site):
 
 
 def source_of(path, folder):
-    """The lines of a file; `folder`: to which it is relative."""
+    """Return the lines of a file; `folder`: the folder to which its path is relative."""
     path = os.path.join(folder, path)
     try:
         if os.path.getsize(path) > LARGEST or not os.path.isfile(path):
@@ -45,8 +45,8 @@ def source_of(path, folder):
 
 
 def waits_in_loop(lines, line):
-    """Whether that line is in a `while` whose body waits and does nothing else. A Python that is
-    older than the source may not be able to read it: False."""
+    """Decide whether the line is in a `while` whose body only waits. False if this Python is too
+    old to parse the source."""
     try:
         loop = innermost(ast.parse("\n".join(lines)), line)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -66,7 +66,7 @@ def waits_in_loop(lines, line):
 
 
 def tries_again(statement, line):
-    """Whether the line is in a `try` that a loop begins with: one attempt, again if it fails."""
+    """Decide whether the line is in a loop's first statement, a `try` repeated on failure."""
     if not isinstance(statement, ast.Try) or len(statement.body) != 1:
         return False
     handled = [part for handler in statement.handlers for part in handler.body]
@@ -78,7 +78,7 @@ def tries_again(statement, line):
 
 
 def innermost(tree, line):
-    """The `while` around the line, unless another loop or a function is between them."""
+    """Return the `while` around the line, unless another loop or a function is in between."""
     kinds = (ast.While, ast.For, ast.FunctionDef, ast.AsyncFunctionDef)
     around = [
         node
@@ -105,7 +105,7 @@ def is_quiet(statement):
 
 
 def called(nodes):
-    """The names of the functions that are called, without what they are attributes of."""
+    """Return the last names of the functions that are called, such as `sleep` of time.sleep()."""
     for node in nodes:
         for part in ast.walk(node):
             if isinstance(part, ast.Call):

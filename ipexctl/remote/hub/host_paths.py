@@ -1,4 +1,4 @@
-"""Which hosts of a run cannot reach each other, from the reports of each host.
+"""Find out which hosts of a run cannot reach each other, from the reports of each host.
 
 No I/O and no clock: `now` is given.
 """
@@ -7,9 +7,9 @@ from ipexctl.common import run_events
 
 QUIET = 10.0  # seconds without a message from a host before a note says so
 MOST = 16  # sentences at a time
-RETRIES = 3  # of the same bytes, until an address counts as not answering
-SECONDS = 10.0  # the same
-MOST_ADDRESSES = 256  # that one host tells
+RETRIES = 3  # retransmissions of the same bytes after which an address counts as not answering
+SECONDS = 10.0  # seconds after which it does, too
+MOST_ADDRESSES = 256  # in a report of one host
 
 
 class HostPaths:
@@ -36,7 +36,7 @@ class HostPaths:
             self.owners.setdefault(address, set()).add(name)
 
     def listen(self, host, silence, now):
-        """`silence`: seconds since the hub received a message from the host."""
+        """Note the seconds since the hub received a message from the host."""
         if silence >= QUIET:
             self.quiet.setdefault(host, now - silence)
         else:
@@ -49,7 +49,7 @@ class HostPaths:
         self.planned = [(name, address) for name, address in self.planned if name != host]
         self.count_owners()
         for key in [key for key in self.reported if host in key[2]]:
-            del self.reported[key]  # it is lost, and not heard again
+            del self.reported[key]  # the host is lost, so it will not be reached again
 
     def cuts(self):
         found = {}  # type: dict[tuple, float]
@@ -71,7 +71,7 @@ class HostPaths:
         return dict(sorted(found.items())[:MOST])
 
     def news(self, now):
-        """A (text, current cuts) pair for each change; a cut is [what, seconds]."""
+        """Return a (text, current cuts) pair for each change; a cut is [what, seconds]."""
         cuts, before = self.cuts(), self.reported
         after = {key: min(since, before.get(key, since)) for key, since in cuts.items()}
         left = [[what, round(now - since, 1)] for (what, _, _), since in after.items()]
@@ -82,17 +82,17 @@ class HostPaths:
 
 
 class Unanswered:
-    """From which addresses the ranks of one host get no answer: its kernel sends to them what it
-    has sent before. A process that only stands still does not look like that: its kernel answers.
+    """The addresses that do not answer the ranks of one host: its kernel retransmits to them. A
+    process that is stopped does not look like that: its kernel answers.
     """
 
     def __init__(self):
-        self.since = {}  # key of a socket -> when it was first seen to send again
+        self.since = {}  # key of a socket -> when it was first seen to retransmit
         self.own = set()  # addresses of this host
         self.told = set()
 
     def report(self, rows, now):
-        """`rows`: (key, retries) of each socket of a rank. None: nothing has changed."""
+        """Return an event, or None if nothing changed. `rows`: (key, retries) of ranks' sockets."""
         self.since = {key: self.since.get(key, now) for key, retries in rows if retries}
         peers = {}  # type: dict[str, float]
         for key, retries in rows:

@@ -20,7 +20,7 @@ LOOK = 0.25  # seconds between looks at the clock
 AT_ONCE = 256  # events processed before orders and facts are sent
 STOP_WAIT = 8.0  # seconds for the last messages of the other hosts
 LAST_WORD = 2.0  # seconds for the hub to receive the last message
-LAST_LOOKS = 8.0  # seconds for hosts to find what ranks wrote last: four looks
+LAST_LOOKS = 8.0  # seconds for hosts to find the last checkpoint: four looks
 LAST_COPY = 60.0  # seconds for it to be copied
 FROZEN = "it was frozen for %.0f s"
 GONE = 2.0  # seconds until a host counts as lost once another sign says so
@@ -51,12 +51,12 @@ class Hub:
         self.doubts = {}  # host -> since when the watcher does not reach it, and why
         self.over_sent = False
         self.over_since = None
-        self.hurried = False  # asked to end while the last checkpoint is copied
-        self.swept = {}  # host -> processes that would not go
+        self.hurried = False  # a stop was requested: do not wait for the last copies
+        self.swept = {}  # host -> processes that could not be killed
         self.all_swept = threading.Event()
 
     def begin(self):
-        """Returns the port on which the other hosts connect, 0 if there are none."""
+        """Return the port on which the other hosts connect, 0 if there are none."""
         port = 0
         if self.others:
             try:
@@ -77,7 +77,7 @@ class Hub:
         self.inbox.put((host, event))
 
     def ask(self, order):
-        """What a command that watches the run says, or that it is gone."""
+        """Queue a request of a command that watches the run, or the news that it has ended."""
         self.inbox.put((None, order))
 
     def loop(self):
@@ -90,7 +90,7 @@ class Hub:
             self.tell_all(hub_orders.Stop(what).document())
 
     def turn(self):
-        """Process the events that have arrived, then send what follows from them."""
+        """Process the events that have arrived, then send the resulting orders and facts."""
         taken = self.waiting()
         now = time.monotonic()
         if self.link is not None and self.link.stood_still() > self.supervisor.lease:
@@ -108,7 +108,7 @@ class Hub:
         self.pass_on(self.has_ended(now))
 
     def has_ended(self, now):
-        """A run that ended well waits for the copies of its last checkpoint."""
+        """Decide whether the run is over; after success, its last checkpoint is copied first."""
         copies = self.judge.all_well() and self.supervisor.plan.checkpoints
         if not (self.judge.over and copies) or self.hurried:
             return bool(self.judge.over)
@@ -156,7 +156,7 @@ class Hub:
             self.all_swept.set()
 
     def blame(self, host, now):
-        """A failure while another host's link is down is a consequence of losing that host."""
+        """Report other hosts whose link is down as lost: this failure is a consequence of that."""
         settled = self.judge.decided or self.judge.all_ended()
         if self.link is not None and not settled:
             there = self.link.connected() | {host, self.name}
@@ -240,7 +240,7 @@ class Hub:
             self.ask(run_events.Abandoned(self.supervisor.stopped))
 
     def finish(self, survivors):
-        """Returns the surviving processes of each host. `survivors`: of this one."""
+        """Return the surviving processes of each host. `survivors`: those of this host."""
         if self.link is not None:
             self.all_swept.wait(STOP_WAIT)
             self.link.close()
@@ -272,7 +272,7 @@ class Spoke:
         self.link.send(event)
 
     def starter_gone(self, why):
-        """The run depends on the hub; but only the starting command can say where that listens."""
+        """Stop if the hub's address is still unknown: only the starting command can send it."""
         if not self.hub_is_known:
             self.supervisor.stop(why)
 

@@ -1,6 +1,6 @@
-"""Decides what a run does next, from the reports of its hosts. No I/O, no clock: `now` is given.
+"""Decide what a run does next, from the reports of its hosts. No I/O, no clock: `now` is given.
 
-`orders` are for hosts; `facts` are what happened, in order, for the journals and for commands that
+`orders` go to hosts; `facts` are what happened, in order, for the journals and for commands that
 watch the run. The caller empties both. `over`: why the run has to be stopped.
 """
 
@@ -14,7 +14,7 @@ MPIRUN_GRACE = 2.0  # mpirun has ended: its ranks follow at once, or something e
 DAEMON_GRACE = 3.0
 END_WAIT = 10.0  # for mpirun, when all its ranks have ended
 TAIL, SHORT_TAIL = 8192, 512  # characters of a rank's output that every host keeps
-LONG_TAILS = 16  # of the ranks that failed first
+LONG_TAILS = 16  # number of failed ranks whose output is kept at length
 ENDED = "ended"  # why a run is stopped when nothing of it is left
 
 
@@ -33,16 +33,16 @@ class Judge:
         self.begun = False  # all hosts were ready, and the ranks are started
         self.ready = set()  # hosts that can start the run's programs
         self.started = set()
-        self.ended = {}  # rank -> whether it ended well
-        self.vanished = False  # a wrapper did, perhaps as mpirun was killed: that is to come
+        self.ended = {}  # rank -> whether it succeeded
+        self.vanished = False  # a wrapper did, perhaps as mpirun was killed: a report will follow
         self.decided = False  # a fact has ended the run: a failure, or a request
         self.asked = False  # the ranks were told to end
         self.lost = set()
         self.paths = host_paths.HostPaths([(h.host, h.address) for h in run.hosts])
         self.stall = stall.Stall(run.stall, set(self.hosts), now)
         self.stop_at = None  # --stall-action stop
-        self.last_look = None  # the signal that waits for it: (why, seconds)
-        self.code = None  # of mpirun, when it has ended
+        self.last_look = None  # (why, seconds) of a signal that waits for a look
+        self.code = None  # exit code of mpirun, once it has ended
         self.gone = set()  # programs whose end is known
         self.spawned = {}  # key -> host of that daemon
 
@@ -54,7 +54,7 @@ class Judge:
         try:
             event = run_events.read(event)
             getattr(self, "on_%s" % event.event)(host, event, now)
-        except Exception:  # its part of the run is of another version, or has a bug
+        except Exception:  # the host has another version, or a bug
             self.host_lost(host, "the host sent an invalid message", now)
 
     def tick(self, now):
@@ -69,7 +69,7 @@ class Judge:
             self.fact(run_events.Noted(text, cut))
         done = self.code is not None or not (all(self.ended.values()) or self.vanished)
         late = self.deadline is not None and now >= self.deadline
-        if late and not (self.decided or self.all_ended()):  # mpirun gave up, and did not say why
+        if late and not (self.decided or self.all_ended()):  # mpirun gave up without a reason
             self.note_program("a process of MPI on %s" % self.first, self.first, None, True, "")
         if late or (done and self.all_ended()):
             self.over = ENDED
@@ -81,7 +81,7 @@ class Judge:
         return self.all_ended() and all(self.ended.values())
 
     def ask_to_end(self, by, seconds, now):
-        """Ctrl-C or `ipexctl stop`. A second request ends the run at once."""
+        """Handle Ctrl-C or `ipexctl stop`. A second request ends the run at once."""
         if self.over:
             return
         if self.asked:
@@ -99,14 +99,14 @@ class Judge:
         self.soon(now + LOST_GRACE)
 
     def broken(self, host, what):
-        """A host could not do its part."""
+        """Stop the run because a host could not do its part."""
         if not self.over:
             self.lost.add(host)
             self.fact(run_events.Broken(what), host)
             self.over = what
 
     def abandoned(self, why):
-        """The command that the run depends on has ended."""
+        """Stop the run because the command that it depends on has ended."""
         if not self.over:
             self.fact(run_events.Abandoned(why), self.first)
             self.over = why
@@ -120,7 +120,7 @@ class Judge:
                 self.start()
 
     def start(self):
-        """From here on, the run does not need the command that started it."""
+        """Start the ranks. From here on, the run does not need the command that started it."""
         self.begun = True
         self.fact(run_events.Begun(self.run.shown))
         if self.run.mpirun:
@@ -132,7 +132,7 @@ class Judge:
             self.order(host.host, hub_orders.Spawn("daemon%d" % key, host.starter))
 
     def on_launch(self, host, event: run_events.Launch, now):
-        """mpirun requests a daemon. Only daemons of the plan are started, each on its own host."""
+        """Pass on a daemon that mpirun requests: only those of the plan, each on its own host."""
         key = event.key
         if self.decided:
             self.order(host, hub_orders.LaunchRefused(key, "the run is ending"))
@@ -148,7 +148,7 @@ class Judge:
         self.order(to, hub_orders.Spawn("daemon%d" % key, argv))
 
     def on_unlaunch(self, host, event: run_events.Unlaunch, now):
-        """mpirun has ended the program with which it requested a daemon."""
+        """End a daemon, as mpirun has ended the program with which it requested it."""
         if event.key in self.spawned:
             self.order(self.spawned[event.key], hub_orders.Kill("daemon%d" % event.key))
 
@@ -171,15 +171,15 @@ class Judge:
             self.order(self.first, hub_orders.LaunchEnded(key, code))
 
     def program_ended(self, who, host, code, error, deadline, asked=False):
-        """`asked`: killed because mpirun gave up, for a reason that will still be reported."""
+        """Note an early end. `asked`: mpirun gave up, for a reason that will still be reported."""
         if self.all_ended() and not (self.vanished and by_signal(code)):
             return
         self.soon(deadline)
-        if not asked:  # 255: it gave up by itself
+        if not asked:  # 255: it gave up on its own
             self.note_program(who, host, code, by_signal(code), error)
 
     def note_program(self, who, host, code, killed, error):
-        """`code` None: it is not known how."""
+        """Record the end of a program. `code` None: the exit code is not known."""
         alive = len(self.started - set(self.ended))
         up = len(self.started)
         self.fact(run_events.ProgramEnded(who, code, killed, error[:4096], up, alive), host)
@@ -196,7 +196,7 @@ class Judge:
             self.rank_ended(host, event, now)
 
     def rank_ended(self, host, event: run_events.RankExited, now):
-        """The wrapper of a failed rank has to stay: if it exits, MPI ends the others at once."""
+        """Record a rank's end. A failed rank's wrapper stays: MPI would end the others at once."""
         rank, how = event.rank, event.ended
         well = self.ended[rank] = how.code == 0
         self.vanished = self.vanished or how.lost
@@ -209,11 +209,11 @@ class Judge:
             if self.all_ended():
                 self.soon(now + END_WAIT)
             return
-        if not self.asked:  # else they have their own time
+        if not self.asked:  # else they have the time that the request gave them
             self.soon(now + FAIL_GRACE)
 
     def on_unanswered(self, host, event: run_events.Unanswered, now):
-        """Some addresses do not answer its ranks."""
+        """Note which addresses do not answer the host's ranks."""
         self.paths.take(host, event.own, event.peers, now)
 
     def on_frozen(self, host, event: run_events.RankFrozen, now):
@@ -222,21 +222,21 @@ class Judge:
             self.deadline = now
 
     def on_stop(self, host, event: run_events.StopAsked, now):
-        """`ipexctl stop` asks every host; a repetition only shortens the remaining time."""
+        """Handle `ipexctl stop`, which asks every host; repeats only shorten the remaining time."""
         if self.asked:
             self.soon(now + event.seconds)
         else:
             self.ask_to_end("%s (ipexctl stop)" % event.by, event.seconds, now)
 
     def on_quiet(self, host, event: run_events.Quiet, now):
-        """Its ranks have made no progress for that long; 0: they have again."""
+        """Note for how long the host's ranks have made no progress; 0: they do again."""
         self.stall.heard(host, event.seconds, now)
 
     def on_looked(self, host, event: run_events.LookDone, now):
         self.stall.take(host, event.number, event.computes)
 
     def look_for_stall(self, now):
-        """Also lets the signal go that waits for a look."""
+        """Look for a stall; also send the signal that waits for the last look."""
         active, quiet = self.active(), self.stall.quiet(self.active(), now)
         if self.last_look:
             if self.stall.complete(active, now):
@@ -271,7 +271,7 @@ class Judge:
             self.order(host, hub_orders.Look(looks))
 
     def active(self):
-        """Hosts on which ranks run."""
+        """Return the hosts on which ranks run."""
         running = self.started - set(self.ended)
         return [host for host in self.hosts if host not in self.lost and self.ranks[host] & running]
 
@@ -281,7 +281,7 @@ class Judge:
         self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
 
     def ask_ranks(self, why, seconds, now):
-        """To end; the ranks of a run that stands still are looked at first."""
+        """Ask the ranks to end; those of a stalled run are looked at first."""
         self.asked = True
         if self.stall.wants_last_look(self.active(), now):
             self.last_look = (why, seconds)
@@ -293,31 +293,31 @@ class Judge:
         self.asked = True
         for host in self.hosts:
             self.order(host, hub_orders.SignalRanks(2, why))
-        self.soon(deadline if self.started else self.began)  # no rank has anything to save
+        self.soon(deadline if self.started else self.began)  # else no rank has anything to save
 
     def order(self, host, order: hub_orders.Order):
         if host not in self.lost:
             self.orders.append((host, order.document()))
 
     def fact(self, event: run_events.Event, host=None):
-        """`host`: that it is about."""
+        """Record an event. `host`: the host that it is about."""
         fact = run_events.about(host, event) if host else event.document()
         self.facts.append(fact)
         self.decided = self.decided or is_decisive(fact)
 
 
 def failed(how):
-    """Whether a rank with this end failed."""
+    """Return whether a rank with this end failed."""
     return how["code"] != 0
 
 
 def by_signal(code):
-    """Whether a signal ended a program of MPI. A shell around it exits with 128 + the signal."""
+    """Return whether a signal ended an MPI program. A shell around it exits with 128 + signal."""
     return code < 0 or 128 < code < 128 + 65
 
 
 def is_decisive(fact):
-    """Whether this fact ends the run, if no other has before."""
+    """Return whether this fact ends the run, unless an earlier one has."""
     if fact.get("event") != "rank":
         return fact.get("event") not in ("note", "go", "stalled", "moving", "checkpoint")
     how = fact.get("ended")

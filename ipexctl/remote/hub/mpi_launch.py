@@ -1,4 +1,4 @@
-"""Checks the launches that mpirun requests: only daemons of this run, on the hosts of the plan.
+"""Check the launches that mpirun requests: only daemons of this run, on the hosts of the plan.
 
 `run` is a HubOrder (common/run_orders.py).
 """
@@ -17,11 +17,11 @@ class NotOfThisRun(Exception):
 
 
 def read(run: HubOrder, argv):
-    """`HOST COMMAND`, as for ssh -> the host of the plan, and its own command.
+    """Parse `HOST COMMAND`, as for ssh: return the host of the plan, and the command's words.
 
     Hydra: `-q -x -6 HOST PREFIX/bin//hydra_bstrap_proxy ...`. Open MPI: `HOST NAME=VALUE;export
-    NAME;...;PREFIX/bin/prted ...`, which is a line for a shell. No shell ever gets it: what is
-    before the daemon's own words is left out, since the host's supervisor has set it.
+    NAME;...;PREFIX/bin/prted ...`, which is a line for a shell. No shell ever runs it: the part
+    before the daemon is left out, since the host's supervisor has set these variables.
     """
     if not run.mpi:
         raise NotOfThisRun("a launch was requested, but this run has no mpirun")
@@ -39,7 +39,7 @@ def read(run: HubOrder, argv):
 
 
 def daemon(mpi: MpiNames, programs, words):
-    """The daemon's name and arguments. `programs`: the folder of those of the first host."""
+    """Return the daemon's name and arguments. `programs`: the first host's folder of programs."""
     split = split_line(" ".join(words))
     begins = next((i for i, word in enumerate(split) if is_daemon(word, mpi, programs)), None)
     if begins is None or (begins and mpi.own_names):
@@ -66,7 +66,7 @@ def is_daemon(word, mpi: MpiNames, programs):
 
 
 def of_host(mpi: MpiNames, target: HostOfRun, words):
-    """The arguments without node0's interface and settings, which differ on each host."""
+    """Return the arguments without node0's interface and settings, which differ on each host."""
     at = 0
     while at < len(words):
         word, name = words[at], words[at + 1 : at + 2]

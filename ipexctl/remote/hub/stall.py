@@ -1,14 +1,14 @@
-"""Whether a run stands still, from what its hosts report. No I/O, no clock: `now` is given.
+"""Detect that a run has stalled, from its hosts' reports. No I/O, no clock: `now` is given.
 
 When all ranks are quiet for the limit, every host looks at its ranks. If none of them computes, the
 run is stalled. A rank that computes makes the next look come later.
 """
 
 QUIET = 10.0  # seconds without progress from which a rank counts as quiet
-LOOK_WAIT = 4.0  # for the looks of all hosts
+LOOK_WAIT = 4.0  # seconds for the looks of all hosts
 LAST_LOOK_WAIT = 2.0  # the same, before the run is ended
-NOTED = 2.0  # between the report of a stall and the end of the run: who watches it says why first
-FRESH = 5.0  # seconds for which a look is good enough for the end
+NOTED = 2.0  # seconds from the report of a stall to the end of the run: watchers show why first
+FRESH = 5.0  # age in seconds up to which a look is recent enough for the end
 
 
 class Stall:
@@ -16,24 +16,24 @@ class Stall:
         self.limit = limit  # seconds, 0: never look
         self.hosts = hosts
         self.quiet_at = {}  # host -> (seconds, when it said so)
-        self.progress = now  # of the run: a rank started or ended
+        self.progress = now  # when the run last made progress: a rank started or ended
         self.number = 0  # of the last look
         self.looked = {}  # host -> whether a rank there computes; of that look
         self.began = None  # when it was ordered; None: it is complete
         self.wait = LOOK_WAIT
         self.last = now - FRESH  # when the last complete look was ordered
-        self.due = limit  # seconds of silence after which the next look comes
+        self.due = limit  # seconds without progress after which the next look comes
         self.stalled = False
 
     def heard(self, host, seconds, now):
         self.quiet_at[host] = (seconds, now)
 
     def moved(self, now):
-        """A rank started or ended."""
+        """Note that a rank started or ended."""
         self.progress = now
 
     def quiet(self, active, now):
-        """Seconds without progress on any of these hosts."""
+        """Return the seconds without progress on any of these hosts."""
         found = [now - self.progress]
         for host in active:
             seconds, at = self.quiet_at.get(host, (0.0, now))
@@ -41,7 +41,7 @@ class Stall:
         return min(found) if active else 0.0
 
     def order(self, now, wait):
-        """Begin a look; returns its number."""
+        """Begin a look; return its number."""
         self.number += 1
         self.looked, self.began, self.wait = {}, now, wait
         return self.number
@@ -51,7 +51,7 @@ class Stall:
             self.looked[host] = computes
 
     def complete(self, active, now):
-        """Whether the look that was ordered is over; once for each."""
+        """Return whether the look that was ordered is complete; True once for each look."""
         if self.began is None:
             return False
         if not set(active) <= set(self.looked) and now - self.began < self.wait:
@@ -63,11 +63,11 @@ class Stall:
         return any(self.looked.values())
 
     def wants_last_look(self, active, now):
-        """Before the run is ended: it is quiet, and the last look is old."""
+        """Return whether to look before the run is ended: it is quiet, the last look is old."""
         return self.quiet(active, now) >= QUIET and now - self.last > FRESH and self.began is None
 
     def news(self, active, now):
-        """ "look", "stalled", "moving" or "": what to do or to say now."""
+        """Return what to do or to report now: "look", "stalled", "moving" or ""."""
         quiet = self.quiet(active, now)
         if quiet < QUIET:
             self.due = self.limit

@@ -1,4 +1,4 @@
-"""Environments and blobs below ROOT: which there are, which of them are needed, and their size."""
+"""List environments and blobs below ROOT, which of them are needed, and their sizes."""
 
 import glob
 import os
@@ -14,7 +14,7 @@ def env_keys(root):
 
 
 def needed_blobs(root, going=()):
-    """The sha256 of all blobs that the environments consist of, without those of GOING."""
+    """Return the sha256 of all blobs that the environments need, without those of GOING."""
     found = set()  # type: set[str]
     for key in env_keys(root):
         mark = read_json(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
@@ -24,8 +24,8 @@ def needed_blobs(root, going=()):
 
 
 def size_of(path, seen=None):
-    """Bytes on the disk, each file once however many names it has. Files in `seen`, a dict, do not
-    count; the others are added to it."""
+    """Return the bytes on disk, each file once however many names it has. Files in `seen`, a dict,
+    do not count; the others are added to it."""
     seen = {} if seen is None else seen
     new = {file: size for file, size in file_sizes(path).items() if file not in seen}
     seen.update(new)
@@ -33,12 +33,12 @@ def size_of(path, seen=None):
 
 
 def file_sizes(path):
-    """{(device, inode): bytes on the disk} of the files below a folder, or of a file."""
+    """Return {(device, inode): bytes on disk} of the files below a folder, or of a file."""
     return {(i.st_dev, i.st_ino): i.st_blocks * 512 for i in file_infos(path)}
 
 
 class Freed:
-    """What folders free that are removed one after the other: a file goes with its last name."""
+    """Count what removing folders one after the other frees: a file goes with its last name."""
 
     def __init__(self):
         self.names = {}  # type: dict[tuple[int, int], int]  # that are left
@@ -53,7 +53,7 @@ class Freed:
 
 
 def file_infos(path):
-    """The lstat of every file below a folder, or of a file."""
+    """Yield the lstat of every file below a folder, or of a file."""
     walk = os.walk(path) if os.path.isdir(path) else [(os.path.dirname(path), [], [path])]
     for folder, _, files in walk:
         for name in files:
@@ -63,7 +63,7 @@ def file_infos(path):
 
 
 def kept_blobs(root):
-    """(path, size, modified) of every blob."""
+    """Return (path, size, modified) of every blob."""
     top = os.path.join(root, "blobs", "sha256")
     found = []
     for path in glob.glob(os.path.join(glob.escape(top), "[0-9a-f][0-9a-f]", "*")):

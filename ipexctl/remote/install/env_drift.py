@@ -1,7 +1,7 @@
-"""What somebody changed by hand in an environment since it was built.
+"""Find what was changed by hand in an environment since it was built.
 
-`changed` looks at metadata alone: which packages there are, whether their RECORDs are those of the
-build, and whether their shared libraries are there. `op_compare` also looks at all other files that
+`changed` looks at metadata only: which packages are installed, whether their RECORDs are those of
+the build, and whether their shared libraries exist. `op_compare` also looks at all other files that
 the RECORDs name.
 """
 
@@ -19,7 +19,7 @@ OK = ".ipexctl-ok"
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)\.dist-info\Z")
 LIBRARY = re.compile(rb"^\"?([^,\"\n]+\.so(?:\.[0-9.]+)?)\"?,", re.MULTILINE)
 MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
-MOST = 200  # files told about
+MOST = 200  # files in an answer
 
 
 def op_compare(call, root, full, environment=""):
@@ -27,9 +27,9 @@ def op_compare(call, root, full, environment=""):
 
     `environment`: its key; "" for the current one.
     `files`: [[path in the environment, what is wrong with it], ...], at most MOST, `more` of them
-    are not told. A file is read if it is younger than the build, with `full` in any case.
+    are left out. A file is read if it is newer than the build, or always with `full`.
     """
-    # late: the probe needs this module, and nothing of that one
+    # imported late: the probe needs this module, but not that one
     from ipexctl.remote import root_folder
     from ipexctl.remote.heartbeat import Heartbeat
 
@@ -66,8 +66,8 @@ def no_drift(root):
 
 
 def metadata(env):
-    """{name of a dist-info folder: sha256 of its RECORD, "" if a library of it is gone}, for the
-    mark of a build."""
+    """Return {dist-info folder: sha256 of its RECORD, "" if a library of it is gone}, for the mark
+    of a build."""
     site, found = os.fsencode(site_packages(env)), {}
     for folder in dist_infos(env):
         try:
@@ -82,10 +82,10 @@ def metadata(env):
 
 
 def changed(env):
-    """[[package, version built, version now, whether a library of it is gone], ...], "" where there
-    is no version.
+    """Return [[package, version built, version now, whether a library is gone], ...]; a version
+    that does not exist is "".
 
-    Equal versions: files are gone or replaced.
+    If the versions are equal, files are gone or replaced.
     """
     was, now = built_packages(env), current_packages(env)
     found = []
@@ -100,7 +100,7 @@ def changed(env):
 
 
 def packages(env):
-    """{package: version}"""
+    """Return {package: version}."""
     found = versions_by_package({os.path.basename(folder): "" for folder in dist_infos(env)})
     return {name: ", ".join(v for v, _ in some) for name, some in found.items()}
 
@@ -110,7 +110,7 @@ def built_packages(env):
         with open(os.path.join(env, OK)) as file:
             return versions_by_package(json.load(file)["dists"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return current_packages(env)  # nothing is known, so nothing differs
+        return current_packages(env)  # the build is unknown, so nothing differs
 
 
 def current_packages(env):
@@ -118,7 +118,7 @@ def current_packages(env):
 
 
 def versions_by_package(dists):
-    """{package: [(version, sha256 of RECORD), ...]}"""
+    """Return {package: [(version, sha256 of RECORD), ...]}."""
     found = {}  # type: dict[str, list[tuple[str, str]]]
     for name, sha in dists.items():
         match = DIST.match(name)
@@ -162,7 +162,7 @@ class Comparison:
             for path, digest, size in record_rows(folder):
                 path = os.path.normpath(os.path.join(self.site, path))
                 self.owned.add(path)
-                # Of a package that is told to have changed, each file would be told again.
+                # Files of a package that is reported as changed are not reported again.
                 if known and digest and path.startswith(self.env + os.sep):
                     self.one(path, digest, size)
         self.strangers()
@@ -184,7 +184,7 @@ class Comparison:
                 self.tell(path, "has changed")
 
     def digest(self, path, kind):
-        """As a RECORD has it; None if it cannot be read."""
+        """Return the digest as RECORD writes it; None if the file cannot be read."""
         import base64
 
         try:
@@ -196,7 +196,7 @@ class Comparison:
         return "%s=%s" % (kind, text)
 
     def strangers(self):
-        """Files that no package owns: a .pth or a module put there by hand is run all the same."""
+        """Report files that no package owns: Python runs a .pth or module put there by hand."""
         for folder, folders, files in os.walk(self.site):
             folders[:] = [n for n in folders if n != "__pycache__"]
             for name in files:
@@ -210,8 +210,8 @@ class Comparison:
 
 
 def record_rows(folder):
-    """(path below site-packages, "sha256=...", size), as text, of each line of a RECORD."""
-    import csv  # a run needs nothing of it
+    """Return (path below site-packages, "sha256=...", size), as text, for each line of a RECORD."""
+    import csv  # imported late: a run does not need it
 
     try:
         with open(os.path.join(folder, "RECORD"), newline="", encoding="utf-8") as file:

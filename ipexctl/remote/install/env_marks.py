@@ -1,7 +1,7 @@
-"""What environments there are under ROOT/envs, by their marks, and which of them is used.
+"""Find environments under ROOT/envs by their marks, and which of them is used.
 
 ROOT/envs/KEY is an environment only with its .ipexctl-ok in it, which is written last. ROOT/current
-is a link, and all that `run` looks at. What only looks gets along without all that builds.
+is a link, and all that `run` looks at. Modules that only look need not import those that build.
 """
 
 import ctypes
@@ -28,8 +28,8 @@ def op_state(call, root, key, mpi, project="", used=""):
     """{root, key, mpi, project, used} ->
     {root, built, mark, proved, current, changed, packages, asked, before, own, before_packages}
 
-    What is here of it; `asked`: the project with that id has asked for it. `before`: the
-    environment that the project uses, `used` if it is here; `own` False: it has none.
+    The state of an environment. `asked`: the project has requested it. `before`: the environment
+    that the project uses (`used`, if it is here), else the current one; `own` False: it has none.
     """
     root = root_folder.existing(root)
     env = env_folder(root, key)
@@ -66,13 +66,13 @@ def env_folder(root, key):
 
 
 def current(root, name="current"):
-    """The key of the current (or `previous`) environment, "" when there is none."""
+    """Return the key of the current (or `previous`) environment, "" if there is none."""
     key = os.path.basename(link_of(os.path.join(root, name)))
     return key if KEY.match(key) else ""
 
 
 def locate(root, key):
-    """The environment KEY, or the `current` one for ""; "" where there is none."""
+    """Return the path of the environment KEY ("": the `current` one), "" if it is not here."""
     if not key:
         return os.path.realpath(os.path.join(root, "current"))
     env = env_folder(root, key)
@@ -80,7 +80,7 @@ def locate(root, key):
 
 
 def used_by(root, project, key):
-    """KEY if that is here, else the one in which the project ran last, "" for none."""
+    """Return KEY if it is here, else the one in which the project ran last, "" for none."""
     folder = os.path.join(glob.escape(root), "projects", "*", glob.escape(project or "-"))
     marks = sorted(glob.glob(folder), key=changed_at)
     keys = [os.path.basename(os.path.dirname(path)) for path in marks] + [key] * bool(key)
@@ -89,7 +89,7 @@ def used_by(root, project, key):
 
 
 def key_of(root, env):
-    """The key of an environment below the root; "" for others."""
+    """Return the key of an environment below the root; "" for others."""
     folder, key = os.path.split(env)
     ours = folder == os.path.realpath(os.path.join(root, "envs")) and KEY.match(key)
     return key if ours else ""
@@ -99,24 +99,24 @@ def key_of(root, env):
 
 
 def build_id(env):
-    """Which build it is: that mark is made once, as the last of its files. "" where none is."""
+    """Return an id of the build: its mark is the last file and written once. "" without one."""
     found = info_of(os.path.join(env, OK))
     return "%d-%d" % (found.st_ino, found.st_mtime_ns) if found else ""
 
 
 def proved_with(env):
-    """None: not proved yet; "system": with the host's own MPI; "": with its own, or with none."""
+    """Return the MPI of the proof: None: no proof; "system": the host's; "": its own, or none."""
     mark = read_json(os.path.join(env, PROVED))
     return None if mark is None else mark.get("mpi", "")
 
 
 def write_mark(path, value):
-    """Whole and on the disk, or not there."""
+    """Write a mark completely and to the disk, or not at all."""
     write_atomic(path, json.dumps(value), mode=None, sync=True)
 
 
 def exchange(one, other):
-    """renameat2 with RENAME_EXCHANGE; False where there is no such thing (NFS, glibc < 2.28)."""
+    """Swap two paths (RENAME_EXCHANGE); return False if unsupported (NFS, glibc < 2.28)."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):

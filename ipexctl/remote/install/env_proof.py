@@ -1,4 +1,4 @@
-"""The proof that a new environment works: what is locked is there, loads in order, and trains."""
+"""Prove that a new environment works: the locked versions are there, load in order, and train."""
 
 import json
 import os
@@ -17,10 +17,10 @@ NOT_MEANT = frozenset(
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 MARK = "ipexctl-proof:"
 TIMEOUT = 180
-BF16 = frozenset(("avx512bw", "avx512dq", "avx512vl"))  # what IPEX asks for before it takes bf16
+BF16 = frozenset(("avx512bw", "avx512dq", "avx512vl"))  # what IPEX requires for bf16
 
 # Read by the environment's own Python, which can be 3.6. argv: rendezvous, dtype, modules, then
-# after "--" what the user asked for besides; "?" before what may fail.
+# after "--" other requested modules; "?" before those that may fail.
 PROOF = """
 import faulthandler, gc, importlib, json, os, sys
 faulthandler.enable()  # a crash names its signal, and the line that imported what crashed
@@ -147,7 +147,7 @@ os._exit(0)  # torch's threads can abort an interpreter that ends; that would pr
 
 
 def prove(call, env, mpirun, modules, requested, variables):
-    """-> {torch, ranks, step, modules, imported}; what fails is named.
+    """-> {torch, ranks, step, modules, imported}; a failure names its step.
 
     `requested`: [[distribution, version], ...] whose modules are imported, too.
     """
@@ -160,7 +160,7 @@ def prove(call, env, mpirun, modules, requested, variables):
     try:
         place = os.path.join(folder, "rendezvous")
         command = proof_command(env, place, known + ["--"] + others, mpirun)
-        variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files where it is killed
+        variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files there when it is killed
         said = child_processes.run(call, command, variables, TIMEOUT)
         found = json.loads(said.strip().splitlines()[-1])
     except (ValueError, IndexError):
@@ -179,8 +179,8 @@ def prove(call, env, mpirun, modules, requested, variables):
 
 
 def import_names(env, dist):
-    """The modules of an installed distribution, by its RECORD. The one that has its name must be
-    importable, or all of them where none has; others get a "?": they may want what is not here."""
+    """Return the modules of an installed distribution, by its RECORD. The one with its name must be
+    importable, or all if none has it; others get a "?": they may need what is not installed."""
     names = sorted(public_modules(env, normalized_name(dist)))
     own = [
         name for name in names if normalized_name(name.replace(".", "-")) == normalized_name(dist)
@@ -189,7 +189,7 @@ def import_names(env, dist):
 
 
 def public_modules(env, dist):
-    """The topmost packages, and modules beside them; without tests and private ones."""
+    """Return the topmost packages and modules, without tests and private ones."""
     packages, found = set(), set()
     for info in env_drift.dist_infos(env):
         if normalized_name(os.path.basename(info).partition("-")[0]) != dist:
@@ -212,7 +212,7 @@ def is_public(words):
 
 
 def require_version(packages, dist, version):
-    """By metadata: what a module says of itself differs between eras."""
+    """Check a version by metadata: a module's own version attribute is not reliable."""
     found = packages.get(normalized_name(dist), "")
     if found.lower() != version.lower():
         what = "the new environment has %s %s" % (dist, found) if found else "there is no " + dist
@@ -220,19 +220,19 @@ def require_version(packages, dist, version):
 
 
 def proof_command(env, rendezvous, names, mpirun):
-    """`mpirun`: the words before the program; none where nothing but this process is proved."""
+    """Return the command. `mpirun`: the words before the program; empty: a single process."""
     python = [os.path.join(env, "bin", "python"), "-I", "-c", PROOF, rendezvous, dtype()] + names
     return mpirun + python
 
 
 def dtype():
-    """bf16 where IPEX takes it: on a processor without AVX-512 its `optimize` refuses bf16."""
+    """Return bf16 where IPEX supports it: without AVX-512 its `optimize` refuses bf16."""
     flags = fields_of(read_text("/proc/cpuinfo", until=b"\n\n")).get("flags", "")
     return "bf16" if set(flags.split()) >= BF16 else "fp32"
 
 
 def proof_failure(e):
-    """The failure with the step it happened at. A crash says nothing; the last mark then tells."""
+    """Return the failure with its step. A crash prints nothing; then the last mark names it."""
     lines = e.why.splitlines()
     marks = [line.partition(MARK)[2].strip() for line in lines if MARK in line]
     ended = [mark[len("failed at ") :] for mark in marks if mark.startswith("failed at ")]

@@ -1,4 +1,4 @@
-"""Which projects asked for an environment, and when they last ran in it: ROOT/projects/KEY/ID.
+"""Record which projects requested an environment and last ran in it: ROOT/projects/KEY/ID.
 
 The file's content is written when a project asks for the environment; its time of change is the
 last run. It lies outside the environment, so that a rebuild does not lose it.
@@ -17,11 +17,11 @@ from ipexctl.remote.install import env_marks
 
 ID = re.compile(r"[0-9a-f]{12}\Z")
 TEXT = ("name", "by")
-MOST = 64  # projects told about
+MOST = 64  # projects in an answer
 
 
 def op_ask(call, root, key, project):
-    """{root, key, project: {id, name, by}} -> {}: the project wants this environment."""
+    """{root, key, project: {id, name, by}} -> {}: the project requests this environment."""
     root = root_folder.checked(root)
     env_marks.env_folder(root, key)
     ask(root, key, project)
@@ -29,7 +29,7 @@ def op_ask(call, root, key, project):
 
 
 def ask(root, key, project):
-    """Nothing where nobody says for which project."""
+    """Record that a project requests the environment; without a project, do nothing."""
     if not project:
         return
     path = path_of(root, key, project["id"])
@@ -44,7 +44,7 @@ def ask(root, key, project):
 
 
 def used(root, key, project):
-    """A run starts. What cannot be noted must not stop it."""
+    """Record that a run starts. A failure to record it must not stop the run."""
     try:
         ask(root, key, project)
         if project:
@@ -58,7 +58,7 @@ def forget(root, key):
 
 
 def users(root, key):
-    """[[{id, name, by}, asked, used], ...]; the one who used it last comes first."""
+    """Return [[{id, name, by}, asked, used], ...]; the most recent user comes first."""
     found = []
     for name in sorted(filter(ID.match, names_in(folder_of(root, key)))):
         path = path_of(root, key, name)
@@ -74,13 +74,13 @@ def users(root, key):
 
 
 def summary(root, env):
-    """{key, built, users}; None for an environment that is not one of ours."""
+    """Return {key, built, users}; None for an environment that ipexctl did not build."""
     key = env_marks.key_of(root, env)
     return {"key": key, "built": built_on(env), "users": users(root, key)} if key else None
 
 
 def built_on(env):
-    """The time of its mark, "" if it has none."""
+    """Return the time of its mark, "" if it has none."""
     found = info_of(os.path.join(env, env_marks.OK))
     return date(found.st_mtime) if found else ""
 

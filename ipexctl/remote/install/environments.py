@@ -1,7 +1,7 @@
-"""Environments under ROOT/envs: built from blobs alone, proved, then made `current` in one step.
+"""Build environments under ROOT/envs from blobs alone, prove them, then make one `current`.
 
-One is whole with its mark, which is written last (see env_marks.py): what a killed build left is
-removed by the next one.
+An environment is complete with its mark, which is written last (see env_marks.py): the leftovers
+of a killed build are removed by the next one.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ from ipexctl.remote.run_files import run_folders
 
 BUILD_TIMEOUT = 1800
 POLL = 0.05  # seconds between two looks for files that are on their way
-# For uv's allocator (jemalloc), which else returns a buffer's pages to the kernel after each file:
+# For uv's allocator (jemalloc), which otherwise returns pages to the kernel after each file:
 # a quarter of the CPU time of unpacking torch.
 ALLOCATOR = {"_RJEM_MALLOC_CONF": "thp:always"}
 
@@ -39,10 +39,10 @@ def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
     """{root, key, python, wheels: [[file, sha256, bytes], ...], uv: [sha256, bytes],
     cpython: [sha256, bytes], rebuild} -> {built}
 
-    uv's own wheel, the wheels and a Python that is carried here are blobs. They may still be on
-    their way: what is here is unpacked meanwhile. Without `cpython` the
-    environment is made with the host's own at `python`. `rebuild`: the build that is replaced, ""
-    for none; then all wheels are unpacked, also those that an earlier build has unpacked.
+    uv's own wheel, the wheels and a Python that is sent along are blobs. They may still be on
+    their way: what is here is unpacked meanwhile. Without `cpython` the environment is made with
+    the host's own Python at `python`. `rebuild`: the build that is replaced, "" for none; then all
+    wheels are unpacked, including those that an earlier build has unpacked.
     """
     root = root_folder.checked(root)
     env = env_marks.env_folder(root, key)
@@ -52,7 +52,7 @@ def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
     uv_sha, carried = tools[0][1], [sha for _, sha, _ in tools[1:]]
     with Heartbeat(call), RootLock(call, root):
         built = env_marks.build_id(env)
-        if built and built != rebuild:  # also by another install since it was looked at
+        if built and built != rebuild:  # also True if another install built it meanwhile
             return {"built": False}
         require_unused(env)
         arrivals = Arrivals(call, root)
@@ -96,7 +96,7 @@ def op_prove(call, root, key, mpi, mpirun, modules, requested, env):
 
 
 def op_switch(call, root, key, project=None):
-    """{root, key, project} -> {changed, previous}. From now on `current` is this environment."""
+    """{root, key, project} -> {changed, previous}: make `current` lead to this environment."""
     root = root_folder.checked(root)
     env = env_marks.env_folder(root, key)
     with RootLock(call, root):
@@ -117,7 +117,7 @@ def op_switch(call, root, key, project=None):
             return {"changed": False, "previous": before}
         links = [os.path.join(root, name) for name in env_marks.LINKS]
         back = before and env_marks.current(root, "previous") == key
-        if not (back and env_marks.exchange(*links)):  # a way back is one step where that can be
+        if not (back and env_marks.exchange(*links)):  # if possible, in one step
             if before:
                 replace_link(root, "previous", os.path.join("envs", before))
             replace_link(root, "current", os.path.join("envs", key))
@@ -128,7 +128,7 @@ def op_switch(call, root, key, project=None):
 
 
 def require_unused(env):
-    """Raise Failure if a process runs in what is about to be replaced."""
+    """Raise Failure if a process runs in the environment that is about to be replaced."""
     user = process_using(env)
     if user:
         what = "%s runs in %s, which would be rebuilt" % (user, env)
@@ -137,15 +137,15 @@ def require_unused(env):
 
 
 def process_using(env):
-    """The first process that uses the environment, "" if there is none."""
+    """Return the first process that uses the environment, "" if there is none."""
     mark = read_json(os.path.join(env, env_marks.OK)) or {}
-    used = mark.get("use")  # links to somebody else's
+    used = mark.get("use")  # an existing environment to which this one links
     return next(users_of([path for path in (env, used) if path]), "")
 
 
 def users_of(folders):
-    """`process 12 of run 20261122-122416-107233`: each process that has a file in one of the
-    folders mapped, as a Python of an environment has, or whose program is there."""
+    """Return `process 12 of run 20261122-122416-107233` for each process that runs a program in one
+    of the folders, or has mapped a file there, as the Python of an environment has."""
     signs = tuple(os.path.realpath(path) + os.sep for path in folders)
     for pid in sorted(process_ids()):
         try:
@@ -161,7 +161,7 @@ def users_of(folders):
 
 
 class RootLock:
-    """One builder per root at a time; the others wait and say so."""
+    """The lock of a root: one builder at a time; the others wait and report that they do."""
 
     def __init__(self, call, root):
         self.call = call
@@ -181,19 +181,19 @@ class RootLock:
 
 
 class NotBrought(Failure):
-    """What was to come does not."""
+    """Files that were to come do not come."""
 
 
 class Arrivals:
-    """The files that come to one operation: {"all": true} says that everything has been brought,
-    {"abort": true} that nothing more will be."""
+    """The files that come to one operation: {"all": true} says that all of them have been sent,
+    {"abort": true} that no more will be."""
 
     def __init__(self, call, root):
         self.call, self.root = call, root
         self.complete = False
 
     def batches(self, files):
-        """Yield some of (name, sha256, bytes): first what is here, then what has come since."""
+        """Yield lists of (name, sha256, bytes): first those that are here, then those that came."""
         left = list(files)
         while left:
             last = self.complete
@@ -219,7 +219,7 @@ class Arrivals:
 
 
 def unpack_uv(root, sha):
-    """The uv program out of its wheel; its folder is named by the wheel's content."""
+    """Unpack the uv program from its wheel; the folder is named after the wheel's sha256."""
     place = os.path.join(root_folder.subfolder(root, "tools", "uv-" + sha[:12]), "uv")
     if os.path.exists(place):
         return place
@@ -241,9 +241,9 @@ def uv_member(names):
 
 
 def build(arrivals, env, tools, store, files, carried):
-    """Made in a folder of its own, which takes its place when it is complete: what was there is in
-    use until then. uv is not told the hashes: the caller has seen to them, and uv takes longer for
-    them than for unpacking."""
+    """Build in a separate folder, which takes the environment's place when it is complete: until
+    then the old one is in use. uv gets no hashes: the caller has checked them, and uv takes longer
+    for them than for unpacking."""
     call = arrivals.call
     uv, python = tools
     envs = os.path.dirname(env)
@@ -252,8 +252,8 @@ def build(arrivals, env, tools, store, files, carried):
     fresh = os.path.join(work, "env")
 
     def undo():
-        """The controller is gone: what is incomplete must not stay."""
-        for _ in range(3):  # the builder may still be at it
+        """Remove the incomplete environment: the controller has gone."""
+        for _ in range(3):  # the builder may still be writing
             remove(work)
 
     call.agent.at_end.append(undo)
@@ -293,7 +293,7 @@ def build(arrivals, env, tools, store, files, carried):
 
 
 def replaced(env):
-    """The place of what a rebuild has replaced, until the new one is proved."""
+    """Return the path of the replaced environment, until the new one is proved."""
     return os.path.join(os.path.dirname(env), ".old-" + os.path.basename(env))
 
 
@@ -310,7 +310,7 @@ def put_in_place(fresh, env):
 
 
 def put_back(env):
-    """The new one failed its test: what it has replaced is used again."""
+    """Use the replaced environment again, as the new one failed its proof."""
     old = replaced(env)
     if os.path.isdir(old):
         remove(env)
@@ -326,7 +326,7 @@ def unpack(call, command, variables, store, wheels):
 
 
 def make_runnable(folder):
-    """Wheels that were zipped again can lose the x bit; a script or program in bin needs it."""
+    """Set the x bit of scripts and programs in bin: wheels zipped again can lose it."""
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         mode = os.lstat(path).st_mode
@@ -339,7 +339,7 @@ def make_runnable(folder):
 
 
 def remove_old_work(folder):
-    """Only the lock's holder has such folders, so any other is a dead one's."""
+    """Remove folders of killed builders: only the holder of the lock has such folders."""
     for name in os.listdir(folder):
         if name.startswith((".work-", ".old-")):
             remove(os.path.join(folder, name))
@@ -349,7 +349,7 @@ def remove(path):
     if os.path.islink(path) or os.path.isfile(path):
         os.unlink(path)
     elif os.path.isdir(path):
-        # Its mark goes first, so that a removal cut short does not look whole.
+        # Its mark goes first, so that a removal cut short does not look complete.
         blobs.unlink(os.path.join(path, env_marks.OK))
         shutil.rmtree(path, ignore_errors=True)
 
@@ -358,7 +358,7 @@ def remove(path):
 
 
 def clean_environ(env):
-    """Nothing of the account's PYTHON*, PIP_*, UV_* or MPI settings gets in."""
+    """Return an environment without the account's PYTHON*, PIP_*, UV_* and MPI settings."""
     keep = ("HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "TZ")
     variables = {name: os.environ[name] for name in keep if name in os.environ}
     variables["PATH"] = os.path.join(env, "bin") + ":/usr/local/bin:/usr/bin:/bin"

@@ -1,7 +1,7 @@
-"""An environment that somebody else made: looked at, and made usable as one of ours by links.
+"""Use an environment that another tool made: inspect it, and link to it from ROOT/envs.
 
-ROOT/envs/KEY is then a folder of links to what is in it, and our marks. So `current`, `previous`,
-removal and `run` treat it as any other, and nothing is ever written into the environment itself.
+ROOT/envs/KEY is then a folder of links to its contents, with ipexctl's marks. So `current`,
+`previous`, removal and `run` treat it as any other, and nothing is written into it.
 """
 
 import json
@@ -23,7 +23,7 @@ print(json.dumps([list(sys.version_info[:3]), sys.prefix, sys.implementation.nam
 
 
 def op_inspect(call, root, path):
-    """{root, path} -> {path, python, packages, mpirun}: its own interpreter is run."""
+    """{root, path} -> {path, python, packages, mpirun}: runs the environment's own interpreter."""
     path = checked_folder(path, root)
     python = os.path.join(path, "bin", "python")
     words = child_processes.run(
@@ -50,7 +50,7 @@ def op_inspect(call, root, path):
 
 
 def op_link(call, root, key, path):
-    """{root, key, path} -> {built}: ROOT/envs/KEY leads to `path`. False: it did so already."""
+    """{root, key, path} -> {built}: link ROOT/envs/KEY to `path`. False: it is linked already."""
     root = root_folder.checked(root)
     env = env_marks.env_folder(root, key)
     path = checked_folder(path, root)
@@ -98,7 +98,7 @@ def checked_folder(text, root):
 
 
 def link_contents(env, path):
-    """One link for each thing in `path`, none for others. Each is replaced in one step."""
+    """Link to each thing in `path`, and remove other links. Each is replaced in one step."""
     wanted = [n for n in os.listdir(path) if not n.startswith(".")]
     changed = False
     for name in wanted:

@@ -1,4 +1,4 @@
-"""One install at a time on a host: a lock of the operation that holds it, gone with its agent."""
+"""Allow one install at a time on a host: the operation holds a lock that ends with its agent."""
 
 import os
 import queue
@@ -11,15 +11,15 @@ from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
 
 BEAT = 5.0
-ALIVE = 90.0  # longer than a controller waits for a silent operation, which must stay noticeable
+ALIVE = 90.0  # longer than a controller waits for a silent operation: it must notice a dead one
 
 
 def op_hold(call, root, install, who, wait):
     """{root, install, who, wait} -> {who, since}
 
-    The event "held" comes once the lock is ours; the operation then lasts until {"release": true},
-    or until the agent ends. After `wait` seconds without it, the answer says who holds it. Hosts
-    with one home share the lock of one `install`.
+    The event "held" comes once the lock is held; the operation then lasts until {"release": true},
+    or until the agent ends. If it is not free within `wait` seconds, the answer says who holds it.
+    Hosts with one home share the lock of one `install`.
     """
     lock = HostLock(root_folder.checked(root), install, who)
     began, told = time.time(), 0.0
@@ -42,7 +42,7 @@ def op_hold(call, root, install, who, wait):
 
 
 def is_over(call, seconds):
-    """The controller releases it, or is gone."""
+    """Return whether the controller has released the lock, or has gone."""
     try:
         frame = call.inbox.get(timeout=seconds)
     except queue.Empty:
@@ -70,7 +70,7 @@ class HostLock:
         return read_json(self.place) or {}
 
     def holder(self):
-        """{who, since}: seconds for which that install has held it."""
+        """Return {who, since}: the install that holds the lock, and for how many seconds."""
         said = self.said()
         since = said.get("since")
         seconds = max(0, int(time.time()) - since) if isinstance(since, int) else 0
@@ -83,4 +83,4 @@ class HostLock:
     def release(self):
         self.unmark()
         self.locked = False
-        os.close(self.fd)  # and so unlocked
+        os.close(self.fd)  # this also unlocks it

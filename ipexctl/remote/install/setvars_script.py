@@ -1,4 +1,4 @@
-"""What setvars.sh of the oneCCL bindings sets, learned by sourcing it once in bash on this host.
+"""Learn which variables setvars.sh of the oneCCL bindings sets, by sourcing it once in bash.
 
 The script is found by its place, not by an import: that would load libraries which may need it.
 """
@@ -15,13 +15,13 @@ PACKAGES = ("oneccl_bindings_for_pytorch", "torch_ccl")  # the module from 1.12 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 BASH_OWN = frozenset(("PWD", "OLDPWD", "SHLVL", "_"))
 TIMEOUT = 20
-# No word of ours is left to the script as $1, since it reads options there.
+# The script must not see our arguments as $1, since it reads options there.
 SOURCE = "ipexctl_script=$1 ipexctl_env=$(type -P env); shift\n"
 SOURCE += 'source "$ipexctl_script" >/dev/null 2>&1; exec "$ipexctl_env" -0'
 
 
 def read_variables(call, prefix):
-    """{name: value}, empty where the environment has no such script."""
+    """Return {name: value}, empty if the environment has no such script."""
     script = find_script(prefix)
     return source_script(call, prefix, script, TIMEOUT) if script else {}
 
@@ -35,7 +35,7 @@ def find_script(prefix):
 
 
 def source_script(call, prefix, script, seconds):
-    """{name: value} of what is new or different afterwards; of PATH only what was added."""
+    """Return {name: value} of variables it adds or changes; of PATH only what was added."""
     before = base_environment(prefix)
     command = ["bash", "--norc", "--noprofile", "-c", SOURCE, "bash", script]
     try:
@@ -51,7 +51,7 @@ def source_script(call, prefix, script, seconds):
 
 
 def base_environment(prefix):
-    """The same on every host and in every session, so that what is found is the script's own."""
+    """Return variables that are equal in every session, so that only the script's differ."""
     return {
         "HOME": os.path.expanduser("~"),
         "PATH": os.path.join(prefix, "bin") + ":/usr/local/bin:/usr/bin:/bin",
@@ -60,7 +60,7 @@ def base_environment(prefix):
 
 
 def parse_env(text):
-    """What `env -0` printed. Exported functions, and what is no text, are left out."""
+    """Parse the output of `env -0`, without exported functions and undecodable values."""
     pairs = (entry.partition("=")[::2] for entry in text.split("\0"))
     return {
         name: value

@@ -1,4 +1,4 @@
-"""A CPython that came as a blob, under ROOT/pythons/SHA: complete, or not there.
+"""Unpack a CPython that came as a blob to ROOT/pythons/SHA, completely or not at all.
 
 The archive is a tar.gz with python/bin/python3 in it. The user vouches for it, as for any program
 that ipexctl starts on hosts.
@@ -18,7 +18,7 @@ TOP = "python"
 
 
 def unpacked_interpreter(call, root, sha):
-    """The interpreter's path. The caller holds the lock of ROOT and has verified the blob."""
+    """Return the interpreter's path. The caller holds ROOT's lock and has verified the blob."""
     place = os.path.join(root_folder.subfolder(root, "pythons"), sha[:16])
     if not os.path.isdir(place):
         remove_unfinished(root)
@@ -34,7 +34,7 @@ def unpacked_interpreter(call, root, sha):
 
 
 def remove_unfinished(root):
-    """Only the lock's holder unpacks, so whatever has not its final name is a dead one's."""
+    """Remove what a killed process left: only the holder of the lock unpacks here."""
     folder = os.path.join(root, "pythons")
     for name in os.listdir(folder):
         if not PLACE.match(name):
@@ -42,7 +42,7 @@ def remove_unfinished(root):
 
 
 def unused(root, needed):
-    """The places that none of the NEEDED blobs is for."""
+    """Return the folders that belong to none of the NEEDED blobs."""
     folder = os.path.join(root, "pythons")
     wanted = {sha[:16] for sha in needed}
     names = filter(PLACE.match, names_in(folder))
@@ -50,7 +50,7 @@ def unused(root, needed):
 
 
 def unpack(source, folder):
-    """Unpack what carried_python.py of the controller packed. Raises OSError for a full disk."""
+    """Unpack what the controller's carried_python.py packed. Raise OSError for a full disk."""
     os.mkdir(folder, 0o700)
     with tarfile.open(source, "r|gz") as archive:
         archive.extractall(folder)

@@ -1,8 +1,8 @@
-"""Wheels that are unpacked already: uv's cache, whose files the environments of this root share.
+"""Keep unpacked wheels: uv's cache, whose files the environments of this root share.
 
-A change to a shared file is one for every environment, so these files are read-only. Nothing keeps
-their owner from writing all the same: what is unpacked is taken only as the last build has left it.
-That mark is written when all of it is on the disk.
+A change to a shared file affects every environment, so these files are read-only. Their owner can
+still write to them: the cache is used only if it is exactly as the last build has left it.
+Its mark is written when all of it is on the disk.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class WheelCache:
-    """For one build. The caller holds the lock of ROOT. Until keep() it is good for nobody else."""
+    """The cache during one build. The caller holds ROOT's lock. Before keep() it has no mark."""
 
     def __init__(self, root, uv, wheels, fresh):
         self.root, self.uv = root, uv
@@ -32,7 +32,7 @@ class WheelCache:
         self.begun, self.unpacked = False, []
 
     def known(self):
-        """{file: [sha256, stamp]} of the wheels that are unpacked, {} where that is not certain."""
+        """Return {file: [sha256, stamp]} of the wheels that are certainly unpacked."""
         said = read_json(self.mark) or {}
         try:
             if said["uv"] == self.uv and said["digest"] == fingerprint(self.cache)[0]:
@@ -42,18 +42,18 @@ class WheelCache:
         return {}
 
     def lacking(self, wheels):
-        """Those that are not unpacked. A blob that was brought again may be unpacked again."""
+        """Return the wheels not unpacked yet. A blob sent again may be unpacked again."""
         return [w for w in wheels if self.before.get(w[0]) != [w[1], blob_stamp(self.root, w[1])]]
 
     def empty_links(self):
-        """A folder for the blobs under their wheels' names. To uv it must always be the same one,
-        and a hard link would make a blob look changed."""
+        """Return an empty folder for links to blobs under the names of wheels. uv needs the same
+        path each time, and a hard link would change a blob's stamp."""
         remove(self.links)
         os.mkdir(self.links, 0o700)
         return self.links
 
     def begin(self, wheels):
-        """uv is about to write to the cache, and finds these wheels here."""
+        """Link these wheels, and note that uv is about to write to the cache."""
         if not self.begun:
             blobs.unlink(self.mark)
             if not self.before:
@@ -70,7 +70,7 @@ class WheelCache:
             remove_cache(self.root)
 
     def keep(self):
-        """What was unpacked is good, and on the disk; its mark is written here."""
+        """Keep the unpacked wheels, which are on the disk: protect them and write the mark."""
         if not self.begun:
             return
         digest, shared = fingerprint(self.cache)
@@ -91,13 +91,13 @@ def cache_folder(root):
 
 
 def remove_cache(root):
-    """What environments consist of stays theirs."""
+    """Remove the cache. Environments keep their files, which are hard links."""
     blobs.unlink(os.path.join(cache_folder(root), "mark"))  # first, should this be cut short
     remove(cache_folder(root))
 
 
 def blob_stamp(root, sha):
-    """None where there is no such blob."""
+    """Return the stamp of a blob as a list; None if it does not exist."""
     try:
         return list(blobs.stamp_of(os.stat(blobs.path_of(root, sha))))
     except OSError:
@@ -105,9 +105,9 @@ def blob_stamp(root, sha):
 
 
 def fingerprint(folder):
-    """How all files below are left, as one word; and (path, mode) of those with several names.
+    """Return a hash of the state of all files below, and (path, mode) of those with several names.
 
-    Without their modes and times of change: both change with every environment.
+    Modes and change times are left out: both change with every environment.
     """
     lines, shared, todo = [], [], [folder]
     while todo:

@@ -34,7 +34,7 @@ def apply(task):
 
 
 def _into(dest, args, file):
-    """A single file goes into a folder under its own name, as with cp."""
+    """Return the path for a file: a single file goes into a folder under its own name, as in cp."""
     single = not file["name"]
     if single and (args["dest"].endswith("/") or os.path.isdir(dest)):
         return os.path.join(dest, args["base"])
@@ -46,14 +46,14 @@ def _below(top, name):
 
 
 def _copy(task, path, file):
-    """("", "") where it is there already."""
+    """Copy a file. Return what changed and the diff; ("", "") if nothing did."""
     try:
         with safe_paths.place(path) as place:
             return _copy_to(task, place, file)
     except Missing as e:
         if not task.check:
             raise
-        if not task.args["folders"]:  # which would make it
+        if not task.args["folders"]:  # if it is, `folders` creates it
             task.failure = document(e)
         small = task.diff and file["size"] <= DIFF_MOST
         return "create", text_diff(path, b"", _content(task, file)) if small else ""
@@ -73,7 +73,7 @@ def _copy_to(task, place, file):
 
 
 def known(place):
-    """(stat, SHA-256) of the file that is there; (None, "")."""
+    """Return (stat, SHA-256) of the existing file; (None, "") without one."""
     fd, found = place.open_file()
     if fd is None:
         return None, ""

@@ -42,7 +42,7 @@ def apply(task):
 
 
 def write_file(task, place, new, wanted):
-    """(changed, detail, diff). `new` None: the content stays, the attributes may change."""
+    """Return (changed, detail, diff). `new` None: keep the content, set the attributes."""
     if new is None:
         return attributes_only(task, place, wanted)
     old, found = place.read()
@@ -53,8 +53,8 @@ def write_file(task, place, new, wanted):
 
 
 def replace(task, place, found, wanted, fill, default=0o666):
-    """`fill` writes a new file, which takes the place of `found` (a stat, or None). Returns what
-    that changes, in words."""
+    """Replace `found` (a stat, or None) with a new file that `fill` writes. Return in words what
+    that changes."""
     changes = wanted.changes(found)
     if task.check:
         place.require_writable()
@@ -66,8 +66,8 @@ def replace(task, place, found, wanted, fill, default=0o666):
 
 
 def attributes_only(task, place, wanted):
-    """(changed, detail, ""). A file with other names gets a copy in its place: those may be
-    anywhere, and in a folder of another user, that user made them."""
+    """Return (changed, detail, ""). A file with several names is replaced by a copy: the other
+    names may be anywhere, and in another user's folder that user may have made them."""
     fd, found = place.open_file()
     if fd is None:
         raise Failure("%s disappeared during the operation" % place.path, slug="path-disappeared")
@@ -104,7 +104,7 @@ def _absent(task, path):
 
 
 def _remove(folder, name):
-    """Whatever it is; in folders by descriptors, so that no link leads out of them."""
+    """Remove a file or a folder; folders by descriptors, so that no link leads out of them."""
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(name, dir_fd=folder)
@@ -119,7 +119,7 @@ def _remove(folder, name):
 
 
 def make_directory(task, path, wanted):
-    """With the folders above it, as mkdir -p."""
+    """Create a directory and those above it, as mkdir -p does; set its attributes."""
     missing = _missing_folders(path)
     if missing and task.check:
         with safe_paths.place(missing[0]) as place:
@@ -128,7 +128,7 @@ def make_directory(task, path, wanted):
     for each in missing:
         with safe_paths.place(each) as place:
             try:
-                # what it may be open to is set below, by its descriptor
+                # its final mode is set below, by its descriptor
                 closed = wanted.mode and each == path
                 os.mkdir(place.name, 0o700 if closed else 0o777, dir_fd=place.folder)
             except FileExistsError:
@@ -157,7 +157,7 @@ def make_directory(task, path, wanted):
 
 
 def made_above(path):
-    """The highest folder that a step makes with this one, as what it writes."""
+    """Return the highest folder that the step creates, as an entry of its `writes`."""
     return ["path:" + each for each in _missing_folders(path)[:1]]
 
 

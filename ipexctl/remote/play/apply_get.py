@@ -1,4 +1,4 @@
-"""The step `get`: a download that is put in place once its SHA-256 is right."""
+"""The step `get`: a download that is put in place once its SHA-256 is verified."""
 
 import hashlib
 import http.client
@@ -34,7 +34,7 @@ def apply(task):
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """The original follows them to servers only, and reads their body, however long that is."""
+    """Follow redirects without reading their bodies, which can be of any length."""
 
     def http_error_302(self, req, fp, code, msg, headers):
         fp.close()

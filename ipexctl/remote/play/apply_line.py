@@ -7,7 +7,7 @@ from ipexctl.remote.play import safe_paths
 from ipexctl.remote.play.apply_file import write_file
 from ipexctl.remote.play.file_attributes import Attributes
 
-LINES = re.compile(r"[^\n]*\n|[^\n]+")  # str.splitlines knows other ends, too
+LINES = re.compile(r"[^\n]*\n|[^\n]+")  # str.splitlines splits at other characters, too
 
 
 def apply(task):
@@ -17,7 +17,7 @@ def apply(task):
 
 
 def edit(task, path, args, wanted):
-    """(changed, detail, diff) of the file, edited as these arguments of a `line` step say."""
+    """Return (changed, detail, diff) of a file edited by the arguments of a `line` step."""
     with safe_paths.place(path) as place:
         old = place.read()[0]
         if old is None and args["state"] == "absent":

@@ -1,4 +1,4 @@
-"""The step `package`: what is installed is asked of the manager before and after."""
+"""The step `package`: the package manager is asked for installed versions before and after."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from ipexctl.remote.failure import Failure
 
 LOCK_WAIT = 120  # seconds for another process that has the manager's lock; in the docs, too
 LOCK_PAUSE = 3.0
-# What managers say; in English, see `variables`.
+# Messages of package managers, in English: see `variables`.
 _LOCKED = "Could not get lock"
 _OLD_LISTS = re.compile(
     "Unable to locate package|no installation candidate|was not found|404 |unmet dependencies|"
@@ -18,8 +18,8 @@ _OLD_LISTS = re.compile(
 
 
 class Manager:
-    """A package manager as the commands that it takes. `versions` prints "installed NAME VERSION"
-    for what is installed."""
+    """The commands of a package manager. `versions` prints "installed NAME VERSION" for each
+    installed package."""
 
     def __init__(self, name, program, versions, install, latest, remove, update):
         self.name = name
@@ -103,7 +103,7 @@ def manager_of(use):
 
 
 def installed(task, manager, names):
-    """{name: version}"""
+    """Return {name: version}."""
     plain = [re.split("[=<>:]", name)[0] for name in names]
     _, out = task.program(manager.versions + plain, variables(), quiet=True)
     rows = [line.split() for line in out.splitlines()]
@@ -111,7 +111,7 @@ def installed(task, manager, names):
 
 
 def needed(names, there, state):
-    """Those that are to be changed, as far as their versions say it."""
+    """Return the packages that have to be changed, as far as versions show it."""
     return [name for name in names if _is_there(name, there) == (state == "absent")]
 
 
@@ -145,7 +145,7 @@ def _change(task, manager, command, updated):
 
 
 def _run(task, command):
-    """(exit code, output). dnf and zypper wait for a lock themselves; apt is asked again."""
+    """Return (exit code, output). dnf and zypper wait for a lock themselves; apt is run again."""
     end, waits = time.monotonic() + LOCK_WAIT, False
     while True:
         code, out = task.program(command, variables(), quiet=waits)

@@ -1,4 +1,4 @@
-"""The step `sh`: shell code, where `creates`, `removes` and `unless` do not say that it is done."""
+"""The step `sh`: shell code, unless `creates`, `removes` or `unless` say that it is done."""
 
 import os
 
@@ -31,7 +31,7 @@ def apply(task):
 
 
 def _uses(args, folder):
-    """`changes` lists what the code touches; `creates` says it, too."""
+    """Return the paths the code touches: those of `changes`, and of `creates`."""
     reads = ["exists:" + _path(p, folder) for p in (args["creates"], args["removes"]) if p]
     if args["unless"]:
         reads.append("any")
@@ -47,7 +47,7 @@ def _path(path, folder):
 
 
 def _done(task, folder, variables):
-    """Why it need not run; "" where it has to."""
+    """Return why the code need not run; "" if it has to."""
     args = task.args
     if args["creates"] and os.path.lexists(_path(args["creates"], folder)):
         return "%s exists" % args["creates"]

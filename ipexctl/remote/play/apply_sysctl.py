@@ -55,7 +55,7 @@ def _write(path, name, value):
 
 
 def _line(args, name):
-    """The line of the parameter, as arguments of a `line` step."""
+    """Return the line of the parameter, as arguments of a `line` step."""
     return {
         "state": args["state"],
         "create": True,

@@ -1,6 +1,6 @@
 """The step `user`: an account in /etc/passwd, by useradd, usermod and userdel.
 
-What steps read and write is said as if /etc/passwd were a folder with a file for each account.
+Steps report what they read and write as if /etc/passwd were a folder with a file per account.
 """
 
 import grp
@@ -51,7 +51,7 @@ def _account(name):
 
 
 def _state(found):
-    """{uid, groups, shell, home}; groups without the first one. None: there is no account."""
+    """Return {uid, groups, shell, home}, without the primary group; None: there is no account."""
     if found is None:
         return None
     groups = {g.gr_name for g in grp.getgrall() if found.pw_name in g.gr_mem}
@@ -109,7 +109,7 @@ _OPTIONS = {"uid": "-u", "groups": "-G", "shell": "-s", "home": "-d"}
 
 
 def _command(args, now, wanted):
-    """(the program and its options, what it changes in words)"""
+    """Return (the program and its options, what it changes in words)."""
     if wanted is None:
         return ["userdel"] + ["-r"] * args["remove"], "remove"
     command = ["usermod"] if now else ["useradd", "-m"]

@@ -1,4 +1,4 @@
-"""Consecutive steps of a play on this host, in one request. The first that fails ends them."""
+"""Run consecutive steps of a play on this host, in one request. A failed step ends them."""
 
 import os
 import time
@@ -11,7 +11,7 @@ def op_steps(call, steps, check, diff, password=""):
     """{steps: [{number, module, args, sudo, ignore_errors, retries, delay}], check, diff,
     password?} -> {}
 
-    Says {"event": "begin", number}, {"event": "line", number, text} and {"event": "end", number,
+    Emits {"event": "begin", number}, {"event": "line", number, text} and {"event": "end", number,
     changed, detail, diff, reads, writes, failure?}; asks with {"event": "need", sha256}.
     """
     worker = None
@@ -37,7 +37,7 @@ def op_steps(call, steps, check, diff, password=""):
 
 
 def op_sudo(call, password=""):
-    """{password?} -> {}. Raises Failure where this user cannot become root without a question."""
+    """{password?} -> {}. Raises Failure if this user cannot become root without a question."""
     from ipexctl.remote.play.sudo_worker import run_as_root
 
     run_as_root(["true"], password)

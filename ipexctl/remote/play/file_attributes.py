@@ -1,4 +1,4 @@
-"""mode, owner and group of a file, as steps give them and as they are."""
+"""The mode, owner and group of a file: those a step requests, and those it has."""
 
 import grp
 import os
@@ -12,11 +12,11 @@ _OPERATION = re.compile(r"([=+-])([rwxXst]+|[ugo]?)")
 _SHIFTS = {"u": 6, "g": 3, "o": 0}
 _SPECIAL = {"u": 0o4000, "g": 0o2000, "o": 0o1000}
 _NUMBER = re.compile(r"[0-9]{1,10}\Z")
-_MOST = (1 << 32) - 2  # the number above means "as it is"
+_MOST = (1 << 32) - 2  # the number above means "unchanged"
 
 
 class Attributes:
-    """What a step asks for; None: as it is."""
+    """The attributes that a step requests; None: unchanged."""
 
     def __init__(self, args):
         self.mode = args.get("mode") or ""
@@ -24,7 +24,7 @@ class Attributes:
         self.group = group_id(args.get("group") or "")
 
     def changes(self, found):
-        """What is to change of a file (a stat, or None), in words; "": nothing."""
+        """Return in words what has to change for a file (a stat, or None); "": nothing."""
         if found is None:
             return ""
         changes = []
@@ -42,7 +42,7 @@ class Attributes:
         return now, mode_of(self.mode, now, stat.S_ISDIR(found.st_mode)) if self.mode else now
 
     def apply(self, fd, path=""):
-        """On an open file or folder. First the owner: chown takes setuid bits away."""
+        """Set the attributes of an open file. The owner comes first: chown clears setuid bits."""
         found = os.fstat(fd)
         owner = found.st_uid if self.owner is None else self.owner
         group = found.st_gid if self.group is None else self.group
@@ -56,14 +56,14 @@ class Attributes:
             raise _not_permitted(path) from None
 
     def fits_in_place(self, found):
-        """Not for a file with other names; nor where its user, who may have it open to write, is
-        to give it a setuid bit of somebody else."""
+        """Decide whether to change the file itself: not if it has other names, nor to set a setuid
+        bit for another user, who may have it open for writing."""
         trusted = found.st_uid in (0, os.geteuid())
         setuid = self.mode and self._modes(found)[1] & 0o6000
         return found.st_nlink == 1 and (trusted or not setuid)
 
     def apply_new(self, fd, old, default):
-        """On a file that is to take the place of `old` (a stat, or None)."""
+        """Set the attributes of a file that is to replace `old` (a stat, or None)."""
         if old is None:
             os.fchmod(fd, default & ~_umask())
         else:
@@ -78,7 +78,7 @@ class Attributes:
 
 
 def require_owner(found, path):
-    """For a check: only its owner and root may change a file's attributes."""
+    """Raise Failure in a check unless this user may change the attributes: the owner or root."""
     if os.geteuid() not in (0, found.st_uid):
         raise _not_permitted(path)
 
@@ -95,7 +95,7 @@ def _umask():
 
 
 def mode_of(text, now, is_folder):
-    """0644, 644, u+x, u=rw,go=, g=u, as chmod reads them."""
+    """Return the mode for 0644, 644, u+x, u=rw,go= or g=u, as chmod reads them."""
     if text.isdigit():
         return int(text, 8)
     mode = now
@@ -121,7 +121,7 @@ def _changed(mode, who, sign, what, is_folder):
 
 
 def _bits(mode, what, is_folder):
-    if what in ("u", "g", "o"):  # as they are for these
+    if what in ("u", "g", "o"):  # copy the bits of that class
         return mode >> _SHIFTS[what] & 7
     runs = "x" in what or "X" in what and (is_folder or mode & 0o111)
     return ("r" in what) * 4 | ("w" in what) * 2 | bool(runs)

@@ -1,9 +1,9 @@
-"""What the step `reboot` asks of a host."""
+"""Begin a reboot of this host, for the step `reboot`."""
 
 from ipexctl.remote.play.sudo_worker import run_as_root
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# a moment later, so that our answer is sent; the terminal that sudo may make for it ends before
+# after a pause, so that the reply is sent; the terminal that sudo may make for it ends before
 _COMMAND = (
     "trap '' HUP; (sleep 1; systemctl reboot || shutdown -r now || reboot) </dev/null >/dev/null "
     "2>&1 &"
@@ -11,7 +11,7 @@ _COMMAND = (
 
 
 def op_begin(call, password=""):
-    """{password?} -> {boot_id} of before."""
+    """{password?} -> {boot_id}: the id before the reboot."""
     before = op_boot_id(call)
     run_as_root(["/bin/sh", "-c", _COMMAND], password)
     return before

@@ -1,7 +1,7 @@
-"""Files by folders that are open, so that nobody can swap a link in between.
+"""Access files through open folders, so that no other user can swap in a link.
 
 A symbolic link on the way is followed only where root or this user made the folder it lies in, and
-nobody else can write there. Elsewhere it is refused: a step of root must not write where another
+no other user can write there. Elsewhere it is refused: a step of root must not write where another
 user points it to.
 """
 
@@ -15,15 +15,15 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.play.task import Missing
 
 MOST_LINKS = 40
-MOST_BYTES = 16 << 20  # of a file that is read as a whole
+MOST_BYTES = 16 << 20  # limit of a file that is read completely
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 NEW = ".%s.ipexctl-new"
-MOST_OF_NAME = 60  # letters of up to 4 bytes: all of it stays below the 255 of a name
+MOST_OF_NAME = 60  # letters of up to 4 bytes: the result stays below 255 bytes
 _TRIES = 20
 
 
 class Place:
-    """An open folder and a name in it. `found` is the lstat of that name, None: not there."""
+    """An open folder and a name in it. `found`: the lstat of that name, None: not there."""
 
     def __init__(self, folder, name, path):
         self.folder = folder
@@ -38,7 +38,7 @@ class Place:
             return None
 
     def read(self):
-        """(content, stat) of a regular file, from one descriptor; (None, None): not there."""
+        """Return (content, stat) of a regular file, read at once; (None, None): not there."""
         fd, found = self.open_file()
         if fd is None:
             return None, None
@@ -51,9 +51,9 @@ class Place:
             return file.read(), found
 
     def open_file(self):
-        """(descriptor to read, stat) of a regular file; (None, None): not there.
+        """Return (descriptor to read, stat) of a regular file; (None, None): not there.
 
-        The stat is of what is open: in a folder of another user, the name may have changed since.
+        The stat is of the open file: in another user's folder, the name may have changed since.
         """
         found = self.found
         if found is None:
@@ -76,13 +76,13 @@ class Place:
             )
 
     def require_writable(self):
-        """For a check: may a file here be made, replaced or removed?"""
+        """Raise Failure in a check unless a file here may be made, replaced or removed."""
         if not os.access("/proc/self/fd/%d" % self.folder, os.W_OK | os.X_OK):
             raise not_written(self.path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
     @contextmanager
     def replacing(self):
-        """A new file that takes the place of the old one when all of it is on the disk."""
+        """Open a new file that replaces the old one once it is completely on the disk."""
         name = NEW % self.name[:MOST_OF_NAME]
         try:
             with os.fdopen(new_file(self.folder, name, self.path), "wb") as file:
@@ -100,9 +100,9 @@ class Place:
 
 @contextmanager
 def place(path, follow=True):
-    """The Place of an absolute path or one with ~. `follow`: also a link that the path itself is.
+    """Return the Place of an absolute or ~ path. `follow`: follow a link at the path itself.
 
-    Raises Failure where a folder is missing or a link is not to be followed.
+    Raises Failure if a folder is missing or a link must not be followed.
     """
     path = absolute(path)
     folder, name, real = _walk(path, follow)
@@ -122,9 +122,9 @@ def absolute(path):
 
 
 def _walk(path, follow):
-    """(descriptor of a folder, name in it, path of both without links).
+    """Return (descriptor of a folder, name in it, path of both without links).
 
-    `..` goes back to the folder that was open before, wherever that may have been moved to.
+    `..` goes back to the folder that was open before, wherever it may have been moved.
     """
     parts = _parts(path)
     folders = [os.open("/", _FOLDER)]
@@ -186,7 +186,7 @@ def _refuse_unsafe(folder, here, name, links):
     if links > MOST_LINKS:
         raise Failure("%s: too many symbolic links" % path, slug="link-circular")
     about = os.fstat(folder)
-    others = 0o002 if about.st_gid == os.getegid() else 0o022  # one's own group is oneself
+    others = 0o002 if about.st_gid == os.getegid() else 0o022  # the user's own group is trusted
     if about.st_uid not in (0, os.geteuid()) or about.st_mode & others:
         raise Failure(
             "%s is a symbolic link in a folder that others can write to; not followed" % path,
@@ -200,9 +200,9 @@ def _refuse_unsafe(folder, here, name, links):
 
 
 def new_file(folder, name, path):
-    """The descriptor of a new file that is ours while it is locked.
+    """Return the descriptor of a new file, locked by this process.
 
-    Two plays may write one file at a time. What a killed one left is removed.
+    Two plays may write a file at the same time. The leftover of a killed one is removed.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""Steps that need root: a second agent, under sudo, with the sources we have.
+"""Run steps that need root in a second agent, under sudo, with the sources of this agent.
 
 The password comes over the agent's connection and goes to sudo's stdin; it is in no argv, no
 environment and no file.
@@ -16,8 +16,8 @@ from ipexctl.remote.child_processes import start_process_group
 from ipexctl.remote.failure import Failure, document
 
 PATIENCE = 20.0
-_WRONG, _ASKS = "incorrect password", "password is required"  # as sudo says it in English
-# Where sudo wants no password, the line with it is passed over.
+_WRONG, _ASKS = "incorrect password", "password is required"  # messages of sudo in English
+# If sudo does not read a password, the agent skips the line with it.
 _HEAD = b"ipexctl-sources "
 _BOOT = (
     "import sys,marshal,zlib;i=sys.stdin.buffer;l=next(l for l in i if l[:16]==b'%s');"
@@ -29,18 +29,18 @@ _BOOT = (
 
 
 class SudoWorker:
-    """`run` starts it when a step needs it first."""
+    """The agent of root; `run` starts it for the first step that needs it."""
 
     def __init__(self, call, password):
         self.call = call
         self.password = password
-        self.number = 0  # of the request
+        self.number = 0  # of the last request
         self.process = None  # type: subprocess.Popen[bytes] | None
         self.frames = None  # type: Frames | None
-        self.refused = None  # type: Failure | None  # sudo is asked once: accounts get locked
+        self.refused = None  # type: Failure | None  # no second try: accounts get locked
 
     def run(self, request):
-        """An op_steps of one step: what root's agent says of it is what we say. Returns its end."""
+        """Run an op_steps of one step in root's agent and relay its events. Return the end."""
         self.number += 1
         end = {"event": "end", "number": request["steps"][0]["number"]}
         try:
@@ -51,7 +51,7 @@ class SudoWorker:
             return self._relay(frames)
         except BrokenPipeError:
             end["failure"] = document(self._gone())
-        except Failure as e:  # of sudo; that of the step is in what root's agent says
+        except Failure as e:  # of sudo; root's agent reports failures of the step
             end["failure"] = document(e)
         self.call.emit(end)
         return end
@@ -118,7 +118,7 @@ class SudoWorker:
         return self.process.stderr.read().decode("utf-8", "replace").strip()[-2000:]
 
     def kill(self):
-        """Its stdin ends, so that it ends its own; sudo passes a signal on where it still can."""
+        """Close stdin, which ends root's agent; also signal sudo, which may pass it on."""
         if self.process is None:
             return
         try:
@@ -135,12 +135,12 @@ class SudoWorker:
 
 
 def _sudo(password):
-    """-k: a password that was given before is not relied on, so that ours is always read."""
+    """Return the sudo command. -k ignores a cached login, so that the password is always read."""
     return ["sudo", "-k", "-S", "-p", "", "--"] if password else ["sudo", "-n", "--"]
 
 
 def run_as_root(command, password):
-    """Raises Failure where sudo would ask, or refuses."""
+    """Run a command as root. Raise Failure if sudo would ask, or refuses."""
     try:
         process = subprocess.Popen(
             (_sudo(password) if os.geteuid() else []) + command, cwd="/", stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""What a step gets to work with: its arguments, and the way to the controller."""
+"""The task of a step: its arguments, and its connection to the controller."""
 
 import errno
 import os
@@ -8,16 +8,16 @@ from ipexctl.remote.failure import Failure, bug, document
 from ipexctl.remote.main import operation
 
 DIFF_LIMIT = 1 << 16
-OUTPUT_LIMIT = 1 << 16  # of a program, for messages
+OUTPUT_LIMIT = 1 << 16  # bytes of a program's output, for messages
 LINE_LIMIT = 1 << 14
 
 
 class Missing(Failure):
-    """What a step before may be about to make, in check mode."""
+    """A path does not exist; in check mode, an earlier step may be about to create it."""
 
 
 class Task:
-    """`check`: look, change nothing. `emit` and `recv` are frames to and from the controller."""
+    """One step. `check`: change nothing. `emit`, `recv`: frames to and from the controller."""
 
     def __init__(self, args, check, diff, emit, recv, at_end):
         self.args = args
@@ -26,15 +26,15 @@ class Task:
         self.emit = emit
         self.recv = recv
         self.at_end = at_end
-        # `path:/x`, `packages`, `service:x` or `any`, and reads `exists:/x`: by these the
-        # controller judges what a later step of a check can know
+        # `path:/x`, `packages`, `service:x` or `any`, and for reads `exists:/x`: from these the
+        # controller infers what a check of a later step can know
         self.reads = []  # type: list[str]
         self.writes = []  # type: list[str]
         self.failure = {}  # type: dict[str, str]  # what fails, in a check unless a step changes it
-        self.if_missing = (None, "", "")  # what `apply` would return, were there what it misses
+        self.if_missing = (None, "", "")  # what `apply` returns in a check if a path is missing
 
     def touches(self, *paths):
-        """It reads and writes what stands at these paths, also where links lead to now."""
+        """Record these paths as read and written, and the paths to which links lead now."""
         names = {os.path.normpath(path) for path in paths} | {os.path.realpath(p) for p in paths}
         self.reads = ["path:" + name for name in sorted(names)]
         self.writes = list(self.reads)
@@ -43,8 +43,8 @@ class Task:
         self.emit({"event": "line", "text": text[:LINE_LIMIT]})
 
     def receive(self, sha256, file):
-        """The content of a file of the controller, written to `file`."""
-        import hashlib  # here and below: modules that take milliseconds, where they are used
+        """Receive the content of a file of the controller and write it to `file`."""
+        import hashlib  # late, here and below: importing takes milliseconds
 
         self.emit({"event": "need", "sha256": sha256})
         digest, full = hashlib.sha256(), None
@@ -59,7 +59,7 @@ class Task:
             try:
                 if full is None:
                     file.write(body)
-            except OSError as e:  # the rest is read all the same: it is not of the next file
+            except OSError as e:  # read the rest all the same: it is not part of the next file
                 full = e
             if header.get("last"):
                 break
@@ -72,7 +72,7 @@ class Task:
             )
 
     def program(self, command, variables=None, folder="/", stdin=b"", timeout=0, quiet=False):
-        """Runs it and passes its lines on. Returns (exit code, the end of its output)."""
+        """Run a program and relay its lines. Return (exit code, the end of its output)."""
         import subprocess
 
         from ipexctl.remote.child_processes import ends_with, start_user_program
@@ -118,13 +118,13 @@ def _feed(pipe, data):
 
 
 def _accounts(args):
-    """Those whose files a step makes, which an earlier step `user` may add."""
+    """Return the accounts that own the step's files; an earlier step `user` may add them."""
     kinds = (("owner", "passwd"), ("group", "group"))
     return ["path:/etc/%s/%s" % (file, args[key]) for key, file in kinds if args.get(key)]
 
 
 def outcome(module, task):
-    """What `apply` of a step's module returns, (changed, detail, diff), for the controller.
+    """Call `apply` of a step's module, and return (changed, detail, diff) for the controller.
     `changed` None: it cannot be known."""
     found = None, "", ""
     try:

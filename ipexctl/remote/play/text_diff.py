@@ -1,18 +1,18 @@
-"""What --diff shows of a file."""
+"""Make the diff of a file for --diff."""
 
 MOST = 1 << 18
-MOST_CHANGED = 1500  # lines: difflib's time grows with their square
+MOST_CHANGED = 1500  # lines: difflib's time is quadratic
 
 
 def text_diff(path, old, new):
-    """A unified diff of two texts; what is binary or large is named as such."""
+    """Return a unified diff of two texts; if they are binary or large, say so instead."""
     if max(len(old), len(new)) > MOST:
         return "%s: %d -> %d bytes, too large for a diff\n" % (path, len(old), len(new))
     try:
         before, after = old.decode("utf-8"), new.decode("utf-8")
     except UnicodeDecodeError:
         return "%s: %d -> %d bytes, binary\n" % (path, len(old), len(new))
-    import difflib  # a millisecond, for --diff alone
+    import difflib  # takes a millisecond, only needed for --diff
 
     if max(_changed(before, after)) > MOST_CHANGED:
         return "%s: %d -> %d bytes, too many lines differ for a diff\n" % (path, len(old), len(new))
@@ -22,7 +22,7 @@ def text_diff(path, old, new):
 
 
 def _changed(before, after):
-    """How many lines of each stand between what is equal at the start and at the end."""
+    """Count the lines of each text between the common start and the common end."""
     old, new = before.split("\n"), after.split("\n")
     start, most = 0, min(len(old), len(new))
     while start < most and old[start] == new[start]:
@@ -34,7 +34,7 @@ def _changed(before, after):
 
 
 def _lines(text):
-    """By \\n alone: str.splitlines knows other ends, too."""
+    """Split only at line feeds: str.splitlines splits at other characters, too."""
     lines = [line + "\n" for line in text.split("\n")]
     if lines[-1] == "\n":
         return lines[:-1]
