@@ -1,4 +1,4 @@
-"""The root, ipexctl's folder on a host: whose it is, who could replace it, whether it has room."""
+"""Check the root, ipexctl's folder on a host: its owner, who could replace it, and free space."""
 
 import errno
 import json
@@ -12,14 +12,14 @@ from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.common.sizes import human
 from ipexctl.remote.failure import FULL, Failure, disk_full
 
-SPARE = 64 << 20  # left free for everything else that writes to this disk
+SPARE = 64 << 20  # bytes left free for other programs that write to this disk
 SPARE_INODES = 1000
-FIRST_USER = 1000  # accounts below are the system's and its administrators'
-MARK = ".ipexctl-root"  # what ipexctl made here, for `ipexctl remove --all`
+FIRST_USER = 1000  # accounts below are those of the system and its administrators
+MARK = ".ipexctl-root"  # lists what ipexctl created here, for `ipexctl remove --all`
 
 
 def existing(text):
-    """The root as `checked` has it, but nothing is made: what is not there is only named."""
+    """Return the root as `checked` does, but create nothing: it may not exist."""
     root = named(text)
     if os.path.lexists(root):
         return checked(text, marks=False)
@@ -33,7 +33,7 @@ def existing(text):
 
 
 def is_absent(text):
-    """Nothing was ever made there; what is no path at all is for `checked` to refuse."""
+    """Return whether the root was never created; `checked` reports an invalid path."""
     return isinstance(text, str) and not os.path.isdir(os.path.expanduser(text))
 
 
@@ -64,7 +64,7 @@ def named(text):
 
 
 def checked(text, marks=True):
-    """The root as an absolute path that is ours alone; made and marked when it is not there."""
+    """Return the absolute path of a root that only this user can change; create and mark it."""
     root = named(text)
     try:
         check_parents(root)  # before a folder is made where others could replace it
@@ -96,13 +96,13 @@ def checked(text, marks=True):
 
 
 def make(root):
-    """The folder has its mark from the first moment on."""
+    """Create the folder together with its mark, in one step."""
     missing, path = [], root  # type: list[str], str
     while not os.path.lexists(path):
         missing.insert(0, path)
         path = os.path.dirname(path)
     if not missing:
-        os.makedirs(root, 0o700, exist_ok=True)  # fails for what is not a folder
+        os.makedirs(root, 0o700, exist_ok=True)  # raises OSError for anything but a folder
         return
     os.makedirs(os.path.dirname(root), 0o700, exist_ok=True)
     part = "%s.%s" % (root, os.urandom(8).hex())
@@ -112,7 +112,7 @@ def make(root):
         os.rename(part, root)
     except OSError:
         shutil.rmtree(part, ignore_errors=True)
-        if not os.path.isdir(root):  # else another agent was first
+        if not os.path.isdir(root):  # otherwise another agent was first
             raise
 
 
@@ -123,17 +123,17 @@ def write_mark(root, mark):
 
 
 def made_here(root):
-    """{made: folders that ipexctl made, before: what was in the root before it}"""
+    """Return {made: folders that ipexctl created, before: entries older than the mark}."""
     said = read_json(os.path.join(root, MARK)) or {}
     if all(isinstance(said.get(key), list) for key in ("made", "before")):
         return said
-    if os.path.isdir(os.path.join(root, "blobs", "sha256")):  # used before there was a mark
+    if os.path.isdir(os.path.join(root, "blobs", "sha256")):  # used before there were marks
         return {"made": [root] * (os.path.basename(root) == ".ipexctl"), "before": []}
     return {"made": [], "before": sorted(os.listdir(root))}
 
 
 def check_parents(root):
-    """Who can rename a folder above could put another one in its place. As sshd's StrictModes."""
+    """Check who could rename a folder above and put another in its place, as sshd's StrictModes."""
     for parent in reversed(passed_folders(root)):
         found = os.stat(parent)
         owners = {found.st_uid, os.lstat(parent).st_uid}  # of a link, too
@@ -157,7 +157,7 @@ def check_parents(root):
 
 
 def subfolder(root, *names):
-    """A folder below the root, level by level: makedirs gives its mode to the last one only."""
+    """Create folders level by level: makedirs sets the mode of the last one only."""
     path = root
     for name in names:
         path = os.path.join(path, name)
@@ -199,7 +199,7 @@ def need_space(root, size, count):
 
 
 def explain_disk_failure(e, root, size):
-    """The same failure; when its cause is a full disk, in words that help."""
+    """Return the failure; if its cause is a full disk, explain that."""
     said = e.why if isinstance(e, Failure) else e.strerror or str(e)
     if any(os.strerror(code) in said for code in FULL):
         return disk_full(root, size)

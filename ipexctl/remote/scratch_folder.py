@@ -1,8 +1,8 @@
 """Temporary folders of this host: of a run, for its socket and MPI's files, and of a proof.
 
-Whoever owns one holds a lock on a file in it for as long as it lives. So what a killed process, or
-a power cut, has left can be told from what is in use, also by a process in another container, or
-on another host where TMPDIR is shared.
+The owner holds a lock on a file in it as long as it lives. So leftovers of a killed process, or
+of a power cut, can be told from folders in use, also by a process in another container, or on
+another host if TMPDIR is shared.
 """
 
 import fcntl
@@ -20,12 +20,12 @@ from ipexctl.common.tolerant_reads import info_of
 
 LOCK = "lock"
 NAME = re.compile(r"ipexctl-(?:proof-)?[a-z0-9_]{8}\Z")
-OLD = 3600  # seconds after which one without a lock is not being made
+OLD = 3600  # age in seconds from which one without a lock is not being created any more
 locks = {}  # type: dict[str, int]  # of this process, by folder
 
 
 def make(kind=""):
-    """A socket's path has 107 bytes at most."""
+    """Create a folder with a short path, as that of a socket in it has at most 107 bytes."""
     usual = tempfile.gettempdir()
     top = usual if len(usual) < 80 and not others_can_rename(usual) else "/tmp"
     folder = tempfile.mkdtemp(prefix="ipexctl-" + kind, dir=top)
@@ -33,7 +33,7 @@ def make(kind=""):
     fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        os.rename(new, os.path.join(folder, LOCK))  # it is never there without being held
+        os.rename(new, os.path.join(folder, LOCK))  # the file is always locked
         locks[folder] = fd
     except OSError:  # a file system without locks
         os.close(fd)
@@ -47,7 +47,7 @@ def remove(folder):
 
 
 def sweep():
-    """Removes those of this user that nobody owns any more."""
+    """Remove the folders of this user whose owners have ended."""
     for top in all_temporary():
         try:
             names = [] if others_can_rename(top) else os.listdir(top)
@@ -66,7 +66,7 @@ def all_temporary():
 
 
 def others_can_rename(top):
-    """Then any folder of this user may get a name as if it were one of ours."""
+    """Return whether other users could give a folder of this user such a name."""
     info = os.stat(top)
     by_group = info.st_mode & stat.S_IWGRP and not is_private_group(info.st_gid)
     return bool((info.st_mode & stat.S_IWOTH or by_group) and not info.st_mode & stat.S_ISVTX)
@@ -83,7 +83,7 @@ def is_abandoned(path, info):
 
 
 def is_silent(path, info):
-    """Of an older ipexctl, or of a process that was killed before it had the lock."""
+    """Decide about a folder without a lock: of an old ipexctl, or of a process killed early."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         link.connect(os.path.join(path, "socket"))

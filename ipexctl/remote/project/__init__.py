@@ -1,1 +1,1 @@
-"""The run's own copy of the user's folder on this host."""
+"""The run's copy of the user's folder on this host."""

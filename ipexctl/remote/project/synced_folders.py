@@ -1,8 +1,8 @@
-"""Folders by content: which of their files the host has, and copying them to a run's folder.
+"""Folders by content: find which of their files the host has, and copy them to a run's folder.
 
 Large files are blobs, small ones are in packs. What is read from either is hashed again, so none of
-it needs to be on the disk when we answer. From our first answer on until all is laid out we hold a
-lock (blobs.keep), so that nothing that was found here is removed meanwhile.
+it needs to be on the disk at the reply. From the first reply until all files are in place, a lock
+is held (blobs.keep), so that nothing that was found here is removed meanwhile.
 
 Paths are bytes here: a Python in the locale C of a host could not even name what is not ASCII.
 """
@@ -22,10 +22,10 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.run_files import run_folders
 
 PACKED = 256 * 1024  # as on the controller
-PACKS = 24  # when there are more, the one that was used longest ago goes
+PACKS = 24  # when there are more, the least recently used one is removed
 KEPT = 30 * 86400
 CLONE = 0x40049409  # ioctl FICLONE: a copy that shares its blocks, on btrfs and xfs
-claims = {}  # type: dict[str, list[int]]  # folders that this agent makes now, and their locks
+claims = {}  # type: dict[str, list[int]]  # folders that this agent is making, and their locks
 
 
 def op_make(call, root, run_id, key, cwd, came=()):
@@ -35,8 +35,8 @@ def op_make(call, root, run_id, key, cwd, came=()):
     {"event": "missing"} with a bit for each file. What is missing comes as blobs; the next request
     names the packs that `came`, as packs.keep takes them.
 
-    Hosts with one home share the run's folder. Who asks first makes it, until it is there or
-    op_drop; the others wait. They all find the same mark.
+    Hosts with one home share the run's folder. The first to ask makes it, until it is complete
+    or op_drop; the others wait. They all find the same mark.
     """
     root = root_folder.checked(root)
     run = run_folder(root, run_id)
@@ -59,7 +59,7 @@ def op_make(call, root, run_id, key, cwd, came=()):
     if missing:
         return report_missing(call, missing, len(tree["files"]))
     place = lay_out(root, run, tree, here, key, cwd)
-    if came:  # not before: an old pack may be one of this folder's
+    if came:  # not before: an old pack may hold files of this folder
         with blobs.removal(root) as free:
             if free:
                 expire(os.path.join(root, "blobs", "packs"), KEPT, PACKS)
@@ -67,7 +67,7 @@ def op_make(call, root, run_id, key, cwd, came=()):
 
 
 def report_missing(call, missing, count):
-    """Of `count` files these; one bit each, as a list of many would be too large for a header."""
+    """Report which of `count` files are missing; one bit each, as a list can exceed a header."""
     bits = bytearray((count + 7) // 8)
     for i in missing:
         bits[i // 8] |= 1 << i % 8
@@ -76,7 +76,7 @@ def report_missing(call, missing, count):
 
 
 def op_drop(call, root, run_id, **make):
-    """What `make` was asked: it will not be completed here. Another host that waits makes it."""
+    """Give up what op_make began: it will not be completed. Another host that waits takes over."""
     release(run_folder(root_folder.checked(root), run_id))
     return {}
 
@@ -98,11 +98,11 @@ def op_find_script(call, folder, home, script):
     )
 
 
-# --- what is to be there -------------------------------------------------------------------------
+# --- lists of files ------------------------------------------------------------------------------
 
 
 def manifest(root, key, body):
-    """The list of a folder's files, from the request or an earlier one; None if there is none."""
+    """Return the list of a folder's files, from the request or an earlier one; None without one."""
     path = os.path.join(root_folder.subfolder(root, "blobs", "trees"), key)
     if body:
         data = zlib.decompress(body)
@@ -126,7 +126,7 @@ def manifest(root, key, body):
 
 
 def expire(folder, age, most=None):
-    """Remove files unused for `age` seconds, and all but the `most` last used ones."""
+    """Remove files unused for `age` seconds, and all but the `most` recently used ones."""
     paths = [os.path.join(folder, name) for name in os.listdir(folder)]
     old = time.time() - age
     newest_first = sorted(((changed_at(path), path) for path in paths), reverse=True)
@@ -181,7 +181,7 @@ def lay_out(root, run, tree, here, key, cwd):
 
 
 def keep_tree(root, run, key):
-    """Keep the list of what the run began with: files it did not change can go after it."""
+    """Keep the list of the original files: those that do not change can be removed later."""
     path, kept = os.path.join(root, "blobs", "trees", key), os.path.join(run, "tree")
     if not os.path.lexists(kept):
         with open(path, "rb") as source:
@@ -204,7 +204,7 @@ def place_of(run, cwd):
 
 
 def fill_folder(root, here, work, tree):
-    """Make what the list names in the empty folder `work`."""
+    """Create the folders, files and links of the list in the empty folder `work`."""
     for name in tree["folders"]:
         os.mkdir(inside(work, name), 0o700)
     for name, sha, size, executable in tree["files"]:
@@ -259,7 +259,7 @@ def link(work, name, target):
 
 
 def inside(work, name):
-    """The path of a name below `work`; names that are no plain relative path are refused."""
+    """Return the path of a name below `work`; refuse names that are not plain relative paths."""
     raw = encoded(name)
     if any(part in (b"", b".", b"..") for part in raw.split(b"/")) or b"\0" in raw:
         raise Failure("the path %r leads out of the run's folder" % name, slug="path-leads-out")

@@ -1,1 +1,1 @@
-"""A rank: the program that starts it, its sockets."""
+"""A rank: the program that starts it, and its sockets."""

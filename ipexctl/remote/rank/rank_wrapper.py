@@ -1,9 +1,9 @@
-"""What mpirun starts for every rank and instead of ssh, and the sweep that leaves nothing alive.
+"""The program that mpirun starts for every rank and instead of ssh, and the final sweep.
 
 As a program: asks the agent on this host (Unix socket, folder 0700) for its orders, starts the
 user's script with its output going straight to the rank's own file, and reports how it ended. The
 script dies with this wrapper (PDEATHSIG), and this wrapper ends it when the agent has ended.
-With the argument LAUNCH it is what mpirun starts instead of ssh: see `launch`.
+With the argument LAUNCH mpirun starts it instead of ssh: see `launch`.
 
 Every rank imports this, so it uses the C modules `_socket` and `_signal`, and marshal: 1 ms of
 imports where socket, signal and json take 10 ms.
@@ -22,14 +22,14 @@ import time
 PASSED_ON = ("PMI_", "MPI_", "I_MPI_", "HYDRA_", "OMPI_", "PMIX_", "PRTE_", "MPIR_")
 RUN_MARK = "IPEXCTL_RUN_ID"
 SUPERVISOR, GUARDIAN = "ipexctl-run", "ipexctl-guard"  # names of their processes
-OOM_SCORE = 500  # of 1000; what the user has set higher stays
+OOM_SCORE = 500  # of 1000; a higher value set by the user stays
 LAUNCH = "launch"
 LENGTH = struct.Struct("=I")  # of a message
-KILLED = 255  # a wrapper was; as a signal's code it would be taken for the end of all of them
+KILLED = 255  # code of a killed wrapper: a signal's code would be taken for the end of all
 
 
 def greet(message):
-    """Connect to the supervisor and send the first message: (the connection, its messages)."""
+    """Connect to the supervisor and send the first message. Return (connection, messages)."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.connect(os.environ["IPEXCTL_SOCKET"])
     send(link, message)
@@ -39,8 +39,8 @@ def greet(message):
 def launch(argv):
     """Hand mpirun's `HOST COMMAND` to the first host's supervisor, and wait for its exit code.
 
-    That supervisor, the hub, passes it to the supervisor of HOST. No SSH between the hosts, so no
-    keys, no host keys and no prompts there.
+    That supervisor, the hub, passes it to the supervisor of HOST. No SSH connects the hosts,
+    so there are no keys, no host keys and no prompts.
     """
     _, reader = greet({"hello": LAUNCH, "argv": argv})
     message = reader.next() or {"exit": 255}  # the supervisor has ended
@@ -65,33 +65,33 @@ def main(rank, local):
     kill_all("", os.getpid())
     try:
         send(link, {"ended": True, "at": at, "code": code, "signal": sign, "usage": usage})
-        # when we go, MPI tears everything down: only once the controller knows who was first
+        # when this process exits, MPI ends all ranks: wait until the first failure is recorded
         noted = {}  # type: dict[str, object]
         while "noted" not in noted:
             noted = reader.next() or {"noted": "the agent has ended"}
         if noted.get("ok"):
-            return 0  # an abort after the work was done: MPI shall not end the others for it
+            return 0  # if Python aborted after the script was done, MPI must not end the others
     except OSError:
         pass
     return code if sign is None else 128 + sign
 
 
 def usage_since(began):
-    """What the script and the children that it waited for took."""
+    """Return what the script used, including the children that it waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = used.ru_utime + used.ru_stime
     return {"seconds": time.monotonic() - began, "cpu": cpu, "memory": used.ru_maxrss << 10}
 
 
 def start_from_mpi():
-    """What mpirun has put into our environment."""
+    """Run the rank that mpirun has named in the environment."""
     rank = first_number(os.environ, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
     local = first_number(os.environ, "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
     return main(rank, local)
 
 
 def start_all(places):
-    """Without MPI: a wrapper for each RANK:LOCAL_RANK, and wait for them."""
+    """Start a wrapper for each RANK:LOCAL_RANK without MPI, and wait for them."""
     parent = os.getpid()
     for place in places:
         if os.fork() == 0:
@@ -105,7 +105,7 @@ def start_all(places):
         _, status = os.wait()
         worst = max(worst, os.WEXITSTATUS(status) if os.WIFEXITED(status) else KILLED)
     if worst == KILLED:
-        time.sleep(1.0)  # the agent hesitates before it tells of a killed rank: that first
+        time.sleep(1.0)  # the agent waits before it reports a killed rank: that report comes first
     return worst
 
 
@@ -124,7 +124,7 @@ def environment(orders):
 
 
 def supervise(orders, reader, link):
-    """Starts the script and waits: (code, None) or (None, signal)."""
+    """Start the script and wait for it. Return (code, None) or (None, signal)."""
     wake, wake_in = os.pipe()
     os.set_blocking(wake_in, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -143,13 +143,13 @@ def supervise(orders, reader, link):
         if wake in ready:
             os.read(wake, 512)
         if link in ready and not forward_signals(reader, pid):
-            # the agent has ended, and with it who asked for this run
+            # the agent has ended, and with it the command that requested this run
             signal_group(pid, signal.SIGKILL)
             watched = [wake]
 
 
 def forward_signals(reader, pid):
-    """The agent's orders: signals. False when the agent has ended."""
+    """Forward signals that the agent orders. Return False when the agent has ended."""
     while True:
         message = reader.next()
         if message is None:
@@ -161,7 +161,7 @@ def forward_signals(reader, pid):
 
 
 def start(orders):
-    """The script's process, and the CPUs that it was on just before it became the script."""
+    """Return the script's process, and its CPUs just before it became the script."""
     parent = os.getpid()
     told, tell = os.pipe()  # exec closes the child's end
     pid = os.fork()
@@ -197,7 +197,7 @@ def start(orders):
 
 
 def die_first_of_memory():
-    """When memory ends, the kernel takes a rank, and not what reports and sweeps."""
+    """Make the kernel's OOM killer prefer a rank to the processes that report and sweep."""
     try:
         with open("/proc/self/oom_score_adj", "r+") as f:
             if int(f.read()) < OOM_SCORE:
@@ -215,7 +215,7 @@ def pin(cpus):
 
 
 def prefer_memory(node):
-    """Memory of that NUMA node first. Containers may forbid it; then it is as the kernel likes."""
+    """Allocate memory from that NUMA node first, unless a container forbids it."""
     number = {"x86_64": 238, "aarch64": 237}.get(os.uname().machine)
     if node is None or number is None:
         return
@@ -232,7 +232,7 @@ def prefer_memory(node):
 
 
 def reap(pid):
-    """Collects every child that ended (we are a subreaper); tells how `pid` did."""
+    """Collect every child that ended (this is a subreaper). Return how `pid` ended, or None."""
     while True:
         try:
             done, status = os.waitpid(-1, os.WNOHANG)
@@ -260,14 +260,14 @@ def signal_group(pid, number):
 
 
 class Messages:
-    """Messages of `send`, from a socket that only this user can connect to."""
+    """Messages sent by `send`, from a socket that only this user can connect to."""
 
     def __init__(self, link):
         self.link = link
         self.buffer = b""
 
     def next(self):
-        """The next message, or None if the other end has closed the connection."""
+        """Return the next message, or None if the other end has closed the connection."""
         while not self.whole():
             try:
                 data = self.link.recv(65536)
@@ -312,14 +312,14 @@ def set_subreaper():
 
 
 def set_name(name):
-    """As `ps -o comm` and `pgrep -x` show it; 15 characters."""
+    """Set the name that `ps -o comm` and `pgrep -x` show, of up to 15 characters."""
     import ctypes
 
     prctl(15, ctypes.create_string_buffer(name.encode("ascii")))
 
 
 def kill_all(run_id, ancestor, seconds=5.0):
-    """Kills what belongs to the run until a look finds none. Returns those that would not go."""
+    """Kill the run's processes until none is found. Return those that could not be killed."""
     deadline = time.time() + seconds
     while True:
         left = members(run_id, ancestor)
@@ -334,10 +334,10 @@ def kill_all(run_id, ancestor, seconds=5.0):
 
 
 def members(run_id, ancestor):
-    """The processes that descend from `ancestor`, or carry the run's id; ourselves excepted.
+    """Return the processes that descend from `ancestor` or carry the run's id, without this one.
 
-    Descent finds those that cleaned their environment: `ancestor` is a subreaper, so that who loses
-    its parent stays below it. The id finds those whose subreaper was killed.
+    Descent finds those that cleared their environment: `ancestor` is a subreaper, so orphans stay
+    below it. The id finds those whose subreaper was killed.
     """
     alive = processes()
     found = descendants(ancestor, alive)
@@ -348,7 +348,7 @@ def members(run_id, ancestor):
 
 
 def descendants(ancestor, alive):
-    """`alive`: what `processes` found."""
+    """Return the descendants of a process. `alive`: the result of `processes`."""
     children = {}  # type: dict[int, list[int]]
     for pid, (_, parent) in alive.items():
         children.setdefault(parent, []).append(pid)
@@ -361,18 +361,18 @@ def descendants(ancestor, alive):
 
 
 def processes():
-    """pid -> (state, parent). Looked at again while a parent ended during the look: its children
-    have another parent by now."""
+    """Return {pid: (state, parent)}. Read again if a parent ended meanwhile: its children have
+    another parent by now."""
     while True:
         found = {int(name): stat_of(name) for name in os.listdir("/proc") if name.isdigit()}
         unread = {pid for pid, (state, _) in found.items() if state == "X"}
         parents = {parent for _, parent in found.values()} & unread
-        if all(os.path.isdir("/proc/%d" % pid) for pid in parents):  # mounted with hidepid
+        if all(os.path.isdir("/proc/%d" % pid) for pid in parents):  # else: hidepid
             return found
 
 
 def stat_of(pid):
-    """(state, parent); one that is gone has state X."""
+    """Return (state, parent); a process that is gone has state X."""
     try:
         with open("/proc/%s/stat" % pid, "rb") as f:
             fields = f.read().rsplit(b")", 1)[1].split()

@@ -1,4 +1,4 @@
-"""The kernel's table of TCP sockets, and which of them a process has.
+"""Read the kernel's table of TCP sockets, and find which of them a process has.
 
 `ss -ti` reads the same counters: netlink's sock_diag, without root. Kernels before 4.1 have none.
 """
@@ -25,7 +25,7 @@ REQUEST = struct.Struct("=xxxB48xI4x")  # struct inet_diag_req: what is asked, i
 MESSAGE = struct.Struct("=BBBBHH16s16s12x4xIIII")  # struct inet_diag_msg; ports are big-endian
 COUNTERS = struct.Struct("=QQ")
 BUSY = 168  # tcpi_busy_time, then tcpi_rwnd_limited, in microseconds: since Linux 4.10
-UNACKED, LAST_ACK = 24, 56  # segments that were sent; milliseconds since the other end answered
+UNACKED, LAST_ACK = 24, 56  # segments sent; milliseconds since the other end last answered
 # sent, received: None where the kernel does not count them; waiting: bytes that the program has not
 # read, and that the other end has not acknowledged; unanswered: for how many seconds; busy: seconds
 # in which data was on its way and the other end had room for it, None where that is not counted
@@ -36,7 +36,7 @@ MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
 
 def connections():
-    """The open ones of this network namespace, a Connection for each; raises OSError."""
+    """Yield a Connection for each open one of this network namespace. Raise OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
         link.settimeout(5.0)
         body = REQUEST.pack(1 << (INFO - 1), OPEN)
@@ -96,12 +96,12 @@ def text(family, address):
 
 
 def own_sockets(pid, wrapper):
-    """The sockets of a rank that it did not inherit from its wrapper."""
+    """Return the sockets of a rank that it did not inherit from its wrapper."""
     return inodes_of(pid) - sockets_of(wrapper)
 
 
 def inodes_of(pid):
-    """The sockets of a process and of those that it started."""
+    """Return the sockets of a process and of its descendants."""
     found, todo = set(), [pid]
     while todo:
         pid = todo.pop()
@@ -122,7 +122,7 @@ def sockets_of(pid):
 
 
 def near_networks():
-    """(number, mask) of the IPv4 networks that this host reaches without a gateway."""
+    """Return (number, mask) of the IPv4 networks that this host reaches without a gateway."""
     found = []
     try:
         for row in map(str.split, read_text("/proc/net/route").splitlines()[1:]):

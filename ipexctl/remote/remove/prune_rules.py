@@ -1,10 +1,10 @@
-"""Keeping the root small: what of runs and projects goes, and what of it never does.
+"""Keep the root small: rules for what is removed of runs and projects.
 
-Of an ended run that is not among the newest, the files go that equal the project's: they can be
-sent again. What ranks wrote or changed, and the logs, go with the run, when many newer ones are
-here and it ended long ago.
-Of projects, blobs and packs go that only the versions used longest ago consist of, until the rest
-is within its limit. What an environment needs, and whatever is in use, stays.
+Ended runs that are not among the newest lose the files that equal the project's: these can be
+sent again. Files that ranks wrote or changed, and the logs, are removed with the run, when many
+newer ones exist and it ended long ago.
+Projects lose blobs and packs that only the least recently used versions need, until the rest is
+within the limit. What an environment needs, and whatever is in use, stays.
 """
 
 import glob
@@ -27,14 +27,14 @@ from ipexctl.remote.run_files import run_folders
 KINDS = ("runs", "copies", "blobs")
 MB = 1000 * 1000
 PROGRAMS = ("bootstrap", "hosts")
-UNNAMED = 7 * 86400  # seconds that a blob is kept which neither a project nor an environment names
-GONE = ".removed-"  # begins the name of a run's folder that is being removed
-LOCKED = 2.0  # seconds that one which looks whether a run is active may hold its lock
+UNNAMED = 7 * 86400  # seconds that a blob is kept that no project and no environment names
+GONE = ".removed-"  # prefix of the name of a run's folder while it is removed
+LOCKED = 2.0  # seconds to wait for processes that test the lock to see whether the run is active
 
 
 def op_prune(call, root, limits, check):
     """{root, limits: {copies, runs, days, project_mb}, check}
-    -> {found: [[kind, count, bytes], ...]}: what goes, or with `check` would go
+    -> {found: [[kind, count, bytes], ...]}: what is removed, or with `check` would be
     """
     if root_folder.is_absent(root):
         return {"found": []}
@@ -49,9 +49,9 @@ def op_prune(call, root, limits, check):
 
 
 def op_remove_run(call, root, run_id):
-    """{root, run_id} -> {removed: whether it was here}. Raises Failure while it goes on.
+    """{root, run_id} -> {removed: whether it was here}. Raises Failure while the run is active.
 
-    Hosts that share the folder all do it: the first one takes it away, and the others have nothing
+    Hosts that share the folder all do this: the first one removes it, and the others have nothing
     to remove.
     """
     run = run_folders.checked_id(run_id)
@@ -96,7 +96,7 @@ class Pruning:
     # --- runs ---
 
     def runs(self):
-        left = glob.glob(os.path.join(self.root, "runs", GONE + "*"))  # by one that was killed
+        left = glob.glob(os.path.join(self.root, "runs", GONE + "*"))  # left by a killed process
         for folder in [] if self.check else left:
             shutil.rmtree(folder, ignore_errors=True)
         newest_first = run_folders.run_ids(self.root)[::-1]
@@ -122,7 +122,7 @@ class Pruning:
             os.close(lock)
 
     def project_copy(self, folder):
-        tree = read_json(os.path.join(folder, "tree"))  # none if it went before
+        tree = read_json(os.path.join(folder, "tree"))  # None if it was removed before
         lock = run_folders.lock_run(folder) if tree else None
         if lock is None:
             return
@@ -139,7 +139,7 @@ class Pruning:
             os.close(lock)
 
     def equal_files(self, work, tree):
-        """The bytes of the files that are as they were sent; they are removed."""
+        """Remove the files that are as they were sent. Return their bytes."""
         total, folders = 0, Folders()
         for name, sha, size, _ in tree["files"]:
             path = synced_folders.inside(work, name)
@@ -176,7 +176,7 @@ class Pruning:
         if self.check:
             self.count_all(idle)
             return
-        with blobs.removal(self.root) as free:  # else the next prune removes them
+        with blobs.removal(self.root) as free:  # if not, the next prune removes them
             for path in [path for path, _ in idle + going] if free else ():
                 blobs.unlink(path)
         if free:
@@ -187,7 +187,7 @@ class Pruning:
             self.count("blobs", size)
 
     def begins(self):
-        """Does a push need what is here, but has not taken it yet?"""
+        """Return whether a push needs files that are here, but has not taken them yet."""
         data = os.path.join(self.root, "data")
         tops = [os.path.join(data, name) for name in dataset_versions.dataset_names(self.root)]
         rooms = [(top, room) for top in tops for room in dataset_versions.version_folders(top)]
@@ -195,7 +195,7 @@ class Pruning:
         return any(map(run_folders.is_locked, parts))
 
     def split_trees(self):
-        """(trees that are kept, (path, tree) of those that go)"""
+        """Return (trees to keep, (path, tree) of those to remove)."""
         kept, going, size = [], [], 0  # type: list[object], list[object], int
         here = set(packs.Packs(self.root).where)
         here.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
@@ -211,14 +211,14 @@ class Pruning:
         return kept, going
 
     def packs(self, wanted):
-        """(path, bytes) of those that hold no file of the trees that are kept."""
+        """Return (path, bytes) of the packs that hold no file of the kept trees."""
         here = packs.Packs(self.root)
         used = {path for sha, (path, _, _) in here.where.items() if sha in wanted}
         return [(path, size) for path, size in sorted(here.sizes.items()) if path not in used]
 
 
 class Folders:
-    """Which folders are reached without a link: a rank can put one in a folder's place."""
+    """Check that folders are reached without a link: a rank can replace one with a link."""
 
     def __init__(self):
         self.known = {}  # type: dict[bytes, bool]
@@ -231,7 +231,7 @@ class Folders:
 
 
 def remove_skeleton(work, tree):
-    """Links as they were sent, and folders in which nothing is left."""
+    """Remove links that are as they were sent, and folders that are empty now."""
     folders = Folders()
     for name, target in tree["links"]:
         path = synced_folders.inside(work, name)
@@ -247,7 +247,7 @@ def remove_skeleton(work, tree):
 
 
 def trees_of(root):
-    """(path, tree) of each folder that was sent, the one used last first."""
+    """Yield (path, tree) of each folder that was sent, the most recently used one first."""
     top = os.path.join(root, "blobs", "trees")
     paths = glob.glob(os.path.join(glob.escape(top), "*"))
     for path in sorted(paths, key=changed_at, reverse=True):

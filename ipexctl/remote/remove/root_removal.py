@@ -1,7 +1,7 @@
-"""Removing the root: what ipexctl made in it, and the root itself if ipexctl made that, too.
+"""Remove the root: ipexctl's files in it, and the root itself if ipexctl created it.
 
-Links are removed, never followed. What was in the root before, or was put there by somebody else,
-stays. While something below the root is in use, all of it stays.
+Links are removed, never followed. What was in the root before, or was put there by others, stays.
+While something below the root is in use, all of it stays.
 """
 
 import glob
@@ -63,7 +63,7 @@ def op_remove(call, root):
         busy = in_use(root)
         if busy:
             return {"removed": 0, "busy": busy, "stays": stays[:MOST], "left": []}
-        lock = take_lock(os.path.join(root, "envs", ".lock"))  # an install that begins now waits
+        lock = take_lock(os.path.join(root, "envs", ".lock"))  # a new install has to wait
         seen = {}  # type: dict[tuple[int, int], int]
         size = sum(disk_use.size_of(os.path.join(root, name), seen) for name in ours)
         left = [failed for name in ours for failed in remove(os.path.join(root, name))]
@@ -79,7 +79,7 @@ def op_remove(call, root):
 
 
 def contents(root):
-    """(names that go, the mark last; names that stay)"""
+    """Return (names to remove, the mark last; names that stay)."""
     before = set(root_folder.made_here(root)["before"])
     found = sorted(os.listdir(root))
     parts = [name for name in found if LINK_PART.match(name)]
@@ -88,7 +88,7 @@ def contents(root):
 
 
 def in_use(root):
-    """Why nothing can be removed now: runs, installs, data in use, processes."""
+    """Return why nothing can be removed now: runs, installs, data in use, processes."""
     runs = run_folders.active(root)
     found = ["run %s is active" % run for run in runs]
     installs = (os.path.join(root, "envs", ".lock"), os.path.join(root, "install.lock"))
@@ -108,7 +108,7 @@ def in_use(root):
 
 
 def remove(path):
-    """What could not be removed, and why."""
+    """Remove a path. Return what could not be removed, and why."""
     try:
         if os.path.islink(path) or not os.path.isdir(path):
             os.unlink(path)
@@ -127,7 +127,7 @@ def remove(path):
 
 
 def make_writable(folder):
-    """What a run, or an archive, made read-only goes as well."""
+    """Make folders writable, so that what a run or an archive made read-only can be removed."""
     try:
         os.chmod(folder, 0o700)
         with os.scandir(folder) as entries:
@@ -139,7 +139,7 @@ def make_writable(folder):
 
 
 def remove_empty(root, made):
-    """The root and the folders above it that were made for it, as far as nothing is in them."""
+    """Remove the root and the folders that were made for it, if they are empty."""
     if root not in made:
         return
     for path in sorted((p for p in made if (root + "/").startswith(p + "/")), reverse=True):
@@ -150,8 +150,8 @@ def remove_empty(root, made):
 
 
 def compile_caches():
-    """Of torch.compile, in runs of ours or not. They stay; torch puts the largest part of them
-    there whatever TORCHINDUCTOR_CACHE_DIR says."""
+    """Return the caches of torch.compile, also of other programs' runs. They stay; torch puts most
+    of them there whatever TORCHINDUCTOR_CACHE_DIR says."""
     found = []
     for top in scratch_folder.all_temporary():
         for path in glob.glob(os.path.join(glob.escape(top), "torchinductor_*")):

@@ -1,6 +1,6 @@
-"""What is kept below ROOT: seen, and removed.
+"""List and remove environments and blobs below ROOT.
 
-Only what has an environment's or a blob's name is ever removed; `current` and `previous` never are.
+Only entries named like an environment or a blob are removed; `current` and `previous` never are.
 """
 
 import os
@@ -22,12 +22,12 @@ from ipexctl.remote.install import (
     wheel_cache,
 )
 
-ON_ITS_WAY = 3600  # a blob younger than this may be of an install that has not built yet
+ON_ITS_WAY = 3600  # a younger blob may belong to an install that has not built yet
 
 
 def op_list(call, root, sizes):
     """{root, sizes} -> {root, current, previous, envs, size, blobs}: `size` of the environments
-    together. Makes nothing, not even ROOT."""
+    together. Creates nothing, not even ROOT."""
     if root_folder.is_absent(root):
         return {"root": root, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
     root = root_folder.checked(root)
@@ -57,14 +57,14 @@ def op_remove(call, root, keys, check):
     """{root, keys, check} ->
     {removed: [[key, bytes], ...], kept: [[key, why], ...], blobs, blob_bytes}
 
-    Then the blobs that no environment needs, and the second names of the files of wheels that are
-    unpacked, without which nothing would be freed. With `check` nothing is removed.
+    Removes these environments, the blobs that no other needs, and the cache of unpacked wheels,
+    whose hard links would keep the files on the disk. With `check` nothing is removed.
     """
     root = root_folder.checked(root)
     removed, kept, freed = [], [], disk_use.Freed()
     with ExitStack() as held:
         held.enter_context(Heartbeat(call))
-        if not check:  # an install can hold it for as long as its files take
+        if not check:  # an install can hold the lock for as long as its files take
             held.enter_context(environments.RootLock(call, root))
         names_alone = freed.by(wheel_cache.cache_folder(root))
         for key in keys:
@@ -112,7 +112,7 @@ def env_summary(root, key):
 
 
 def why_needed(root, key, env):
-    """Why the environment cannot go, "" if it can."""
+    """Return why the environment cannot be removed, "" if it can."""
     for name in ("current", "previous"):
         if env_marks.current(root, name) == key:
             return "it is the %s environment" % name
@@ -123,7 +123,7 @@ def why_needed(root, key, env):
 
 
 def idle_blobs(root, going):
-    """(path, size) of those that no environment needs once `going` are gone, and of Pythons."""
+    """Return (path, size) of Pythons and blobs not needed once `going` are removed."""
     wanted = disk_use.needed_blobs(root, going)
     old = time.time() - ON_ITS_WAY
     unpacked = [(path, disk_use.size_of(path)) for path in standalone_pythons.unused(root, wanted)]

@@ -1,7 +1,7 @@
-"""Talking to the supervisor of a run on this host: an abstract Unix socket, one line each way.
+"""Talk to the supervisor of a run on this host: an abstract Unix socket, one line each way.
 
-Its name ends with the supervisor, so a connection proves that it is alive; process ids and locks
-on a shared disk could not tell that. The guardian has such a socket, too, which answers nothing.
+Its name vanishes with the supervisor, so a connection proves that it is alive; process ids and
+locks on a shared disk cannot. The guardian has such a socket, too, which answers nothing.
 """
 
 import hashlib
@@ -18,14 +18,14 @@ PAUSE = 0.05
 
 
 def address(run_id, host):
-    """The host's name is hashed because a socket's name has at most 107 bytes."""
+    """Return the socket's name. It has at most 107 bytes, so the host's name is hashed."""
     short = hashlib.sha256(host.encode("utf-8")).hexdigest()[:16]
     return "\0ipexctl-run/%d/%s/%s" % (os.getuid(), run_id, short)
 
 
 def serve(run_id, host, answer, watch):
-    """`answer` is called with each message, in a thread of its own, and returns the reply; `watch`
-    with the connection of an agent that wants to watch the run."""
+    """Listen in a thread. `answer(message)` returns a reply; it is called in a separate thread, as
+    is `watch(connection)` for an agent that wants to watch the run."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(address(run_id, host))
@@ -36,7 +36,7 @@ def serve(run_id, host, answer, watch):
 
 
 def guardian_socket(run_id, host):
-    """Shows that the guardian lives, until it is closed, unless its name is taken."""
+    """Return a listener that shows that the guardian lives, until it is closed."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listener.bind(address(run_id, guardian_of(host)))
@@ -51,7 +51,7 @@ def guardian_of(host):
 
 
 def keeper_of(host):
-    """Of a run with --restarts: it answers under the id of the first attempt."""
+    """Return the keeper's name in a run with --restarts, under the id of the first attempt."""
     return "keeper of " + host
 
 
@@ -59,7 +59,7 @@ def accept(listener, answer, watch):
     while True:
         try:
             link, _ = listener.accept()
-        except OSError:  # too many files are open: no reason to stop listening
+        except OSError:  # too many open files: no reason to stop listening
             time.sleep(PAUSE)
             continue
         if peer(link)[1] in (os.getuid(), 0):
@@ -85,8 +85,8 @@ def converse(link, answer, watch):
 
 
 def line(link):
-    """The next message, or None if the other end has closed the connection. JSON in one line: every
-    version of ipexctl can ask a supervisor of another one."""
+    """Return the next message, or None if the other end has closed the connection. It is one line
+    of JSON: every version of ipexctl can ask a supervisor of another one."""
     found = b""
     while b"\n" not in found:
         data = link.recv(65536)
@@ -101,7 +101,7 @@ def send(link, message):
 
 
 def watched(run_id, host):
-    """A socket to the supervisor for frames; it has spoken first. None: there is no supervisor."""
+    """Return a socket to the supervisor for frames; it sends first. None: no supervisor."""
     try:
         link = connection(run_id, host)
         if link is not None:
@@ -113,7 +113,7 @@ def watched(run_id, host):
 
 
 def ask(run_id, host, message):
-    """The supervisor's reply. None: there is no supervisor, or it does not answer in time."""
+    """Return the supervisor's reply. None: no supervisor, or no answer in time."""
     try:
         link = connection(run_id, host)
         if link is None:
@@ -126,7 +126,7 @@ def ask(run_id, host, message):
 
 
 def is_alive(run_id, host):
-    """Whether a supervisor exists, even one that is stopped or whose queue is full."""
+    """Return whether a supervisor exists, even one that is stopped or whose queue is full."""
     try:
         link = connection(run_id, host)
     except BlockingIOError:
@@ -137,7 +137,7 @@ def is_alive(run_id, host):
 
 
 def connection(run_id, host):
-    """None where there is no supervisor, or one of another user. Raises BlockingIOError."""
+    """Connect to this user's supervisor; None if there is none. Raises BlockingIOError."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connect(link, address(run_id, host))
@@ -153,7 +153,7 @@ def connection(run_id, host):
 
 
 def connect(link, address, patience=None):
-    """Raises BlockingIOError where the queue of who listens stays full: any user can fill it."""
+    """Connect. Raise BlockingIOError if the listener's queue stays full: any user can fill it."""
     patience = PATIENCE if patience is None else patience
     seconds = struct.pack("ll", int(patience), int(patience % 1 * 1e6))
     link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
@@ -162,6 +162,6 @@ def connect(link, address, patience=None):
 
 
 def peer(link):
-    """(process, user) at the other end."""
+    """Return (process, user) at the other end."""
     creds = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return struct.unpack("3i", creds)[:2]

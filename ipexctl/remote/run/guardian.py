@@ -1,8 +1,8 @@
-"""The guardian of a run on its host: it starts the supervisor, and sweeps when that was killed,
-or stood still for so long that it kills it.
+"""The guardian of a run on its host: it starts the supervisor, kills it if it does not respond for
+too long, and sweeps after it was killed.
 
-It waits at one end of a socket pair; the agent (run_watch.py) has the other. When the agent ends
-before a run has begun, so does this.
+It waits at one end of a socket pair; the agent (run_watch.py) has the other. If the agent ends
+before a run has begun, so does the guardian.
 """
 
 import mmap
@@ -20,15 +20,15 @@ from ipexctl.remote.run import control, supervisor
 from ipexctl.remote.run_files import journal, run_folders
 
 LOOK = 1.0
-PATIENCE = 7.0  # seconds that a supervisor has beyond the time after which it counts as lost
+PATIENCE = 7.0  # seconds after the time at which a supervisor counts as lost until it is killed
 
 
 def guard(link, keep=None):
-    """`keep` starts the keeper of a run that is to be started again after a failure."""
+    """Run as guardian. `keep` starts the keeper of a run with --restarts."""
     try:
         import ssl  # noqa: F401  the hub's link needs it: read while the project is on its way
     except ImportError:
-        pass  # said where it is needed
+        pass  # reported where it is needed
     frame = link.read()
     if frame is None:
         os._exit(0)
@@ -49,7 +49,7 @@ def guard(link, keep=None):
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
     shown = control.guardian_socket(asked.run_id, asked.host)
-    pulse = mmap.mmap(-1, 1)  # both see it
+    pulse = mmap.mmap(-1, 1)  # shared with the supervisor
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     pid = os.fork()
     if pid == 0:
@@ -66,7 +66,7 @@ def guard(link, keep=None):
             link.write({"killed": how, "survivors": len(survivors)})
         except OSError:
             pass  # the agent has gone
-    shown.close()  # nothing more will be noted here
+    shown.close()  # the guardian will record nothing more
     run_folders.sweep(root_folder.named(asked.root))
     scratch_folder.sweep()
     os._exit(0)
@@ -74,7 +74,7 @@ def guard(link, keep=None):
 
 def note(asked: StartOrder, how, survivors, seconds):
     """Record how and when this host's part of the run ended, in place of the supervisor."""
-    end = {"at": round(seconds, 3)}  # it began when this did
+    end = {"at": round(seconds, 3)}  # the supervisor began when the guardian did
     try:
         top = root_folder.checked(asked.root)
         path = journal.path_of(os.path.join(top, "runs", asked.run_id), asked.host)
@@ -94,7 +94,7 @@ def supervise(link, asked: StartOrder, scratch, pulse):
     except BaseException:
         failed(link, bug())
     finally:
-        os.kill(os.getppid(), signal.SIGCONT)  # one that was stopped would stay
+        os.kill(os.getppid(), signal.SIGCONT)  # a stopped guardian would stay
         os._exit(0)
 
 
@@ -106,8 +106,8 @@ def failed(link, error):
 
 
 def end_of(child, pulse, patience):
-    """How it was killed, "" if it ended by itself. Without a pulse for so long it is killed here;
-    time in which this process did not run, either, does not count. Orphans are collected, too."""
+    """Return how the child was killed, "" if it ended on its own. Kill it after `patience` seconds
+    without a pulse, except while this process was stopped, too. Also collect orphans."""
     last, silence, looked, frozen = pulse[0], 0.0, time.monotonic(), ""
     while True:
         signal.sigtimedwait([signal.SIGCHLD], LOOK)

@@ -1,6 +1,6 @@
-"""How a host stands while a run goes on: its CPUs, its memory, ranks that stand still, OOM kills.
+"""Sample a host during a run: its CPUs, its memory, stopped ranks, OOM kills.
 
-Where a control group limits memory, its numbers are told: that limit is the one that kills.
+If a control group limits memory, its numbers are reported: that limit triggers the OOM killer.
 """
 
 import os
@@ -19,19 +19,19 @@ UNLIMITED = 1 << 60  # version 1 writes a huge number where version 2 writes "ma
 
 
 class Sampler:
-    """Emits `load` events. A rank counts as stopped when every thread of it is in state T."""
+    """Emit `load` events. A rank counts as stopped if every thread of it is in state T."""
 
     def __init__(self, call):
         self.call = call
         self.lock = threading.Lock()
         self.pids = {}  # rank -> its process and its wrapper's
-        self.since = {}  # rank -> when it was first seen standing still
+        self.since = {}  # rank -> when it was first seen stopped
         self.busy = cpu_times()
         self.moved = (time.monotonic(), interface_bytes())
-        self.took = {}  # rank -> (when, CPU seconds of its process until then)
+        self.took = {}  # rank -> (when, CPU seconds of its process so far)
 
     def add(self, rank, *pids):
-        """Without its wrapper the rank's end is not known."""
+        """Sample these processes of a rank. Its wrapper counts: without it, no end is reported."""
         with self.lock:
             self.pids[rank] = pids
 
@@ -67,7 +67,7 @@ class Sampler:
         )
 
     def network(self):
-        """Bytes per second, of the busiest interface in its busier direction; None: not known."""
+        """Return bytes per second of the busiest interface and direction; None: not known."""
         before, now = self.moved, (time.monotonic(), interface_bytes())
         self.moved = now
         seconds = now[0] - before[0]
@@ -80,7 +80,7 @@ class Sampler:
         return max(rates)
 
     def rank_cpus(self):
-        """{rank: CPUs that its process kept busy since the last sample}"""
+        """Return {rank: CPUs that its process kept busy since the last sample}."""
         pids = self.rank_pids()
         before, now = self.took, time.monotonic()
         self.took = {
@@ -103,13 +103,13 @@ class Sampler:
 
 
 def is_stopped(pid):
-    """Whether the process exists, with all its threads stopped."""
+    """Return whether the process exists, with all its threads stopped."""
     main = stat_of("%d/task/%d" % (pid, pid))[1]
     return main[:1] == ["T"] and all(t.state == "T" for t in process_state.threads(pid))
 
 
 def cpu_times():
-    """(busy, all) since boot, or None."""
+    """Return (busy, all) since boot, or None."""
     try:
         line = read_text("/proc/stat", until=b"\n").partition("\n")[0]
         fields = [int(word) for word in line.split()[1:9]]
@@ -119,7 +119,7 @@ def cpu_times():
 
 
 def interface_bytes():
-    """{interface: (received, sent)}, all but loopback."""
+    """Return {interface: (received, sent)}, without loopback."""
     found = {}
     try:
         for name, counts in fields_of(read_text("/proc/net/dev")).items():
@@ -138,7 +138,7 @@ def cpu_share(before, after):
 
 
 def memory():
-    """(bytes used, bytes there are); None for what cannot be read."""
+    """Return (bytes used, bytes in all); None for what cannot be read."""
     used = total = None
     try:
         info = fields_of(read_text("/proc/meminfo"))
@@ -153,7 +153,7 @@ def memory():
 
 
 def group_memory():
-    """(limit, used) of our control group and those above it, of both versions."""
+    """Return (limit, used) of this control group and its ancestors, of both versions."""
     for version, folder in groups():
         names = ("memory.max", "memory.current")
         if version == 1:
@@ -164,12 +164,12 @@ def group_memory():
 
 
 def groups():
-    """(version, folder) of the control groups that count our memory, ours first."""
+    """Yield (version, folder) of the control groups that count this process's memory, own first."""
     for words in (line.split(":", 2) for line in read_text(OWN_GROUPS).splitlines()):
         if len(words) == 3 and (words[1] == "" or "memory" in words[1].split(",")):
             version = 1 if words[1] else 2
             mount = GROUPS + "/memory" if words[1] else GROUPS
-            path = words[2] if os.path.isdir(mount + words[2]) else "/"  # a namespace of its own
+            path = words[2] if os.path.isdir(mount + words[2]) else "/"  # in a namespace of its own
             while True:
                 yield version, mount + path.rstrip("/")
                 if path == "/" or not path:
@@ -188,7 +188,7 @@ def read_number(path):
 
 
 def oom_kills():
-    """(by the limit of our control group, on the whole host) so far."""
+    """Return the kills so far (by the limit of this control group, on the whole host)."""
     names = {1: "memory.oom_control", 2: "memory.events"}
     files = [os.path.join(folder, names[version]) for version, folder in groups()]
     return sum(map(count_oom_kills, files)), count_oom_kills("/proc/vmstat")
@@ -203,7 +203,7 @@ def count_oom_kills(path):
 
 
 def oom_hint(before, pid):
-    """Which of the words for it fits a rank that was killed, or None."""
+    """Return the hint for a rank that was killed for lack of memory, or None."""
     group, host = oom_kills()
     if pid is not None and killed_by_kernel(pid):
         return "oom-rank"
@@ -213,7 +213,7 @@ def oom_hint(before, pid):
 
 
 def killed_by_kernel(pid):
-    """Does the kernel's log, where we may read it, name the process?"""
+    """Return whether the kernel's log, if readable, names the process."""
     wanted = re.compile(rb"Killed process %d \(" % pid)
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
@@ -225,7 +225,7 @@ def killed_by_kernel(pid):
                 if wanted.search(os.read(log, 8192)):
                     return True
             except BrokenPipeError:
-                continue  # it was overwritten while we read
+                continue  # overwritten during the read
             except OSError:
                 return False
         return False

@@ -1,4 +1,4 @@
-"""What a supervisor starts on its host: mpirun, its daemons, and what starts ranks without them."""
+"""Start a run's programs on a host: mpirun, its daemons, or a program that starts ranks."""
 
 import marshal
 import os
@@ -16,11 +16,11 @@ from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
 
 KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-HESITATION = 0.5  # what ends in a row is told of in that row, also by several hosts
+HESITATION = 0.5  # seconds: related ends are reported in order, also by several hosts
 
 
 def own(names):
-    """Those of this host's variables that are set."""
+    """Return those of this host's variables that are set."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
@@ -31,7 +31,7 @@ class Programs:
         self.dir = supervisor.dir
         self.scratch = scratch
         self.children = {}  # key -> Popen
-        self.killed = set()  # keys of those that were killed as ordered
+        self.killed = set()  # keys of programs that were killed as ordered
 
     def base_env(self):
         env = own(KEPT)
@@ -43,7 +43,7 @@ class Programs:
         return os.path.join(self.scratch, "socket")
 
     def program_env(self):
-        """For mpirun, its daemons and the wrappers of ranks. Nothing in it is secret."""
+        """Return the environment of mpirun, its daemons and the wrappers; without secrets."""
         env = self.base_env()
         env["IPEXCTL_SOCKET"] = self.socket_path()
         env["IPEXCTL_PROGRAMS"] = self.scratch
@@ -88,7 +88,7 @@ class Programs:
             asked = key in self.killed or self.supervisor.is_ending(time.monotonic())
             self.supervisor.log_ends(key)
             if self.supervisor.ranks.running and not by_signal(code):
-                # it gave up as a rank was killed: that first; with 0, it was asked to
+                # it gave up as a rank was killed: report that first; 0 follows an order to end
                 time.sleep(HESITATION if code else 2 * HESITATION)
             self.supervisor.report(run_events.Exited(key, code, asked=asked))
 
@@ -105,7 +105,7 @@ class Programs:
 
     def write(self):
         write_atomic(os.path.join(self.scratch, "rank.pyc"), compiled(rank_wrapper))
-        # mpirun wants one program name: a shell script finds the interpreter in the environment
+        # mpirun takes one program name: a shell script finds the interpreter in the environment
         program = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc" %s "$@"\n'
         text = program % rank_wrapper.LAUNCH
         write_atomic(os.path.join(self.dir, "bootstrap"), text, mode=0o700)
@@ -113,7 +113,7 @@ class Programs:
         self.write_site()
 
     def write_site(self):
-        """The modules that each rank's Python imports first (ipexctl/in_ranks)."""
+        """Write the modules that each rank's Python imports first (ipexctl/in_ranks)."""
         if self.plan.modules:
             os.mkdir(self.site(), 0o700)
         for name, text in self.plan.modules.items():
@@ -124,14 +124,14 @@ class Programs:
 
 
 def compiled(module):
-    """A .pyc that this Python runs as a program: every rank would have to compile the source."""
+    """Return a .pyc that Python can run as a program: else every rank would compile the source."""
     magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
     head = magic + bytes(8 if sys.version_info < (3, 7) else 12)
     return head + marshal.dumps(module.__loader__.get_code(module.__name__))
 
 
 def alive(pid):
-    """Whether our child still runs; another thread waits for it, and may not have woken up yet."""
+    """Return whether the child still runs; the thread that waits for it may not have noticed."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
     except OSError:

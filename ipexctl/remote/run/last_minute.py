@@ -1,5 +1,5 @@
-"""What the ranks of this host did, from samples that are taken anyway: in the last minute, in
-all, and sparsely over the run, in a file."""
+"""Summarize what the ranks of this host did, from samples that are taken anyway: in the last minute
+and in all, and write a sparse history to a file."""
 
 import collections
 import os
@@ -8,7 +8,7 @@ import time
 from ipexctl.common.processes import descendants, process_times, with_ancestors
 
 KEPT = 25  # samples, one each health_sampler.EVERY seconds
-SHORTEST = 5.0  # seconds from which something can be said
+SHORTEST = 5.0  # seconds of samples that are needed for a summary
 LOOK = 4  # samples between looks at other programs
 TOP = 3
 
@@ -20,12 +20,12 @@ class Pace:
         self.history = history  # journal.History, as long as it can be written
         self.began = time.monotonic()
         self.samples = collections.deque(maxlen=KEPT)  # type: collections.deque
-        self.spans = {}  # of the whole run, as `extend` writes them
-        self.busy = [0.0, 0]  # the sum of the host's shares, and how many
+        self.spans = {}  # first and last rows of the whole run, as `extend` writes them
+        self.busy = [0.0, 0]  # the sum of the host's shares, and their number
         self.others = Programs()
 
     def add(self, host_cpu):
-        """After a sample. `host_cpu`: the share of the host's CPUs that was busy, or None."""
+        """Add a sample. `host_cpu`: the share of the host's CPUs that was busy, or None."""
         now, sent, pids = time.monotonic(), self.traffic.sent(), self.sampler.rank_pids()
         ranks = {
             rank: (now, seconds, sent.get(rank), waits(pids[rank]) if rank in pids else None)
@@ -38,8 +38,8 @@ class Pace:
         self.others.sample(now)
 
     def keep(self, sample):
-        """After `add`: {at, cpu, used, net, ranks: {rank: [CPUs, bytes sent until then, seconds
-        that took]}}"""
+        """Write the sample to the history, after `add`: {at, cpu, used, net, ranks: {rank: [CPUs,
+        bytes sent so far, seconds that took]}}."""
         sent = {str(rank): row[2] for rank, row in self.samples[-1][1].items()}
         ranks = {
             rank: [round(cpus, 2)] + [shortened(count) for count in sent.get(rank) or [0, 0.0]]
@@ -54,10 +54,10 @@ class Pace:
             self.history = None  # a full disk, say
 
     def last_minute(self):
-        """{cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share of the time, waited]}}
+        """{cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share of time, waited]}}
 
-        From when a rank has sent something, if it does. The share is that of the time in which it
-        sent; None where the kernel does not count that. `waited`: as `waits`, per second.
+        If a rank sends, this begins with its first bytes. The share is that of the time in which it
+        sent; None if the kernel does not count that. `waited`: as `waits`, per second.
         """
         samples, spans = list(self.samples), {}  # type: list, dict
         for _, ranks in samples:
@@ -66,14 +66,14 @@ class Pace:
         return {"cpu": sum(busy) / len(busy) if busy else None, "ranks": described(spans)}
 
     def whole_run(self):
-        """The same, and what other programs did: {..., cpus, programs: [[name, CPUs], ...]}"""
+        """Return the same for the whole run, with {..., cpus, programs: [[name, CPUs], ...]}."""
         cpu = self.busy[0] / self.busy[1] if self.busy[1] else None
         said = {"cpu": cpu, "ranks": described(self.spans), "cpus": os.cpu_count()}
         return dict(said, programs=self.others.top())
 
 
 def extend(spans, ranks):
-    """`spans`: rank -> its first row, from when it has sent something, and its last one."""
+    """Update `spans`: rank -> (its first row, from when it has sent something; its last row)."""
     for rank, row in ranks.items():
         first = spans.get(rank, (row,))[0]
         begins = row[2] and row[2][0] and not (first[2] and first[2][0])
@@ -94,7 +94,7 @@ def described(spans):
 
 
 def shortened(number):
-    """Of bytes no part is kept, of shares and seconds three digits."""
+    """Round to three digits; from 1000 on (bytes), to an integer."""
     if number is None or number >= 1000:
         return None if number is None else int(number)
     return round(number, 3)
@@ -107,7 +107,7 @@ def rates(before, after, seconds):
 
 
 def waits(pid):
-    """Seconds in which threads of a process could run and had no CPU; None: not counted."""
+    """Return seconds in which threads could run but had no CPU; None: not counted."""
     folder, total = "/proc/%d/task" % pid, 0
     try:
         for task in os.listdir(folder):
@@ -119,7 +119,7 @@ def waits(pid):
 
 
 class Programs:
-    """CPU time of programs that are not of this run, by their names."""
+    """The CPU time of programs outside this run, by name."""
 
     def __init__(self):
         self.samples = 0
@@ -133,11 +133,11 @@ class Programs:
             self.look(now, process_times())
 
     def look(self, now, found):
-        """`found`: pid -> (name, parent, ticks)"""
+        """Count a sample. `found`: pid -> (name, parent, ticks)."""
         own = with_ancestors(os.getpid(), found) | descendants(os.getpid(), found)
         new = {pid: (name, ticks) for pid, (name, _, ticks) in found.items() if pid not in own}
         for pid, (name, ticks) in new.items():
-            if self.began:  # what was not there at the last look has begun since
+            if self.began:  # a process that is new since the last look counts in full
                 before = self.seen.get(pid, (name, 0))[1]
                 self.ticks[name] += max(0, ticks - before)
         self.seen = new

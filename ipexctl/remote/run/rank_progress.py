@@ -1,8 +1,8 @@
-"""Since when the ranks of a host make no progress: no output, no bytes exchanged, nothing
+"""Find out since when the ranks of a host make no progress: no output, no bytes exchanged, nothing
 read from or written to a disk.
 
-CPU use is no sign: a rank may wait for others in a loop, and one that computes for ten minutes says
-nothing. Whether a quiet rank computes is decided by a look at it (remote/hang).
+CPU use proves nothing: a rank may wait for others in a loop, and one that computes for ten minutes
+prints nothing. Whether a quiet rank computes is decided by a look at it (remote/hang).
 """
 
 import json
@@ -18,10 +18,10 @@ from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run_files import journal, run_folders
 
 EVERY = 2.5
-LEAST_FAR = 512  # bytes per second, with hosts of other networks: a logger's heartbeat is less
-LEAST_DISK = 4096  # the same, to or from a disk
+LEAST_FAR = 512  # bytes per second with hosts of other networks: a logger's heartbeat is less
+LEAST_DISK = 4096  # bytes per second to or from a disk
 LARGEST = journal.LONGEST // 2  # bytes of a look that the journal keeps
-BUSY = 0.1  # CPUs in use from which a rank computes
+BUSY = 0.1  # CPUs in use from which a rank counts as computing
 COMMUNICATION = ("/torch/distributed/", "/mpi4py/", "/torch_ccl/", "/oneccl_bindings_for_pytorch/")
 
 
@@ -34,7 +34,7 @@ class Progress:
         self.since = {}  # rank -> when it last made progress
         self.before = {}  # rank -> what was counted then: Counts
         self.told = 0.0  # seconds, in the last report
-        self.looks = False  # a look is taken, which makes ranks write
+        self.looks = False  # whether a look is being taken, which makes ranks write
         self.looking = threading.Lock()  # two looks at once would disturb each other
 
     def loop(self, over):
@@ -46,13 +46,13 @@ class Progress:
                 self.supervisor.report(run_events.Quiet(self.told))
 
     def measure(self):
-        """Seconds without progress of all ranks here; 0 if no rank runs."""
+        """Return the seconds without progress of all ranks here; 0 if no rank runs."""
         pids, moved = self.supervisor.sampler.rank_pids(), self.supervisor.traffic.exchanged()
         now = time.monotonic()
         with self.lock:
             self.since = {rank: self.since.get(rank, now) for rank in pids}
             quiet = now - max(self.since.values()) if self.since else 0.0
-            # a walk through all processes only where the cheap counts say nothing
+            # walk through all processes only if the cheap counts show no progress
             below = process_trees(pids) if quiet > EVERY else {}
             for rank in () if self.looks else pids:
                 self.count(rank, moved.get(rank, [0, 0]), below.get(rank), now)
@@ -73,11 +73,11 @@ class Progress:
             self.since[rank] = now
 
     def look(self):
-        """(seconds without progress until now, what the ranks do, whether one of them computes).
-        How ranks are looked at: remote/hang/look.py."""
-        from ipexctl.remote.hang import look  # only a run that stands still needs it
+        """Return (seconds without progress so far, what the ranks do, whether one of them
+        computes). How ranks are looked at: remote/hang/look.py."""
+        from ipexctl.remote.hang import look  # only a stalled run needs it
 
-        quiet = self.measure()  # what they did until now counts
+        quiet = self.measure()  # progress until now counts
         site, pids = self.supervisor.programs.site(), self.supervisor.sampler.rank_pids()
         with self.looking, self.paused():
             found = look.look(site, pids)
@@ -89,7 +89,7 @@ class Progress:
 
     @contextmanager
     def paused(self):
-        """What a look makes the ranks write and print is no progress."""
+        """Do not count as progress what a look makes the ranks write and print."""
         with self.lock:
             self.looks = True
         try:
@@ -101,7 +101,7 @@ class Progress:
 
 
 def computes(rank):
-    """Whether it uses its CPU, other than to wait in a loop or in a library for communication."""
+    """Return whether a rank computes: not a waiting loop or a library for communication."""
     if rank["state"] == "T" or rank["cpu"] < BUSY or rank["waits_in_loop"]:
         return False
     frames = [thread["frames"] for thread in rank["threads"] if thread["main"]]
@@ -110,14 +110,14 @@ def computes(rank):
 
 
 def process_trees(pids):
-    """rank -> its process and all below it."""
+    """Return {rank: its process and all below it}."""
     alive = rank_wrapper.processes()
     return {rank: rank_wrapper.descendants(pid, alive) | {pid} for rank, pid in pids.items()}
 
 
 def file_bytes(pid):
-    """To and from disks so far; None where that is closed to us. What is read and written in all
-    would count sockets, too, and who waits for the rendezvous polls one."""
+    """Return bytes read from and written to disks; None if unreadable. Counts of all reads and
+    writes would include sockets: a rank that waits for the rendezvous polls one."""
     try:
         counts = fields_of(read_text("/proc/%d/io" % pid))
         return int(counts["read_bytes"]) + int(counts["write_bytes"])
@@ -126,6 +126,6 @@ def file_bytes(pid):
 
 
 def grown(before, now):
-    """Bytes between two looks, of the processes that both have."""
+    """Return the bytes between two looks, of the processes that both have."""
     pairs = ((before.get(pid), count) for pid, count in now.items())
     return sum(count - old for old, count in pairs if None not in (old, count))

@@ -1,4 +1,4 @@
-"""What the processes of ranks write about their groups (ipexctl/in_ranks/rank_groups.py)."""
+"""Read what the processes of ranks write about their groups (ipexctl/in_ranks/rank_groups.py)."""
 
 import os
 import time
@@ -10,7 +10,7 @@ LARGEST = 1 << 18  # bytes; a larger file is not read
 
 class Records:
     def __init__(self, folder, modules):
-        """`folder`: where they are; `modules`: what ranks import first."""
+        """`folder`: the folder of the records; `modules`: modules that ranks import first."""
         self.folder = folder
         self.silent = "" if "rank_groups" in modules else "ranks are not asked (--no-inspect)"
         self.pids = {}  # rank -> the process that its wrapper has started
@@ -20,7 +20,7 @@ class Records:
         self.pids[rank] = pid
 
     def read(self):
-        """Whether something is new."""
+        """Read new and changed records. Return whether there are any."""
         try:
             names = [name for name in os.listdir(self.folder) if name.endswith(".groups")]
         except OSError:
@@ -38,8 +38,8 @@ class Records:
         return self.known != before
 
     def rows(self):
-        """Of the process that the wrapper started and of those in a group: what else imports torch
-        (workers of data loaders, say) tells nothing about the rank."""
+        """Return the records of processes started by the wrapper and of those in a group: other
+        processes that import torch, such as data loader workers, say nothing about the rank."""
         found = {}
         for _, (written, _, said) in sorted(self.known.items()):
             pid, rank = said.get("pid"), said.get("rank")

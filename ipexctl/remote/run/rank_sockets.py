@@ -16,13 +16,13 @@ from ipexctl.remote.run.host_programs import HESITATION, own
 from ipexctl.remote.run_files import run_folders
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-# of ranks alone, as the address of a proxy can hold a password: mpirun's environment may travel
+# only for ranks, as a proxy's address can hold a password: mpirun's environment may travel
 KEPT_OF_RANKS = (
     PROXIES
     + tuple(name.upper() for name in PROXIES)
     + ("HF_HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 )
-# modules that Python or rank_site.py runs by itself
+# modules that Python or rank_site.py runs automatically
 LATER = {"sitecustomize", "thread_waits", "rank_groups"}
 LAST_WORDS = 8192  # bytes of a rank's output that the journal keeps
 CRASHES = (4, 5, 6, 7, 8, 11)  # signals by which a process ends itself, unlike SIGKILL
@@ -34,7 +34,7 @@ class Ranks:
         self.plan: StartOrder = supervisor.plan
         self.lock = threading.Lock()
         self.links = {}  # rank -> connection
-        self.running = set()  # ranks whose end has not been told yet
+        self.running = set()  # ranks whose end has not been reported yet
         self.launches = {}  # key -> connection of a bootstrap program
         self.killed_for_memory = health_sampler.oom_kills()
 
@@ -91,12 +91,12 @@ class Ranks:
             self.supervisor.note({"ended": number, "how": ended.document()}, sync=True)
             self.supervisor.report(run_events.RankExited(number, ended, tail))
         self.running.discard(number)
-        reader.next()  # it stays until the hub has noted its end
+        reader.next()  # the wrapper stays until the hub has recorded its end
         with self.lock:
             self.links.pop(number, None)
 
     def until_end(self, number, reader):
-        """How it ended, the process that it was, and when it ended."""
+        """Wait for a rank's end. Return how it ended, its process, and when it ended."""
         pid = None
         while True:
             message = reader.next()
@@ -117,7 +117,7 @@ class Ranks:
                 return run_events.Exit.read(message), pid, message["at"]
 
     def exit_code(self, pid):
-        """The one with which the script ended, if it did: Python crashed only afterwards."""
+        """Return the code with which the script ended, if Python crashed only afterwards."""
         try:
             with open(os.path.join(self.supervisor.programs.site(), "%d.ended" % pid)) as f:
                 return int(f.read())
@@ -129,7 +129,7 @@ class Ranks:
         self.supervisor.traffic.remove(number)
 
     def hints(self, pid):
-        """What this host knows about the end of a rank, that the rank could not say."""
+        """Return what this host knows about a rank's end that the rank could not report."""
         memory = health_sampler.oom_hint(self.killed_for_memory, pid)
         found = [memory] if memory else []
         try:
@@ -181,12 +181,12 @@ class Ranks:
             tell(link, {"signal": number})
 
     def launch(self, link, reader, hello):
-        """mpirun on this host wants COMMAND on HOST: only the hub can have that done."""
+        """Serve mpirun, which wants COMMAND run on HOST: only the hub can arrange that."""
         with self.lock:
             key = len(self.launches) + 1
             self.launches[key] = link
         self.supervisor.report(run_events.Launch(key, hello["argv"]))
-        reader.next()  # returns when the program is gone, be it done or killed
+        reader.next()  # returns when the program is gone, whether it ended or was killed
         self.supervisor.report(run_events.Unlaunch(key))
 
 
@@ -195,4 +195,4 @@ def tell(link, message):
         try:
             rank_wrapper.send(link, message)
         except OSError:
-            pass  # it has gone by itself
+            pass  # it has ended on its own

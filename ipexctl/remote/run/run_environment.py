@@ -1,4 +1,4 @@
-"""What a host would run with."""
+"""Find what a run would use on this host: the environment, its MPI, free ports."""
 
 import errno
 import glob
@@ -12,7 +12,7 @@ from ipexctl.remote import child_processes, root_folder
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import env_marks, env_users, setvars_script
 
-# where a host's own MPI is, if not in PATH
+# where a host's own MPI may be, if it is not in PATH
 MPIS = (
     "/usr/lib64/openmpi/bin", "/usr/lib64/mpich/bin", "/usr/local/openmpi/bin", "/opt/openmpi/bin",
     "/opt/mpich/bin", "/opt/intel/oneapi/mpi/latest/bin",
@@ -23,17 +23,17 @@ import importlib.util, sys
 print(sys.prefix if importlib.util.find_spec("torch") else "")
 """
 OWN_PTH = ("distutils-precedence.pth", "_virtualenv.pth")  # they add no folder
-PORTS = range(20000, 30000)  # below what Linux gives to outgoing connections
+PORTS = range(20000, 30000)  # below the usual range of ports for outgoing connections
 
 
 def op_find(
     call, root, run_id, environment="", lock="ipexctl.lock", project=None, pythons=(),
     ports=None, keeper=False,
 ):  # fmt: skip
-    """What this host would run with: the environment's prefix and versions, a free port.
+    """Return what this host would run with: the environment's prefix and versions, a free port.
 
-    `environment`: its key, "" for the current one. `project`: who notes that it is used. `lock`:
-    the path of the lock with that key, in words.
+    `environment`: its key, "" for the current one. `project`: to be recorded as its user.
+    `lock`: the path of the lock with that key, for messages.
     """
     root, key = root_folder.existing(root), environment
     prefix = env_marks.locate(root, key)
@@ -86,7 +86,7 @@ def in_use(root, prefix, project):
 
 
 def prefix_with_torch(call, pythons):
-    """The prefix of the first of these interpreters that has torch, "" if none has."""
+    """Return the prefix of the first of these interpreters that has torch, "" if none has."""
     for python in pythons:
         try:
             prefix = child_processes.run(
@@ -102,7 +102,7 @@ def prefix_with_torch(call, pythons):
 def op_find_mpirun(call, prefix=""):
     """{prefix} -> {system: {bin, says} or None}: this host's own mpirun, and its --version.
 
-    One in the environment at `prefix` comes first: conda's is there, and no wheel brought it.
+    An mpirun in the environment at `prefix` comes first, such as one that conda installed.
     """
     return {"system": system_mpi(call, prefix)}
 
@@ -131,10 +131,10 @@ def packages(prefix):
 
 
 def modules(prefix):
-    """Top-level modules that can be imported there, None where there may be others."""
+    """Return the top-level modules of the environment, None if there may be others."""
     found = glob.glob(os.path.join(glob.escape(prefix), "lib", "python3*", "site-packages"))
     if len(found) != 1 or os.path.islink(os.path.join(prefix, "lib")):
-        return None  # of --use-env: another tool's, with rules of its own
+        return None  # of --use-env: another tool's environment, with its own rules
     try:
         with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
             config = file.read().lower().replace(" ", "")
@@ -148,19 +148,19 @@ def modules(prefix):
 
 
 def other_paths(name):
-    """Is it a file by which Python may look in other folders, too?"""
+    """Decide whether Python may add other folders to sys.path because of this file."""
     return name.endswith(".pth") and not name.endswith("-nspkg.pth") and name not in OWN_PTH
 
 
 def preload(prefix):
-    """OpenMP and malloc libraries in it: nothing uses them unless they are loaded first."""
+    """Return its OpenMP and malloc libraries: they have no effect unless they are preloaded."""
     names = ("libiomp5.so", "libtcmalloc.so", "libjemalloc.so")
     paths = (os.path.join(prefix, "lib", name) for name in names)
     return [path for path in paths if os.path.isfile(path)]
 
 
 def allocators():
-    """The host's own malloc libraries: `ipexctl tune` tries them, where all hosts have them."""
+    """Return the host's own malloc libraries: `ipexctl tune` tries those that all hosts have."""
     folders = ("/usr/lib64", "/usr/lib/*-linux-gnu")
     names = ("libtcmalloc*.so.4", "libjemalloc.so.2")
     found = (glob.glob(os.path.join(folder, name)) for folder in folders for name in names)
@@ -168,7 +168,7 @@ def allocators():
 
 
 def accelerators():
-    """Devices that a torch built for them would take before the CPU."""
+    """Return devices that a torch built for them would prefer to the CPU."""
     kinds = (
         "/dev/nvidia[0-9]*",
         "/dev/kfd",
@@ -180,10 +180,10 @@ def accelerators():
 
 
 def free_port(seed, ports=None):
-    """A port nobody has now. Each run begins to look elsewhere, so that two take different ones.
+    """Return a free port. Each run starts at another one, so that two runs take different ports.
 
-    Of `ports`, first and last, the two below it are free, too: a run takes three. A port whose
-    connections ended less than a minute ago can be listened at again; it comes last.
+    With `ports`, first and last, the two below it are free, too: a run needs three. Ports whose
+    connections ended less than a minute ago can be used again, but are tried last.
     """
     low, high = outgoing_ports()
     usable = [p for p in PORTS if not low <= p <= high] or PORTS
@@ -225,7 +225,7 @@ def is_free(port, again=False):
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             s.bind((address, port))
             if again:
-                s.listen(1)  # where another one listens, that fails, and binding may not
+                s.listen(1)  # fails if another process listens, while bind may succeed
         except OSError as e:
             if e.errno == errno.EADDRINUSE:
                 return False

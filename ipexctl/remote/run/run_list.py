@@ -1,4 +1,4 @@
-"""The runs of this host, from their journals: for `ps`, `stop`, `wait`, `logs` and `report`."""
+"""List the runs of this host from their journals: for `ps`, `stop`, `wait`, `logs` and `report`."""
 
 import os
 import time
@@ -10,8 +10,8 @@ from ipexctl.remote.install import disk_use
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
 
-FACTS, END = 64, 2000  # by which the run ended, and characters of what each failed rank printed
-MOST = 4000  # records that are told, the first and the last ones
+FACTS, END = 64, 2000  # facts by which the run ended, and characters of each failed rank's output
+MOST = 4000  # records in an answer, the first and the last ones
 MOST_VALUES = 100000  # of samples: an answer holds five times as many
 LEFT_OUT = ("look", "log", "log-end", "result", "about")
 LAST = 4096  # bytes of a log in which the last line is looked for
@@ -40,7 +40,7 @@ def op_list(call, root, known_as, only, newest, sizes):
             continue
         data = journal.contents(journal.path_of(folder, name))
         records = journal.parse(data)
-        # after a supervisor that was killed its guardian still has to note how that ended
+        # after a supervisor was killed, its guardian still has to record how that ended
         alive = alive or (guarded and not any("over" in record for record in records))
         if not records and not any(data):
             continue
@@ -70,10 +70,10 @@ def op_list(call, root, known_as, only, newest, sizes):
 
 
 def recorded(folder, name, run):
-    """What the record of a run with --restarts says of an attempt: {lost: the hosts whose loss
-    ended it, stopped: why there is none after it, if a user wanted that; else "", done: whether
-    the run ended well, cut_off: whether it may go on where this host did not reach, later: whether
-    another attempt followed, settled: whether the run is over by that record}."""
+    """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
+    loss ended it, stopped: why no attempt follows, if a user wanted that, else "", done: whether
+    the run succeeded, cut_off: whether it may go on where this host could not reach, later: whether
+    another attempt followed, settled: whether the run is over according to that record}."""
     story = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
     numbers = {line.get("run_id"): line["attempt"] for line in story if "attempt" in line}
     ended = [line for line in story if line.get("ended", 0) == numbers.get(run)]
@@ -91,7 +91,7 @@ def recorded(folder, name, run):
 
 
 def name_in(run, folder, name):
-    """This host's name in the run: another controller may use its address instead."""
+    """Return this host's name in the run: another controller may use its address instead."""
     names = journal.names(folder)
     if name in names:
         return name
@@ -100,7 +100,7 @@ def name_in(run, folder, name):
 
 
 def op_plan(call, root, known_as, run_id):
-    """{root, known_as, run_id} -> {plan, age}: of a run that has begun; seconds."""
+    """{root, known_as, run_id} -> {plan, age}: the plan of a run that has begun; age in seconds."""
     folder = run_folders.folder_of(root, run_id)
     plan, began = None, time.time()
     for record in journal.read(folder, known_as):
@@ -133,7 +133,7 @@ def op_why(call, root, known_as, run_id):
 
 def op_tails(call, root, known_as, run_id, hosts):
     """{root, known_as, run_id, hosts} -> {tails: [[host, rank, text], ...]}: the ends of the output
-    of ranks on those hosts, as far as this one was told them."""
+    of ranks on those hosts, as far as this host has them."""
     folder = run_folders.folder_of(root, run_id)
     found = []
     for record in journal.read(folder, known_as):
@@ -172,13 +172,13 @@ def thinned(samples):
 
 
 def op_stop(call, root, known_as, run_id, by, seconds):
-    """{root, known_as, run_id, by, seconds} -> {asked: False where no supervisor lives}"""
+    """{root, known_as, run_id, by, seconds} -> {asked: False if no supervisor is alive}"""
     order = {"stop": by, "seconds": seconds}
     return {"asked": control.ask(run_folders.checked_id(run_id), known_as, order) is not None}
 
 
 def summary(records):
-    """The records of a journal in one pass; unknown ones are skipped.
+    """Summarize the records of a journal in one pass; unknown ones are skipped.
 
     {format, about, began, seconds, started, ok, over, result, begun: did all hosts become ready,
     facts: those by which the run ended, the first first, own: the same of this host alone, which
@@ -218,18 +218,18 @@ def summary(records):
             fact = record["fact"]
             take_fact(found, fact, record.get("at", 0.0))
             ends += rank_end(fact)
-            closing = closing or record["fact"].get("event") == "over"  # what ends now is ended
+            closing = closing or record["fact"].get("event") == "over"  # later ends follow from it
         found["seconds"] = record.get("at", found["seconds"])
     return dict(found, started=len(started), ok=ok)
 
 
 def rank_end(fact):
-    """[the fact, without what the rank printed] if it is the end of a rank."""
+    """Return [the fact, without the rank's output] if it is the end of a rank, else []."""
     return [dict(fact, tail="")] if isinstance(fact, dict) and "ended" in fact else []
 
 
 def take_fact(found, fact, at):
-    """A fact that the hub sent to all hosts."""
+    """Add a fact that the hub sent to all hosts."""
     if fact.get("event") == "go":
         found["begun"], found["went"] = True, at
     elif fact.get("event") == "stalled":
@@ -249,7 +249,7 @@ def add(facts, fact):
 
 
 def last_line(folder, records):
-    """The last line of the lowest rank that started here: [rank, text]."""
+    """Return the last line of the lowest rank that started here: [rank, text]."""
     ranks = [r["started"] for r in records if isinstance(r.get("started"), int)]
     if not ranks:
         return None

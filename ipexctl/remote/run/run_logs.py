@@ -1,4 +1,4 @@
-"""The output of a run's ranks on this host, during the run or after it."""
+"""Send the output of a run's ranks on this host, during the run or after it."""
 
 import os
 import time
@@ -16,8 +16,8 @@ LONGEST = 4 << 20  # bytes in which the last lines are looked for
 def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, window):
     """{root, known_as, run_id, ranks, lines, since, times, follow, window} -> {ranks: those shown}
 
-    Emits `log` as during a run. `ranks`: none for all; `lines`: of each rank the last ones, null
-    for all; `since`: only what was written in so many seconds, null for all. Without `follow`, one
+    Emits `log` as during a run. `ranks`: [] for all; `lines`: the last ones of each rank, null
+    for all; `since`: only the output of the last seconds, null for all. Without `follow`, one
     rank after the other. Hears {shown: bytes}. `times`: `sizes` comes before a rank's first `log`:
     rows of [time, size], and `first`, where that begins.
     """
@@ -55,14 +55,14 @@ def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, wi
 
 
 def started(folder, host):
-    """By the journal; where it says of none, because another version wrote it, by the logs."""
+    """Return the ranks that started, by the journal; by the logs if another version wrote it."""
     records = journal.read(folder, host)
     found = {record["started"] for record in records if type(record.get("started")) is int}
     return sorted(found) or run_folders.ranks_with_logs(folder)
 
 
 def size_rows(path):
-    """[(when, {rank: size of its log})]: none where another version wrote it."""
+    """Return [(when, {rank: size of its log})]; [] if another version wrote the file."""
     try:
         return [
             (float(row["at"]), {rank: int(size) for rank, size in row["sizes"].items()})
@@ -73,7 +73,7 @@ def size_rows(path):
 
 
 def sizes_before(history, since):
-    """How long each log was `since` seconds ago, as far as is known, and when that was."""
+    """Return how long each log was `since` seconds ago, as far as known, and that time."""
     if since is None:
         return {}, None
     at = time.time() - since
@@ -82,7 +82,7 @@ def sizes_before(history, since):
 
 
 def growth(history, rank, path):
-    """Rows of [time, size] for a rank; the last one is its log as it is now."""
+    """Return rows of [time, size] for a rank; the last one is its log as it is now."""
     status = os.stat(path)
     rows = [[0.0, 0]]  # type: list[list[float]]
     for when, sizes in history + [(status.st_mtime, {str(rank): status.st_size})]:
@@ -93,7 +93,7 @@ def growth(history, rank, path):
 
 
 def next_line(path, at):
-    """Where the first line begins that is not before `at`."""
+    """Return where the first line begins that is not before `at`."""
     if at == 0:
         return 0
     with open(path, "rb") as file:
@@ -103,7 +103,7 @@ def next_line(path, at):
 
 
 def beginning(path, lines):
-    """Where the last `lines` lines begin. None: all."""
+    """Return where the last `lines` lines begin. None: all."""
     if lines is None:
         return 0
     with open(path, "rb") as file:

@@ -1,8 +1,8 @@
-"""The agent's part in a run: between the controller and the supervisor, another process.
+"""The agent's part in a run: it relays between the controller and the supervisor.
 
 What the run decides and what its ranks print is read from files, by offset: a controller that
-comes back says what it has. Only what counts at the moment comes from the supervisor. What slows
-the controller down, or cuts it off, is met here.
+reconnects says what it has. Only the current state comes from the supervisor. A slow or lost
+connection to the controller has no effect beyond the agent.
 """
 
 import os
@@ -17,13 +17,13 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.own_process import no_core_dump, start_thread
 from ipexctl.remote.run_files import journal, log_follower, run_folders
 
-PATIENCE = 10.0  # seconds for the supervisor to end by itself, when the controller is gone
-LOOK = 0.5  # seconds between looks into the journal, where nothing tells of a change
-SWEPT = 10.0  # seconds for the guardian of a supervisor that was killed to note what it found
+PATIENCE = 10.0  # seconds for the supervisor to end on its own, when the controller is gone
+LOOK = 0.5  # seconds between looks into the journal, if no change is reported
+SWEPT = 10.0  # seconds for the guardian to record what it found after the supervisor was killed
 
 
 def op_start(call, **order):
-    """A StartOrder and a WatchOrder: starts the run on this host and watches it to its end."""
+    """Start a run on this host, by a StartOrder and a WatchOrder, and watch it to its end."""
     if StartOrder.read(order).secret:
         no_core_dump()
     link = frames.of_socket(call.agent.guardian)
@@ -32,8 +32,8 @@ def op_start(call, **order):
 
 
 def op_attach(call, **order):
-    """A WatchOrder: watches a run that has begun."""
-    from ipexctl.remote.run import control  # a run that starts needs nothing of it here
+    """Watch a run that has begun, by a WatchOrder."""
+    from ipexctl.remote.run import control  # imported late: a run that starts does not need it here
 
     asked = WatchOrder.read(order)
     sock = control.watched(run_folders.checked_id(asked.run_id), asked.host)
@@ -41,7 +41,7 @@ def op_attach(call, **order):
 
 
 def op_conclude(call, root, known_as, run_id, result):
-    """{root, known_as, run_id, result: {exit_code, ended_by, cause}} -> {}: how the run ended."""
+    """{root, known_as, run_id, result: {exit_code, ended_by, cause}} -> {}: record the result."""
     folder = run_folders.folder_of(root, run_id)
     journal.append(journal.path_of(folder, known_as), {"result": result})
     return {}
@@ -49,7 +49,7 @@ def op_conclude(call, root, known_as, run_id, result):
 
 class Watch:
     def __init__(self, call, asked: WatchOrder, sock, link):
-        """`sock`: to the supervisor, None where there is none any more; `link`: its frames."""
+        """`sock`: to the supervisor, None if it has ended; `link`: its frames."""
         self.call = call
         self.asked = asked
         self.socket = sock
@@ -59,7 +59,7 @@ class Watch:
         self.journal = journal.Reader(journal.path_of(folder, asked.host))
         self.follower = log_follower.Follower(call, asked.window)
         self.offsets = dict(asked.logs)
-        self.survivors = self.traffic = None  # as the journal says
+        self.survivors = self.traffic = None  # as read from the journal
         self.lock = threading.Lock()
         self.last_heard = time.monotonic()
         self.over = threading.Event()
@@ -124,12 +124,12 @@ class Watch:
             self.call.emit(event)
         elif event["record"] is None:
             self.look()
-        else:  # it could not be written
+        else:  # the journal could not be written
             with self.lock:
                 self.take(event["record"], self.asked.at + 1)
 
     def without_supervisor(self, seconds):
-        """`seconds` for its guardian."""
+        """Wait up to `seconds` for the guardian to record the end."""
 
         def is_swept():
             self.look()
@@ -144,7 +144,7 @@ class Watch:
         return dict(last, traffic=self.traffic) if self.traffic else last
 
     def ended(self, last):
-        """First the processes, then the rest of their output: that may take as long as it takes."""
+        """Report the processes first, then send the rest of the output, however long it takes."""
         self.over.set()
         self.look()
         self.swept(last["survivors"])
@@ -170,13 +170,13 @@ class Watch:
                 try:
                     self.link.write(header)
                 except OSError:
-                    pass  # it has ended: `reports` knows
+                    pass  # the supervisor has ended: `reports` notices
 
     def hear(self):
         self.last_heard = time.monotonic()
 
     def watch_lease(self):
-        """The supervisor has ended by itself, when this ends the agent."""
+        """End the agent if the controller is silent; by then the supervisor has ended itself."""
         while not self.over.wait(0.5):
             if time.monotonic() - self.last_heard > self.asked.lease + PATIENCE:
                 os._exit(0)

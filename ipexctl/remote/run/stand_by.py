@@ -14,7 +14,7 @@ from ipexctl.remote.run_files import journal, run_folders  # noqa: F401
 
 
 def op_begin(agent, keep=None):
-    """Called in the agent's main thread, before it has others."""
+    """Fork the guardian. Called in the agent's main thread, before there are others."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         try:
@@ -29,7 +29,7 @@ def op_begin(agent, keep=None):
 
 
 def leave_agent(link):
-    """A session of its own; nothing that the agent has open keeps its connection open."""
+    """Start a session and close the agent's files, so that they keep no connection open."""
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):

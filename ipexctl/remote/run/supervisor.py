@@ -1,8 +1,8 @@
-"""The supervisor of a run on one host: a process of its own, in a session of its own.
+"""The supervisor of a run on one host: a separate process in a separate session.
 
 It lives as long as the run; guardian.py starts it. What the run does next is decided in the hub
-(remote/hub), by which the supervisors of a run are linked. Whatever ends the run, this leaves no
-process of it behind and says what it found.
+(remote/hub), which links the supervisors of a run. Whatever ends the run, the supervisor leaves no
+process of it behind and reports what it found.
 """
 
 import os
@@ -35,7 +35,7 @@ NOTED = {"event": "noted", "record": None}
 
 
 def run(link, asked: StartOrder, scratch, pulse):
-    """Returns when the run is over here and its watchers know. The guardian watches `pulse`."""
+    """Return when the run is over here and its watchers know. The guardian watches `pulse`."""
     supervisor = Supervisor(link, asked, scratch, pulse)
     try:
         supervisor.serve()
@@ -49,7 +49,7 @@ class Supervisor:
         self.run_id = run_folders.checked_id(asked.run_id)
         top = root_folder.checked(asked.root)
         self.dir = root_folder.subfolder(top, "runs", self.run_id)
-        self.shelf = shelf_link.start(asked, self.dir)  # it forks: before there are threads
+        self.shelf = shelf_link.start(asked, self.dir)  # this forks: before there are threads
         for folder in [self.dir] + [run_folders.inside(top, path) for path in asked.data]:
             run_folders.hold(folder)
         self.logs = root_folder.subfolder(self.dir, "logs")
@@ -59,10 +59,10 @@ class Supervisor:
         self.journal = None
         self.writing = threading.Lock()
         self.lease = asked.lease
-        self.last_heard = time.monotonic()  # who watches the run
+        self.last_heard = time.monotonic()  # when a watching command last sent a message
         self.inbox = queue.Queue()  # type: queue.Queue  # orders, for the main thread
         self.watchers = watchers.Watchers(self.hear)
-        self.starter = watchers.Watcher(link)  # for the command that starts the run
+        self.starter = watchers.Watcher(link)  # the command that starts the run
         self.lock = threading.Lock()
         self.programs = host_programs.Programs(self, scratch)
         self.ranks = rank_sockets.Ranks(self)
@@ -71,7 +71,7 @@ class Supervisor:
         samples = journal.History(journal.samples_path(self.dir, asked.host))
         self.pace = last_minute.Pace(self.sampler, self.traffic, samples)
         self.progress = rank_progress.Progress(self)
-        self.busy_since = None  # when the main thread began what it does
+        self.busy_since = None  # when the main thread began its current order
         self.stopped = ""  # why the run ends here
         self.ending_since = None  # when that was decided
         self.over = False
@@ -81,9 +81,9 @@ class Supervisor:
     # -- life --
 
     def serve(self):
-        if self.plan.secret:  # also of MPI's programs and the ranks
+        if self.plan.secret:  # also for MPI's programs and the ranks
             no_core_dump()
-        rank_wrapper.set_subreaper()  # whatever loses its parent here stays below us, and is found
+        rank_wrapper.set_subreaper()  # orphans stay below this process, and are found
         try:
             self.journal = journal.begin(self.dir, self.plan.host)
             listener = self.ranks.listen()
@@ -119,7 +119,7 @@ class Supervisor:
             listener.close()
 
     def hear(self, watcher, header):
-        """A message from a command that watches the run. None: its connection ended."""
+        """Handle a message from a command that watches the run. None: its connection ended."""
         starts = watcher is self.starter
         if header is None:
             if starts:
@@ -144,7 +144,7 @@ class Supervisor:
         self.ending_since = self.ending_since or time.monotonic()
 
     def is_ending(self, at):
-        """Whether the run was ending here at that time: what ends later was ended by us."""
+        """Return whether the run was ending here at that time: later ends were caused by that."""
         return self.ending_since is not None and at >= self.ending_since
 
     def orders(self):
@@ -221,7 +221,7 @@ class Supervisor:
         return {"alive": True}
 
     def report(self, event):
-        """To the hub."""
+        """Report an event to the hub."""
         self.part.report(event.document() if isinstance(event, run_events.Event) else event)
 
     def emit(self, event):

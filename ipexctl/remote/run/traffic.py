@@ -1,5 +1,5 @@
-"""What the ranks of this host exchange: bytes, by the kernel's counters of their TCP sockets, and
-what each of them says about its groups of torch.distributed (rank_records.py)."""
+"""Measure what the ranks of this host exchange: bytes, by the kernel's counters of their TCP
+sockets, and what each reports about its groups of torch.distributed (rank_records.py)."""
 
 import os
 import struct
@@ -12,13 +12,13 @@ from ipexctl.remote.run import rank_records
 
 EVERY = 1.0  # seconds between looks
 TOLD_EVERY = 2.5  # seconds between events, if there is something new
-NOT_YET = -1  # the owner of a socket that no rank had at one look
-MOST = 4096  # connections, and pairs of a rank and an address, that are told apart
+NOT_YET = -1  # owner of a socket that belonged to no rank at one look
+MOST = 4096  # connections, and pairs of a rank and an address, that are counted separately
 
 
 class Traffic:
-    """Emits `traffic` events. What went through a connection since the last look is not counted
-    when it has closed: the sums are at least what was exchanged."""
+    """Emit `traffic` events. Bytes sent between the last look and the end of a connection do not
+    count: the sums are at least what was exchanged."""
 
     def __init__(self, call, store):
         """`store`: the port of the rendezvous, whose bytes do not count: waiting for it may poll"""
@@ -28,7 +28,7 @@ class Traffic:
         self.records = rank_records.Records(call.programs.site(), call.plan.modules)
         self.owners = {}  # inode -> rank, None for a socket that is not a rank's, or NOT_YET
         self.links = {}  # ends of a connection -> (rank, sent, received), also when it has closed
-        self.closed = {}  # (rank, own address, the other's) -> [sent, received] of forgotten ones
+        self.closed = {}  # (rank, own address, the other's) -> [sent, received] of closed ones
         self.busy = {}  # rank -> seconds of sending, None where the kernel does not count them
         self.told = 0.0
         self.unanswered = host_paths.Unanswered()
@@ -75,7 +75,7 @@ class Traffic:
             for rank, pid in (self.pids.items() if new else ())
             for inode in socket_table.own_sockets(pid, self.wrappers[rank])
         }
-        for inode in new:  # a socket may be open a moment before its process has it
+        for inode in new:  # a socket may exist a moment before its process has it
             self.owners[inode] = held.get(inode, None if inode in self.owners else NOT_YET)
 
     def count(self, connections):
@@ -103,7 +103,7 @@ class Traffic:
         add(self.closed, pair, sent, received)
 
     def sums(self):
-        """(rank, own address, the other's) -> [bytes sent, bytes received]"""
+        """Return {(rank, own address, the other's): [bytes sent, bytes received]}."""
         with self.lock:
             found = {pair: list(counts) for pair, counts in self.closed.items()}
             for key, (rank, sent, received) in self.links.items():
@@ -111,7 +111,7 @@ class Traffic:
         return found
 
     def exchanged(self):
-        """rank -> bytes so far with hosts of its own networks, and with others"""
+        """Return {rank: bytes so far with hosts of its own networks, and with others}."""
         found = {}  # type: dict[int, list[int]]
         near = socket_table.near_networks()
         for (rank, here, there), counts in self.sums().items():
@@ -120,7 +120,7 @@ class Traffic:
         return found
 
     def sent(self):
-        """rank -> [bytes to other hosts so far, seconds that took]"""
+        """Return {rank: [bytes to other hosts so far, seconds that took]}."""
         found = {}  # type: dict[int, list]
         for (rank, here, there), counts in self.sums().items():
             if here != there:
@@ -134,7 +134,7 @@ class Traffic:
         return dict(said, processes=self.records.rows(), silent=self.records.silent)
 
     def last_words(self):
-        """Before the folder of what ranks have written is gone."""
+        """Read the records of ranks for the last time, before their folder is removed."""
         self.records.read()
         return self.event(last=True)
 

@@ -1,7 +1,7 @@
 """The agents that watch a run on this host, each at a socket. The run never waits for them.
 
-What was decided and what was printed is in files, which they read by themselves (run_watch.py).
-Over the socket they are told that there is more, and what counts only at the moment.
+Decisions and output are in files, which they read on their own (run_watch.py). Over the socket
+they learn that there is more to read, and the current state.
 """
 
 import queue
@@ -11,12 +11,12 @@ from ipexctl.common.waiting import wait_until
 from ipexctl.remote.own_process import start_thread
 
 UNREAD = 256  # events for one watcher; the next ones are dropped
-LAST_WORDS = 10.0  # seconds for all of them to read the last one
+LAST_WORDS = 10.0  # seconds for all of them to read the last event
 
 
 class Watchers:
     def __init__(self, hear):
-        """hear(watcher, header) is called with what each sends, and with None at its end."""
+        """hear(watcher, header) is called with each message, and with None at the end."""
         self.hear = hear
         self.all = []  # type: list[Watcher]
 
@@ -48,7 +48,7 @@ class Watchers:
             watcher.put(event)
 
     def tell_last(self, event):
-        """Returns when they have it, or do not read."""
+        """Send the last event; return when they have it, or do not read."""
         there = self.all
         for watcher in there:
             watcher.queue.put(event)
@@ -74,5 +74,5 @@ class Watcher:
             try:
                 self.frames.write(event)
             except (OSError, ValueError):
-                pass  # it has gone: `listen` sees it, too
+                pass  # the watcher has gone: `listen` notices, too
             self.queue.task_done()

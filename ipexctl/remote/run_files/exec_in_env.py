@@ -1,4 +1,4 @@
-"""A command inside the environment: its output is told as it comes, and nothing of it stays."""
+"""Run a command inside the environment: its output is streamed, and no process is left behind."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from ipexctl.remote.heartbeat import BEAT, Heartbeat
 from ipexctl.remote.own_process import start_thread
 
 PIP = re.compile(r"pip[0-9.]*\Z")
-OTHERS = ("PYTHONHOME", "PYTHONPATH")  # of the login shell: they lead to another Python's files
+OTHERS = ("PYTHONHOME", "PYTHONPATH")  # from the login shell: they lead to another Python's files
 
 
 def op_exec(call, argv, env):
@@ -30,7 +30,7 @@ def op_exec(call, argv, env):
 
 
 def require_own(program, folder):
-    """The host's own pip would install into the host's Python."""
+    """Refuse pip unless it is the environment's: the host's pip would install into its Python."""
     if not os.access(os.path.join(folder, program), os.X_OK):
         raise Failure(
             "there is no %s in %s" % (program, folder),
@@ -44,7 +44,7 @@ def require_own(program, folder):
 
 
 def exit_code_of(call, process):
-    """Its exit code, or 128 + the signal that ended it, as a shell has it."""
+    """Return its exit code, or 128 + the signal that ended it, as a shell does."""
     readers = [
         start_thread(forward_output, call, "out", process.stdout),
         start_thread(forward_output, call, "err", process.stderr),
@@ -52,7 +52,7 @@ def exit_code_of(call, process):
     with Heartbeat(call):
         process.wait()
     for reader in readers:
-        reader.join(BEAT)  # one that it started in the background may hold the pipe
+        reader.join(BEAT)  # a background process of the command may hold the pipe
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 

@@ -1,16 +1,16 @@
-"""Log files as they grow, sent by offset: no line torn, none lost.
+"""Send log files as they grow, by offset: no line is torn, none is lost.
 
-Files are held open, so a script may remove its log or change its mode. The controller gives so many
-bytes ahead (`window`) and gives back what has been seen: output waits in its file, not in memory,
-and never stands in the way of other words.
+Files are held open, so a script may remove its log or change its mode. The controller grants a
+number of bytes (`window`), and again those that it has shown: output waits in its file, not in
+memory, and never delays other messages.
 """
 
 import os
 import threading
 
 CHUNK = 64 * 1024
-AT_ONCE = 4 * CHUNK  # of one file, before the others have their turn
-SHORTEST = 0.01  # between looks, when a writer has just begun or ended
+AT_ONCE = 4 * CHUNK  # bytes of one file, before the others have their turn
+SHORTEST = 0.01  # seconds between looks, when a writer has just begun or ended
 PAUSE = 0.08
 
 
@@ -31,19 +31,19 @@ class Follower:
             self.look()
 
     def has(self, key):
-        """Is something of it still to be sent?"""
+        """Return whether part of a file is still to be sent."""
         with self.change:
             return key in self.files
 
     def finish(self, key):
-        """The writer has ended; its file is read to the end, which is then told."""
+        """Note that the writer has ended: the file is read to its end, which is then reported."""
         with self.change:
             if key in self.files:
                 self.files[key].finished = True
             self.look()
 
     def look(self):
-        """Soon: something is to be expected. To be called with the lock held."""
+        """Look soon, as output is expected. The caller holds the lock."""
         self.pause = SHORTEST
         self.change.notify_all()
 
@@ -53,12 +53,12 @@ class Follower:
             self.change.notify_all()
 
     def left(self):
-        """Bytes that were written and not sent."""
+        """Return the number of bytes that were written and not sent."""
         with self.change:
             return sum(file.left() for file in self.files.values())
 
     def close(self):
-        """Nobody writes any more: returns when all has been sent."""
+        """Return when everything has been sent; the writers have ended."""
         with self.change:
             for file in self.files.values():
                 file.finished = True
@@ -80,8 +80,8 @@ class Follower:
         self.ended.set()
 
     def send(self, key, file):
-        """Some of what is new. True when there may be more."""
-        finished = file.finished  # asked first: what is written after is the next turn's
+        """Send some new output. Return True if there may be more."""
+        finished = file.finished  # read first: later output is for the next turn
         for _ in range(AT_ONCE // CHUNK):
             data = file.read()
             if not data:
@@ -121,7 +121,7 @@ class File:
     def read(self):
         try:
             if os.fstat(self.fd).st_size < self.at:
-                self.at = 0  # somebody emptied it
+                self.at = 0  # the file was truncated
             data = os.pread(self.fd, CHUNK, self.at)
         except OSError:
             return b""

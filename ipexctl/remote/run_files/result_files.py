@@ -1,4 +1,4 @@
-"""What ranks left in the run's folder: which files match, and their bytes."""
+"""Find the files that ranks left in the run's folder, and send them."""
 
 import json
 import os
@@ -10,12 +10,12 @@ from ipexctl.remote.run_files import run_folders
 
 CHUNK = 256 * 1024
 MOST = 50000  # files
-ROOM = 6 << 20  # bytes of their names: an answer is one header
+ROOM = 6 << 20  # bytes of names: an answer is one header
 
 
 def op_look(call, root, run_id):
-    """{root, run_id} -> {mark}: hosts that share the run's folder have the same one; "" where it is
-    not: removed, or the run used no folder of its own."""
+    """{root, run_id} -> {mark}: hosts that share the run's folder have the same one; "" if it does
+    not exist: removed, or the run used no separate folder."""
     work = work_folder(root, run_id)
     try:
         with open(os.path.join(os.path.dirname(work), "mark")) as file:

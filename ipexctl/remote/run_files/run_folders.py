@@ -1,4 +1,4 @@
-"""The folders of runs under ROOT/runs: which are in use, and how they stay small.
+"""The folders of runs under ROOT/runs: which are in use, and how to remove leftovers.
 
 RUN/work    the project, and what the ranks wrote there
 RUN/tree    the sha256 of what the project consisted of
@@ -19,7 +19,7 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.failure import Failure
 
 RUN_ID = re.compile(r"^[a-z0-9-]{4,64}$")
-PART = re.compile(r"work\.[0-9a-f]{16}\Z")  # what a sync has not finished
+PART = re.compile(r"work\.[0-9a-f]{16}\Z")  # an unfinished sync
 LOG = re.compile(r"rank([0-9]{5,9})\.log\Z")
 MARK = b"IPEXCTL_RUN_ID="
 held = {}  # type: dict[str, int]  # locks of this agent, by folder
@@ -32,7 +32,7 @@ def checked_id(run_id):
 
 
 def folder_of(root, run_id):
-    """The folder of that run, which may not be there."""
+    """Return the folder of that run, which may not exist."""
     return os.path.join(root_folder.existing(root), "runs", checked_id(run_id))
 
 
@@ -53,7 +53,7 @@ def ranks_with_logs(folder):
 
 
 def end_of_log(folder, rank, size):
-    """Text of its last `size` bytes, "" if it cannot be read."""
+    """Return the text of the last `size` bytes, "" if it cannot be read."""
     try:
         with open(os.open(log_of(folder, rank), os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - size))
@@ -63,7 +63,7 @@ def end_of_log(folder, rank, size):
 
 
 def hold(folder):
-    """Until this process ends, the run of this folder is active, or the data is in use."""
+    """Mark the run of this folder as active, or the data as in use, until this process ends."""
     while folder not in held:
         try:
             fd = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -81,7 +81,7 @@ def hold(folder):
 
 
 def run_ids(root):
-    """The oldest first."""
+    """Return the ids of the runs, the oldest first."""
     top = os.path.join(root, "runs")
     names = filter(RUN_ID.match, names_in(top))
     folders = [name for name in names if not os.path.islink(os.path.join(top, name))]
@@ -90,7 +90,7 @@ def run_ids(root):
 
 
 def last_written(folder):
-    """When the run ended, by its journals and logs; the folder itself changes with a prune."""
+    """Return when the run ended, by journals and logs; a prune changes the folder itself."""
     paths = [os.path.join(folder, "lock")]
     for below in (os.path.join(folder, name) for name in ("journals", "logs")):
         paths += [os.path.join(below, name) for name in names_in(below)]
@@ -98,7 +98,7 @@ def last_written(folder):
 
 
 def active(root):
-    """Runs that an agent on any host with this root holds, or of which a process is left here."""
+    """Return runs held by an agent on any host with this root, or with a process on this host."""
     marked = marked_runs()
     locks = {name: os.path.join(root, "runs", name, "lock") for name in run_ids(root)}
     return [name for name, lock in locks.items() if name in marked or is_locked(lock)]
@@ -121,7 +121,7 @@ def lock_run(folder):
 
 
 def sweep(root):
-    """Removes what a sync left that was killed half-way. Hosts with one home hold one lock."""
+    """Remove leftovers of killed syncs. Hosts with one home share the lock."""
     for run in run_ids(root):
         folder = os.path.join(root, "runs", run)
         parts = list(filter(PART.match, names_in(folder)))
@@ -133,11 +133,11 @@ def sweep(root):
 
 
 def marked_runs():
-    """Ids of runs of which a process is left on this host."""
+    """Return the ids of runs that have a process on this host."""
     return {run for run in map(run_of, process_ids()) if run}
 
 
 def run_of(pid):
-    """The id of the run to which a process belongs, "" if to none."""
+    """Return the id of the run to which a process belongs, "" if it belongs to none."""
     marks = (v for v in environ_of(pid) if v.startswith(MARK))
     return next((os.fsdecode(mark[len(MARK) :]) for mark in marks), "")
