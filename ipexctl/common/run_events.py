@@ -84,7 +84,7 @@ class Sample(Event, HostLoad):
     """How busy the host and its ranks are, reported every few seconds."""
 
     event = "load"
-    stopped: "dict[int, float]" = {}  # ranks that stand still: seconds
+    stopped: "dict[int, float]" = {}  # rank -> seconds since it was stopped
     ranks: "dict[int, float]" = {}  # CPUs that their processes kept busy
 
 

@@ -2,7 +2,7 @@
 
 Its argument is a JSON object: backend, max_size (bytes), seconds, compute (seconds). Each rank
 prints one line of JSON after MARK for each result; ipexctl/bench/allreduce_result.py reads them.
-All ranks do the same steps: what depends on a clock, rank 0 decides for all.
+All ranks do the same steps: rank 0 takes decisions that depend on a clock.
 """
 
 import glob
@@ -14,11 +14,11 @@ import time
 MARK = "ipexctl-allreduce:"
 SMALLEST, FACTOR = 4, 4  # bytes; each size is so many times the one before
 MOST = ((8 << 10, 1000), (1 << 20, 100), (1 << 62, 20))  # iterations of sizes up to this one
-LATENCY_BOUND = 64 << 10  # bytes; below it a larger one hardly takes longer
-BRIEF = 0.02  # share of the time for each size that is bound by latency
-WARM_UP = 10  # else the first size would pay for connections that are not open yet
+LATENCY_BOUND = 64 << 10  # bytes; below it a larger tensor hardly takes longer
+BRIEF = 0.02  # share of the time for each latency-bound size
+WARM_UP = 10  # iterations; otherwise the first size would include the opening of connections
 PRODUCT = 1024  # rows of the matrices by whose product a host's speed is measured
-PART_OF_MEMORY = 8  # gloo needs buffers beside the tensor, and others need memory, too
+PART_OF_MEMORY = 8  # gloo needs buffers besides the tensor, and other programs need memory, too
 BINDINGS = ("oneccl_bindings_for_pytorch", "torch_ccl")  # the second is older
 
 
@@ -28,7 +28,7 @@ def say(kind, **fields):
 
 
 def load_backend(name):
-    """Importing the bindings adds the backend `ccl` to torch."""
+    """Import the bindings, which adds the backend `ccl` to torch."""
     for module in BINDINGS if name == "ccl" else ():
         try:
             __import__(module)
@@ -40,7 +40,7 @@ def load_backend(name):
         sys.exit(1)
 
 
-# --- what a host computes while all are busy -----------------------------------------------------
+# --- speed of the host while all hosts are busy ---------------------------------------------------
 
 
 def compute(torch, distributed, seconds):
@@ -62,11 +62,11 @@ def compute(torch, distributed, seconds):
     distributed.barrier()
 
 
-# --- what holds up a rank from outside: its control group's quota, heat, a hypervisor ------------
+# --- external causes of delays: control group quota, heat, a hypervisor ---------------------------
 
 
 def pressure():
-    """Counts since boot; None for what this machine does not count."""
+    """Return counts since boot; None for what this machine does not count."""
     seconds, own = time.perf_counter(), time.process_time()
     return (seconds, own, throttled_seconds(), heat()) + machine_times()
 
@@ -76,7 +76,7 @@ def since(now, before):
 
 
 def pressure_since(before):
-    """Fields of a line, which ipexctl/bench/allreduce_result.py reads."""
+    """Return the fields of a line that ipexctl/bench/allreduce_result.py reads."""
     seconds, own, throttled, hot, stolen, total = map(since, pressure(), before)
     return {
         "seconds": seconds,
@@ -88,7 +88,7 @@ def pressure_since(before):
 
 
 def throttled_seconds():
-    """Seconds in which the control group of this process, or one above it, was paused."""
+    """Return the seconds in which the control group of this process, or one above, was paused."""
     found = None
     for path in control_groups():
         try:
@@ -121,7 +121,7 @@ def control_groups():
 
 
 def heat():
-    """How often the cores were throttled since boot; None on machines that do not count it."""
+    """Return how often the cores were throttled since boot; None if the machine does not count."""
     pattern = "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count"
     counts = []
     for path in glob.glob(pattern)[:256]:
@@ -134,7 +134,7 @@ def heat():
 
 
 def machine_times():
-    """Seconds since boot in which CPUs were taken by the hypervisor, and in all."""
+    """Return seconds of CPU time since boot: stolen by the hypervisor, and in all."""
     try:
         with open("/proc/stat") as file:
             times = [int(word) / 100.0 for word in file.readline().split()[1:9]]
@@ -144,7 +144,7 @@ def machine_times():
 
 
 def available_memory():
-    """Bytes of memory that this host can still give."""
+    """Return the bytes of memory that are available on this host."""
     try:
         with open("/proc/meminfo") as file:
             return next(int(r.split()[1]) << 10 for r in file if r.startswith("MemAvailable:"))
@@ -162,7 +162,7 @@ class Bench(object):
         self.seconds, self.end = seconds, time.perf_counter() + seconds
 
     def check(self):
-        """Whether the sum is right: a fast wrong one is worth nothing."""
+        """Exit unless the sum is right: a fast but wrong sum is worthless."""
         number = self.distributed.get_world_size()
         value = self.torch.full((4,), float(self.rank + 1))
         self.distributed.all_reduce(value)
@@ -171,13 +171,13 @@ class Bench(object):
             sys.exit(1)
 
     def least(self, number):
-        """The smallest of all ranks' numbers."""
+        """Return the smallest of all ranks' numbers."""
         value = self.torch.tensor([number], dtype=self.torch.int64)
         self.distributed.all_reduce(value, op=self.distributed.ReduceOp.MIN)
         return int(value[0])
 
     def decided(self, number):
-        """Rank 0's number, for all."""
+        """Return rank 0's number on every rank."""
         value = self.torch.tensor([number], dtype=self.torch.int64)
         self.distributed.broadcast(value, 0)
         return int(value[0])
@@ -216,9 +216,9 @@ class Bench(object):
             self.timed(self.torch.zeros(1))
 
     def measure(self, size, share):
-        """The mean of one all_reduce on this rank, in seconds. Few at a time: how many more fit
-        into this size's share of the time is seen again and again. The first one is left out."""
-        tensor = self.torch.zeros(size // 4).fill_(0)  # its pages are there now
+        """Return the mean seconds of an all_reduce on this rank. They run in batches, until this
+        size's share of the time is used up. The first one does not count."""
+        tensor = self.torch.zeros(size // 4).fill_(0)  # fill_ touches its pages
         most = next(count for limit, count in MOST if size <= limit)
         began = time.perf_counter()
         times = [self.timed(tensor)]

@@ -1,15 +1,15 @@
-"""IPEXCTL_BUCKET_MB: DistributedDataParallel's bucket size, where the script does not set it."""
+"""Set the bucket size of DistributedDataParallel to IPEXCTL_BUCKET_MB unless the script sets it."""
 
 import functools
 import inspect
 import os
 
 OPTION = "bucket_cap_mb"
-built = []  # type: list  # "default" or "script": who chose the size, for each that was built
+built = []  # type: list  # "default" or "script" per model: who chose the size
 
 
 def choose(module):
-    """`module`: torch.nn.parallel.distributed."""
+    """Patch DistributedDataParallel. `module`: torch.nn.parallel.distributed."""
     kind = module.DistributedDataParallel
     made = kind.__init__
     signature = inspect.signature(made)
@@ -20,7 +20,7 @@ def choose(module):
         try:
             given = signature.bind_partial(self, *args, **kwargs).arguments
         except TypeError:
-            return made(self, *args, **kwargs)  # which says what is wrong
+            return made(self, *args, **kwargs)  # raises the error
         own = OPTION in given and (given[OPTION] is not None or OPTION not in kwargs)
         if not own and size and OPTION in signature.parameters:
             kwargs[OPTION] = float(size)

@@ -1,7 +1,7 @@
-"""run --compress: gradients of DistributedDataParallel cross the network in half precision.
+"""run --compress: send gradients of DistributedDataParallel in half precision.
 
-A communication hook of ours is registered when a model is wrapped. A hook that the script registers
-itself is used instead of it. Works with torch 1.10 and newer.
+A communication hook is registered when a model is wrapped. If the script registers its own hook,
+that one is used. Works with torch 1.10 and newer.
 """
 
 import functools
@@ -12,7 +12,7 @@ import weakref
 
 NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 LARGEST = 65504.0  # of fp16
-LOST = 0.25  # of the nonzero gradients of a weight, or of all: the training differs
+LOST = 0.25  # share of nonzero gradients, of a weight or in all, whose loss changes the training
 EVERY = 64  # steps: counting takes as long as a few casts
 registered = weakref.WeakKeyDictionary()  # type: weakref.WeakKeyDictionary  # DDP module -> Hook
 said = set()  # type: set
@@ -24,7 +24,7 @@ def begin(after_import):
 
 
 def wrap(module):
-    """Importing torch imports this module, so the rest of torch is looked up later."""
+    """Patch DDP's constructor. Importing torch imports this module: look up the rest later."""
     try:
         wrap_class(module.DistributedDataParallel)
     except AttributeError as e:
@@ -87,11 +87,11 @@ def compress(ddp):
 
 
 def why_not(ddp, dtype, group):
-    """The same on every rank: older gloo cannot sum bf16, MPI no half precision at all."""
+    """Return why the dtype cannot be used, the same on every rank: old gloo has no sum of bf16."""
     import torch
     import torch.distributed as dist
 
-    if getattr(ddp, "_comm_hooks", None):  # the module's own, for its mixed precision
+    if getattr(ddp, "_comm_hooks", None):  # the module's own hook, for mixed precision
         return whose(ddp._comm_hooks[0][0])
     if getattr(ddp, "_use_python_reducer", False):
         return "torch.compile's python_reducer exchanges the gradients"
@@ -109,27 +109,27 @@ class Hook(object):
     """The state of the hook of one model."""
 
     def __init__(self, ddp, dtype, group):
-        self.ddp = weakref.ref(ddp)  # its reducer holds this
+        self.ddp = weakref.ref(ddp)  # weak, as its reducer references this object
         self.dtype = dtype
         self.group = group
-        self.gave_way = False  # to a hook of the script
-        self.instead = None  # type: tuple | None  # which one, and its state
+        self.gave_way = False  # whether a hook of the script replaced this one
+        self.instead = None  # type: tuple | None  # that hook, and its state
         self.step = 1
         self.counts = []  # type: list  # of this step: (parameter, nonzero gradients, lost ones)
-        self.loses = False  # too many in the last step that was counted
-        self.overflowed = False  # by a gradient of this rank
+        self.loses = False  # whether too many were lost in the last counted step
+        self.overflowed = False  # whether a gradient of this rank overflowed
 
     def give_way(self, hook):
         self.gave_way = True
         say("not used, as %s" % whose(hook))
 
     def current_group(self):
-        """DDP can be given another one."""
+        """Return DDP's group, which can change."""
         return getattr(self.ddp(), "process_group", None) or self.group
 
 
 def compressed(ours, bucket):
-    """Divides before the sum, as DDP does, so that fp16 has room for it."""
+    """Divide before the sum, as DDP does, so that it fits into fp16."""
     import torch
 
     if ours.instead:
@@ -141,7 +141,7 @@ def compressed(ours, bucket):
     wide.div_(group.size())
     half = None
     if dtype is not None and wide.dtype == torch.float32 and not wide.is_sparse:
-        half = wide.to(dtype)  # wide stays what this rank contributes, for look_for_overflow
+        half = wide.to(dtype)  # `wide` stays this rank's part, for look_for_overflow
         if dtype == torch.float16 and is_first():
             look_for_zeros(ours, bucket, wide, half)
     if dtype is not None:
@@ -174,8 +174,8 @@ def result_of(value):
 
 
 def look_for_zeros(ours, bucket, wide, half):
-    """Counts the gradients that only fp16 makes 0, in steps 1, 2, 4 and so on to EVERY, then in
-    each of EVERY. Those of biases may be rounding errors and nothing else, and are not judged."""
+    """Count the gradients that only fp16 rounds to 0, in steps 1, 2, 4 and so on to EVERY, then
+    every EVERY steps. Those of biases do not count: they may be nothing but rounding errors."""
     if ours.step % EVERY == 0 or EVERY % ours.step == 0:
         parameters = bucket.parameters()
         sizes = [one.numel() for one in parameters]
@@ -184,7 +184,7 @@ def look_for_zeros(ours, bucket, wide, half):
         ours.step += 1
         if ours.counts:
             share, ours.counts = lost_share(ours.counts, ours.ddp()), []
-            if share and ours.loses:  # not for one odd step
+            if share and ours.loses:  # a single odd step does not count
                 text = "gradients too small for fp16 became 0: %s; use --compress bf16"
                 warn("zeros", text % share)
             ours.loses = bool(share)
@@ -214,9 +214,9 @@ def lost_share(counts, ddp):
 
 
 def look_for_overflow(ours, mine, found, group):
-    """`mine`: this rank's part of the mean; `found`: the sum of all, in fp16."""
+    """Detect an overflow. `mine`: this rank's part of the mean; `found`: the sum, in fp16."""
     if math.isfinite(float(found.max())) and math.isfinite(float(found.min())):
-        return  # both are nan if one value is
+        return  # both are nan if a value is nan
     if ours.overflowed and not all(bool(p.isfinite().all()) for p in ours.ddp().parameters()):
         warn(
             "nan",
@@ -243,13 +243,13 @@ def is_first():
 
 
 def say(text):
-    """Once, on rank 0 alone."""
+    """Print a message once, on rank 0 only."""
     if is_first():
         write(text, "ipexctl: --compress %s: %s\n", text)
 
 
 def warn(kind, text):
-    """Once for each kind, on the rank that sees it; the summary of the run repeats it."""
+    """Print a warning once per kind, on the rank that notices; the run's summary repeats it."""
     write(kind, "ipexctl: warning: --compress %s: %s\n", text)
 
 

@@ -1,7 +1,7 @@
-"""load_dataset("ORG/NAME") from the hub cache, where the hub must not be asked.
+"""Make load_dataset("ORG/NAME") use the cache of the Hugging Face Hub in offline mode.
 
 In offline mode the library `datasets` looks only for what it has converted before. Here it gets the
-repository's folder in the cache instead, as if the script had named that. Seen with datasets 5.2.
+repository's folder in the cache instead, as if the script had named it. Seen with datasets 5.2.
 """
 
 import functools
@@ -13,7 +13,7 @@ def begin(after_import):
 
 
 def look_in_cache(module):
-    """`module`: datasets.load."""
+    """Patch `datasets.load`, which is `module`."""
     made = module.dataset_module_factory
 
     @functools.wraps(made)
@@ -26,7 +26,7 @@ def look_in_cache(module):
 
 
 def cached(name, revision):
-    """The folder with the files of the repository, None if the cache does not have it."""
+    """Return the folder with the files of the repository, None if the cache does not have it."""
     if not isinstance(name, str) or name.count("/") > 1 or os.path.exists(name):
         return None
     from huggingface_hub import constants
@@ -36,6 +36,6 @@ def cached(name, revision):
         with open(os.path.join(top, "refs", revision)) as file:
             revision = file.read().strip()
     except OSError:
-        pass  # it is a commit
+        pass  # the revision is a commit
     folder = os.path.join(top, "snapshots", revision)
     return folder if os.path.isdir(folder) else None

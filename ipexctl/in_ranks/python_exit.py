@@ -1,10 +1,10 @@
-"""Lets Python end with the exit code of the script, for every rank.
+"""Make Python end with the exit code of the script, on every rank.
 
 A thread of torch's gloo backend (ProcessGroupGloo::runLoop) drops a finished collective, and with
 it Python objects, only after the script has been told that it has finished. If the script ends
 meanwhile, this thread waits for the GIL while Python finalizes; Python before 3.14 ends such a
 thread with pthread_exit(), which unwinds a destructor that is noexcept: std::terminate(), SIGABRT.
-So these threads get the GIL until all of them are asleep. No collective is waited for.
+So these threads get the GIL until all of them are asleep. This does not wait for collectives.
 
 Then PID.ended in the folder of this file gets the script's exit code: Python can still crash.
 """
@@ -17,13 +17,13 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GLOO = "pt_gloo_runloop"
-LONGEST = 2.0  # seconds to wait for these threads, which may be at work for other ranks
+LONGEST = 2.0  # seconds to wait for these threads, which may be busy with other ranks
 PAUSE = 0.001
-codes = []  # type: list  # that of the SystemExit by which Python exits
+codes = []  # type: list  # code of the SystemExit by which Python exits
 
 
 class ExitCode(object):
-    """`SystemExit.code`. Python reads it, with no frame below, to exit with it."""
+    """A descriptor for `SystemExit.code`. Python reads it, with no frame below, to exit with it."""
 
     def __init__(self, member):
         self.member = member
@@ -44,13 +44,13 @@ class ExitCode(object):
 
 
 def watch_exit_code():
-    """A SystemExit is gone when atexit functions run. The attributes of a built-in type cannot be
-    assigned, but the dict that holds them can be changed. Returns whether it was."""
+    """Watch `SystemExit.code`, as the exception is gone when atexit functions run. A built-in type
+    is read-only, but the dict of its attributes is not. Return whether it worked."""
     if sys.implementation.name != "cpython":
         return False
     members = gc.get_referents(SystemExit.__dict__)[0]
     members["code"] = ExitCode(members["code"])
-    if sys.version_info < (3, 12):  # there, sys.exit() raises no object until it is caught
+    if sys.version_info < (3, 12):  # sys.exit() in C creates no object until it is caught
         exit.__module__ = "sys"
         sys.exit = exit
     return True
@@ -87,14 +87,14 @@ def let_gloo_finish():
 
 
 def gloo_threads():
-    """{thread: (its state, how often it gave up or lost its CPU)}"""
+    """Return {thread: (its state, how often it yielded or lost its CPU)}."""
     found = {}
     for thread in os.listdir("/proc/self/task"):
         try:
             with open("/proc/self/task/%s/status" % thread) as file:
                 rows = {name: value.strip() for name, _, value in (r.partition(":") for r in file)}
         except OSError:
-            continue  # it has ended
+            continue  # the thread has ended
         if rows.get("Name") == GLOO:
             found[thread] = rows["State"], [rows[key] for key in rows if "ctxt" in key]
     return found
@@ -112,9 +112,9 @@ def finish(is_watched):
         with open(os.path.join(HERE, "%d.ended" % os.getpid()), "w") as file:
             file.write("%d" % code)
     except (Exception, KeyboardInterrupt):
-        pass  # Python then says so itself, or ends as if this were not here
+        pass  # Python then reports the error, or ends without this module's help
 
 
 def begin(after_import):
-    """Registered before anything of the user's, `finish` is called after all of it."""
+    """Register `finish` before anything of the user's, so that it is called last."""
     atexit.register(finish, watch_exit_code())

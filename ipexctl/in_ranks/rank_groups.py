@@ -1,12 +1,12 @@
-"""Which groups of torch.distributed a process of a rank is in, and whether collectives ran in them.
+"""Record which groups of torch.distributed a process of a rank is in, and their use of collectives.
 
 rank_site.py runs this file once torch.distributed is imported. PID-TIME.groups beside it, which the
 host reads, is written then, at the rendezvous, every EVERY seconds until all ranks have exchanged
 data, before a group is destroyed, and at the end.
 
-gloo counts the operations of a group, and records the last ones, those that DDP and FSDP start in
-C++ too (torch 2.8 and newer). Else DDP's constructor is the proof: it compares parameters with the
-other ranks. A barrier proves nothing.
+gloo counts the operations of a group, and records the last ones, also those that DDP and FSDP start
+in C++ (torch 2.8 and newer). Otherwise DDP's constructor is the proof: it compares parameters with
+the other ranks. A barrier proves nothing.
 """
 
 import atexit
@@ -18,7 +18,7 @@ import time
 
 EVERY = 15.0
 SETTLE = 0.05  # seconds in which gloo's own thread marks the last collective as done
-# what ranks may exchange data with instead: then a group that did nothing proves nothing
+# other libraries that exchange data: with these, a group that did nothing proves nothing
 OTHERS = (
     "mpi4py.MPI", "horovod", "ray", "distributed", "jax", "tensorflow", "mxnet", "byteps",
     "hivemind", "torchft", "torchcomms", "pyspark",
@@ -33,9 +33,9 @@ class Record(object):
         self.path, self.said = (0, ""), {}  # type: tuple, dict  # of the process with this pid
         self.groups = {}  # type: dict  # (name, members) -> [members, backend, data, operations]
         self.place = self.world = None  # rank and world size in torch.distributed
-        self.joined = False  # the rendezvous has begun
-        self.master = ""  # ADDRESS:PORT of it
-        self.since = 0.0  # nanoseconds; what was recorded before is of groups that are gone
+        self.joined = False  # whether the rendezvous has begun
+        self.master = ""  # ADDRESS:PORT of the rendezvous
+        self.since = 0.0  # nanoseconds; older records belong to groups that are gone
         self.wrapped = set()  # names of groups in which DDP was built
         self.pending = self.ended = self.settled = False
 
@@ -51,13 +51,13 @@ class Record(object):
         kind._ddp_init_helper = called_before(kind._ddp_init_helper, self.built)
 
     def built(self, model, *args, **kwargs):
-        """The constructor of DDP has exchanged the shapes of parameters."""
+        """Note that DDP's constructor has exchanged the shapes of parameters."""
         frame = sys._getframe(3)  # after this function, `safely` and what called_before() returns
         if frame.f_code.co_name == "__init__" and frame.f_locals.get("init_sync", True):
             self.wrapped.add(self.tables()[1].get(model.process_group))
 
     def meets(self, url="", *args, **kwargs):
-        """A group is about to be formed."""
+        """Note that a group is about to be formed."""
         kind, _, where = str(url).partition("://")
         self.master = where.partition("?")[0].partition("/")[0] if kind == "tcp" else ""
         if kind == "env":
@@ -72,9 +72,9 @@ class Record(object):
         self.settle()
 
     def settle(self, *args, **kwargs):
-        """Write what is known, before it is gone."""
+        """Write what is known, before the group is gone."""
         limit = time.time() + SETTLE
-        # a collective that failed is marked as done, too, and raises here or has ended Python
+        # a failed collective is marked as done, too, but raises here or has ended Python
         self.settled = sys.exc_info()[0] is None and not hasattr(sys, "last_type")
         self.look()
         while self.pending and time.time() < limit:
@@ -84,12 +84,12 @@ class Record(object):
         self.settled = False
 
     def has_all(self):
-        """Whether all ranks have exchanged data: there is no more to be said."""
+        """Return whether all ranks have exchanged data: then there is nothing more to record."""
         rows = list(self.groups.values())
         return any(data and len(ranks) == self.world for ranks, _, data, _ in rows)
 
     def tables(self):
-        """(members, names) of the groups."""
+        """Return (members, names) of the groups."""
         of = getattr(self.distributed, "_world", None)  # before torch 2.0, globals of the module
         names = ("pg_group_ranks", "pg_names")
         return [getattr(of, n) if of else getattr(self.distributed, "_" + n) for n in names]
@@ -109,7 +109,7 @@ class Record(object):
                 self.learn(row, name, operations(group), own)
 
     def learn(self, row, name, count, entries):
-        """Whether data was exchanged in a group: True, False, or None where that is not certain."""
+        """Record whether data was exchanged in a group: True, False, or None if uncertain."""
         moved = [e for e in entries if "barrier" not in str(e.get("profiling_name"))]
         done = sum(bool(e.get("retired")) for e in moved)
         if row[2] or name in self.wrapped or done > 1 or (done and self.settled):
@@ -135,18 +135,18 @@ class Record(object):
             "others": others(),
             "groups": [[[] if len(r[0]) == self.world else r[0]] + r[1:] for r in rows],
         }
-        if said == self.said:  # a new file would look like progress of the rank
+        if said == self.said:  # a new file would count as progress of the rank
             os.utime(self.path[1])
             return
         self.said = dict(said)
         said["seconds"] = round(time.time() - self.began, 1)
-        if self.path[0] != os.getpid():  # a process that was forked has its own
+        if self.path[0] != os.getpid():  # a forked process has its own file
             name = "%d-%d.groups" % (os.getpid(), time.time() * 1000)
             self.path = os.getpid(), os.path.join(self.folder, name)
         part = "%s.%x" % (self.path[1], id(said))
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(json.dumps(said))
-        if ended or not self.ended:  # else the main thread has written its last one meanwhile
+        if ended or not self.ended:  # else the main thread has written the last version
             os.rename(part, self.path[1])
 
 
@@ -154,12 +154,12 @@ def safely(call, *args, **kwargs):
     try:
         call(*args, **kwargs)
     except Exception:
-        pass  # what is not written is not known
+        pass  # a record that is not written counts as unknown
 
 
 def called_before(function, call):
-    """Only for functions that do not wait for other ranks: a stack then shows the user's frames and
-    torch's alone. rendezvous() returns a generator."""
+    """Call `call` before a function that does not wait for other ranks: stacks of a wait then show
+    only frames of the user and of torch. rendezvous() returns a generator."""
 
     @functools.wraps(function)
     def called(*args, **kwargs):
@@ -170,7 +170,7 @@ def called_before(function, call):
 
 
 def recorded(since):
-    """gloo's last operations; none where it does not record them."""
+    """Return gloo's last operations; none if it does not record them."""
     try:
         from torch._C import _distributed_c10d  # type: ignore
 
@@ -181,7 +181,7 @@ def recorded(since):
 
 
 def operations(group):
-    """How many began in a group, barriers, send() and recv() among them; None: it does not say."""
+    """Return how many operations began in a group, including barriers and send(); None: unknown."""
     try:
         import torch  # type: ignore
 

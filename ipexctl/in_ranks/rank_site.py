@@ -1,7 +1,7 @@
-"""What the Python of a rank imports before the script: hosts write it as `sitecustomize`.
+"""Imported by a rank's Python before the script: hosts write it as `sitecustomize`.
 
-It registers what lets `ipexctl why` look into the rank, imports the modules that options such as
---compress ask for, and then the `sitecustomize` that the user has. Nothing in it may stop a rank.
+It lets `ipexctl why` look into the rank, imports the modules that options such as --compress need,
+and then the user's own `sitecustomize`. Nothing in it may stop a rank.
 In the folder of this file, PID.stacks gets the stacks of all threads on SIGNAL. Whenever a byte is
 written to the pipe PID.ask, PID.answer gets what thread_waits.py finds, as JSON. PID-TIME.groups
 has what rank_groups.py knows.
@@ -10,7 +10,7 @@ has what rank_groups.py knows.
 import os
 import sys
 
-SIGNAL = 62  # a real-time signal: no script and no library has it
+SIGNAL = 62  # a real-time signal that scripts and libraries do not use
 HERE = os.path.dirname(os.path.abspath(__file__))
 DISTRIBUTED = "torch.distributed.distributed_c10d"
 watched = {}  # type: dict  # module -> functions that are called with it once it is imported
@@ -18,7 +18,7 @@ stacks = []  # type: list  # the open file of this process
 
 
 class Finder(object):
-    """Calls the functions of `watched` after an import; finds nothing itself."""
+    """Call the functions of `watched` after an import; never find a module."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -55,14 +55,14 @@ def after_import(name, call):
 
 
 def write_stacks_on_signal(forked=None):
-    """Also in processes that this one forks, such as the workers of a data loader: the thread that
-    forks is their main thread."""
+    """Write the stacks of all threads on SIGNAL, also in forked processes such as the workers of a
+    data loader: the thread that forks is their main thread."""
     import faulthandler
     from _thread import get_ident
 
     path = os.path.join(HERE, "%d.stacks" % os.getpid())
     numbers = [open_to_append(path)]
-    while numbers[-1] < 3:  # a process without stdin shall not get ours instead
+    while numbers[-1] < 3:  # a process without stdin must not get this file instead
         numbers.append(open_to_append(path))
     for number in numbers[:-1]:
         os.close(number)
@@ -70,7 +70,7 @@ def write_stacks_on_signal(forked=None):
     file.write(("main 0x%016x\n" % get_ident()).encode("ascii"))
     if forked is not None:
         while forked.f_back is not None and ("/lib/python3" in forked.f_code.co_filename):
-            forked = forked.f_back  # multiprocessing, not who called it
+            forked = forked.f_back  # the line in multiprocessing, not its caller
         place = "forked %d %s\n" % (forked.f_lineno, forked.f_code.co_filename)
         file.write(place.encode("utf-8", "replace"))
     faulthandler.register(SIGNAL, file, all_threads=True)
@@ -85,11 +85,11 @@ def after_fork():
     try:
         write_stacks_on_signal(sys._getframe(1))
     except Exception:
-        pass  # the folder is gone, or full: who asks finds no file and sends no signal
+        pass  # the folder is gone, or full: without the file, no signal is sent
 
 
 def answer_questions(distributed):
-    """A thread that waits in the kernel until someone asks, or rank_groups.py wants to write."""
+    """Start a thread that waits in the kernel until it is asked, or rank_groups.py has to write."""
     import select
     import threading
 
@@ -103,7 +103,7 @@ def answer_questions(distributed):
 
     def answer():
         own_id = getattr(threading, "get_native_id", None)  # not in Python 3.7
-        if stacks and own_id is not None:  # the signal then disturbs no other thread
+        if stacks and own_id is not None:  # the signal then goes to this thread
             stacks[0].write(("asked %d\n" % own_id()).encode("ascii"))
         while True:
             pause = None if record.has_all() else groups["EVERY"]
@@ -146,7 +146,7 @@ def begin():
 
 
 def import_the_next():
-    """The sitecustomize that ours hides."""
+    """Import the user's sitecustomize, which this one hides."""
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
     own = sys.modules.pop("sitecustomize", None)
     try:

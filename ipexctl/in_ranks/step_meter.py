@@ -1,4 +1,4 @@
-"""Counts the optimizer steps of a rank, for `ipexctl tune` only: runs of the user's do not have it.
+"""Count the optimizer steps of a rank, for `ipexctl tune` only: users' runs do not have it.
 
 From time to time a line with MARK goes to stderr: how many steps of the first optimizer that
 stepped, and when, by this host's clock. `ddp`: how DistributedDataParallel got its bucket size.
@@ -31,7 +31,7 @@ class Meter(object):
         if self.optimizer is None:
             self.optimizer = optimizer
         elif self.optimizer is not optimizer:
-            return  # the second one of a GAN, or what a sharding optimizer has inside
+            return  # a second one, as in a GAN, or the inner one of a sharding optimizer
         self.steps += 1
         self.at = time.monotonic()
         if self.steps <= FIRST or self.at - self.told >= self.every:
@@ -46,7 +46,7 @@ class Meter(object):
         if self.told_steps == 0:
             said["libraries"] = libraries()
         self.told, self.told_steps = self.at, self.steps
-        # one write: the lines of the script stay whole
+        # one write, so that it splits no line of the script
         os.write(2, ("\n%s%s\n" % (MARK, json.dumps(said))).encode("ascii"))
 
 
@@ -60,7 +60,7 @@ def libraries():
 
 
 def count(module, meter):
-    """`module`: torch.optim.optimizer."""
+    """Patch the optimizers. `module`: torch.optim.optimizer."""
     register = getattr(module, "register_optimizer_step_post_hook", None)
     if register is not None:
         register(lambda optimizer, args, kwargs: meter.step(optimizer))

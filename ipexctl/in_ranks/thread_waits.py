@@ -1,7 +1,7 @@
-"""The last collectives of a rank, and what each thread waits for, as its Python objects know it.
+"""Find the last collectives of a rank, and what each thread waits for, from its Python objects.
 
-rank_site.py runs this file in its own thread when the host asks: only there can one see which
-lock, thread or future is meant. Nothing here calls a method of the user's objects.
+rank_site.py runs this file in its own thread when the host asks: only inside the process can the
+lock, thread or future be identified. Nothing here calls a method of the user's objects.
 """
 
 import ast
@@ -17,14 +17,14 @@ LAST, GROUPS, SHAPES = 6, 32, 8  # collectives of each group; groups; tensors of
 FRAMES, TASKS, TEXT = 60, 8, 60
 LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<")
 LOCK, RLOCK = type(threading.Lock()), type(threading.RLock())
-# Whose objects other threads release, set, fill or end
+# Modules whose objects other threads release, set, fill or end
 SYNC = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py", "/multiprocessing/pool.py")
 LOOPS = ("/selectors.py", "/subprocess.py", "/asyncio/base_events.py")
 trees = {}  # type: dict  # (path, first line) -> the parsed source of a function
 
 
 def answer(distributed):
-    """What remote/hang/python_stacks.py reads. `cpu`: the seconds that it took."""
+    """Return what remote/hang/python_stacks.py reads. `cpu`: the seconds that it took."""
     cpu_time = getattr(time, "thread_time", float)  # not in Python 3.6
     began, waits = cpu_time(), []
     try:
@@ -37,7 +37,7 @@ def answer(distributed):
 
 
 def last_collectives(distributed):
-    """({last, groups} from gloo's flight recorder, ""), or None and why there are none."""
+    """Return ({last, groups} from gloo's flight recorder, ""), or (None, why there are none)."""
     try:
         from torch._C import _distributed_c10d  # type: ignore
 
@@ -46,7 +46,7 @@ def last_collectives(distributed):
         entries = json.loads(_distributed_c10d._dump_fr_trace_json()).get("entries") or []
         by_group = {}  # type: dict
         for entry in entries:
-            if not entry.get("is_p2p"):  # gloo records none
+            if not entry.get("is_p2p"):  # gloo does not record send and recv
                 row = collective(entry, time.time())
                 by_group.setdefault(row["group"], []).append(row)
         last = [row for name in sorted(by_group)[:GROUPS] for row in by_group[name][-LAST:]]
@@ -71,7 +71,7 @@ def collective(entry, now):
 
 
 def groups_of(distributed):
-    """{name: {name, ranks}}: what gloo records has names alone."""
+    """Return {name: {name, ranks}}: gloo's records have only the names."""
     try:
         world = distributed._world
         members = list(world.pg_group_ranks.items())[:GROUPS]
@@ -83,11 +83,11 @@ def groups_of(distributed):
             for group, ranks in members
         }
     except Exception:
-        return {}  # another torch keeps them elsewhere
+        return {}  # another version of torch keeps them elsewhere
 
 
 def describe_threads(own):
-    """A row for each thread but `own`. Idents are text, as faulthandler writes them."""
+    """Return a row for each thread but `own`. Idents are text, as faulthandler writes them."""
     stacks = {ident: stack_of(top) for ident, top in sys._current_frames().items() if ident != own}
     known = dict(threading._active)  # type: ignore  # enumerate() takes a lock
     held = held_locks(stacks)
@@ -99,7 +99,7 @@ def describe_threads(own):
         try:
             row.update(wait_of(stack, stacks, held))
         except Exception:
-            pass  # an object of a kind that is not expected
+            pass  # an object of an unexpected kind
         rows.append(row)
     return rows
 
@@ -151,7 +151,7 @@ def wait_of(stack, stacks, held):
 
 
 def is_wrapper(frame):
-    """Tell the `with` of a Condition or of multiprocessing, which takes the lock inside it."""
+    """Recognize the `with` of a Condition or of multiprocessing, which takes the lock inside it."""
     return frame.f_code.co_name == "__enter__" and frame.f_code.co_filename.endswith(SYNC)
 
 
@@ -172,7 +172,7 @@ def wait_in_library(frame, inner, stacks, held):
         return {"what": "future", "state": str(owner._state), "by": runner_of(owner, stacks)}
     if kind.__module__ == "queue":
         if type(inner.f_locals.get("self")) is not threading.Condition:
-            return {}  # it waits for the queue's own lock
+            return {}  # the thread waits for the queue's own lock
         return {"what": "queue", "state": "full" if function == "put" else "empty"}
     if kind.__module__ == "multiprocessing.pool":
         return {"what": "pool"}
@@ -187,7 +187,7 @@ def wait_in_library(frame, inner, stacks, held):
 
 
 def runner_of(future, stacks):
-    """The thread that computes a future of a ThreadPoolExecutor, or None."""
+    """Return the thread that computes a future of a ThreadPoolExecutor, or None."""
     for ident, stack in stacks.items():
         for frame in stack:
             if frame.f_code.co_filename.endswith("/concurrent/futures/thread.py"):
@@ -198,7 +198,7 @@ def runner_of(future, stacks):
 
 
 def waiting_tasks(loop):
-    """Where each task of an event loop waits: the innermost frame of its own coroutines."""
+    """Return where the tasks of an event loop wait: the innermost frames of user coroutines."""
     found = []  # type: list
     for task in sys.modules["asyncio"].all_tasks(loop):
         inner, place = task.get_coro(), None
@@ -212,7 +212,7 @@ def waiting_tasks(loop):
 
 
 def wait_for_lock(frame, node, held):
-    """Where a thread takes a lock itself: `with lock:` or `lock.acquire()`."""
+    """Describe a wait in which a thread takes a lock itself: `with lock:` or `lock.acquire()`."""
     if isinstance(node, ast.Call):
         if getattr(node.func, "attr", "") not in ("acquire", "__enter__"):
             return {}
@@ -227,7 +227,7 @@ def wait_for_lock(frame, node, held):
 
 
 def lock_of(value):
-    """The lock or semaphore itself, of a condition the lock of its own; None of other values."""
+    """Return the lock or semaphore, or the lock of a condition; None for other values."""
     if type(value) is threading.Condition:
         value = value._lock  # type: ignore
     return value if isinstance(value, (LOCK, RLOCK, threading.Semaphore)) else None
@@ -245,7 +245,7 @@ def holder(lock, held):
 
 
 def held_locks(stacks):
-    """{id of a lock: (ident of the thread that holds it, where it took it)}"""
+    """Return {id of a lock: (ident of the thread that holds it, where it took it)}."""
     found = {}  # type: dict
     for ident, stack in stacks.items():
         given_back = {id(lock_of(f.f_locals.get("self"))) for f in stack if is_wait(f)}
@@ -255,7 +255,7 @@ def held_locks(stacks):
             try:
                 taken = list(taken_in(frame))
             except Exception:
-                continue  # its source is not there, or not that of this Python
+                continue  # the source is missing, or this Python cannot parse it
             for value, line in taken:
                 if id(value) not in given_back and not (value is None or id(value) in found):
                     found[id(value)] = ident, place_of(frame, line)
@@ -263,13 +263,13 @@ def held_locks(stacks):
 
 
 def is_wait(frame):
-    """Condition.wait() gives its lock back until it is notified."""
+    """Recognize Condition.wait(), which releases the lock until it is notified."""
     owner = frame.f_locals.get("self")
     return frame.f_code.co_name == "wait" and type(owner) is threading.Condition
 
 
 def taken_in(frame):
-    """(lock or semaphore, line) of the `with` blocks and after the acquire() that a frame is in."""
+    """Yield (lock or semaphore, line) of the `with` blocks and acquire() calls a frame is in."""
     line = frame.f_lineno
     for node in ast.walk(function_of(frame)):
         if isinstance(node, ast.With) and node.lineno < node.body[0].lineno <= line:
@@ -281,7 +281,7 @@ def taken_in(frame):
 
 
 def acquired(frame, block, line):
-    """After `lock.acquire()` in the same block, with no release() in between."""
+    """Yield locks from `lock.acquire()` earlier in the block, without a release() in between."""
     before = [s for s in block if last_line(s) < line]
     if not any(s.lineno <= line <= last_line(s) for s in block):
         return
@@ -299,31 +299,31 @@ def acquired(frame, block, line):
 
 
 def is_acquire(call):
-    """One that waits: what others return may be False."""
+    """Recognize an acquire() that blocks: others may return False."""
     return call.func.attr == "acquire" and not call.args and not call.keywords
 
 
 def function_of(frame):
-    """The innermost function, or the module, around the line that a frame is in."""
+    """Return the innermost function, or the module, around the line that a frame is in."""
     line, tree = frame.f_lineno, tree_of(frame)
     best = None
     for node in ast.walk(tree):
         named = getattr(node, "name", "") == frame.f_code.co_name and hasattr(node, "args")
         if named and node.lineno <= line <= last_line(node):  # type: ignore
-            best = node  # an inner one comes later
+            best = node  # inner functions come later
     if best is None and frame.f_code.co_name != "<module>":
         raise ValueError("a lambda, or a source that was edited since")
     return best or tree
 
 
 def tree_of(frame):
-    """The parsed source of a function alone: that of torch.distributed has 6,000 lines."""
+    """Return the parsed source of one function: the module of torch.distributed has 6,000 lines."""
     path, first = frame.f_code.co_filename, frame.f_code.co_firstlineno
     if (path, first) not in trees:
         lines, above = linecache.getlines(path, frame.f_globals), 0
         if frame.f_code.co_name != "<module>":
             lines, above = inspect.getblock(lines[first - 1 :]), first - 1
-        if lines and lines[0][:1].isspace():  # of a class: columns stay as they are
+        if lines and lines[0][:1].isspace():  # a method: keep the columns
             lines, above = ["if 1:\n"] + lines, above - 1
         tree = ast.parse("".join(lines))
         trees[path, first] = ast.increment_lineno(tree, above)
@@ -340,7 +340,7 @@ def last_line(node):
 
 
 def pending(frame):
-    """The call, or the lock of a `with`, in which a frame is; None where that is not certain."""
+    """Return the call, or the lock of a `with`, in which a frame is; None if uncertain."""
     try:
         function = function_of(frame)
     except Exception:
@@ -352,14 +352,14 @@ def pending(frame):
             if end is None:
                 found += [node] if node.lineno == line else []
             elif last_place(node) == end and (node.lineno, node.col_offset) <= start:
-                return node  # one that starts later ends a `with`
+                return node  # a node that starts later: a `with` ends there
         elif isinstance(node, ast.With):
             found += [i.context_expr for i in node.items if i.context_expr.lineno == line]
     return found[0] if len(found) == 1 else None
 
 
 def position_of(frame):
-    """(line, column) of the start and of the end of what is being evaluated; None: not known."""
+    """Return (line, column) of the start and the end of the evaluated expression; None: unknown."""
     positions = getattr(frame.f_code, "co_positions", None)  # Python 3.11
     if positions is not None and frame.f_lasti >= 0:
         for number, (first, last, left, right) in enumerate(positions()):
@@ -394,7 +394,7 @@ def value_of(frame, node):
 
 
 def called_name(frame, node):
-    """`sqlite3.Connection.execute` of a function written in C; "" of one written in Python."""
+    """Return `sqlite3.Connection.execute` for a function written in C; "" for one in Python."""
     if isinstance(node, ast.Attribute):
         owner, value = value_of(frame, node.value), value_of(frame, node)
         if owner is None:
@@ -414,6 +414,6 @@ def called_name(frame, node):
 
 
 def text_of(node):
-    """`self.lock`, as it stands in the source; "" before Python 3.9."""
+    """Return the source text of a node, such as `self.lock`; "" before Python 3.9."""
     unparse = getattr(ast, "unparse", None)
     return unparse(node)[-TEXT:] if unparse else ""

@@ -23,7 +23,7 @@ from ipexctl.remote.own_process import restrict_umask
 
 
 class Call:
-    """One running operation: its inbox, and its replies."""
+    """A running operation: its inbox, and its replies."""
 
     def __init__(self, agent, number):
         self.agent = agent

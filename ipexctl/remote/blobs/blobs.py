@@ -1,7 +1,7 @@
 """Files by content under ROOT/blobs/sha256: find which are here, and receive the others.
 
 A blob has its final name only once its bytes are complete, hashed and on disk. Until then it is a
-part, locked by whoever writes it. Small parts of a killed writer are removed; a large one keeps its
+part, locked by its writer. Small parts of a killed writer are removed; a large one keeps its
 name, so that the next try goes on where it ended, whoever makes it. Two that want the same large
 blob at the same time, be it from two hosts with one home, take it once: the second one waits.
 """

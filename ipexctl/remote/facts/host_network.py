@@ -13,7 +13,7 @@ MASTER_PORT = 29500  # the default port of torchrun, accelerate and DeepSpeed
 
 
 def op_listen(call):
-    """Listen on a port of all addresses until op_close. The kernel completes connections by itself.
+    """Listen on a port of all addresses until op_close. The kernel accepts connections on its own.
 
     Also listen on a port next to MASTER_PORT, for which users open firewalls.
     """

@@ -75,7 +75,7 @@ def op_remove(call, root):
     return {"removed": size, "busy": [], "stays": stays[:MOST], "left": left[:MOST]}
 
 
-# --- what is there -------------------------------------------------------------------------------
+# --- what exists ---------------------------------------------------------------------------------
 
 
 def contents(root):

@@ -81,7 +81,7 @@ class Programs:
         self.wait(key, child)
 
     def wait(self, key, child):
-        # PDEATHSIG follows the thread that forked, so this thread (the one of the orders) must live
+        # PDEATHSIG follows the thread that forked, so this thread (which executes orders) must live
         # as long as the child; the waiting is done elsewhere.
         def waiter():
             code = child.wait()

@@ -20,7 +20,7 @@ LAST = 4096  # bytes of a log in which the last line is looked for
 def op_list(call, root, known_as, only, newest, sizes):
     """-> {runs: [{run, host, alive, bytes, last, ...summary}]}
 
-    `known_as`: this host's name for whoever asks; `host`: its name in the run. `only`: a run's id
+    `known_as`: the caller's name for this host; `host`: its name in the run. `only`: a run's id
     (that of a first attempt means all attempts), "" for all. The newest first; `newest`: how many
     of those that have ended, 0 for all.
     """
