@@ -1,4 +1,4 @@
-"""The further attempts of a run with --restarts: its hosts start them, this shows them."""
+"""Follow the attempts of a run with --restarts: its hosts start them, this shows them."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ from ipexctl.shipped_tables import metric_formats
 
 LOOK = 1.0  # seconds between two questions
 ANSWER = 5.0  # seconds for a host to answer
-SHOWS = 60.0  # for an attempt that was announced to be seen
-SILENT = 120.0  # without an answer of any host
-WAITS = 5.0  # without one, until it is asked what the hosts wait for
-REACH = 30.0  # without a decision, until hosts that did not answer are tried again
+SHOWS = 60.0  # seconds for a new attempt to become visible
+SILENT = 120.0  # seconds without an answer of any host
+WAITS = 5.0  # seconds without an attempt, until hosts are asked what they wait for
+REACH = 30.0  # seconds without a decision, until hosts that did not answer are tried again
 
 
 @dataclass(frozen=True)
 class Line:
-    """Of RUN/attempts. `why`, `lasted`: how the attempt before ended, after how many seconds.
-    `age`: of the checkpoint then. `open`: those that were not complete. `kept`: they are copied.
-    `away`: the last one, if it is only on hosts that are not reached.
-    `end`: why there is no further attempt; `by_user`: one stopped the run; `cut_off`: so says a
-    host that did not reach the others, where it may go on."""
+    """A line of RUN/attempts. `why`, `lasted`: how the previous attempt ended, after how many
+    seconds. `age`: of the checkpoint then. `open`: checkpoints that were not complete. `kept`:
+    whether they are copied. `away`: the last checkpoint, if it is only on hosts that cannot be
+    reached. `end`: why no attempt follows; `by_user`: a user stopped the run; `cut_off`: a host
+    says so that did not reach the others, where it may go on."""
 
     attempt: int = 0
     run_id: str = ""
@@ -85,12 +85,12 @@ class Line:
 
 
 def read_story(raw: Any) -> tuple[Line, ...]:
-    """Odd values become empty ones."""
+    """Read the lines that a host reports; invalid values become empty ones."""
     return rows(Line, raw)
 
 
 def summary(story: Mapping[int, Line]) -> list[str]:
-    """A line for each attempt but the last, whose result follows."""
+    """Return a line for each attempt but the last, whose result follows."""
     lines = [story[attempt] for attempt in sorted(story)]
     return [
         f"attempt {line.attempt} on {fold(line.hosts)}: {duration(after.lasted)}, {after.why}"
@@ -99,7 +99,7 @@ def summary(story: Mapping[int, Line]) -> list[str]:
 
 
 def last_step(tails: Iterable[Sequence[str]]) -> int | None:
-    """Of all ranks, by their last lines."""
+    """Return the highest step of all ranks, by their last lines."""
     found = []
     for tail in tails:
         reader = LineReader(metric_formats())
@@ -110,7 +110,7 @@ def last_step(tails: Iterable[Sequence[str]]) -> int | None:
 def attach_and_follow(
     target: Target, text: str, view: View, interrupts: Interrupts, root: str = ROOT
 ) -> RunResult | Left:
-    """attach, also to the further attempts."""
+    """Attach to a run and follow further attempts, too."""
     with Fleet(target, root) as fleet:
         run = find(fleet, text, newest=NEWEST)
         painter = Painter(view, target.note)
@@ -130,7 +130,7 @@ def attach_and_follow(
 
 
 def _stopped(result: RunResult, line: Line | None) -> RunResult:
-    """Between two attempts, by Ctrl-C."""
+    """Return the result of a run that Ctrl-C stopped between two attempts."""
     cause = line.end if line else ""
     return replace(result, exit_code=EXIT_INTERRUPTED, ended_by=verdict.INTERRUPTED, cause=cause)
 
@@ -143,18 +143,18 @@ class Attempts:
     interrupts: Interrupts
     busy: Collection[str] = ()  # the hosts of the attempt that is shown
     records: Records = field(default_factory=Records)
-    silent: set[Host] = field(default_factory=set)  # those that did not answer
+    silent: set[Host] = field(default_factory=set)  # hosts that did not answer
     story: dict[int, Line] = field(default_factory=dict)  # number -> what is known of it
     leaves: bool = False  # -d: a further attempt is not shown
 
     def hosts_taken_back(self) -> AbstractContextManager[None]:
-        """Meanwhile, hosts that were lost and are back become spares."""
+        """Make lost hosts that are back spares of the run, until the block ends."""
         target, root = self.fleet.target, self.fleet.root
         hosts = ReturnedHosts(target, root, self.run_id, lambda: self.busy, self._back)
         return hosts.taken_back()
 
     def from_attempt(self, number: int) -> RunResult | Left:
-        """The result of the last attempt. Raises Unreachable."""
+        """Return the result of the last attempt. Raise Unreachable."""
         lines = [line for one in self._asked("story") for line in read_story(one["story"])]
         line = next((one for one in lines if one.attempt == number and one.run_id), None)
         if line and number > 1:
@@ -167,7 +167,7 @@ class Attempts:
         return self.followed(result, number)
 
     def followed(self, result: RunResult | Left, seen: int = 1) -> RunResult | Left:
-        """The result of the last attempt; `result`: of the one before."""
+        """Return the result of the last attempt; `result`: of the one before."""
         while isinstance(result, RunResult):
             pressed = self.interrupts.count
             line = self._waited_for(seen, ended_well=result.exit_code == 0)
@@ -194,7 +194,7 @@ class Attempts:
         return result
 
     def _waited_for(self, seen: int, *, ended_well: bool) -> Line | None:
-        """The next attempt, or the end. Ctrl-C stops the run for good, as during an attempt."""
+        """Wait for the next attempt, or the end. Ctrl-C stops the run, as during an attempt."""
         pressed, self.interrupts.armed, self.busy = self.interrupts.count, True, ()
         try:
             return self._next(seen, pressed, noted=ended_well)
@@ -202,7 +202,7 @@ class Attempts:
             self.interrupts.armed = False
 
     def _next(self, seen: int, pressed: int, *, noted: bool) -> Line | None:
-        """None: no host knows of a next attempt or an end, or the user leaves."""
+        """Return None if no host knows a next attempt or an end, or the user leaves."""
         heard = tried = asked = time.monotonic()
         waits = ""
         end: Line | None = None
@@ -238,7 +238,7 @@ class Attempts:
         return end
 
     def _waits(self, before: str) -> str:
-        """What the hosts wait for; said here where that is something else than before."""
+        """Return what the hosts wait for, and note it if it has changed."""
         there = [host for host in self.fleet.agents if host not in self.silent]
         run = next(iter(look(self.fleet, only=self.run_id, hosts=there)), None)
         waits = run.waits if run else ""
@@ -247,7 +247,7 @@ class Attempts:
         return waits or before
 
     def _asked(self, what: str, **more: object) -> list[Answer]:
-        """Of the hosts that answer; those that do not are not asked again: each would take long."""
+        """Ask the hosts; those that do not answer are not asked again: each would take long."""
 
         def one(host: Host) -> Answer:
             asked = {"root": self.fleet.root_of(host), "known_as": host.name, "run_id": self.run_id}
@@ -259,7 +259,7 @@ class Attempts:
         return [said for said in found.values() if not isinstance(said, HostDown)]
 
     def _shown(self, line: Line) -> RunResult | Left | None:
-        """None: none of its hosts has shown it in time. Lost ones are not asked."""
+        """Show an attempt; None: its hosts did not report it in time. Lost hosts are not asked."""
         target, root = replace(self.fleet.target, limit=line.hosts, exclude=()), self.fleet.root
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
@@ -294,7 +294,7 @@ KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
 def attached(
     fleet: Fleet, run: Run, painter: Painter, interrupts: Interrupts, records: Records
 ) -> RunResult | Left:
-    """Everything that the ranks have printed comes first. Ends with the run, or when left."""
+    """Follow a run from its first output, until it ends or the user leaves it."""
     target, root = fleet.target, fleet.root
     require_same(run)
     known = reached(fleet, run)
@@ -324,7 +324,7 @@ def attached(
 
 
 def _hub(run: Run, known: Mapping[str, Host]) -> str:
-    """The host that controls the run; of one that is over, any has what that one said."""
+    """Return the host that controls the run; if the run is over, any host has its record."""
     first = next(iter(run.about.hosts), "")
     if first not in known and not (run.over and known):
         raise Unreachable(
@@ -337,13 +337,13 @@ def _hub(run: Run, known: Mapping[str, Host]) -> str:
 
 
 def _plan(fleet: Fleet, run: Run, name: str, host: Host) -> tuple[LaunchPlan, float, RunOptions]:
-    """And the seconds since the run began, or how long it took; of its options what is known."""
+    """Return the plan, the seconds since the run began (or that it took), and known options."""
     done = fleet.call(host, "run.run_list.plan", known_as=name, run_id=run.id)
     plan = shown_plan.read(done["plan"], run.id)
     if plan is None:
         raise HostFailed(f"{name}: no record of {run.id}", slug="run-record-missing")
     options = RunOptions("", root=fleet.root, lives_on=True)
-    with suppress(TypeError, ValueError):  # it was begun by an older ipexctl, which did not say it
+    with suppress(TypeError, ValueError):  # an older ipexctl did not record it
         options = replace(options, host_timeout=Seconds(done["plan"].get("host_timeout")))
     return plan, run.seconds if run.over else float(done.whole("age")), options
 
@@ -353,9 +353,9 @@ TRY_AGAIN = 5.0  # seconds between two tries to reach a host that is away
 
 @dataclass
 class ReturnedHosts:
-    """It has connections of its own, as those of a command are busy with the ranks' output.
+    """Watch for hosts that are back, over separate connections: the command's are busy with output.
 
-    `busy`: names of hosts that have ranks now: of those nothing is said.
+    `busy`: names of hosts that have ranks now: these are not reported.
     """
 
     target: Target
@@ -366,7 +366,7 @@ class ReturnedHosts:
 
     @contextmanager
     def taken_back(self) -> Iterator[None]:
-        """Meanwhile, in a thread."""
+        """Watch in a thread until the block ends."""
         over = threading.Event()
         threading.Thread(target=self._look, args=(over,), daemon=True).start()
         try:
@@ -381,7 +381,7 @@ class ReturnedHosts:
             while not over.wait(TRY_AGAIN):
                 if (away := self._away()) is None:
                     continue
-                if led != self.asked[0]:  # another one leads: it may never have missed these
+                if led != self.asked[0]:  # another host leads, which may never have missed these
                     before, led = before & away, self.asked[0]
                 for host in before - away:
                     if host.name not in self.busy():
@@ -392,7 +392,7 @@ class ReturnedHosts:
                 before = away
 
     def _away(self) -> set[Host] | None:
-        """Hosts whose keeper has no connection to the one that leads; None if that is not known."""
+        """Return hosts without a connection to the leading keeper; None if that is not known."""
         for host in list(self.asked):
             with suppress(IpexctlError):
                 agent = self.fleet.agents.get(host) or self.fleet.connect(host)
@@ -401,13 +401,13 @@ class ReturnedHosts:
                 if answer.get("leads") is True:
                     away = texts(answer.get("away"))
                     return {one for one in self.fleet.hosts.hosts if one.name in away}
-            self.asked = [*self.asked[1:], host]  # it does not lead: the next one first
+            self.asked = [*self.asked[1:], host]  # not the leader: ask the next one first
             if dead := self.fleet.agents.pop(host, None):
                 dead.close()
         return None
 
     def _is_alone(self, host: Host) -> bool:
-        """It is reached and has no keeper; one that has is only out of reach of the leader."""
+        """Return whether a host is reachable and has no keeper. With one, only its link is cut."""
         story = Ahead(
             "restart.attempts.story", self._of_run(host),
             fork="restart.attempts.begin", also=(SHELF,),
@@ -417,7 +417,7 @@ class ReturnedHosts:
         return False
 
     def _take_back(self, host: Host) -> None:
-        """Start a keeper there."""
+        """Start a keeper on a host."""
         with suppress(IpexctlError):
             if orders := self._orders_of(host):
                 asked = {**orders, "root": self.fleet.root_of(host), "host": host.name}
@@ -428,7 +428,7 @@ class ReturnedHosts:
         return {"root": root, "known_as": host.name, "run_id": self.run_id}
 
     def _orders_of(self, away: Host) -> dict[str, Any]:
-        """From the host that leads the run; {} if it is not reached now."""
+        """Get a host's orders from the leading host; {} if it cannot give them now."""
         leads = self.asked[0]
         asked = self._of_run(leads) | {"ask": {"returned": away.name}}
         answer = self.fleet.agents[leads].call("restart.attempts.ask", asked, timeout=ANSWER).done

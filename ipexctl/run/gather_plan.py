@@ -1,4 +1,4 @@
-"""run --explain: the plan of a run, without the run. Hosts are asked; nothing is put on them."""
+"""run --explain: make the plan of a run without running it. Hosts are asked; nothing is sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, and what it was made from (in the order of its hosts)."""
+    """A plan, and the inputs from which it was made (in the order of its hosts)."""
 
     plan: LaunchPlan
     facts: tuple[Facts, ...]
@@ -36,7 +36,7 @@ class Planned:
 
 
 def planned(target: Target, options: RunOptions) -> Planned:
-    """Raises IpexctlError where `run` would, before it started anything."""
+    """Make the plan. Raise IpexctlError if `run` would, before it starts anything."""
     options = checked(options)
     fleet = Fleet(start_keepers.with_spares(target, options), options.root)
     chosen = choice_of(options, fleet.hosts)

@@ -1,1 +1,1 @@
-"""The options of `run` and of the commands about runs, and what they show."""
+"""The options of `run` and of the commands about runs, and their output."""

@@ -88,7 +88,7 @@ def run(
 
 
 def _note_configured(options: RunOptions) -> None:
-    """Variables that a settings file sets, such as those that `tune` found."""
+    """Note variables that a settings file sets, such as those that `tune` found."""
     from ipexctl.cli.options import note
     from ipexctl.common.secret_names import is_secret_name
     from ipexctl.local.settings import load
@@ -101,7 +101,7 @@ def _note_configured(options: RunOptions) -> None:
 
 
 def _lives_on(options: RunOptions) -> bool:
-    """Whether the run continues when this command ends. Without a terminal, only with -d."""
+    """Return whether the run continues when this command ends: without a terminal, only with -d."""
     from ipexctl.run.watch.fetch_outputs import typed_words
 
     if options.detach and options.die_with_me:
@@ -130,9 +130,9 @@ def _lives_on(options: RunOptions) -> bool:
 
 
 def _refuse_exports(patterns: Sequence[str]) -> None:
-    """Open MPI's `-x NAME` passes a variable on; here -x leaves hosts out, and none is called so.
+    """Refuse Open MPI's `-x NAME`, which forwards a variable; here, -x leaves hosts out.
 
-    No host name has `=` or `_`; one in capitals that is set here is a variable.
+    Host names contain no `=` or `_`; a name in capitals that is set here is a variable.
     """
     for pattern in patterns:
         name = pattern.partition("=")[0]
@@ -155,7 +155,7 @@ def _refuse_open_secrets(options: RunOptions) -> None:
 
 
 def _refuse_hostfile(options: RunOptions, typed: Typed) -> None:
-    """`ipexctl run hosts train.py`, where `hosts` is a file of hosts."""
+    """Refuse `ipexctl run hosts train.py`, where `hosts` is a file of hosts."""
     from ipexctl.local.hostfile_reader import is_hostfile
     from ipexctl.run.outcome import retry_command
 

@@ -1,4 +1,4 @@
-"""The words of `run` and `tune` before Click reads them: pasted launchers, and MPI spellings."""
+"""Rewrite words of `run` and `tune` before Click reads them: pasted launchers, MPI spellings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def without_launcher(args: list[str]) -> list[str]:
     groups, rest = _split(args[1:])
     words = rest[1:] if rest[:1] == ["--"] else rest
     own = _own(groups)
-    if "--json" in own.names:  # Click has not read it yet, and a line may be refused here
+    if "--json" in own.names:  # Click has not read it yet, and an error may follow
         streams.errors_as_json = True
     module = "-m" in own.names
     line = None
@@ -66,7 +66,7 @@ def _config(own: TypedOptions, line: Line) -> str:
 
 
 def for_click(args: list[str]) -> list[str]:
-    """MPI's one-dash words as Click understands them, and what --accelerate says before them."""
+    """Return words in spellings that Click accepts, after those of the --accelerate file."""
     groups, rest = _split(args[1:])
     own = _own(groups)
     files = [group[-1].removeprefix("--accelerate=") for group in groups if _is_config(group)]
@@ -115,7 +115,7 @@ def _own(groups: Sequence[Sequence[str]]) -> TypedOptions:
 
 
 def _name(word: str) -> str:
-    """One spelling of an option."""
+    """Return the usual spelling of an option."""
     name = _MPI_SPELLINGS.get(word, word).partition("=")[0]
     return _SAME.get(name, name if name.startswith("--") else name[:2])
 
@@ -125,7 +125,7 @@ def _flat(groups: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _split(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
-    """The options before the script, each with its value, and the rest, which is the script's."""
+    """Return the options before the script, each with its value, and the rest for the script."""
     flags = _flags()
     groups: list[list[str]] = []
     left = list(words)
@@ -151,7 +151,7 @@ def _split(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
 
 @cache
 def _flags() -> frozenset[str]:
-    """The options that take no value."""
+    """Return the options that take no value."""
     from ipexctl.run.command.cli import run
 
     command: Callable[..., None] = run

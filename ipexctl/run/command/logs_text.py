@@ -1,6 +1,6 @@
-"""What `logs` shows: `node02 r05 | text`, or the text alone where one rank is asked for.
+"""Print what `logs` shows: `node02 r05 | text`, or only the text if one rank is selected.
 
-With --follow in a terminal, what `run` shows.
+With --follow in a terminal, the output looks like that of `run`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def lines(*, alone: bool) -> Show:
 
 
 def place(run: Run, host: str, rank: int) -> str:
-    """`node02 r05`, as wide as for any rank of the run."""
+    """Return `node02 r05`, as wide as for any rank of the run."""
     return Prefixes(run.about.hosts, run.about.ranks)(host, rank)
 
 
 class FollowView(TerminalView):
-    """The output of a run that goes on, as `run` shows it: folded, with a status line."""
+    """The output of an active run, as `run` shows it: folded, with a status line."""
 
     def __init__(self, *, fold: bool, ranks: int) -> None:
         super().__init__(stdout_console(), fold=fold, verbose=True)
@@ -69,18 +69,18 @@ class FollowView(TerminalView):
         self.prefix.place(rank, host)
 
     def _status(self) -> Text:
-        """Shows lines that wait for their equals in time, too."""
+        """Also show folded lines whose waiting time is over."""
         self._show(self._fold.due(time.monotonic()))
         return super()._status()
 
 
 def json_lines(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
-    """One object for each line, as `run --json` has them."""
+    """Print an object for each line, as `run --json` does."""
     events = ({"event": "line", "host": host, "rank": rank, "text": text} for text in texts)
     lines = (f"{json.dumps({'schema_version': 1, **event})}\n" for event in events)
     print("".join(lines), end="", flush=True)
 
 
 def show_missing(read: AskedRun) -> None:
-    """Hosts that could not be asked."""
+    """Show the hosts that could not be asked."""
     print_lines(stderr_console(), not_shown(read.recaps, read.answered))

@@ -1,4 +1,4 @@
-"""What `metrics` shows: a line for each rank, CSV, or JSON."""
+"""Print what `metrics` shows: a line for each rank, CSV, or JSON."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def _rank_line(rank: int, points: Sequence[RankPoint]) -> Text:
 
 
 def _from_to(between: str, values: Sequence[float], form: str = ".4g") -> str:
-    """The first and the last one; a value alone stands alone."""
+    """Format the first and the last value; a single value appears alone."""
     ends = [values[0], values[-1]] if len(values) > 1 else [values[0]]
     return between.join(format(value, form) for value in ends)
 
 
 def write_csv(found: Metrics) -> None:
-    """Values that a line does not have are empty."""
+    """Write CSV; values that a line does not have are empty."""
     rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(("rank", "host", "line", "time", *VALUES))
     for p in found.points:
@@ -63,7 +63,7 @@ def write_csv(found: Metrics) -> None:
 
 
 def metrics_document(found: Metrics) -> dict[str, Any]:
-    """JSON has no nan and inf: they are text."""
+    """Return a document for JSON, which has no nan and inf: they become text."""
     return {
         "schema_version": 1,
         "run_id": found.run.id,
@@ -82,7 +82,7 @@ def metrics_document(found: Metrics) -> dict[str, Any]:
 
 
 def _utc(time: float | None) -> str | None:
-    """To the second: it is not known better."""
+    """Format a time to the second: it is not known more precisely."""
     if time is None:
         return None
     return datetime.fromtimestamp(round(time), timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""What `run --explain` shows: who runs where, and every variable with its reason."""
+"""Print what `run --explain` shows: who runs where, and every variable with its reason."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def lines(planned: Planned) -> Iterator[Text]:
 
 
 def _groups(plan: LaunchPlan) -> list[list[HostPlan]]:
-    """Hosts whose ranks lie on the same cores."""
+    """Group hosts whose ranks have the same cores."""
     found: dict[object, list[HostPlan]] = {}
     for host in plan.hosts:
         places = tuple((place.cpus, place.comm, place.node) for place in host.ranks)
@@ -115,11 +115,11 @@ def _variables(plan: LaunchPlan) -> Iterator[Text]:
 
 
 def _variable(plan: LaunchPlan, name: str, values: Sequence[str | None]) -> Iterator[Text]:
-    """One entry for each of its values, with the hosts where it has that one."""
+    """Yield an entry for each value of a variable, with the hosts that have it."""
     said: dict[tuple[str, str], list[str]] = {}
     for host, value in zip(plan.hosts, values, strict=True):
         why = dict(host.reasons).get(name, "")
-        # what the user has set for the script alone may be a secret
+        # a value that the user has set for the script may be a secret
         short = (value or "").replace(f"{host.prefix}/", "ENV/")
         shown = f"{name}={quote((short,))}" if why else name
         said.setdefault((shown, why or "yours, with --env"), []).append(host.host)

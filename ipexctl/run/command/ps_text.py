@@ -1,4 +1,4 @@
-"""What `ps`, `stop` and `wait` show."""
+"""Format what `ps`, `stop` and `wait` show."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def other_users_line(host: str, run: LiveRun) -> Text:
 
 
 def run_lines(run: Run, now: float) -> list[Text]:
-    """The first line has what is looked for first; the rest is indented."""
+    """Format a run: the first line has what users look for first; the rest is indented."""
     about = run.about
     line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
-    ok = about.ranks if run.state is State.DONE else run.ok  # also on hosts that are not reached
+    ok = about.ranks if run.state is State.DONE else run.ok  # also on unreachable hosts
     done = f"{ok} of {about.ranks or run.started} ranks succeeded"
     up = 0 if run.state is State.RESTARTING else run.started - run.ok
     ranks = done if run.over or run.all_ok else f"{up} of {about.ranks} ranks"

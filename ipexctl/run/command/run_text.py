@@ -1,4 +1,4 @@
-"""The words of a run: its headline, its status line, a line's prefix, sizes."""
+"""Format parts of a run's output: its headline, its status line, a line's prefix, sizes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def colour_of(rank: int) -> int:
 
 
 def closed(text: str) -> str:
-    """Colours that a line leaves open end with it."""
+    """Reset colours that a line leaves open."""
     return text + RESET if "\x1b" in text else text
 
 
 class Prefixes:
-    """`node02 r05` for a rank; `node02 x4`, `all x16` or `r0-3,9 x5` for several, as wide."""
+    """Prefixes of equal width: `node02 r05` for a rank; `node02 x4`, `all x16` or `r0-3,9 x5`."""
 
     def __init__(self, hosts: Sequence[str], ranks: int) -> None:
         self._wide = max([3, *map(len, hosts)])
@@ -84,7 +84,7 @@ def prefixes(plan: LaunchPlan) -> Prefixes:
 
 
 def status(tally: Tally | None, progress: Progress, bar: str = "", *, width: int) -> Text:
-    """Progress, ranks and load of the hosts, as far as they fit. No tally: from the logs alone."""
+    """Format progress, ranks and loads, as far as they fit. `tally` None: known from logs only."""
     known = "  ".join(progress_words(progress)) or bar[: width // 2]
     parts = _parts(tally, known, width) if tally else [(f" {known}", "bold")] * bool(known)
     text = Text.assemble(*parts)
@@ -93,7 +93,7 @@ def status(tally: Tally | None, progress: Progress, bar: str = "", *, width: int
 
 
 def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, str]]:
-    """With their styles."""
+    """Return the parts of the status line with their styles."""
     ranks = f"{tally.alive} of {tally.ranks} ranks up"
     parts = [(f" {duration(tally.seconds)}  {known}", "bold"), ("  |  ", "dim")] if known else []
     parts += [(ranks if known else f" {duration(tally.seconds)}  {ranks}", "bold")]
@@ -112,7 +112,7 @@ def _slow(slow: Slow, room: int) -> str:
 
 
 def progress_words(progress: Progress) -> Iterator[str]:
-    """step 340/1000, loss 0.071, 3.4 it/s, eta 3 min 12 s"""
+    """Yield parts such as `step 340/1000`, `loss 0.071`, `3.4 it/s`, `eta 3 min 12 s`."""
     if progress.step is not None and progress.of_epoch:
         yield f"epoch {progress.epoch:.0f}" + (f"/{progress.epochs}" if progress.epochs else "")
     if progress.step is not None:
@@ -131,7 +131,7 @@ def progress_words(progress: Progress) -> Iterator[str]:
 
 
 def _loads(tally: Tally, room: int) -> str:
-    """The ranks' CPUs, the busiest network interface, memory: as much as fits."""
+    """Format the ranks' CPUs, the busiest network interface and memory: as much as fits."""
     mems = sorted((m, host) for host, load in tally.loads if (m := _memory(load)) is not None)
     nets = [load.net for _, load in tally.loads if load.net is not None]
     parts = [f"  cpu of ranks {_span(min(tally.busy), max(tally.busy))}"] if tally.busy else []

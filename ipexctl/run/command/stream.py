@@ -1,4 +1,4 @@
-"""A run as a stream that scrolls: `node02 r05 | text`, a status line below, a card at the end."""
+"""Show a run as scrolling text: `node02 r05 | text`, a status line, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class PlainView(View):
-    """No terminal: ranks' lines on stdout, everything about them on stderr. Nothing is left out.
+    """Without a terminal: ranks' lines on stdout, all else on stderr. Nothing is left out.
 
-    `aside`: the lines are on stderr, too, as stdout is for the run's id.
+    `aside`: print the lines to stderr, too, as stdout is for the run's id.
     """
 
     def __init__(self, *, aside: bool = False) -> None:
@@ -51,7 +51,7 @@ class PlainView(View):
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         prefix = f"{self.prefix(host, rank)} | "
-        block = f"\n{prefix}".join(texts)  # no line has an end in it
+        block = f"\n{prefix}".join(texts)  # the texts contain no newlines
         print(f"{prefix}{without_colour(block)}", file=self._to, flush=True)
 
     def bar(self, host: str, rank: int, text: str) -> None:
@@ -66,10 +66,10 @@ class PlainView(View):
 
 
 class TerminalView(PlainView):
-    """A terminal: lines in colour, those of many ranks that differ only in numbers as one, and a
-    status line with the progress of the training.
+    """A terminal: coloured lines, those of many ranks that differ only in numbers folded into one,
+    and a status line with the progress of the training.
 
-    After the first rank that failed, what the others print is counted and not shown.
+    After the first failure of a rank, lines of the others are counted and not shown.
     """
 
     lossy = True
@@ -88,7 +88,7 @@ class TerminalView(PlainView):
         self._fold = Fold(1)
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        self.rest()  # of an attempt before
+        self.rest()  # of the previous attempt
         self._first, self._bar = None, ""
         self.fold(plan.world_size)
         super().planned(run_id, plan)
@@ -107,7 +107,7 @@ class TerminalView(PlainView):
         self._show(self._fold.due(now))
 
     def bar(self, host: str, rank: int, text: str) -> None:
-        """In the status line: its numbers, or the bar itself where it is not of a training."""
+        """Show in the status line the bar's numbers, or the bar if it is not of training."""
         if not self.training.lines(rank, [text], time.monotonic()):
             self._bar = f"{self.prefix(host, rank)} {without_colour(text).strip()}"
 
@@ -129,7 +129,7 @@ class TerminalView(PlainView):
             self._live.draw()
 
     def rest(self) -> None:
-        """Lines that still wait for their equals, and the number of those that were held back."""
+        """Show lines that still wait to be folded, and the number of those not shown."""
         self._live.stop()
         self._show(self._fold.rest())
         if self.held_back:

@@ -1,4 +1,4 @@
-"""The end of a run in words: what failed first and what to do about it; what the run took."""
+"""Format the end of a run: what failed first, what to do about it, and the resources used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ipexctl.run.output.short_paths import is_own_frame, short_traceback, shorte
 from ipexctl.run.pace.slow_steps import Wait
 
 MOST = 8  # ranks that are named
-OUTPUT = "  | "  # begins the last words of a rank
+OUTPUT = "  | "  # prefix of a rank's last lines
 
 
 def ending(result: RunResult) -> list[Text]:
@@ -52,7 +52,7 @@ def _box(result: RunResult) -> list[Text]:
 
 
 def _last_word(text: str) -> Text:
-    """The frames of a traceback that are in the user's own files stand out."""
+    """Format a line of a traceback: frames in the user's own files stand out."""
     return Text(f"{OUTPUT}{shortened(text)}", "bold" if is_own_frame(text) else "")
 
 
@@ -119,7 +119,7 @@ def _time(seconds: float) -> str:
 
 
 def _loads(hosts: Sequence[HostEnd]) -> list[str]:
-    """A line for each host; of many, the busiest and the idlest are enough."""
+    """Return a line for each host; of many hosts, only for the busiest and the idlest."""
     told = [h for h in hosts if h.load.cpu is not None or h.load.used is not None]
     if len(told) > MOST:
         told.sort(key=lambda h: h.load.cpu or 0.0)
@@ -148,7 +148,7 @@ def _slow(result: RunResult) -> list[Text]:
 
 
 def _steps(result: RunResult) -> list[Text]:
-    """Where a rank is slow, nothing that contradicts it: see `_slow`."""
+    """Propose faster steps, unless that contradicts the line about a slow rank: see `_slow`."""
     if result.exit_code or result.steps is None or not result.steps.proposals:
         return []
     if result.slow and result.steps.wait is not Wait.SLOW_HOST:
@@ -158,7 +158,7 @@ def _steps(result: RunResult) -> list[Text]:
 
 
 def _survivors(hosts: Sequence[HostEnd]) -> Text:
-    """Of a host that could not be asked, unknown and never 0."""
+    """Format the number of processes left; unknown, and never 0, if a host was not reached."""
     unknown = [h.host for h in hosts if h.survivors is None]
     known = [h.survivors for h in hosts if h.survivors is not None]
     head = "  processes left on the hosts: "
@@ -169,7 +169,7 @@ def _survivors(hosts: Sequence[HostEnd]) -> Text:
 
 
 def _left(result: RunResult) -> list[Text]:
-    """What is on the hosts and here after the run."""
+    """List what is on the hosts and on this machine after the run."""
     lines = [_survivors(result.hosts)]
     if result.hidden:
         lines.append(

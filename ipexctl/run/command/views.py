@@ -1,4 +1,4 @@
-"""A run as people and programs see it: a stream that scrolls, or JSON."""
+"""Choose how a run is shown: as scrolling text, or as JSON."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def check(kind: str) -> None:
 def view(
     kind: str = "auto", *, aside: bool = False, fold: bool = True, verbose: bool = False
 ) -> View:
-    """What `--ui` asks for; `auto` is a stream in a terminal, and plain in a pipe or in CI.
+    """Return the view for `--ui`; `auto` is a stream in a terminal, and plain in a pipe or in CI.
 
-    A terminal that knows no escape codes is shown none. `aside`: nothing of it is for stdout, if
-    that is no terminal. `fold`, `verbose`: as for TerminalView.
+    A dumb terminal gets no escape codes. `aside`: print nothing to stdout, unless that is a
+    terminal. `fold`, `verbose`: as for TerminalView.
     """
     check(kind)
     if kind == "json":
@@ -47,7 +47,7 @@ STATUS_EVERY = 5.0
 
 
 def left_line(run_id: str) -> str:
-    """The last one of a command that leaves its run."""
+    """Return the last line of a command that leaves its run."""
     return json.dumps({"schema_version": SCHEMA, "event": "left", "run_id": run_id})
 
 

@@ -1,4 +1,4 @@
-"""What `why` shows, and the line about a stalled run in `ps`."""
+"""Format what `why` shows, and the line about a stalled run in `ps`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Why a run makes no progress: which rank hangs, where, and what the others wait for. Pure."""
+"""Diagnose why a run makes no progress: which rank hangs, where, and what others wait for. Pure."""

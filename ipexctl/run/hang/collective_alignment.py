@@ -1,4 +1,4 @@
-"""Which ranks wait for which others: the collectives of all ranks, by group and number.
+"""Find which ranks wait for which others, from the collectives of all ranks by group and number.
 
 A rank whose highest number in a group is lower than the one another waits in has not arrived.
 """
@@ -14,7 +14,7 @@ from ipexctl.base.sizes import human
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.evidence import Collective, RankLook
 
-# In these, ranks may give different numbers of elements.
+# In these collectives, ranks may pass different numbers of elements.
 _UNEVEN = re.compile(r"scatter$|all_?to_?all|coalesced")
 _BYTES = {"Double": 8, "Long": 8, "ComplexFloat": 8, "ComplexDouble": 16, "Float": 4, "Int": 4}
 _BYTES |= {"Half": 2, "BFloat16": 2, "Short": 2, "Byte": 1, "Char": 1, "Bool": 1}
@@ -27,7 +27,7 @@ Mismatch = list[tuple[Collective, tuple[int, ...]]]
 @dataclass(frozen=True)
 class Alignment:
     """`waits_in`: the collective in which a rank waits. `waits_for`: the ranks that have not
-    arrived there. It is not known of `unseen`, ranks without a record."""
+    arrived there; this is unknown for `unseen`, ranks without a record."""
 
     waits_in: Mapping[int, Collective]
     waits_for: Mapping[int, frozenset[int]]
@@ -35,19 +35,19 @@ class Alignment:
     mismatch: Mismatch
 
     def roots(self) -> frozenset[int]:
-        """Ranks that others wait for and that wait for none themselves."""
+        """Return ranks that others wait for and that wait for no other rank."""
         awaited = frozenset[int]().union(*self.waits_for.values())
         return awaited - self.waits_for.keys()
 
     def has_arrived(self, look: RankLook) -> bool:
-        """Has this rank begun, or finished, every collective that others wait in?"""
+        """Return whether this rank has begun every collective that others wait in."""
         highest = dict[str, int]()
         for call in look.collectives or ():
             highest[call.group] = max(call.seq, highest.get(call.group, -1))
         return all(c.seq <= highest.get(c.group, -1) for c in self.waits_in.values())
 
     def cycle(self) -> tuple[int, ...]:
-        """Ranks that wait for each other, if no other rank holds them up."""
+        """Return ranks that wait for one another, if no other rank holds them up."""
         if self.roots() or not self.waits_for:
             return ()
         path = [min(self.waits_for)]
@@ -59,7 +59,7 @@ class Alignment:
 def align(
     looks: Mapping[int, RankLook], waiting: frozenset[int], ended: frozenset[int], world: int
 ) -> Alignment:
-    """`waiting`: the ranks whose main thread waits for an exchange."""
+    """Align the collectives. `waiting`: the ranks whose main thread waits for an exchange."""
     by_group = defaultdict[str, dict[int, dict[int, Collective]]](lambda: defaultdict(dict))
     for rank, look in looks.items():
         for call in look.collectives or ():
@@ -86,7 +86,7 @@ def align(
 
 
 def text(call: Collective, *, backward: bool = False) -> str:
-    """`all_reduce #412 (DDP, 4.2 MB)`"""
+    """Format a call, such as `all_reduce #412 (DDP, 4.2 MB)`."""
     size = sum(
         math.prod(size) * _BYTES.get(dtype, 1 if "8" in dtype else 4)
         for size, dtype in zip(call.sizes, call.dtypes, strict=False)
@@ -97,7 +97,7 @@ def text(call: Collective, *, backward: bool = False) -> str:
 
 
 def name(call: Collective) -> str:
-    """`all_reduce #412`, with its group if that is not the default one."""
+    """Format a call, such as `all_reduce #412`, with its group unless that is the default one."""
     group = "" if call.name in ("default_pg", "undefined", "") else f" of group {call.name}"
     return f"{call.op} #{call.seq}{group}"
 
@@ -110,7 +110,7 @@ def signature(call: Collective) -> tuple[object, ...]:
 
 
 def difference(a: Collective, b: Collective) -> tuple[str, str]:
-    """The two calls, told apart by what differs: operation, sizes or dtypes."""
+    """Format the two calls with what differs: operation, sizes or dtypes."""
     if a.op != b.op:
         return text(a), text(b)
     if a.dtypes != b.dtypes:
@@ -127,7 +127,7 @@ def _shapes(call: Collective) -> str:
 
 
 def _key(group: str, look: RankLook, looks: Mapping[int, RankLook]) -> str:
-    """Groups of other ranks may have the same name."""
+    """Return a key of the group: groups of different ranks may have the same name."""
     told = {other.groups[group] for other in looks.values() if group in other.groups}
     own = look.groups.get(group)
     return f"{group} {min(own)}" if len(told) > 1 and own else group

@@ -1,4 +1,4 @@
-"""Which rank holds up a run, and why: from the looks of all hosts."""
+"""Diagnose which rank holds up a run, and why, from the looks of all hosts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ipexctl.run.hang.likely_cause import EVERY, FIXED, advice
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.outcome.run_result import Stall
 
-LONG = 3.0  # seconds that data is not acknowledged
-MUCH = 1 << 16  # bytes that are not read
+LONG = 3.0  # seconds without an acknowledgement
+MUCH = 1 << 16  # bytes that have not been read
 
 
 def diagnose(situation: Situation) -> Diagnosis:
@@ -33,7 +33,7 @@ def diagnose(situation: Situation) -> Diagnosis:
 
 
 def stall_of(run: Run) -> Stall | None:
-    """What holds a listed run up, or did when it was told to end."""
+    """Return what holds up a listed run, or did when it was told to end."""
     if run.stall is None:
         return None
     found = diagnose(listed(run))
@@ -101,7 +101,7 @@ def _mismatch(view: HangView) -> Diagnosis | None:
     else:
         short = first, second
     head = f"{view.named(few)} called {short[0]}, {view.named(many)} {short[1]}"
-    others = found if len(few) == len(many) else found[1:]  # who is wrong of as many?
+    others = found if len(few) == len(many) else found[1:]  # equal: either may be wrong
     likely = f"{ends[0]}, {ends[1]}. {FIXED[Kind.MISMATCH]}"
     return view.said(Kind.MISMATCH, [r for _, own in others for r in own], head, likely=likely)
 
@@ -112,7 +112,7 @@ def _where(view: HangView, ranks: Iterable[int]) -> str:
 
 
 def _late(view: HangView) -> Diagnosis | None:
-    """Ranks that have not arrived in a collective that others wait in."""
+    """Diagnose ranks that have not arrived in a collective that others wait in."""
     roots = view.calls.roots() - view.ended.keys()
     if not roots and (cycle := view.calls.cycle()):
         why = "Likely: they call the collectives of different groups in a different order."
@@ -134,7 +134,7 @@ def _joining(view: HangView) -> set[int]:
 
 
 def _rendezvous(view: HangView) -> Diagnosis | None:
-    """Others may have gone on: the last ones of a rendezvous are late, not the reason."""
+    """Diagnose a rendezvous, unless other ranks have gone on: then it is late, not the cause."""
     joining = _joining(view)
     missing = (
         set(view.situation.hosts) or set(range(min(view.situation.world_size, 4096)))
@@ -162,7 +162,7 @@ def _rendezvous(view: HangView) -> Diagnosis | None:
 
 
 def _outliers(view: HangView) -> Diagnosis | None:
-    """By stacks alone: those that do not wait in an exchange, else those unlike most."""
+    """Diagnose by stacks only: ranks that wait in no exchange, else those unlike most."""
     if view.waiting:
         if view.calls.waits_in and not _unrecorded(view):
             return None
@@ -185,12 +185,12 @@ def _outliers(view: HangView) -> Diagnosis | None:
 
 
 def _unrecorded(view: HangView) -> bool:
-    """Ranks without a record of collectives, or in other groups, can hold up those that wait."""
+    """Return whether ranks that are not known to wait in a collective may hold up the others."""
     return bool(set(view.does) - view.calls.waits_in.keys())
 
 
 def _exchanges(view: HangView) -> Diagnosis | None:
-    """All ranks wait in exchanges, and no record tells which of them have arrived."""
+    """Diagnose ranks that all wait in exchanges, without a record of which have arrived."""
     ops = Counter(view.does[rank].op for rank in view.waiting)
     known = [op for op in ops if op]
     one_way = bool(known) and all(op in ("recv", "send", "irecv", "isend") for op in known)
@@ -209,7 +209,7 @@ def _exchanges(view: HangView) -> Diagnosis | None:
 
 
 def _alike(view: HangView) -> Diagnosis | None:
-    """All ranks do the same."""
+    """Diagnose ranks that all do the same."""
     if not view.does:
         return None
     first = min(view.does)
@@ -245,7 +245,7 @@ def _stalled(view: HangView, first: int) -> Diagnosis:
 
 
 def _bad_connection(looks: Mapping[int, RankLook]) -> tuple[list[int], str]:
-    """The ranks of the pair of hosts whose connection stalls, and which pair that is."""
+    """Return the ranks at both ends of the connection that stalls, and a description of it."""
     ends = {c.here: rank for rank, look in looks.items() for c in look.connections}
     found = [
         (_badness(c), -rank, c)
@@ -284,7 +284,7 @@ def _badness(c: Connection) -> tuple[bool, float, int, int]:
 
 
 def _host(c: Connection, looks: Mapping[int, RankLook]) -> str:
-    """The host with this address, where only one has it."""
+    """Return the host with this address, if only one has it."""
     hosts = {
         look.host for look in looks.values() for o in look.connections if _ip(o.here) == _ip(c.peer)
     }

@@ -1,4 +1,4 @@
-"""A diagnosis as lines for a terminal, and as a document for --json."""
+"""Format a diagnosis as lines for a terminal, and as a document for --json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CPU = re.compile(r", (\d+) % CPU$")
 
 
 def screen(diagnosis: Diagnosis, width: int) -> list[str]:
-    """Suspects, then the groups that wait, then the likely cause; limits if there is room."""
+    """Return suspects, then groups that wait, then the likely cause; limits if there is room."""
     width = max(60, width)
     end = _cut(wrapped(diagnosis.likely or diagnosis.headline, width, ""), 5, width)
     limits = [line for one in diagnosis.limits for line in _cut(wrapped(one, width), 2, width)]
@@ -45,7 +45,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def stack_lines(situation: Situation) -> Iterator[str]:
-    """The Python stacks of all threads of the ranks and of their child processes."""
+    """Yield the Python stacks of all threads of the ranks and of their child processes."""
     for look in situation.looks:
         yield f"rank {look.rank} ({look.host}), PID {look.pid}"
         yield from _threads(look, "  ")
@@ -79,7 +79,7 @@ def stack_document(look: RankLook) -> dict[str, Any]:
 
 
 def _suspects(diagnosis: Diagnosis, width: int) -> list[list[str]]:
-    """Those that do the same are one line, with their lowest and highest CPU use."""
+    """Format suspects; those that do the same share a line, with their range of CPU use."""
     alike = defaultdict[tuple[str, str], list[Suspect]](list)
     for one in diagnosis.suspects:
         alike[one.where, _CPU.sub("", one.doing)].append(one)
@@ -119,7 +119,7 @@ def _group(group: Group, only: bool, width: int) -> list[str]:
 
 
 def _columns(who: str, first: str, second: str, width: int) -> list[str]:
-    """On one line if they fit, else the last of them below."""
+    """Format on one line if it fits, else with the last part below."""
     parts = [part for part in (first, second) if part]
     line = "  ".join(["", who, "   ".join(parts)])
     if len(line) <= width:

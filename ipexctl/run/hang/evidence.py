@@ -1,4 +1,4 @@
-"""What a host saw of its ranks: a look, read from its journal. Nothing in it is trusted."""
+"""Read what a host saw of its ranks: a look, from its journal. Nothing in it is trusted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RANKS = 1 << 20
 
 
 def _call(value: Any) -> tuple[int, ...]:
-    """The number of a system call and its arguments: addresses and -1 are among them."""
+    """Read a system call's number and arguments, which can be addresses or negative."""
     return tuple(n for n in listed(value)[:4] if type(n) is int and 0 <= n < 1 << 64)
 
 
 def _operation(value: Any) -> str:
-    """Without the backend's prefix."""
+    """Return the operation without the backend's prefix."""
     return plain(value).rpartition(":")[2]
 
 
@@ -36,7 +36,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class BlockedOn:
-    """`pids`: processes below the rank that have the same pipe open."""
+    """What the main thread waits for. `pids`: child processes that have the same pipe open."""
 
     what: str  # file, pipe, socket, futex, poll or ""
     path: str = ""
@@ -59,8 +59,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Wait:
-    """What a thread waits for, as the objects of its Python know it. `by`: the id of the thread
-    that holds the lock (`at`: since which line) or is to end; `child`: the pid of the process."""
+    """What a thread waits for, according to its Python objects. `by`: the id of the thread that
+    holds the lock (`at`: since which line) or that is to end; `child`: the pid of the process."""
 
     what: str = ""  # lock, thread, exit, future, queue, event, process, asyncio and so on
     call: str = ""  # the function written in C that its innermost frame has called
@@ -74,7 +74,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Thread:
-    """`frames`: the innermost first. The state and what follows are not known of every thread."""
+    """A thread. `frames`: the innermost first. The state and later fields are not always known."""
 
     main: bool
     name: str
@@ -90,7 +90,7 @@ class Thread:
 
 @dataclass(frozen=True)
 class Collective:
-    """`seq` counts per process group."""
+    """A collective operation. `seq` counts per process group."""
 
     group: str
     name: str
@@ -114,11 +114,11 @@ class Connection:
 
 @dataclass(frozen=True)
 class RankLook:
-    """A rank, or a process that it has started, of which less is known.
+    """A rank, or a process that it has started, about which less is known.
 
-    `forked`: the line that forked it; `ended`: how, of one whose parent has not waited for it.
+    `forked`: the line that forked it; `ended`: how it ended, if its parent has not waited for it.
     `state`, `wchan`, `syscall` and `blocked_on` are those of the main thread.
-    `collectives` is None where they could not be read, for the reason `collectives_why`."""
+    `collectives` is None if they could not be read, for the reason `collectives_why`."""
 
     rank: int
     host: str
@@ -146,7 +146,7 @@ class RankLook:
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """Of the main thread."""
+        """The frames of the main thread."""
         return next((thread.frames for thread in self.threads if thread.main), ())
 
     @property
@@ -155,7 +155,7 @@ class RankLook:
 
 
 def read_look(host: str, raw: Any) -> tuple[RankLook, ...]:
-    """One for each rank; what is odd in a row is left out, as is a row without a rank."""
+    """Read a look for each rank; invalid values are left out, as are rows without a rank."""
     looks = dict[int, RankLook]()
     for row in listed(raw):
         rank = count_or_none(row.get("rank")) if isinstance(row, dict) else None
@@ -180,7 +180,7 @@ def _rank_look(rank: int, host: str, row: dict[str, Any]) -> RankLook:
 
 
 def _groups(value: Any) -> dict[str, tuple[int, ...]]:
-    """The ranks of each process group, where they are told."""
+    """Read the ranks of each process group, if they are reported."""
     groups = value.items() if isinstance(value, dict) else ()
     named = {plain(key): counts(row.get("ranks")) for key, row in groups if isinstance(row, dict)}
     return {name: ranks for name, ranks in named.items() if ranks}

@@ -1,4 +1,4 @@
-"""What a diagnosis starts from and what it says."""
+"""Classes for a diagnosis: its input and its result."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ipexctl.run.hang.evidence import RankLook, read_look
 from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.plan.launch import LaunchPlan
 
-Spans = Sequence[tuple[str, float]]  # what, for how many seconds
+Spans = Sequence[tuple[str, float]]  # what, and for how many seconds
 
 
 class Kind(str, Enum):
-    """Where several apply, the first ones explain the others."""
+    """The kind of a hang. If several apply, the first ones explain the others."""
 
     PARTITION = "partition"
     LEFT_EARLY = "left-early"
@@ -40,8 +40,8 @@ SEVERITY = {kind: i for i, kind in enumerate(Kind)}
 
 @dataclass(frozen=True)
 class Situation:
-    """`quiet`: seconds without progress; None: the run makes progress.
-    `silent_hosts` and `cuts` come with the seconds since when."""
+    """The input of a diagnosis. `quiet`: seconds without progress; None: the run makes progress.
+    `silent_hosts` and `cuts` have the seconds since they began."""
 
     world_size: int
     hosts: Mapping[int, str]
@@ -57,7 +57,7 @@ def situation(
     plan: LaunchPlan, looks: Mapping[str, Any], ends: Mapping[int, str],
     quiet: float | None, silent: Spans = (), cuts: Spans = (),
 ) -> Situation:  # fmt: skip
-    """`looks`: of each host, as it came; `ends`: how ranks ended."""
+    """Make a Situation. `looks`: by host, as received; `ends`: how ranks ended."""
     return Situation(
         world_size=plan.world_size,
         hosts={place.rank: host.host for host in plan.hosts for place in host.ranks},
@@ -71,7 +71,7 @@ def situation(
 
 
 def listed(run: Run) -> Situation:
-    """The situation of a run that is stalled, by the journals of its hosts."""
+    """Return the situation of a stalled run, from the journals of its hosts."""
     found = _read({part.host: part.look for part in run.seen if part.look is not None})
     hosts = {look.rank: look.host for look in found}
     return Situation(
@@ -98,7 +98,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Group:
-    """Ranks that do the same. `waits`: for other ranks, in the operation `what`."""
+    """Ranks that do the same. `waits`: they wait for other ranks, in the operation `what`."""
 
     ranks: tuple[int, ...]
     what: str

@@ -1,4 +1,4 @@
-"""A situation in order: what each rank does, which ones it waits for, and a diagnosis in words."""
+"""Arrange a situation: what each rank does, which ranks it waits for; format a diagnosis."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class HangView:
         return [rank for rank, one in self.situation.hosts.items() if one == host]
 
     def named(self, ranks: Iterable[int]) -> str:
-        """`rank 5 (node03)`, `ranks 3,5 (node[02-03])`"""
+        """Format ranks, such as `rank 5 (node03)`, `ranks 3,5 (node[02-03])`."""
         all_ = sorted(ranks)
         folded = fold(h for r in all_ if (h := self.situation.hosts.get(r, "")))
         one = f"rank{'s' * (len(all_) > 1)} {ranges(all_)}"
@@ -107,7 +107,7 @@ class HangView:
     def said(
         self, kind: Kind, suspects: Iterable[int], headline: str, advice: str = "", likely: str = ""
     ) -> Diagnosis:
-        """`likely`: what is said instead of the headline and the advice."""
+        """Make a Diagnosis. `likely`: shown instead of the headline and the advice."""
         own = sorted(set(suspects), key=lambda r: (SEVERITY[self.kind(r)], r))
         shown = tuple(self.suspect(rank) for rank in own)
         likely = likely or (f"{headline}. {advice}" if advice else "")
@@ -116,7 +116,7 @@ class HangView:
         return Diagnosis(kind, headline, shown, groups, likely, limits(self))
 
     def of_suspects(self, ranks: Iterable[int], fact: str = "") -> Diagnosis:
-        """The kind is that of the suspect whose activity explains most."""
+        """Diagnose the suspects; the kind is that of the one whose activity explains most."""
         own = sorted(ranks, key=lambda r: SEVERITY[self.kind(r)])
         first, kind = own[0], self.kind(own[0])
         same = [rank for rank in own if self.kind(rank) is kind]
@@ -165,7 +165,7 @@ def limits(view: HangView) -> tuple[str, ...]:
 
 
 def ended_text(how: str) -> str:
-    """`ended with exit code 0`, `was killed by signal 9`"""
+    """Format how a rank ended: `ended with exit code 0`, `was killed by signal 9`."""
     if how.startswith("signal"):
         return f"was killed by {how}"
     return how if how == "ended" else f"ended with {how}"

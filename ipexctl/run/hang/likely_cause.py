@@ -1,4 +1,4 @@
-"""The likely cause of what holds up a rank, and what to do about it: which thread or process is to
+"""Explain the likely cause of what holds up a rank, and what to do: which thread or process has to
 end its wait, and what that one does instead."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ipexctl.run.hang.rank_activity import (
 _REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|gluster|fuse|9p|orangefs|afs")
 EVERY = "every rank"
 HOST = (Kind.BLOCKED_IO, Kind.STOPPED)  # their sentences name the host
-LINKS, NAMED = 4, 2  # of a chain; threads that are named where it is not known which one it is
+LINKS, NAMED = 4, 2  # links of a chain; threads named if it is not known which one it is
 MOST_THREADS = 16  # in a look
 _DUTIES = {"lock": "holds it", "semaphore": "holds it", "future": "computes it"}
 _MISSING = {
@@ -70,7 +70,7 @@ FIXED = {
 
 
 def advice(kind: Kind, does: Activity, look: RankLook, detail: str) -> str:
-    """`detail`: the host, EVERY, or "" where no other rank waits."""
+    """Return what to do. `detail`: the host, EVERY, or "" if no other rank waits."""
     if does.thing == SUBPROCESS:
         return explain(look) or _OUTSIDE[SUBPROCESS]
     if kind is Kind.LOCK and (said := explain(look)):
@@ -124,7 +124,7 @@ def _disk(look: RankLook, host: str) -> str:
 
 
 def explain(look: RankLook) -> str:
-    """Sentences about a rank that waits for its own threads or children; "" if none is known."""
+    """Explain a rank that waits for its own threads or children; "" if nothing is known."""
     wait = look.wait
     if wait.tasks:
         counted = Counter(where_text(frame) for frame in wait.tasks)
@@ -140,7 +140,7 @@ def explain(look: RankLook) -> str:
 
 
 def of_thread(look: RankLook, thread: Thread) -> RankLook:
-    """The same process, seen as if that were its main thread."""
+    """Return the look of the same process as if that were its main thread."""
     return replace(
         look,
         threads=(replace(thread, main=True),),
@@ -196,7 +196,7 @@ def _at(does: Activity) -> str:
 
 
 def _others(look: RankLook) -> str:
-    """Where it is not known which thread it is."""
+    """Describe the other threads, if it is not known which one the wait depends on."""
     wait = look.wait
     if wait.what == "future" and wait.state == "FINISHED":
         return ""

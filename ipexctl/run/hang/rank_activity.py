@@ -1,4 +1,4 @@
-"""What one rank does, from its look: its own work, or the wait for other ranks."""
+"""Decide what one rank does, from its look: its own work, or waiting for other ranks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ipexctl.run.hang.hang_report import Kind
 from ipexctl.run.output.short_paths import shortened
 
 BUSY = 0.5  # CPUs
-WORKS = 0.1  # CPUs of a process that is not only waiting, as remote/run/rank_progress.py judges
+WORKS = 0.1  # CPUs of a process that does more than wait, as in remote/run/rank_progress.py
 NEW_GROUP = "waiting for the other ranks in new_group"
 SUBPROCESS = "subprocess"  # what such a rank waits for
-# The numbers of x86-64 and those of aarch64.
+# System calls by their numbers on x86-64 and on aarch64.
 _SLEEP, _WAIT_CHILD, _FUTEX = {35, 230, 101, 115}, {61, 247, 95, 260}, {202, 98}
 _FLOCK = {73, 32}
 _LIBRARY = re.compile(
@@ -27,7 +27,7 @@ _EXCHANGE = re.compile(
     r"torch/distributed/(?:distributed_c10d|_functional_collectives)\.py$"
     r"|deepspeed/comm/|horovod/|mpi4py/|oneccl_bindings_for_pytorch/"
 )
-# In these a rank computes or waits for an exchange that C++ has started.
+# In these functions, a rank computes or waits for an exchange that C++ has started.
 _BACKWARD = re.compile(r"torch/(?:autograd/(?:graph|__init__)|_tensor)\.py$")
 _MAY_EXCHANGE = re.compile(
     _BACKWARD.pattern + r"|torch/nn/parallel/distributed\.py$|torch/distributed/(?!checkpoint)"
@@ -54,7 +54,7 @@ _STORE = re.compile(r"store\w*\.(?:get|wait|barrier)\(", re.I)
 
 @dataclass(frozen=True)
 class Activity:
-    """`kind` is None for a rank that waits for others, in the operation `op` ("": not known)."""
+    """What a rank does. `kind` None: it waits for others, in the operation `op` ("": not known)."""
 
     kind: Kind | None
     action: str
@@ -73,7 +73,7 @@ def activity(look: RankLook, master: str) -> Activity:
     where = where_text(place, inner)
     backward = any(_BACKWARD.search(f.path) for f in inner)
     called, inner = inner, tuple(takewhile(lambda f: f.function != "<module>", inner))
-    imports = len(inner) < len(called)  # what a module is called says nothing of its import
+    imports = len(inner) < len(called)  # a module's name says nothing about an import inside it
     op = _exchange(look, inner)
     if look.state in ("T", "t"):
         by = "stopped by a debugger" if look.state == "t" else "stopped by a signal"
@@ -113,7 +113,7 @@ def activity(look: RankLook, master: str) -> Activity:
         return Activity(Kind.LOCK, _lock(look, inner), where)
     inside = f" inside {call}" if (call := _inside(look)) else ""
     if _syscall_is(look, _FUTEX) or "futex" in look.wchan:
-        kind = Kind.LOCK if look.frames else Kind.UNKNOWN  # it may well wait for other ranks
+        kind = Kind.LOCK if look.frames else Kind.UNKNOWN  # may wait for other ranks
         lock = _named_lock(look)
         inside = "" if lock.startswith("the") else inside
         return Activity(kind, f"waiting{inside or f' for {lock}'}", where)
@@ -122,7 +122,7 @@ def activity(look: RankLook, master: str) -> Activity:
 
 
 def where_text(place: Frame | None, inner: tuple[Frame, ...] = ()) -> str:
-    """`data.py:88 in __next__`; of the script's own level the call that it makes."""
+    """Format `data.py:88 in __next__`; at the script's top level, with the call it makes."""
     if place is None:
         return ""
     path, function = shortened(place.path), place.function
@@ -133,7 +133,7 @@ def where_text(place: Frame | None, inner: tuple[Frame, ...] = ()) -> str:
 
 
 def measured(look: RankLook) -> str:
-    """`, state D, 0 % CPU`"""
+    """Format the state and CPU use, such as `, state D, 0 % CPU`."""
     state = f", state {look.state}" if look.state else ""
     return state + ("" if look.cpu is None else f", {look.cpu * 100:.0f} % CPU")
 
@@ -143,7 +143,7 @@ def is_library(frame: Frame) -> bool:
 
 
 def _user_frame(look: RankLook) -> tuple[Frame | None, tuple[Frame, ...]]:
-    """The innermost frame of the user's code, else of any; and the frames that it has called."""
+    """Return the innermost frame of the user's code, else of any; and frames called from it."""
     for i, frame in enumerate(look.frames):
         if not is_library(frame):
             return frame, look.frames[:i]
@@ -166,7 +166,7 @@ def _naps(look: RankLook) -> bool:
 
 
 def _inside(look: RankLook) -> str:
-    """The function written in C that the innermost frame has called: `sqlite3.Cursor.execute`."""
+    """Return the C function that the innermost frame has called: `sqlite3.Cursor.execute`."""
     if look.wait.call or look.source is None or look.frames[:1] != (look.source.frame,):
         return look.wait.call
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "", look.source.text)
@@ -175,13 +175,13 @@ def _inside(look: RankLook) -> str:
 
 
 def _library(inner: tuple[Frame, ...]) -> str:
-    """The package whose code is the innermost, if it is not the user's."""
+    """Return the package of the innermost frame, unless that is the user's code."""
     found = re.search(r"-packages/([A-Za-z]\w*)", inner[0].path) if inner else None
     return found[1] if found else ""
 
 
 def _sleeps(look: RankLook, place: Frame | None) -> bool:
-    """`time.sleep(1)` is the line, and nothing of the library runs above it."""
+    """Return whether the line is a `time.sleep(1)` of the user, without library frames above."""
     innermost = bool(look.frames) and look.frames[0] == place
     called = re.search(r"\bsleep\(", look.source.text) if look.source else None
     return innermost and called is not None and not look.syscall
@@ -196,7 +196,7 @@ def _in_rendezvous(look: RankLook, inner: tuple[Frame, ...], master: str) -> boo
 
 
 def _exchange(look: RankLook, inner: tuple[Frame, ...]) -> str | None:
-    """The operation in which it waits for others; None: in none."""
+    """Return the operation in which the rank waits for others; None: in none."""
     called = [f for f in inner if _EXCHANGE.search(f.path)]
     if called:
         names = [f.function for f in called if "wrapper" not in f.function]
@@ -250,7 +250,7 @@ def slowest_worker(look: RankLook) -> RankLook | None:
 
 
 def child_waited_for(look: RankLook) -> RankLook | None:
-    """The process that a rank, or a process below it, waits for; None if that is not known."""
+    """Return the process that a rank, or a process below it, waits for; None if unknown."""
     pid, own = look.wait.child, [c for c in look.children if c.parent in (None, look.pid)]
     if look.blocked_on and look.blocked_on.what == "pipe":
         own = [child for child in look.children if child.pid in look.blocked_on.pids]
@@ -263,7 +263,7 @@ def child_waited_for(look: RankLook) -> RankLook | None:
 
 
 def child_text(child: RankLook | None) -> str:
-    """`a subprocess (sleep, PID 4712)`, `the child that was forked at train.py:12 (PID 4712)`"""
+    """Format `a subprocess (sleep, PID 47)`, `the child that was forked at a.py:12 (PID 47)`."""
     if child is None:
         return "a subprocess"
     if child.forked:
@@ -272,14 +272,14 @@ def child_text(child: RankLook | None) -> str:
 
 
 def dead_worker(look: RankLook) -> RankLook | None:
-    """A process of this rank that has ended, with an error if there is one."""
+    """Return a process of this rank that has ended, if possible one with an error."""
     dead = [child for child in look.children if child.exited or child.state == "Z"]
     dead.sort(key=lambda child: child.ended in ("", "exit code 0"))
     return dead[0] if dead else None
 
 
 def _lost_worker(look: RankLook, inner: tuple[Frame, ...]) -> str:
-    """A wait that a worker process does not end, since it has ended; "" if none is known."""
+    """Describe a wait for a worker process that has ended; "" if none is known."""
     lost, alive = dead_worker(look), any(not child.exited for child in look.children)
     if lost and not (alive and lost.ended == "exit code 0"):
         pid = f" (PID {lost.pid})" if lost.pid else ""
@@ -295,14 +295,14 @@ def _lost_worker(look: RankLook, inner: tuple[Frame, ...]) -> str:
 
 
 def busy_worker(look: RankLook) -> RankLook | None:
-    """A process that runs the user's code, or a task of a pool."""
+    """Return a process that runs the user's code, or a task of a pool."""
     own = (c for c in look.children if any(not is_library(f) for f in c.frames))
     in_pool = (c for c in look.children if any(_POOL.search(f.path) for f in c.frames))
     return next(own, None) or next(filter(_has_task, in_pool), None)
 
 
 def _has_task(worker: RankLook) -> bool:
-    """Anything but the wait for the next task counts."""
+    """Return whether a worker does anything but wait for the next task."""
     waits = [
         f.function for f in worker.frames if re.search(r"/multiprocessing/queues\.py$", f.path)
     ]
@@ -400,7 +400,7 @@ def _lock(look: RankLook, inner: tuple[Frame, ...]) -> str:
 
 
 def _named_lock(look: RankLook) -> str:
-    """Name the lock by the line of the source where the rank did not report it."""
+    """Name the lock by the line of the source if the rank did not report it."""
     text = look.source.text if look.source and look.frames[:1] == (look.source.frame,) else ""
     found = re.search(r"^with ([\w.\[\]\"']+):|([\w.]+)\.acquire\(", text)
     if module := re.match(r"(?:import|from) ([\w.]+)", text):

@@ -1,4 +1,4 @@
-"""checkpoints, fetch --checkpoint: the copies of checkpoints that the hosts of a run hold."""
+"""checkpoints, fetch --checkpoint: list and fetch checkpoint copies held by a run's hosts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def list_checkpoints(target: Target, text: str, root: str = ROOT) -> Listed:
 
 
 def look(fleet: Fleet, run: Run) -> tuple[Checkpoint, ...]:
-    """Of all hosts that answer, those that did not take part among them."""
+    """Return the checkpoints that hosts report, including hosts that did not take part."""
 
     def one(host: Host) -> list[OnHost]:
         said = fleet.call(host, "shelf.shelf_reports.list", run_id=run.id)
@@ -57,7 +57,7 @@ def look(fleet: Fleet, run: Run) -> tuple[Checkpoint, ...]:
 
 
 def rows_of(agent: Agent, root: str, run_id: str, holder: Holder, part: Part) -> list[Row]:
-    """The files of a part, by a host that has it."""
+    """Return the files of a part, from a host that has it."""
     asked = {"root": root, "run_id": run_id, "shelf": holder.shelf, "part": part.sha256}
     done = agent.call("shelf.shelf_reports.part", asked).done
     return list(done.value("files", tuple[Row, ...]))
@@ -66,7 +66,7 @@ def rows_of(agent: Agent, root: str, run_id: str, holder: Holder, part: Part) ->
 def fetch_checkpoint(
     target: Target, text: str, name: str, limit: int, root: str = ROOT, dest: Path | None = None
 ) -> Fetched:
-    """Bring a complete checkpoint here. `name`: or `last`."""
+    """Fetch a complete checkpoint. `name`: its name, or `last`."""
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
         run = find(fleet, text)
@@ -114,8 +114,8 @@ def _bring_part(
     fleet: Fleet, run_id: str, what: tuple[Checkpoint, Part], to: tuple[Path, fetch_outputs.Budget],
     seen: dict[str, str],
 ) -> None:  # fmt: skip
-    """From the first of its holders that gives it. What another host has written otherwise goes to
-    a folder of its own. `seen`: path -> sha256."""
+    """Fetch a part from the first of its holders that provides it. Files that differ from those of
+    another host go to a separate folder. `seen`: path -> sha256."""
     (checkpoint, part), (fresh, budget) = what, to
     error: IpexctlError | None = None
     for holder in part.holders:

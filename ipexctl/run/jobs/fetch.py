@@ -1,4 +1,4 @@
-"""fetch: files that a run's ranks left on its hosts, brought here, during the run or after it."""
+"""fetch: copy files that ranks left on the hosts to this machine, during the run or after it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Brought(AskedRun):
 
 
 def check_asked(patterns: Sequence[str], checkpoint: str) -> None:
-    """Raises InputError unless exactly one of both is given."""
+    """Raise InputError unless exactly one of the two is given."""
     if bool(patterns) != bool(checkpoint):
         return
     both = "a GLOB and --checkpoint cannot be combined"
@@ -45,8 +45,8 @@ def fetch(
     target: Target, text: str, patterns: Sequence[str], limit: int, root: str = ROOT,
     *, merge: bool = False, dest: Path | None = None,
 ) -> Brought:  # fmt: skip
-    """`patterns`: below the folder where ranks started. `merge`: all hosts' files in one folder.
-    `dest`: the folder that they go to, or one of the run."""
+    """Fetch files. `patterns`: below the folder where ranks started. `merge`: put all hosts' files
+    in one folder. `dest`: the folder for the files, or None for one of the run."""
     fetch_outputs.check_patterns("fetch", patterns)
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
@@ -82,8 +82,8 @@ def fetch(
 
 
 def _apart(fleet: Fleet, run: Run) -> tuple[dict[str, Host], list[str]]:
-    """Hosts that have the run's folder, by their names in the run; of those that share it, the
-    first. Then the names of those that answer and do not have it."""
+    """Return hosts that have the run's folder, by their names in the run; if several share it, the
+    first. Also return the names of hosts that answer and do not have it."""
 
     def look_on(host: Host) -> str:
         return fleet.call(host, "run_files.result_files.look", run_id=run.first_id).text("mark")

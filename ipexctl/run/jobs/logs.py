@@ -1,4 +1,4 @@
-"""logs: what the ranks of a run have printed, read from the files on its hosts."""
+"""logs: read the output of a run's ranks from the files on its hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.output.rank_lines import Lines, LogTimes, Span
 
 SILENCE = 60.0
-LARGEST = 1 << 60  # bytes of logs, and so long it may take
+LARGEST = 1 << 60  # limits of bytes and of seconds: none
 WINDOW = 1 << 20  # bytes that a host may send ahead
 
 Show = Callable[[Run, str, int, Sequence[str]], None]
@@ -29,10 +29,10 @@ ShowTime = Callable[[int, Span | None], None]
 class Wanted:
     run: str
     ranks: tuple[int, ...] = ()  # (): all
-    lines: int | None = None  # of each rank the last ones; None: all
-    since: float | None = None  # only what was written in so many seconds
+    lines: int | None = None  # the last ones of each rank; None: all
+    since: float | None = None  # only the output of this many seconds
     follow: bool = False
-    bars: bool = False  # each state of a progress bar is a line, and not only the last one
+    bars: bool = False  # each state of a progress bar is a line, not only the last one
 
 
 def logs(
@@ -47,9 +47,9 @@ def logs_of(
     fleet: Fleet, run: Run, wanted: Wanted, show: Show, *,
     bar: ShowBar | None = None, when: ShowTime | None = None,
 ) -> AskedRun:  # fmt: skip
-    """Host after host and rank after rank; with `follow` all at once, as it comes.
+    """Show the logs host by host and rank by rank; with `follow` all at once, as they come.
 
-    `bar` gets the state of a progress bar whose line has no end yet. `when` gets the time at which
+    `bar` gets the state of a progress bar whose line has not ended. `when` gets the time at which
     a rank printed the lines that `show` gets next.
     """
     one_at_a_time = threading.Lock()
@@ -88,7 +88,7 @@ def logs_of(
 
 
 def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[str, int], list[str]]:
-    """The last lines of ranks on hosts that are not reached: all hosts get them at a rank's end."""
+    """Return last lines of ranks on unreachable hosts: all hosts get them when a rank ends."""
     found: dict[tuple[str, int], list[str]] = {}
     names = {host: name for name, host in reached(fleet, run).items()}
 
@@ -110,7 +110,7 @@ def read_host(
     fleet: Fleet, host: Host, name: str, run: str, wanted: Wanted,
     shown: Callable[[int, Sequence[str], str, Span | None], None], *, times: bool,
 ) -> None:  # fmt: skip
-    """`shown` gets a rank, its next lines, the state of its bar and when it printed them."""
+    """Read logs. `shown` gets a rank, its next lines, its bar's state and when it printed them."""
     agent, streams, clocks = fleet.agents[host], dict[int, Lines](), dict[int, LogTimes]()
     asked = {
         "root": fleet.root_of(host), "known_as": name, "run_id": run,

@@ -1,4 +1,4 @@
-"""metrics: steps, losses and rates, as they stand in the output of a run."""
+"""metrics: read steps, losses and rates from the output of a run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ipexctl.shipped_tables import metric_formats
 
 @dataclass(frozen=True)
 class RankPoint:
-    """`line` counts the rank's lines from 1; each state of a progress bar is one. `time`: when it
-    was printed, within some seconds, by the clock of the host; None if that is not known.
-    `numbers`: all that have a name in the line, if asked for. `bar`: it is a progress bar's."""
+    """A line with metrics. `line` counts the rank's lines from 1; each state of a progress bar is
+    one. `time`: when it was printed, within some seconds, by the host's clock; None if unknown.
+    `numbers`: all named numbers in the line, if requested. `bar`: whether it is a progress bar."""
 
     host: str
     rank: int
@@ -63,8 +63,8 @@ class _Reader:
 def metrics(
     target: Target, run: str, ranks: tuple[int, ...] = (), root: str = ROOT, *, named: bool = False
 ) -> Metrics:
-    """The output stays on the hosts; this reads it there, during the run or after it. `named`: with
-    all numbers that have a name, and the lines that say nothing else."""
+    """Read the metrics on the hosts, during the run or after it; the output stays there. `named`:
+    also return all named numbers, and lines that have nothing else."""
     reader = _Reader(named)
     read = logs(target, Wanted(run, ranks, bars=True), reader.show, root, when=reader.when)
     found = sorted(reader.points, key=lambda p: (p.rank, p.line))

@@ -1,4 +1,4 @@
-"""ps, stop, wait and rm: the runs on these hosts, by their journals there."""
+"""ps, stop, wait and rm: list and control the runs on these hosts, by their journals there."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from ipexctl.run.watch import run_format
 from ipexctl.shipped_tables import failures
 
 SOON, EVERY = 0.05, 0.5  # seconds between two looks: the first, and the longest
-END_WAIT = 30.0  # seconds beyond those that the ranks were given
-NOTED_WAIT = 10.0  # for the last words of a run in its journals
+END_WAIT = 30.0  # seconds in addition to those that the ranks get
+NOTED_WAIT = 10.0  # seconds for the last records of a run in its journals
 REACH = 30.0  # seconds without a decision, until hosts that did not answer are asked again
-AWAY = 60.0  # seconds in which a host of a run whose connection ended may be reached again
+AWAY = 60.0  # seconds in which a host whose connection ended may be reached again
 _ONLY_HERE = "no hosts are given (-f, -H), so only this machine was searched"
 NEWEST = 20  # ended runs that a host lists unless asked for all
 
 
 @dataclass(frozen=True)
 class Runs(PerHost):
-    """`recaps`: of hosts that could not be asked. `other_users`: their runs, each with its host."""
+    """Listed runs. `recaps`: of hosts not reached. `other_users`: (host, run) of other users."""
 
     runs: tuple[Run, ...]
     recaps: tuple[HostRecap, ...]
@@ -54,7 +54,7 @@ class AskedRun(PerHost):
 
 @dataclass(frozen=True)
 class Stopped(AskedRun):
-    was_over: bool = False  # by itself, before it was stopped
+    was_over: bool = False  # on its own, before it was stopped
 
     @property
     def exit_code(self) -> int:
@@ -70,7 +70,7 @@ class Waited(AskedRun):
 
 
 def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Run:
-    """The run that `text` names. Raises Unreachable where a host that was not asked may have it."""
+    """Return the run that `text` names. Raise Unreachable if a host not asked may have it."""
     runs = look(fleet, newest=newest, sizes=sizes)
     try:
         run = listed_runs.chosen(runs, text)
@@ -93,12 +93,12 @@ def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Ru
 
 
 def _asked_here(fleet: Fleet) -> bool:
-    """Whether this machine alone was asked, because no hosts are given."""
+    """Return whether only this machine was asked, because no hosts are given."""
     return not fleet.target.hostfile and not fleet.target.hosts
 
 
 def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
-    """`every`: also those that have ended, and their sizes."""
+    """List runs. `every`: include runs that have ended, and all sizes."""
     with Fleet(target, root) as fleet:
         found = look(fleet, newest=0 if every else 1, sizes=every)
         runs = tuple(run for run in found if every or not run.over)
@@ -119,7 +119,7 @@ def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
 
 
 def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped:
-    """The ranks get Ctrl-C, and after so many seconds they are killed."""
+    """Send Ctrl-C to the ranks, and kill them after this many seconds."""
     by = project_of(Path.cwd()).by
     with Fleet(target, root) as fleet:
         run = _known(fleet, find(fleet, text, newest=NEWEST))
@@ -139,7 +139,7 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
         kept = {part.host for part in run.seen if part.kept}
         if kept:
             fleet.each(no_more, [host for host, name in names.items() if name in kept])
-            run = _again(fleet, run)  # an attempt may have begun meanwhile
+            run = _again(fleet, run)  # another attempt may have begun meanwhile
             names = {host: name for name, host in reached(fleet, run).items()}
         fleet.each(ask, [host for host, name in names.items() if name in run.alive])
         run = until_over(fleet, run, seconds + END_WAIT)
@@ -148,14 +148,14 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
 
 
 def reached(fleet: Fleet, run: Run) -> dict[str, Host]:
-    """The hosts that reported the run, by their names in it."""
+    """Return the hosts that reported the run, by their names in it."""
     alive = {host.name: host for host in fleet.alive}
     return {part.host: alive[part.target] for part in run.seen if part.target in alive}
 
 
 @dataclass(frozen=True)
 class Gone(PerHost):
-    """`removed` False: only shown, or declined."""
+    """The result of `rm`. `removed` False: only shown, or declined."""
 
     run: Run
     recaps: tuple[HostRecap, ...]
@@ -166,7 +166,7 @@ class Gone(PerHost):
 def remove(
     target: Target, text: str, agreed: Callable[[Run], bool] | None, root: str = ROOT
 ) -> Gone:
-    """Remove an ended run, with its results. `agreed` None: only shown."""
+    """Remove an ended run, with its results. `agreed` None: only show it."""
     with Fleet(target, root) as fleet:
         run = _known(fleet, find(fleet, text, sizes=True))
         if not run.over:
@@ -194,7 +194,7 @@ def wait(target: Target, text: str, root: str = ROOT, seconds: float | None = No
 
 
 def _away(fleet: Fleet, run: Run) -> list[HostDown]:
-    """Hosts of the run that do not answer, where no other host knows how it ended: it may go on."""
+    """Return hosts of the run that do not answer, unless another host knows how it ended."""
     known = run.state is not State.LOST and not run.later
     return [d for d in fleet.failures if not known and d.host in (*run.about.hosts, *run.targets)]
 
@@ -211,13 +211,13 @@ def _known(fleet: Fleet, run: Run) -> Run:
 
 
 def until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
-    """The run when it has ended, or after this time."""
+    """Return the run when it has ended, or after this time."""
     began = tried = time.monotonic()
     pause = SOON
     while not run.over and (seconds is None or time.monotonic() - began < seconds):
         time.sleep(pause)
         if run.state is State.RESTARTING and time.monotonic() - tried > REACH:
-            _forget_downs(fleet, run)  # the hosts that answer may be the smaller part
+            _forget_downs(fleet, run)  # the hosts that answer may be the minority
             tried = time.monotonic()
         run, pause = _again(fleet, run), min(2 * pause, EVERY)
     return run
@@ -233,7 +233,7 @@ def _forget_downs(fleet: Fleet, run: Run) -> None:
 
 
 def _again(fleet: Fleet, run: Run) -> Run:
-    """Its last attempt as it is now. Raises Unreachable if no host of it answers any more."""
+    """Return the last attempt as it is now. Raise Unreachable if hosts of it stay out of reach."""
     began = time.monotonic()
     while True:
         found = look(fleet, only=run.first_id)
@@ -252,9 +252,9 @@ def _again(fleet: Fleet, run: Run) -> Run:
 
 
 def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[..., Verdict | None]:
-    """How the run ended, by the journals of those of its hosts that are named, once nothing there
-    can add to them: `wait` reads the same. `afresh`: over a new connection, as the one there is
-    may still be read."""
+    """Return a function that tells how the run ended, by the journals of the named hosts, once
+    nothing is added to them: `wait` reads the same. `afresh`: a host to ask over a new connection,
+    as the old one may still be read."""
 
     def ask(names: Sequence[str], afresh: str = "") -> Verdict | None:
         if afresh in known and (used := fleet.agents.pop(known[afresh], None)):
@@ -271,7 +271,7 @@ def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[...,
 
 
 def look_at(fleet: Fleet, run_id: str, hosts: Sequence[Host] | None = None) -> Run | None:
-    """One attempt of a run."""
+    """Return one attempt of a run."""
     found = look(fleet, only=run_id, hosts=hosts)
     return next((run for run in found if run.id == run_id), None)
 
@@ -280,8 +280,8 @@ def look(
     fleet: Fleet, *, only: str = "", newest: int = 0, sizes: bool = False,
     hosts: Sequence[Host] | None = None,
 ) -> tuple[Run, ...]:  # fmt: skip
-    """The runs that the hosts know of, each with what each host saw of it. `newest`: of those
-    that have ended, 0 for all. `hosts`: only of these, which have answered before."""
+    """Return the runs that the hosts know, each with what each host saw. `newest`: number of ended
+    runs, 0 for all. `hosts`: ask only these, which have answered before."""
 
     def ask(host: Host) -> Answer:
         op = "run.run_list.list"

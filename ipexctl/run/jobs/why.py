@@ -1,4 +1,4 @@
-"""why: what the ranks of a run do now, or did when it last stood still; what its steps wait for."""
+"""why: explain what the ranks of a run do now, or did when it stalled; what its steps wait for."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from ipexctl.shipped_tables import metric_formats
 
 LAST_LOOK, EVERY = 3.0, 0.25  # seconds until the hosts of a run that ends have looked
 QUIET = 5.0  # seconds without progress from which a run may be stalled
-LAST_LINES = 400  # of a rank, for its steps per second
+LAST_LINES = 400  # last lines of a rank, for its steps per second
 BUSY = (Kind.MOVING, Kind.COMPUTING)
 
 
 @dataclass(frozen=True)
 class Why(AskedRun):
-    """`situation` None: no evidence of what the ranks do; after the end of the run: it had not been
-    stalled."""
+    """The answer. `situation` None: there is no evidence of what the ranks do, or the run ended
+    without having stalled."""
 
-    seconds: float  # that it took to look
+    seconds: float  # that the look took
     situation: Situation | None = None
     diagnosis: Diagnosis | None = None
     computes: bool = False  # a rank uses its CPUs for more than waiting
@@ -75,8 +75,8 @@ def why(target: Target, text: str, root: str = ROOT) -> Why:
 
 
 def _as_it_is_now(fleet: Fleet, run: Run) -> Run:
-    """Ranks that were told to end make progress: what counts of such a run is the look that its
-    hosts take before. It is waited for."""
+    """Return the run, after its hosts have looked at ranks that are told to end: this makes them
+    act, so only that last look counts. Wait for it."""
     began = time.monotonic()
     while True:
         run = look_at(fleet, run.id) or run
@@ -87,7 +87,7 @@ def _as_it_is_now(fleet: Fleet, run: Run) -> Run:
 
 
 def _asked(fleet: Fleet, run: Run) -> dict[str, Answer]:
-    """What each host says; one of a run that goes on looks at its ranks."""
+    """Return what each host reports; hosts of an active run look at their ranks."""
     names = {host: name for name, host in reached(fleet, run).items()}
 
     def ask(host: Host) -> Answer:
@@ -112,7 +112,7 @@ def _steps(fleet: Fleet, run: Run, answers: Mapping[str, Answer]) -> SlowSteps |
 
 def _steps_per_second(fleet: Fleet, run: Run, name: str, rank: int) -> float | None:
     """Read the rate from the last lines of the rank and the times at which they were printed; None
-    if the lines do not say it or the host is not reached."""
+    if the lines do not have it or the host cannot be reached."""
     host = reached(fleet, run).get(name)
     if host is None:
         return None
@@ -134,7 +134,7 @@ def _steps_per_second(fleet: Fleet, run: Run, name: str, rank: int) -> float | N
 
 
 def _kept(run: Run) -> tuple[Situation, Diagnosis] | None:
-    """From the journals of a run that has ended, or is being ended."""
+    """Diagnose from the journals a run that has ended, or is ending."""
     if run.stall is None:
         return None
     made = listed(run)
@@ -144,7 +144,7 @@ def _kept(run: Run) -> tuple[Situation, Diagnosis] | None:
 def _now(
     fleet: Fleet, answers: Mapping[str, Answer], run: Run, began: float
 ) -> tuple[Situation, Diagnosis, bool] | None:
-    """By the looks of all hosts."""
+    """Diagnose an active run from the looks of all hosts."""
     plan = _plan(answers, run)
     if plan is None:
         raise InputError(

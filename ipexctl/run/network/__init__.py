@@ -1,1 +1,1 @@
-"""Which network the ranks use, where the hosts have several in common."""
+"""Choose the network that the ranks use, if the hosts have several in common."""

@@ -1,1 +1,1 @@
-"""How a run stands and how it ended. Pure."""
+"""The state of a run, and how it ended. Pure."""

@@ -1,1 +1,1 @@
-"""What ranks print: lines folded, metrics, progress. Pure."""
+"""Process the output of ranks: lines folded, metrics, progress. Pure."""

@@ -1,1 +1,1 @@
-"""What the steps of a run that makes progress wait for, and what would shorten them."""
+"""Explain what the steps of a run wait for, and what would shorten them."""

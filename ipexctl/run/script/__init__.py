@@ -1,1 +1,1 @@
-"""What a script expects, compared with the hosts. Pure."""
+"""Compare what a script expects with the hosts. Pure."""

@@ -1,1 +1,1 @@
-"""A run while it lasts: following it, its folder here, its files fetched."""
+"""Watch a run while it lasts: follow it, keep its folder here, fetch its files."""
