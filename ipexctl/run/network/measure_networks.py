@@ -1,8 +1,8 @@
-"""Measures the networks that all hosts of a run have, once, and chooses the one for its ranks.
+"""Measure the networks that all hosts of a run share, once, and choose the one for its ranks.
 
 Each host sends to the next one for a moment over each network in turn, as doctor measures links:
 first every other host, then those between them, because on a slow link acknowledgements wait behind
-data. Not imported where the hosts have one network, or the user has chosen one.
+data. Not imported if the hosts have one network, or the user has chosen one.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ipexctl.run.plan.launch import Node, RunRequest
 from ipexctl.run.plan.ranks_per_host import share_out
 from ipexctl.run.plan.run_options import Ports
 
-SECONDS = 0.25  # at most for each network and direction
-IN_ALL = 0.9  # seconds
-BYTES = 1 << 28  # at most
+SECONDS = 0.25  # seconds at most for each network and direction
+IN_ALL = 0.9  # seconds for all measurements
+BYTES = 1 << 28  # bytes at most
 PATIENCE = 0.2  # seconds to connect
-_QUIET = 3.0  # how long a host may say nothing
+_QUIET = 3.0  # seconds that a host may be silent
 
 Note = Callable[[str], None]
 
@@ -38,13 +38,13 @@ Note = Callable[[str], None]
 @dataclass(frozen=True)
 class Measured:
     rates: Rates  # of the networks on which every link could be measured
-    error: str = ""  # of the first link that could not
+    error: str = ""  # why a link could not be measured, the first one
 
 
 def choose(
     fleet: Fleet, nodes: Sequence[Node], request: RunRequest, note: Note
 ) -> NetworkChoice | None:
-    """None where there is nothing to choose between."""
+    """Choose a network; None if there is only one. Measure each set of hosts once."""
     counts = share_out(nodes, request)
     used = [node for node, count in zip(nodes, counts, strict=True) if count]
     found = network_choice.candidates(used)
@@ -58,7 +58,7 @@ def choose(
 def decided(
     found: Candidates, measure: Callable[[], Measured], note: Note, *, keep: bool = True
 ) -> NetworkChoice:
-    """`keep`: False where other runs used the networks meanwhile."""
+    """Decide, by earlier rates or by measuring. `keep` False: other runs use the networks now."""
     rates = rate_cache.recall(rate_cache.NETWORKS, found.mark)
     if rates is None:
         with trace.span("networks"):
@@ -81,7 +81,7 @@ def decided(
 def _measure(
     fleet: Fleet, nodes: Sequence[Node], found: Candidates, bounds: Ports | None
 ) -> Measured:
-    """All hosts listen; then each sends to the next one, every other host at a time."""
+    """Let all hosts listen; then each sends to the next one, every other host at a time."""
     hosts, errors = [node.host for node in nodes], list[str]()
 
     def ask(op: str, asked: Mapping[Host, Mapping[str, Any]]) -> dict[Host, Answer]:
@@ -121,6 +121,6 @@ def _measure(
 
 
 def _targets(networks: Sequence[Network], host: str, port: int) -> list[tuple[str, str, int]]:
-    """The ways to that host."""
+    """Return the addresses of that host, one per network."""
     addresses = ((one.name, {m.host: m.address for m in one.members}[host]) for one in networks)
     return [(name, address, port) for name, address in addresses]

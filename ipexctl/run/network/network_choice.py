@@ -1,7 +1,7 @@
-"""Facts of the hosts -> networks that all of them have -> the one that the ranks use.
+"""Find the networks that all hosts have, by their facts, and choose the one for the ranks.
 
-The usual one is that by which the hosts are reached over SSH. Another is taken where its slowest
-link is FASTER times as fast as the usual one's: a smaller difference may be chance.
+The usual network is the one used by SSH. Another one is chosen if its slowest link is FASTER times
+as fast as that of the usual one: a smaller difference may be chance.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ipexctl.run.plan.launch import NicChoice, Node
 
 FASTER = 1.5
 MOST = 3  # networks that are measured: more would take too long
-ROUTED = "routed"  # in place of a network's name: the hosts' addresses are in several
+ROUTED = "routed"  # name of the usual network if the hosts' addresses are in several
 _VIRTUAL = re.compile(
     r"(docker|podman|br-|virbr|veth|cni|flannel|cali|cilium|kube|lxc|lxdbr|vmnet|vboxnet)"
 )
@@ -32,7 +32,7 @@ Rates = Mapping[str, float]  # network -> bits per second of its slowest link
 
 @dataclass(frozen=True)
 class Member:
-    """One host's way into a network."""
+    """The interface and address of a host in a network."""
 
     host: str
     nic: str
@@ -61,7 +61,7 @@ class Network:
 class Candidates:
     usual: Network
     others: tuple[Network, ...]
-    mark: str  # the same for the same hosts since their boot, with the same interfaces
+    mark: str  # identifies these hosts since their boot, with the same interfaces
 
     @property
     def all(self) -> tuple[Network, ...]:
@@ -76,14 +76,14 @@ class NetworkChoice:
 
     @property
     def note(self) -> str:
-        """ "" where the ranks use the usual network."""
+        """The note about the choice; "" if the ranks use the usual network."""
         usual = self.candidates.usual
         if self.taken == usual:
             return ""
         return f"ranks use {self.taken.title}: {self._rate(self.taken)}; {self._named(usual)}"
 
     def nodes(self, nodes: Sequence[Node]) -> list[Node]:
-        """The same with the interface of the network that is taken."""
+        """Return the nodes with their interface in the chosen network."""
         if self.taken == self.candidates.usual:
             return list(nodes)
         usual = self._named(self.candidates.usual)
@@ -92,7 +92,7 @@ class NetworkChoice:
         return [replace(node, measured=found.get(node.host.name)) for node in nodes]
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Interface, network, rate, remark."""
+        """Return rows of interface, network, rate, remark."""
         return [
             (one.nics, one.name, self._rate(one), ", ".join(self._remarks(one)))
             for one in self.candidates.all
@@ -125,7 +125,7 @@ class NetworkChoice:
 
 
 def choose(candidates: Candidates, rates: Rates) -> NetworkChoice:
-    """Of equally fast networks the first. Without a rate of the usual one, nothing is compared."""
+    """Choose the fastest network, the first of equals. Without the usual one's rate, keep that."""
     usual = rates.get(candidates.usual.name)
     measured = [one for one in candidates.others if rates.get(one.name)]
     best = max(measured, key=lambda one: rates[one.name], default=None)
@@ -137,12 +137,12 @@ def choose(candidates: Candidates, rates: Rates) -> NetworkChoice:
 
 
 def candidates(nodes: Sequence[Node]) -> Candidates | None:
-    """None where there is nothing to choose between. `nodes`: the hosts that get ranks."""
+    """Return the networks to choose from; None if there is only one. `nodes`: hosts with ranks."""
     if len(nodes) < 2:
         return None
     try:
         own = [(interface_choice.nic(n), interface_choice.address(n)) for n in nodes]
-    except IpexctlError:  # the plan says it
+    except IpexctlError:  # the plan reports it
         return None
     members = [Member(n.host.name, *pair) for n, pair in zip(nodes, own, strict=True)]
     hosts = [_Host(node) for node in nodes]
@@ -167,7 +167,7 @@ class _Host:
 
     @cached_property
     def networks(self) -> dict[str, tuple[str, str]]:
-        """Network -> (interface, address); of several interfaces in one network the first."""
+        """Network -> (interface, address); the first of several interfaces in a network."""
         found: dict[str, tuple[str, str]] = {}
         for nic in self.nics.values():
             for address in nic.addresses:
@@ -180,7 +180,7 @@ class _Host:
         return next((self._network(nic, address) for nic in nics), "")
 
     def _network(self, nic: Nic, text: str) -> str:
-        """The smallest network of the interface that this address is in."""
+        """Return the smallest network of the interface that contains this address."""
         try:
             address = IPv4Address(text)
             routed = (r.network for r in self.node.facts.net.routes if r.nic == nic.name)
@@ -193,7 +193,7 @@ class _Host:
 
 
 def _shared(hosts: Sequence[_Host]) -> Iterator[Network]:
-    """Networks of all hosts. Where two hosts have one address, they are not connected by it."""
+    """Yield the networks of all hosts, except those in which two hosts have the same address."""
     for name in hosts[0].networks:
         if all(name in host.networks for host in hosts):
             members = tuple(Member(h.node.host.name, *h.networks[name]) for h in hosts)
@@ -206,7 +206,7 @@ def _virtual(network: Network) -> bool:
 
 
 def _told_speed(network: Network, hosts: Sequence[_Host]) -> int:
-    """Of its slowest card; 0: unknown."""
+    """Return the reported speed of its slowest interface; 0: unknown."""
     pairs = zip(network.members, hosts, strict=True)
     return min(host.nics[member.nic].speed or 0 for member, host in pairs)
 

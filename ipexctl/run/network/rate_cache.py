@@ -1,4 +1,4 @@
-"""What earlier runs measured: rates of networks, and what hosts compute."""
+"""Remember what earlier runs measured: rates of networks, and speeds of hosts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ipexctl.run.network.network_choice import Rates
 
 # each of 50 sets of hosts
 NETWORKS, SPEEDS, TUNED = Memory("networks", 50), Memory("speeds", 50), Memory("tuned", 50)
-PART_KEPT = 3600.0  # seconds, where a network could not be measured: it may be repaired
+PART_KEPT = 3600.0  # seconds, if a network could not be measured: it may be repaired
 
 
 def recall(memory: Memory, mark: str) -> Rates | None:
-    """None: not measured, or no longer valid."""
+    """Return the remembered rates; None: not measured, or no longer valid."""
     entry = memory.entry(mark)
     rates = entry.get("rates")
     if not isinstance(rates, dict):

@@ -1,7 +1,7 @@
-"""What a host reports during a run: frames -> events. A host is not trusted; nothing passes unread.
+"""Read what a host reports during a run: frames -> events. A host is not trusted: all is checked.
 
 An event is read by the types of its fields (common/run_events.py), and its ranks have to be this
-host's; anything else is an error of that host. Its journal has most of them, too.
+host's; anything else is an error of that host. Its journal has most events, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ipexctl.run.outcome.rank_exchange import Report
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.pace.rank_pace import HostPace, read_pace
 
-LAST_WORDS = 2000  # characters of a rank's output that tell whether it failed by itself
+LAST_WORDS = 2000  # characters of a rank's output that show whether it failed on its own
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,14 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Done:
-    """The host's last word. `found`: survivors by host, as the hub was told. `killed`: how its
-    supervisor ended; then `survivors` may be unknown.
+    """The host's last message. `found`: survivors by host, as reported to the hub. `killed`: how
+    its supervisor ended; then `survivors` may be unknown.
     """
 
     survivors: int | None
     logs: Line
     found: dict[str, int] = field(default_factory=dict)
-    traffic: Report = Report()  # what its ranks exchanged in the end
+    traffic: Report = Report()  # what its ranks exchanged in total
     killed: Line = ""
     pace: HostPace | None = None  # what its ranks did in their last minute
 
@@ -69,7 +69,7 @@ Event = run_events.Event | RankEnded | Output | OutputEnd | Traffic | Done
 def read(
     host: str, header: Mapping[str, Any], body: bytes = b"", ranks: Container[int] | None = None
 ) -> Event:
-    """The event in a frame of `host`, which has these ranks; None: any. Raises HostFailed."""
+    """Read the event in a frame of `host`, which has these ranks; None: any. Raise HostFailed."""
     said = Answer(host, header)
     event = _event(host, said, body)
     for rank in _ranks_of(event):
@@ -103,7 +103,7 @@ def _event(host: str, said: Answer, body: bytes) -> Event:
 
 
 def _ranks_of(event: Event) -> tuple[int, ...]:
-    """The ranks that only their own host can tell of."""
+    """Return the ranks in an event that only their own host can report."""
     match event:
         case run_events.RankStarted(rank) | run_events.RankFrozen(rank) | OutputEnd(rank):
             return (rank,)
@@ -117,6 +117,6 @@ def _ranks_of(event: Event) -> tuple[int, ...]:
 
 
 def place(header: Mapping[str, Any]) -> int:
-    """Where the event ends in the host's journal, 0 if it is not from there."""
+    """Return where the event ends in the host's journal, 0 if it is not from there."""
     at = header.get("at")
     return at if type(at) is int else 0

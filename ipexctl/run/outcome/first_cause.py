@@ -1,4 +1,4 @@
-"""Which rank failed first, and why: the others fail because it has gone."""
+"""Find which rank failed first, and why: the others fail because it has gone."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from ipexctl.run.outcome.run_result import (
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
 
-FILE_MISSING = "file-missing"  # the cause in causes.toml that says: not on this host
+FILE_MISSING = "file-missing"  # a cause in causes.toml: a file is not on this host
 _MODULE_MISSING = "module-missing"
 _MISSING = (FILE_MISSING, "checkpoint-missing", _MODULE_MISSING)
-GPU_CHECK = (
-    "gpu-check"  # the cause in causes.toml that says: the script did nothing, for want of GPUs
-)
-LAST_WORDS = 3  # lines of a rank, in which a script says why it ends itself
+GPU_CHECK = "gpu-check"  # a cause in causes.toml: the script did nothing, as it found no GPUs
+LAST_WORDS = 3  # last lines of a rank, in which a script says why it ends itself
 SIGABRT = 6
-ABORTS = ("", "aborted", "ccl-abort-at-exit")  # they name no reason
-PEER_GONE = "peer-gone"  # the cause in causes.toml that says: another rank ended before
+ABORTS = ("", "aborted", "ccl-abort-at-exit")  # causes that name no reason
+PEER_GONE = "peer-gone"  # a cause in causes.toml: another rank ended before
 
 
 # --- who failed first, and who like it ------------------------------------------------------------
@@ -39,11 +37,11 @@ def first_cause(
     known: tuple[Cause, ...],
     asked: Container[int] = (),
 ) -> RankEnd | None:
-    """The first rank that failed; if it only tells that a peer was gone, the first that does not.
+    """Return the first rank that failed; if it only reports a lost peer, the first that does not.
 
-    The news of two hosts can overtake each other; a rank's own last words cannot. One that ended
-    without a word is believed, but for the `asked`: those that ended only after we ended them. An
-    abort without a known reason is believed where no other rank has an exception of its own.
+    Reports of two hosts can arrive in any order; a rank's own last lines cannot. A rank that ended
+    silently counts, except the `asked`: those that were told to end before. An abort without a
+    known reason counts if no other rank has an exception of its own.
     """
     failed = [e for e in ends if not e.ok]
     if first is None:
@@ -65,20 +63,20 @@ def first_cause(
 
 
 def _reason(tail: Iterable[str], known: tuple[Cause, ...]) -> str:
-    """The slug of the known failure; "" if there is none."""
+    """Return the slug of the known failure; "" if there is none."""
     found = causes.match(from_traceback(bare_lines(tail)), known)
     return found.cause.slug if found else ""
 
 
 def bare_lines(tail: Iterable[str]) -> list[str]:
-    """Lines of a rank as it wrote them, without colours."""
+    """Return lines of a rank as it wrote them, without colours."""
     return [without_rank_prefix(without_colour(text)) for text in tail]
 
 
 def same_endings(
     first: RankEnd, ends: Iterable[RankEnd], tails: Mapping[int, Sequence[str]]
 ) -> tuple[RankEnd, ...]:
-    """The other ranks that ended in the same way, with the same last line."""
+    """Return the other ranks that ended in the same way, with the same last line."""
     said = _last_words(tails.get(first.rank, ()))
     return tuple(
         e
@@ -92,25 +90,25 @@ def same_endings(
 
 
 def _last_words(tail: Sequence[str]) -> str:
-    """The last line with something in it; numbers apart, as ranks and addresses differ."""
+    """Return the last line with text, without numbers, as ranks and addresses differ."""
     last = next((t for t in reversed(tail) if t.strip()), "")
     return re.sub(r"0x[0-9a-f]+|\d+", "#", without_colour(last)).strip()
 
 
 def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
-    """The known failure that matches the first failed rank's last lines, or the cause."""
+    """Return the known failure that matches the first failed rank's last lines, or the cause."""
     if result.gpu_check:
         return next(cause for cause in table() if cause.slug == GPU_CHECK)
-    if result.ended_by == "timeout":  # what ranks say after Ctrl-C is no cause
+    if result.ended_by == "timeout":  # what ranks print after Ctrl-C is not the cause
         found = causes.match([result.cause], table())
         return found.cause if found else None
     if result.exit_code == 0 or result.ended_by == "interrupted":
         return None
     known = table()
     stuck = result.exchange.stuck if result.exchange else ""
-    if stuck and (found := causes.match([stuck], known)):  # ranks only say that others are missing
+    if stuck and (found := causes.match([stuck], known)):  # ranks only report missing ones
         return found.cause
-    at_exit = result.first is not None and result.first.at_exit  # it then says why Python crashed
+    at_exit = result.first is not None and result.first.at_exit  # it then explains Python's crash
     wrong = ABORTS if at_exit else ()
     known = tuple(cause for cause in known if not cause.harmless and cause.slug not in wrong)
     lines = bare_lines(result.tail)
@@ -142,7 +140,7 @@ _PORT = re.compile(r"(?:\bport: |\]:)(\d{1,5})\b")  # torch's: [::]:29500, port:
 
 
 def _with_its_port(cause: Cause, line: str) -> Cause:
-    """The table's fixes name torchrun's port; the line may name another."""
+    """Put the port of the line into the fix, where the table has torchrun's."""
     port = _PORT.search(line)
     return replace(cause, fix=cause.fix.replace(":29500", f":{port[1]}")) if port else cause
 
@@ -151,7 +149,7 @@ _HOST = re.compile(r"\bon that host\b|\bHOST\b")
 
 
 def _with_its_host(cause: Cause, result: RunResult) -> Cause:
-    """The table's fixes name no host; the run knows which one failed."""
+    """Put the host that failed into the fix; the table has none."""
     host = result.first.host if result.first else result.lost_host
     if not host:
         return cause
@@ -160,7 +158,7 @@ def _with_its_host(cause: Cause, result: RunResult) -> Cause:
 
 
 def own_gpu_check(tails: Mapping[int, Sequence[str]], table: causes.Known) -> str:
-    """The last words of a rank that ended itself with code 0, as it found too few GPUs."""
+    """Return the last line of a rank that ended itself with code 0, as it found too few GPUs."""
     for _, tail in sorted(tails.items()):
         said = [without_rank_prefix(without_colour(t)) for t in tail if t.strip()][-LAST_WORDS:]
         if not any(word in line.lower() for line in said for word in ("gpu", "cuda")):

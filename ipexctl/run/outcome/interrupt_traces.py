@@ -1,4 +1,4 @@
-"""Hides the tracebacks of ranks that ipexctl ends: those of KeyboardInterrupt, and those of an
+"""Hide the tracebacks of ranks that ipexctl ends: those of KeyboardInterrupt, and those of an
 exchange with a rank that was ended. The logs keep them."""
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class _Held:
 
     lines: list[str] = field(default_factory=list)
     begun: bool = False
-    hidden: bool = False  # the traceback before
+    hidden: bool = False  # whether the traceback before was hidden
 
 
 class InterruptTraces:
-    """A traceback is held back until its last line says what it is of. `hidden`: whose were."""
+    """Holds a traceback back until its last line names the exception. `hidden`: ranks with some."""
 
     def __init__(self, known: causes.Known = tuple) -> None:
         self.hidden: set[int] = set()
@@ -39,7 +39,7 @@ class InterruptTraces:
         return [line for text in texts for line in self._line(rank, text)]
 
     def rest(self, rank: int) -> list[str]:
-        """What was held back when the output ended: no whole traceback."""
+        """Return what was held back when the output ended: an incomplete traceback."""
         held = self._held.pop(rank, None)
         return held.lines if held and any(held.lines) else []
 
@@ -65,7 +65,7 @@ class InterruptTraces:
             yield text
 
     def _was_ended(self, last: str) -> bool:
-        """Whether an exception with this last line follows from the end of the ranks."""
+        """Return whether an exception with this last line follows from the end of the ranks."""
         if last.split(":")[0] == "KeyboardInterrupt":
             return True
         found = causes.match([last], tuple(c for c in self._known() if c.slug == PEER_GONE))

@@ -1,4 +1,4 @@
-"""Which lines of a run are shown: by rank, by host, by what is in them."""
+"""Select the lines of a run to show: by rank, by host, by content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipexctl.run.plan.run_options import RunOptions
 
 @dataclass(frozen=True)
 class Choice:
-    """Empty: everything. A line must match one of `include`, if there is one, and no `exclude`."""
+    """A selection; empty: everything. A line must match an `include`, if any, and no `exclude`."""
 
     ranks: frozenset[int] = frozenset()
     hosts: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ ALL = Choice()
 
 
 def read(options: RunOptions, inventory: Inventory, known: Known) -> Choice:
-    """Raises InputError. Hosts are named as for --limit."""
+    """Read the selection. Hosts are named as for --limit. Raise InputError."""
     hosts: tuple[Host, ...] = ()
     if options.show_hosts:
         hosts = select(inventory, options.show_hosts, known=known, option="--show-hosts").hosts
@@ -63,7 +63,7 @@ def read(options: RunOptions, inventory: Inventory, known: Known) -> Choice:
 
 
 def check(choice: Choice, plan: LaunchPlan) -> None:
-    """Somebody must be left to be heard."""
+    """Raise InputError unless a rank is left whose lines are shown."""
     ranks = [(h.host, p.rank) for h in plan.hosts for p in h.ranks]
     if not any(choice.source(host, rank) for host, rank in ranks):
         raise InputError(
@@ -74,7 +74,7 @@ def check(choice: Choice, plan: LaunchPlan) -> None:
 
 
 def rank_set(text: str) -> set[int]:
-    """0,4-7 -> {0, 4, 5, 6, 7}"""
+    """Parse ranks: 0,4-7 -> {0, 4, 5, 6, 7}."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")

@@ -1,4 +1,4 @@
-"""The checkpoints of a run, as its hosts report them: which are complete, and where they are."""
+"""Merge reports of a run's hosts about checkpoints: which are complete, and where they are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLE = "--resume-arg '--resume_from_checkpoint {checkpoint}'"
 
 @dataclass(frozen=True)
 class Holder:
-    """A host that has a part. `shelf`: the name that it has in the run."""
+    """A host that has a part. `shelf`: its name in the run."""
 
     target: str
     shelf: str
@@ -29,7 +29,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Part:
-    """What one host wrote. `sha256`: of the list of its files."""
+    """The part of a checkpoint that one host wrote. `sha256`: of the list of its files."""
 
     host: str
     sha256: str
@@ -39,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """`why`: it is not complete; "" if it is. `number`: of the complete ones of a run, in order."""
+    """A checkpoint. `why`: why it is not complete, or "". `number`: order among complete ones."""
 
     name: str
     why: str
@@ -59,13 +59,13 @@ class Checkpoint:
 
     @property
     def told(self) -> str:
-        """`out/checkpoint-200 (step 200)`"""
+        """The name, as in `out/checkpoint-200 (step 200)`."""
         return self.name + (f" (step {self.step})" if self.step is not None else "")
 
 
 @dataclass(frozen=True)
 class OnHost:
-    """What one host reports. `published`: where their parts are is not known yet."""
+    """What one host reports. `published`: complete ones, without the holders of their parts."""
 
     holder: Holder
     published: tuple[Checkpoint, ...]
@@ -74,7 +74,7 @@ class OnHost:
 
 
 def read_on_host(target: str, said: Answer) -> list[OnHost]:
-    """The reports of a host: several where hosts share a home. Raises HostFailed."""
+    """Read the reports of a host: several if hosts share a home. Raise HostFailed."""
     return [
         OnHost(
             Holder(target, shelf.host),
@@ -93,7 +93,7 @@ def _complete(found: Manifest) -> Checkpoint:
 
 
 def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:
-    """The newest first; before them what is not complete. `alive`: it may become so."""
+    """Merge reports: incomplete checkpoints, then the others, newest first. `alive`: the run is."""
     found: dict[int, Checkpoint] = {}
     for report in reports:
         for one in report.published:
@@ -115,7 +115,7 @@ def _with_holders(found: Checkpoint, reports: Sequence[OnHost]) -> Checkpoint:
 
 
 def chosen(found: Sequence[Checkpoint], name: str, run: str) -> Checkpoint:
-    """The last complete one, or the last complete one of that name. Raises InputError."""
+    """Return the last complete checkpoint, or the last one with that name. Raise InputError."""
     complete = [c for c in found if c.complete]
     named = [c for c in complete if name in (LAST, c.name, c.name.rpartition("/")[2], str(c.step))]
     if named:
@@ -133,13 +133,13 @@ def chosen(found: Sequence[Checkpoint], name: str, run: str) -> Checkpoint:
 
 
 def left_behind(found: Sequence[Checkpoint], used: Checkpoint) -> tuple[str, ...]:
-    """What is newer than `used` and not complete."""
+    """Return checkpoints that are newer than `used` and not complete."""
     newer = found[: found.index(used)]
     return tuple(f"{c.told}: {c.why}" for c in newer if not c.complete)
 
 
 def patterns_of(text: str) -> tuple[str, ...]:
-    """--checkpoints. Raises InputError."""
+    """Parse --checkpoints. Raise InputError."""
     patterns = tuple(part for part in (p.strip() for p in text.split(",")) if part)
     for pattern in patterns:
         if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
@@ -152,13 +152,13 @@ def patterns_of(text: str) -> tuple[str, ...]:
 
 
 def run_and_name(text: str) -> tuple[str, str]:
-    """RUN[:NAME]"""
+    """Split RUN[:NAME]."""
     run, _, name = text.partition(":")
     return run, name or LAST
 
 
 def resume_words(text: str, path: str) -> tuple[str, ...]:
-    """The script's further arguments; none where nothing is resumed. Raises InputError."""
+    """Return the script's additional arguments; none without a checkpoint. Raise InputError."""
     try:
         words = shlex.split(text)
     except ValueError as e:
@@ -178,7 +178,7 @@ def resume_words(text: str, path: str) -> tuple[str, ...]:
 
 
 def copied(event: run_events.Checkpoint) -> str:
-    """The note about a checkpoint that is complete."""
+    """Return the note about a checkpoint that is complete."""
     if event.withdrawn:
         return f"checkpoint {event.name} was not complete: another host wrote to it later"
     how = f"complete on {fold(event.hosts)} after {duration(event.seconds)}"

@@ -1,4 +1,4 @@
-"""The runs that hosts report, merged: one row for each run."""
+"""Merge the runs that hosts report: one row for each run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.output.rank_lines import without_noise
 
 LAST = "@last"
-FORMAT = 1  # of journals that this version writes and understands
+FORMAT = 1  # format of journals that this version writes and understands
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
-# all that ipexctl makes: it becomes a folder here, and a word of commands
+# ids that ipexctl makes: an id becomes a folder here, and a word of commands
 _RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}(-r[0-9]{2,9})?")
-_HUGE = 1 << 37  # seconds: the calendar of Python ends later
-AT_ONE_TIME = 3.0  # seconds between notes of one event on several hosts
+_HUGE = 1 << 37  # seconds: beyond the end of Python's calendar
+AT_ONE_TIME = 3.0  # seconds between records of one event on several hosts
 _ID = "use a run ID"
 
 
@@ -39,18 +39,18 @@ class State(str, Enum):
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"  # by a user
-    LOST = "lost"  # it has ended, and how is not known
-    RESTARTING = "restarting"  # its hosts decide whether to start it again, or do
+    LOST = "lost"  # it has ended, and it is not known how
+    RESTARTING = "restarting"  # its hosts decide whether to start it again, or start it
 
 
 def number(value: Any) -> float:
-    """Seconds, or a time; 0 for anything else."""
+    """Read seconds, or a time; 0 for anything else."""
     ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
     return float(value) if ok else 0.0
 
 
 def read_ends(raw: Any) -> tuple[RankEnd, ...]:
-    """How ranks ended, by facts of the hub."""
+    """Read how ranks ended, from facts of the hub."""
     events = [fact.event for fact in verdict.read_all(raw)]
     return tuple(event.end for event in events if isinstance(event, event_reader.RankEnded))
 
@@ -61,7 +61,7 @@ VERSION = by(plain, key="ipexctl")
 
 @dataclass(frozen=True)
 class About:
-    """What the command that started the run said of it."""
+    """What the command that started the run recorded about it."""
 
     name: str = field(default="", metadata=by(matching(_NAME)))
     hosts: tuple[str, ...] = ()
@@ -100,22 +100,22 @@ class OnHost:
     cut: tuple[tuple[str, float], ...] = ()
     stall: float | None = None  # seconds without progress, of a run that is stalled
     look: Any = field(default=None, repr=False)  # at its ranks then, as it came
-    ends: tuple[RankEnd, ...] = field(default=(), metadata=by(read_ends))  # until then
+    ends: tuple[RankEnd, ...] = field(default=(), metadata=by(read_ends))  # ends until then
     kept: bool = False  # a keeper of the run lives (--restarts)
     stopped: str = ""  # why there is no further attempt, if a user wanted that
-    # hosts whose loss ended this attempt, or that were away then, by the record of the run
+    # hosts whose loss ended this attempt, or that were away then, according to the run's record
     lost: tuple[str, ...] = ()
-    later: bool = False  # another attempt followed, by that
-    settled: bool = False  # the run is over, by that
-    done: bool = False  # it ended well, by that
-    cut_off: bool = False  # it may go on where that host did not reach
-    waits: str = ""  # for what its keeper waits with the next one
-    leads: bool = False  # that keeper leads
+    later: bool = False  # whether another attempt followed, according to that
+    settled: bool = False  # whether the run is over, according to that
+    done: bool = False  # whether it succeeded, according to that
+    cut_off: bool = False  # whether it may go on where that host could not reach
+    waits: str = ""  # what its keeper waits for before the next attempt
+    leads: bool = False  # whether that keeper leads
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, of all hosts that reported it."""
+    """One run, merged from all hosts that reported it."""
 
     id: str
     about: About
@@ -126,7 +126,7 @@ class Run:
     ok: int
     verdict: Verdict | None  # None: it has not ended, and nothing has failed
     last: str
-    seen: tuple[OnHost, ...]  # of each host of the run that a host here has a journal of
+    seen: tuple[OnHost, ...]  # for each host of the run whose journal a host here has
     bytes: int | None
 
     @property
@@ -134,13 +134,13 @@ class Run:
         return self.state not in (State.RUNNING, State.STOPPING, State.RESTARTING)
 
     def seconds_at(self, now: float) -> float:
-        """For how long it has run; `now`: of one that goes on."""
+        """Return how long the run has lasted; `now` counts for an active run."""
         goes_on = not self.over and self.began > 0
         return max(self.seconds, now - self.began) if goes_on else self.seconds
 
     @property
     def first_id(self) -> str:
-        """Of its first attempt."""
+        """The id of its first attempt."""
         return ATTEMPT.sub("", self.id)
 
     @property
@@ -150,22 +150,22 @@ class Run:
 
     @property
     def attempt_id(self) -> str:
-        """This attempt; the id of the first one alone means the last."""
+        """The id of this attempt; the id of the first one alone means the last."""
         return f"{self.first_id}-r{self.attempt:02d}"
 
     @property
     def all_ok(self) -> bool:
-        """Every rank has succeeded: what may be left is to copy its last checkpoints."""
+        """Whether every rank has succeeded; copies of its last checkpoints may still be missing."""
         return 0 < self.about.ranks <= self.ok
 
     @property
     def kept(self) -> bool:
-        """Its hosts may start it again."""
+        """Whether its hosts may start it again."""
         return any(part.kept for part in self.seen)
 
     @property
     def later(self) -> bool:
-        """Another attempt followed."""
+        """Whether another attempt followed."""
         return any(part.later for part in self.seen)
 
     @property
@@ -182,40 +182,40 @@ class Run:
 
     @property
     def cut(self) -> tuple[tuple[str, float], ...]:
-        """As the hub says; where that is not reached, as any other host does."""
+        """Which hosts do not reach each other, from the hub; if that is out of reach, any host."""
         first = self.about.hosts[:1]
         known = sorted(self.seen, key=lambda part: part.host not in first)
         return next((part.cut for part in known if part.alive), ())
 
     @property
     def stall(self) -> float | None:
-        """Seconds without progress; None: the run makes progress, or made some until its end."""
+        """Seconds without progress; None: it makes progress, or made progress until its end."""
         return max((p.stall for p in self.seen if p.stall is not None), default=None)
 
     @property
     def waits(self) -> str:
-        """Say what its hosts wait for before they start it again."""
+        """What its hosts wait for before they start it again."""
         told = sorted(self.seen, key=lambda part: not part.leads)
         return told[0].waits if self.state is State.RESTARTING else ""
 
     @property
     def ends(self) -> dict[int, RankEnd]:
-        """Return the ends of those ranks of a stalled run that have ended."""
+        """The ends of those ranks of a stalled run that have ended."""
         return {end.rank: end for part in self.seen for end in part.ends}
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The hosts that reported it, as the inventory here calls them."""
+        """The hosts that reported it, by their names in the inventory here."""
         return tuple(part.target for part in self.seen)
 
     @property
     def alive(self) -> tuple[str, ...]:
-        """The hosts on which something of it lives."""
+        """The hosts on which part of it is alive."""
         return tuple(part.host for part in self.seen if part.alive)
 
 
 def checked_name(name: str) -> str:
-    """A name cannot be mistaken for an id."""
+    """Return the name; raise InputError for one that could be taken for an id."""
     if name and not _NAME.fullmatch(name):
         raise InputError(
             f"--name {name!r}: not a valid name for a run",
@@ -229,8 +229,8 @@ def checked_name(name: str) -> str:
 def read_on_host(
     host: str, raw: Mapping[str, Any], known: Callable[[], tuple[Cause, ...]] = tuple
 ) -> OnHost:
-    """Odd values become empty ones: a host's word, and an old journal, may be anything. `known`
-    is asked for where the last words of failed ranks are to be understood.
+    """Read a host's report; invalid values become empty ones. `known` is called to interpret the
+    last lines of failed ranks.
     """
     name = plain(raw.get("host"), 255) or host
     decided = max(0.0, number(raw.get("decided")) - number(raw.get("went")))
@@ -243,8 +243,8 @@ def read_on_host(
 
 
 def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
-    """The newest first, as their names have the time of their start. One that never began is
-    left out, unless who started it left a result."""
+    """Merge reports to runs, newest first, as ids have the time of the start. A run that never
+    began is left out, unless the command that started it left a result."""
     by_run: dict[str, dict[str, OnHost]] = {}
     for part in parts:
         of_hosts = by_run.setdefault(part.run, {})
@@ -262,8 +262,8 @@ def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
 
 
 def _last(run: Run) -> Run:
-    """Return the last attempt that these hosts know as the record of the run has it: its hosts may
-    not have seen how it ended, and those of a later one may not be reached."""
+    """Return the last attempt known to these hosts as the run's record has it: its hosts may not
+    have seen how it ended, and those of a later attempt may be out of reach."""
     if run.over and any(part.done for part in run.seen):
         return replace(run, state=State.DONE, verdict=Verdict(EXIT_OK, "ranks", ""))
     if run.over and all(part.cut_off for part in run.seen):
@@ -280,8 +280,8 @@ def _last(run: Run) -> Run:
 
 
 def _own(part: OnHost) -> tuple[bool, bool]:
-    """Of hosts that share their home all report one journal: its own host alone sees the processes
-    and can be asked to end them."""
+    """Return the rank of a report, as hosts with a shared home report the same journal: only the
+    host itself sees the processes and can end them."""
     return part.alive, part.target == part.host
 
 
@@ -324,11 +324,11 @@ def _state(seen: Sequence[OnHost], found: Verdict | None) -> State:
 
 
 def _deciding(seen: Sequence[OnHost], about: About) -> list[OnHost]:
-    """The hosts that know how the run ended, the one that knows best first.
+    """Return the hosts that know how the run ended, the best source first.
 
-    The first fact counts, whatever a host notes that was frozen or cut off, and is back. Where
-    hosts of a divided network noted different ones at one time, the record of the run says which
-    counts; without one, most of them are right. A lost host knows best how, then the hub.
+    The first fact counts, whatever a host records that was frozen or cut off, and is back. If hosts
+    of a divided network recorded different ones at one time, the record of the run decides;
+    without one, the majority does. A lost host knows best how it was lost, then the hub.
     """
     recorded = recorded_losses(seen)
     noted = [part for part in seen if part.verdict]
@@ -356,7 +356,7 @@ def _what_ended_it(part: OnHost) -> tuple[str, str]:
 def _verdict(
     seen: Sequence[OnHost], about: About, ok: int, deciding: Sequence[OnHost]
 ) -> Verdict | None:
-    """None: nothing has ended it yet."""
+    """Return how the run ended; None: it has not ended."""
     stopped = next((part.stopped for part in seen if part.stopped), "")
     if stopped and not any(part.alive for part in seen):
         return Verdict(EXIT_INTERRUPTED, verdict.INTERRUPTED, stopped)
@@ -453,5 +453,5 @@ def _ids(runs: Sequence[Run]) -> str:
 
 
 def _says_something(line: str) -> bool:
-    """Whether a rank said more than that it was told to end, by its last line."""
+    """Return whether a rank's last line says more than that it was told to end."""
     return bool(without_noise([line])) and not line.endswith("KeyboardInterrupt")

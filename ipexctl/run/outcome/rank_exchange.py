@@ -1,8 +1,8 @@
-"""Do the ranks of a run train together? Judged by what their Python says (in_ranks/rank_groups.py).
+"""Judge whether the ranks of a run train together, by what they report (in_ranks/rank_groups.py).
 
-A group of torch.distributed joins those of its ranks that ran a collective in it; a barrier, and
-that a group was formed, prove nothing. Ranks that groups join work together. That they do not is
-said only where each rank has said all that it did; else the answer is "unknown", with the reason.
+A group of torch.distributed joins those of its ranks that ran a collective in it; a barrier, or
+the creation of a group, proves nothing. Ranks that groups join work together. That they do not is
+concluded only if each rank has reported completely; else the answer is "unknown", with the reason.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ipexctl.facts.host_facts import loopback
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
 
-MUCH = 64 << 10  # bytes with hosts of the run, of a rank that ran no collective: it has other ways
+MUCH = 64 << 10  # bytes from hosts of the run, to a rank without collectives: it has other ways
 AGAIN = 5.0  # seconds until the next look after a warning
-ENOUGH_STEPS = 10_000  # of a rank; a flood of lines is not counted further
-SHORT = 5.0  # seconds: a run without distributed code that ends before gets no line
-LONG = 30.0  # seconds after which code that trains has begun to, though it prints no steps
+ENOUGH_STEPS = 10_000  # of a rank; further steps are not counted
+SHORT = 5.0  # seconds: a shorter run without distributed code gets no line
+LONG = 30.0  # seconds after which training code has begun to train, even if it prints no steps
 WARN_AFTER = 15.0  # seconds after the second printed step
-LOOPBACK_AFTER = 15.0  # seconds at a rendezvous that only the own host reaches
+LOOPBACK_AFTER = 15.0  # seconds at a rendezvous that only rank 0's host can reach
 TRAINED_ALONE = "trained-alone"  # in causes.toml
 METRICS = (b"loss", b"Loss", b"LOSS", b"perplexity", b"reward")
 _STEP = re.compile(
@@ -37,14 +37,14 @@ _NOT_A_STEP = re.compile(r"eval|valid|test|zero.?shot|baseline", re.IGNORECASE)
 
 class Verdict(str, Enum):
     TOGETHER = "together"
-    ALONE = "alone"  # each rank
-    APART = "apart"  # groups of ranks, and nothing between them
+    ALONE = "alone"  # each rank works alone
+    APART = "apart"  # groups of ranks, without exchange between them
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """What is known. `groups`: ranks that worked together, where that is not all of them."""
+    """What is known. `groups`: ranks that worked together, if that is not all of them."""
 
     verdict: Verdict
     bytes: int = 0  # at least
@@ -70,15 +70,15 @@ Moved = tuple[int, str, str, int, int]
 class Group:
     """A group of torch.distributed, as one of its ranks sees it."""
 
-    ranks: tuple[int, ...]  # none of them named: all
+    ranks: tuple[int, ...]  # empty: all
     backend: Line
-    data: bool | None  # whether a collective with data ran; None: not known
-    count: int  # of operations, barriers among them
+    data: bool | None  # whether a collective with data ran; None: unknown
+    count: int  # number of operations, including barriers
 
 
 @dataclass(frozen=True)
 class Process:
-    """What a process of a rank says. `main`: the one that the run has started."""
+    """What a process of a rank reports. `main`: whether the run has started it."""
 
     rank: int
     main: bool
@@ -96,7 +96,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Report:
-    """What a host says about its ranks."""
+    """What a host reports about its ranks."""
 
     processes: tuple[Process, ...] = ()
     moved: tuple[Moved, ...] = ()
@@ -106,21 +106,21 @@ class Report:
 
 @dataclass
 class Watch:
-    """Fed with what hosts and ranks report; no clock here."""
+    """Collects what hosts and ranks report. It has no clock."""
 
     plan: LaunchPlan
     processes: dict[int, tuple[Process, ...]] = field(default_factory=dict)  # by rank
     moved: dict[str, tuple[Moved, ...]] = field(default_factory=dict)  # by host
     steps: dict[int, int] = field(default_factory=dict)
-    silent: dict[str, str] = field(default_factory=dict)  # host -> why its ranks say nothing
-    complete: set[str] = field(default_factory=set)  # hosts that have said all
-    written: dict[int, float] = field(default_factory=dict)  # rank -> when it last said something
+    silent: dict[str, str] = field(default_factory=dict)  # host -> why its ranks report nothing
+    complete: set[str] = field(default_factory=set)  # hosts whose reports are complete
+    written: dict[int, float] = field(default_factory=dict)  # rank -> when it last wrote something
     _met: float | None = None  # when ranks began to wait at a loopback address
-    _waited: bool = False  # whether that was said
+    _waited: bool = False  # whether that was reported
     _second: float | None = None  # when a rank had printed two steps
-    _looked: float | None = None  # when, whether that is a reason to warn
+    _looked: float | None = None  # when it was last checked whether to warn
     _warned: bool = False
-    _settled: bool = False  # whether there is nothing more to say
+    _settled: bool = False  # whether there is nothing more to report
 
     def __post_init__(self) -> None:
         self._hosts = {place.rank: h.host for h in self.plan.hosts for place in h.ranks}
@@ -138,7 +138,7 @@ class Watch:
             self._met = now
 
     def printed(self, rank: int, data: bytes, texts: Sequence[str], now: float) -> None:
-        """Counts lines with a training metric. Most output has none and costs one search."""
+        """Count lines with a training metric. Most output has none and costs one search."""
         if self.steps.get(rank, 0) >= ENOUGH_STEPS or not any(word in data for word in METRICS):
             return
         found = sum(1 for text in texts if is_step(text))
@@ -151,13 +151,13 @@ class Watch:
         return [text for text in (self.warning(now), self.waiting(now)) if text]
 
     def warning(self, now: float) -> str:
-        """Some seconds after the second printed step, and once more when it is no longer true."""
+        """Return a warning some seconds after the second printed step, or later its withdrawal."""
         if self._second is None or now - self._second < WARN_AFTER or self._settled:
             return ""
         if self._looked is not None and now - self._looked < AGAIN:
             return ""
         if min(self.written.get(rank, 0.0) for rank in self._hosts) < self._second:
-            return ""  # what they said before they trained says nothing
+            return ""  # what they reported before they trained means nothing
         self._looked = now
         found = self.judge()
         if found is None or found.verdict is Verdict.UNKNOWN:
@@ -170,7 +170,7 @@ class Watch:
         return "ranks have started to exchange data" if self._warned else ""
 
     def waiting(self, now: float) -> str:
-        """Said once: the rendezvous is where the ranks of other hosts do not reach it."""
+        """Return once that ranks of other hosts cannot reach the rendezvous."""
         later = self._met is not None and now - self._met >= LOOPBACK_AFTER
         if not later or self._waited or self.written.get(0, 0.0) < (self._met or 0.0) + AGAIN:
             return ""
@@ -178,7 +178,7 @@ class Watch:
         return self._at_loopback()
 
     def _at_loopback(self) -> str:
-        """Where rank 0 waits for ranks of other hosts, which look for it on their own."""
+        """Return the note if rank 0 waits at a loopback address for ranks of other hosts."""
         waits = (one for one in self.processes.get(0, ()) if one.joined and not one.groups)
         place = next((one.master for one in waits if _is_loopback(one.master)), "")
         here = self._hosts[0]
@@ -192,7 +192,7 @@ class Watch:
         )
 
     def processes_in_groups(self) -> Iterator[Process]:
-        """Those whose rank and world size in torch.distributed are those of the run."""
+        """Yield processes whose rank and world size in torch.distributed are those of the run."""
         for rank, said in self.processes.items():
             for one in said:
                 if (one.place, one.world) == (rank, self.plan.world_size):
@@ -200,7 +200,7 @@ class Watch:
 
     @property
     def is_complete(self) -> bool:
-        """Whether each host has said what its ranks exchanged in all."""
+        """Return whether each host has reported everything that its ranks exchanged."""
         return all(host.host in self.complete for host in self.plan.hosts)
 
     def end(self, *, completed: bool) -> Exchange | None:
@@ -208,7 +208,7 @@ class Watch:
         return found and replace(found, stuck=self._at_loopback())
 
     def judge(self, *, completed: bool = False, over: bool = False) -> Exchange | None:
-        """None for one rank. What a script would do counts only where it came to its end."""
+        """Judge the exchange; None for one rank. `completed`: the script came to its end."""
         world = self.plan.world_size
         if world == 1:
             return None
@@ -245,7 +245,7 @@ class Watch:
         return max((one.seconds for one in self.processes.get(rank, ())), default=0.0)
 
     def _proven(self) -> dict[tuple[int, ...], set[int]]:
-        """Members of a group -> those that say that they ran collectives in it."""
+        """Return {members of a group: those that report that they ran collectives in it}."""
         proven: dict[tuple[int, ...], set[int]] = {}
         for one in self.processes_in_groups():
             for group in one.groups:
@@ -255,7 +255,7 @@ class Watch:
         return proven
 
     def _doubt(self, rank: int, received: int, over: bool) -> str:
-        """Why a rank may have exchanged more than is known; "" if it has not. `received`: bytes."""
+        """Return why a rank may have exchanged more than is known, or "". `received`: bytes."""
         host, world, said = self._hosts[rank], self.plan.world_size, self.processes.get(rank, ())
         if why := self.silent.get(host):
             return why
@@ -280,7 +280,7 @@ class Watch:
         return ""
 
     def _received(self) -> dict[int, int]:
-        """The bytes that each rank received from addresses of the run's ranks."""
+        """Return the bytes that each rank received from addresses of the run's ranks."""
         rows = [row for moved in self.moved.values() for row in moved]
         own = {here for _, here, _, _, _ in rows}
         single = {host.ranks[0].rank for host in self.plan.hosts if len(host.ranks) == 1}
@@ -301,12 +301,12 @@ def _is_loopback(place: str) -> bool:
 
 
 def is_step(text: str) -> bool:
-    """A line of training with a metric in it; not one of an evaluation."""
+    """Return whether a line of training has a metric in it; evaluation does not count."""
     return bool(_STEP.search(text[:2000])) and not _NOT_A_STEP.search(text[:2000])
 
 
 def so_far(found: Exchange) -> str:
-    """The warning, while the run goes on."""
+    """Return the warning, while the run is active."""
     if found.verdict is Verdict.ALONE:
         return f"after {found.steps} printed steps ranks have exchanged nothing so far"
     return f"so far {_apart(found)}"
@@ -326,7 +326,7 @@ def _amount(found: Exchange) -> str:
 
 
 def sentence(found: Exchange, world: int) -> str:
-    """The line of the summary."""
+    """Return the line of the summary."""
     if found.verdict is Verdict.UNKNOWN:
         return f"it is unknown what ranks exchanged: {found.reason}"
     if found.verdict is Verdict.APART:

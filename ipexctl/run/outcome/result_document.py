@@ -1,4 +1,4 @@
-"""The plan and the result of a run, as the JSON documents that `--json` and its folder hold."""
+"""Make the JSON documents of a run's plan and result, for `--json` and the run's folder."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _host(host: HostPlan) -> dict[str, Any]:
 def _documents(
     env: Iterable[tuple[str, str]], why: dict[str, str]
 ) -> Iterator[dict[str, str | None]]:
-    """The user's own have no reason, and no value here: it may be a secret."""
+    """Yield the variables. The user's own have no reason, and no value: it may be a secret."""
     for name, value in env:
         yield {
             "name": name,

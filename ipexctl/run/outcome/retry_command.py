@@ -1,4 +1,4 @@
-"""The command to type again: as it was typed, and so that it works when pasted."""
+"""Make the command to type again: as it was typed, and working when pasted."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ _LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
 
 
 def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
-    """Without the hosts that are lost, and with `n` ranks (None: as many as it said, or whatever
-    else says it). Of a variable that looks secret the value stays out: --env NAME takes it from
-    here.
+    """Return the command without the lost hosts, and with `n` ranks (None: unchanged). Values of
+    variables that look secret are left out: --env NAME takes the local value.
     """
     if not typed.options:
         return ""
@@ -41,7 +40,7 @@ def _without_secrets(words: Sequence[str]) -> Iterator[str]:
 
 
 def _with_ranks(words: Sequence[str], n: str) -> tuple[list[str], bool]:
-    """With that number where one was typed, and whether one was."""
+    """Replace the number of ranks where one was typed; also return whether one was."""
     made, found = [], False
     for before, word in zip(("", *words), words, strict=False):
         in_one = _RANKS_IN_ONE.fullmatch(word)

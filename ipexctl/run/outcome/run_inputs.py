@@ -1,4 +1,4 @@
-"""What a run keeps of its inputs in its journals, for reports and to compare it with another."""
+"""Collect a run's inputs for its journals, for reports and to compare runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST = 200  # characters of a value
 
 @dataclass(frozen=True)
 class Inputs:
-    """`of_all`: kept by the first host; `hosts`: what each host keeps of itself."""
+    """`of_all`: kept by the first host; `hosts`: what each host keeps about itself."""
 
     of_all: Mapping[str, Any]
     hosts: Mapping[str, Mapping[str, Any]]
@@ -29,8 +29,8 @@ def inputs(
     plan: Sequence[HostPlan], nodes: Iterable[Node], sent: Tree | None,
     data: Mapping[str, str], findings: Sequence[tuple[str, str, str]] = (),
 ) -> Inputs:  # fmt: skip
-    """`sent`: None with --no-sync. `data`: the version of each dataset, by its content.
-    `findings`: id, hosts and text of what the preflight found."""
+    """Collect the inputs. `sent`: None with --no-sync. `data`: the version of each dataset, by
+    content. `findings`: id, hosts and text of the findings of the preflight."""
     known = {node.host.name: node for node in nodes}
     first = known[plan[0].host].prepared
     of_all = {

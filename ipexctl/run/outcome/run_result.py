@@ -1,4 +1,4 @@
-"""How a run ended, as values."""
+"""Classes for how a run ended."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class HostEnd:
 
 @dataclass(frozen=True)
 class Kept:
-    """The run's folder here."""
+    """The run's folder on this machine."""
 
     folder: str = ""
-    trouble: tuple[str, ...] = ()  # what is not in it, and why
+    trouble: tuple[str, ...] = ()  # what is missing in it, and why
     outputs: tuple[str, ...] = ()  # what was fetched, in words
 
 
@@ -55,7 +55,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Stall:
-    """What held up a run that made no progress when it was ended, or makes none now."""
+    """What holds up a run that makes no progress, or held it up when it was ended."""
 
     seconds: float
     kind: str  # of a diagnosis
@@ -79,7 +79,7 @@ class RunResult:
     hosts: tuple[HostEnd, ...]
     first: RankEnd | None = None
     tail: tuple[str, ...] = ()
-    same: tuple[RankEnd, ...] = ()  # failed like the first one, by themselves
+    same: tuple[RankEnd, ...] = ()  # failed like the first one, on their own
     victims: tuple[RankEnd, ...] = ()  # failed after it, most likely because of it
     cause: str = ""
     stall: Stall | None = None  # None: it made progress until the end
@@ -90,37 +90,37 @@ class RunResult:
     exchange: Exchange | None = None  # None: one rank
     again: str = ""  # the command that starts it again
     left_out: LeftOut | None = None
-    gpu_check: str = ""  # the line with which the script ended itself, for want of GPUs
+    gpu_check: str = ""  # the line with which the script ended itself, as it found no GPUs
     slow: Slow | None = None  # ranks that the others waited for, most of the time
-    steps: SlowSteps | None = None  # what the last ones waited for
+    steps: SlowSteps | None = None  # what the last steps waited for
     tails: tuple[tuple[str, ...], ...] = ()  # the last lines of each rank
-    warnings: tuple[str, ...] = ()  # of our modules in the ranks, and a loss that became nan
-    lost_host: str = ""  # the cause, as the hub lost it, or as no host reaches the hub's
+    warnings: tuple[str, ...] = ()  # of ipexctl's modules in the ranks, and a loss that became nan
+    lost_host: str = ""  # the lost host that is the cause, as the hub or another host reported
 
     @property
     def lost(self) -> frozenset[str]:
-        """The host that ended the run by being lost, if it has not answered since."""
+        """The host that ended the run by being lost, unless it has answered since."""
         gone = {h.host for h in self.hosts if h.survivors is None}
         return frozenset({self.lost_host} & gone)
 
     @property
     def last_words(self) -> tuple[str, ...]:
-        """Of the rank that failed first: from Python's traceback on, where there is one."""
+        """The last lines of the first failed rank: from Python's traceback on, if there is one."""
         tail = tuple(without_rank_prefix(text) for text in self.tail)
         return tuple(from_traceback(tail))
 
     def spelled(self, spell: Callable[[str], str]) -> RunResult:
-        """`spell`: a command of ours with the user's options, by its name."""
+        """Complete suggested commands. `spell`: adds the user's options to a command."""
         return replace(self, steps=self.steps.spelled(spell)) if self.steps else self
 
     def reachable(self, host: str) -> bool:
-        """Whether the host was reachable at the end of the run."""
+        """Return whether the host was reachable at the end of the run."""
         return any(h.host == host and h.logs for h in self.hosts)
 
 
 @dataclass(frozen=True)
 class Left:
-    """The run continues without this command. `why` is empty if the user asked for that."""
+    """The run continues without this command. `why`: "" if the user asked for that."""
 
     run_id: str
     why: str = ""
@@ -140,29 +140,29 @@ class Tally:
     failed: int
     seconds: float
     loads: tuple[tuple[str, HostLoad], ...] = ()
-    codes: tuple[tuple[int, int], ...] = ()  # of ranks that have ended
+    codes: tuple[tuple[int, int], ...] = ()  # exit codes of ranks that have ended
     slow: Slow | None = None  # ranks that the others wait for
-    busy: tuple[float, ...] = ()  # of each host: the share of their CPUs that its ranks use
+    busy: tuple[float, ...] = ()  # for each host: the share of its ranks' CPUs that they use
 
 
 _LED_TO = re.compile(r"During handling of the above|The above exception was the direct cause")
 
 
 def traceback_start(lines: Sequence[str]) -> int:
-    """Where the last traceback begins, with those that led to it; 0 if there is none."""
+    """Return where the last traceback begins, with those that led to it; 0 if there is none."""
     starts = [i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)]
     while len(starts) > 1 and any(map(_LED_TO.match, lines[starts[-2] : starts[-1]])):
         starts.pop()
     return starts[-1] if starts else 0
 
 
-_TRACEBACK = "Traceback (most recent call last)"  # what came before it, the script has survived
+_TRACEBACK = "Traceback (most recent call last)"  # the script has survived earlier ones
 _ABORTED = ("terminate called", "Fatal Python error: Aborted")
 
 
 def from_traceback(lines: Sequence[str]) -> Sequence[str]:
-    """From the last traceback on, where there is one, without the abort of Python that an
-    exception leads to."""
+    """Return the lines from the last traceback on, if there is one, without the abort of Python
+    that an exception leads to."""
     lines = lines[traceback_start(lines) :]
     if not lines or not lines[0].startswith(_TRACEBACK):
         return lines
@@ -171,7 +171,7 @@ def from_traceback(lines: Sequence[str]) -> Sequence[str]:
 
 
 def exception_in(lines: Sequence[str]) -> str:
-    """The first line of the last exception's message; "" if there is none."""
+    """Return the first line of the last exception's message; "" if there is none."""
     lines = from_traceback(lines)
     heads = [i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)]
     after = lines[heads[-1] + 1 :] if heads else ()

@@ -1,4 +1,4 @@
-"""Events of ranks -> how they stand. No I/O, no clock."""
+"""Track the state of ranks by their events. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RankEnd:
     code: int | None = None
     signal: int | None = None
     lost: bool = False  # its wrapper vanished without a word (killed with SIGKILL)
-    hints: tuple[str, ...] = ()  # what its host saw beside: keys of _HINTS
+    hints: tuple[str, ...] = ()  # what its host noticed: keys of _HINTS
     usage: Usage | None = None
     at_exit: int | None = None  # the signal that ended Python after the script had ended
 
@@ -42,7 +42,7 @@ class RankEnd:
         return f"exit code {self.code or 0}"
 
     def __str__(self) -> str:
-        """The host counts the kills of all programs: that explains a rank that was killed alone."""
+        """Describe the end. A host's count of OOM kills explains it if one rank was killed."""
         killed = self.lost or self.signal == 9
         hints = [h for h in self.hints if killed or h != "oom"]
         return self._how() + "".join(f"; {_HINTS[h]}" for h in hints if h in _HINTS)
@@ -68,7 +68,7 @@ _SIGNALS = {
 
 
 def ended(code: int) -> str:
-    """How a program of MPI ended; below 0: by that signal, above 128: a shell says so."""
+    """Describe how an MPI program ended; below 0: by that signal, above 128: a shell says so."""
     if code < 0:
         return f"was ended by signal {-code}{_SIGNALS.get(-code, '')}"
     return f"ended with code {code}{_SIGNALS.get(code - 128, '')}"
@@ -94,7 +94,7 @@ class RunState:
         return self._remember(rank, lines)
 
     def skim(self, rank: int, data: bytes) -> int:
-        """Like `output`, for when nobody can look: only the last words are remembered."""
+        """Process output too fast to be read: only the last lines are remembered."""
         if WARNING.encode() in data:
             return len(self.output(rank, data))
         passed, lines = self._streams.setdefault(rank, Lines()).skim(data)
@@ -105,7 +105,7 @@ class RunState:
         return self._remember(rank, stream.end()) if stream else []
 
     def bars(self, wanted: Callable[[int, str], bool], most: int) -> list[tuple[int, str]]:
-        """`most` of the wanted progress bars that have moved since this told of them."""
+        """Return up to `most` of the wanted progress bars that have moved since the last call."""
         found = ((rank, stream.bar()) for rank, stream in sorted(self._streams.items()))
         moved = ((rank, bar) for rank, bar in found if bar and wanted(rank, bar))
         told = list(islice(moved, most))

@@ -1,4 +1,4 @@
-"""When to report silent hosts and stopped ranks. No clock here."""
+"""Decide when to report silent hosts and stopped ranks. No clock here."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ SHOWN_AFTER = 10.0
 
 @dataclass
 class Health:
-    """Fed with samples and with the time of every sign of life; asked now and then."""
+    """Fed with samples and with the time of every sign of life; queried now and then."""
 
     plan: LaunchPlan
     host_timeout: float
-    loads: dict[str, HostLoad] = field(default_factory=dict)  # the last word of each host
+    loads: dict[str, HostLoad] = field(default_factory=dict)  # the last report of each host
     rank_loads: RankLoads = field(default_factory=RankLoads)
-    _cpu: dict[str, tuple[float, int]] = field(default_factory=dict)  # their sum and number
+    _cpu: dict[str, tuple[float, int]] = field(default_factory=dict)  # sum and number of samples
     _peak: dict[str, int] = field(default_factory=dict)
     _stopped: dict[int, float] = field(default_factory=dict)
     _told: set[str | int] = field(default_factory=set)  # silent hosts, stopped ranks
-    _ended: set[int] = field(default_factory=set)  # what is heard of them later is old
+    _ended: set[int] = field(default_factory=set)  # later reports about them are outdated
 
     def sample(self, host: str, sample: Sample) -> None:
         self.loads[host] = sample
@@ -45,7 +45,7 @@ class Health:
         self._stopped.pop(rank, None)
 
     def overall(self, host: str) -> HostLoad:
-        """The mean of its CPUs, the peak of its memory."""
+        """Return the mean of its CPUs, the peak of its memory."""
         last, (total, count) = self.loads.get(host, HostLoad()), self._cpu.get(host, (0.0, 0))
         return HostLoad(total / count if count else None, self._peak.get(host), last.total)
 
@@ -54,11 +54,11 @@ class Health:
         return tuple((host, self.loads[host]) for host in hosts if host in self.loads)
 
     def judged(self) -> tuple[Slow | None, tuple[float, ...]]:
-        """Ranks that the others wait for, and how much of their CPUs the ranks use."""
+        """Return ranks that the others wait for, and how much of their CPUs the ranks use."""
         return self.rank_loads.slow(), self.busy()
 
     def busy(self) -> tuple[float, ...]:
-        """Of each host with known CPUs: the share of them that its ranks use."""
+        """Return for each host with known CPUs the share of them that its ranks use."""
         shares = []
         for host in self.plan.hosts:
             cpus = self.rank_loads.busy(place.rank for place in host.ranks)
@@ -67,7 +67,7 @@ class Health:
         return tuple(shares)
 
     def news(self, now: float, heard: Mapping[str, float]) -> list[str]:
-        """The notes to show now. `heard`: time of each host's last message."""
+        """Return the notes to show now. `heard`: time of each host's last message."""
         quiet = {host: now - at for host, at in heard.items() if now - at >= SHOWN_AFTER}
         notes = [
             f"{host} has not responded for {seconds:.0f} s; after {self.host_timeout:g} s it is "

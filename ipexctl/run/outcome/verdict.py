@@ -1,6 +1,6 @@
-"""How a run ended, decided from what its hub recorded.
+"""Decide how a run ended, from what its hub recorded.
 
-The hub ends a run at its first decisive fact (remote/hub/judge.py) and notes every one of them in
+The hub ends a run at its first decisive fact (remote/hub/judge.py) and records every one of them in
 the journals of all hosts. `run` and `attach` get them as they happen; `ps`, `wait` and `stop` read
 them afterwards.
 """
@@ -73,7 +73,7 @@ class Verdict:
 
 
 def decide(facts: Sequence[Fact], ranks: int, known: causes.Known) -> Verdict | None:
-    """`facts` in the order in which they were recorded; `ranks`: their number. None: not ended."""
+    """Decide. `facts`: in the order of their recording; `ranks`: their number. None: not ended."""
     fact, found = next(((f, m) for f in facts if (m := _meaning(f, ranks))), (None, None))
     if fact is None or found is None:
         return None
@@ -81,7 +81,7 @@ def decide(facts: Sequence[Fact], ranks: int, known: causes.Known) -> Verdict | 
     if vanished or isinstance(fact.event, run_events.ProgramEnded):
         programs = (f for f in facts if isinstance(f.event, run_events.ProgramEnded))
         killed = next((f for f in programs if f.event.killed), None)  # type: ignore[union-attr]
-        if killed or not vanished:  # that is why others gave up, and why wrappers are gone
+        if killed or not vanished:  # this explains why others gave up, and missing wrappers
             return _meaning(killed or fact, ranks)
     return _of_ranks(facts, found.first, known()) if found.first else found
 
@@ -99,8 +99,8 @@ class Heard:
         self, noted: Callable[[], Verdict | None], known: causes.Known,
         *, all_of_it: bool,
     ) -> Verdict:  # fmt: skip
-        """Take the hub's word; where it could not say, `all_of_it` was not heard, or a lost host
-        may know why, that of the journals; where no host can be asked, the viewer's."""
+        """Return the hub's verdict; if there is none, `all_of_it` was not received, or a lost host
+        may know more, that of the journals; if no host can be asked, the one of this command."""
         found = decide(self.facts, self.ranks, known) if self.complete else None
         kept = noted() if found is None or found.lost or not all_of_it else None
         if kept and all_of_it and self.seen and kept.ended_by == UNKNOWN:
@@ -140,7 +140,7 @@ def of_rank(end: RankEnd) -> Verdict:
 
 
 def _meaning(fact: Fact, ranks: int) -> Verdict | None:
-    """The verdict by this fact alone; None if it does not end a run."""
+    """Return the verdict for this fact alone; None if it does not end a run."""
     host = fact.host
     match fact.event:
         case event_reader.RankEnded(end) if not end.ok:
@@ -187,7 +187,7 @@ def program_ended(program: run_events.ProgramEnded, ranks: int) -> str:
 
 
 def read_all(rows: Any, host: str = "") -> list[Fact]:
-    """The valid facts of a journal. `host`: of facts that name none."""
+    """Read the valid facts of a journal. `host`: for facts that name none."""
     rows = ({"host": host, **row} for row in listed(rows) if isinstance(row, dict))
     return [fact for row in rows if (fact := read(row))]
 
@@ -200,12 +200,12 @@ def read(raw: Mapping[str, Any]) -> Fact | None:
         return None
 
 
-# --- the result, for who watched the run ----------------------------------------------------------
+# --- the result, for the command that watched the run --------------------------------------------
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What the ranks themselves do not report."""
+    """What is known about the end of a run beyond the ranks' reports."""
 
     run_id: str
     seconds: float

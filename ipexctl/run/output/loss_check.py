@@ -1,6 +1,6 @@
-"""Whether the loss of a rank has become nan or infinite, and since which step.
+"""Find out whether the loss of a rank has become nan or infinite, and since which step.
 
-One such value may be the mean of nothing, or a step that a gradient scaler skips: only the last
+One such value may be the mean of no values, or a step that a gradient scaler skips: only the last
 values count, and a single one only at a numbered step.
 """
 
@@ -14,7 +14,7 @@ from math import isfinite
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.metric_lines import Formats, LineReader, Point
 
-IN_A_ROW = 3  # steps until a run that goes on is noted
+IN_A_ROW = 3  # steps after which it is reported in an active run
 _ODD = re.compile(r"(?<![a-z])(?:nan|inf)(?![a-z])")
 
 
@@ -30,7 +30,7 @@ class BadLoss:
 
 
 def bad_loss(points: Iterable[Point]) -> BadLoss | None:
-    """`points`: of one rank, in their order. None: the last loss is a number."""
+    """Check the points of one rank, in order. None: the last loss is a number."""
     found: BadLoss | None = None
     at = ""
     for point in points:
@@ -53,20 +53,20 @@ def _place(point: Point) -> str:
 
 
 def _is_odd(text: str) -> bool:
-    """The search for a word is much faster than the pattern, and all output passes here."""
+    """Search for a word before using the pattern, which is slower: all output passes here."""
     return ("nan" in text or "inf" in text) and _ODD.search(text) is not None
 
 
 @dataclass
 class LossWatch:
-    """Fed with the lines of all ranks. Reads only those of ranks that have printed nan or inf."""
+    """Fed with the lines of all ranks. Parses only those of ranks that have printed nan or inf."""
 
     formats: Callable[[], Formats]
     said: bool = False
     _ranks: dict[int, tuple[LineReader, list[Point]]] = field(default_factory=dict)
 
     def lines(self, rank: int, texts: Sequence[str]) -> BadLoss | None:
-        """The first loss that stays bad; once."""
+        """Return the first loss that stays bad, once."""
         if self.said or (rank not in self._ranks and not _is_odd("\n".join(texts).lower())):
             return None
         reader, points = self._ranks.setdefault(rank, (LineReader(self.formats()), []))
@@ -82,7 +82,7 @@ class LossWatch:
         return found if self.said else None
 
     def end(self, rank: int) -> BadLoss | None:
-        """The rank prints nothing more."""
+        """Check a rank that prints nothing more."""
         _, points = self._ranks.pop(rank, (None, []))
         found = None if self.said else bad_loss(points)
         self.said = self.said or found is not None

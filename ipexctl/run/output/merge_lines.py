@@ -1,4 +1,4 @@
-"""Lines of many ranks that differ only in numbers become one. No rank's own lines change places."""
+"""Fold lines of many ranks that differ only in numbers. The order of a rank's lines is kept."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ipexctl.quick_dataclass import dataclass
 
 WINDOW = 0.25  # seconds that a line waits for those of other ranks
 MOST = 2000  # lines that wait
-NEAR = 8  # groups of one template in which a line looks for its equal
+NEAR = 8  # groups of one template in which a matching line is searched
 SLOT = "\0"
 _RANK = re.compile(r"\[rank\d+\]:? ")  # torch puts it before each line of a traceback
-# Numbers inside of words (fp16, node01) are text. A number after `step` or before `/` counts the
-# training: ranks that are at different ones are not folded. Colours are skipped.
+# Numbers inside words (fp16, node01) are text. A number after `step` or before `/` counts the
+# progress: ranks at different steps are not folded. Colours are skipped.
 _NUMBER = re.compile(
     r"(\x1b\[[0-9;:]*m"
     r"|(?<![A-Za-z])(?:[Ss]tep|[Ee]p(?:och)?|[Ii]t(?:er(?:ation)?)?|[Bb]atch|[Uu]pdate)s?"
@@ -29,10 +29,10 @@ _NUMBER = re.compile(
 
 @lru_cache(maxsize=512)
 def template(text: str) -> tuple[str, tuple[str, ...]]:
-    """(what is equal for lines that may be folded into one, the numbers in this one)"""
+    """Return (the common part of lines that may be folded into one, the numbers in this line)."""
     if text.startswith("[rank"):
         text = _RANK.sub("", text, count=1)
-    pieces = _NUMBER.split(text)  # text, what is kept, number, text...
+    pieces = _NUMBER.split(text)  # text, number to keep, number to fold, text...
     if len(pieces) == 1:
         return text, ()
     kept, numbers = pieces[1::3], pieces[2::3]
@@ -41,7 +41,7 @@ def template(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def merged(key: str, rows: Sequence[tuple[str, ...]]) -> str:
-    """Lines of one template: what is equal once, numbers that differ as `low..high`."""
+    """Merge lines of one template: the common part once, numbers that differ as `low..high`."""
     texts = key.split(SLOT)
     ranges = map(_range, zip(*rows, strict=True))
     return texts[0] + "".join(r + text for r, text in zip(ranges, texts[1:], strict=True))
@@ -55,7 +55,7 @@ def _range(numbers: Sequence[str]) -> str:
 
 
 def _size(number: str) -> tuple[float, ...]:
-    """The number as it compares with others: 1,024 and 1e-3 by value, addresses by their parts."""
+    """Return a key to compare numbers: 1,024 and 1e-3 by value, addresses by their parts."""
     if number.startswith("0x"):
         return (float(int(number, 16)),)
     plain = number.replace(",", "").rstrip(".")
@@ -84,7 +84,7 @@ class Group:
 
 
 class Fold:
-    """Groups leave in the order in which they came. A rank joins only a group behind its last."""
+    """Emits groups in the order of their creation. A rank joins only groups after its last one."""
 
     def __init__(self, ranks: int) -> None:
         self._all = ranks
@@ -103,7 +103,7 @@ class Fold:
             self._last[rank] = group.number
 
     def due(self, now: float) -> Iterator[Group]:
-        """Groups that have waited long enough, or that no other rank can join."""
+        """Yield groups that have waited long enough, or that no other rank can join."""
         queue = self._queue
         while queue and (
             now - queue[0].at >= WINDOW or len(queue[0].ranks) == self._all or len(queue) > MOST
@@ -115,7 +115,7 @@ class Fold:
             yield self._leave()
 
     def without(self, rank: int) -> int:
-        """Drop the groups in which this rank is not. Returns how many lines they have."""
+        """Drop the groups in which this rank is not. Return the number of their lines."""
         dropped = [group for group in self._queue if rank not in group.ranks]
         for group in dropped:
             self._queue.remove(group)
@@ -123,7 +123,7 @@ class Fold:
         return sum(len(group.ranks) for group in dropped)
 
     def _joinable(self, key: str, text: str, last: int) -> Group | None:
-        """Rather one with the same numbers than the oldest."""
+        """Return a group that the line can join, preferably one with the same numbers."""
         groups = self._open.get(key, [])
         i = bisect_right(groups, last, key=lambda g: g.number)
         near = groups[i : i + NEAR]

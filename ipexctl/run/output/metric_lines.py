@@ -1,6 +1,6 @@
-"""A line of a training -> step, loss and rate in it; the formats are in metric_formats.toml.
+"""Find step, loss and rate in a line of training output, by formats from metric_formats.toml.
 
-What is not surely one of these values is left out: no value is better than a wrong one.
+Uncertain values are left out: no value is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BAR = re.compile(
     r"\[(?P<spent>[\d:]+)<(?P<left>[\d:?]+)"
     r"(?:, +(?P<rate>[\d.?]+[kM]?) ?(?P<unit>[^\s,/\]]*)/(?P<per>[^\s,\]]+))?"
 )
-_MANY, _MANY_A_SECOND = 1_000_000, 10_000  # steps: more than any training makes
+_MANY, _MANY_A_SECOND = 1_000_000, 10_000  # steps: more than any training has
 _STEPS = r"(?:it|iters?|iterations?|steps?|batch(?:es)?)"
 _RATES = (
     re.compile(rf"(?<![\w.])(?P<rate>\d[\d.]*) ?{_STEPS}/s(?:ec)?\b"),
@@ -34,7 +34,7 @@ _RATES = (
 
 @dataclass(frozen=True)
 class Point:
-    """What one line says. `rate`: steps per second."""
+    """The metrics of one line. `rate`: steps per second."""
 
     step: int | None = None
     total: int | None = None
@@ -47,7 +47,7 @@ class Point:
 
     @property
     def says(self) -> dict[str, float]:
-        """The values that are there."""
+        """The values that the line has."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -58,8 +58,8 @@ _PART = re.compile(
     rf"(?<![\w./\-])[\"']?(?P<key>\w*loss\w*)[\"']?(?:\s*[:=]\s*|\s+)(?P<value>{NUMBER}){_END}",
     re.IGNORECASE,
 )
-_FROM = re.compile(rf"(?<=[\s:=]){NUMBER} -> (?=\d)")  # `loss 0.9 -> 0.4`: what it was before
-_END_OF_RUN = re.compile(r"\w+ {2,}= {2,}\S+$")  # a table of what the whole run gave
+_FROM = re.compile(rf"(?<=[\s:=]){NUMBER} -> (?=\d)")  # `loss 0.9 -> 0.4`: the previous value
+_END_OF_RUN = re.compile(r"\w+ {2,}= {2,}\S+$")  # a table with totals of the run
 _TOTALS = {"step": "total", "epoch": "epochs"}
 _KINDS: dict[str, type] = {"step": int, "total": int, "epochs": int}
 
@@ -70,17 +70,17 @@ class Format:
     pattern: re.Pattern[str]
     example: str
     gives: dict[str, float]
-    alone: bool = False  # nothing else in such a line is read
-    has: str = ""  # in each such line; quicker than the pattern
+    alone: bool = False  # whether nothing else in such a line is read
+    has: str = ""  # a text in each such line; faster than the pattern
 
 
 @dataclass(frozen=True)
 class Formats:
-    """The table."""
+    """The table of formats."""
 
     named: re.Pattern[str]  # a name and its number
     keys: dict[str, str]  # name -> field
-    whole_loss: re.Pattern[str]  # before `loss`: still the loss, and not a part of it
+    whole_loss: re.Pattern[str]  # words before `loss` that still mean the loss, not a part of it
     other_loss: re.Pattern[str]  # the loss of something else
     needed: tuple[str, ...]
     not_after: re.Pattern[str]
@@ -92,7 +92,7 @@ class Formats:
     formats: tuple[Format, ...]
 
     def point(self, text: str) -> Point | None:
-        """What a line, or the state of a bar, says of the training."""
+        """Return the metrics in a line, or in the state of a bar."""
         text = _PREFIX.sub("", COLOUR.sub("", text[:MAX_LINE]).strip())
         text = _FROM.sub("", text)
         low = text.lower()
@@ -140,13 +140,13 @@ class Formats:
                 yield _TOTALS[key], match["of"]
 
     def _is_part(self, match: re.Match[str], text: str) -> bool:
-        """`D loss: 0.1`, `Loc Loss 0.2`: a part of the loss, or one of several."""
+        """Recognize a part of the loss, or one of several: `D loss: 0.1`, `Loc Loss 0.2`."""
         if match["key"].lower() != "loss" or not (word := _WORD.search(text[: match.start()])):
             return False
         return not self.whole_loss.fullmatch(word[1])
 
     def _only_part(self, text: str) -> dict[str, str]:
-        """The only loss in a line with a step or an epoch is the loss, whatever it is called."""
+        """Treat the only loss in a line with a step or an epoch as the loss, whatever its name."""
         found = list(_PART.finditer(text))
         if len(found) != 1 or self.other_loss.search(text[: found[0].end()]):
             return {}
@@ -172,7 +172,7 @@ class Formats:
 
 
 def _is_download(bar: re.Match[str]) -> bool:
-    """Of bytes or records, without a unit."""
+    """Recognize a bar of bytes or records, which has no unit of steps."""
     rate = bar["rate"] or "?"
     if "?" in rate:
         return float(_whole(bar["total"])) >= _MANY
@@ -180,13 +180,13 @@ def _is_download(bar: re.Match[str]) -> bool:
 
 
 def _whole(text: str) -> str:
-    """12k -> 12000"""
+    """Expand a number: 12k -> 12000."""
     scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1])
     return f"{float(text[:-1]) * scale:.0f}" if scale else text
 
 
 def _is_metric(found: dict[str, str]) -> bool:
-    """A loss, or a counter with something beside it."""
+    """Require a loss, or a counter with another value."""
     if "loss" in found or "eval_loss" in found:
         return True
     return "step" in found and len(found) > 1
@@ -252,10 +252,10 @@ def _format(raw: dict[str, Any]) -> Format:
 
 @dataclass
 class LineReader:
-    """The lines of one rank, in their order: what a line means may stand in one before it."""
+    """Reads the lines of one rank, in order: an earlier line may explain a later one."""
 
     formats: Formats
-    _columns: list[str] = field(default_factory=list)  # of a table or CSV
+    _columns: list[str] = field(default_factory=list)  # header of a table or CSV
     _most: int = 0  # total of the largest bar without a title
 
     def point(self, text: str) -> Point | None:
@@ -283,8 +283,8 @@ class LineReader:
         return self.formats.point(text)
 
     def _bar(self, text: str) -> Point | None:
-        """A bar without a title that is shorter than one before it counts something else: mostly
-        an evaluation."""
+        """Read a bar. One without a title that is shorter than an earlier one counts something
+        else, mostly an evaluation."""
         point = self.formats.point(text)
         if point is None or point.total is None:
             return point
@@ -310,7 +310,7 @@ _NAMED = re.compile(
     r"[\"']?(?P<between>\s*[:=]\s*|\s+)(?:tensor\(|[\[\"'(])?"
     rf"(?P<value>{NUMBER})(?![\w.]*\w|\s?/\s?\d|:\d|-\d)"
 )
-# Words before a number that say where the line comes from, or what the number counts.
+# Words before a number that name the source of the line, or what the number counts.
 _NOT_METRICS = frozenset(
     ("after", "at", "by", "device", "eta", "for", "from", "gpu", "host", "in", "is", "line")
     + ("local_rank", "node", "of", "pid", "port", "python", "rank", "seed", "than", "to", "took")
@@ -322,8 +322,8 @@ Numbers = tuple[tuple[str, float], ...]
 
 
 def numbers(text: str, point: Point | None, formats: Formats) -> Numbers:
-    """`point`: what the line says of the training; its losses are left out. A name without `=` or
-    `:` needs a fraction."""
+    """Return named numbers. `point`: the metrics of the line; its losses are left out. A name
+    without `=` or `:` needs a fraction."""
     text = COLOUR.sub("", text[:MAX_LINE]).strip()
     if "%|" in text:
         text = text.rpartition("[")[2] if point else ""

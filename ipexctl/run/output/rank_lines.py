@@ -1,4 +1,4 @@
-"""Bytes of a rank -> lines that a terminal may be shown. No I/O, no clock."""
+"""Turn bytes of a rank into lines that are safe for a terminal. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ipexctl.quick_dataclass import dataclass
 
 MAX_LINE = 64 * 1024
 TAIL = 40  # lines of each rank that are remembered
-WARNING = "ipexctl: warning: "  # begins a line of ours in a rank's output (ipexctl/in_ranks)
-# colour passes; every other escape sequence and control character of a rank's output does not
+WARNING = "ipexctl: warning: "  # prefix of ipexctl's own lines in a rank's output (in_ranks)
+# colours pass; all other escape sequences and control characters in a rank's output do not
 _ESCAPE = re.compile(
     r"\x1b\[[0-9;:]{0,64}m"  # kept below
     r"|\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[P^_X][^\x1b]*(?:\x1b\\)?"
     r"|\x1b[ -/]*[0-~]?|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]"
     r"|[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-_LONGEST = 67  # of a colour
-_FINAL = re.compile(rb"[^0-9;:]")  # the end of a colour, or what shows that it is none
+_LONGEST = 67  # longest colour sequence
+_FINAL = re.compile(rb"[^0-9;:]")  # ends a colour sequence, or makes it invalid
 _MARK = re.compile(r"^\[rank\d+\]: ")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 _PLAIN = bytes([0x0A, *range(0x20, 0x7F)])
@@ -28,29 +28,29 @@ _UNPLAIN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 
 _UP = b"\x1b[A"
-# a bar of tqdm, and what something else printed while the cursor stood behind it
+# a bar of tqdm, and text that was printed while the cursor stood behind it
 _GLUED = re.compile(
     r"([^|]{0,200}\d%\|[^|]{0,400}\| *[^\s\[]+ \[[^\]]*\])(?=[^\s\x1b]|\x1b\[[\d;]*m)(.*)"
 )
 
 
 def clean(text: str) -> str:
-    """What a terminal may be shown of it."""
+    """Remove what must not reach a terminal."""
     return _ESCAPE.sub(lambda m: m[0] if _COLOUR.fullmatch(m[0]) else "", text)
 
 
 def without_colour(text: str) -> str:
-    """Without colour."""
+    """Remove colours."""
     return _COLOUR.sub("", text) if "\x1b" in text else text
 
 
 def without_rank_prefix(text: str) -> str:
-    """Without the `[rank1]: ` that torch puts before each line of a traceback."""
+    """Remove the `[rank1]: ` that torch puts before each line of a traceback."""
     return _MARK.sub("", text)
 
 
 class Lines:
-    """One stream of bytes -> whole lines. Of a progress bar (`\\r`) only the last state is kept.
+    """Split a stream of bytes into lines. Of a progress bar (`\\r`) only the last state is kept.
 
     `bars`: each state is a line. What is printed while a bar stands has a line of its own.
     """
@@ -59,7 +59,7 @@ class Lines:
         self._rest = b""
         self._bar = ""
         self._bars = bars
-        self._held: list[bytes] = []  # a bar with its newline: the cursor may come back to it
+        self._held: list[bytes] = []  # a bar with its newline: the cursor may move back to it
 
     def feed(self, data: bytes) -> list[str]:
         if self._bars:
@@ -80,7 +80,7 @@ class Lines:
         return lines
 
     def _without_moves(self, lines: list[bytes], rest: bytes) -> list[bytes]:
-        """Nested bars of tqdm: a newline, the inner bar, and the cursor up again. No line ends."""
+        """Handle nested bars of tqdm: a newline, the inner bar, and the cursor up. No line ends."""
         left: list[bytes] = []
         for i, line in enumerate(lines):
             if _UP in line:
@@ -98,7 +98,7 @@ class Lines:
         return left
 
     def skim(self, data: bytes) -> tuple[int, list[str]]:
-        """Like `feed`, of output too fast to read: the last lines, and how many were left out."""
+        """Skip output too fast to read: return the number of lines left out, and the last ones."""
         cut = len(data)
         for _ in range(TAIL + 1):
             cut = data.rfind(b"\n", 0, cut)
@@ -108,7 +108,7 @@ class Lines:
         return data.count(b"\n", 0, cut + 1), self.feed(data[cut + 1 :])
 
     def bar(self) -> str:
-        """The state of a progress bar that has no end yet; empty if that was `told` before."""
+        """Return the state of an unfinished progress bar; "" if `told` has been called with it."""
         bar = _text(self._rest.decode("utf-8", "replace")) if b"\r" in self._rest else ""
         if not bar:
             self._bar = ""
@@ -126,13 +126,13 @@ class Lines:
 
 
 def _last_state(rest: bytes) -> bytes:
-    """Of a line without end: what a terminal would show of it."""
+    """Return what a terminal would show of an unfinished line."""
     cut = rest.rstrip(b"\r").rfind(b"\r")
     return rest[cut:] if cut > 0 else rest
 
 
 def _texts(block: bytes, bars: bool) -> list[str]:
-    """Lines without their ends -> what may be shown. Almost always nothing has to be changed."""
+    """Return lines that may be shown, without newlines. Most need no change."""
     text = block.decode("utf-8", "replace")
     lines = text.split("\n")
     if not _is_plain(block) and _UNPLAIN.search(text):
@@ -145,19 +145,19 @@ def _texts(block: bytes, bars: bool) -> list[str]:
 
 
 def _without_bar(line: str, bars: bool) -> list[str]:
-    """`45%|####    | 9/20 [00:03<00:04, 2.6it/s]step 9 loss 0.3` -> what was printed behind it."""
+    """`45%|#### | 9/20 [00:03<00:04, 2.6it/s]step 9 loss 0.3` -> the text behind the bar."""
     if "]" not in line or not (glued := _GLUED.match(line)):
         return [line]
     return [glued[1], glued[2]] if bars else [glued[2]]
 
 
 def _is_plain(block: bytes) -> bool:
-    """Ordinary ASCII through and through: quicker to see than by a pattern."""
+    """Return whether all is ordinary ASCII: faster than a pattern."""
     return not block.translate(None, _PLAIN)
 
 
 def _cut(rest: bytes) -> int:
-    """Where to cut a line without end: in no character, and in no colour."""
+    """Return where to cut a line without end: not inside a character or a colour."""
     cut = MAX_LINE
     while cut > MAX_LINE - 3 and rest[cut] & 0xC0 == 0x80:
         cut -= 1
@@ -167,7 +167,7 @@ def _cut(rest: bytes) -> int:
 
 
 def _pieces(line: str) -> list[str]:
-    """Of a clean line; a colour stays in one piece."""
+    """Split a long clean line; a colour stays in one piece."""
     pieces = []
     while len(line) > MAX_LINE:
         escape = line.rfind("\x1b", MAX_LINE - _LONGEST, MAX_LINE)
@@ -183,14 +183,14 @@ def _text(line: str) -> str:
     return clean((behind if up and behind else state + behind).replace("\t", "    "))
 
 
-LONGEST = 3.0  # seconds between two looks at a growing log; it did not grow in a longer gap
+LONGEST = 3.0  # seconds between two samples of a growing log; in a longer gap it did not grow
 
-Span = tuple[float, float]  # not before, not after; by the clock of the rank's host
+Span = tuple[float, float]  # (not before, not after), by the clock of the rank's host
 
 
 @dataclass
 class LogTimes:
-    """`samples`: (time, size), both ascending. The log is read from `position` on."""
+    """Dates parts of a log, read from `position` on. `samples`: (time, size), both ascending."""
 
     samples: Sequence[tuple[float, int]]
     position: int = 0
@@ -200,7 +200,7 @@ class LogTimes:
         self._sizes = [size for _, size in self.samples]
 
     def pieces(self, data: bytes) -> Iterator[tuple[bytes, Span | None]]:
-        """The next bytes of the log, cut where a sample was taken."""
+        """Yield the next bytes of the log, cut where a sample was taken."""
         done = 0
         while done < len(data):
             index = bisect_right(self._sizes, self.position)
@@ -225,12 +225,12 @@ class LogTimes:
 
 
 # warnings that a healthy run prints, and frames of C++, which push out the message above them;
-# the viewer leaves them out and says how many
+# they are not shown, but counted
 _NOISE = re.compile(
     r"^(?:\[rank\d+\]: ?)?frame #\d+: .{1,4000}[(\[]0x[0-9a-f]+(?: in \S.*\)|\])$"
     r"|\[c10d\] The hostname of the client socket cannot be retrieved"
     r"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks"
-    # IPEX as it is imported, and its optimize()
+    # IPEX during its import, and its optimize()
     r"|OperatorEntry\.cpp:\d+\] Warning: Warning only once for all operators"
     r"|^  Overriding a previously registered kernel for the same operator"
     r"|^  operator: aten::_addmm_activation|^  dispatch key: AutocastCPU$"
@@ -239,7 +239,7 @@ _NOISE = re.compile(
     r"|intel_extension_for_pytorch/utils/_logger\.py:\d+\] No CUDA runtime is found"
     r"|- IPEX - WARNING - '\w+' will be deprecated in a future release"
 )
-# quicker to look for: one of them is in every such line
+# faster to search: each such line contains one of them
 _NOISE_WORDS = (
     "frame #",
     "[c10d]",
@@ -255,7 +255,7 @@ _NOISE_WORDS = (
 
 
 def without_noise(lines: list[str]) -> list[str]:
-    """Without warnings that a healthy run prints, and frames of C++."""
+    """Remove warnings that a healthy run prints, and frames of C++."""
     block = "\n".join(lines)
     if not any(word in block for word in _NOISE_WORDS):
         return lines

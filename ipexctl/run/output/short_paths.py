@@ -1,4 +1,4 @@
-"""Paths in the output of ranks as the user knows them: train.py, torch/nn/module.py."""
+"""Shorten paths in the output of ranks to those users know: train.py, torch/nn/module.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BEFORE_PATH = re.compile(r"""[\s"'(<=:]""")
 
 
 def shortened(text: str) -> str:
-    """Without the folder of the run, or of the environment's packages."""
+    """Remove the folder of the run, or of the environment's packages, from paths."""
     if "/work/" not in text and "/site-packages/" not in text:
         return text
     kept, end = "", 0
@@ -22,15 +22,15 @@ def shortened(text: str) -> str:
 
 
 def is_own_frame(text: str) -> bool:
-    """Is this line of a traceback, as printed, in a file of the user's project?"""
+    """Return whether a printed line of a traceback is in a file of the user's project."""
     return text.startswith('  File "') and "/runs/" in text and "/work/" in text
 
 
 MOST = 14  # lines
 LAST = 6  # lines at the end that always stay: the frame that raised, and the error
-OWN = 3  # own frames
+OWN = 3  # frames of the user's project
 LEFT_OUT = "  ..."
-_MARKS = re.compile(r"\s*[~^]+[~^\s]*")  # below a line of code, what of it is meant
+_MARKS = re.compile(r"\s*[~^]+[~^\s]*")  # markers below a line of code
 
 
 def short_traceback(lines: Sequence[str]) -> list[str]:

@@ -1,8 +1,8 @@
-"""Which rank the others wait for, by how busy the processes of all are.
+"""Find the rank that the others wait for, by how busy the processes of all ranks are.
 
 A rank that waits in a collective of gloo sleeps; one that computes does not. Backends that spin
-while they wait (oneCCL, MPI) keep all ranks equally busy: then nothing is said. Nor is it where the
-busiest rank sleeps, too: it may wait for another one that waits for a disk.
+while they wait (oneCCL, MPI) keep all ranks equally busy: then nothing is reported. The same holds
+if the busiest rank sleeps, too: it may wait for another one that waits for a disk.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from ipexctl.quick_dataclass import dataclass
 
-SMOOTH = 0.25  # weight of the newest sample: some 10 s count
+SMOOTH = 0.25  # weight of the newest sample: about the last 10 s count
 LEAST = 4  # samples of each rank
 FEW = 0.25  # share of the ranks that may be slow
-APART = 1.5  # times as busy as the others
-COMPUTES = 0.8  # CPUs that a rank uses which waits for nothing
-OFTEN = 0.5  # share of the samples in which a rank was slow that is slow in the summary
+APART = 1.5  # how many times as busy as the others
+COMPUTES = 0.8  # CPUs of a rank that does not wait
+OFTEN = 0.5  # share of samples in which a rank has to be slow to be slow in the summary
 
 
 _Who = TypeVar("_Who", int, str)
@@ -27,7 +27,7 @@ _Who = TypeVar("_Who", int, str)
 
 @dataclass(frozen=True)
 class Slow:
-    """`waits`: the share of their time that the other ranks wait for these."""
+    """Slow ranks. `waits`: the share of their time that the other ranks wait for these."""
 
     ranks: tuple[int, ...]
     waits: float
@@ -39,8 +39,8 @@ class RankLoads:
 
     _busy: dict[int, float] = field(default_factory=dict)
     _seen: dict[int, int] = field(default_factory=dict)
-    _found: Counter[tuple[int, ...]] = field(default_factory=Counter)  # () is nobody
-    _waits: Counter[tuple[int, ...]] = field(default_factory=Counter)  # their sums, in thousandths
+    _found: Counter[tuple[int, ...]] = field(default_factory=Counter)  # (): none
+    _waits: Counter[tuple[int, ...]] = field(default_factory=Counter)  # sums, in thousandths
 
     def add(self, busy: Iterable[tuple[int, float]]) -> None:
         for rank, cpus in busy:
@@ -54,7 +54,7 @@ class RankLoads:
                 self._waits[slow.ranks] += round(1000 * slow.waits)
 
     def busy(self, ranks: Iterable[int]) -> float | None:
-        """CPUs that they use together; None: no sample yet of any of them."""
+        """Return the CPUs that they use together; None: there is no sample of any of them."""
         known = [self._busy[rank] for rank in ranks if rank in self._busy]
         return sum(known) if known else None
 
@@ -65,7 +65,7 @@ class RankLoads:
         return len(self._busy) > 1 and all(self._seen[rank] >= LEAST for rank in self._busy)
 
     def mostly(self) -> Slow | None:
-        """Ranks that were slow most of the time, from when one was."""
+        """Return ranks that were slow most of the time since one was."""
         if not self._found:
             return None
         ranks, count = self._found.most_common(1)[0]
@@ -81,7 +81,7 @@ class RankLoads:
 def apart(
     busy: Mapping[_Who, float], least: float = COMPUTES
 ) -> tuple[tuple[_Who, ...], float] | None:
-    """The few that are busy while the others wait, and for which share of their time these do."""
+    """Return the few that are busy while the others wait, and the share of time these wait."""
     most = max(busy.values(), default=0.0)
     if most < least:
         return None

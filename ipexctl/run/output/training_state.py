@@ -1,4 +1,4 @@
-"""Where the ranks are in their training, from what they print. No clock here."""
+"""Track where the ranks are in their training, by what they print. No clock here."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from math import isfinite
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.metric_lines import Formats, LineReader, Point
 
-STALE = 60.0  # seconds after which a bar or a rate that did not move is not shown
-READ_EVERY = 0.2  # seconds, of each rank: reading all lines of a flood would cost more than drawing
-FEW = 8  # ranks; each of more than these is read less often
-READ = 8  # of its last lines
-SETTLE = 2.0  # seconds in which lines of the past may come all at once: no rate is made of them
-SPAN = 20  # of the last steps, from which a rate is computed
+STALE = 60.0  # seconds after which a bar or a rate that did not change is not shown
+READ_EVERY = 0.2  # seconds, per rank: reading all lines of a flood would cost more than drawing
+FEW = 8  # ranks; beyond this number, each is read less often
+READ = 8  # last lines that are read
+SETTLE = 2.0  # seconds in which old lines may come all at once: they give no rate
+SPAN = 20  # last steps from which a rate is computed
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a status line says. None: unknown."""
+    """The content of a status line. None: unknown."""
 
     step: int | None = None
     total: int | None = None
@@ -46,13 +46,13 @@ class _Rank:
 
     @property
     def progress(self) -> Progress:
-        """Where this rank is, without what is the same for all."""
+        """Return the progress of this rank, without what is the same for all."""
         return Progress(self.last.step, None, self.last.epoch, None, self.last.loss)
 
 
 @dataclass
 class Training:
-    """Fed with the lines and bars of each rank; asked now and then."""
+    """Fed with the lines and bars of each rank; queried now and then."""
 
     formats: Formats
     ranks: dict[int, _Rank] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Training:
     _began: float | None = None
 
     def lines(self, rank: int, texts: Sequence[str], now: float) -> bool:
-        """Whether they say anything, or were too many to look."""
+        """Return whether the lines have metrics, or were too many to read."""
         known = self.ranks.get(rank)
         every = READ_EVERY * max(1.0, len(self.ranks) / FEW)
         if known is not None and now - known.read < every:
@@ -100,7 +100,7 @@ class Training:
         known.last = replace(before, **fresh)
 
     def progress(self, now: float) -> Progress:
-        """Of the first rank that prints its steps; else of the first that prints anything."""
+        """Return the progress of the first rank that prints steps, else metrics."""
         for rank, one in self.ranks.items():
             if one.unread and now - one.read >= READ_EVERY:
                 self._read(rank, one.unread, one.unread_at)
@@ -126,7 +126,7 @@ class Training:
 
 
 def _mean_loss(known: _Rank, found: list[tuple[int, _Rank]]) -> float | None:
-    """Of all ranks that are at the same step; without a step, of one rank."""
+    """Return the mean over ranks at the same step; without a step, the loss of one rank."""
     losses = [(one.last.step, one.last.loss) for _, one in found if one.last.loss is not None]
     if known.last.loss is None or known.last.step is None:
         return next((loss for _, loss in losses), None)

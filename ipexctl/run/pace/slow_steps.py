@@ -1,4 +1,4 @@
-"""Why the steps of a run take as long as they do: by what its hosts have measured anyway.
+"""Explain why the steps of a run take as long as they do, by what its hosts measure anyway.
 
 A rank computes while it uses the CPUs that its plan gives it. It exchanges while the kernel has its
 bytes on their way; time in which the other end had no room does not count, as that end is late.
@@ -18,14 +18,14 @@ from ipexctl.run.output.slow_rank import apart
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 
-MUCH = 0.25  # of the time: an exchange that long is worth shortening
-WAITS = 0.15  # of the time: all ranks do, or the exchange is hidden behind what they compute
+MUCH = 0.25  # share of time from which an exchange is worth shortening
+WAITS = 0.15  # share of time that all ranks wait; else computing hides the exchange
 LEAST = 500e3  # bytes per second; many small messages are not shortened by halving them
-COMPUTES = 0.8  # of the CPUs that the plan gives to ranks
-LATE = 0.7  # the same, of a host that the others wait for: it exchanges, too
+COMPUTES = 0.8  # share of the CPUs that the plan gives to ranks
+LATE = 0.7  # the same for a host that the others wait for, which exchanges, too
 IDLE = 0.5
-CROWDED = 0.85  # of a host's CPUs: other programs may be why its ranks do not get theirs
-FEW = 0.5  # of the threads that the plan would have given
+CROWDED = 0.85  # share of a host's CPUs from which other programs may take those of its ranks
+FEW = 0.5  # share of the threads that the plan would have chosen
 
 
 class Wait(str, Enum):
@@ -56,7 +56,7 @@ class SlowSteps:
     sent: float = 0.0  # bytes per second, of one rank
 
     def spelled(self, spell: Callable[[str], str]) -> SlowSteps:
-        """`spell`: a command of ours with the user's options, by its name."""
+        """Complete suggested commands. `spell`: adds the user's options to a command."""
         words = [one.command.split(" ", 2)[1:] for one in self.proposals]
         said = (" ".join((spell(name), *rest)) for name, *rest in words)
         found = (replace(p, command=c) for p, c in zip(self.proposals, said, strict=True))
@@ -77,7 +77,7 @@ class SlowSteps:
 def judge(
     plan: LaunchPlan, paces: Sequence[HostPace], rate: float | None = None, script: str = ""
 ) -> SlowSteps:
-    """`rate`: steps per second, as printed. `script`: with its arguments, as typed."""
+    """Judge the steps. `rate`: printed steps per second. `script`: with its arguments, as typed."""
     known = {pace.host: pace for pace in paces}
     if missing := [h.host for h in plan.hosts if not _complete(h, known.get(h.host))]:
         return SlowSteps(
@@ -136,7 +136,7 @@ class _Judge:
         return Wait.MIXED, self._says(use), ()
 
     def _computing(self, host: HostPlan) -> float | None:
-        """The mean of its ranks: the share of the CPU time that they can have."""
+        """Return the mean over its ranks of the share of their CPU time that they use."""
         threads = asked_threads(host) or host.threads
         if threads is None:
             return None
@@ -189,7 +189,7 @@ class _Judge:
     def _few_threads(
         self, computing: Mapping[str, float]
     ) -> tuple[str, tuple[Proposal, ...]] | None:
-        """The user's own number of threads is far below the cores, and ranks use all of them."""
+        """Explain a user's number of threads far below the cores, if ranks use all of them."""
         for host in self.plan.hosts:
             asked, planned = asked_threads(host), host.threads
             if not asked or not planned or asked > FEW * planned or computing[host.host] < COMPUTES:
