@@ -49,7 +49,7 @@ def is_private_group(gid):
     # type: (int) -> bool
     """Decide whether the current user is the group's only member: many systems have one per user.
 
-    A group lists only the members for whom it is a supplementary group. A group that is the primary
+    A group lists only members that have it as a supplementary group. A group that is the primary
     one of other users has another name; a directory service may not list these users at all.
     """
     import grp

@@ -12,7 +12,7 @@ import sys
 import time
 
 MARK = "ipexctl-allreduce:"
-SMALLEST, FACTOR = 4, 4  # bytes; each size is so many times the one before
+SMALLEST, FACTOR = 4, 4  # bytes; the factor between two sizes
 MOST = ((8 << 10, 1000), (1 << 20, 100), (1 << 62, 20))  # iterations of sizes up to this one
 LATENCY_BOUND = 64 << 10  # bytes; below it a larger tensor hardly takes longer
 BRIEF = 0.02  # share of the time for each latency-bound size

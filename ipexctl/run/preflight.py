@@ -1,7 +1,7 @@
-"""Before ranks start: what could break the run.
+"""Preflight: report before ranks start what could break the run.
 
-Most of it is in facts that are there already. Who reaches whom is asked once; for some minutes, the
-same hosts since their boot with the same environments are believed, and it costs no round trip.
+Most of it is in facts that are known already. Connections between hosts are tested once; for some
+minutes, the result holds for the same hosts since their boot with the same environments.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from ipexctl.run.script_files.script_sources import module_places
 from ipexctl.shipped_tables import launchers, migration_rules, table
 from ipexctl.user_code.source import Source
 
-MEMORY = Memory("preflight", 50, in_cache=True)  # by the marks of sets of hosts
-# of this Python, and of older and newer ones: which one the hosts have does not matter here
+MEMORY = Memory("preflight", 50, in_cache=True)  # by marks of sets of hosts
+# modules of this Python, and of older and newer ones: the hosts' version does not matter here
 STDLIB = sys.stdlib_module_names | {"tomllib", "annotationlib", "compression", "distutils", "imp"}
 Note = Callable[[str], None]
 
@@ -62,13 +62,13 @@ class Flight:
 
     @property
     def among(self) -> bool:
-        """With --ports only those need to be open between hosts."""
+        """Whether to test connections between hosts; with --ports, only those need to be open."""
         return self.options.ports is None
 
 
 def check(flight: Flight, note: Note) -> list[tuple[str, str, str]]:
-    """Tells and returns what it sees: id, hosts, text. Raises RunFailed for what would break the
-    run, unless forced."""
+    """Report and return findings: id, hosts, text. Raise RunFailed for findings that would break
+    the run, unless forced."""
     facts = [node.facts for node in flight.nodes.values()]
     facts = [core.planned(f, flight.plan) for f in facts] if flight.plan else facts
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
@@ -98,7 +98,7 @@ def review_script(
     *,
     force: bool = False,
 ) -> None:
-    """Warns about what in the script and its arguments does not fit the hosts. Raises InputError
+    """Warn about parts of the script and its arguments that do not fit the hosts. Raise InputError
     for a syntax error, unless forced."""
     if isinstance(files, InPlace):
         return
@@ -107,7 +107,7 @@ def review_script(
         name
         for host in plan.hosts
         for name, _ in (*host.env, *host.rank_env)
-        if dict(host.reasons).get(name) != ROOTS_WHY  # which files those are is known
+        if dict(host.reasons).get(name) != ROOTS_WHY  # those files are known
     }
     module = argv[0] == "-m"
     read = [source for source in sources if source.path in sent]
@@ -140,7 +140,7 @@ def review_script(
 
 
 def _local(files: Snapshot, name: str) -> LocalPath | None:
-    """A name that means a path from where ranks start, or from where the command was typed."""
+    """Return the path that a name means, relative to where ranks start or the command was typed."""
     project = files.project
     places = (os.path.normpath(place / name) for place in (project.start, Path.cwd()))
     path = next(filter(os.path.exists, places), "")
@@ -157,7 +157,7 @@ def _local(files: Snapshot, name: str) -> LocalPath | None:
 
 
 def _kept_here(files: Snapshot, sources: Sequence[Source]) -> Iterator[tuple[tuple[str, int], str]]:
-    """Imports of the project's modules that are not sent: (file and line, why and what to do)."""
+    """Yield imports of project modules that are not sent: (file and line, why and what to do)."""
     folder, tree, tops = files.project.folder, files.bundle.tree, import_places(files.project)
     sent = {*tree.folders, *(file.path for file in tree.files)}
     certain = ((source.path, one) for source in sources for one in source.imports if one.sure)
@@ -183,7 +183,7 @@ def _environment(node: Node) -> HostEnvironment:
 
 
 def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
-    """Warnings that were told a moment ago are only named."""
+    """Report warnings; those that were reported a moment ago are only named."""
     for finding in judged.blockers:
         note(f"preflight: {core.table([finding])[0]} (--force)")
     new = [f for f in judged.warnings if _key(f) not in before]
@@ -205,7 +205,7 @@ def _key(finding: Finding) -> str:
 
 
 def _peers(flight: Flight) -> tuple[Peer, ...]:
-    """Everybody opens a connection to others. A host that is lost meanwhile the run will notice."""
+    """Let each host connect to others. If a host is lost meanwhile, the run will notice."""
 
     agents, forks = flight.fleet.agents, flight.fleet.target.forks
 
@@ -228,7 +228,7 @@ def _peers(flight: Flight) -> tuple[Peer, ...]:
 
 
 def _recall(mark: str) -> tuple[float, list[str] | None]:
-    """The time of the last note on these hosts and its lines; 0 and None if there is none."""
+    """Return the time of the last note on these hosts and its lines; 0 and None without one."""
     entry = MEMORY.entry(mark)
     told = entry.get("told")
     if not is_newer(entry, core.FRESH) or not isinstance(told, list):

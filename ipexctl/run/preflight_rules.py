@@ -1,7 +1,7 @@
-"""What could break a run on these hosts, known before it starts.
+"""Decide which known problems could break a run on these hosts before it starts.
 
-The checks are the doctor's; here is which of them matter to a run that is about to start, and which
-of those stop it.
+The checks are the doctor's; this module lists those that matter to a run that is about to start,
+and those that stop it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
 from ipexctl.run.plan.launch import LaunchPlan
 
-ROWS = 3  # of one problem that hosts have with different values
+ROWS = 3  # rows for one problem if hosts have different values
 
 
 def _ids(*families: str) -> frozenset[str]:
@@ -40,17 +40,17 @@ BLOCK = _ids(
     "SOFT 001 003 004 008 012 015 025", "MPI 001 002 003 004 005", "SHM 001 003 004", "MEM 001",
     "DISK 001 002 003 009", "TMP 001", "NET 002 003 010 025 026", "UNI 001",
 )  # fmt: skip
-# these are told when they warn
+# these are reported when they warn
 TELL = BLOCK | _ids(
     "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
     "UNI 002", "CPU 006", "LIM 001 003 004", "LOAD 004",
 )  # fmt: skip
-# and these of a run that goes on without the login that started it
+# and these for a run that continues without the login that started it
 AT_LOGOUT = _ids("SYS 005 006")
-EACH_TIME = _ids("LOAD 004")  # also if a run a moment ago was told
+EACH_TIME = _ids("LOAD 004")  # also if they were reported a moment ago
 PEERS = frozenset({"NET-002", "NET-003", "NET-025"})
-ROOM = 256 << 20  # bytes: an environment is there already; what a run writes at least fits
-FRESH = 600.0  # seconds for which what was seen between the hosts counts
+ROOM = 256 << 20  # bytes: the environment exists already; a run writes at least this much
+FRESH = 600.0  # seconds for which tests of connections are valid
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Judged:
 
     @property
     def among_hosts(self) -> bool:
-        """Is one of them about the way between hosts?"""
+        """Whether a finding is about a connection between hosts."""
         return any(f.id in PEERS for f in (*self.blockers, *self.warnings))
 
 
@@ -72,7 +72,7 @@ def judge(
     rows: tuple[Row, ...] = (),
     lives_on: bool = False,
 ) -> Judged:
-    """`prefixes`: each host's environment. `lives_on`: when its command is gone."""
+    """Judge the facts. `prefixes`: each host's environment. `lives_on`: without its command."""
     told = TELL | AT_LOGOUT if lives_on else TELL
     checks = [check for check in catalogue() if check.id in told]
     found = [_for_a_run(f, facts) for f in run(checks, Cluster(tuple(facts), peers, rows))]
@@ -84,7 +84,7 @@ def judge(
 
 
 def planned(facts: Facts, plan: LaunchPlan) -> Facts:
-    """Of the other runs there, only those that use the CPUs of this one."""
+    """Return facts with only those other runs that use the CPUs of this one."""
     ranks = (place for host in plan.hosts if host.host == facts.host for place in host.ranks)
     cpus = {cpu for place in ranks for cpu in (*place.cpus, *place.comm)} or None
     load = facts.condition.load
@@ -93,8 +93,8 @@ def planned(facts: Facts, plan: LaunchPlan) -> Facts:
 
 
 def _for_a_run(finding: Finding, facts: Sequence[Facts]) -> Finding:
-    """The doctor asks whether an environment would fit; here it is there already. What is a note
-    for other runs ends one that lives on."""
+    """Adapt a finding: doctor asks whether an environment would fit; here, it exists. What is a
+    note for other runs would end one that lives on."""
     if finding.id in AT_LOGOUT:
         return replace(finding, severity=Severity.WARN)
     if finding.id != "DISK-003" or finding.severity is not Severity.FAIL:
@@ -113,7 +113,7 @@ def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[F
     return [Finding("SOFT-015", Severity.WARN, "", title, hosts_by_value(found), why, REBUILT)]
 
 
-# --- in words ------------------------------------------------------------------------------------
+# --- text ----------------------------------------------------------------------------------------
 
 
 def refusal(blockers: Sequence[Finding]) -> RunFailed:
@@ -132,19 +132,19 @@ def refusal(blockers: Sequence[Finding]) -> RunFailed:
 
 
 def table(findings: Sequence[Finding]) -> list[str]:
-    """One line for each: id, hosts, what it is, and what was seen."""
+    """Return a line for each: id, hosts, title, and evidence."""
     rows = folded(findings)
     width = max((len(hosts) for _, hosts, _ in rows), default=0)
     return [f"{number:9}  {hosts:{width}}  {text}" for number, hosts, text in rows]
 
 
 def fixes(findings: Iterable[Finding]) -> list[tuple[str, Fix]]:
-    """Id and fix; of many for one problem the first ones."""
+    """Return id and fix; for many findings of one problem, the first ones."""
     return [(p.first.id, fix) for p in by_problem(findings) for fix in list(p.fixes)[:ROWS]]
 
 
 def folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
-    """Id, hosts, what it is and what was seen."""
+    """Return id, hosts, title and evidence, one row for equal findings."""
     rows = []
     for problem in by_problem(findings):
         title, seen = problem.first.title, list(problem.evidence.items())
@@ -157,11 +157,11 @@ def folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
     return rows
 
 
-# --- what was seen before ------------------------------------------------------------------------
+# --- memory --------------------------------------------------------------------------------------
 
 
 def mark(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> str:
-    """The same for the same hosts since their boot, with the same environments and addresses."""
+    """Return a mark of these hosts since their boot, with their environments and addresses."""
     said = sorted(
         [f.host, f.boot_id, f.net.ssh_address, prefixes.get(f.host, ""), *_addresses(f)]
         for f in facts

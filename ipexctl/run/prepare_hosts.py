@@ -1,4 +1,4 @@
-"""The hosts of a run before it starts: each is asked, and all must be able to take part."""
+"""Prepare the hosts of a run: each is asked, and all must be able to take part."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 
 EXIT_NOT_STARTED = 120
-SHELF = "shelf.shelf_worker.work"  # which supervisors import by name
+SHELF = "shelf.shelf_worker.work"  # supervisors import it by name
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def prepare_on(
     fleet: Fleet, host: Host, options: RunOptions, script: Script, run_id: str,
     held: dict[str, tuple[Held, ...]],
 ) -> Node:  # fmt: skip
-    """The questions go with the agent: two round trips less."""
+    """Ask a host. The questions are sent with the agent, which saves two round trips."""
     root, env = fleet.root_of(host), script.env.key if script.env else ""
     facts_asked = replace(
         question(root, listen=False, env=env, load=False),
@@ -68,7 +68,7 @@ def prepare_on(
 
 
 def _pythons(host: Host) -> list[str]:
-    """For this machine, where nothing may be installed: the Pythons the user has before him."""
+    """Return the user's Pythons on this machine, where ipexctl may not have installed any."""
     if not host.local:
         return []
     active = [environment().get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
@@ -89,8 +89,8 @@ def each(
     typed: Typed,
     spares: Sequence[Host] = (),
 ) -> dict[Host, T]:
-    """The same on all hosts, and all must succeed: a training needs every one of them. A spare that
-    is not reached is left out."""
+    """Do the same on all hosts, and require success: a run needs every one of them. A spare that is
+    not reached is left out."""
     from ipexctl.hosts.trust import unknown_keys
 
     found = fleet.each(work, hosts)
@@ -108,7 +108,7 @@ def each(
 
 
 def _no_hosts(here: HostDown, typed: Typed) -> RunFailed:
-    """Nothing names hosts, and this machine cannot run it: most likely they were forgotten."""
+    """Make the error if no hosts are named and this machine cannot run it: they were forgotten."""
     file = hostfile_reader.hostfile_here()
     meant = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
     again = retry_command.command(meant, (), None)

@@ -1,4 +1,4 @@
-"""run --resume: the last complete checkpoint of another run, on every host before ranks start."""
+"""run --resume: put the last complete checkpoint of a run on every host before ranks start."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Resumed:
         )
 
     def rows(self, host: str) -> list[tuple[str, str, int, int]]:
-        """What the host gets, with the number of the part: all parts; where several hosts wrote
-        one path, its own goes first."""
+        """Return the files for a host, with the number of the part: those of all parts; if several
+        hosts wrote a path, the host's own comes first."""
         order = sorted(range(len(self.files)), key=lambda n: self.files[n][0].host != host)
         found: dict[str, tuple[str, str, int, int]] = {}
         for n in order:
@@ -47,7 +47,7 @@ class Resumed:
 
 
 def check(options: RunOptions) -> None:
-    """Raises InputError."""
+    """Raise InputError for options that contradict --resume."""
     listed_checkpoints.patterns_of(options.checkpoints)
     listed_checkpoints.resume_words(options.resume_arg, "")
     if options.resume_arg and not (options.resume or options.restarts):
@@ -85,8 +85,8 @@ def layer(
     works: Mapping[Host, str],
     checkpoints: str,
 ) -> Callable[[Host], None]:
-    """What lays it out on a host of `works`, in that folder; from host to host where it is not
-    there."""
+    """Return a function that puts the checkpoint into a host's folder in `works`; files that it
+    lacks come from another host."""
     hosts = {host.name: host for host in nodes}
     keys = make_keys()
     urls: dict[Holder, str] = {}

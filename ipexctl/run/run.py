@@ -1,4 +1,4 @@
-"""run: facts -> plan -> snapshot -> mpirun on node0 -> events -> one result."""
+"""run: facts -> plan -> snapshot -> mpirun on the first host -> events -> one result."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from ipexctl.run.watch.run_folder import Record, Records
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 
-CONCLUDED = 10.0  # seconds for a host to write it down
+CONCLUDED = 10.0  # seconds for a host to record the result
 
 if TYPE_CHECKING:
     from ipexctl.blobs.tls_keys import Keys
@@ -66,8 +66,8 @@ def run(
     interrupts: Interrupts,
     script: Script | None = None,
 ) -> RunResult | Left:
-    """Raises IpexctlError when it never came to ranks; otherwise the result tells how it went.
-    `script`: one of ours, instead of the one that the options name."""
+    """Run a script. Raise IpexctlError if no rank was started; otherwise the result says how it
+    ended. `script`: one of ipexctl's own, instead of the one that the options name."""
     trace.mark("imported")
     options = checked(options)
     target = start_keepers.with_spares(target, options)
@@ -83,7 +83,7 @@ def run(
     with fleet:
         spares = start_keepers.spares_of(options, fleet.hosts)
         connecting = beside(lambda: each(fleet, prepare, typed=script.typed, spares=spares))
-        with trace.span("project"):  # while the hosts start their Pythons
+        with trace.span("project"):  # while the hosts start Python
             files = script.files(_asking_after(connecting, options), target.note)
         painter = Painter(view, target.note, chosen)
         this = _Run(fleet, options, script, files, painter, interrupts, run_id, held, spares)
@@ -115,10 +115,10 @@ class _Run:
     painter: Painter
     interrupts: Interrupts
     run_id: str
-    held: dict[str, tuple[Held, ...]]  # data sets of each host
+    held: dict[str, tuple[Held, ...]]  # datasets of each host
     spares: Sequence[Host]
     limits: Limits = field(default_factory=lambda: read_limits(load()))
-    findings: Sequence[tuple[str, str, str]] = ()  # of the preflight
+    findings: Sequence[tuple[str, str, str]] = ()  # findings of the preflight
 
     def whole(self, chosen: Choice, connecting: Callable[[], dict[Host, Node]]) -> RunResult | Left:
         agents = self.fleet.agents
@@ -147,7 +147,7 @@ class _Run:
             self._look(plan, {h: nodes[h] for h in used})
         resumed = self._resumed()
         self.painter.planned(self.run_id, plan)
-        if self.options.detach:  # at its end nobody may be here
+        if self.options.detach:  # the user may be away when it ends
             self._prune(used)
         with trace.span("sync"):
             sent = each(self.fleet, self._send, [*used, *spares], typed=self.script.typed)
@@ -211,7 +211,7 @@ class _Run:
     def _to_the_last(
         self, first: Callable[[], RunResult | Left], busy: Collection[str], records: Records
     ) -> RunResult | Left:
-        """The result of the last attempt."""
+        """Return the result of the last attempt."""
         if not self.options.restarts:
             return first()
         from ipexctl.run.follow_attempts import Attempts
@@ -224,7 +224,7 @@ class _Run:
             return attempts.followed(first())
 
     def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
-        """What would break it is told before anything is sent."""
+        """Report what would break the run before anything is sent."""
         from ipexctl.run import preflight
 
         def note(text: str) -> None:
@@ -299,7 +299,7 @@ class _Run:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
 
     def _keys(self, plan: LaunchPlan, spares: Sequence[Host]) -> Keys:
-        """For the link between the hosts."""
+        """Make the keys for the link between the hosts."""
         if len(plan.hosts) + len(spares) == 1:
             return {}
         from ipexctl.blobs.tls_keys import make_keys
@@ -307,7 +307,7 @@ class _Run:
         return make_keys()
 
     def _about(self, plan: LaunchPlan) -> dict[str, object]:
-        """For `ipexctl ps`."""
+        """Return the description of the run for `ipexctl ps`."""
         folder = self.script.project.folder
         return {
             "name": self.options.name,
@@ -321,14 +321,14 @@ class _Run:
         }
 
     def _conclude(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
-        """The journals on the hosts get the result, for those who ask later; then limits count."""
+        """Record the result in the journals on the hosts, then apply the limits to old runs."""
         said = {name: getattr(result, name) for name in ("exit_code", "ended_by", "cause")}
         asked = {"run_id": result.run_id, "result": said}
         ran = {one.host for one in result.plan.hosts}
 
         def one(host: Host) -> None:
             asks = {**asked, "known_as": host.name, "root": self.fleet.root_of(host)}
-            if host.name in ran:  # in the last attempt
+            if host.name in ran:  # whether it took part in the last attempt
                 self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
 
         there = [host for host in self.fleet.agents if result.reachable(host.name)]
@@ -366,7 +366,7 @@ class _Run:
     def _kept(
         self, result: RunResult, record: Record, sent: Mapping[Host, send_project.Sent]
     ) -> Kept:
-        """What is here of the run: the logs, and the files that were asked for."""
+        """Return what this machine keeps of the run: the logs, and the requested files."""
         kept = record.kept()
         wanted = (*self.options.fetch, *self.options.outputs)
         if not wanted:
@@ -389,7 +389,7 @@ class _Run:
 
 
 def _load(several: bool) -> None:  # noqa: FBT001
-    """What is needed once the hosts have answered: imported while they start their Pythons."""
+    """Import modules that are needed once the hosts have answered, while they start Python."""
     from ipexctl.run.watch import session  # noqa: F401
 
     if several:
@@ -397,7 +397,7 @@ def _load(several: bool) -> None:  # noqa: FBT001
 
 
 def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
-    """One of those that share the run's folder, as they share their home: the first."""
+    """Return hosts, but only the first of those that share the run's folder with their home."""
     first: dict[str, Host] = {}
     for host, one in sent.items():
         first.setdefault(one.mark or f"of {host.name}", host)
@@ -417,7 +417,7 @@ def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
 
 
 def checked(options: RunOptions) -> RunOptions:
-    """Raises InputError for a value that no run can have."""
+    """Return the options; raise InputError for values that no run can have."""
     for option, value, known in (
         ("--stall-action", options.stall_action, STALL_ACTIONS),
         ("--without-checkpoint", options.without_checkpoint, WITHOUT_CHECKPOINT),
@@ -436,7 +436,7 @@ def checked(options: RunOptions) -> RunOptions:
 
 
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
-    """What is shown of the run. Raises InputError for it and for what is to be brought back."""
+    """Return which lines are shown. Raise InputError for that, and for files to be fetched."""
     chosen = line_filter.read(options, hosts, last_states(hosts) if options.show_hosts else {})
     fetch_outputs.check_patterns("--fetch", options.fetch)
     fetch_outputs.check_patterns("--outputs", options.outputs)
@@ -460,6 +460,6 @@ def new_run_id() -> str:
 
 
 def _states(result: RunResult) -> dict[str, str]:
-    """For @last-failed: where the first rank failed, and who was lost."""
+    """Return the states for @last-failed: where the first rank failed, and which host was lost."""
     states = {end.host: "unreachable" if end.host in result.lost else "ok" for end in result.hosts}
     return {**states, result.first.host: "failed"} if result.first else states

@@ -1,4 +1,4 @@
-"""The plan of a run, from its hosts: which network, which share of the batch, which ranks."""
+"""Make the plan of a run from its hosts: which network, which share of the batch, which ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def networked(
     fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
     note: Callable[[str], None],
 ) -> tuple[Sequence[Node], NetworkChoice | None]:  # fmt: skip
-    """The hosts with the network that their ranks use; None: there is no other one."""
+    """Return the hosts with the network that their ranks use; None: there is only one."""
     named = {*options.env, *options.secret_env}
     if not interface_choice.may_choose(nodes, named):
         return nodes, None
@@ -39,7 +39,7 @@ def with_shares(
     fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
     note: Callable[[str], None],
 ) -> Sequence[Node]:  # fmt: skip
-    """The hosts with their ranks' parts of the global batch, if the script asks for them."""
+    """Return the hosts with their ranks' shares of the global batch, if the script uses them."""
     asks = any(SHARE in source.reads for source in script.sources)
     if not asks or SHARE in {*options.env, *options.secret_env}:
         return nodes
@@ -76,7 +76,7 @@ def remember_tuned(plan: LaunchPlan) -> None:
 
 
 def _tuned_mark(plan: LaunchPlan) -> str:
-    """This folder on these hosts: the settings of a profile are those of all scripts in it."""
+    """Return a mark of this folder on these hosts: a profile's settings hold for all scripts."""
     return "\n".join([str(Path.cwd()), *sorted(host.host for host in plan.hosts)])
 
 

@@ -33,18 +33,18 @@ from ipexctl.user_code.source import Source
 @dataclass(frozen=True)
 class Script:
     project: send_project.Project
-    argv: tuple[str, ...]  # what follows the interpreter
-    frameworks: Frameworks | None = None  # None: --no-sync, the code need not be here
+    argv: tuple[str, ...]  # words after the interpreter
+    frameworks: Frameworks | None = None  # None: --no-sync, the code may not exist here
     sources: tuple[Source, ...] = ()
     env: EnvChoice | None = None
-    roots: tuple[str, ...] = ()  # of the project's own packages, from where ranks start
-    typed: Typed = Typed()  # the command to suggest: ours before the script, where it was meant so
+    roots: tuple[str, ...] = ()  # folders of the project's packages, relative to where ranks start
+    typed: Typed = Typed()  # the command to suggest: ipexctl's options before the script
     notes: tuple[str, ...] = ()
 
     def files(
         self, options: RunOptions, note: Note, *, contents: bool = True
     ) -> send_project.Snapshot | send_project.InPlace:
-        """`contents`: False where none is sent."""
+        """Return the files to send. `contents` False: none will be sent."""
         if not options.no_sync:
             snapshot = send_project.take(
                 self.project, options.confirm, environment(), note, contents=contents
@@ -79,7 +79,7 @@ def script_of(options: RunOptions) -> Script:
 
 
 def _compression_notes(mode: str, used: Frameworks | None, *, force: bool) -> tuple[str, ...]:
-    """Raises InputError if the script has no gradients that DDP exchanges; with `force`, a note."""
+    """Raise InputError if DDP exchanges no gradients of the script; with `force`, return a note."""
     if mode == "off" or not used or not used.instead_of_ddp:
         return ()
     what = " and ".join(sorted(used.instead_of_ddp))
@@ -118,13 +118,13 @@ def _script_of(options: RunOptions) -> Script:
         )
         return Script(project, ("-m", options.script, *options.args))
     given = Path(options.script)
-    if options.no_sync:  # it need not be here
+    if options.no_sync:  # it may not exist here
         start = given.parent if given.is_absolute() and here not in given.parents else here
         return Script(send_project.Project(start), (_named(given, start), *options.args))
     if not os.path.isfile(given):
         raise _no_script(given, options)
     _refuse_other_file(given)
-    script = given.resolve()  # a link's target is what Python takes the folder of, too
+    script = given.resolve()  # Python also uses the folder of a link's target
     project = send_project.project_of(script.parent, here)
     return Script(project, (_named(script, project.start), *options.args))
 
@@ -165,7 +165,7 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
 
 
 def _hosts_apart(options: RunOptions) -> str:
-    """What `-H node1 node2 train.py` meant; "" for anything else."""
+    """Return the command that `-H node1 node2 train.py` meant; "" for anything else."""
     before, args = options.typed.options, options.args
     if len(before) < 2 or before[-2] not in ("-H", "--hosts") or "." in options.script:
         return ""
@@ -178,14 +178,14 @@ def _hosts_apart(options: RunOptions) -> str:
 
 
 def _named(script: Path, start: Path) -> str:
-    """The script as the ranks call it."""
+    """Return the script's path as the ranks use it."""
     name = os.path.relpath(script, start) if script.is_absolute() else os.fspath(script)
     return f"./{name}" if name.startswith("-") else name  # or Python takes it for an option
 
 
 # --- options of ipexctl after the script: `run train.py -n 6` ------------------------------------
 
-# how many ranks, and on which hosts; MPI's spellings with them
+# how many ranks, and on which hosts, including MPI's spellings
 _OPTIONS = frozenset(
     {"-n", "-np", "--np", "-ppn", "--ppn", "--nproc-per-node", "--nproc_per_node", "-f", "-F"}
     | {"-hostfile", "--hostfile", "-machinefile", "--machinefile", "-H", "-hosts", "--hosts"}
@@ -194,8 +194,8 @@ _OPTIONS = frozenset(
 
 
 def options_first(typed: Typed, args: Sequence[str], own: Container[str]) -> Typed:
-    """The command with such options before the script. `own`: options that the script defines,
-    without dashes."""
+    """Return the command with such options before the script. `own`: options that the script
+    defines, without dashes."""
     given = {word.partition("=")[0] for word in typed.options}
     words = leading(args, own, given)
     if not words or not given or "--" in given:
@@ -205,7 +205,7 @@ def options_first(typed: Typed, args: Sequence[str], own: Container[str]) -> Typ
 
 
 def refuse_misplaced(typed: Typed, meant: Typed) -> None:
-    """Raises InputError for such options of a script that does not define them."""
+    """Raise InputError for such options if the script does not define them."""
     if words := quote_for_pasting(meant.options[len(typed.options) :]):
         script = quote_for_pasting(typed.script[:1])
         own = replace(typed, options=(*typed.options, "--"))
@@ -219,7 +219,7 @@ def refuse_misplaced(typed: Typed, meant: Typed) -> None:
 
 
 def misplaced_note(typed: Typed, meant: Typed) -> str:
-    """ "" where nothing looks so."""
+    """Return a note about options that look misplaced; "" if there are none."""
     words = meant.options[len(typed.options) :]
     if not words:
         return ""
@@ -231,8 +231,8 @@ def misplaced_note(typed: Typed, meant: Typed) -> str:
 
 
 def leading(args: Sequence[str], own: Container[str], given: Container[str]) -> Sequence[str]:
-    """The arguments that look like ours, up to the first that does not. `given`: before the
-    script; the same option after it is the script's."""
+    """Return the arguments that look like ipexctl's, up to the first that does not. `given`:
+    options before the script; if repeated after it, they are the script's."""
     at = 0
     while at < len(args):
         name, sign, _ = args[at].partition("=")

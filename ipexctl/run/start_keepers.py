@@ -23,7 +23,7 @@ NEEDED = "option-needs-restarts"
 
 
 def check(options: RunOptions) -> None:
-    """Raises InputError for an option that means nothing without --restarts."""
+    """Raise InputError for an option that has no meaning without --restarts."""
     if options.restarts:
         return
     for option, given in (
@@ -37,7 +37,7 @@ def check(options: RunOptions) -> None:
 
 
 def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
-    """Raises InputError."""
+    """Return the spares. Raise InputError."""
     if not options.spares:
         return ()
     spares = select(hosts, options.spares, option="--spares").hosts
@@ -49,14 +49,14 @@ def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
 
 
 def with_spares(target: Target, options: RunOptions) -> Target:
-    """Spares take part whichever hosts --limit selects."""
+    """Add the spares to the target, whichever hosts --limit selects."""
     if not target.limit or not options.spares:
         return target
     return replace(target, limit=(*target.limit, *options.spares))
 
 
 def review(options: RunOptions, script: Script, hosts: int, spares: int, note: Note) -> None:
-    """`hosts`: of the first attempt. Raises InputError."""
+    """Check the options. `hosts`: number of hosts of the first attempt. Raise InputError."""
     if not options.restarts:
         return
     if (options.min_hosts or 0) > hosts:
@@ -84,8 +84,8 @@ def kept_going(
     fleet: Fleet, orders: Orders, nodes: Sequence[Node], work: Mapping[str, tuple[str, str]],
     plan: Callable[[Sequence[Node], RunOptions], LaunchPlan],
 ) -> Orders:  # fmt: skip
-    """Orders with which the hosts' keepers begin; spares stand by once this returns. `nodes`: the
-    hosts of the first attempt, then the spares."""
+    """Return the orders with which the hosts' keepers begin; spares stand by once this returns.
+    `nodes`: the hosts of the first attempt, then the spares."""
     given = orders.options
     ppn = len(orders.plan.hosts[0].ranks) if given.n or given.ppn else None
     options = replace(given, n=None, ppn=ppn)

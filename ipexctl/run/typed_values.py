@@ -1,4 +1,4 @@
-"""Options of `run` whose values are not what is typed: variables, secrets and ports."""
+"""Convert typed values of `run` options: variables, secrets and ports."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ipexctl.run.plan.run_options import Ports
 
 
 def _variables(items: list[str] | None) -> dict[str, str]:
-    """Of the settings and of --env, which goes before them."""
+    """Return variables of the settings and of --env, which wins."""
     from ipexctl.local.settings import configured_env
 
     found = configured_env()
@@ -36,7 +36,7 @@ def _secrets(names: list[str] | None) -> dict[str, str]:
 
 
 def secret_values(words: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The local values of these variables. No error contains a value."""
+    """Return the local values of these variables. No error contains a value."""
     for word in words:
         name, sign, _ = word.partition("=")
         if not (name.isascii() and name.isidentifier()):

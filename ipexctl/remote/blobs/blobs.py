@@ -2,8 +2,8 @@
 
 A blob has its final name only once its bytes are complete, hashed and on disk. Until then it is a
 part, locked by its writer. Small parts of a killed writer are removed; a large one keeps its
-name, so that the next try goes on where it ended, whoever makes it. Two that want the same large
-blob at the same time, be it from two hosts with one home, take it once: the second one waits.
+name, so that the next try, by any process, goes on where it ended. If two processes want the same
+large blob at the same time, even on two hosts with one home, the second one waits for the first.
 """
 
 import fcntl

@@ -1,5 +1,4 @@
-"""One connection between two hosts of a run: mutual TLS (peer_tls.py) over a socket that never
-blocks."""
+"""A connection between two hosts of a run: mutual TLS (peer_tls.py) over a non-blocking socket."""
 
 import os
 import socket

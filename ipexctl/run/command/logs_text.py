@@ -69,7 +69,7 @@ class FollowView(TerminalView):
         self.prefix.place(rank, host)
 
     def _status(self) -> Text:
-        """Also show folded lines whose waiting time is over."""
+        """Return the status line; first show folded lines whose waiting time is over."""
         self._show(self._fold.due(time.monotonic()))
         return super()._status()
 

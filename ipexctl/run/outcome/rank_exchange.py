@@ -138,7 +138,7 @@ class Watch:
             self._met = now
 
     def printed(self, rank: int, data: bytes, texts: Sequence[str], now: float) -> None:
-        """Count lines with a training metric. Most output has none and costs one search."""
+        """Count lines with metrics of training. Most output has none and costs one search."""
         if self.steps.get(rank, 0) >= ENOUGH_STEPS or not any(word in data for word in METRICS):
             return
         found = sum(1 for text in texts if is_step(text))

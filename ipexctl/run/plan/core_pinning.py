@@ -1,4 +1,4 @@
-"""A host's CPUs -> which of them each rank gets."""
+"""Assign a host's CPUs to its ranks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ipexctl.quick_dataclass import dataclass
 
 
 def cores_per_rank(cpu: CpuFacts, ranks: int) -> tuple[tuple[Core, ...], ...]:
-    """The cores of each rank; () where there are fewer cores than ranks.
+    """Return the cores of each rank; () if there are fewer cores than ranks.
 
     A hybrid processor's slower cores are left out: every step would wait for them. Ranks stay
-    within NUMA nodes where as many fit into each, and the nodes are about alike.
+    within NUMA nodes if as many fit into each, and the nodes are about alike.
     """
     usable = fast_cores(cpu)
     if ranks > len(usable):
@@ -49,10 +49,10 @@ class Places:
 
 
 def place_ranks(facts: Facts, ranks: int, workers: int = 0, asked: int | None = None) -> Places:
-    """Whole cores, first thread each, neighbours together; `workers` cores of each for its comm.
+    """Assign whole cores, first threads, neighbours together; `workers` cores of each for its comm.
 
     All ranks of a host compute with equally many threads, so that none waits for another. `asked`:
-    the user's own number of threads; for more than one per core a rank gets both threads of each.
+    the user's own number of threads; if that exceeds the cores, a rank gets both threads of each.
     """
     cpu = facts.cpu
     mine = cores_per_rank(cpu, ranks)
@@ -85,7 +85,7 @@ def _shared(cpu: CpuFacts, ranks: int, workers: int) -> Places:
 
 
 def _for_comm(part: tuple[Core, ...], workers: int) -> tuple[tuple[Core, ...], tuple[int, ...]]:
-    """The last cores of a part; where it has no more than that, second threads of its cores."""
+    """Reserve the last cores of a part; if it has no others, second threads of its cores."""
     if not workers:
         return part, ()
     if len(part) > workers:

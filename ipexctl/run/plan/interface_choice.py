@@ -1,4 +1,4 @@
-"""The interface and address that a host uses to reach the others."""
+"""Choose the interface and address that a host uses to reach the others."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ CHOOSE = frozenset(
 
 
 def may_choose(nodes: Sequence[Node], named: AbstractSet[str]) -> bool:
-    """Might the hosts have several networks in common, and has the user chosen none of them?
+    """Return whether hosts may share several networks, and the user has chosen none of them.
 
-    `named`: variables that the user sets. This is asked at each start, so it is quick: the answer
-    no is certain, and run/network finds out the rest.
+    `named`: variables that the user sets. This runs at each start, so it is quick: False is
+    certain, and after True run/network finds out the rest.
     """
     is_chosen = CHOOSE & named or any(node.host.nic for node in nodes)
     if len(nodes) < 2 or is_chosen:
         return False
-    shared = set.intersection(*({*_ipv4(node)} for node in nodes))  # docker0 is alike everywhere
+    shared = set.intersection(*({*_ipv4(node)} for node in nodes))  # docker0 is equal everywhere
     return all(len({_ipv4(node)[a] for a in _ipv4(node).keys() - shared}) > 1 for node in nodes)
 
 
 def _ipv4(node: Node) -> dict[str, str]:
-    """Address -> interface, of those that are up."""
+    """Return {address: interface} of the interfaces that are up."""
     nics = (nic for nic in node.facts.net.nics if nic.up)
     return {address: nic.name for nic in nics for address in nic.addresses if ":" not in address}
 
 
 def address(node: Node) -> str:
-    """Where the other hosts reach this one."""
+    """Return the address at which the other hosts reach this one."""
     if node.measured:
         return node.measured.address
     found = _address_of_nic(node) if node.host.nic else peer_address(node.facts)
@@ -66,7 +66,7 @@ def _of_connection(node: Node) -> str:
 
 
 def _address_of_nic(node: Node) -> str:
-    """The address of the interface that the hostfile names with nic=."""
+    """Return the address of the interface that the hostfile names with nic=."""
     there = {nic.name: nic for nic in node.facts.net.nics}
     if node.host.nic not in there:
         raise RunFailed(
@@ -86,7 +86,7 @@ def _address_of_nic(node: Node) -> str:
 
 
 def ipv6_only(node: Node, name: str) -> bool:
-    """Has this interface of the host no IPv4 address?"""
+    """Return whether this interface of the host has no IPv4 address."""
     found = next((nic.addresses for nic in node.facts.net.nics if nic.name == name), ())
     return bool(found) and all(":" in address for address in found)
 

@@ -1,4 +1,4 @@
-"""The plan of a run and what it is made from, as values: who runs which rank, where, with what."""
+"""The classes of a run's plan and of its inputs: who runs which rank, where, with what."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Prepared:
     mpi_env: tuple[tuple[str, str], ...]
     path: str
     port: int
-    mpi: Mpi | None = None  # None: our agents start the ranks
+    mpi: Mpi | None = None  # None: ipexctl's agents start the ranks
     preload: tuple[str, ...] = ()  # OpenMP and malloc libraries in the environment
     allocators: tuple[str, ...] = ()  # malloc libraries of the host itself
     borrowed: bool = False  # nothing is installed; this is the user's own on this machine
     accelerators: tuple[str, ...] = ()  # devices that are not CPUs: /dev/nvidia0
-    modules: frozenset[str] | None = None  # that can be imported; None: not all of them are known
+    modules: frozenset[str] | None = None  # modules that can be imported; None: not all are known
     environment: EnvUsed | None = None  # None: not created by ipexctl
-    keeper_port: int = 0  # free, as `port` is: for --restarts
+    keeper_port: int = 0  # a free port for --restarts, as `port` is
 
     @property
     def command_env(self) -> tuple[tuple[str, str], ...]:
-        """For a command or shell of the user's. ipexctl's environments have no pip: the host's own
-        must not install into the host's Python from there."""
+        """The variables for a user's command or shell. ipexctl's environments have no pip: without
+        them the host's own pip would install into the host's Python."""
         no_pip = (("PIP_REQUIRE_VIRTUALENV", "1"),) if self.environment else ()
         return (*self.mpi_env, *no_pip)
 
@@ -48,7 +48,7 @@ class RankPlace:
     local_rank: int
     cpus: tuple[int, ...]  # where it may run
     comm: tuple[int, ...] = ()  # where its communication threads run
-    node: int | None = None  # whose memory it takes first; None: unknown, or several
+    node: int | None = None  # whose memory it prefers; None: unknown, or several
 
 
 # (socket, NUMA node, its cores as the ids of their threads)
@@ -75,7 +75,7 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    hosts: tuple[HostPlan, ...]  # node0 first; hosts that get no rank are not in it
+    hosts: tuple[HostPlan, ...]  # node0 first; hosts without ranks are left out
     master_addr: str
     master_port: int
     argv: tuple[str, ...]  # what follows the interpreter: script and its arguments
@@ -83,13 +83,13 @@ class LaunchPlan:
     machinefile: str
     notes: tuple[str, ...] = ()
     backend: str = "gloo"
-    mpi: str = ""  # the row of run/plan/mpi.py; "": our agents start the ranks
+    mpi: str = ""  # the row of run/plan/mpi.py; "": ipexctl's agents start the ranks
     secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
     run_id: str = ""
-    ddp: bool = False  # the code exchanges gradients by DistributedDataParallel
-    joins: bool = True  # the code joins ranks, as far as it is known
-    trains: bool = True  # the code trains a model, as far as it is known
-    tuned: bool = False  # `ipexctl tune` was here before, with these hosts
+    ddp: bool = False  # whether the code exchanges gradients by DistributedDataParallel
+    joins: bool = True  # whether the code joins ranks, as far as known
+    trains: bool = True  # whether the code trains a model, as far as known
+    tuned: bool = False  # whether `ipexctl tune` ran here before, with these hosts
     environment: EnvUsed | None = None
     restarts: int = 0
 
@@ -115,7 +115,7 @@ class RunRequest:
     ports: Ports | None = None  # None: any
     secret: tuple[str, ...] = ()  # names of --secret-env
     frameworks: Frameworks = Frameworks()  # what the script's code uses
-    roots: tuple[str, ...] = ()  # where its own packages lie, from where ranks start
+    roots: tuple[str, ...] = ()  # folders of its own packages, relative to where ranks start
     compress: str = "off"  # --compress
 
 
@@ -143,5 +143,5 @@ class Node:
     host: Host
     facts: Facts
     prepared: Prepared
-    measured: NicChoice | None = None  # None: the one through which the others reach it over SSH
-    share: Share | None = None  # None: the script does not ask for it
+    measured: NicChoice | None = None  # None: the one through which others reach it over SSH
+    share: Share | None = None  # None: the script does not use it

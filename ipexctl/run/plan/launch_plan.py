@@ -1,4 +1,4 @@
-"""Topology + request -> LaunchPlan. Pure: the same facts always give the same plan."""
+"""Make a LaunchPlan from nodes and a request. Pure: the same facts always give the same plan."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
 
 
 def read_prepared(done: Answer, choice: EnvChoice | None = None) -> Prepared:
-    """The environment that a host reports for a run. Raises HostFailed."""
+    """Read the environment that a host reports for a run. Raise HostFailed."""
     prefix, found = done.path("prefix"), done.value("packages", dict[str, str])
     system = done.optional("system", HostMpi)
     starter = mpi.in_packages(found, prefix) or (system.recognised if system else None)
@@ -93,7 +93,7 @@ def read_prepared(done: Answer, choice: EnvChoice | None = None) -> Prepared:
 
 
 def _refuse_planned_secrets(names: Sequence[str], hosts: Sequence[HostPlan]) -> None:
-    """Refuses a secret for a variable that the plan sets."""
+    """Refuse a secret for a variable that the plan sets."""
     placed = {entry.name for entry in rank_variables.TABLE}
     planned = placed | {name for host in hosts for name, _ in (*host.env, *host.rank_env)}
     for name in names:
@@ -106,7 +106,7 @@ def _refuse_planned_secrets(names: Sequence[str], hosts: Sequence[HostPlan]) -> 
 
 
 def _environment(nodes: Sequence[Node]) -> EnvUsed | None:
-    """The environment of all hosts; None if ipexctl did not create it. Raises RunFailed."""
+    """Return the environment of all hosts; None if ipexctl did not create it. Raise RunFailed."""
     found = [node.prepared.environment for node in nodes]
     hosts: dict[str, list[str]] = {}
     for node, used in zip(nodes, found, strict=True):
@@ -123,7 +123,7 @@ def _environment(nodes: Sequence[Node]) -> EnvUsed | None:
 
 
 def _mpi(nodes: Sequence[Node]) -> str:
-    """The row of the one MPI that all of them have."""
+    """Return the row of the MPI that all of them have."""
     have = {node.host.name: node.prepared.mpi for node in nodes}
     kinds = {(m.flavour, m.version) if m else () for m in have.values()}
     if len(kinds) > 1:
@@ -137,7 +137,7 @@ def _mpi(nodes: Sequence[Node]) -> str:
 
 
 def _starter(name: str, backend: str) -> str:
-    """What starts the ranks where a host has no IPv4 address."""
+    """Return the MPI that starts the ranks if a host has no IPv4 address; NONE: this one cannot."""
     if name == mpi.NONE or mpi.FLAVOURS[name].ipv6 is not None:
         return name
     if backend == "mpi":

@@ -1,4 +1,4 @@
-"""The MPIs that start the ranks: where their files are, and how each is made to use our agents."""
+"""The MPIs that start the ranks: where their files are, and how they use ipexctl's agents."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from ipexctl.run.plan.launch import HostPlan
 
 RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc"')
 SYSTEM = "system"
-NONE = ""  # the name of no MPI: our own agents start the ranks
-WORDS = ("intel", "mpich", "openmpi", "system", "none")  # of --mpi
+NONE = ""  # the name for no MPI: ipexctl's agents start the ranks
+WORDS = ("intel", "mpich", "openmpi", "system", "none")  # values of --mpi
 Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """One MPI. In texts, {run} is the run's folder, {nic} and {prefix} are the host's own."""
+    """One MPI. In texts, {run} is the run's folder; {nic} and {prefix} are the host's."""
 
     name: str
     title: str
-    package: str  # the wheel that brings it
+    package: str  # the wheel that contains it
     wanted: str  # the requirement for the index; Intel MPI's is in the version table
-    flags: tuple[str, ...]  # of mpirun, where our agents start its daemons
+    flags: tuple[str, ...]  # of mpirun, if agents start its daemons
     alone: tuple[str, ...]  # of mpirun, for processes on one machine
     slots: str  # a line of its machine file
-    daemons: frozenset[str]  # all that it may ask us to start
+    daemons: frozenset[str]  # programs that it may ask agents to start
     variables: Pairs = ()  # for its programs and for the ranks
-    nic: Pairs = ()  # the same, for the host's own interface
+    nic: Pairs = ()  # the same, for each host's interface
     single: Pairs = ()  # the same, for processes on one machine that need no network
     dropped: frozenset[str] = frozenset()  # node0's settings that other hosts must not get
-    own_names: bool = True  # False: names of hosts mean something else to it
+    own_names: bool = True  # False: it interprets names of hosts in its own way
     ipv6: tuple[str, ...] | None = None  # more flags for hosts without IPv4; None: it needs IPv4
 
 
@@ -74,7 +74,7 @@ MPICH = Flavour(
     slots="{label}:{ranks}",
     daemons=frozenset({"hydra_pmi_proxy"}),
     variables=(("LD_LIBRARY_PATH", "{prefix}/lib"),),
-    nic=(("UCX_NET_DEVICES", "{nic}"),),  # else it takes all, and hangs if one reaches nobody
+    nic=(("UCX_NET_DEVICES", "{nic}"),),  # else it uses all, and hangs if one reaches no host
 )  # fmt: skip
 _OWN_PORTS = frozenset({"oob_tcp_dynamic_ipv4_ports", "oob_tcp_dynamic_ipv6_ports"})
 OPENMPI = Flavour(
@@ -125,7 +125,7 @@ FLAVOURS: Mapping[str, Flavour] = {f.name: f for f in (INTEL, MPICH, OPENMPI, OP
 
 
 def flavour(found: Mpi) -> Flavour:
-    """Its row of the table."""
+    """Return its row of the table."""
     old = found.flavour == "openmpi" and found.version.split(".")[0] in ("1", "2", "3", "4")
     return FLAVOURS["openmpi4" if old else found.flavour]
 
@@ -135,20 +135,20 @@ def title(name: str) -> str:
 
 
 def mpi_requirement(word: str, of_table: str) -> str:
-    """What --mpi means for the lock: a requirement, SYSTEM, or NONE."""
+    """Return what --mpi means for the lock: a requirement, SYSTEM, or NONE."""
     if word == INTEL.name:
         return of_table
     return FLAVOURS[word].wanted if word in FLAVOURS else word.replace("none", NONE)
 
 
 def word_of(locked: str) -> str:
-    """The other way round."""
+    """Return the value of --mpi for a locked requirement."""
     name = re.split(r"[<>=!~]", locked)[0] or "none"
     return next((f.name for f in FLAVOURS.values() if f.package == name), name)
 
 
 def describe_locked(locked: str, version: Callable[[str], str]) -> str:
-    """For people: what a lock brings."""
+    """Describe for people which MPI a lock installs."""
     if locked == SYSTEM:
         return "the hosts' own MPI"
     found = in_packages({f.package: version(f.package) for f in FLAVOURS.values()}, "")
@@ -160,7 +160,7 @@ def row_of(found: Mpi | None) -> str:
 
 
 def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
-    """The one that came as a wheel into the environment at `prefix`."""
+    """Return the MPI that was installed as a wheel into the environment at `prefix`."""
     for row in FLAVOURS.values():
         if version := versions.get(row.package):
             return Mpi(row.name, version, f"{prefix}/bin")
@@ -169,7 +169,7 @@ def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
 
 @dataclass(frozen=True)
 class HostMpi:
-    """The host's own MPI, as remote/run/run_environment.py reports it: `says` by --version."""
+    """The host's own MPI, as remote/run/run_environment.py reports it. `says`: its --version."""
 
     bin: str = field(metadata=by(absolute))
     says: AnyText
@@ -188,7 +188,7 @@ _SAYS = (
 
 
 def no_mpirun(host: str, said: HostMpi | None) -> HostFailed:
-    """Where --mpi system finds nothing that it can use."""
+    """Make the error for --mpi system if the host has no usable MPI."""
     if said:
         words = said.says.strip().splitlines()
         why = f"its --version says: {words[0][:100]}" if words else "its --version prints nothing"
@@ -199,7 +199,7 @@ def no_mpirun(host: str, said: HostMpi | None) -> HostFailed:
     return HostFailed(what, why=why, hint=hint, slug="system-mpi-unusable")
 
 
-# --- what it is started with ---------------------------------------------------------------------
+# --- the commands that start it ------------------------------------------------------------------
 
 
 def mpirun(
@@ -211,9 +211,9 @@ def mpirun(
     *,
     ipv6: bool = False,
 ) -> tuple[str, ...]:
-    """The command on the first host; () where our agents start the ranks themselves.
+    """Return the command on the first host; () if ipexctl's agents start the ranks themselves.
 
-    `ipv6`: some host has no IPv4 address.
+    `ipv6`: whether a host has no IPv4 address.
     """
     if name == NONE:
         return ()
@@ -226,7 +226,7 @@ def mpirun(
 
 
 def starter(host: HostPlan) -> tuple[str, ...]:
-    """What starts the ranks of one host where there is no MPI."""
+    """Return the command that starts the ranks of one host without MPI."""
     return (*RANK[:2], RANK[2] + ' "$@"', "sh", *(f"{p.rank}:{p.local_rank}" for p in host.ranks))
 
 
@@ -238,7 +238,7 @@ def machinefile(hosts: Sequence[HostPlan], name: str) -> str:
 
 
 def single_host_command(mpi: Mpi, n: int) -> tuple[str, ...]:
-    """mpirun for `n` processes on one machine; the program follows."""
+    """Return mpirun for `n` processes on one machine; the program follows."""
     return (f"{mpi.bin}/mpirun", *(word.format(n=n) for word in flavour(mpi).alone))
 
 
@@ -247,9 +247,9 @@ def single_host_vars(mpi: Mpi | None) -> Pairs:
 
 
 def label(name: str, host: str, index: int) -> str:
-    """A name that mpirun reads as one host. Its digits at the start make it unique: no host name
-    of the user's that is kept begins with one. (`:` and `#` mean something in a machine file.)
-    Open MPI cuts names at their first dot, and takes some for the machine it is on.
+    """Return a name that mpirun reads as one host. A label is unique by its leading digits: no name
+    of a user's host that is kept begins with one. (`:` and `#` have a meaning in a machine file.)
+    Open MPI cuts names at their first dot, and takes some for the local machine.
     """
     kept = name == NONE or FLAVOURS[name].own_names
     return host if kept and re.fullmatch(r"[A-Za-z][A-Za-z0-9.-]*", host) else f"{index}-host"
@@ -259,9 +259,9 @@ def label(name: str, host: str, index: int) -> str:
 
 
 def env_vars(prefix: str, mpi: Mpi | None) -> Pairs:
-    """What a process needs to use the environment at `prefix`, and the MPI if that is in it.
+    """Return the variables a process needs for the environment at `prefix`, and an MPI in it.
 
-    PATH and LD_LIBRARY_PATH are to be put before what is there.
+    PATH and LD_LIBRARY_PATH are to be prepended to the existing values.
     """
     path = ("PATH", f"{prefix}/bin")
     if mpi is None:
@@ -276,7 +276,7 @@ def env_vars(prefix: str, mpi: Mpi | None) -> Pairs:
 
 
 def _old_layout(variables: Pairs, prefix: str) -> Iterator[tuple[str, str]]:
-    """Before 2021.15 libfabric and its providers had folders of their own."""
+    """Add folders: before 2021.15 libfabric and its providers were in separate ones."""
     for name, value in variables:
         more = f":{prefix}/lib/libfabric" if name == "LD_LIBRARY_PATH" else ""
         yield name, value + more
@@ -284,7 +284,7 @@ def _old_layout(variables: Pairs, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def nic_vars(name: str, nic: str) -> Pairs:
-    """Each host's own interface. None for a single host: Open MPI uses `lo` only by default."""
+    """Return variables for a host's interface. Not for a single host: Open MPI then uses `lo`."""
     if name == NONE or nic == "lo":
         return ()
     return tuple((n, v.format(nic=nic)) for n, v in FLAVOURS[name].nic)
@@ -294,11 +294,11 @@ _LISTS = ("PATH", "LD_LIBRARY_PATH")
 
 
 def with_setvars(ours: Sequence[tuple[str, str]], found: Mapping[str, str]) -> Pairs:
-    """Ours win; of lists of folders ours come first.
+    """Merge variables. ipexctl's win; in lists of folders they come first.
 
-    The script points at the MPI that the bindings carry, while mpirun is the environment's own:
-    the ranks must load the library that belongs to it. The carried providers are of the carried
-    libfabric, so with an Intel MPI of our own they stay out; from 2021.15 on it needs none named.
+    The script points at the MPI that the bindings contain, while mpirun is the environment's own:
+    the ranks must load the library that belongs to it. The bindings' providers need their
+    libfabric, so an Intel MPI of the environment does not use them; from 2021.15 it needs none.
     """
     own = dict(ours)
     carried = {"FI_PROVIDER_PATH"} if "I_MPI_ROOT" in own else set()

@@ -1,4 +1,4 @@
-"""Hosts + request -> who runs how many ranks, on which cores, and talks by what."""
+"""Decide for hosts and a request who runs how many ranks, on which cores, over which network."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ LONGEST = 100  # characters of a value in a note
 
 @dataclass(frozen=True)
 class Decided:
-    """All of a plan that does not depend on which MPI starts the ranks."""
+    """The part of a plan that does not depend on which MPI starts the ranks."""
 
-    sites: tuple[Site, ...]  # hosts without ranks are not among them
+    sites: tuple[Site, ...]  # without hosts that have no ranks
     backend: Backend
     master_addr: str
     master_port: int
@@ -59,7 +59,7 @@ def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
 
 
 def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
-    """The ranks of a host, from rank `first` on."""
+    """Return the ranks of a host, from rank `first` on."""
     return tuple(
         RankPlace(first + i, i, part.cpus, part.comm, part.node)
         for i, part in enumerate(site.places.parts)
@@ -76,7 +76,7 @@ def variables_of(site: Site, request: RunRequest) -> tuple[Variable, ...]:
 
 
 def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
-    """For MPI's own programs, too."""
+    """Return the variables that MPI's own programs get, too."""
     made = _of_processes(site, request)
     asked = dict(request.env)
     return tuning_variables.merged(made, {v.name: asked[v.name] for v in made if v.name in asked})
@@ -92,7 +92,7 @@ def _of_processes(site: Site, request: RunRequest) -> tuple[Variable, ...]:
 
 
 def host_variables(site: Site) -> tuple[tuple[str, str], ...]:
-    """What processes on the host find their programs and libraries by."""
+    """Return variables by which processes on the host find programs and libraries."""
     prepared = site.node.prepared
     path = f"{dict(prepared.mpi_env)['PATH']}:{prepared.path}"
     return (
@@ -103,7 +103,7 @@ def host_variables(site: Site) -> tuple[tuple[str, str], ...]:
 
 
 def _threads(request: RunRequest) -> int | None:
-    """The user's own number of OpenMP threads, where it is one."""
+    """Return the user's own number of OpenMP threads, if it is a number."""
     text = dict(request.env).get("OMP_NUM_THREADS", "")
     return int(text) if re.fullmatch(r"[0-9]{1,5}", text) else None
 
@@ -119,7 +119,7 @@ def _site(node: Node, count: int, backend: Backend, threads: int | None, *, alon
 
 
 def _own_master(first: Site) -> dict[str, str]:
-    """Where rank 0 is found, if the user does not say so."""
+    """Return where rank 0 is found, unless the user says so."""
     address = "127.0.0.1" if first.alone else interface_choice.address(first.node)
     return {"MASTER_ADDR": address, "MASTER_PORT": str(first.node.prepared.port)}
 
@@ -130,7 +130,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-# --- what the user should know -------------------------------------------------------------------
+# --- notes for the user --------------------------------------------------------------------------
 
 
 def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 
 
 def _tight(sites: Sequence[Site]) -> Iterator[str]:
-    """Equal notes about several hosts become one."""
+    """Yield notes about too few cores; equal notes about several hosts become one."""
     said: dict[str, list[str]] = {}
     for site in sites:
         for text in _of_one(site):
@@ -181,7 +181,7 @@ def _of_one(site: Site) -> Iterator[str]:
 
 
 def _unequal(sites: Sequence[Site]) -> Iterator[str]:
-    """Ranks get equal shares of the data, so the one with the fewest threads is the last."""
+    """Note which ranks have the fewest threads and so slow down the others: shares are equal."""
     threads = {site.places.threads for site in sites if site.places.threads}
     if len(threads) > 1:
         least = min(threads)
@@ -213,7 +213,7 @@ def _overridden(
 
 
 def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:
-    """Lightning computes ranks as host number x ranks per host."""
+    """Refuse unequal hosts for Lightning: it computes ranks as host number x ranks per host."""
     counts = {site.node.host.name: len(site.places.parts) for site in sites}
     if "lightning" in request.frameworks.used and len(set(counts.values())) > 1:
         least = min(counts.values())
@@ -226,7 +226,7 @@ def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:
 
 
 def _not_joined(sites: Sequence[Site]) -> Iterator[str]:
-    """Why Accelerate is not told to join the ranks, where it has to be told."""
+    """Note why Accelerate is not told to join the ranks, if it has to be told."""
     first = sites[0]
     if not ({"accelerate", "transformers"} & first.frameworks.used):
         return
@@ -251,7 +251,7 @@ def _not_joined(sites: Sequence[Site]) -> Iterator[str]:
 
 
 def _short(value: str) -> str:
-    """Paths of libraries can be longer than a screen."""
+    """Shorten a value: paths of libraries can be longer than a screen."""
     return value if len(value) <= LONGEST else f"{value[: LONGEST - 3]}..."
 
 

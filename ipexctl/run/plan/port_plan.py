@@ -1,4 +1,4 @@
-"""--ports 40000-40100: what can be kept within a range of ports, and what can't."""
+"""--ports 40000-40100: the ports that can be kept within a range, and those that cannot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEWEST = 16  # for two runs at a time, and 10 for Hydra and the processes that u
 
 
 def read_ports(text: str) -> Ports:
-    """Raises InputError for a range that no run could use."""
+    """Parse --ports. Raise InputError for a range that no run could use."""
     first, dash, last = text.partition("-")
     if not (dash and first.isascii() and last.isascii() and first.isdigit() and last.isdigit()):
         raise InputError(
@@ -36,19 +36,19 @@ def read_ports(text: str) -> Ports:
 
 
 def top(ports: Ports) -> Ports:
-    """The quarter that is kept for MASTER_PORT, Open MPI's daemon and its mpirun: three for a run.
+    """Return the quarter reserved for MASTER_PORT, Open MPI's daemon and its mpirun: three per run.
 
-    What is below is for all others. A host chooses its three: remote/run/run_environment.py.
+    The ports below are for all others. A host chooses its three: remote/run/run_environment.py.
     """
     low, high = ports
     return high + 1 - 3 * max(2, (high - low + 1) // 12), high
 
 
 def variables(ports: Ports, port: int) -> tuple[tuple[str, str], ...]:
-    """For every MPI, and for libfabric and UCX below it; each reads its own names only.
+    """Return the variables of every MPI, of libfabric and of UCX; each reads only its own names.
 
-    Open MPI's daemon listens on every port that it is given, so it gets one: that below `port`, the
-    free one that its host has named.
+    Open MPI's daemon listens on every port that it gets, so it gets one: the port below `port`, the
+    free one that its host has reported.
     """
     low, high = ports[0], top(ports)[0] - 1
     pair, count, daemon = f"{low}:{high}", str(high - low + 1), str(port - 1)
@@ -69,7 +69,7 @@ _OF_DAEMONS = ("PRTE_MCA_oob_tcp_dynamic", "OMPI_MCA_oob_tcp_dynamic")  # the se
 
 
 def of_mpirun(first: HostPlan, flags: Sequence[str]) -> tuple[str, ...]:
-    """Beside Open MPI's mpirun a daemon runs on the first host: mpirun takes the port below."""
+    """Return flags for Open MPI's mpirun: it takes the port below that of the daemon beside it."""
     word = next((flag for flag in flags if flag.endswith("mca")), "")
     prefix = {"--prtemca": _OF_DAEMONS[0], "--mca": _OF_DAEMONS[1]}.get(word)
     found = [(n, v) for n, v in first.env if prefix and n.startswith(prefix) and v.isdecimal()]
@@ -79,7 +79,7 @@ def of_mpirun(first: HostPlan, flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def port_note(nodes: Sequence[Node], backend: str) -> str:
-    """gloo asks the kernel for any port, so only the kernel can bound it."""
+    """Return a note for gloo, which asks the kernel for any port: only the kernel can limit it."""
     if backend != "gloo":
         return (
             f"--ports does not limit the ports that the backend {backend} opens in addition "

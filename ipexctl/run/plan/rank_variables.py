@@ -1,4 +1,4 @@
-"""The variables by which a rank learns its place, and who reads them: one table.
+"""The variables by which a rank learns its place, and who reads them, in one table.
 
 docs/run.md shows it; `tools/table_pages.py` writes it there.
 """
@@ -15,7 +15,7 @@ Value = Callable[[LaunchPlan, HostPlan, RankPlace], object]
 
 @dataclass(frozen=True)
 class Contract:
-    """One variable of every rank. `fixed`: differs in each rank, so that --env cannot set it."""
+    """One variable of every rank. `fixed`: it differs in each rank, so --env cannot set it."""
 
     name: str
     means: str
@@ -83,7 +83,7 @@ HOST_WIDE = (
     ),
     ("DS_ACCELERATOR", "`cpu`, where deepspeed is installed", "DeepSpeed; seen in 0.19"),
 )  # fmt: skip
-# of a further attempt, which may have other hosts (--restarts): what each is then
+# variables that differ in a further attempt, which may have other hosts (--restarts)
 VARIES = {
     "RANK": "rank", "ROLE_RANK": "rank", "WORLD_SIZE": "world", "ROLE_WORLD_SIZE": "world",
     "GROUP_RANK": "index", "NODE_RANK": "index", "GROUP_WORLD_SIZE": "hosts",
@@ -94,7 +94,7 @@ FIXED = frozenset(entry.name for entry in TABLE if entry.fixed)
 
 
 def environment(plan: LaunchPlan, host: HostPlan, place: RankPlace) -> dict[str, str]:
-    """All variables of one rank: its contract, what its host's plan has, and --env over both."""
+    """Return all variables of a rank: its place, those of its host's plan, and --env over both."""
     contract = {entry.name: str(entry.value(plan, host, place)) for entry in TABLE}
     own = {name: contract[name] for name in (*sorted(FIXED), "MASTER_ADDR", "MASTER_PORT")}
     return {**contract, **dict(host.rank_env), **own}

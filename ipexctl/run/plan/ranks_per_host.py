@@ -1,4 +1,4 @@
-"""How many ranks each host gets."""
+"""Decide how many ranks each host gets."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
 
-MOST = 1 << 16  # of all ranks; a slip of the finger must not fill anybody's memory
+MOST = 1 << 16  # ranks in all; a typo must not fill the memory of hosts
 
 
 def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
-    """Ranks per host, in the order of the hostfile.
+    """Return the ranks per host, in the order of the hostfile.
 
-    -ppn is for every host, and fills them in order. Without it slots count, and where a host has
-    none, what it would get by itself. -n alone is spread evenly, where no host has slots.
+    -ppn is for every host, and fills them in order. Without it slots count, and for a host without
+    slots its default. -n alone is spread evenly if no host has slots.
     """
     n, ppn = request.n, request.ppn
     for name, value in (("-n", n), ("-ppn", ppn)):
@@ -43,13 +43,13 @@ def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
 
 
 def fitting(nodes: Sequence[Node], request: RunRequest) -> int | None:
-    """-n, limited to what these hosts have room for."""
+    """Return -n, limited to the capacity of these hosts."""
     limits, what = _limits(nodes, request)
     return min(request.n, sum(limits)) if request.n and what else request.n
 
 
 def notes(nodes: Sequence[Node], counts: Sequence[int], request: RunRequest) -> Iterator[str]:
-    """What the user may not have meant."""
+    """Yield notes about what the user may not have meant."""
     together = list(zip(nodes, counts, strict=True))
     if idle := [node.host.name for node, count in together if not count]:
         yield f"without ranks: {', '.join(idle)}"
@@ -65,7 +65,7 @@ def notes(nodes: Sequence[Node], counts: Sequence[int], request: RunRequest) -> 
 
 
 def _limits(nodes: Sequence[Node], request: RunRequest) -> tuple[list[int], str]:
-    """The ranks of each host without -n, and what limits them; "": only -n does."""
+    """Return the ranks of each host without -n, and what limits them; "": only -n does."""
     if request.ppn is not None:
         return [request.ppn] * len(nodes), "-ppn"
     own = [node.host.slots or usable_cores.default_ranks(node.facts.cpu) for node in nodes]
@@ -103,7 +103,7 @@ class _Excess:
 
 
 def checked(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool) -> LaunchPlan:
-    """Raises InputError if hosts have no room for their ranks; with `force`, a note instead."""
+    """Raise InputError if hosts have no room for their ranks; with `force`, add a note instead."""
     found: dict[_Excess, list[str]] = {}
     for host in plan.hosts:
         for excess in _excesses(facts[host.host], len(host.ranks)):

@@ -1,5 +1,5 @@
-"""What the user asked of a run: the options of `ipexctl run`, arguments of the step `run` of plays
-and keys under [run] in ipexctl.toml."""
+"""The options of `ipexctl run`, which are also arguments of the step `run` of plays and keys under
+[run] in ipexctl.toml."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RunOptions:
         in_plays="Variables for every rank.",
         in_settings=True,
     )
-    # on the command line command_line_words.for_click has put what the file says among the options
+    # on the command line, command_line_words.for_click has inserted the file's options
     accelerate: str = ranks_option(
         "--accelerate FILE",
         "Accelerate config with ranks, hosts and precision; options override it.",
@@ -235,7 +235,7 @@ class RunOptions:
 
     # what the command or the play adds
     root: str = "~/.ipexctl"
-    lives_on: bool = False  # the run, when its command is gone
+    lives_on: bool = False  # whether the run continues when its command has ended
     trial: bool = False  # of `tune`: its ranks count their steps; `tune` removes it
     confirm: Callable[[str], bool] = field(default=lambda question: False, repr=False)
     typed: Typed = field(default=Typed(), repr=False)

@@ -1,4 +1,4 @@
-"""What a viewer needs of a run's plan: kept in the journal of its first host, for `attach`."""
+"""The part of a run's plan that a viewer needs: kept in its first host's journal, for `attach`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ipexctl.errors import HostFailed
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 
-# of the ranks' environment: for no secret
+# variables of the ranks that hold no secret
 _SHOWN = (
     "IPEXCTL_BACKEND", "GLOO_SOCKET_IFNAME", "IPEXCTL_COMPRESS", "IPEXCTL_SHARE",
     "OMP_NUM_THREADS",
@@ -19,7 +19,7 @@ _SHOWN = (
 
 
 def document(plan: LaunchPlan) -> dict[str, object]:
-    """Of the ranks' environment only what is in _SHOWN."""
+    """Return the document; of the ranks' environment, only the variables in _SHOWN."""
     return {
         "master": [plan.master_addr, plan.master_port],
         "argv": list(plan.argv),
@@ -84,7 +84,7 @@ class _Shown:
 
 
 def read(raw: Any, run_id: str) -> LaunchPlan | None:
-    """None for anything that is not a plan: the document comes from a host."""
+    """Read a plan; None for anything else: the document comes from a host."""
     try:
         shown = Answer("", raw).read(_Shown)
     except HostFailed:

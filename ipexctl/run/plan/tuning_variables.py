@@ -1,4 +1,4 @@
-"""The variables that the ranks of one host get, each with its reason."""
+"""Choose the variables that the ranks of one host get, each with its reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Backend:
-    """What torch.distributed shall talk by, and the communication threads of each rank."""
+    """The backend of torch.distributed, and the communication threads of each rank."""
 
     name: str
     why: str
@@ -44,11 +44,11 @@ class Site:
     nic_why: str
     alone: bool
     frameworks: Frameworks = Frameworks()
-    cpu_only: bool = True  # no host of the run has an accelerator that its torch could use
+    cpu_only: bool = True  # whether no host of the run has an accelerator that its torch could use
 
 
 def choose_backend(nodes: Sequence[Node], request: RunRequest) -> Backend:
-    """`ccl` where all hosts have the bindings, else gloo; the user's own word before that."""
+    """Choose `ccl` if all hosts have the bindings, else gloo; the user's choice comes first."""
     asked = dict(request.env)
     without = [node.host.name for node in nodes if not _bindings(node.prepared)]
     name, why = "ccl", f"{_bindings(nodes[0].prepared)} is installed"
@@ -80,7 +80,7 @@ def _bindings(prepared: Prepared) -> str:
 
 
 def planned_vars(site: Site) -> tuple[Variable, ...]:
-    """The variables that the plan sets unless the user does."""
+    """Return the variables that the plan sets unless the user does."""
     return (
         *_threads(site), *_network(site), *_ccl(site), *_preload(site), *_frameworks(site),
         *_others(site),
@@ -143,7 +143,7 @@ def _preload(site: Site) -> Iterator[Variable]:
 
 
 def joins_by_variable(site: Site) -> bool:
-    """Can ACCELERATE_USE_CPU be set? It turns off Accelerate's DeepSpeed and FSDP."""
+    """Return whether ACCELERATE_USE_CPU is safe: it disables Accelerate's DeepSpeed and FSDP."""
     return site.cpu_only and not site.frameworks.sharding
 
 
@@ -158,13 +158,13 @@ def _frameworks(site: Site) -> Iterator[Variable]:
 
 
 def usable_accelerators(prepared: Prepared) -> tuple[str, ...]:
-    """A CPU build of torch uses none."""
+    """Return the accelerators that the host's torch can use; a CPU build uses none."""
     built_for = dict(prepared.packages).get("torch", "").partition("+")[2]
     kinds = next((k for name, k in _DEVICES.items() if built_for.startswith(name)), _CUDA)
     return tuple(path for path in prepared.accelerators if path.startswith(kinds))
 
 
-# by the build of torch; the default index's own has no name and is for CUDA
+# by the tag of the torch build; builds of the default index have no tag and are for CUDA
 _CUDA = ("/dev/nvidia", "/dev/hl", "/dev/accel/")
 _DEVICES: Mapping[str, tuple[str, ...]] = {
     "cpu": (), "rocm": ("/dev/kfd",), "xpu": ("/dev/dri/",)
@@ -182,7 +182,7 @@ ROOTS_WHY = "the packages of your project"
 
 
 def of_project(roots: Sequence[str]) -> tuple[Variable, ...]:
-    """Python takes these from where it starts, as the ranks do."""
+    """Return PYTHONPATH with these folders, relative to where Python starts, as do the ranks."""
     return (Variable("PYTHONPATH", ":".join(roots), ROOTS_WHY),) if roots else ()
 
 
@@ -193,8 +193,8 @@ def of_compression(mode: str) -> tuple[Variable, ...]:
 
 
 def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable, ...]:
-    """The user's words win, but for what differs in each rank. What only the user has set comes
-    last, without a reason."""
+    """Merge variables. The user's win, except those that differ in each rank. Variables that only
+    the user has set come last, without a reason."""
     first = [
         Variable(v.name, asked[v.name], f"yours, with --env, instead of {v.value}")
         if v.name in asked and asked[v.name] != v.value

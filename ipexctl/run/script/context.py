@@ -1,4 +1,4 @@
-"""Where a script will run: its hosts' environments and the files that are sent. And notes on it."""
+"""Describe where a script will run: its hosts' environments and the files that are sent."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class HostEnvironment:
-    """One host, and what its ranks find there. `modules`: with the standard library's;
-    None where they are not all known."""
+    """One host, and what its ranks find there. `modules`: including the standard library's; None if
+    not all of them are known."""
 
     host: str
     packages: Mapping[str, str]
     modules: frozenset[str] | None = None
-    has_route: bool = True  # a default route: it may reach a hub
-    python: tuple[int, ...] = ()  # (3, 11); () unknown
+    has_route: bool = True  # a default route: it may reach the Hugging Face Hub
+    python: tuple[int, ...] = ()  # such as (3, 11); (): unknown
 
     def version(self, name: str) -> tuple[int, ...]:
-        """() where it is not installed."""
+        """Return the version of a package; () if it is not installed."""
         return tuple(int(n) for n in re.findall(r"\d+", self.packages.get(name, ""))[:2])
 
     @property
     def for_cpus(self) -> bool:
-        """Is its torch a build that uses no GPU?"""
+        """Whether its torch is a build that uses no GPU."""
         torch = self.packages.get("torch", "")
         return "+cpu" in torch or not any(name.startswith("nvidia-") for name in self.packages)
 
 
 @dataclass(frozen=True)
 class LocalPath:
-    """Of this machine, as it is typed here. `why` it is not sent, and the way to have it sent."""
+    """A path of this machine, as typed. `why`: why it is not sent; `way`: how to have it sent."""
 
     path: str
     why: str = ""
@@ -43,7 +43,7 @@ class LocalPath:
 
 @dataclass(frozen=True)
 class ProjectFiles:
-    """What is sent. `local`: names of models and datasets that are paths of this machine."""
+    """The files that are sent. `local`: names of models and datasets that are local paths."""
 
     sent: Collection[str]
     cwd: str = ""  # where the ranks start
@@ -65,7 +65,7 @@ class ProjectFiles:
 
     @property
     def requirements(self) -> str:
-        """The file for `install -r`, also where there is none yet."""
+        """The file for `install -r`, even if it does not exist yet."""
         found = ("requirements.txt", "pyproject.toml")
         return next((name for name in found if name in self.sent), found[0])
 

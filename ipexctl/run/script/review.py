@@ -1,6 +1,6 @@
-"""What in a script and its arguments does not fit the hosts, known before the ranks start.
+"""Find what in a script and its arguments does not fit the hosts, before the ranks start.
 
-A note says what fails and what to use instead. Where the answer depends on something that only the
+A note says what fails and what to use instead. If the answer depends on something that only the
 run will know, there is no note: a wrong warning is worse than none.
 """
 
@@ -33,16 +33,16 @@ DATASET_OPTIONS = ("--dataset_name",)
 HUB_VARIABLES = frozenset(
     {"HF_HOME", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_ENDPOINT", "TRANSFORMERS_OFFLINE"}
     | {"TRANSFORMERS_CACHE", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}
-)  # a user who sets one of these has planned where models and datasets come from
+)  # a user who sets one of these has decided where models and datasets come from
 # modules that read the options above as names on the Hugging Face Hub
 _HUB_READERS = frozenset(
     {"transformers", "trl", "datasets", "diffusers", "sentence_transformers", "huggingface_hub"}
     | {"peft", "optimum", "vllm", "llamafactory"}
 )
-# modules with model names of their own: --model resnet18
+# modules with their own model names: --model resnet18
 _OWN_MODELS = frozenset({"timm", "torchvision", "open_clip"})
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-# load_dataset reads files with these
+# suffixes of files that load_dataset reads
 _BUILDERS = frozenset(
     {"csv", "json", "text", "parquet", "arrow", "imagefolder", "audiofolder", "videofolder"}
     | {"pdffolder", "webdataset", "xml", "pandas", "sql", "spark", "generator", "hdf5", "lance"}
@@ -60,7 +60,7 @@ TRL_BF16 = (0, 19)
 
 @dataclass(frozen=True)
 class Review:
-    """`sources`: the script, then the project's own modules that it imports."""
+    """The review of a script. `sources`: the script, then the project's modules that it imports."""
 
     sources: Sequence[Source]
     argv: Sequence[str]  # the script and its arguments
@@ -68,7 +68,7 @@ class Review:
     files: ProjectFiles
     rules: Rules
     launchers: Callable[[], Launchers]  # read only for a script that starts programs
-    ranks_per_host: int = 0  # 0: not the same number everywhere
+    ranks_per_host: int = 0  # 0: it differs between hosts
 
     def notes(self) -> list[str]:
         if not self.hosts:
@@ -91,7 +91,7 @@ class Review:
         return Note(f"{path}:{line}", f"Python {version} of this machine cannot read it: {why}")
 
     def check_syntax(self) -> None:
-        """Raises InputError for what no host can read: a newer Python there may know more."""
+        """Raise InputError for what no host can parse: a newer Python there may accept more."""
         if self._invalid and not any(host.python > sys.version_info[:2] for host in self.hosts):
             path, why, line = self._invalid[0]
             raise InputError(
@@ -112,7 +112,7 @@ class Review:
         return frozenset().union(*(source.options for source in self.sources))
 
     def _parsed(self) -> tuple[str, str]:
-        """Where the arguments are read into a framework's class, and the class."""
+        """Return where the arguments are parsed into a framework's class, and the class."""
         for source in self.sources:
             for parser in source.parsers:
                 for name in parser.classes:
@@ -194,7 +194,7 @@ class Review:
         yield f"{rule.says(written, since)}, the hosts have {have}", use
 
     def _since(self, versions: Mapping[str, tuple[int, ...]]) -> str:
-        """The first package that every host has from such a version on, with that version."""
+        """Return the first package that every host has in such a version or later, with it."""
         for name, version in versions.items():
             if all(host.version(name) >= version for host in self.hosts):
                 return f"{name} {'.'.join(map(str, version))}"
@@ -211,7 +211,7 @@ class Review:
         return target in TRL_CONFIGS and bool(self._since({"trl": TRL_BF16}))
 
     def _lightning(self) -> Iterator[Note]:
-        """On CPUs the Trainer's default is one rank on one host. Fabric takes
+        """Note Lightning's defaults: on CPUs, the Trainer uses one rank on one host. Fabric takes
         LT_DEVICES and LT_NUM_NODES, which every rank has."""
         hosts, each = len(self.hosts), self.ranks_per_host
         if not each or hosts * each == 1 or not all(host.for_cpus for host in self.hosts):
@@ -236,7 +236,7 @@ class Review:
     # --- GPUs ------------------------------------------------------------------------------------
 
     def _gpu(self) -> Iterator[Note]:
-        """The first of each file: whoever changes one looks at the next."""
+        """Note the first use of a GPU in each file: users who change one look at the next."""
         if not all(host.for_cpus for host in self.hosts):
             return
         own = any(source.own_cuda for source in self.sources)
@@ -247,7 +247,7 @@ class Review:
                 yield Note(f"{source.path}:{line}", text, use)
 
     def _loopback(self) -> Iterator[Note]:
-        """Each host would look for rank 0 on itself."""
+        """Note a loopback address: each host would look for rank 0 on itself."""
         for source in self.sources if len(self.hosts) > 1 else ():
             for words, line in source.loopback[:1]:
                 name, _, _ = words.partition("=")
@@ -281,7 +281,7 @@ class Review:
                 )
 
     def _stays(self, place: str, name: str, kind: str, here: LocalPath) -> Note:
-        """An argument is for a path: an unchanged script reads no variable of ours."""
+        """Note a path that is not sent. If it is an argument, propose another path for it."""
         why = f": {here.why}" if here.why else ""
         way = f"`{here.way}` (the complete work tree is sent), or " if here.way else ""
         use = f"load it from $IPEXCTL_DATA_{kind.upper()}"
@@ -295,12 +295,12 @@ class Review:
         )
 
     def _is_written(self, name: str) -> bool:
-        """Is it below a folder that the script itself writes?"""
+        """Return whether it is below a folder that the script itself writes."""
         folders = (folder for source in self.sources for folder in source.written)
         return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
 
     def named(self) -> Iterator[tuple[str, str, bool]]:
-        """(place, name, is it a dataset) of each model and dataset that is loaded by its name."""
+        """Yield (place, name, whether it is a dataset) of each model and dataset loaded by name."""
         tops = {one.top for source in self.sources for one in source.imports}
         given = _options(self.argv[1:]) if tops & _HUB_READERS else {}
         for options, dataset in ((MODEL_OPTIONS, False), (DATASET_OPTIONS, True)):
@@ -339,7 +339,7 @@ class Review:
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
-    """--some-name value, --some_name=value -> {"some_name": "value"}; "" where none follows."""
+    """Parse --some-name value, --some_name=value to {"some_name": "value"}; "" without a value."""
     found: dict[str, str] = {}
     for i, word in enumerate(words):
         if not word.startswith("--") or word == "--":
@@ -353,12 +353,12 @@ def _options(words: Sequence[str]) -> dict[str, str]:
 
 
 def _is_true(value: str) -> bool:
-    """As transformers reads a switch: --bf16, --bf16 True."""
+    """Parse a switch as transformers does: --bf16, --bf16 True."""
     return value.lower() not in _FALSE
 
 
 def _count(value: Value, auto: int) -> int | None:
-    """Of `devices` and `num_nodes`; None: not known here."""
+    """Return the number in `devices` or `num_nodes`; None: not known here."""
     if isinstance(value, str):
         return auto if value == "auto" else int(value) if value.isdecimal() else None
     return value if isinstance(value, int) and value > 0 else None
@@ -368,7 +368,7 @@ def _last(target: str) -> str:
     return target.rpartition(".")[2]
 
 
-# distributions that are not called as what they bring is
+# distributions whose modules have other names
 DISTRIBUTIONS = {
     "cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn",
     "skimage": "scikit-image", "yaml": "pyyaml", "bs4": "beautifulsoup4", "dotenv": "python-dotenv",
@@ -384,7 +384,7 @@ DISTRIBUTIONS = {
 
 @dataclass(frozen=True)
 class Imports:
-    """`sources`: the script, then the project's own modules that it imports."""
+    """The review of imports. `sources`: the script, then the project's modules that it imports."""
 
     sources: Sequence[Source]
     hosts: Sequence[HostEnvironment]
@@ -416,13 +416,13 @@ class Imports:
             yield Note(place, text, f"{rule.use}, or install it with `{rule.install}`")
 
     def _lack(self, names: Iterable[str]) -> str:
-        """The hosts whose environment is known and has none of these distributions."""
+        """Return the hosts whose environment is known and has none of these distributions."""
         return fold(
             [h.host for h in self.hosts if h.modules is not None and not {*names} & {*h.packages}]
         )
 
     def _is_lacking(self, name: str) -> bool:
-        """May a host lack the module?"""
+        """Return whether a host may lack the module."""
         return any(host.modules is None or name not in host.modules for host in self.hosts)
 
     def _missing(self, place: str, name: str) -> Iterator[Note]:
@@ -440,7 +440,7 @@ class Imports:
             yield Note(place, text, f"{install} after adding {known or 'its package'} to that file")
 
     def _certain(self) -> Iterator[tuple[Source, Import]]:
-        """Those that fail the script if they fail, and are looked for in the environment."""
+        """Yield imports that fail the script if they fail, and are searched in the environment."""
         if any(s.changes_path for s in self.sources) or "PYTHONPATH" in self.files.variables:
             return
         for source in self.sources:

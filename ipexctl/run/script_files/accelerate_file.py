@@ -1,4 +1,4 @@
-"""The Accelerate config of this user, and any other one that is named."""
+"""Read this user's Accelerate config, or one that is named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("default_config.yaml", "default_config.json")
 
 
 def usual(environ: Mapping[str, str]) -> Path | None:
-    """Where `accelerate launch` looks when no config is named."""
+    """Return the config that `accelerate launch` uses if none is named."""
     cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = environ.get("HF_HOME") or f"{cache}/huggingface"
     folder = Path(home).expanduser() / "accelerate"
@@ -27,7 +27,7 @@ def usual(environ: Mapping[str, str]) -> Path | None:
 
 
 def read(path: Path) -> LineRequest:
-    """Raises InputError, also for a key that is not supported, with its place."""
+    """Read a config. Raise InputError, also for an unsupported key, with its place."""
     try:
         data = read_file(path, MAX_TEXT)
     except (OSError, ValueError) as e:
@@ -42,6 +42,6 @@ def read(path: Path) -> LineRequest:
 
 
 def _at_home(one: Given) -> Given:
-    """A hostfile may be below the user's home."""
+    """Expand the path of a hostfile below the user's home."""
     below = one.flag.becomes == "hostfile" and one.value.startswith("~/")
     return replace(one, value=str(Path(one.value).expanduser())) if below else one

@@ -1,6 +1,6 @@
-"""The script of a run and the project's own modules that it imports, read where they are sent from.
+"""Read the script of a run and the project's modules that it imports, where they are sent from.
 
-Links, generated files and files of other folders are left alone: what is not sent is not read.
+Links, generated files and files of other folders are ignored: only files that are sent are read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_FILES, MAX_BYTES = 40, 512 << 10
 def read_sources(
     folder: Path, cwd: str, argv: Sequence[str], files: Container[str] | None = None
 ) -> list[Source]:
-    """`argv`: what follows the interpreter. `cwd`: below `folder`, where the ranks start."""
+    """Read the sources. `argv`: what the interpreter gets. `cwd`: of the ranks, below `folder`."""
     files = Regular(folder) if files is None else files
     if argv[0] == "-m":
         top, path = cwd, _module_file(cwd, argv[1], files)
@@ -34,7 +34,7 @@ def read_sources(
         if path in found or (content := _content(folder / path)) is None:
             continue
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the user's code
+            warnings.simplefilter("ignore")  # warnings about the user's code
             found[path] = read_source(path, content, main=not found)
         for one in found[path].imports:
             places = module_places(one, path, (top,)) if one.sure else ()
@@ -45,7 +45,7 @@ def read_sources(
 
 @dataclass(frozen=True)
 class Regular:
-    """The regular files of a folder by their names, links apart."""
+    """The regular files of a folder by their names, without links."""
 
     folder: Path
 
@@ -60,7 +60,7 @@ def _module_file(top: str, module: str, files: Container[str]) -> str:
 
 
 def module_places(one: Import, path: str, tops: Iterable[str]) -> Iterator[str]:
-    """Where the import of the file `path` may find the project's own modules, without an ending.
+    """Yield places, without suffix, where the import in the file `path` may find project modules.
 
     `tops`: the folders that Python searches."""
     if one.level:

@@ -1,4 +1,4 @@
-"""Which script of a folder a suggested `ipexctl run` names."""
+"""Choose the script of a folder that a suggested `ipexctl run` names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ipexctl.local.bounded_read import read_prefix
 
 PLACEHOLDER = "SCRIPT"
 _USUAL = ("train.py", "main.py")
-_MOST = 50  # files that are read
+_MOST = 50  # files that are read at most
 _TRAINS = re.compile(
     rb"^[ \t]*(?:import|from)[ \t]+(?:torch|lightning|pytorch_lightning|transformers|accelerate)\b",
     re.MULTILINE,
@@ -18,7 +18,7 @@ _TRAINS = re.compile(
 
 
 def training_script(folder: Path) -> str:
-    """The script that imports torch; of several the usual name; else a placeholder."""
+    """Return the script that imports torch; of several the usual name; else a placeholder."""
     found = list(_importing_torch(folder))
     usual = [name for name in _USUAL if name in found]
     if usual or len(found) == 1:

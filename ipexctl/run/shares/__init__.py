@@ -1,1 +1,1 @@
-"""The parts of the global batch for hosts of unequal speed."""
+"""Shares of the global batch for hosts of unequal speed."""

@@ -1,4 +1,4 @@
-"""What hosts compute -> the part of the global batch of each of their ranks: IPEXCTL_SHARE."""
+"""Compute each rank's share of the global batch from the speed of hosts: IPEXCTL_SHARE."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from ipexctl.run.plan.launch import Share
 from ipexctl.run.plan.tuning_variables import Site
 
-EQUAL = 1.2  # times as fast: a smaller difference may be chance
+EQUAL = 1.2  # how many times as fast; a smaller difference may be chance
 Speeds = Mapping[str, float]  # host -> GFLOP/s of all its ranks together
 
 
 def shares(ranks: Mapping[str, int], speeds: Speeds) -> dict[str, Share]:
-    """Of one rank of each host; those of all ranks add to 1. `ranks`: their number on each host."""
+    """Return the share of a rank of each host; those of all ranks sum to 1. `ranks`: per host."""
     world = sum(ranks.values())
     if len(ranks) == 1:
         return _equal(ranks, world, "all ranks are on one host")
@@ -36,7 +36,7 @@ def _equal(ranks: Mapping[str, int], world: int, why: str) -> dict[str, Share]:
 
 
 def mark(sites: Sequence[Site]) -> str:
-    """The same for the same hosts since their boot, with the same environment and placement."""
+    """Return a mark of these hosts since their boot, with their environment and placement."""
     said = sorted(
         [
             site.node.host.name,

@@ -1,4 +1,4 @@
-"""Measures what all hosts of a run compute, at the same time. Only for scripts that ask for it."""
+"""Measure the speed of all hosts of a run at the same time, only for scripts that use shares."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Note = Callable[[str], None]
 
 
 def with_shares(fleet: Fleet, nodes: Sequence[Node], request: RunRequest, note: Note) -> list[Node]:
-    """The same, each with the share of its ranks."""
+    """Return the nodes, each with the share of its ranks."""
     sites = decide(nodes, request).sites
     ranks = {site.node.host.name: len(site.places.parts) for site in sites}
     speeds = _speeds(fleet, sites, note) if len(sites) > 1 else {}
@@ -44,13 +44,13 @@ def _speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
     if errors:
         note(f"cannot measure what hosts compute, so IPEXCTL_SHARE is equal: {errors[0]}")
     elif not any(site.node.facts.condition.load.runs for site in sites):
-        # for an hour: what else runs there changes
+        # valid for an hour: other programs on the hosts change
         rate_cache.remember(rate_cache.SPEEDS, mark, speeds, complete=False)
     return speeds
 
 
 def _measure(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[str]]:
-    """The speeds, and why that of a host is unknown."""
+    """Return the speeds, and why that of a host is unknown."""
     together = threading.Barrier(len(sites))
     of_host = {site.node.host: site for site in sites}
 
@@ -78,7 +78,7 @@ def _measure(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[str]]:
 
 
 def _asked(site: Site) -> dict[str, object]:
-    """All threads of its ranks, where the plan puts them."""
+    """Return the request: all threads of its ranks, on the CPUs of the plan."""
     parts = site.places.parts
     return {
         "python": f"{site.node.prepared.prefix}/bin/python3",

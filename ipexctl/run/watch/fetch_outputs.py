@@ -1,7 +1,7 @@
-"""Files that ranks left in the run's folder on the hosts, brought here: --fetch, --outputs, fetch.
+"""Fetch files that ranks left in the run's folder on the hosts: --fetch, --outputs, fetch.
 
-The files of rank 0's host lie on top, those of every other host in a folder of its own, `@HOST`.
-With --merge the files of all hosts lie on top; only those that an earlier host has, too, go to
+The files of rank 0's host are on top, those of every other host in a separate folder, `@HOST`.
+With --merge the files of all hosts are on top; only those that an earlier host has, too, go to
 `@HOST`. The names come from the hosts, so nothing is written outside of the outputs' folder and
 nothing is written twice. With -o DIR they go from there to DIR, where a file of the same name is
 replaced.
@@ -37,12 +37,12 @@ from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_folder import safe
 
 PIECE = 64 << 20  # bytes of one request
-ENTRY = 4096  # bytes that a file and each of its folders take beside its content
+ENTRY = 4096  # bytes that a file and each of its folders take in addition to its content
 LONGEST_PATH, DEEPEST = 1024, 64
 ENTRIES = 500_000  # files and folders, from all hosts together
-SHOWN = 20  # of what was not taken
+SHOWN = 20  # refused files that are named
 FETCH_LIMIT = 100 << 30  # bytes, from all hosts together
-# what programs on this machine obey when it is in a folder, in small letters; HEAD makes a folder a
+# names that programs on this machine obey in a folder, in small letters; HEAD makes a folder a
 # repository of Git
 OBEYED = frozenset(
     (
@@ -62,8 +62,8 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wish:
-    """What to bring, and from which run. `named`: the patterns as the user typed them, where a host
-    said in which folder they are."""
+    """What to fetch, and from which run. `named`: the patterns as the user typed them, if a host
+    reported the folder that contains them."""
 
     patterns: tuple[str, ...]
     run_id: str
@@ -76,7 +76,7 @@ class Wish:
 
 
 class Budget:
-    """Bytes, files and folders that may still come, from whichever host."""
+    """Bytes, files and folders that may still come, from any host."""
 
     def __init__(self, size: int, entries: int) -> None:
         self._left, self._entries, self._lock = size, entries, threading.Lock()
@@ -92,7 +92,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Listed:
-    """The files of a host that match. `more`: and others that it did not list."""
+    """The files of a host that match. `more`: whether there are others that it did not list."""
 
     files: tuple[tuple[str, int], ...]
     more: bool
@@ -108,7 +108,7 @@ class Brought:
 
 
 def check_patterns(option: str, patterns: Sequence[str]) -> None:
-    """They are below the script's folder. Raises InputError."""
+    """Raise InputError unless patterns are below the script's folder."""
     for pattern in patterns:
         if pattern.startswith(("/", "~")) or ".." in pattern.split("/") or not pattern.strip("/"):
             raise InputError(
@@ -121,7 +121,7 @@ def check_patterns(option: str, patterns: Sequence[str]) -> None:
 
 
 def check_dest(dest: Path | None) -> None:
-    """Before anything starts. Raises InputError."""
+    """Check the folder before anything starts. Raise InputError."""
     if dest and os.path.lexists(dest) and not dest.is_dir():
         raise InputError(
             f"-o {quote((str(dest),))}: not a folder", hint="-o DIR", slug="dest-not-a-folder"
@@ -129,7 +129,7 @@ def check_dest(dest: Path | None) -> None:
 
 
 def typed_words(options: RunOptions) -> tuple[str, ...]:
-    """The words of `ipexctl fetch RUN` that fetch what these options ask for, if anything."""
+    """Return the words of `ipexctl fetch RUN` that fetch what these options request, if any."""
     patterns = (*options.fetch, *options.outputs)
     if not patterns:
         return ()
@@ -138,21 +138,21 @@ def typed_words(options: RunOptions) -> tuple[str, ...]:
 
 
 def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
-    """As seen from the top of what was sent, for ranks that start in `cwd`."""
+    """Return the patterns relative to the top of the project, for ranks that start in `cwd`."""
     paths = (posixpath.normpath(posixpath.join(glob.escape(cwd), pattern)) for pattern in patterns)
     return tuple("**" if path == "." else path for path in paths)
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """`words`: what came and where it is, then what did not. `whole`: nothing is missing."""
+    """`words`: what came and where it is, then what did not. `whole`: whether all files came."""
 
     words: tuple[str, ...]
     folder: Path | None = None
     files: int = 0
     size: int = 0
     whole: bool = False
-    new: int = 0  # of the files, those that `dest` did not have
+    new: int = 0  # files that `dest` did not have
 
 
 def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> Fetched:
@@ -198,7 +198,7 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
         none = f"no file matches {' '.join(wish.patterns)}" if known else "nothing was fetched"
         if known and not any("/" in pattern for pattern in wish.patterns):
             none += f"; in folders: {quote(tuple(f'**/{pattern}' for pattern in wish.patterns))}"
-        with suppress(OSError):  # there may be folders in it
+        with suppress(OSError):  # it may contain folders
             outputs.rmdir()
         return Fetched((f"outputs: {none}", *words))
     new, replaced = files, list[str]()
@@ -217,8 +217,8 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
 
 
 def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
-    """Moves what is new or differs; the rest goes. How many files moved, and which of them replaced
-    another. Raises OSError."""
+    """Move files that are new or differ, and remove the others. Return how many files were moved,
+    and which of them replaced another. Raise OSError."""
     moved, replaced = 0, list[str]()
     dest.mkdir(mode=0o755, parents=True, exist_ok=True)
     top = os.path.realpath(dest)
@@ -245,14 +245,14 @@ def _replace(path: Path, to: Path) -> None:
             raise
         part = to.with_name(f".{secrets.token_hex(8)}.part")
         try:
-            shutil.copy(path, part)  # with its mode
+            shutil.copy(path, part)  # keeps its mode
             part.replace(to)
         finally:
             part.unlink(missing_ok=True)
 
 
 def _new_folder(folder: Path) -> Path:
-    """What was fetched before stays as it is."""
+    """Create a new folder; files that were fetched before stay in theirs."""
     number = 1
     while True:
         outputs = folder / ("outputs" if number == 1 else f"outputs-{number}")
@@ -276,7 +276,7 @@ def _run_on(agent: Agent, wish: Wish) -> dict[str, object]:
 
 
 def _owners(lists: Mapping[Host, Listed | HostDown], wish: Wish) -> dict[str, str]:
-    """For each path on top of the outputs, the host from which it comes."""
+    """Return for each path on top of the outputs the host from which it comes."""
     owners: dict[str, str] = {}
     for host in sorted(lists, key=lambda host: host.name != wish.first):
         listed = lists[host]
@@ -290,7 +290,7 @@ def _bring(
     agent: Agent, wish: Wish, listed: Listed, owners: Mapping[str, str], outputs: Path,
     note: Note, budget: Budget,
 ) -> Brought:  # fmt: skip
-    """`owners`: for each path on top of `outputs`, the host from which it comes."""
+    """Fetch a host's files. `owners`: for each path on top of `outputs`, its host."""
     name, asked, files = agent.host.name, _run_on(agent, wish), listed.files
     others = other_folders(wish)
     count, total = 0, 0
@@ -330,12 +330,12 @@ def folder_of(host: str) -> str:
 
 
 def other_folders(wish: Wish) -> frozenset[str]:
-    """As a disk that does not tell large letters from small ones has them."""
+    """Return the names of other hosts' folders, as a case-insensitive disk compares them."""
     return frozenset(folder_of(name).casefold() for name in wish.roots if name != wish.first)
 
 
 def is_inside(path: str) -> bool:
-    """A relative path of plain names, as it can be written below a folder."""
+    """Return whether it is a relative path of plain names that can be written below a folder."""
     parts = path.split("/")
     if len(path) > LONGEST_PATH or len(parts) > DEEPEST:
         return False
@@ -343,8 +343,8 @@ def is_inside(path: str) -> bool:
 
 
 def why_not_taken(path: str, patterns: Sequence[str], named: Sequence[str] | None = None) -> str:
-    """A host may list any path: only those that were asked for come, and none that programs obey
-    here: most of those are hidden. `named`: what the user typed, if that is not `patterns`."""
+    """Return why a listed path is refused: it was not requested, or programs obey such files here,
+    most of which are hidden. `named`: what the user typed, if not `patterns`."""
     names = path.split("/")
     split = [pattern.split("/") for pattern in patterns]
     if not any(matches(names, parts) for parts in split):
@@ -386,5 +386,5 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
                 if left != max(0, size - offset - PIECE):
                     raise OSError(f"only {size - left:,} of its {size:,} bytes came")
     except BaseException:
-        target.unlink(missing_ok=True)  # it is not what is there
+        target.unlink(missing_ok=True)  # the file is not complete
         raise

@@ -23,11 +23,11 @@ from ipexctl.run.outcome.run_result import HostEnd
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 
-WINDOW = 512 * 1024  # bytes of output that a host sends ahead of what has been painted here
+WINDOW = 512 * 1024  # bytes of output that a host may send before they are shown here
 LARGEST_FRAME = 1 << 20
 RETRY, SLOWEST_RETRY = 0.5, 10.0  # seconds between two attempts to reach a host again
 
-Key = int | str  # of a log: a rank, or a program of MPI
+Key = int | str  # key of a log: a rank, or a program of MPI
 
 
 @dataclass(frozen=True)
@@ -37,28 +37,28 @@ class WatchedRun:
     plan: LaunchPlan
     run_id: str
     options: RunOptions
-    hub: str  # the host that says what happens in the run; of one that is over, any host
+    hub: str  # the host that reports what happens in the run; if it is over, any host
     attached: bool = False  # another command started it
     age: float = 0.0  # seconds since the run began
 
 
 @dataclass
 class Link:
-    """One connection to one host's part in the run; a new one takes over where another ended."""
+    """A connection to one host's part in the run; a new one continues where the last one ended."""
 
     name: str
     agent: Agent
     number: int = 0
     heard: float = 0.0  # time of its last message
-    at: int = 0  # up to where its journal was read
-    read: dict[Key, int] = field(default_factory=dict)  # bytes of each log that came
-    unshown: int = 0  # bytes of output that are not painted yet
-    owed: int = 0  # bytes painted but not acknowledged yet
-    left: float = 0  # bytes of output that were to come when its ranks had ended
-    came: int = 0  # bytes of output since the end of the run
+    at: int = 0  # position in its journal up to which it was read
+    read: dict[Key, int] = field(default_factory=dict)  # bytes of each log that were received
+    unshown: int = 0  # bytes of output that are not shown yet
+    owed: int = 0  # bytes shown but not acknowledged yet
+    left: float = 0  # bytes of output that were still to come when its ranks had ended
+    came: int = 0  # bytes of output received since the end of the run
     end: HostEnd | None = None
     lost: bool = False
-    away: float = 0.0  # time when the connection ended; the hub may still reach it
+    away: float = 0.0  # time when the connection ended; the hub may still have one
 
     @property
     def open(self) -> bool:
@@ -66,7 +66,7 @@ class Link:
 
     @property
     def done(self) -> bool:
-        """Whether it has sent its last message."""
+        """Return whether it has sent its last message."""
         return self.end is not None and bool(self.end.logs)
 
 
@@ -94,21 +94,21 @@ class Reached:
 
 @dataclass
 class HostLinks:
-    """`inbox` gets what all hosts say; None: the loop is to look. `reach`: connects to a host
+    """`inbox` gets the messages of all hosts; None: only wake the loop. `reach`: connects to a host
     again."""
 
     run: WatchedRun
     reach: Callable[[str], Agent] | None = None
     inbox: queue.Queue[Word | Reached | None] = field(default_factory=lambda: queue.Queue(512))
     links: dict[str, Link] = field(default_factory=dict)
-    awaited: set[str] = field(default_factory=set)  # hosts that are being reached again
+    awaited: set[str] = field(default_factory=set)  # hosts that are being reconnected
     closed: bool = False
 
     def __post_init__(self) -> None:
         self.ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.run.plan.hosts}
 
     def start(self, link: Link, order: StartOrder) -> None:
-        """Begins the host's part in the run."""
+        """Begin the host's part in the run."""
         self._open(link, "run.run_watch.start", {**order.document(), **self._from(link)})
 
     def attach(self, link: Link) -> None:
@@ -122,7 +122,7 @@ class HostLinks:
             threading.Thread(target=self._reach, args=(name, self.reach), daemon=True).start()
 
     def reached(self, name: str, agent: Agent) -> None:
-        """Continue where the connection before this one was cut."""
+        """Continue where the previous connection was cut."""
         self.awaited.discard(name)
         before = self.links.get(name)
         link = Link(name, agent, at=before.at, read=before.read) if before else Link(name, agent)
@@ -135,7 +135,7 @@ class HostLinks:
         self.awaited.discard(name)
 
     def wake(self) -> None:
-        with suppress(queue.Full):  # then the loop is awake
+        with suppress(queue.Full):  # a full inbox keeps the loop awake
             self.inbox.put_nowait(None)
 
     def root_of(self, agent: Agent) -> str:
@@ -162,7 +162,7 @@ class HostLinks:
         threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
     def _listen(self, link: Link) -> None:
-        """A thread per host: reads and checks its messages; waits while the inbox is full."""
+        """Read and check a host's messages, in its own thread; wait while the inbox is full."""
         name = link.name
         last: IpexctlError = Cut("the connection ended")
         try:
@@ -176,7 +176,7 @@ class HostLinks:
                     trace.mark(type(event).__name__, of)
                     self.inbox.put(Word(link, of, event, event_reader.place(frame.header)))
                     if isinstance(event, event_reader.Done):
-                        return  # what comes now answers other questions
+                        return  # messages from now on answer other requests
         except Unreachable as e:
             last = Cut(e.what, why=e.why, hint=e.hint)
         except IpexctlError as e:

@@ -1,7 +1,7 @@
-"""The run's folder here, `.ipexctl/runs/<id>`: what every rank wrote, the plan, the result.
+"""Keep the run's folder here, `.ipexctl/runs/<id>`: the output of every rank, the plan, the result.
 
-Output is written here before anybody sees it. When this folder cannot be written, the run goes on,
-and it is said what is missing: the files on the hosts are whole in any case.
+Output is written here before it is shown. If this folder cannot be written, the run goes on, and
+a note says what is missing: the files on the hosts are complete in any case.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOLDER = Path(".ipexctl")
 
 @dataclass
 class Record:
-    """`folder` is empty where none could be made. All methods are safe to call then."""
+    """The folder of an attempt. `folder` is empty if none could be made; all methods work then."""
 
     folder: Path | None
     trouble: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Record:
         return cls(folder)
 
     def log(self, host: str, rank: int | None, data: bytes) -> None:
-        """Bytes of a rank, or of MPI's own programs on the host."""
+        """Write bytes of a rank, or of MPI's own programs on the host."""
         if self.folder is None or self._broken or not data:
             return
         name = f"mpi.{safe(host)}.log" if rank is None else log_name(host, rank)
@@ -62,7 +62,7 @@ class Record:
                 self._fail(e)
 
     def lacks(self, hosts: list[str]) -> None:
-        """Hosts whose last output did not come."""
+        """Note hosts whose last output did not come."""
         if hosts and self.folder is not None:
             self.trouble.append(f"the logs of {fold(hosts)} here end at the last contact")
 
@@ -86,7 +86,7 @@ class Record:
 
 @dataclass
 class Records:
-    """A folder for each attempt of a run; without `here`, nothing is kept."""
+    """The folders of a run's attempts; without `here`, nothing is kept."""
 
     here: Path | None = None
     _made: dict[str, Record] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Records:
 
 
 def folder_for(here: Path, run_id: str) -> Path:
-    """Of a run that may have been started elsewhere. Raises InputError."""
+    """Return the folder of a run that may have been started elsewhere. Raise InputError."""
     try:
         folder = _below_private(here, run_id)
         _private(folder)
@@ -119,8 +119,8 @@ def folder_for(here: Path, run_id: str) -> Path:
 
 
 def _below_private(here: Path, run_id: str) -> Path:
-    """Not made yet; all above it is there, and ours. In the user's own folder of states where
-    others could put another `.ipexctl` in place of this one."""
+    """Return the folder's path; it is not created, but private folders above it are. If others
+    could replace `.ipexctl`, it is below the user's state folder."""
     top = here / FOLDER
     if untrusted_here(here) or untrusted_above(here):
         top = state_dir()
@@ -138,12 +138,12 @@ def log_name(host: str, rank: int) -> str:
 
 
 def safe(host: str) -> str:
-    """A host's name as part of a file's name."""
+    """Return a host's name as part of a file's name."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", host)[:100]
 
 
 def _private(folder: Path) -> None:
-    """It is ours, and no link: what ranks print may be secret."""
+    """Check that the folder is the user's, and not a link: output of ranks may be secret."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or (why := untrusted_here(folder)):
         raise PermissionError(errno.EPERM, "it is a link" if folder.is_symlink() else why)

@@ -1,4 +1,4 @@
-"""Runs that another version of ipexctl started: what can be said of them, and done with them."""
+"""Handle runs that another version of ipexctl started: what can be read of them, and done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HERE = f"this is ipexctl {__version__} (run format {FORMAT})"
 
 
 def written_by(run: Run) -> str:
-    """Who started it, where that is a version with another format of runs; "" else."""
+    """Return which version started the run, if its format of runs differs; else ""."""
     if run.unreadable:
         return "another version of ipexctl, or its record is damaged"
     formats = {part.format for part in run.seen if not part.unreadable}
@@ -23,7 +23,7 @@ def written_by(run: Run) -> str:
 
 
 def note(run: Run) -> str:
-    """ "" for a run of this format."""
+    """Return a note about a run of another format, else ""."""
     if not (by := written_by(run)):
         return ""
     seen = "whether it runs is all that ps shows" if run.unreadable else "details may be missing"
@@ -34,7 +34,7 @@ def note(run: Run) -> str:
 
 
 def require_same(run: Run) -> None:
-    """For attach, which has to understand all that the run's supervisors say."""
+    """Refuse attach for another format: it has to understand all messages of the supervisors."""
     if by := written_by(run):
         raise InputError(
             f"cannot attach to {run.id}: it was started by {by}",

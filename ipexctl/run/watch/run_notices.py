@@ -16,10 +16,10 @@ from ipexctl.run.output.loss_check import BadLoss, LossWatch
 from ipexctl.run.watch.run_watchers import Painter
 from ipexctl.shipped_tables import metric_formats
 
-BARS_EVERY, BARS_REDRAWN = 10.0, 0.5  # seconds: where they are lines, and where they are redrawn
+BARS_EVERY, BARS_REDRAWN = 10.0, 0.5  # seconds between bars: as lines, and redrawn in place
 MOST_BARS, MOST_REDRAWN = 8, 256  # at once
 STRAGGLE = 30.0  # seconds after others ended until a note names the ranks that still run
-LOGS_AFTER = 3.0  # the rest of the logs takes so long: say how much there is
+LOGS_AFTER = 3.0  # seconds for the rest of the logs after which a note says how much there is
 LOGS_EVERY = 10.0
 
 
@@ -71,7 +71,7 @@ class Teller:
         if not state.ends or not state.alive:
             return
         if self.last_end and now - self.last_end > STRAGGLE:
-            self.last_end = 0.0  # once is enough, until another one ends
+            self.last_end = 0.0  # report it once, until another rank ends
             left = sorted(state.started - state.ends.keys())
             named = ", ".join(f"{r} ({state.plan.host_of(r)})" for r in left[:4])
             more = f" and {len(left) - 4} more" if len(left) > 4 else ""
@@ -81,7 +81,7 @@ class Teller:
             )
 
     def away(self, name: str, hub: str) -> None:
-        """The connection to a host ended. `hub`: empty if the host itself is the hub."""
+        """Note that the connection to a host ended. `hub`: "" if the host itself is the hub."""
         text = "the run continues if its hosts are up; reconnecting until Ctrl-C"
         if hub:
             text = f"the run continues as long as {hub} reaches it; its output is shown once it "
@@ -89,7 +89,7 @@ class Teller:
         self.painter.note(f"{name}: no connection from this machine; {text}")
 
     def rest_of_logs(self, now: float, left: float) -> None:
-        """The ranks have ended; `left` bytes of their output have not arrived yet."""
+        """Note how much output has not arrived after the ranks have ended: `left` bytes."""
         self._logs = self._logs or now + LOGS_AFTER - LOGS_EVERY
         if left > 0 and now - self._logs > LOGS_EVERY:
             self._logs = now

@@ -1,4 +1,4 @@
-"""What the ranks of a run print, exchange and use: kept here, shown, and noted where it is odd."""
+"""Handle what the ranks of a run print, exchange and use: keep it, show it, and note problems."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ipexctl.run.watch.run_folder import Record
 from ipexctl.run.watch.run_notices import Teller
 from ipexctl.run.watch.run_watchers import Painter
 
-MPI_TAIL = 20  # lines of mpirun and its daemons that a failed run shows
-PATIENCE = 3.0  # seconds for the looks of hosts that are slow, or not reached from here
+MPI_TAIL = 20  # lines of mpirun and its daemons that are shown if a run fails
+PATIENCE = 3.0  # seconds for the looks of slow or unreachable hosts
 
 
 @dataclass
@@ -65,15 +65,15 @@ class RunOutput:
 
     def log_ended(self, host: str, rank: int) -> None:
         last = self.state.output_end(rank)
-        if self.painter.missed(rank):  # a flood, but its last words are shown
+        if self.painter.missed(rank):  # after a flood, its last lines are shown
             last = self.state.tails.get(rank, [])
         self.painter.output(host, rank, last, 0)
         self.painter.ended(host, rank)
         self.teller.bad_loss(rank, self.teller.loss.lines(rank, last) or self.teller.loss.end(rank))
 
     def note_silence(self, now: float, heard: Mapping[str, float], *, exchange: bool) -> None:
-        """Hosts and ranks that stand still. `heard`: when each host was last heard. `exchange`:
-        also ranks that exchange nothing."""
+        """Note silent hosts and stopped ranks. `heard`: when each host last sent a message.
+        `exchange`: also note ranks that exchange nothing."""
         for text in self.health.news(now, heard):
             self.painter.note(text)
         for text in self.exchange.news(now) if exchange else ():
@@ -84,18 +84,18 @@ class RunOutput:
 
 @dataclass
 class StallNotes:
-    """Says once per stall which rank hangs, from the looks of all hosts: fed with events, asked ten
-    times a second. No clock here: `now` is given."""
+    """Notes once per stall which rank hangs, from the looks of all hosts. Fed with events, called
+    ten times a second. No clock here: `now` is given."""
 
     state: RunState
     painter: Painter
     run: str  # its name, or its ID
     looks: dict[int, dict[str, Any]] = field(default_factory=dict)  # number -> host -> look
     stalled: Stalled | None = None
-    since: float = 0.0  # when this command learned of it
+    since: float = 0.0  # when this command received it
     noted: Stall | None = None
     ended: float | None = None  # when the run was told to end
-    ends: dict[int, str] = field(default_factory=dict)  # of ranks, before it: later ones were ended
+    ends: dict[int, str] = field(default_factory=dict)  # of ranks; later ones were ended
 
     def looked(self, host: str, event: Looked) -> None:
         self.looks.setdefault(event.number, {})[host] = event.ranks
@@ -119,14 +119,14 @@ class StallNotes:
             self.tell(now, silent)
 
     def tell(self, now: float, silent: tuple[tuple[str, float], ...] = ()) -> None:
-        """Unless it was told; also when a run ends that stood still a moment ago, or long ago."""
+        """Note a stall unless it was noted; also at the end of a run that stalled before."""
         if self.stalled is None or self.noted:
             return
         self.noted = self._diagnosed(self._there(self.stalled), self._seconds(now), silent)
         self.painter.note(f"{self.noted} (ipexctl why {self.run})")
 
     def at_end(self, now: float) -> Stall | None:
-        """What held the run up when it was told to end; all hosts have sent their looks."""
+        """Return what held the run up when it was told to end; all looks have been sent."""
         self.tell(now)
         return replace(self.noted, seconds=self._seconds(now)) if self.noted else None
 

@@ -18,15 +18,15 @@ from ipexctl.shipped_tables import failures
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LEAVE_AT, LEAVE_AFTER = 3, 1.5
-BACKLOG = 256 * 1024  # characters that wait for a terminal; what is more is not drawn
+BACKLOG = 256 * 1024  # characters that wait for a terminal; more are not drawn
 
 
 @dataclass
 class Interrupts:
-    """Counts Ctrl-C (and SIGTERM, SIGHUP). `armed` while the run can answer to it.
+    """Counts Ctrl-C (and SIGTERM, SIGHUP) while the run can react to it (`armed`).
 
-    Else it ends the command at once. The third one calls `leave` after LEAVE_AFTER seconds,
-    whatever the rest of the command waits for.
+    Otherwise it ends the command at once. The third one calls `leave` after LEAVE_AFTER seconds,
+    whatever the command waits for.
     """
 
     count: int = 0
@@ -34,7 +34,7 @@ class Interrupts:
     last: str = "Ctrl-C"
     hits: int = 0
     leave: Callable[[], None] = lambda: None
-    lives_on: bool = False  # the run, when this command ends
+    lives_on: bool = False  # whether the run continues when this command ends
     detach: bool = False  # Ctrl-\, or the terminal was closed
     leaving: tuple[signal.Signals, ...] = (signal.SIGHUP, signal.SIGQUIT)  # of a run that lives on
 
@@ -57,14 +57,14 @@ class Interrupts:
 def counted_interrupts(
     leave: Callable[[], None] = lambda: None, *, lives_on: bool = False
 ) -> Iterator[Interrupts]:
-    """Ctrl-C (and the end of the terminal) counted instead of raised, while a run can answer it.
-    Only the main thread gets signals."""
+    """Count Ctrl-C (and the end of the terminal) instead of raising it, while a run can react to
+    it. Only the main thread gets signals."""
     interrupts = Interrupts(leave=leave, lives_on=lives_on)
     if threading.current_thread() is not threading.main_thread():
         yield interrupts
         return
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGQUIT] if lives_on else [])]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it is to outlive its terminal
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it outlives its terminal
         numbers.append(signal.SIGHUP)
     before = [signal.signal(number, interrupts.hit) for number in numbers]
     try:
@@ -76,10 +76,10 @@ def counted_interrupts(
 
 
 class View:
-    """What shows a run; this one shows nothing. Called from one thread only. Raises OSError when
-    its reader is gone.
+    """Shows a run; this one shows nothing. Called from one thread only. Raises OSError when its
+    reader has gone.
 
-    `lossy`: lines that come faster than it draws may be left out, and are told to `dropped`.
+    `lossy`: lines that come faster than it draws may be left out; `dropped` gets their number.
     """
 
     lossy = False
@@ -96,11 +96,11 @@ class View:
 
 
 class Painter:
-    """A View that never makes its caller wait; the real one is painted by a thread of its own.
+    """A View that never makes its caller wait; a separate thread paints the real one.
 
-    A view that must not lose anything (a pipe) holds the hosts back: they send no more than is
-    given back to them by `shown`. A terminal holds nobody back: what it cannot draw in time is
-    counted instead, and stands in the files.
+    A view that must not lose anything (a pipe) slows the hosts down: they send no more than `shown`
+    has acknowledged. A terminal slows down nothing: lines that it cannot draw in time are
+    counted instead, and are in the files.
     """
 
     def __init__(
@@ -109,22 +109,22 @@ class Painter:
         tell: Callable[[str], None] = lambda text: None,
         choice: Choice = ALL,
     ) -> None:
-        """`tell` is called when the view itself can say nothing any more. `choice`: of the lines
-        that are shown; the rest is in the files."""
+        """`tell` is called when the view itself can show nothing any more. `choice`: the lines to
+        show; the rest is in the files."""
         self.view, self.tell, self.choice = view, tell, choice
-        self.gone = False  # nobody reads the ranks' output any more
-        self.hung_up = False  # as the terminal was closed
+        self.gone = False  # whether the reader of the ranks' output has gone
+        self.hung_up = False  # whether that was because the terminal was closed
         self.why = "a closed stdout"
         self._full = False
         self.on_shown: Callable[[], None] = lambda: None
         self._todo: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._shown: dict[str, int] = {}
-        self._waiting = 0  # pieces of output
-        self._backlog = 0  # characters of them
+        self._waiting = 0  # pieces of output that wait
+        self._backlog = 0  # characters in them
         self._dropped = 0  # lines
         self._missed: set[int] = set()  # ranks whose last lines were dropped
-        self._data = getattr(view, "as_data", False)  # for programs: they get every line
+        self._data = getattr(view, "as_data", False)  # a view for programs gets every line
         self._traces: InterruptTraces | None = None
         self._bug: BaseException | None = None
         self._thread = threading.Thread(target=self._paint, daemon=True)
@@ -142,12 +142,12 @@ class Painter:
             self._traces = self._traces or InterruptTraces(failures)
 
     def ended(self, host: str, rank: int) -> None:
-        """The rank's output is over."""
+        """Note that the rank's output is over."""
         if self._traces and (held := self._traces.rest(rank)):
             self._output(host, rank, held, 0)
 
     def output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
-        """`size`: the bytes that this gives back to the host."""
+        """Paint lines. `size`: the bytes that are acknowledged to the host once painted."""
         self._output(host, rank, self._traces.shown(rank, texts) if self._traces else texts, size)
 
     def _output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
@@ -177,7 +177,7 @@ class Painter:
 
     @property
     def full(self) -> bool:
-        """The terminal is behind: new output goes to `drop` instead of `output`."""
+        """Return whether the terminal is behind: call `drop` instead of `output` for new output."""
         with self._lock:
             return self.view.lossy and self._backlog > BACKLOG
 
@@ -188,7 +188,7 @@ class Painter:
         self._give_back(host, size)
 
     def missed(self, rank: int) -> bool:
-        """Whether the rank's last lines were dropped."""
+        """Return whether the rank's last lines were dropped."""
         with self._lock:
             return rank in self._missed
 
@@ -218,12 +218,12 @@ class Painter:
 
     @property
     def behind(self) -> bool:
-        """Whether there is output that is not painted yet."""
+        """Return whether there is output that is not painted yet."""
         with self._lock:
             return self._waiting > 0
 
     def shown(self) -> dict[str, int]:
-        """Bytes per host that were painted since the last call."""
+        """Return the bytes per host that were painted since the last call."""
         with self._lock:
             shown, self._shown = self._shown, {}
         return shown
@@ -232,7 +232,7 @@ class Painter:
         """Wait until everything is painted. Raises an error of the view, except OSError."""
         self._todo.put(None)
         while self._thread.is_alive():
-            self._thread.join(0.2)  # short, so that Ctrl-C is heard
+            self._thread.join(0.2)  # a short wait, so that Ctrl-C is noticed
         self.view.close()
         if self._bug:
             raise self._bug
@@ -253,7 +253,7 @@ class Painter:
                 self.gone = True
 
     def _failed(self, error: OSError) -> None:
-        """A full disk does not end the run: the hosts keep its output. A closed stdout does."""
+        """Handle an error of the view. A full disk does not end the run; a closed stdout does."""
         if error.errno not in _DISK_FULL:
             self.gone = True
             self.hung_up = error.errno == errno.EIO

@@ -1,9 +1,9 @@
-"""Watches a run: a loop over one queue, which processes one message at a time.
+"""Watch a run: a loop over one queue, which processes one message at a time.
 
 What the run does next is decided by its hub, on the first host (remote/hub); what all hosts report
 comes from there. Each host sends the output of its own ranks: WINDOW bytes ahead of what has been
-painted here. So its other words are never held up behind output, and a slow terminal costs neither
-memory nor the run. A connection that ends is made again (host_link.py), and goes on where it was.
+painted here. So output never delays other messages, and a slow terminal neither fills memory nor
+slows the run down. A connection that ends is made again (host_link.py), and continues.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from ipexctl.shipped_tables import failures
 PING_EVERY = 3.0
 STOP_WAIT = 20.0
 SLOWEST_REST = 10_000  # bytes per second, of a host that sends the rest of its output
-AWAY_TOLD = 5.0  # after a host's connection ended, that the run goes on without it
-CUT_OFF = 5.0  # beyond the time after which the others end without the hub
-SETTLED = 5.0  # after another host's end, for the hub to be reached again
-HUB_WAIT = 5.0  # after a second Ctrl-C, for the hub to end the run
+AWAY_TOLD = 5.0  # seconds after a host's connection ended until a note says that the run goes on
+CUT_OFF = 5.0  # seconds in addition to the time after which the others end without the hub
+SETTLED = 5.0  # seconds after another host's end for the hub to be reached again
+HUB_WAIT = 5.0  # seconds after a second Ctrl-C for the hub to end the run
 
 
 @dataclass
 class Session:
-    """`drive` starts the run on its hosts, `attach` joins one that has begun. Both return when
-    nothing of it is left, or the user leaves it.
+    """`drive` starts the run on its hosts, `attach` joins one that has begun. Both return when the
+    run has ended completely, or the user leaves it.
     """
 
     run: WatchedRun
     wires: HostLinks
     output: RunOutput
     interrupts: Interrupts
-    noted: Callable[..., Verdict | None] = lambda hosts, *_: None  # by journals there
+    noted: Callable[..., Verdict | None] = lambda hosts, *_: None  # how it ended, by journals
 
     def __post_init__(self) -> None:
         self.hub, self.links = self.run.hub, self.wires.links
@@ -67,18 +67,18 @@ class Session:
         self.seen_interrupts = 0
         self.patience: float | None = None  # until when the hub may answer
         self.over = False  # the hub has ended the run, or cannot
-        self.stopping = False  # what comes from now on does not count
-        self.cut_off: float | None = None  # since when the hub of a run that lives on is not heard
-        self.lost_hub = ""  # how
+        self.stopping = False  # messages from now on do not count
+        self.cut_off: float | None = None  # since when the hub of a run that lives on is silent
+        self.lost_hub = ""  # how it was lost
         self.left: Left | None = None
-        self.found: dict[str, int] = {}  # survivors, as the hub was told
+        self.found: dict[str, int] = {}  # survivors, as reported to the hub
         self.given_up: set[str] = set()  # hosts that the hub has lost
         self.paces: list[HostPace] = []  # of hosts that have ended
-        self.missing: list[str] = []  # hosts not all of whose output has come
-        self.told_away: set[str] = set()  # hosts that the user was told are not reached
+        self.missing: list[str] = []  # hosts with incomplete output
+        self.told_away: set[str] = set()  # unreachable hosts that were reported to the user
 
     def drive(self, orders: Orders, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult | Left:
-        """`hosts`: the agent of each, and the folder in which its ranks start."""
+        """Start the run. `hosts`: the agent of each, and the folder in which its ranks start."""
 
         def start(link: Link) -> None:
             self.wires.start(link, orders.of(link.name, hosts[link.name][1]))
@@ -86,7 +86,7 @@ class Session:
         return self._watch({name: agent for name, (agent, _) in hosts.items()}, start)
 
     def attach(self, agents: Mapping[str, Agent]) -> RunResult | Left:
-        """`agents`: of those hosts of the run that could be reached."""
+        """Join the run. `agents`: those of the hosts of the run that could be reached."""
         return self._watch(agents, self.wires.attach)
 
     def _watch(
@@ -108,7 +108,7 @@ class Session:
         return self.left or self._result()
 
     def _leaves(self) -> bool:
-        """Whether to leave the run: on request, or because its hub cannot be reached."""
+        """Return whether to leave the run: on request, or because its hub cannot be reached."""
         begun = self.run.attached or bool(self.output.state.started)
         ends = self.ends.facts or self.seen_interrupts
         started = len(self.output.state.started) == self.run.plan.world_size
@@ -120,7 +120,7 @@ class Session:
         return self.left is not None
 
     def _without_hub(self, seconds: float) -> None:
-        """The hub is lost, or only unreachable from here. If it is lost, the other hosts end."""
+        """Handle a hub that is lost or unreachable. If it is lost, the other hosts end the run."""
         if seconds > SETTLED and any(link.done for link in self.links.values()):
             self.ends.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
             self.over = True
@@ -159,7 +159,7 @@ class Session:
         self.painter.tick(self.teller.tally(self.now - self.began, self.output.health))
 
     def _look_at_clock(self) -> None:
-        """Called ten times a second. A gap means that we were suspended; hosts were not silent."""
+        """Read the clock. A gap means that this process was suspended; hosts were not silent."""
         away, self.now = time.monotonic() - self.now, time.monotonic()
         if away > 2.0:
             for link in self.links.values():
@@ -200,9 +200,9 @@ class Session:
 
     def _give_back(self) -> None:
         for name, size in self.painter.shown().items():
-            if not (link := self.links.get(name)):  # of an attempt before
+            if not (link := self.links.get(name)):  # of the previous attempt
                 continue
-            link.unshown = max(0, link.unshown - size)  # of one before, if it was cut
+            link.unshown = max(0, link.unshown - size)  # the previous connection may have been cut
             link.owed += size
             if link.owed >= WINDOW // 4:
                 self._tell(name, watch_orders.Shown(link.owed))
@@ -262,9 +262,9 @@ class Session:
             self._event(link, word.of, event)
 
     def _reached(self, name: str, agent: Agent) -> None:
-        """A lost connection is back; the host has kept everything since then."""
+        """Use a connection that is back; the host has kept everything since then."""
         if name not in self.wires.awaited:
-            return  # it is lost to the hub, too
+            return  # the hub has lost it, too
         before = self.links.get(name)
         away = before.away if before else self.began
         try:
@@ -309,7 +309,7 @@ class Session:
                 self._decided(of, event)
 
     def _decided(self, of: str, event: event_reader.Event) -> None:
-        """A message of the hub, about a host or the run."""
+        """Handle a message of the hub, about a host or the run."""
         fact = Fact(of, event)
         if fact.decisive and not self.stopping:
             self.ends.facts.append(fact)
@@ -377,13 +377,13 @@ class Session:
         self.output.printed(link.name, event, self.now)
 
     def _cut(self, link: Link, why: str) -> None:
-        """The connection ended. Reconnect if the run survives that."""
+        """Handle the end of a connection. Reconnect if the run survives that."""
         if self.run.options.lives_on or link.name != self.hub:
             self.wires.reach_again(link.name)
         self._lost(link, why)
 
     def _lost(self, link: Link, why: str) -> None:
-        """A host is unreachable from here. The hub decides whether it is lost, but for itself."""
+        """Handle a host that is unreachable. The hub decides whether it is lost, but for itself."""
         name = link.name
         link.lost = True
         link.away = self.now
@@ -398,15 +398,15 @@ class Session:
     # -- the end --
 
     def _stop(self) -> None:
-        """Every host ends what is left, says what it found, and sends the rest of the output.
+        """Let every host end what is left, report what it found, and send the rest of the output.
 
-        That may take long where the reader here is slow: one more Ctrl-C leaves the rest out.
+        That may take long if the reader here is slow: another Ctrl-C skips the rest.
         """
         self.stopping = True
         for name in self.links:
             self._tell(name, watch_orders.EndPart())
         began, patience = time.monotonic(), self.interrupts.count
-        waited, before = 0.0, began  # for the hosts, not for whoever reads
+        waited, before = 0.0, began  # for the hosts, not for the reader
         for link in self.links.values():
             link.came = 0
         while any(link.open for link in self.links.values()) or (
@@ -426,13 +426,13 @@ class Session:
         self.output.record.lacks(self.missing)
 
     def _told_all(self) -> list[str]:
-        """The hosts whose last message, and thus all output, has arrived."""
+        """Return the hosts whose last message, and thus all output, has arrived."""
         return [name for name, link in self.links.items() if link.done]
 
     def _noted(self) -> Verdict | None:
         hub, asked = self.links.get(self.hub), self._told_all()
         if hub and not hub.done and self.now - hub.heard < self.run.options.host_timeout:
-            return self.noted([*asked, self.hub], self.hub)  # that it is silent proves nothing
+            return self.noted([*asked, self.hub], self.hub)  # its silence proves nothing
         return self.noted(asked)
 
     def _result(self) -> RunResult:

@@ -1,4 +1,4 @@
-"""What a host is told when a run begins, and what its keeper needs to start the run again."""
+"""Make the orders for hosts when a run begins, and for keepers to start the run again."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Node, RankPlace
 from ipexctl.run.plan.run_options import BUCKET, RunOptions
 from ipexctl.shipped_tables import rank_module
 
-VOTERS = 7  # hosts that keep the record of a run with --restarts, and of which one leads
-N = "{n}"  # as remote/restart/attempt_orders.py has it
+VOTERS = 7  # hosts that keep the record of a run with --restarts, and that may lead it
+N = "{n}"  # as in remote/restart/attempt_orders.py
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
 
 
 @dataclass(frozen=True)
 class Orders:
-    """The same for all hosts of a run. Secrets go into the ranks' environment only."""
+    """The orders for all hosts of a run. Secrets go into the ranks' environment only."""
 
     plan: LaunchPlan
     run_id: str
@@ -36,7 +36,7 @@ class Orders:
     reached: Mapping[str, Host] = field(default_factory=dict)  # where
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
     keys: Keys = field(default_factory=dict, repr=False)
-    resumed: str = ""  # the checkpoint that ranks start with, below their folder
+    resumed: str = ""  # the checkpoint with which ranks start, relative to their folder
     nights: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
     inputs: Inputs = Inputs({}, {})
 
@@ -67,7 +67,7 @@ class Orders:
         )
 
     def _modules(self) -> dict[str, str]:
-        """What each rank's Python imports before the script: name -> text."""
+        """Return the modules that each rank's Python imports before the script: name -> text."""
         options = self.options
         names = ["python_exit"] + ["half_gradients"] * (options.compress != "off")
         names += ["step_meter"] if options.trial else []
@@ -79,7 +79,7 @@ class Orders:
         return {"sitecustomize": site, **{name: rank_module(name) for name in names}}
 
     def of_all(self) -> HubOrder:
-        """What the hub needs to know of all hosts."""
+        """Return what the hub needs to know about all hosts."""
         row = mpi.FLAVOURS.get(self.plan.mpi)
         ports = self.options.ports
         names = MpiNames(sorted(row.daemons), sorted(row.dropped), row.own_names) if row else None
@@ -99,7 +99,7 @@ class Orders:
         )
 
     def shown(self) -> dict[str, object]:
-        """For those who attach."""
+        """Return the plan for commands that attach."""
         return {**shown_plan.document(self.plan), "host_timeout": self.options.host_timeout}
 
     def row(self, host: HostPlan) -> HostOfRun:
@@ -141,9 +141,9 @@ def nights(
     first: Orders, nodes: Sequence[Node], work: Mapping[str, tuple[str, str]],
     orders_on: Callable[[Sequence[Node]], Orders],
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """What the keeper of each host is told. `first`: the orders of the first attempt; `nodes`: its
-    hosts and then the spares; `orders_on`: those of an attempt on any of them, the host of rank 0
-    first. `work`: where ranks start, and the mark that this folder has on all hosts that share it.
+    """Return what each host's keeper is told. `first`: orders of the first attempt; `nodes`: its
+    hosts, then the spares; `orders_on`: returns the orders on some nodes, that of rank 0 first.
+    `work`: where ranks start, and the mark that this folder has on all hosts that share it.
     """
     orders = orders_on(nodes)
     options, hosts = orders.options, [host.host for host in first.plan.hosts]
@@ -195,8 +195,8 @@ def _common(orders: Orders, resumed: str) -> dict[str, Any]:
 def _sheet(
     host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, str]
 ) -> dict[str, Any]:
-    """What one host is told whichever other hosts take part; remote/restart/attempt_orders.py puts
-    the orders of an attempt together from the sheets."""
+    """Return what one host is told regardless of the other hosts; remote/restart/attempt_orders.py
+    assembles the orders of an attempt from these."""
     cwd, mark = work
     asked = orders.of(host.host, cwd).document()
     asked |= {"host": host.host, "run": None, "keys": {}}
