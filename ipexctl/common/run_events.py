@@ -147,7 +147,7 @@ class Unanswered(Event):
 
 
 class StopAsked(Event):
-    """`ipexctl stop` asks every host."""
+    """A user has called `ipexctl stop`, which asks every host."""
 
     event = "stop"
     by: str

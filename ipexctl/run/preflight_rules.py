@@ -30,7 +30,7 @@ ROWS = 3  # rows for one problem if hosts have different values
 
 
 def _ids(*families: str) -> frozenset[str]:
-    """ "NET 002 003": two checks of one family."""
+    """Expand ids of one family: "NET 002 003" means two checks."""
     words = [family.split() for family in families]
     return frozenset(f"{name}-{number}" for name, *numbers in words for number in numbers)
 

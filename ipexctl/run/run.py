@@ -397,7 +397,7 @@ def _load(several: bool) -> None:  # noqa: FBT001
 
 
 def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
-    """Return hosts, but only the first of those that share the run's folder with their home."""
+    """Return hosts, but only the first of those that share a home, and so the run's folder."""
     first: dict[str, Host] = {}
     for host, one in sent.items():
         first.setdefault(one.mark or f"of {host.name}", host)

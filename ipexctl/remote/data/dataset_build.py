@@ -30,8 +30,8 @@ def unchanged_summary(top, version):
 
 
 def claim_part(call, root, top, key, tree, waits=True):
-    """The locked Part of the version to build or repair; None if the version is intact; BUSY if
-    another process builds it and `waits` is false."""
+    """Return the locked Part of the version to build or repair; None if the version is intact; BUSY
+    if another process builds it and `waits` is false."""
     if (top, key) in parts:
         return parts[top, key]
     while not dataset_versions.is_intact(top, key[:SHORT]):

@@ -14,7 +14,7 @@ MOST_ADDRESSES = 256  # in a report of one host
 
 class HostPaths:
     def __init__(self, hosts):
-        """`hosts`: (name, address) of each, the hub's first."""
+        """Begin with the planned addresses. `hosts`: (name, address) of each, the hub's first."""
         self.first = hosts[0][0]
         self.planned = hosts
         self.own = {}  # host -> addresses of its ranks, by its last report

@@ -147,7 +147,7 @@ os._exit(0)  # torch's threads can abort an interpreter that ends; that would pr
 
 
 def prove(call, env, mpirun, modules, requested, variables):
-    """-> {torch, ranks, step, modules, imported}; a failure names its step.
+    """Return {torch, ranks, step, modules, imported}; a failure names its step.
 
     `requested`: [[distribution, version], ...] whose modules are imported, too.
     """

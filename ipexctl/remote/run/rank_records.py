@@ -10,7 +10,7 @@ LARGEST = 1 << 18  # bytes; a larger file is not read
 
 class Records:
     def __init__(self, folder, modules):
-        """`folder`: the folder of the records; `modules`: modules that ranks import first."""
+        """Take the `folder` of the records, and the `modules` that ranks import first."""
         self.folder = folder
         self.silent = "" if "rank_groups" in modules else "ranks are not asked (--no-inspect)"
         self.pids = {}  # rank -> the process that its wrapper has started

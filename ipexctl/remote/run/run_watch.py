@@ -49,7 +49,7 @@ def op_conclude(call, root, known_as, run_id, result):
 
 class Watch:
     def __init__(self, call, asked: WatchOrder, sock, link):
-        """`sock`: to the supervisor, None if it has ended; `link`: its frames."""
+        """Take the socket to the supervisor, None if it has ended, and `link`, its frames."""
         self.call = call
         self.asked = asked
         self.socket = sock

@@ -21,7 +21,7 @@ class Traffic:
     count: the sums are at least what was exchanged."""
 
     def __init__(self, call, store):
-        """`store`: the port of the rendezvous, whose bytes do not count: waiting for it may poll"""
+        """Ignore bytes of `store`, the port of the rendezvous: a rank that waits may poll it."""
         self.call, self.store = call, store
         self.lock = threading.Lock()
         self.pids, self.wrappers = {}, {}  # by rank; what a wrapper has from MPI, its rank has too

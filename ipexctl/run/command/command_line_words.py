@@ -27,8 +27,8 @@ _SAME = {
 
 
 def without_launcher(args: list[str]) -> list[str]:
-    """`run -ppn 2 torchrun train.py` -> `run -ppn 2 train.py`; a note says what was taken over.
-    What was typed before the launcher wins."""
+    """Turn `run -ppn 2 torchrun train.py` into `run -ppn 2 train.py`; a note says what was taken
+    over. What was typed before the launcher wins."""
     groups, rest = _split(args[1:])
     words = rest[1:] if rest[:1] == ["--"] else rest
     own = _own(groups)
@@ -54,7 +54,7 @@ def without_launcher(args: list[str]) -> list[str]:
 
 
 def _config(own: TypedOptions, line: Line) -> str:
-    """The Accelerate config that a pasted `accelerate launch` would read."""
+    """Return the Accelerate config that a pasted `accelerate launch` would read."""
     from ipexctl.run.script_files import accelerate_file
 
     if not line.reads_config or "--accelerate" in own.names:

@@ -26,8 +26,8 @@ Mismatch = list[tuple[Collective, tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class Alignment:
-    """`waits_in`: the collective in which a rank waits. `waits_for`: the ranks that have not
-    arrived there; this is unknown for `unseen`, ranks without a record."""
+    """Who waits for whom. `waits_in`: the collective in which a rank waits. `waits_for`: ranks that
+    have not arrived there; this is unknown for `unseen`, ranks without a record."""
 
     waits_in: Mapping[int, Collective]
     waits_for: Mapping[int, frozenset[int]]

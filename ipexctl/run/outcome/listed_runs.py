@@ -280,8 +280,8 @@ def _last(run: Run) -> Run:
 
 
 def _own(part: OnHost) -> tuple[bool, bool]:
-    """Return the rank of a report, as hosts with a shared home report the same journal: only the
-    host itself sees the processes and can end them."""
+    """Return a sort key: hosts that share their home all report one journal, but only its own host
+    sees the processes and can end them."""
     return part.alive, part.target == part.host
 
 

@@ -19,7 +19,7 @@ LONGEST = 200  # characters of a value
 
 @dataclass(frozen=True)
 class Inputs:
-    """`of_all`: kept by the first host; `hosts`: what each host keeps about itself."""
+    """The inputs. `of_all`: kept by the first host; `hosts`: what each host keeps about itself."""
 
     of_all: Mapping[str, Any]
     hosts: Mapping[str, Mapping[str, Any]]

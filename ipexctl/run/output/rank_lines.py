@@ -145,7 +145,7 @@ def _texts(block: bytes, bars: bool) -> list[str]:
 
 
 def _without_bar(line: str, bars: bool) -> list[str]:
-    """`45%|#### | 9/20 [00:03<00:04, 2.6it/s]step 9 loss 0.3` -> the text behind the bar."""
+    """Return the text behind the bar in `45%|#### | 9/20 [00:03<00:04, 2.6it/s]step 9 loss 0.3`."""
     if "]" not in line or not (glued := _GLUED.match(line)):
         return [line]
     return [glued[1], glued[2]] if bars else [glued[2]]

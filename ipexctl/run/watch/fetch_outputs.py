@@ -145,7 +145,7 @@ def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Fetched:
-    """`words`: what came and where it is, then what did not. `whole`: whether all files came."""
+    """The result. `words`: what came and where it is, then what did not. `whole`: all came."""
 
     words: tuple[str, ...]
     folder: Path | None = None

@@ -94,8 +94,8 @@ class Reached:
 
 @dataclass
 class HostLinks:
-    """`inbox` gets the messages of all hosts; None: only wake the loop. `reach`: connects to a host
-    again."""
+    """The links to all hosts. `inbox` gets their messages; None: only wake the loop. `reach`:
+    connects to a host again."""
 
     run: WatchedRun
     reach: Callable[[str], Agent] | None = None

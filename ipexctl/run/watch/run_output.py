@@ -111,7 +111,7 @@ class StallNotes:
         self.looks.clear()
 
     def tick(self, now: float, silent: tuple[tuple[str, float], ...]) -> None:
-        """`silent`: hosts that do not respond, and for how many seconds."""
+        """Note a new stall. `silent`: hosts that do not respond, and for how many seconds."""
         if self.stalled is None or self.noted:
             return
         late = self._active() - self._there(self.stalled).keys()

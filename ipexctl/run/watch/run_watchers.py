@@ -109,8 +109,8 @@ class Painter:
         tell: Callable[[str], None] = lambda text: None,
         choice: Choice = ALL,
     ) -> None:
-        """`tell` is called when the view itself can show nothing any more. `choice`: the lines to
-        show; the rest is in the files."""
+        """Start to paint. `tell`: called when the view itself can show nothing any more. `choice`:
+        the lines to show; the rest is in the files."""
         self.view, self.tell, self.choice = view, tell, choice
         self.gone = False  # whether the reader of the ranks' output has gone
         self.hung_up = False  # whether that was because the terminal was closed

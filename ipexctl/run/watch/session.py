@@ -48,8 +48,8 @@ HUB_WAIT = 5.0  # seconds after a second Ctrl-C for the hub to end the run
 
 @dataclass
 class Session:
-    """`drive` starts the run on its hosts, `attach` joins one that has begun. Both return when the
-    run has ended completely, or the user leaves it.
+    """A command that watches a run: `drive` starts the run on its hosts, `attach` joins one that
+    has begun. Both return when the run has ended completely, or the user leaves it.
     """
 
     run: WatchedRun
