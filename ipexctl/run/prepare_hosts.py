@@ -108,7 +108,8 @@ def each(
 
 
 def _no_hosts(here: HostDown, typed: Typed) -> RunFailed:
-    """Make the error if no hosts are named and this machine cannot run it: they were forgotten."""
+    """Make the error if no hosts are named and this machine cannot run it: probably an
+    oversight."""
     file = hostfile_reader.hostfile_here()
     meant = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
     again = retry_command.command(meant, (), None)

@@ -11,7 +11,7 @@ from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
 
 BEAT = 5.0
-ALIVE = 90.0  # longer than a controller waits for a silent operation: it must notice a dead one
+ALIVE = 90.0  # longer than a controller waits for a silent operation: that has to be noticed
 
 
 def op_hold(call, root, install, who, wait):

@@ -36,8 +36,8 @@ class Prepared:
 
     @property
     def command_env(self) -> tuple[tuple[str, str], ...]:
-        """The variables for a user's command or shell. ipexctl's environments have no pip: without
-        them the host's own pip would install into the host's Python."""
+        """The variables for a user's command or shell. ipexctl's environments have no pip, and the
+        host's own must not install into the host's Python from there."""
         no_pip = (("PIP_REQUIRE_VIRTUALENV", "1"),) if self.environment else ()
         return (*self.mpi_env, *no_pip)
 

@@ -150,7 +150,7 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 
 
 def _tight(sites: Sequence[Site]) -> Iterator[str]:
-    """Yield notes about too few cores; equal notes about several hosts become one."""
+    """Yield notes about the CPUs of hosts; equal notes about several hosts become one."""
     said: dict[str, list[str]] = {}
     for site in sites:
         for text in _of_one(site):
