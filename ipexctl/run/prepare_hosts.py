@@ -108,8 +108,7 @@ def each(
 
 
 def _no_hosts(here: HostDown, typed: Typed) -> RunFailed:
-    """Make the error if no hosts are named and this machine cannot run it: probably an
-    oversight."""
+    """Make the error if no hosts are named and this machine cannot run it: they were forgotten."""
     file = hostfile_reader.hostfile_here()
     meant = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
     again = retry_command.command(meant, (), None)

@@ -335,7 +335,7 @@ def other_folders(wish: Wish) -> frozenset[str]:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether it is a relative path of plain names that can be written below a folder."""
+    """Return whether it is a relative path of plain names, which can be written below a folder."""
     parts = path.split("/")
     if len(path) > LONGEST_PATH or len(parts) > DEEPEST:
         return False
