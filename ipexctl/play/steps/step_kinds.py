@@ -32,7 +32,7 @@ class LocalFiles:
 
 
 class HostStep(Step):
-    """A step run by `apply` of remote/play/apply_KEYWORD.py; consecutive ones are one request."""
+    """A step run by `apply` of remote/play/apply_*.py; consecutive ones are one request."""
 
     def validate_files(self, scope: Scope) -> None:
         """Raise Bad or InputError if the content of a local file cannot be used."""
