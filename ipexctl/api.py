@@ -76,7 +76,7 @@ class StepFailed(IpexctlError):
 
 
 class Cluster:
-    """Hosts by name, of a hostfile, or this machine. Host keys are verified as by the commands."""
+    """Hosts by name, of a hostfile, or the controller. Host keys are verified as by commands."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Close the connections that `connections` returned."""
+        """Close the connections that were handed out."""
         if self._ssh:
             self._ssh.close()
             self._ssh = None

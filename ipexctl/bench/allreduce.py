@@ -32,7 +32,7 @@ def bench(
     interrupts: Interruptible,
     note: Callable[[str], None],
 ) -> Benchmark:
-    """Run it. `interrupts` count while ranks run. Raises IpexctlError if there is no result."""
+    """Run the benchmark. `interrupts` count while ranks run. Raises IpexctlError without result."""
     _check(target, asked)
     began = time.monotonic()
     note("measuring the links between the hosts")

@@ -244,7 +244,7 @@ class Placed:
     ranks: Mapping[str, Sequence[int]]
 
     def rates(self, heard: Heard) -> dict[str, float]:
-        """Return the 1e9 operations per second of each host, all its ranks together."""
+        """Return each host's 1e9 operations per second, all its ranks together."""
         found = {}
         for host, ranks in self.ranks.items():
             own = [heard.rates[r].gflops for r in ranks if r in heard.rates]
@@ -269,7 +269,7 @@ class Placed:
 
 
 def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
-    """Return links first: they slow down every size, hosts only the computing in between."""
+    """Return the slow parts, links first: they slow down every size, hosts only the computing."""
     used = [check for name, check in known_checks().items() if name in _USED]
     found = run(used, placed.with_rates(heard))
     reasons = [(f.host, reason_of(f)) for f in found if f.id in OF_HOST]

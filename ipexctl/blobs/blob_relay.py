@@ -1,8 +1,8 @@
 """Distribute blobs: the controller sends each file once, and hosts that have it pass it on.
 
-A host takes its files in turns. What no host has yet is sent by this machine to one host at a time;
-other files a host fetches from a host that has them and is not busy with another. So the number of
-copies doubles with each turn. Hosts verify the hashes of files from other hosts, too.
+A host takes its files in turns. What no host has yet is sent by the controller to one host at a
+time; other files a host fetches from a host that has them and is not busy with another. So the
+number of copies doubles with each turn. Hosts verify the hashes of files from other hosts, too.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Moved:
 class Carrier:
     """Makes blobs exist on hosts. One object serves all hosts of a command.
 
-    `is_here`: whether a file is already fetched to this machine; it raises the error of the fetch.
-    `reached_at`: where other hosts reach those that will get files, by name; "" if that is not
-    known. Without it nothing is passed on.
+    `is_here`: whether a file is already fetched to the controller; it raises the error of the
+    fetch. `reached_at`: where other hosts reach those that will get files, by name; "" if that is
+    not known. Without it nothing is passed on.
     """
 
     def __init__(
@@ -248,8 +248,8 @@ class Turns:
     """Decides which host gets which files from where. It moves no bytes and never waits.
 
     `hosts`: all that may take part. `mute`: those that cannot give files to others. If a transfer
-    between hosts fails, its giver gives no more, and this machine sends the rest to the getter. If
-    the first two transfers fail, it sends everything to all hosts.
+    between hosts fails, its giver gives no more, and the controller sends the rest to the getter.
+    If the first two transfers fail, it sends everything to all hosts.
     """
 
     def __init__(self, hosts: Iterable[str], mute: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Only Typer: options -> request value -> verb -> renderer -> exit code.
+"""Typer code only: options -> request value -> verb -> renderer -> exit code.
 
 Each room has its `cli.py`; this is the table of all commands, and every way to exit.
 """

@@ -20,7 +20,7 @@ from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
 
 
 def show_pushed(pushed: Pushed, run: str = "ipexctl run", found: str = "") -> None:
-    """Print it. `run`: with the options that name the hosts. `found`: how scripts find the data."""
+    """Print the outcome. `run`: with the options that name hosts. `found`: how scripts find it."""
     print_lines(stdout_console(), host_lines(pushed.recaps))
     if pushed.exit_code == 0:
         found = found or f"its path: ${variable(pushed.name)}"
@@ -132,7 +132,7 @@ def agreed(*, yes: bool) -> Callable[[PullPlan], bool]:
 
 
 def show_pulled(pulled: Pulled, run: str) -> None:
-    """Print it. `run`: with the options that name the hosts."""
+    """Print the outcome. `run`: with the options that name the hosts."""
     if pulled.pushed:
         name = pulled.plan.repository
         show_pushed(pulled.pushed, run, name and f"it loads {name!r} without the hub")

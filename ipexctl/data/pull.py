@@ -1,4 +1,4 @@
-"""data pull: fetch from the Hub or an address to this machine once, and copy to every host."""
+"""data pull: fetch from the Hub or an address to the controller once, and copy to every host."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from ipexctl.terminal.progress import FETCHING, Progress, Step
 
 @dataclass(frozen=True)
 class PullPlan:
-    """`lacking`: bytes to fetch to this machine, as far as sizes are known. `repository`: its name
-    on the Hugging Face Hub, "" for an address."""
+    """`lacking`: bytes to fetch to the controller, as far as sizes are known. `repository`: its
+    name on the Hugging Face Hub, "" for an address."""
 
     name: str
     source: str

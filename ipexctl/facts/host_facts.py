@@ -87,7 +87,7 @@ def peer_address(facts: Facts) -> str:
     """Return the address where the other hosts reach this one; "" if it is unknown.
 
     The address at which our own connection arrived is proven to work; loopback (a forwarded port, a
-    host that is this machine) is useless to the others, so then it is the default NIC's. A
+    host that is the controller) is useless to the others, so then it is the default NIC's. A
     link-local one needs an interface on the connecting host, so then another of its NIC is used.
     """
     known = facts.net.ssh_address

@@ -85,7 +85,7 @@ class Supply:
 
 
 def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
-    """Fetch what this machine lacks: while hosts are sent other files if the sizes of the missing
+    """Fetch what the controller lacks: while hosts are sent other files if the sizes of the missing
     ones are known, else before."""
     new_lock = plan.folder / LOCK_FILE if plan.new_lock else None
     found = plan.found

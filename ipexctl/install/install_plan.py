@@ -84,8 +84,8 @@ class HostInstall:
 class Plan:
     """What an install will do. Making it changes nothing; --check ends with it.
 
-    `folder`: where ipexctl.lock is; `new_lock`: it is made or replaced. `lacking`: files that are
-    not on this machine yet. `bundled`: they are in a bundle. `left_out`: hosts that failed before.
+    `folder`: where ipexctl.lock is; `new_lock`: it is made or replaced. `lacking`: files not on the
+    controller yet. `bundled`: they are in a bundle. `left_out`: hosts that failed before.
     """
 
     found: Resolved
@@ -161,5 +161,5 @@ class Work:
             self.waited[0] += time.monotonic() - began
 
     def step(self, host: str, text: str, done: int = 0, total: int = 0) -> None:
-        """Report progress; thread-safe if the callback is. `host` "" means this machine."""
+        """Report progress; thread-safe if the callback is. `host` "" means the controller."""
         self.progress.step(Step(host, text, done, total))

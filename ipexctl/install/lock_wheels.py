@@ -79,7 +79,7 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
 
 
 def not_here(lock: Lock) -> tuple[Blob, ...]:
-    """Return the files that are not on this machine yet."""
+    """Return the files that are not on the controller yet."""
     store = default_store()
     return tuple(p.blob for p in lock.files if not store.has(p.blob))
 

@@ -1,4 +1,4 @@
-"""The files that ipexctl keeps here, by kind, and removing them. Links are not followed."""
+"""The files that ipexctl keeps locally, by kind, and removing them. Links are not followed."""
 
 from __future__ import annotations
 

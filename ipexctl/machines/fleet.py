@@ -28,7 +28,7 @@ SILENCE = 60.0  # a working host reports more often
 GRACE = 5.0  # extra seconds that doctor gives a slow host to connect
 _CLOSERS = 16
 M_ARENA_MAX = -8
-FEW = 32  # hosts: sending bytecode takes this machine 3 ms per host, and saves 0.1 s in total
+FEW = 32  # hosts: sending bytecode takes the controller 3 ms per host, and saves 0.1 s in total
 
 T = TypeVar("T")
 

@@ -56,7 +56,7 @@ class Target:
 def inventory(target: Target) -> Inventory:
     """Return the hosts named by -f, -H or as arguments, without those that --limit and -x exclude.
 
-    If none is named, it is this machine.
+    If none is named, it is the controller.
     """
     hosts = all_hosts(target)
     for note in hosts.notes:

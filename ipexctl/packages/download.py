@@ -117,8 +117,8 @@ def _pause(e: urllib.error.HTTPError) -> float | None:
 def fetch_all(
     files: Sequence[File], fetch: Callable[[File], Outcome], over: threading.Event
 ) -> list[Outcome]:
-    """Yield what `fetch` returns for each file, as they end. After one failure no other file is
-    begun."""
+    """Return what `fetch` returns for each file, as they end. After one failure no other file is
+    begun. `over` is set when this returns or raises: a `fetch` that still runs should check it."""
     todo: queue.SimpleQueue[File] = queue.SimpleQueue()
     ended: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
     for file in files:

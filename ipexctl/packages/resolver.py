@@ -1,4 +1,4 @@
-"""Resolve a Stack to a Lock: uv resolves on this machine for the hosts' Python and platform.
+"""Resolve a Stack to a Lock: uv resolves on the controller for the hosts' Python and platform.
 
 The index of torch is found by trying: the user's own (a CPU build has the version X+cpu), else the
 table's index for torch alone, else X from the user's own. A CUDA build is only proposed: the user

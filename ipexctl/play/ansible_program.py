@@ -129,7 +129,7 @@ def _write(folder: Path, target: Target, hosts: Inventory, pythons: Mapping[str,
 
 
 def _extra(folder: Path, playbook: Playbook) -> Path:
-    """Write the extra variables to a file, as every user of this machine can read arguments."""
+    """Write the extra variables to a file: every user of the controller could read arguments."""
     path = folder / "extra.json"
     path.write_text(json.dumps(dict(playbook.extra)))
     return path

@@ -1,4 +1,4 @@
-"""Limits of what is kept although it can be made or sent again, on hosts and here."""
+"""Limits of what is kept although it can be made or sent again, on hosts and the controller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Limits:
     runs: int = 20  # newest runs that are kept
     days: int = 14  # older runs are also kept for this many days after their end
     project_mb: int = 2000  # files of projects that hosts keep, so that they are not sent again
-    cache_mb: int = 10000  # downloaded files on this machine
+    cache_mb: int = 10000  # downloaded files on the controller
 
     def for_host(self) -> dict[str, int]:
         return {

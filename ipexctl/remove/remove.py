@@ -1,4 +1,4 @@
-"""remove --all: remove everything ipexctl put on the hosts, and with --here on this machine."""
+"""remove --all: remove everything ipexctl put on the hosts, and with --here on the controller."""
 
 from __future__ import annotations
 

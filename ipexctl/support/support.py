@@ -74,7 +74,7 @@ class Bundle:
 
 
 def support(target: Target, run: str = "", root: str = ROOT, *, output: bool = False) -> Bundle:
-    """Write it. `output`: with the ranks' last lines. A part that cannot be read is its error."""
+    """Write the bundle. `output`: with ranks' last lines. An unreadable part is its error."""
     redactor = Redactor(mask=SecretMask(known_secrets()), homes=_homes())
     hosts = _or_error(lambda: _hosts(inventory(target), redactor))
     _alias_person(redactor, project_of(Path.cwd()).by)

@@ -64,7 +64,7 @@ class EnvChoice:
 
 
 def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
-    """Return what `run.run_environment.find` asks a host for."""
+    """Return the arguments of `run.run_environment.find` for a host."""
     if not choice or not choice.key:
         return {}
     return {

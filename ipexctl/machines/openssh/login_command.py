@@ -10,7 +10,7 @@ from ipexctl.inventory.inventory import Host
 
 
 def ssh(host: Host, command: str = "", *, options: tuple[str, ...] = ()) -> str:
-    """Return `ssh [-p PORT] [USER@]ADDRESS COMMAND`; for this machine the command alone."""
+    """Return `ssh [-p PORT] [USER@]ADDRESS COMMAND`; for the controller only the command."""
     if host.local:
         return command
     words = ("ssh", *options, *_port(host), _account(host))

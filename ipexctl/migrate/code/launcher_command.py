@@ -53,7 +53,7 @@ class Line:
 
 def line_of(words: Sequence[Word], tables: Tables) -> Line | Command | None:
     """Return None if no Python script is started. For a line that ipexctl does not run, the Command
-    gives the reason. A shell variable counts as a number here: most are one."""
+    gives the reason. A shell variable counts as a number here, which most are."""
     words = tuple(_without_redirects(words))
     plain = [word if word.is_fixed else _EXPANDED.sub("1", word) for word in words]
     try:
@@ -82,7 +82,7 @@ def _without_redirects(words: Sequence[Word]) -> Iterator[Word]:
 def ipexctl_command(
     line: Line, args: Sequence[str], exported: Mapping[str, Word], tables: Tables
 ) -> Command:
-    """Return it. `args`: the script's converted arguments. `exported`: NAME=VALUE before it."""
+    """Return the command. `args`: the converted ones. `exported`: NAME=VALUE before the line."""
     requests = line.read.requests
     words = ["ipexctl", "run"]
     several = any(one.nodes and one.nodes > 1 for one in requests)

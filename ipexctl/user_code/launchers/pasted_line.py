@@ -88,7 +88,7 @@ class Started:
 
 
 def started_by(words: Sequence[str], launchers: Launchers) -> Started | None:
-    """Return the ranks; None for a command that starts none. The run may know more words."""
+    """Return the ranks; None for a command that starts none. Only the run may know some words."""
     found = launchers.of(words)
     if not found or _ONLY_ASKS & set(words):
         return None

@@ -23,7 +23,7 @@ class Replacement:
 def replacement(
     line: Line, own: TypedOptions, typed: Sequence[str] = (), config: LineRequest | None = None
 ) -> Replacement:
-    """Return it. `typed`: the words of `own`. `config`: the request of an Accelerate config."""
+    """Return the command. `typed`: the words of `own`. `config`: an Accelerate config's request."""
     requests = [one.filled(config) if config else one for one in line.requests]
     made = merged(requests, own)
     options = [*made.options, *(["--accelerate", config.who] if config else []), *typed]
