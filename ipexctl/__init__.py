@@ -1,3 +1,3 @@
-"""ipexctl: Linux CPU machines that answer to SSH, and a PyTorch script, to a running training."""
+"""ipexctl: run PyTorch scripts on Linux CPU machines over SSH."""
 
 __version__ = "0.1.0"

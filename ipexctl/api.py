@@ -1,4 +1,4 @@
-"""For programs: what plays do, without YAML, on the hosts of an inventory.
+"""Run what plays do from Python, without YAML, on the hosts of an inventory.
 
     from ipexctl.api import Cluster, Install, Run, Sh
 
@@ -10,7 +10,7 @@
         run = cluster.start("train.py", ppn=2)    # it continues on its hosts
         run.wait()
 
-Each step of a play is a frozen dataclass here; `do` raises StepFailed where one fails.
+Each step of a play is a frozen dataclass here; `do` raises StepFailed if one fails.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _HERE = Place("a program", 1, 1)
 
 
 class StepFailed(IpexctlError):
-    """`outcomes` has every host; the message is that of the first that failed."""
+    """A step failed; `outcomes` has every host, the message is that of the first that failed."""
 
     slug = "step-failed"
 
@@ -76,7 +76,7 @@ class StepFailed(IpexctlError):
 
 
 class Cluster:
-    """Hosts by name, of a hostfile, or this machine. Host keys are verified as by the commands."""
+    """Hosts by name, of a hostfile, or the controller. Host keys are verified as by commands."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Cluster:
         sudo_password: str = "",
         say: Callable[[str, str], None] = lambda host, line: None,
     ) -> None:
-        """`say` hears the lines of steps; host "": all."""
+        """Choose the hosts. `say` gets the lines of steps with their host, "" for all."""
         self.target = Target(
             Path(hostfile) if hostfile else None,
             hosts,
@@ -104,7 +104,7 @@ class Cluster:
 
     @classmethod
     def from_settings(cls, **arguments: Any) -> Cluster:
-        """The hosts of ipexctl.toml, as the commands use them. `arguments`: others of Cluster."""
+        """Use the hosts of ipexctl.toml, as the commands do. `arguments`: others of Cluster."""
         from ipexctl.cli.options import make_target
         from ipexctl.local.settings import load, option_defaults
 
@@ -124,13 +124,13 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Ends the connections that were handed out."""
+        """Close the connections that were handed out."""
         if self._ssh:
             self._ssh.close()
             self._ssh = None
 
     def facts(self) -> dict[str, Facts]:
-        """Of the hosts that answered. Raises the first failure if none did."""
+        """Return the facts of the hosts that answered. Raises the first failure if none did."""
         with Fleet(self.target, self.root, self.inventory) as fleet:
             found = fleet.each(lambda h: probe(fleet.connect(h), fleet.root_of(h)))
             if not found and fleet.failures:
@@ -143,16 +143,16 @@ class Cluster:
         return examine_hosts(fleet, Options(self.root, level))
 
     def install(self, **arguments: Any) -> dict[str, StepOutcome]:
-        """As `do(Install(...))`."""
+        """Install, as `do(Install(...))` does."""
         return self.do(_step(Install, arguments))
 
     def run(self, script: str, **arguments: Any) -> dict[str, StepOutcome]:
-        """As `do(Run(script, ...))`."""
+        """Run a script, as `do(Run(script, ...))` does."""
         return self.do(_step(Run, {"script": script, **_in_words(arguments)}))
 
     def start(self, script: str, **arguments: Any) -> RunHandle:
-        """As `ipexctl run -d`: returns when all ranks have started, and the run continues. The
-        options under [run] in ipexctl.toml are used where `arguments` has none."""
+        """Start a run like `ipexctl run -d`: returns once all ranks have started; the run
+        continues. The options under [run] in ipexctl.toml are used if `arguments` lacks them."""
         from ipexctl.local.settings import load, option_defaults
         from ipexctl.play.run_lines import RunLines
         from ipexctl.run.run import run
@@ -171,13 +171,13 @@ class Cluster:
         return RunHandle(self.target, begun.run_id, self.root)
 
     def runs(self, *, every: bool = False) -> RunList:
-        """The active runs on the hosts, whichever machine started them; `every`: all of them."""
+        """Return the active runs, whichever machine started them; `every`: all of them."""
         from ipexctl.run.jobs.ps import list_runs
 
         return RunList(self.target, list_runs(self.target, self.root, every=every).runs, self.root)
 
     def find_run(self, run: str = "@last") -> RunHandle:
-        """By its name, its ID or the first characters of it."""
+        """Find a run by its name, its ID or the first characters of it."""
         from ipexctl.machines.fleet import Fleet
         from ipexctl.run.jobs.ps import find
 
@@ -185,13 +185,13 @@ class Cluster:
             return RunHandle(self.target, find(fleet, run).first_id, self.root)
 
     def last_run(self) -> RunHandle:
-        """The newest run on the hosts."""
+        """Return the newest run on the hosts."""
         return self.find_run()
 
     def do(
         self, step: Step, *, on: str = "", sudo: bool = False, check: bool = False
     ) -> dict[str, StepOutcome]:
-        """One step on all hosts, or on those of the pattern `on`. Raises StepFailed."""
+        """Run one step on all hosts, or on those of the pattern `on`. Raises StepFailed."""
         with _as_input_error():
             step.check()
         node = Scalar("", _HERE, null=True)
@@ -205,7 +205,7 @@ class Cluster:
     def play(
         self, file: str | Path, *, check: bool = False, variables: Mapping[str, str] | None = None
     ) -> PlayReport:
-        """The steps of a file, or of a shipped play. What failed is in the report."""
+        """Run the steps of a file, or of a shipped play. The report contains the failures."""
         text, source = read_play_file(str(file))
         return self._play(read_play(text, source, all_steps()), check, dict(variables or {}))
 
@@ -215,11 +215,11 @@ class Cluster:
         return run_play(play, self.target, options, listener)
 
     def connections(self) -> dict[str, Any]:
-        """A fabric.Connection to each host, open until `close`. Raises where one is not reached."""
+        """Return a fabric.Connection to each host, open until `close`. Raises if one fails."""
         return {host.name: self.connection(host.name) for host in self.hosts}
 
     def connection(self, name: str) -> Any:
-        """A fabric.Connection to one host."""
+        """Return a fabric.Connection to one host."""
         if self._ssh is None:
             remote = tuple(host for host in self.hosts if not host.local)
             self._ssh = SshTransport(remote, self.target.ssh_config, self.target.secrets)
@@ -232,7 +232,7 @@ def _ignore(outcome: StepOutcome) -> None:
 
 
 def _step(kind: type[S], given: Mapping[str, Any]) -> S:
-    """Raises InputError for an argument that the step does not have."""
+    """Return the step. Raises InputError for an argument that it does not have."""
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     with _as_input_error():
         for name in given:
@@ -250,8 +250,8 @@ def _as_input_error() -> Iterator[None]:
 
 
 def _in_words(arguments: dict[str, Any]) -> dict[str, Any]:
-    """`args` of the script as its command line has them: numbers become text, and one text is split
-    as a shell does."""
+    """Convert `args` of the script to words of its command line: numbers become text, and a single
+    text is split as a shell does."""
     import shlex
 
     args = arguments.get("args", ())

@@ -4,7 +4,7 @@
     ├── InputError          flag, hostfile line, file:line:col    2
     ├── NothingFits         no row of the version table           3
     ├── Unreachable         one host did not answer               4
-    │   ├── HostKeyUnknown  nobody has vouched for this key yet   4
+    │   ├── HostKeyUnknown  the key has not been accepted yet     4
     │   └── HostKeyChanged  the key is not the one on record      4
     ├── HostFailed          a host answered and then failed       1
     ├── NotHere             this machine lacks rights or tools    2
@@ -40,7 +40,7 @@ _PRECEDENCE = (
 
 
 def worst_exit(codes: list[int]) -> int:
-    """The one code a command ends with when several hold."""
+    """Return the exit code of a command when several apply."""
     for code in _PRECEDENCE:
         if code in codes:
             return code
@@ -48,16 +48,16 @@ def worst_exit(codes: list[int]) -> int:
 
 
 def reason_of(error: Exception) -> str:
-    """Why a file could not be read or written, without the error number and without its path."""
+    """Return why a file could not be read or written, without error number and path."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
     return getattr(error, "strerror", None) or str(error)
 
 
 class IpexctlError(Exception):
-    """What happened, why it matters or how we know, and the next thing to type; all printable."""
+    """What happened, the cause or evidence, and the next thing to type; all printable."""
 
-    slug = "error"  # of errors that have none of their own
+    slug = "error"  # of errors without one of their own
     exit_code = EXIT_FAILED
 
     def __init__(self, what: str, *, why: str = "", hint: str = "", slug: str = "") -> None:
@@ -69,19 +69,19 @@ class IpexctlError(Exception):
         super().__init__(self.what)
 
     def document(self) -> dict[str, object]:
-        """For `--json`: the slug is the name of the error, whatever its words are."""
+        """Return the document for `--json`: programs identify the error by its slug."""
         parts = {"what": self.what, "why": self.why, "hint": self.hint}
         return {"slug": self.slug, "exit_code": self.exit_code, **parts}
 
     def _render_traceback_(self) -> list[str]:
-        """What Jupyter and IPython show instead of a traceback."""
+        """Return what Jupyter and IPython show instead of a traceback."""
         parts = (("why: ", self.why), ("try: ", self.hint))
         more = (f"  {label}{line}" for label, text in parts for line in text.splitlines())
         return [f"{type(self).__name__}: {self.what}", *more]
 
 
 def printable(text: str) -> str:
-    """Lines without anything that a terminal obeys: hosts put their own words into our errors."""
+    """Remove what a terminal would interpret: hosts put their own words into our errors."""
     if text.isascii() and text.isprintable():
         return text
     lines = text.replace("\t", " ").splitlines()
@@ -89,8 +89,8 @@ def printable(text: str) -> str:
 
 
 def is_shown(letter: str) -> bool:
-    """No control character, none of the other invisible ones that a terminal obeys, and no end of a
-    line: YAML has two more than terminals."""
+    """Decide whether a character is shown: not a control character, not another invisible one that
+    a terminal interprets, and not an end of line, of which YAML has two more than terminals."""
     category = unicodedata.category(letter)
     return category[0] != "C" and category not in _LINE_ENDS
 
@@ -110,7 +110,7 @@ class NotHere(IpexctlError):
 
 
 def unknown_value(option: str, value: str, supported: Iterable[str]) -> InputError:
-    """For an option that takes one of a few words."""
+    """Return the error for an option that takes one of a few words."""
     return InputError(
         f"{option} {value}: unknown value",
         hint=f"supported values: {', '.join(supported)}",
@@ -142,7 +142,7 @@ class HostKeyChanged(Unreachable):
     slug = "host-key-changed"
 
 
-# Slugs of failures that say nothing against the host: a bug of the agent, a file that comes again.
+# Slugs of failures that say nothing about the host: a bug of the agent, a file that is retried.
 NOT_THE_HOST = frozenset(("agent-bug", "damaged"))
 
 

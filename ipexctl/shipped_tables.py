@@ -1,4 +1,4 @@
-"""The tables of the installed package, each read once; a command imports the readers of its own."""
+"""Read the tables of the installed package, each once; their readers are imported when needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table() -> tuple[Row, ...]:
 
 @cache
 def failures() -> tuple[Cause, ...]:
-    """In the order of their page."""
+    """Return the known failures, in the order of their page."""
     from ipexctl.explain.causes.causes import parse
 
     return parse(_text("explain/causes/causes.toml"))
@@ -67,7 +67,7 @@ def migration_tables() -> Tables:
 
 @cache
 def rank_module(name: str) -> str:
-    """The text of one of ipexctl/in_ranks."""
+    """Return the text of a module of ipexctl/in_ranks."""
     return _text(f"in_ranks/{name}.py")
 
 

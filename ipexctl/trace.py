@@ -1,7 +1,7 @@
-"""Where the time of a command goes: with IPEXCTL_TRACE=FILE it is written there, as a Chrome trace.
+"""Write where the time of a command goes to IPEXCTL_TRACE=FILE, as a Chrome trace.
 
-A lane for this command and one for each host. What a host did is drawn with the seconds that it
-measured itself and ends when its answer came, so that clocks of two machines are never compared.
+It has a lane for this command and one for each host. A host's work is drawn with the duration that
+it measured itself and ends when its answer came, so that two machines' clocks are never compared.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def took_here() -> dict[str, float]:
 
 
 def add(name: str, began: float, ended: float, lane: str = HERE, **more: Any) -> None:
-    """By the clock of time.monotonic. One that takes no time is a mark."""
+    """Add a span by time.monotonic; one without duration is a mark."""
     if FILE:
         with _lock:
             _spans.append((name, lane, began, ended, more))
@@ -90,7 +90,7 @@ def _write() -> None:
 
 
 def _process_began() -> float:
-    """When the kernel started this process, to a hundredth of a second."""
+    """Return when the kernel started this process, to a hundredth of a second."""
     try:
         since_boot = int(stat_of("self")[1][19]) / os.sysconf("SC_CLK_TCK")
         return time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)

@@ -1,1 +1,1 @@
-"""What every room may use: places in texts, sizes, quoting, odd values. Pure."""
+"""Shared by all rooms: positions in texts, sizes, quoting, untrusted values. Pure."""

@@ -1,4 +1,4 @@
-"""A file by its content."""
+"""A file identified by its content."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Blob:
-    """A file by content."""
+    """A file identified by its content."""
 
     name: str
     sha256: str

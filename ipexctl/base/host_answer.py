@@ -1,13 +1,13 @@
-"""What hosts send, read by declared types: a dataclass, or a Message of common/. It may hold
-anything.
+"""Read what hosts send by declared types: a dataclass, or a Message of common/. The values are not
+trusted.
 
     mtu: int | None                                    by its type alone
     status: Literal["ok", "failed"] = "failed"
     hostname: str = field(metadata=by(name))           by a reader of its own
 
-A value stands under the field's name, or under `key`. `Answer` is strict: an invalid value is that
+A value has the field's name as its key, or `key`. `Answer` is strict: an invalid value is that
 host's failure alone. `record` and `rows` take what is known (facts, journals, records of runs): an
-odd value is unknown, that is "", None, () or the field's default.
+invalid value counts as unknown, that is "", None, () or the field's default.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _T = TypeVar("_T")
 
 
 class Answer(dict[str, Any]):
-    """A document of a host. What is asked of it and is not there, or is no such value, raises
-    HostFailed; our own mistakes with what was read still show as what they are."""
+    """A document of a host. Reading a missing or invalid value raises HostFailed; our own mistakes
+    with the values read still raise other errors."""
 
     def __init__(self, host: str, said: object) -> None:
         if not isinstance(said, Mapping):
@@ -63,7 +63,7 @@ class Answer(dict[str, Any]):
         )
 
     def whole(self, name: str, most: int = _HUGE, least: int = 0) -> int:
-        """A size or a count."""
+        """Return a size or a count."""
         value = self[name]
         if type(value) is not int or not least <= value <= most:
             raise self.odd(f"{name!r} is not a number in range")
@@ -73,7 +73,7 @@ class Answer(dict[str, Any]):
         return self.value(name, str)
 
     def path(self, name: str) -> str:
-        """An absolute path."""
+        """Return an absolute path."""
         value = self.text(name)
         if absolute(value) is None:
             raise self.odd(f"{name!r} is not an absolute path")
@@ -83,20 +83,20 @@ class Answer(dict[str, Any]):
         return self.value(name, bool)
 
     def value(self, name: str, type_: type[_T]) -> _T:
-        """A value of this type, for example tuple[tuple[str, int], ...]. An int is a size or a
-        count, a str one line."""
+        """Return a value of this type, for example tuple[tuple[str, int], ...]. An int is a size or
+        a count, a str one line."""
         try:
             return as_type(type_, self[name])  # type: ignore[no-any-return]
         except Odd as e:
             raise self.odd(f"{name!r}{e}") from None
 
     def optional(self, name: str, type_: type[_T]) -> _T | None:
-        """A value of this type, or null."""
+        """Return a value of this type, or None for null."""
         return None if self[name] is None else self.value(name, type_)
 
     def read(self, kind: type[_T], **given: Any) -> _T:
-        """A dataclass, each field by its type or by the reader of its metadata (`by`); `given` are
-        the values that are not read. A field with a default may be missing."""
+        """Return a dataclass, each field read by its type or by the reader of its metadata (`by`);
+        `given` are values that are not read. A field with a default may be missing."""
         try:
             return _record(kind, self, True, given)  # type: ignore[no-any-return]
         except Odd as e:
@@ -115,33 +115,33 @@ def _signed(value: Any) -> int | None:
     return value if type(value) is int and abs(value) <= _HUGE else None
 
 
-Line = Annotated[str, _line]  # text to show: its control characters and ends of lines are left out
-Signed = Annotated[int, _signed]  # a number that may be below 0
+Line = Annotated[str, _line]  # text to show, without control characters and ends of lines
+Signed = Annotated[int, _signed]  # a number that may be negative
 
 
 def absolute(value: Any) -> str | None:
-    """The reader of an absolute path."""
+    """Read an absolute path."""
     return value if _is_line(value) and value.startswith("/") else None
 
 
 class Odd(Exception):
-    """Where a value is not as its type is: " 'envs' 'size' is missing"."""
+    """A value does not have its type; the text says where: " 'envs' 'size' is missing"."""
 
 
 def as_type(type_: Any, value: Any, *, strict: bool = True) -> Any:
-    """The value, for the readers of fields that have another shape in a message."""
+    """Return the value, for the readers of fields that have another shape in a message."""
     return reader_of(type_, strict)(value)
 
 
 def record(kind: type[_T], raw: Any, **given: Any) -> _T:
-    """A dataclass from what is known of it; `given` are the values that are not read."""
+    """Return a dataclass from what is known of it; `given` are values that are not read."""
     known = raw if isinstance(raw, Mapping) else {}
     return _record(kind, known, False, given)  # type: ignore[no-any-return]
 
 
 def rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
-    """A list of objects, or of lists with the values in the order of the fields. What lacks a
-    `needed` value is left out."""
+    """Read a list of objects, or of lists with the values in the order of the fields. Rows without
+    a `needed` value are left out."""
     try:
         return as_type(tuple[kind, ...], raw, strict=False)  # type: ignore[no-any-return, valid-type]
     except Odd:
@@ -153,7 +153,7 @@ def rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
 
 @cache
 def reader_of(type_: Any, strict: bool) -> Reader:
-    """What reads a value of this type, and raises Odd."""
+    """Return a function that reads a value of this type, and raises Odd."""
     kind, parts = get_origin(type_), get_args(type_)
     if is_dataclass(type_) or _is_message(type_):
         return lambda value: _record(type_, value, strict)
@@ -195,19 +195,19 @@ def _dict_reader(name: Reader, one: Reader, *, whole: bool) -> Reader:
 
 
 def _number(name: str) -> int | None:
-    """JSON has no keys but text."""
+    """Return a JSON key, which is always text, as a number."""
     return int(name) if name.isascii() and name.isdigit() and len(name) < 20 else None
 
 
 def _fixed(readers: tuple[Reader, ...], value: Any) -> tuple[Any, ...]:
-    """A list that has a value of each kind."""
+    """Read a list that has one value of each kind."""
     if not isinstance(value, list) or len(value) != len(readers):
         raise Odd(_FORMAT)
     return tuple([read(one) for read, one in zip(readers, value, strict=True)])
 
 
 def _many(made: Any, read: Reader, strict: bool, value: Any) -> Any:
-    if not strict and isinstance(value, Mapping):  # such lists by their first value
+    if not strict and isinstance(value, Mapping):  # lists of them, each by its first value
         value = [[n, *one] if isinstance(one, list) else [n, one] for n, one in value.items()]
     if not isinstance(value, list):
         raise Odd(_FORMAT)
@@ -231,7 +231,7 @@ class _Declared(NamedTuple):
     read: Reader
     default: bool
     needed: bool
-    empty: Any  # what it is where it is not known
+    empty: Any  # the value if it is unknown
 
 
 @cache
@@ -270,7 +270,7 @@ def _declare(one: Field[Any], hints: Callable[[], dict[str, Any]], strict: bool)
 
 
 def _empty(type_: Any) -> Any:
-    """What stands for a value of this type that is not known."""
+    """Return the value that represents an unknown one of this type."""
     if is_dataclass(type_) or _is_message(type_):
         return _record(type_, {}, False)
     made = get_origin(type_) or type_
@@ -278,7 +278,7 @@ def _empty(type_: Any) -> Any:
 
 
 def _record(kind: Any, raw: Any, strict: bool, given: Mapping[str, Any] = _NOTHING) -> Any:
-    """From an object, or from a list with the values in the order of the fields."""
+    """Build it from an object, or from a list with the values in the order of the fields."""
     declared, values = _declared(kind, strict), dict(given)
     if isinstance(raw, list) and len(raw) <= len(declared):
         raw = dict(zip([one.key for one in declared], raw, strict=False))
@@ -298,7 +298,7 @@ def _record(kind: Any, raw: Any, strict: bool, given: Mapping[str, Any] = _NOTHI
                 values[name] = empty
     try:
         return kind(**values)
-    except ValueError as e:  # of its own checks
+    except ValueError as e:  # from its own checks
         raise Odd(f": {e}") from None
 
 
@@ -326,7 +326,7 @@ _LEAVES: dict[Any, Reader] = {
     bool: _leaf(lambda value: type(value) is bool),
     Any: lambda value: value,  # read where it is used
 }
-_LOOSE_TEXT = _known(_line)  # control characters are left out
+_LOOSE_TEXT = _known(_line)  # control characters are removed
 # names of common/message.py, which cannot say it there
 _MEANT = {"Line": Line, "AnyText": AnyText, "Signed": Signed, "Any": Any}
 # get_type_hints is slow: it compiles each of these

@@ -1,4 +1,4 @@
-"""How a host ends in a command, and the exit code that follows from all of them."""
+"""The outcome of a host in a command, and the exit code that follows from all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HostDown:
     what: str
     why: str = ""
     hint: str = ""
-    unreachable: bool = False  # not reached or not logged in to
+    unreachable: bool = False  # no connection or no login
 
     @classmethod
     def of(cls, host: str, e: IpexctlError) -> HostDown:
@@ -37,17 +37,17 @@ class HostDown:
 
     @property
     def brief(self) -> str:
-        """What happened, for a line that already names the host."""
+        """The message, for a line that already names the host."""
         return without_host(self.host, self.what)
 
 
 def without_host(host: str, what: str) -> str:
-    """The message without the host name that it starts with."""
+    """Return the message without the host name at its start."""
     return what.removeprefix(f"{host}: ")
 
 
 class Recap(str, Enum):
-    """Every host ends in exactly one of these."""
+    """The outcome of a host: exactly one of these."""
 
     OK = "ok"
     CHANGED = "changed"
@@ -68,8 +68,8 @@ class HostRecap:
     detail: str = ""
     seconds: float = 0.0
     notes: tuple[str, ...] = field(default=())
-    sent: int = 0  # bytes to this host, if all arrived
-    slug: str = ""  # of the error that the host failed with
+    sent: int = 0  # bytes sent to this host, if all arrived
+    slug: str = ""  # the slug of the error with which the host failed
 
 
 class PerHost:
@@ -79,7 +79,7 @@ class PerHost:
 
     @property
     def declined(self) -> bool:
-        """The user said no, so nothing was changed."""
+        """Whether the user answered no, so that nothing was changed."""
         return False
 
     @property

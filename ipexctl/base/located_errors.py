@@ -1,4 +1,4 @@
-"""Errors in texts of the user: raised without a place by what reads a value, then located."""
+"""Errors in the user's texts: raised without a position by the reader of a value, then located."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Bad(Exception):
         self.what, self.why, self.hint, self.slug, self.at = what, why, hint, slug, at
 
     def prefixed(self, prefix: str) -> Bad:
-        """The same error, for a text that does not start where `at` counts from."""
+        """Return the same error, for a text that does not start where `at` counts from."""
         return Bad(prefix + self.what, why=self.why, hint=self.hint, slug=self.slug)
 
     def masked(self, mask: Callable[[str], str]) -> Bad:
-        """The same error without secrets."""
+        """Return the same error without secrets."""
         what, why, hint = mask(self.what), mask(self.why), mask(self.hint)
         return Bad(what, why=why, hint=hint, slug=self.slug, at=self.at)
 
     def placed(self, start: Place | None) -> InputError:
-        """The error for the user; `start` None: the text is from the command line."""
+        """Return the error for the user; `start` None: the text is from the command line."""
         if start is None:
             where = "on the command line"
         else:
@@ -40,7 +40,7 @@ class Bad(Exception):
 
 @contextmanager
 def located(start: Place | None) -> Iterator[None]:
-    """A Bad that is raised inside is for the user, with its place in the text at `start`."""
+    """Turn a Bad raised inside into an error for the user, at its position after `start`."""
     try:
         yield
     except Bad as e:
@@ -69,7 +69,7 @@ class FoundErrors:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` (did you mean 'slots'?)`, or nothing."""
+    """Return ` (did you mean 'slots'?)`, or ""."""
     near = nearest(word, known)
     return f" (did you mean {near!r}?)" if near else ""
 
@@ -79,7 +79,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def nearest_files(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Names of files: with one suffix, any two short ones would be alike."""
+    """Return similar file names, compared without suffixes: those would make short ones similar."""
     stems: dict[str, list[str]] = {}
     for one in known:
         stems.setdefault(posixpath.splitext(one)[0], []).append(one)

@@ -1,8 +1,7 @@
-"""An option that is declared once, as a field of the frozen dataclass that a command works on.
+"""An option that is declared once, as a field of the frozen dataclass that a command uses.
 
-From such a field come the option on the command line with its help (cli/options.py), the
-argument of a play's step (play/text/step_schema.py) and the key of ipexctl.toml
-(local/settings_file.py).
+Such a field defines the option on the command line with its help (cli/options.py), the argument of
+a play's step (play/text/step_schema.py) and the key of ipexctl.toml (local/settings_file.py).
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ class Option:
     flags: tuple[str, ...]
     metavar: str | None
     help: str
-    group: str = ""  # of the help; "": Options
-    least: int | None = None  # of a number
-    typed: Any = None  # the type of what is typed, where the value has another one
-    is_path: bool = False  # of this machine; shells complete it
+    group: str = ""  # the group in the help; "": Options
+    least: int | None = None  # minimum of a number
+    typed: Any = None  # the type on the command line, if the value has another one
+    is_path: bool = False  # a local path, which shells complete
     show_default: bool = True
     in_settings: bool = False
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Of a value that is one of a few words: `off|fp16|bf16`."""
+        """The choices of a value that is one of a few words: `off|fp16|bf16`."""
         metavar = self.metavar or ""
         return tuple(metavar.split("|")) if "|" in metavar else ()
 
@@ -50,10 +49,10 @@ def option(
     secret: bool = False,
     **about: Any,
 ) -> Any:
-    """A field that is an option. `usage`: its flags and what follows them, `-n --np N`.
+    """Return a field that is an option. `usage`: its flags and their value, `-n --np N`.
 
-    `in_plays`: a play's step has it as an argument, with this documentation; True: with that of
-    `help`. `secret`: no repr shows the value. `about`: other fields of Option.
+    `in_plays`: a play's step has it as an argument, with this documentation; True: with `help`.
+    `secret`: repr never shows the value. `about`: other fields of Option.
     """
     words = usage.split()
     flags = tuple(word for word in words if word.startswith("-"))
@@ -68,20 +67,20 @@ def option(
 
 
 def options_of(kind: Any) -> Mapping[str, Option]:
-    """The options of a dataclass by the names of their fields, in the order of the help."""
+    """Return the options of a dataclass by the names of their fields, in the order of the help."""
     fields = dataclasses.fields(kind)
     return {f.name: f.metadata["option"] for f in fields if "option" in f.metadata}
 
 
 def setting_types(kind: Any) -> Mapping[str, type]:
-    """The types of the values that ipexctl.toml may set: int, str, bool, dict or tuple."""
+    """Return the types of the values that ipexctl.toml may set: int, str, bool, dict or tuple."""
     hints = typing.get_type_hints(kind)
     names = [name for name, about in options_of(kind).items() if about.in_settings]
     return {name: _without_none(hints[name]) for name in names}
 
 
 def _without_none(hint: Any) -> type:
-    """`int | None` -> int, `dict[str, str]` -> dict."""
+    """Return int for `int | None`, dict for `dict[str, str]`."""
     inner = [one for one in typing.get_args(hint) if one is not type(None)]
     kind = inner[0] if isinstance(hint, types.UnionType) else hint
     found: type = typing.get_origin(kind) or kind

@@ -1,4 +1,4 @@
-"""Positions in texts of the user."""
+"""Positions in the user's texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    """A position in a text of the user (1-based)."""
+    """A position in a text of the user, 1-based."""
 
     source: str
     line: int

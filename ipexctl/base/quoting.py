@@ -1,4 +1,4 @@
-"""argv -> one quoted string. The only place that quotes."""
+"""Quote argv as one string. No other module quotes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def quote(argv: Sequence[str]) -> str:
 
 
 def quote_for_pasting(argv: tuple[str, ...]) -> str:
-    """For a person to read and paste: what a terminal obeys is spelled as bash and zsh read it."""
+    """Quote for a person to read and paste: control characters are spelled for bash and zsh."""
     return " ".join(shlex.quote(a) if all(map(is_shown, a)) else _spelled(a) for a in argv)
 
 

@@ -1,4 +1,4 @@
-"""A file of an index or another source, and what came of it."""
+"""A file of an index or another source, and the result of its download."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipexctl.quick_dataclass import dataclass
 @dataclass(frozen=True)
 class RemoteFile:
     """`content`: its sha256, or its SHA-1 as Git computes it, or "" if unknown; `local`: the path
-    of its copy in a folder of this machine; `size`: -1 if unknown."""
+    of its copy in a local folder; `size`: -1 if unknown."""
 
     path: str
     url: str

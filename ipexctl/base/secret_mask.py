@@ -1,9 +1,9 @@
-"""Secrets are masked: those that are known, wherever they stand, and those that have a name
+"""Mask secrets: those that are known, wherever they occur, and those that have a name
 (common/secret_names.py): NAME=value, --name value, "name": "value", Name: value, URLs with a login,
-bearer tokens and private keys. A secret in a text without a name is not found.
+bearer tokens and private keys. An unknown secret without a name is not found.
 
-Each pattern begins at one place of a word and reads what it matches once: time grows with the
-length of the text alone.
+Each pattern begins at one position in a word and reads its match once: the time is linear in the
+length of the text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from urllib.parse import quote, unquote
 from ipexctl.common.secret_names import is_secret_name
 
 MASK = "********"
-_SHORTEST = 4  # of a part of a secret: shorter ones stand in any text
-_SHORTEST_ARGUMENT = 6  # of a value in a command line that is looked for elsewhere
-_CUT = 1000  # hosts cut longer texts, and may cut a secret; what is left of a line may be short
+_SHORTEST = 4  # of a part of a secret: shorter ones occur in any text
+_SHORTEST_ARGUMENT = 6  # of a value in a command line that is searched for elsewhere
+_CUT = 1000  # hosts cut longer texts, and may cut a secret; the rest of a line may be short
 _SHORTEST_END = 8
 _FLAGS = frozenset(("auto", "false", "none", "null", "true"))  # TOKENIZERS_PARALLELISM=false
 
@@ -53,7 +53,7 @@ _WORD = re.compile(r"[\w.-]+")
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """Mask these secrets: neither whole, nor line by line, nor cut, nor as programs quote them."""
+    """Mask these secrets: complete ones, single lines, cut ones, and as programs quote them."""
     forms = _all_forms(frozenset(secrets))
     for form in forms:
         text = text.replace(form, MASK)
@@ -80,7 +80,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _without_ends(text: str, secret: str, shortest: int) -> str:
-    if text[:shortest] not in secret and text[-shortest:] not in secret:  # nearly always
+    if text[:shortest] not in secret and text[-shortest:] not in secret:  # nearly always true
         return text
     for size in range(min(len(secret) - 1, len(text)), shortest - 1, -1):
         if text.endswith(secret[:size]):
@@ -91,7 +91,7 @@ def _without_ends(text: str, secret: str, shortest: int) -> str:
 
 
 def secret_values(variables: Mapping[str, str]) -> frozenset[str]:
-    """The values of variables whose names are those of secrets."""
+    """Return the values of variables whose names are those of secrets."""
     return frozenset(
         value
         for name, value in variables.items()
@@ -100,7 +100,7 @@ def secret_values(variables: Mapping[str, str]) -> frozenset[str]:
 
 
 def secret_arguments(command: str) -> frozenset[str]:
-    """The secrets in a command line: of named options and assignments, and in URLs."""
+    """Return the secrets in a command line: of named options and assignments, and in URLs."""
     try:
         words = shlex.split(command)
     except ValueError:  # it is cut
@@ -134,7 +134,7 @@ class SecretMask:
         return _masked_at(text, (*_logins(text), *_named(text)))
 
     def document(self, value: Any) -> Any:
-        """Mask in all texts of a JSON document, and what stands under or after a secret's name."""
+        """Mask in all texts of a JSON document, and all values under or after a secret's name."""
         if isinstance(value, Mapping):
             return {
                 key: MASK if inner and _hides(key, value) else self.document(inner)
@@ -146,7 +146,7 @@ class SecretMask:
         return self.text(value) if isinstance(value, str) else value
 
     def _item(self, before: Any, value: Any) -> Any:
-        """--api-key, HF_TOKEN: what follows it in a list is the secret."""
+        """Mask the item of a list after --api-key or HF_TOKEN: it is the secret."""
         if not isinstance(value, str):
             return self.document(value)
         if isinstance(before, str) and value and _is_name(before):
@@ -170,7 +170,7 @@ def _is_name(word: str) -> bool:
 
 
 def _hides(key: str, pairs: Mapping[str, Any]) -> bool:
-    """Whether its name, or the name beside a "value", is that of a secret."""
+    """Decide whether its name, or the name beside a "value", is that of a secret."""
     name = pairs.get("name") if key.lower() == "value" else key
     return isinstance(name, str) and is_secret_name(name)
 
@@ -180,7 +180,7 @@ def _names_next(word: str) -> bool:
 
 
 def _keys(text: str) -> Iterator[tuple[int, int]]:
-    """Private keys; of one that is cut, everything up to its last mark or after its first."""
+    """Yield private keys; of one that is cut, everything up to its last mark or after its first."""
     start, inside = 0, False
     for mark in _KEY_MARK.finditer(text):
         if mark[1] == "END":
@@ -207,7 +207,7 @@ def _named(text: str) -> Iterator[tuple[int, int]]:
         if not is_secret_name(found["name"]):
             continue
         gap = found["gap"] or ""
-        if gap[:1] == "," and not _QUOTE.match(text, start):  # a list that is no list of texts
+        if gap[:1] == "," and not _QUOTE.match(text, start):  # a list, but not of texts
             continue
         if _NOTHING.match(text, start):
             continue
@@ -234,7 +234,7 @@ def _value_end(text: str, name: re.Match[str], at: int) -> int:
 
 
 def _closing(text: str, mark: str, at: int) -> int:
-    """After the closing mark, or -1."""
+    """Return the position after the closing mark, or -1."""
     end = text.find(mark, at, at + _LONGEST)
     while end > 0 and mark[0] != "\\" and text[end - 1] == "\\":
         end = text.find(mark, end + 1, at + _LONGEST)

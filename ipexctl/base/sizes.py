@@ -1,4 +1,4 @@
-"""Bytes, seconds, counts and ranges in words."""
+"""Format bytes, seconds, counts and ranges."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from ipexctl.common.sizes import human as human
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-RATE = 100  # Mbit/s: what a time to fetch is told for, where nobody has measured
+RATE = 100  # Mbit/s: assumed for download times if nothing was measured
 
 
 def short(number: float) -> str:
-    """Bytes, as short as they can be read."""
+    """Return bytes in the shortest readable form."""
     for unit in ("B", "kB", "MB"):
         if number < 999.5:
             return f"{number:.0f} {unit}"
@@ -21,14 +21,14 @@ def short(number: float) -> str:
 
 
 def bit_rate(rate: float) -> str:
-    """Bits per second of a network: 94 Mbit/s, 2.5 Gbit/s."""
+    """Return the rate of a network: "94 Mbit/s", "2.5 Gbit/s"."""
     if rate >= 1e9:
         return f"{rate / 1e9:.1f} Gbit/s"
     return f"{rate / 1e6:.0f} Mbit/s" if rate >= 1e6 else f"{rate / 1e3:.0f} kbit/s"
 
 
 def duration(seconds: float) -> str:
-    """`12 s`, `3 min 20 s`, `2 h 5 min`: two units at most."""
+    """Return `12 s`, `3 min 20 s` or `2 h 5 min`: at most two units."""
     left, said = max(0, int(seconds)), list[str]()
     for size, unit in _UNITS:
         count, left = divmod(left, size)
@@ -44,7 +44,7 @@ _TYPED = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def seconds_of(text: str) -> float | None:
-    """90, 90s, 10m, 2h, 1h30m; None for other text."""
+    """Return the seconds of 90, 90s, 10m, 2h or 1h30m; None for other text."""
     if re.fullmatch(_NUMBER, text):
         return float(text)
     if not re.fullmatch(f"(?:{_NUMBER}[smhd]){{1,4}}", text):
@@ -54,7 +54,7 @@ def seconds_of(text: str) -> float | None:
 
 
 def minutes(size: int) -> str:
-    """How long that many bytes take at RATE."""
+    """Return how long a download of this size takes at RATE."""
     return f"about {max(1, round(size * 8 / RATE / 1e6 / 60))} min at {RATE} Mbit/s"
 
 
@@ -64,7 +64,7 @@ MIB = 1 << 20
 
 
 def size(count: int) -> str:
-    """Bytes for people: 64 KiB, 512 MiB, 1.5 GiB, 503 GiB."""
+    """Return bytes for people: 64 KiB, 512 MiB, 1.5 GiB, 503 GiB."""
     if count < MIB:
         return f"{count // 1024} KiB"
     if count < GIB:
@@ -75,12 +75,12 @@ def size(count: int) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """1 rank, 2,048 ranks."""
+    """Return "1 rank" or "2,048 ranks"."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """0,1,2,5 -> 0-2,5"""
+    """Return numbers as ranges: "0-2,5" for 0, 1, 2 and 5."""
     parts: list[list[int]] = []
     for number in sorted(set(numbers)):
         if parts and parts[-1][1] == number - 1:

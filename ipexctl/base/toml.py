@@ -1,4 +1,4 @@
-"""TOML text -> values, on Python 3.10 too."""
+"""Parse TOML, on Python 3.10 too."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# The libraries take time and memory by the square of this.
+# The libraries' time and memory is quadratic in the number of parts.
 _DEEP_KEY = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]{1,256}|"[^"\n]{0,256}"|'[^'\n]{0,256}')[ \t]*\.[ \t]*){32}"""
 )
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Raises ValueError."""
+    """Parse the text. Raises ValueError."""
     if _DEEP_KEY.search(text):
         raise ValueError("a key has more than 32 parts")
     try:

@@ -1,4 +1,4 @@
-"""The command line that the user typed, for the commands that are suggested."""
+"""The command line that the user typed, for suggested commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Typed:
-    """Words of the command line; those of the script are its own. Empty: called from a program."""
+    """Words of the command line; `script` are the script's. Empty if called from a program."""
 
     options: tuple[str, ...] = ()
     script: tuple[str, ...] = ()

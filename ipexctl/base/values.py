@@ -1,4 +1,4 @@
-"""Values from outside, made plain: invalid ones become "", None or (); nothing is raised."""
+"""Validate values from outside: invalid ones become "", None or (); nothing is raised."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ipexctl.errors import is_shown
 _HUGE = 1 << 62
 _CPUS = re.compile(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", re.ASCII)
 _ODD = re.compile(r"[^A-Za-z0-9._:@%+-]")
-MOST = 8192  # entries of any list that we take from a host
+MOST = 8192  # entries of any list that we accept from a host
 
 Reader = Callable[[Any], Any]
 
 
 def by(reader: Reader, *, key: str = "", needed: bool = False) -> dict[str, Any]:
-    """The metadata of a field that is read by a reader of its own, or under another name (`key`). A
-    row of a list is left out where a `needed` field is unknown."""
+    """Return the metadata of a field that is read by a reader of its own, or under another name
+    (`key`). A row of a list is left out if a `needed` field is unknown."""
     return {"reader": reader, "key": key, "needed": needed}
 
 
 def matching(form: re.Pattern[str]) -> Reader:
-    """Reads a text of this form, which may become a part of a path or of a command to paste."""
+    """Return a reader of texts of this form, which may become parts of paths or commands."""
     return lambda value: value if isinstance(value, str) and form.fullmatch(value) else None
 
 
 def plain(value: Any, most: int = 4096) -> str:
-    """Text without control characters; "" for anything that is not text."""
+    """Return text without control characters; "" for anything that is not text."""
     if not isinstance(value, str):
         return ""
     text = value[:most]
@@ -38,12 +38,12 @@ def plain(value: Any, most: int = 4096) -> str:
 
 
 def name(value: Any) -> str:
-    """A name that is to stand in a command: what no host, user or interface is called becomes ?"""
+    """Return a name for use in a command; characters that such names never have become ?"""
     return _ODD.sub("?", plain(value, 255))
 
 
 def count_or_none(value: Any) -> int | None:
-    """A number that a size, a count or an id can have."""
+    """Return the number if it is possible as a size, a count or an id."""
     ok = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _HUGE
     return value if ok else None
 
@@ -74,7 +74,7 @@ def counts(value: Any) -> tuple[int, ...]:
 
 
 def int_of(text: Any) -> int | None:
-    """A number, or a text that is one: 85, "85", "0x41"."""
+    """Return the number of 85, "85" or "0x41"."""
     if isinstance(text, int):
         return count_or_none(text)
     text = plain(text, 40)
@@ -85,7 +85,7 @@ def int_of(text: Any) -> int | None:
 
 
 def cpu_list(text: Any) -> tuple[int, ...]:
-    """0-3,8 -> (0, 1, 2, 3, 8). A text that is not such a list gives ()."""
+    """Return (0, 1, 2, 3, 8) for "0-3,8"; () for a text that is not such a list."""
     found: list[int] = []
     for part in plain(text, 1 << 16).split(","):
         ends = _CPUS.fullmatch(part)

@@ -1,4 +1,4 @@
-"""Folds lines between words, with a hanging indent, and never inside a command to copy."""
+"""Wrap lines between words, with a hanging indent, and never inside a command to copy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 _WORDS = re.compile(r"( *)(\S+)")
-# Where one of these begins a clause, the clause is a command.
+# A clause that begins with one of these is a command.
 _COMMANDS = frozenset(
     {"ipexctl", "ssh", "ssh-add", "ssh-copy-id", "ssh-keygen", "scp", "sudo", "su", "git", "curl"}
     | {"getent", "ping", "export", "unset", "echo", "cat", "head", "tail", "grep", "ls", "df", "du"}
@@ -19,7 +19,7 @@ _BEFORE = frozenset({"or", "and", "then", "with", "use", "run", "try", "type", "
 
 
 def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
-    """`text` in lines of at most `width` letters, where no word or command is longer."""
+    """Return `text` in lines of at most `width` characters, unless a word or command is longer."""
     lines, line = [], ""
     for gap, unit in _units(text):
         if line.strip() and len(line) + len(gap) + len(unit) > width:
@@ -31,7 +31,7 @@ def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
 
 
 def _units(text: str) -> Iterator[tuple[str, str]]:
-    """Pieces that are kept on one line, each with the blanks before it."""
+    """Yield pieces that are kept on one line, each with the blanks before it."""
     gap, unit, inside, before = "", "", "", ":"
     for blanks, word in _WORDS.findall(text):
         goes_on = bool(inside) and len(blanks) < 3 and word != "#"
@@ -55,7 +55,7 @@ def _units(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _opens(word: str, before: str, apart: bool) -> str:
-    """The kind of piece that begins with this word: command, option with value, quotation or ""."""
+    """Return the kind of piece that this word begins: command, option, quotation or ""."""
     if word.startswith(("`", "(`")):
         return "" if word.count("`") > 1 else "`"
     bare = word.lstrip("(")

@@ -1,4 +1,4 @@
-"""YAML text -> nodes with their places. No values are constructed, and no tags are evaluated.
+"""Parse YAML to nodes with their positions. No values are constructed, and no tags are evaluated.
 
 Aliases are followed without copying, and counted: a small text cannot grow into a large tree.
 PyYAML's composer has no such limit, refuses an anchor that is defined again, and makes a cyclic
@@ -28,8 +28,8 @@ _WORD = re.compile(r"[^\s'\"\\]+")
 
 @dataclass(frozen=True)
 class Scalar:
-    """`null`: the value is empty or null. `tag` is set if it is not one of YAML's own.
-    `raw`: the source text, if it differs from `text`."""
+    """`null`: the value is empty or null. `tag` is set if it is not one of YAML's own. `raw`: the
+    source text, if it differs from `text`."""
 
     text: str
     place: Place
@@ -39,7 +39,7 @@ class Scalar:
     raw: str = field(default="", repr=False, compare=False)
 
     def place_at(self, at: int) -> Place:
-        """The place in the file of a character of the text."""
+        """Return the position in the file of a character of the text."""
         if not self.raw or not at < len(self.text):
             return Place(self.place.source, self.place.line, self.place.column + at)
         word = _WORD.match(self.text, at)
@@ -81,7 +81,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
-    """One document. Raises InputError with the place. `what`: for messages."""
+    """Parse one document. Raises InputError with the position. `what`: for messages."""
     import yaml
 
     if len(text) > MAX_TEXT:
@@ -157,7 +157,7 @@ def _hint(text: str, error: Any) -> str:
 
 
 def place_in(text: str, position: int, source: str) -> Place:
-    """The place in the file of a character of its text."""
+    """Return the position in the file of a character of its text."""
     before = text[:position]
     return Place(source, before.count("\n") + 1, position - before.rfind("\n"))
 

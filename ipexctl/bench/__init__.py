@@ -1,1 +1,1 @@
-"""`ipexctl bench`: how fast the hosts of a cluster exchange data, and which of them is slow."""
+"""`ipexctl bench`: measure how fast hosts exchange data, and find the slow ones."""

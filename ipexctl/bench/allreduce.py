@@ -1,6 +1,6 @@
-"""bench allreduce: the doctor measures links, then ranks measure all_reduce over the same links.
+"""bench allreduce: measure links as `doctor` does, then all_reduce by ranks over the same links.
 
-The ranks are started as `ipexctl run` starts them, with a script of ours in place of the user's.
+The ranks are started as by `ipexctl run`, with a script of ours in place of the user's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def bench(
     interrupts: Interruptible,
     note: Callable[[str], None],
 ) -> Benchmark:
-    """`interrupts` count while there are ranks. Raises IpexctlError where there is no result."""
+    """Run the benchmark. `interrupts` count while ranks run. Raises IpexctlError without result."""
     _check(target, asked)
     began = time.monotonic()
     note("measuring the links between the hosts")

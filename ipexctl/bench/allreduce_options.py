@@ -30,4 +30,4 @@ class AllreduceOptions:
     )
     ports: Ports | None = ports_option()
 
-    root: str = "~/.ipexctl"  # what the command adds
+    root: str = "~/.ipexctl"  # set by the command

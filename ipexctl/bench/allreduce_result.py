@@ -1,8 +1,8 @@
-"""What the ranks of `bench allreduce` printed, as numbers: a table, and the slow hosts and links.
+"""Evaluate the output of the ranks of `bench allreduce`: a table, and the slow hosts and links.
 
-Lines come from hosts, so everything in them is checked. Limits, words and what is blamed are
-those of the doctor's checks: they judge the links that it measured, and the speeds of hosts
-that ranks measured while all of them computed.
+Lines come from hosts, so everything in them is checked. Limits, words and reasons are those of the
+doctor's checks: they judge the links that it measured, and the speeds of hosts that ranks measured
+while all of them computed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ MARK = "ipexctl-allreduce:"  # as in in_ranks/allreduce_bench.py
 SIZES = tuple(4**k for k in range(1, 16))  # bytes
 SHORTEST = 1e-3  # microseconds
 BACKENDS = ("gloo", "ccl")
-STARVED = 0.7  # of a rank's threads: with fewer CPUs than that, others had them
+STARVED = 0.7  # of a rank's threads: with fewer CPUs than that, other processes had them
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-# --- why a host is slow: what the doctor's checks say of it, and what its ranks noticed ---------
+# --- why a host is slow: from the doctor's checks, and from what its ranks noticed -------------
 
 LONGEST = 4096  # characters of a line
 PAUSED = 0.05  # of the time, by the quota of the control group
@@ -71,14 +71,14 @@ def known_checks() -> dict[str, Check]:
 class Pressure:
     """What a rank noticed while it was measured: a line of in_ranks/allreduce_bench.py."""
 
-    cpus: float | None = None  # that it had, on average
+    cpus: float | None = None  # average number of CPUs that it had
     paused: float = 0.0  # share of the time, by its control group's quota
-    heat: int = 0  # times that cores were throttled meanwhile
+    heat: int = 0  # how often cores were throttled meanwhile
     stolen: float = 0.0  # share of the machine's CPU time
 
 
 def line_of(text: str, mark: str) -> Mapping[str, Any] | None:
-    """What follows the mark of one of our scripts; None: the line is not of it."""
+    """Return the document after the mark of our script; None if the line has no such mark."""
     if not text.startswith(mark):
         return None
     try:
@@ -99,7 +99,7 @@ def pressure_of(line: Mapping[str, Any]) -> Pressure:
 
 
 def noticed(seen: Sequence[Pressure]) -> Iterator[tuple[str, str, str]]:
-    """(slug, check, evidence) of what the ranks of a host noticed."""
+    """Yield (slug, check, evidence) of what the ranks of a host noticed."""
     if paused := max((p.paused for p in seen if p.paused > PAUSED), default=0.0):
         yield "cpu-quota", "CORE-003", f"paused for {paused:.0%} of the time"
     if stolen := max((p.stolen for p in seen if p.stolen > STOLEN), default=0.0):
@@ -122,7 +122,7 @@ class Rate:
 
 @dataclass
 class Heard:
-    """Lines of all ranks of a run with `ranks` ranks."""
+    """The lines of all ranks of a run with `ranks` ranks."""
 
     ranks: int
     torch: str = ""
@@ -135,7 +135,7 @@ class Heard:
     left_why: str = ""  # time, memory
 
     def add(self, rank: int, text: str) -> bool:
-        """Whether it was a line of our script."""
+        """Read a line; False if it is not our script's."""
         line = line_of(text, MARK)
         if line is None:
             return False
@@ -175,11 +175,11 @@ class Row:
     most: float
     iterations: int
     bus: float  # bits per second on each link
-    of_link: float | None = None  # share of what the slowest link carried alone
+    of_link: float | None = None  # as a share of what the slowest link carried alone
 
 
 def rows(heard: Heard, link: float | None) -> tuple[Row, ...]:
-    """Sizes that all ranks measured. `link`: bits per second of the slowest link."""
+    """Return sizes that all ranks measured. `link`: bits per second of the slowest link."""
     found = []
     for size, by_rank in sorted(heard.times.items()):
         if len(by_rank) != heard.ranks:
@@ -194,7 +194,7 @@ def rows(heard: Heard, link: float | None) -> tuple[Row, ...]:
 
 
 def bus_rate(size: int, microseconds: float, ranks: int) -> float:
-    """Bits per second that each link carries: of an all_reduce in a ring, 2(n-1)/n of the size."""
+    """Return bits per second on each link: a ring all_reduce carries 2(n-1)/n of the size."""
     return size * 8 * 2 * (ranks - 1) / ranks / (microseconds * 1e-6)
 
 
@@ -202,10 +202,10 @@ def slowest_rate(links: Iterable[Link]) -> float | None:
     return min((link.rate for link in links if link.rate), default=None)
 
 
-# --- who is slow, and why ------------------------------------------------------------------------
+# --- which hosts are slow, and why ---------------------------------------------------------------
 
 _SLOW_HOST = "PERF-001"
-# what was measured -> what it is called here
+# measured value -> its name here
 _SLOW = {
     _SLOW_HOST: "slow-host",
     "PERF-005": "slow-link",
@@ -238,13 +238,13 @@ class SlowPart:
 
 @dataclass(frozen=True)
 class Placed:
-    """What the doctor saw and measured of the hosts, and which ranks each of them had."""
+    """What the doctor found and measured on the hosts, and the ranks of each host."""
 
     cluster: Cluster
     ranks: Mapping[str, Sequence[int]]
 
     def rates(self, heard: Heard) -> dict[str, float]:
-        """1e9 operations per second of each host, all its ranks together."""
+        """Return each host's 1e9 operations per second, all its ranks together."""
         found = {}
         for host, ranks in self.ranks.items():
             own = [heard.rates[r].gflops for r in ranks if r in heard.rates]
@@ -253,7 +253,7 @@ class Placed:
         return found
 
     def fastest_alike(self, rates: Mapping[str, float]) -> dict[str, str]:
-        """For each host, the fastest with the same CPU."""
+        """Return for each host the fastest one with the same CPU."""
         models: dict[str, list[str]] = {}
         for facts in self.cluster.hosts:
             if facts.host in rates:
@@ -262,14 +262,14 @@ class Placed:
         return {host: best[model] for model, hosts in models.items() for host in hosts}
 
     def with_rates(self, heard: Heard) -> Cluster:
-        """Without a number of threads: all hosts have the same work, with whatever they have."""
+        """Add the hosts' rates, without threads: all hosts have the same work."""
         rates = self.rates(heard).items()
         hosts = tuple(HostBench(host, "ok", torch=heard.torch, fp32=rate) for host, rate in rates)
         return replace(self.cluster, measured=replace(self.cluster.measured, hosts=hosts))
 
 
 def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
-    """Links first: they slow down every size, hosts only what is computed in between."""
+    """Return the slow parts, links first: they slow down every size, hosts only the computing."""
     used = [check for name, check in known_checks().items() if name in _USED]
     found = run(used, placed.with_rates(heard))
     reasons = [(f.host, reason_of(f)) for f in found if f.id in OF_HOST]
@@ -303,13 +303,13 @@ def _part(f: Finding, reasons: Iterable[Reason]) -> SlowPart:
     for reason in reasons:
         first.setdefault(reason.slug, reason)
     own = tuple(first.values())
-    fix = "" if any(reason.fix for reason in own) else str(f.fix)  # it looks for the reason
+    fix = "" if any(reason.fix for reason in own) else str(f.fix)  # it says to look for the reason
     return SlowPart(kind, slug, f.host, f.id, f.title, f.evidence, fix, own)
 
 
 def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
-    """What the kernel says of links explains slow ones. Without such, an MTU that does not fit is a
-    slow part, and different speeds are, where too few links were measured to compare them."""
+    """Explain slow links by what the kernel reports of links. If none is slow, an MTU that does not
+    fit counts as slow, and so do different speeds if too few links were measured to compare."""
     facts = [f for f in found if f.id in _OF_LINK]
     slow = [f for f in found if f.id in _SLOW and f.id != _SLOW_HOST]
     for f in slow:
@@ -321,7 +321,7 @@ def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
 
 
 def _seen_by_ranks(placed: Placed, heard: Heard) -> Iterator[tuple[str, Reason]]:
-    """What a host's ranks noticed while all computed."""
+    """Yield what a host's ranks noticed while all computed."""
     known, facts_of = known_checks(), placed.cluster.facts_of
     for host, ranks in placed.ranks.items():
         rates = [heard.rates[r] for r in ranks if r in heard.rates]
@@ -345,7 +345,7 @@ def _one_thread(rates: Sequence[Rate], facts: Facts | None) -> Reason | None:
 
 
 def _noticed(rates: Sequence[Rate], *, shared: bool) -> Iterator[tuple[str, str, str]]:
-    """(slug, check, evidence). `shared`: hosts on the same CPUs keep each other busy."""
+    """Yield (slug, check, evidence). `shared`: hosts on the same CPUs keep each other busy."""
     seen = [r.pressure for r in rates]
     slugs = [one[0] for one in noticed(seen)]
     if not shared and "cpu-quota" not in slugs:
@@ -360,7 +360,7 @@ def _noticed(rates: Sequence[Rate], *, shared: bool) -> Iterator[tuple[str, str,
 def _explained(
     rates: Mapping[str, float], alike: Mapping[str, str], own: Mapping[str, set[str]]
 ) -> Iterator[Finding]:
-    """Slow hosts among too few equal ones to tell: those with a reason that the fastest lacks."""
+    """Yield slow hosts, among too few equal ones to compare, with a reason the fastest lacks."""
     about = known_checks()[_SLOW_HOST]
     for host, best in alike.items():
         if rates[host] < SLOW * rates[best] and own[host]:
@@ -381,7 +381,7 @@ class HostRate:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """`code`: of the run; 0 if all ranks ended well."""
+    """`code`: the exit code of the run; 0 if all ranks succeeded."""
 
     run_id: str
     code: int
@@ -415,7 +415,7 @@ def _threads(heard: Heard, ranks: Iterable[int]) -> int | None:
 
 
 def read_size(text: str) -> int:
-    """4, 64k, 16M, 1GiB. Raises InputError."""
+    """Parse 4, 64k, 16M or 1GiB. Raises InputError."""
     found = re.fullmatch(r"(\d{1,10})([kmg]?)(?:i?b)?", text.strip().lower(), re.ASCII)
     size = int(found[1]) * _UNITS[found[2]] if found else 0
     if not SIZES[0] <= size <= SIZES[-1]:

@@ -1,4 +1,4 @@
-"""Our script in the ranks of a run, in place of the user's, and what it prints."""
+"""Run a script of ours in the ranks in place of the user's, and read its output."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from ipexctl.run.watch.run_watchers import Interrupts, View
 
 SCRIPT = "allreduce_bench.py"
 COMPUTE = 0.1  # share of the time in which the hosts compute
-PATIENCE = 300.0  # seconds beside the measured ones: imports of torch from a slow disk
+PATIENCE = 300.0  # seconds in addition to the measured ones: imports of torch from a slow disk
 _FOLDER = Path(__file__).parents[1] / "in_ranks"
 Interruptible = Callable[[], AbstractContextManager[Interrupts]]
 
 
 @dataclass
 class RankLines(View):
-    """A view that keeps what our script prints, and shows how the run goes where it fails."""
+    """A view that keeps the output of our script, and shows the run's progress if it fails."""
 
     shown: View
     heard: Heard
@@ -44,7 +44,7 @@ class RankLines(View):
     as_data = True
 
     def note(self, text: str) -> None:
-        if not text.startswith(f"{_FOLDER} "):  # how much of our own script was sent
+        if not text.startswith(f"{_FOLDER} "):  # the size of our own script that was sent
             self.shown.note(text)
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
@@ -52,7 +52,7 @@ class RankLines(View):
         self.shown.planned(run_id, plan)
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
-        """What torch prints beside that is in the run's logs."""
+        """Read our lines; what torch prints besides is in the run's logs."""
         for text in texts:
             self.heard.add(rank, text)
 
@@ -65,7 +65,7 @@ class RankLines(View):
 
 
 def examined(target: Target, root: str) -> Cluster:
-    """What the doctor sees and measures between the hosts. Hosts that are down the run reports."""
+    """Return what the doctor finds and measures between the hosts; the run reports hosts down."""
     fleet = Fleet(target, root, grace=GRACE)
     options = DoctorOptions(root, level="std", env=choice_here(), compute=False)
     report = examine_hosts(fleet, options)
@@ -75,7 +75,7 @@ def examined(target: Target, root: str) -> Cluster:
 def run_in_ranks(
     target: Target, asked: AllreduceOptions, lines: RankLines, interrupts: Interruptible
 ) -> RunResult | Left:
-    """Nothing of ours in the ranks' Python, which would be measured too."""
+    """Run the script; none of our modules is loaded in the ranks, as that would be measured too."""
     work = {
         "backend": asked.backend,
         "max_size": asked.max_size,

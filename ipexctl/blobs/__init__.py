@@ -1,1 +1,1 @@
-"""Files by their content: kept here, sent to hosts, passed on between them."""
+"""Files by their content: stored here, sent to hosts, passed on between them."""

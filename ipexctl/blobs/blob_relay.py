@@ -1,8 +1,8 @@
-"""How blobs come to hosts: this machine sends each file once, and hosts that have it pass it on.
+"""Distribute blobs: the controller sends each file once, and hosts that have it pass it on.
 
-A host takes its files in turns. It is sent what no host has yet, by this machine and to one host at
-a time, or it fetches from a host that has some and gives to no other meanwhile. So their number
-doubles with each turn. What hosts get from each other they hash like all else.
+A host takes its files in turns. What no host has yet is sent by the controller to one host at a
+time; other files a host fetches from a host that has them and is not busy with another. So the
+number of copies doubles with each turn. Hosts verify the hashes of files from other hosts, too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ipexctl.machines.wire.frames import Frame
 from ipexctl.quick_dataclass import dataclass
 
 LEAST = 32 << 20  # bytes; fewer are sent to every host
-POLL = 0.05  # seconds between two looks for what is being fetched
-UNIT = 32 << 20  # bytes of files that go together
+POLL = 0.05  # seconds between checks for files that are being fetched
+UNIT = 32 << 20  # bytes of files that are sent together
 UNITS = 32  # of one host, at most: each costs a few round trips
 
-Tell = Callable[[str, int, int], None]  # what is done, bytes that are there, bytes in all
+Tell = Callable[[str, int, int], None]  # what is done, bytes so far, bytes in total
 
 
 @dataclass(frozen=True)
 class Moved:
-    """Bytes that came to hosts: `sent` from here, `passed` on by another host."""
+    """Bytes that hosts received: `sent` from here, `passed` on by another host."""
 
     sent: int = 0
     passed: int = 0
@@ -45,9 +45,9 @@ class Moved:
 class Carrier:
     """Makes blobs exist on hosts. One object serves all hosts of a command.
 
-    `is_here`: of files that are still being fetched to this machine; it raises what made that fail.
-    `reached_at`: where other hosts reach those that will get files, by name; "" if that is not
-    known. Without it nothing is passed on.
+    `is_here`: whether a file is already fetched to the controller; it raises the error of the
+    fetch. `reached_at`: where other hosts reach those that will get files, by name; "" if that is
+    not known. Without it nothing is passed on.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Carrier:
         self._keys: Keys = {}
         self._change = threading.Condition()
         self._turns = Turns(self._reached_at, (h for h, at in self._reached_at.items() if not at))
-        self._givers: dict[str, str] = {}  # where others get files from it
-        self._told = False  # that a host did not get something from another one; said once
+        self._givers: dict[str, str] = {}  # the addresses at which others get files from it
+        self._told = False  # whether a failed transfer between hosts was reported; done once
 
     def bring(self, agent: Agent, root: str, blobs: Sequence[Blob], tell: Tell) -> Moved:
-        """Afterwards every blob is under `root` on the agent's host. Called once per host, in that
-        host's own thread. Raises HostFailed."""
+        """Put every blob under `root` on the agent's host. Called once per host, in that host's own
+        thread. Raises HostFailed."""
         missing = missing_blobs(agent, root, blobs)
         if not missing:
             with self._change:
@@ -92,7 +92,7 @@ class Carrier:
         return moved
 
     def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
-        """The host wants nothing, and gives to others what it has."""
+        """Let a host that needs nothing give its files to others."""
         self._join(agent, blobs, missing_blobs(agent, root, blobs), alone=not self._reached_at)
         with self._change:
             self._turns.leave(agent.host.name)
@@ -120,7 +120,7 @@ class Carrier:
         return moved
 
     def _next(self, host: _Getter) -> Turn | None:
-        """The host's next turn, once there is one. None: it has everything."""
+        """Return the host's next turn, once there is one. None: it has everything."""
         waits = False
         with self._change:
             while self._turns.lacks(host.name):
@@ -137,12 +137,12 @@ class Carrier:
         return Moved(sent=send(host.agent, host.root, turn.blobs, self._source, count, Room()))
 
     def _fetch(self, turn: Turn, host: _Getter) -> Moved | str:
-        """Or why that was not possible."""
+        """Fetch from another host; returns what came, or why that was not possible."""
         url, count = self._givers[turn.giver], host.counter(f"fetching from {turn.giver}")
         try:
             passed = fetch_there(host.agent, host.root, turn.blobs, url, count, self._make_keys())
         except HostFailed as e:
-            if e.slug == "no-space":  # it would be no better from elsewhere
+            if e.slug == "no-space":  # no other source would change that
                 raise
             why = e.why or without_host(host.name, e.what)
             return f"{host.name} did not receive everything from {turn.giver} ({why})"
@@ -157,7 +157,7 @@ class Carrier:
             self._say(f"{why}: this machine sends them")
 
     def _open(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
-        """Open the host's port, if another host may ask it."""
+        """Open the host's port if another host may need it."""
         name = agent.host.name
         with self._change:
             if name in self._givers or not self._turns.wanted_by_others(name):
@@ -201,7 +201,7 @@ class _Getter:
 
 
 def counter(what: str, total: int, tell: Tell, done: int = 0) -> OnBytes:
-    """Tells the sum of what it hears, and of the bytes that were there before: `done`."""
+    """Return a function that reports the sum of its arguments and of the bytes `done` before."""
 
     def count(n: int) -> None:
         nonlocal done
@@ -214,14 +214,14 @@ def counter(what: str, total: int, tell: Tell, done: int = 0) -> OnBytes:
 def fetch_there(
     agent: Agent, root: str, blobs: Sequence[Blob], giver: str, on_bytes: OnBytes, keys: Keys
 ) -> int:
-    """The host fetches them from another host of the command, at this address. Returns the bytes
-    that came."""
+    """Have the host fetch them from another host of the command, at this address. Returns the bytes
+    received."""
     total = sum(b.size for b in blobs)
 
     def hear(frame: Frame) -> None:
         if frame.header.get("event") == "got":
             got = Answer(agent.host.name, frame.header)
-            on_bytes(got.whole("bytes", total, least=-total))  # less: it starts from the beginning
+            on_bytes(got.whole("bytes", total, least=-total))  # less: it starts again from 0
 
     files = [[b.name, b.sha256, b.size] for b in blobs]
     asked = {"root": root, "giver": giver, "files": files, "keys": dict(keys)}
@@ -232,12 +232,12 @@ def fetch_there(
     return done.whole("fetched")
 
 
-# --- who is next ---------------------------------------------------------------------------------
+# --- the order of turns ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Files for one host. `giver`: the host that gives them, "" if this machine sends them."""
+    """Files for one host. `giver`: the host that gives them, "" if the controller sends them."""
 
     host: str
     giver: str
@@ -245,31 +245,31 @@ class Turn:
 
 
 class Turns:
-    """Decide which host gets which files from where. Nothing here moves a byte or waits.
+    """Decides which host gets which files from where. It moves no bytes and never waits.
 
-    `hosts`: all that may come. `mute`: those of them that can give nothing to others. A transfer
-    between hosts that fails ends what its giver gives, and its getter is sent the rest by this
-    machine. If the first two fail, all hosts are.
+    `hosts`: all that may take part. `mute`: those that cannot give files to others. If a transfer
+    between hosts fails, its giver gives no more, and the controller sends the rest to the getter.
+    If the first two transfers fail, it sends everything to all hosts.
     """
 
     def __init__(self, hosts: Iterable[str], mute: Iterable[str]) -> None:
-        self._awaited = set(hosts)  # that may want something, sooner or later
+        self._awaited = set(hosts)  # that may still want something
         self._mute = set(mute)
-        self._alone: set[str] = set()  # that get everything from this machine
+        self._alone: set[str] = set()  # that get everything from the controller
         self._todo: dict[str, dict[str, Blob]] = {}  # by host: by sha256
         self._have: dict[str, set[str]] = {}  # by host: sha256
         self._now: dict[str, Turn] = {}  # by host
-        self._givers: set[str] = set()  # that others may ask
-        self._held: set[str] = set()  # sha256 of what hosts give now or soon
-        self._passed = False  # has a host got something from another one?
+        self._givers: set[str] = set()  # from which others may fetch
+        self._held: set[str] = set()  # sha256 of files that hosts give now or soon
+        self._passed = False  # whether a host got something from another one
         self._failures = 0
         self._most = UNIT
 
     def join(
         self, host: str, blobs: Sequence[Blob], missing: Sequence[Blob], *, alone: bool = False
     ) -> None:
-        """`blobs`: what it has in the end; `missing` of them: in the order in which it wants it.
-        `alone`: it takes no part in the relay."""
+        """Add a host. `blobs`: what it has in the end; `missing` of them: in the order in which it
+        wants them. `alone`: it takes no part in the relay."""
         self._todo[host] = {b.sha256: b for b in missing}
         self._have[host] = {b.sha256 for b in blobs} - self._todo[host].keys()
         self._most = max(self._most, sum(b.size for b in missing) // UNITS)
@@ -279,7 +279,7 @@ class Turns:
             self.is_mute(host)
 
     def gives(self, host: str) -> None:
-        """From now on others can ask it for what it has."""
+        """Let others fetch from the host from now on."""
         self._givers.add(host)
         self._held |= self._have[host]
 
@@ -289,7 +289,7 @@ class Turns:
         self._hold()
 
     def leave(self, host: str, *, gone: bool = False) -> None:
-        """It gets nothing more; `gone`: and gives nothing."""
+        """Remove a host that gets nothing more; `gone`: it gives nothing, either."""
         self._awaited.discard(host)
         self._todo.pop(host, None)
         self._now.pop(host, None)
@@ -297,14 +297,14 @@ class Turns:
             self.is_mute(host)
 
     def wanted_by_others(self, host: str) -> bool:
-        """Will another host ask this one?"""
+        """Decide whether another host will fetch from this one."""
         return host not in self._mute and bool(self._awaited - {host})
 
     def lacks(self, host: str) -> bool:
         return bool(self._todo.get(host))
 
     def next(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
-        """Begin the host's next turn. None: it has to wait. `is_here`: on this machine."""
+        """Begin the host's next turn. None: it has to wait. `is_here`: on the controller."""
         turn = self._from_here(host, is_here) or self._from_host(host)
         if turn:
             self._now[host] = turn
@@ -328,8 +328,8 @@ class Turns:
         self.is_mute(turn.giver)
 
     def _from_here(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
-        """What others can have from this host then goes to one host at a time, so that they soon
-        have it."""
+        """Send files that others can then fetch from this host to one host at a time, so that it
+        has them soon."""
         apart = self._mute | self._alone
         if host not in apart and any(not t.giver and h not in apart for h, t in self._now.items()):
             return None
@@ -347,7 +347,7 @@ class Turns:
         return None
 
     def _turn(self, host: str, giver: str, blobs: Iterable[Blob]) -> Turn | None:
-        """Those that come first, up to a size: a host that gets all from here gets it at once."""
+        """Take the first files, up to a size; a host that gets all from here gets them at once."""
         some: list[Blob] = []
         size = 0
         for blob in blobs:

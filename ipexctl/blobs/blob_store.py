@@ -1,7 +1,7 @@
 """Blobs: files by their sha256. The controller's own folder of them, and sending them to a host.
 
-`missing_blobs` says what a host lacks, `send` sends it. Who does not mind which way the bytes take
-asks a Carrier (blob_relay.py).
+`missing_blobs` returns what a host lacks, `send` sends it. A Carrier (blob_relay.py) also lets
+hosts pass on files.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ipexctl.machines.agent import Agent
 from ipexctl.quick_dataclass import dataclass
 
 CHUNK = 1 << 20
-WINDOW = 8  # chunks on their way; below the agent's inbox, so its reader never waits for the disk
+WINDOW = 8  # chunks in transit; below the agent's inbox, so its reader never waits for the disk
 SILENCE = 120.0
-AT_ONCE = 50_000  # blobs of one request: what is said of them stays a small header
+AT_ONCE = 50_000  # blobs of one request, so that its answers have small headers
 
 OnBytes = Callable[[int], None]
-Source = Callable[[Blob, int, int], bytes]  # bytes of a blob: from this offset on, so many
+Source = Callable[[Blob, int, int], bytes]  # bytes of a blob: from this offset on, this many
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Room:
 
 
 def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
-    """Those of the blobs that the host does not have, each once."""
+    """Return the blobs that the host does not have, each once."""
     found: list[Blob] = []
     for some in _batches(list({b.sha256: b for b in blobs}.values())):
         asked = {"root": root, "blobs": [[b.sha256, b.size] for b in some]}
@@ -53,11 +53,11 @@ def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob,
 def send(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
 ) -> int:
-    """Afterwards every blob is under `root` on the agent's host, which is known to lack them.
+    """Put every blob under `root` on the agent's host, which is known to lack them.
 
-    `on_bytes` hears of every byte that is there now, sent or not. A large blob that was cut goes on
-    where it stopped. Returns the bytes that were sent. Raises HostFailed (no space, damaged on the
-    way, not writable) or Unreachable.
+    `on_bytes` gets the number of all bytes that the host has, sent or not. A large blob that was
+    interrupted is resumed. Returns the bytes that were sent. Raises HostFailed (no space, damaged
+    on the way, not writable) or Unreachable.
     """
     size, to_come, files = 0, sum(b.size for b in blobs), len(blobs)
     for some in _batches(blobs):
@@ -68,7 +68,7 @@ def send(
 
 
 def need_room(agent: Agent, root: str, room: Room) -> None:
-    """Raises HostFailed if the host's disk has less space."""
+    """Raise HostFailed if the host's disk has less space."""
     asked = {"root": root, "blobs": [], "room": [room.bytes, room.files]}
     agent.call("blobs.blobs.put", asked, timeout=SILENCE)
 
@@ -93,7 +93,7 @@ def _send(
             if on_its_way >= WINDOW:
                 on_bytes(next(answers, Answer(agent.host.name, {})).whole("bytes", CHUNK))
             agent.feed(number, {}, chunk)
-            on_bytes(0)  # on a slow line it has taken long, and answers come later
+            on_bytes(0)  # on a slow line this took long, and answers come later
     except InputError:
         agent.feed(number, {"abort": True})
         raise
@@ -103,7 +103,7 @@ def _send(
 
 
 def _begins(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
-    """Which of the blobs the host waits for, and from which byte on."""
+    """Return which of the blobs the host waits for, and from which byte on."""
     said = go.get("from")
     if isinstance(said, dict):
         begins = {b: said[b.sha256] for b in blobs if b.sha256 in said}
@@ -113,7 +113,7 @@ def _begins(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
 
 
 def _answers(agent: Agent, number: int, size: int) -> Iterator[Answer]:
-    """First which blobs are to come, then each chunk the host has taken; ends when it has all."""
+    """Yield first which blobs to send, then each chunk the host has taken; ends when it has all."""
     for frame in agent.answers(number, SILENCE, size):
         if frame.header.get("event") in ("go", "got"):
             yield Answer(agent.host.name, frame.header)
@@ -159,7 +159,7 @@ class Store:
             return False
 
     def whole(self, blob: Blob) -> bool:
-        """Is the blob here with the right content? Otherwise it is removed, to be fetched again."""
+        """Decide if the blob has the right content; else it is removed, to be fetched again."""
         if not self.has(blob):
             return False
         try:
@@ -217,7 +217,7 @@ class Store:
 
 
 def place_of(sha256: str) -> str:
-    """Where a blob is, below the folder of a store."""
+    """Return the path of a blob below the folder of a store."""
     return f"sha256/{sha256[:2]}/{sha256}"
 
 

@@ -1,4 +1,4 @@
-"""The key with which the hosts of one run, or of one relay of files, recognize each other: a
+"""The key by which the hosts of one run, or of one relay of files, recognize each other: a
 self-signed certificate that all of them present, and the only one that they accept."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-# No host's clock is so wrong that the certificate is not valid; it ends with the command.
+# Valid for hosts with any clock; the certificate ends with the command.
 BEGIN, END = datetime(1970, 1, 1), datetime(9999, 12, 31, 23, 59, 59)
 
 Keys = Mapping[str, str]  # cert and key, as PEM

@@ -1,6 +1,6 @@
-"""Typer only: options -> request value -> verb -> renderer -> exit code.
+"""Typer code only: options -> request value -> verb -> renderer -> exit code.
 
-Each room has its `cli.py`; here is the table of all commands, and every way out.
+Each room has its `cli.py`; this is the table of all commands, and every way to exit.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ START, HOSTS, STACK, RUNS, PLAYS, FILES = "Start here", "Hosts", "Stack", "Runs"
 
 class Root(LazyGroup):
     entries = {
-        # the way of a new user, in this order
+        # in the order in which a new user needs them
         "init": Entry("hosts.cli:init", "Write a hostfile and ipexctl.toml in this folder.", START),
         "doctor": Entry(
             "doctor.command.cli:doctor",
@@ -185,7 +185,7 @@ def _root(
         hidden = {s.key for s in _unaccepted(context, found)}
         context.obj = {k: s for k, s in found.items() if k not in hidden}
     except InputError:
-        if not _asks_for_help():  # help must work beside a broken ipexctl.toml
+        if not _asks_for_help():  # help must work even if ipexctl.toml is broken
             raise
 
 
@@ -194,13 +194,13 @@ def _asks_for_help() -> bool:
 
 
 def _asks_for_json(args: list[str]) -> bool:
-    """For errors before Click reads the words. Those after a script are the script's own."""
+    """Detect --json for errors before Click parses the words; a script's own words do not count."""
     own = args[: args.index("--")] if "--" in args else args
     return "--json" in own and args[0] not in _PASTED
 
 
 def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[Setting, ...]:
-    """Settings of a project that the user has not accepted, asked here if there is a terminal."""
+    """Return a project's settings that are not accepted, after asking if there is a terminal."""
     from ipexctl.local.accepted_settings import accept, is_accepted, proposal
 
     proposed = proposal(settings)
@@ -217,7 +217,7 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
 
 
 def main() -> None:
-    """Every way out: a result's code, an explained error, an interrupt, or a bug of ours."""
+    """Run a command; every exit: a result's code, an explained error, an interrupt, or a bug."""
     streams.prepare()
     restrict_umask()
     streams.errors_as_json = _asks_for_json(sys.argv[1:])
@@ -242,7 +242,7 @@ def main() -> None:
             explain(IpexctlError(f"stdout: {trouble.strerror}", slug="stdout-failed"))
             sys.exit(EXIT_FAILED)
         if isinstance(e, OSError) and e.filename is not None:
-            # a full disk, a folder that is closed to us
+            # a full disk, a folder without access
             explain(NotHere(f"{e.filename}: {e.strerror or e}", slug="file-failed"))
             sys.exit(NotHere.exit_code)
         import traceback
@@ -265,7 +265,7 @@ def _stand_somewhere() -> None:
         ) from None
 
 
-# what rewrites the words of a command before Click reads them
+# functions that rewrite the words of a command before Click reads them
 _PASTED = {
     "run": "run.command.command_line_words:without_launcher",
     "tune": "run.command.command_line_words:without_launcher",
@@ -285,7 +285,7 @@ def _rewritten(args: list[str], by: dict[str, str]) -> list[str]:
 
 
 def _spelled(args: list[str]) -> list[str]:
-    """As Click understands them: `help`, MPI's one-dash words, --ipex without a version."""
+    """Rewrite words for Click: `help`, MPI's one-dash words, --ipex without a version."""
     if args[:1] == ["help"]:
         return [*args[1:], "--help"]
     if args == ["version"]:
@@ -294,7 +294,7 @@ def _spelled(args: list[str]) -> list[str]:
 
 
 def explain(e: IpexctlError) -> None:
-    """On stderr for the user; with `--json` also on stdout for programs."""
+    """Print an error on stderr; with `--json` also on stdout for programs."""
     with suppress(BrokenPipeError):
         _print_error(e)
         if streams.errors_as_json:
@@ -310,7 +310,7 @@ def _print_error(e: IpexctlError) -> None:
 
 
 def overview(groups: Mapping[str, Iterable[str]]) -> str:
-    """What `ipexctl` alone shows: the first commands, then where the others are."""
+    """Return what `ipexctl` alone prints: the first commands, then where the others are."""
     import textwrap
 
     (first, _), *others = groups.items()

@@ -1,4 +1,4 @@
-"""Commands that are loaded when they are called: `--help` lists them by this table alone."""
+"""Commands that are loaded when they are called: `--help` lists them from this table alone."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """`place` is `module:name` in ipexctl, of a function or a Typer app."""
+    """A command. `place` is `module:name` in ipexctl, of a function or a Typer app."""
 
     place: str
     brief: str
     group: str = "More"
-    # what follows the script is the script's, also when it looks like an option
+    # what follows the script belongs to the script, even if it looks like an option
     keeps_rest: bool = False
 
     def load(self, name: str) -> Any:
@@ -38,14 +38,14 @@ class Entry:
 
 
 def found_at(place: str) -> Any:
-    """What `module:name` names: a string, so that no room is loaded for another one's command."""
+    """Import `module:name`: a string, so that no room is loaded for another one's command."""
     module, _, name = place.partition(":")
     return getattr(import_module(f"ipexctl.{module}"), name)
 
 
 _AGAIN = "run the same command again"
 _PUSHED = f"interrupted; the hosts keep the data they had; {_AGAIN}: it continues where it stopped"
-# what Ctrl-C leaves behind, by the first words of the command
+# the effect of Ctrl-C, by the first words of the command
 INTERRUPTED = {
     ("install",): f"interrupted; the hosts keep the environment they had; {_AGAIN}",
     ("env", "rm"): f"interrupted; environments that are not removed yet are intact; {_AGAIN}",
@@ -60,7 +60,7 @@ INTERRUPTED = {
 }
 
 
-# what other tools call it
+# other tools' names of commands
 HABITS = {
     "kill": "stop", "cancel": "stop", "scancel": "stop", "status": "ps", "top": "ps", "list": "ps",
     "squeue": "ps", "describe": "ps", "inspect": "ps", "resume": "attach", "reattach": "attach",
@@ -122,7 +122,7 @@ class LazyGroup(HelpGroup):
         return list(self.commands)
 
     def groups(self) -> dict[str, dict[str, Entry]]:
-        """Title -> name -> command, in the order of `entries`."""
+        """Return title -> name -> command, in the order of `entries`."""
         found: dict[str, dict[str, Entry]] = {}
         for name, entry in self.entries.items():
             found.setdefault(entry.group, {})[name] = entry

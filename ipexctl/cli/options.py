@@ -1,4 +1,4 @@
-"""Options that several commands share, and what becomes of them."""
+"""Options that several commands share, and their conversion to values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Hostfile = Annotated[
         "-f", "--hostfile", "--machinefile", metavar="FILE", help="File with one host per line."
     ),
 ]
-LongHostfile = Annotated[  # where -f is --follow
+LongHostfile = Annotated[  # for commands whose -f is --follow
     Path | None,
     hosts_option(
         "--hostfile", metavar="FILE", help="File with one host per line (-f is --follow here)."
@@ -83,7 +83,7 @@ TransportName = Annotated[
 
 
 def json_option(help: str) -> Any:
-    """`--json`: an error of the command is printed on stdout as JSON too."""
+    """Return `--json`, with which an error of the command is printed on stdout as JSON too."""
 
     def noted(value: bool) -> bool:
         streams.errors_as_json = value
@@ -127,9 +127,9 @@ def make_target(
     root: str = "",
     **more: Any,
 ) -> Any:
-    """Without hosts on the command line, those of the settings count; see `ipexctl config`.
+    """Return the target; without hosts on the command line, those of the settings are used.
 
-    `ssh_config` and `root` are "" where the command has no such option.
+    `ssh_config` and `root` are "" if the command has no such option.
     """
     from ipexctl.base.typed_command import Typed
     from ipexctl.local.nearest_file import short_path
@@ -158,7 +158,7 @@ def make_target(
 
 
 def _refuse_files(names: Sequence[str]) -> None:
-    """`ipexctl install hosts`, where `hosts` is a file."""
+    """Refuse a file in the place of host names: `ipexctl install hosts`."""
     from ipexctl.base.quoting import quote_for_pasting
     from ipexctl.local.hostfile_reader import given_as_host
 
@@ -181,7 +181,7 @@ def _refuse_files(names: Sequence[str]) -> None:
 
 
 def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
-    """The settings that decide where this command goes and how; a note names their files.
+    """Return the settings that decide which hosts are used and how; a note names their files.
 
     Raises InputError for those of a project that are not accepted, and for files that others can
     write: ssh itself refuses such an ssh_config, if it is the user's own.
@@ -200,7 +200,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     )
 
     def is_typed(key: str) -> bool:
-        """A setting that is not accepted is not a default here: a value that is given was typed."""
+        """Decide if a value was typed; a setting that is not accepted is not a default here."""
         setting = settings.get(key)
         same = setting and key not in unaccepted and str(given[key]) == setting.value
         return bool(given[key] != defaults[key] and not same)
@@ -240,7 +240,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def target_of(host: str, hostfile: Path | None, ssh_config: Path | None, **more: Any) -> Any:
-    """For one host, which may be in the hostfile of the settings."""
+    """Return the target of one host, which may be in the hostfile of the settings."""
     from ipexctl.machines.target import target_of_host
 
     target = make_target(hostfile=hostfile, ssh_config=ssh_config, forks=1, **more)
@@ -265,11 +265,11 @@ def on_hosts(
     *without: str, names: bool = True, follows: bool = False, readers: Readers | None = None,
     hosts: bool = True, only: Mapping[Any, Sequence[str]] | None = None,
 ) -> Callable[[Callable[..., None]], Any]:  # fmt: skip
-    """The command is called with a `target`, made from the options that name and reach hosts.
-    `follows`: its -f is --follow. A parameter whose type declares options (base/option.py) stands
-    for these; see `taken` for `readers`. `hosts` False: only that. `only`: of a type some options.
+    """Call the command with a `target`, made from the options that name and reach hosts. `follows`:
+    its -f is --follow. A parameter whose type declares options (base/option.py) is replaced by
+    these; see `taken` for `readers`. `hosts` False: only that. `only`: of a type some options.
 
-    They stand in --help where `target` stands in the command, HOSTS first, --forks last.
+    In --help they are at the position of `target` in the command, HOSTS first, --forks last.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -318,7 +318,7 @@ def note(text: str) -> None:
 
 
 def project_lock_folder() -> Path:
-    """Where this project's ipexctl.lock is, or is to be."""
+    """Return the folder of this project's ipexctl.lock, whether it exists or not."""
     from ipexctl.local.project_lock import LOCK_FILE, lock_folder
 
     folder = lock_folder()
@@ -338,7 +338,7 @@ D = TypeVar("D", bound=Done)
 def end(
     done: D, document: Callable[[D], Mapping[str, Any]], show: Callable[[D], None], *, json: bool
 ) -> NoReturn:
-    """A command's last words, and its exit code."""
+    """Print the result of a command, and exit with its code."""
     if json:
         print_json(document(done))
     else:
@@ -369,7 +369,7 @@ FROM_ZERO = functools.partial(_seconds, least=0.0)
 def declared_parameters(
     kind: Any, only: Sequence[str] | None = None
 ) -> Iterator[inspect.Parameter]:
-    """A parameter of the command for each option that `kind` declares, as Typer reads them."""
+    """Yield a parameter of the command for each option that `kind` declares, for Typer."""
     hints = typing.get_type_hints(kind)
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     for name in only or options_of(kind):
@@ -381,7 +381,7 @@ def declared_parameters(
 
 
 def declared(kind: Any, name: str) -> Any:
-    """One of these options, for another command: the second part of its Annotated[...]."""
+    """Return a declared option for another command: the second part of its Annotated[...]."""
     return _for_typer(options_of(kind)[name], typing.get_type_hints(kind)[name])
 
 
@@ -391,7 +391,7 @@ def keyword_parameter(name: str, annotation: Any, default: Any) -> inspect.Param
 
 
 def _on_command_line(kind: Any, about: Option, default: Any) -> tuple[Any, Any]:
-    """The type of what is typed, and its default. Lists and mappings are options that repeat."""
+    """Return the type on the command line, and the default. Lists and mappings repeat."""
     if about.typed or about.is_path:
         return about.typed or Path | None, None
     if typing.get_origin(kind) in (tuple, dict):
@@ -427,8 +427,8 @@ Readers = Mapping[str, Callable[[Any], Any]]
 def taken(
     kind: Any, given: dict[str, Any], readers: Readers, only: Sequence[str] | None = None
 ) -> Any:
-    """Takes the options of `kind` out of what Typer read. `readers`: for those whose value is not
-    what was typed; they are called also where nothing was."""
+    """Take the options of `kind` out of what Typer read. `readers`: for those whose value differs
+    from what was typed; they are called even if nothing was typed."""
     values: dict[str, Any] = {}
     for name in only or options_of(kind):
         typed = given.pop(name)

@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr as the caller left them: closed, of another encoding, or full."""
+"""stdin, stdout and stderr as the caller left them: closed, in another encoding, or full."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ errors_as_json = False  # `--json` was given
 
 
 def prepare() -> None:
-    """Closed streams become empty ones, and what stdout cannot encode becomes a `?`."""
+    """Open closed streams as empty ones, and replace what stdout cannot encode by `?`."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
-    # an open file each, for as long as the process lives
+    # one open file each, for the life of the process
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
@@ -29,7 +29,7 @@ def prepare() -> None:
 
 
 def fitted(text: str, indent: str) -> list[str]:
-    """For stderr: folded between words where it is a terminal, one line elsewhere."""
+    """Return lines for stderr: wrapped between words on a terminal, else a single line."""
     if not sys.stderr.isatty():
         return [text]
     from ipexctl.base.wrapping import wrapped
@@ -46,13 +46,13 @@ def print_error(what: str, why: str, hint: str) -> None:
 
 
 def stdout_trouble(error: Exception) -> OSError | None:
-    """The error, if it is stdout's."""
+    """Return the error if it is stdout's."""
     return _trouble(error, sys.stdout)
 
 
 def has_no_reader(error: BaseException) -> bool:
-    """Whether the reader of stdout or stderr has closed the pipe, as in `ipexctl doctor | head`.
-    Click then ends with SystemExit."""
+    """Decide whether the reader of stdout or stderr has closed the pipe, as in `ipexctl doctor |
+    head`. Click then ends with SystemExit."""
     cause = error.__context__ if isinstance(error, SystemExit) and error.__context__ else error
     trouble = _trouble(cause, sys.stdout) or _trouble(cause, sys.stderr)
     return trouble is not None and trouble.errno == errno.EPIPE
@@ -65,7 +65,7 @@ def _trouble(error: BaseException, stream: object) -> OSError | None:
 
 
 class _Stream(io.TextIOWrapper):
-    """Remembers what went wrong: an OSError does not tell whose it is. Nothing is written after."""
+    """Remembers the stream's error, as an OSError does not name it; writes nothing afterwards."""
 
     trouble: OSError | None = None
 
@@ -89,14 +89,14 @@ class _Stream(io.TextIOWrapper):
             self._failed(e)
 
     def _failed(self, error: OSError) -> None:
-        """What is left in the buffer must not be tried again when the interpreter ends."""
+        """Raise the error, and prevent another write of the buffer when the interpreter ends."""
         self.trouble = error
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
         raise error
 
 
 class _Stderr(_Stream):
-    """A full disk behind it changes neither what a command does nor its exit code."""
+    """A full disk behind it changes neither the command nor its exit code."""
 
     def _failed(self, error: OSError) -> None:
         with suppress(OSError) if error.errno != errno.EPIPE else nullcontext():

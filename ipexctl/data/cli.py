@@ -1,4 +1,4 @@
-"""The options of data push, data ls and data rm."""
+"""The options of `data push`, `data ls` and `data rm`."""
 
 from __future__ import annotations
 

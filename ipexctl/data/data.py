@@ -58,8 +58,8 @@ class Listed(PerHost):
 
 @dataclass(frozen=True)
 class Removed(PerHost):
-    """`going`: what is to be removed. `done` False: it was only shown. `declined`: the user said
-    no."""
+    """`going`: what is to be removed. `done` False: it was only shown. `declined`: the user
+    answered no."""
 
     name: str
     recaps: tuple[HostRecap, ...]
@@ -111,7 +111,7 @@ def push(
 def push_bundle(
     fleet: Fleet, bundle: Bundle, asked: Mapping[str, str], progress: Progress, *, relay: bool
 ) -> Pushed:
-    """`asked`: {name, hub, source}, as the hosts read it."""
+    """Push a tree to hosts. `asked`: {name, hub, source}, as the hosts read it."""
     with fleet:
         work = _Push(fleet, bundle, asked, progress, relay)
         recaps = fleet.recaps(work.to_all())
@@ -141,8 +141,8 @@ def _would(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostRecap:
 
 @dataclass
 class _Push:
-    """One push. Hosts go through the rounds together, so that a host can pass on what it got in a
-    round until all hosts have it."""
+    """One push. Hosts go through the rounds together, so that a host can pass on the files of a
+    round until all hosts have them."""
 
     fleet: Fleet
     bundle: Bundle
@@ -163,7 +163,7 @@ class _Push:
             )
         done = {host: one.done for host, one in transfers.items() if one.done is not None}
         done |= self._on(todo, lambda h: transfers[h].finish())
-        # being made there meanwhile, by another push or by a host with the same home
+        # another push, or a host that shares its home, is creating it meanwhile
         alone = Carrier(self.bundle.read)
         done |= self._on(busy, lambda h: transfers[h].bring_alone(alone, self._tell(h)))
         return {h: _recap(h, done[h], one.moved) for h, one in transfers.items() if h in done}
@@ -183,7 +183,7 @@ class _Push:
         return self.fleet.each(work, [h for h in hosts if h not in self.fleet.downs])
 
     def _addresses(self, rounds: Mapping[Host, Sequence[Round]]) -> dict[str, str]:
-        """Where other hosts reach those that get much."""
+        """Return the addresses at which other hosts reach those that get much."""
         much = [
             h for h, found in rounds.items() if sum(b.size for r in found for b in r.blobs) >= LEAST
         ]
@@ -232,8 +232,8 @@ def remove(
 ) -> Removed:  # fmt: skip
     """Remove a dataset from the hosts where no run uses it.
 
-    `agreed` is asked with what would be removed; None removes nothing. `absent_ok`: it is not an
-    error if no host has the dataset.
+    `agreed` gets what would be removed; None removes nothing. `absent_ok`: it is not an error if no
+    host has the dataset.
     """
     core.checked_name(name)
     with Fleet(target, root) as fleet:
@@ -264,7 +264,7 @@ def _there(fleet: Fleet, host: Host) -> tuple[Held, ...]:
 
 
 def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
-    """What the host has of these datasets; none of it is removed while the agent runs."""
+    """Return the host's versions of these datasets; they cannot be removed while the agent runs."""
     done = agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
     return done.value("data", tuple[Held, ...])
 
@@ -272,7 +272,7 @@ def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
 def planned(
     plan: LaunchPlan, held: Mapping[str, Sequence[Held]], names: Sequence[str], given: Iterable[str]
 ) -> LaunchPlan:
-    """The plan with the hosts' paths of these datasets. Raises RunFailed if versions differ."""
+    """Return the plan with the hosts' dataset paths. Raises RunFailed if versions differ."""
     core.check_versions(names, {host.host: held[host.host] for host in plan.hosts})
     return core.with_data(plan, held, given)
 

@@ -20,7 +20,7 @@ from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
 
 
 def show_pushed(pushed: Pushed, run: str = "ipexctl run", found: str = "") -> None:
-    """`run`: with the options by which the hosts were named. `found`: how scripts find it."""
+    """Print the outcome. `run`: with the options that name hosts. `found`: how scripts find it."""
     print_lines(stdout_console(), host_lines(pushed.recaps))
     if pushed.exit_code == 0:
         found = found or f"its path: ${variable(pushed.name)}"
@@ -46,7 +46,7 @@ def pushed_document(pushed: Pushed) -> dict[str, Any]:
 
 
 def listed_text(listed: Listed, push: str = "ipexctl data push", *, paths: bool = False) -> str:
-    """Hosts that have the same version of the same are said once."""
+    """Return the list; hosts that have the same version of a dataset share a line."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for host, held in listed.hosts:
         for one in held:
@@ -121,7 +121,7 @@ def plan_text(plan: PullPlan) -> str:
 
 
 def agreed(*, yes: bool) -> Callable[[PullPlan], bool]:
-    """Shows the plan, and asks; with `yes` it does not ask."""
+    """Return a function that shows the plan and asks; with `yes` it does not ask."""
 
     @without_live_lines()
     def answer(plan: PullPlan) -> bool:
@@ -132,7 +132,7 @@ def agreed(*, yes: bool) -> Callable[[PullPlan], bool]:
 
 
 def show_pulled(pulled: Pulled, run: str) -> None:
-    """`run`: with the options by which the hosts were named."""
+    """Print the outcome. `run`: with the options that name the hosts."""
     if pulled.pushed:
         name = pulled.plan.repository
         show_pushed(pulled.pushed, run, name and f"it loads {name!r} without the hub")

@@ -1,7 +1,7 @@
-"""Bringing a data set to hosts: what they lack is cut into blobs, which take any way between hosts.
+"""Send a dataset to hosts: missing content is cut into blobs, which any host can pass on.
 
-A large file is one blob. Small files travel many in one blob, a pack. Rounds limit the room that
-packs take besides the files.
+A large file is one blob. Many small files share one blob, a pack. Rounds limit the disk space that
+packs take in addition to the files.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ipexctl.project.folder_transfer import (
 from ipexctl.quick_dataclass import dataclass
 
 MODULE = "data.datasets"
-ROUND = 512 << 20  # bytes of packs that a host has besides the files
-NAMED = 100_000  # contents that are named in one request
+ROUND = 512 << 20  # bytes of packs that a host holds in addition to the files
+NAMED = 100_000  # contents that are listed in one request
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Round:
 
 @dataclass
 class Transfer:
-    """A data set on its way to one host. `done`: the host's answer if it has everything. `busy`:
+    """A dataset on its way to one host. `done`: the host's answer if it has everything. `busy`:
     another push to it is running. `moved`: bytes so far, also if the host fails afterwards."""
 
     bundle: Bundle
@@ -66,20 +66,20 @@ class Transfer:
         return self
 
     def rounds(self) -> tuple[Round, ...]:
-        """What the host has to get, in order; packed once for all hosts that lack it."""
+        """Return what the host has to get, in order; packed once for all hosts that lack it."""
         with self._dropped_on_error():
             large, packs = self.bundle.blobs(self.missing)
             return tuple(_rounds(large, packs))
 
     def bring(self, carrier: Carrier, one: Round, tell: Tell) -> None:
-        """The blobs of the round are on the host afterwards."""
+        """Send the blobs of the round to the host."""
         with self._dropped_on_error():
             missing = missing_blobs(self.agent, self.root, one.blobs)
             need_room(self.agent, self.root, Room(sum(b.size for b in missing), len(missing)))
             self.moved += carrier.bring(self.agent, self.root, one.blobs, tell)
 
     def take(self, one: Round) -> None:
-        """The blobs of the round are on the host: files of packs get their places."""
+        """Have the host put the files of the round's packs in place."""
         if one.packs:
             header = {**self._header, "packs": [p.row for p in one.packs]}
             with self._dropped_on_error():
@@ -107,7 +107,7 @@ class Transfer:
 
 
 def _rounds(large: Sequence[Blob], packs: Sequence[Pack]) -> Iterator[Round]:
-    """Large files take no room besides their place: they are in the first one."""
+    """Split into rounds; large files need no additional space: they are in the first one."""
     now, size, named = Round(tuple(large)), 0, 0
     for pack in packs:
         if size and (size + pack.size > ROUND or named + len(pack.files) > NAMED):

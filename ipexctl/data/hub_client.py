@@ -1,8 +1,8 @@
-"""Repositories of the Hugging Face hub: which files they have, and their bytes.
+"""Query repositories of the Hugging Face Hub for their files, and fetch them.
 
-The library huggingface_hub is asked for the token and the place of the cache. The list and the
-bytes come by our own requests: a file is resumed where it stopped, and the token is passed to no
-other site.
+The library huggingface_hub provides the token and the path of the cache. The list and the bytes
+come by our own requests: a file is resumed where it stopped, and the token is sent to no other
+site.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LOGIN = "accept its terms on {url} if it has any; then: hf auth login   # or exp
 
 @dataclass
 class HubClient:
-    """`wait` is passed in by tests."""
+    """A client of the Hub. Tests pass in `wait`."""
 
     progress: Progress
     wait: Callable[[float], None] = time.sleep
@@ -68,7 +68,7 @@ class HubClient:
         return Path(environment().get("HF_HUB_CACHE") or self._library.constants.HF_HUB_CACHE)
 
     def look(self, source: HubSource) -> Repository:
-        """Raises InputError or PullFailed."""
+        """Return the repository. Raises InputError or PullFailed."""
         kinds = [source.kind] if source.kind else [MODELS, DATASETS]
         found = [one for kind in kinds if (one := self._look(source, kind))]
         if not found:
@@ -112,7 +112,7 @@ class HubClient:
         self.wait(seconds)
 
     def _look(self, source: HubSource, kind: str) -> Repository | None:
-        """None: there is no such repository of this kind."""
+        """Return the repository; None if there is none of this kind."""
         revision = quote(source.revision, safe="")
         url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
         said = ask(self._open, "GET", url)
@@ -121,7 +121,7 @@ class HubClient:
         unknown = code in ("RepoNotFound", "RevisionNotFound")
         if said.status in (401, 403) and (code == "GatedRepo" or wrong_token):
             raise self._refused(source, kind)
-        if unknown or said.status == 401:  # said of private and of missing ones
+        if unknown or said.status == 401:  # the answer for private and for missing ones
             return None
         if said.status == 403:
             raise self._refused(source, kind)

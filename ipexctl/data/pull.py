@@ -1,4 +1,4 @@
-"""data pull: from the hub or an address to this machine once, and from here to every host."""
+"""data pull: fetch from the Hub or an address to the controller once, and copy to every host."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from ipexctl.terminal.progress import FETCHING, Progress, Step
 
 @dataclass(frozen=True)
 class PullPlan:
-    """`lacking`: bytes that are not here yet, as far as sizes are known. `repository`: its name on
-    the Hugging Face Hub, "" for an address."""
+    """`lacking`: bytes to fetch to the controller, as far as sizes are known. `repository`: its
+    name on the Hugging Face Hub, "" for an address."""
 
     name: str
     source: str
@@ -46,7 +46,7 @@ class PullPlan:
 
 @dataclass(frozen=True)
 class Pulled(PerHost):
-    """`pushed` None: it was only shown, or the user said no."""
+    """`pushed` None: it was only shown, or the user answered no."""
 
     plan: PullPlan
     recaps: tuple[HostRecap, ...] = ()
@@ -57,7 +57,7 @@ class Pulled(PerHost):
 
 @dataclass(frozen=True)
 class Pull:
-    """`name` "": that of the source. `agreed`: asked with the plan; None: only show it."""
+    """A request. `name` "": the source's. `agreed`: asked with the plan; None: only show it."""
 
     source: str
     name: str = ""
@@ -69,7 +69,7 @@ class Pull:
 
 @dataclass(frozen=True)
 class _LocalFiles:
-    """Contents by hash: files of this machine, and small ones that are nowhere."""
+    """Contents by hash: local files, and small generated ones that are in no file."""
 
     paths: Mapping[str, Path]
     made: Mapping[str, bytes]
@@ -83,7 +83,7 @@ class _LocalFiles:
 
 
 def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> Pulled:
-    """Raises InputError, NotHere or PullFailed before anything is sent to the hosts."""
+    """Pull. Raises InputError, NotHere or PullFailed before anything is sent to the hosts."""
     source = read_source(asked.source)
     name = dataset_rules.checked_name(asked.name or source.name)
     fleet = Fleet(target, root)
@@ -117,7 +117,7 @@ def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> P
 def _look(
     source: HubSource | UrlSource, asked: Pull, progress: Progress
 ) -> tuple[str, tuple[RemoteFile, ...], FileFetch, Repository | None]:
-    """The source as it is shown, what it has, and how that comes. Only the Hub has repositories."""
+    """Return the source's title, its files, and how to fetch them. Addresses have no repository."""
     client: HubClient | UrlClient
     if isinstance(source, HubSource):
         client = HubClient(progress)
@@ -149,7 +149,7 @@ def _chosen(files: Sequence[RemoteFile], asked: Pull) -> tuple[RemoteFile, ...]:
 
 
 def _link(cache: Path, repository: Repository) -> None:
-    """Complete the hub cache of this machine, so that programs here find the files as well."""
+    """Complete the local Hub cache, so that programs here find the files as well."""
     for path, target in repository.links():
         place = cache / path
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ class UrlClient:
     source: UrlSource
 
     def cache(self, files: Sequence[RemoteFile]) -> Path:
-        """A folder for these versions of the files."""
+        """Return a folder for these versions of the files."""
         text = "\0".join(f"{f.url} {f.local} {f.size}" for f in files)
         return cache_dir() / "pulled" / hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -73,7 +73,7 @@ class UrlClient:
         return Opener(Indexes(), environment())
 
     def _head(self) -> RemoteFile:
-        """Its size and version, as far as the server tells them."""
+        """Return the file's size and version, as far as the server reports them."""
         said = ask(self._opener().open, "HEAD", self.source.url)
         if said.status != 200:
             raise self._failed(f"HTTP {said.status}", said.status)
@@ -103,7 +103,7 @@ class UrlClient:
             from fsspec.core import url_to_fs
 
             return url_to_fs(self.source.url)[0]
-        except (ImportError, ValueError) as e:  # ValueError: of a scheme that fsspec does not know
+        except (ImportError, ValueError) as e:  # ValueError: for a scheme that fsspec does not know
             package = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}.get(scheme, "fsspec")
             install = f"pip install {package}   # into the environment of ipexctl"
             fetched = "fetch the files with another tool, then: ipexctl data push FOLDER"
@@ -117,7 +117,7 @@ class UrlClient:
             raise self._failed(str(e)) from None
 
     def _failed(self, why: str, status: int = 0) -> PullFailed:
-        """`status`: of HTTP; 0 if there is none."""
+        """Return the error. `status`: of HTTP; 0 if there is none."""
         shown = self.source.url.partition("?")[0]  # a query may be a key
         host = urlsplit(shown).hostname or ""
         hint = next_step(status, shown)

@@ -1,7 +1,7 @@
-"""doctor: ask all hosts what they are, let them try each other, and judge.
+"""`doctor`: collect the facts of all hosts, test their connections to each other, and judge.
 
-Two phases over one connection per host: facts from all, then everybody connects to the others. With
-the level `std` a third one: what they compute and what the links carry (doctor/measure.py).
+Two phases over one connection per host: facts from all, then each connects to the others. With the
+level `std` a third one: what they compute and what the links carry (doctor/measure.py).
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from ipexctl.shipped_tables import table
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
-_Large = tuple[str, bool | None, int | None]  # are packets lost; the size of those that arrive
-_BESIDE = "beside MASTER_PORT: "  # in front of the name, for the second port of the same host
+_Large = tuple[str, bool | None, int | None]  # are packets lost; size of those that arrive
+_BESIDE = "beside MASTER_PORT: "  # prefix of the name, for the second port of the same host
 
 
 @dataclass(frozen=True)
 class Options:
-    """`python` is the interpreter whose torch the level std measures; "": that of the stack.
-    `compute`: False, where it measures only what is between the hosts."""
+    """Options of an examination. `python`: the interpreter whose torch std measures, "" for the
+    stack's. `compute` False: only the network is measured."""
 
     root: str = ROOT
     level: str = "quick"
@@ -69,7 +69,7 @@ class Seen:
 
 
 def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
-    """Raises InputError for hosts that cannot be named; all else is in the report."""
+    """Examine the hosts. Raises InputError for invalid host names; all else is in the report."""
     fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
     choice = choice_here()
     if choice and choice.newer:
@@ -83,7 +83,7 @@ def examine(target: Target, root: str = ROOT, options: Options | None = None) ->
 
 
 def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
-    """The same for hosts that are known already. The fleet is opened and closed here."""
+    """Examine hosts that are already known. The fleet is opened and closed here."""
     hosts, target, options = fleet.hosts, fleet.target, options or Options(fleet.root)
     if options.level not in LEVELS:
         raise unknown_value("--level", options.level, LEVELS)
@@ -115,13 +115,13 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
 
 
 def _requirements_here(choice: EnvChoice | None) -> str:
-    """What to install where there is no lock yet."""
+    """Return the requirements file to install from if there is no lock yet."""
     name = "requirements.txt"
     return name if choice and not choice.lock and os.path.isfile(name) else ""
 
 
 def _lock(target: Target) -> Lock | None:
-    """The one that `install` goes by."""
+    """Return the lock that `install` follows."""
     try:
         return read_lock(lock_folder() / LOCK_FILE)
     except InputError as e:
@@ -130,7 +130,7 @@ def _lock(target: Target) -> Lock | None:
 
 
 def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measured]:
-    """One round trip for the facts of a host: the question goes with the agent."""
+    """Collect facts in one round trip per host: the request is sent along with the agent."""
     several, env = len(fleet.hosts.hosts) > 1, options.env.key if options.env else ""
 
     def first(host: Host) -> Seen:
@@ -152,7 +152,7 @@ def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Pee
 
 
 def named(target: Target, hosts: Inventory) -> str:
-    """The hosts as the user would name them to another command."""
+    """Return the hosts as the user would name them in another command."""
     said = options_of(target)
     if said or target.hostfile:
         return quoting.quote(said)
@@ -163,12 +163,12 @@ def named(target: Target, hosts: Inventory) -> str:
 def connect_all(
     hosts: Sequence[Host], seen: Mapping[str, Seen], forks: int
 ) -> dict[Host, list[Peer] | HostDown]:
-    """Whom each host reaches; some may be lost meanwhile."""
+    """Return what each host can reach; hosts may be lost meanwhile."""
     where = {n: (peer_address(s.facts), s.port) for n, s in seen.items() if s.port}
     beside_port = {
         n: s.facts.net.range_port
         for n, s in seen.items()
-        # it listens where we came in, which others may not use: behind a forwarded port
+        # it listens on our connection's address; others may not reach it: a forwarded port
         if s.facts.net.range_port and where.get(n, ("", 0))[0] == s.facts.net.ssh_address
     }
     able = [h for h in hosts if h.name in where and where[h.name][0]]

@@ -1,4 +1,4 @@
-"""doctor --level std: what hosts compute, then what the links between them carry."""
+"""doctor --level std: measure how fast hosts compute, then the links between them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ipexctl.quick_dataclass import dataclass
 CHILD_TIMEOUT = 90.0  # most of it for a cold import of torch from a slow disk
 LINK_SECONDS = 0.5
 LINK_BYTES = 64 << 20
-_QUIET = 15.0  # how long a host may say nothing
+_QUIET = 15.0  # how long a host may stay silent
 
 
 def measure(
     fleet: Fleet, facts: Mapping[Host, Facts], python: str, env: str, *, compute: bool = True
 ) -> Measured:
-    """Compute first, links after: each would disturb the other."""
+    """Measure computing first and links afterwards: each would disturb the other."""
     able = {h: f for h, f in facts.items() if fleet.agents[h].hello.kind == "python"}
     computed = _computed(fleet, able, python, env) if compute else ()
     servers = _serving(fleet, able)
@@ -60,7 +60,7 @@ def _computed(
 
 @dataclass(frozen=True)
 class _Servers:
-    """Where hosts wait for the others, by name, for those who know the token."""
+    """The hosts that accept measuring connections, by name, from peers that know the token."""
 
     token: str
     hosts: Mapping[str, Host]
@@ -82,7 +82,7 @@ def _serving(fleet: Fleet, able: Mapping[Host, Facts]) -> _Servers:
 
 
 def _lost(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
-    """From each host to the next one, all at once: it takes hardly anything of the links."""
+    """Measure the losses from each host to the next, all at once: that takes little bandwidth."""
     names = list(servers.at)
     next_of = dict(zip(names, [*names[1:], *names[:1]], strict=True)) if len(names) > 1 else {}
 

@@ -1,4 +1,4 @@
-"""The options of env ls, env diff, env exec and env rm."""
+"""The options of `env ls`, `env diff`, `env exec` and `env rm`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def diff(
     end(compared, compared_document, show_compared, json=json)
 
 
-# what follows the command is the command's, also when it looks like an option
+# what follows the command belongs to it, even if it looks like an option
 @env_app.command("exec", context_settings={"allow_interspersed_args": False})
 @on_hosts(names=False)
 def exec_(

@@ -1,4 +1,4 @@
-"""install --rollback, env ls, env diff, env rm: what hosts keep, and one step back."""
+"""install --rollback, env ls, env diff, env rm: the environments of hosts, and one step back."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Kept(PerHost):
-    """What each host has; `recaps` has those that could not be asked. `remove`: the command that
-    removes what is unused, "" if nothing is."""
+    """The environments of each host; `recaps` has the hosts that could not be asked. `remove`: the
+    command that removes unused ones, "" if there are none."""
 
     all_hosts: tuple[HostEnvs, ...]
     recaps: tuple[HostRecap, ...]
@@ -36,7 +36,7 @@ class Kept(PerHost):
 
 @dataclass(frozen=True)
 class Back(PerHost):
-    """`key`: the environment that was gone back to, "" if no host has a previous one."""
+    """`key`: the environment that hosts were switched back to, "" if none has a previous one."""
 
     key: str
     recaps: tuple[HostRecap, ...]
@@ -45,7 +45,7 @@ class Back(PerHost):
 
 @dataclass(frozen=True)
 class Compared(PerHost):
-    """Each host's environment beside what was built there. `mend`: the command, "" for none."""
+    """Each host's environment compared with its build. `mend`: the repair command, "" for none."""
 
     drifts: tuple[Drift, ...]
     recaps: tuple[HostRecap, ...]
@@ -58,9 +58,9 @@ class Compared(PerHost):
 
 @dataclass(frozen=True)
 class Removal:
-    """What goes (or went) from one host: (key, bytes), what stays and why, and idle blobs.
+    """What is (or was) removed from one host: (key, bytes), what stays and why, and idle blobs.
 
-    `titles`: of its environments, by key; `current`: the one that stays in use.
+    `titles`: of its environments, by key; `current`: the one in use.
     """
 
     host: str
@@ -79,7 +79,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Removed(PerHost):
-    """`done` False: only shown. `declined`: the user said no."""
+    """`done` False: only shown. `declined`: the user answered no."""
 
     removals: tuple[Removal, ...]
     recaps: tuple[HostRecap, ...]
@@ -103,7 +103,7 @@ def _host_envs(fleet: Fleet, host: Host, *, sizes: bool) -> HostEnvs:
 
 
 def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
-    """The project's environments, else the current ones, against their builds and each other.
+    """Compare the project's environments, else the current ones, with their builds and each other.
     `full`: read every file."""
     key = choice_here().key
     with Fleet(target, root) as fleet:
@@ -119,8 +119,8 @@ def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared
 
 
 def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
-    """The command that makes them intact and equal, "" where they are. What is only seen in files
-    `install` does not see, and a rebuild is for those hosts alone."""
+    """Return the command that makes them intact and equal, "" if they are. `install` does not
+    detect changes in files alone, and a rebuild is for those hosts only."""
     by_hand = [d.host for d in found if d.by_hand]
     same = len({d.current for d in found}) == 1
     if not found or (same and found[0].current and not by_hand):
@@ -132,8 +132,8 @@ def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
 
 
 def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
-    """Back to the environment that this project had before. Without a lock here `current` and
-    `previous` swap, on the hosts where that leads to the same environment."""
+    """Switch back to the environment that this project had before. Without a lock here `current`
+    and `previous` are swapped on the hosts where that leads to the same environment."""
     choice = choice_here()
     with Fleet(target, root) as fleet:
         all_hosts = fleet.each(lambda host: _host_envs(fleet, host, sizes=False))
@@ -184,9 +184,9 @@ def remove(
     *,
     absent_ok: bool = False,
 ) -> Removed:
-    """Without keys: all that is neither current nor previous, and that no other project asked for.
-    `agreed` sees first what would go; None removes nothing. `absent_ok`: a key that no host has is
-    no mistake."""
+    """Remove environments; without keys, all that are neither current nor previous, and that no
+    other project asked for. `agreed` gets what would be removed; None removes nothing. `absent_ok`:
+    a key that no host has is not an error."""
     choice = choice_here()
     for key in keys:
         if not core.is_key(key):
@@ -206,7 +206,7 @@ def remove(
         def one(host: Host, *, check: bool) -> Removal:
             on_host = all_hosts[host]
             if not on_host.envs and not on_host.blobs:
-                return Removal(host.name, (), (), 0, 0)  # perhaps there is no root: make none
+                return Removal(host.name, (), (), 0, 0)  # there may be no root: make none
             wanted = spared(on_host, choice)
             stays = {} if keys else wanted
             going = [key for key in keys or on_host.unused if on_host.env(key) and key not in stays]

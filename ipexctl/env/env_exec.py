@@ -23,14 +23,14 @@ OnLine = Callable[[str, str, bool], None]  # host, line, is it from stderr; from
 
 @dataclass(frozen=True)
 class Ran(PerHost):
-    """One recap per host; `codes` of the command where it ran."""
+    """One recap per host; `codes`: the exit codes of the command."""
 
     codes: tuple[tuple[str, int], ...]
     recaps: tuple[HostRecap, ...]
 
 
 def run_in_env(target: Target, argv: Sequence[str], on_line: OnLine, root: str = ROOT) -> Ran:
-    """`argv` reaches each host as it is; no shell reads it."""
+    """Run `argv` on each host, unchanged; no shell interprets it."""
     one_at_a_time, choice, noted = threading.Lock(), choice_here(), set[str]()
 
     def one_line(host: str, line: str, err: bool) -> None:
@@ -38,7 +38,7 @@ def run_in_env(target: Target, argv: Sequence[str], on_line: OnLine, root: str =
             on_line(host, line, err)
 
     def note(text: str) -> None:
-        """Once for all hosts with the same environment."""
+        """Print a note once for all hosts with the same environment."""
         with one_at_a_time:
             if text not in noted:
                 noted.add(text)

@@ -24,7 +24,7 @@ from ipexctl.terminal.recap_lines import (
     not_shown,
 )
 
-MOST = 6  # requested packages that are named
+MOST = 6  # requested packages that are listed
 
 
 # --- env ls --------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def _drift_lines(d: Drift) -> list[str]:
 
 
 def _other_lines(d: Drift, key: str, packages: Mapping[str, str]) -> list[str]:
-    """What sets its environment apart from the one that most hosts have."""
+    """Return what distinguishes its environment from the one that most hosts have."""
     if d.current == key or not d.current:
         return []
     return [f"  than {key}:", *(f"    {c}" for c in between(packages, dict(d.packages)))]
@@ -259,7 +259,7 @@ def back_document(back: Back) -> dict[str, Any]:
 
 
 def printer() -> OnLine:
-    """stdout and stderr stay apart; colour only where it may be."""
+    """Return a printer that keeps stdout and stderr apart, with colour only if allowed."""
     colours = {
         False: stdout_console().color_system is not None,
         True: stderr_console().color_system is not None,
@@ -273,7 +273,7 @@ def printer() -> OnLine:
 
 
 class CollectedLines:
-    """All lines, for --json."""
+    """Collects all lines, for --json."""
 
     def __init__(self) -> None:
         self.lines: dict[tuple[str, bool], list[str]] = {}

@@ -1,1 +1,1 @@
-"""`ipexctl explain`: what a check, a known failure or a log means."""
+"""`ipexctl explain`: the meaning of a check, a known failure or a log."""

@@ -1,4 +1,4 @@
-"""explain: what a check means, or which known failures are in a log."""
+"""explain: describe a check or a known failure, or find known failures in a log."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _ID = re.compile(r"[A-Za-z]{2,8}-\d{1,4}")
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _LONGEST = 1 << 16
 _MOST_NEAR = 3
-_LIKE = 0.7  # how like a name has to be
+_LIKE = 0.7  # minimum similarity of a name
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """One of a check, a known failure, or what was found in a log (`source` is its name)."""
+    """A check, a known failure, or what was found in a log (`source` is its name)."""
 
     check: Check | None = None
-    related: tuple[Cause, ...] = ()  # failures that the check sees before a run
+    related: tuple[Cause, ...] = ()  # failures that the check detects before a run
     cause: Cause | None = None
     source: str = ""
     matches: tuple[Match, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """A log in which nothing known was found is a failure, as with grep."""
+        """The exit code; a log without any known failure counts as an error, as with grep."""
         return EXIT_OK if self.check or self.cause or self.matches else EXIT_FAILED
 
 
 def explain(what: str, stdin: IO[bytes]) -> Explanation:
-    """`what`: a check's id, a failure's slug, a file, - for `stdin`, or a message.
-    Raises InputError."""
+    """Explain `what`: a check's id, a failure's slug, a file, - for `stdin`, or a message. Raises
+    InputError."""
     if what == "-":
         return Explanation(source="stdin", matches=causes.matches(lines(stdin), failures()))
     check = next((c for c in catalogue() if c.id == what.upper()), None)
@@ -54,7 +54,7 @@ def explain(what: str, stdin: IO[bytes]) -> Explanation:
     cause = next((c for c in failures() if c.slug == what), None)
     if cause:
         return Explanation(cause=cause)
-    if " " in what and not os.path.lexists(what):  # a message, pasted
+    if " " in what and not os.path.lexists(what):  # a pasted message
         found = causes.matches(what.splitlines(), failures())
         if found or not _near(what):
             return Explanation(source="this text", matches=found)
@@ -66,7 +66,7 @@ def explain(what: str, stdin: IO[bytes]) -> Explanation:
 
 
 def everything() -> tuple[tuple[str, str], ...]:
-    """All that can be explained: id or name, and title."""
+    """Return all that can be explained: id or name, and title."""
     checks = ((c.id, c.title) for c in catalogue())
     return (*checks, *((c.slug, c.title) for c in failures()))
 
@@ -91,7 +91,7 @@ def _unknown(what: str, error: OSError) -> InputError:
 
 
 def _near(what: str) -> list[tuple[str, str]]:
-    """What is spelled like it, then what has all its words in its name or title."""
+    """Return similarly spelled names, then those with all its words in name or title."""
     known = dict(everything())
     word = what.upper() if _ID.fullmatch(what) else what
     like = difflib.get_close_matches(word, known, _MOST_NEAR, _LIKE)
@@ -103,7 +103,7 @@ def _near(what: str) -> list[tuple[str, str]]:
 
 
 def lines(stream: IO[bytes]) -> Iterator[str]:
-    """Lines of any bytes, cut where too long; no colours; of a progress bar the last state."""
+    """Yield lines of any bytes, truncated, without colours; of a progress bar the last state."""
     while raw := stream.readline(_LONGEST):
         text = raw.decode("utf-8", "replace").rstrip("\r\n").rpartition("\r")[2]
         yield _ESCAPE.sub("", text) if "\x1b" in text else text

@@ -1,4 +1,4 @@
-"""An explanation as text."""
+"""Print an explanation as text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _show_cause(cause: Cause, console: Console) -> None:
 
 
 def before(cause: Cause) -> str:
-    """How it could have been seen before the run."""
+    """Return how it could have been detected before the run."""
     if cause.checks:
         return f"sees it before a run: {', '.join(cause.checks)}"
     return f"cannot see it before a run: {cause.unseen}"
@@ -61,7 +61,7 @@ def _show_match(match: Match, console: Console) -> None:
 
 
 def _row(label: str, text: str, console: Console) -> None:
-    """Wrapped beside its label on a terminal; commands are not wrapped, so they can be copied."""
+    """Print text wrapped beside its label on a terminal; commands are not wrapped."""
     width = max(40, console.width - len(_INDENT))
     for i, line in enumerate(text.splitlines()):
         parts = wrapped(line, width, "") if console.is_terminal else [line]

@@ -1,4 +1,4 @@
-"""What a host is and has.
+"""The properties of a host.
 
 Unknown is None and never zero: a fact that could not be read must not look like a bad one.
 A field is read from the host's answer by its type, or by its reader (base/host_answer.py).
@@ -17,7 +17,7 @@ from ipexctl.quick_dataclass import dataclass
 
 
 def address(value: Any) -> str:
-    """An IP address without its zone; "" for anything else."""
+    """Return an IP address without its zone; "" for anything else."""
     text = plain(value).partition("%")[0]
     try:
         return str(ipaddress.ip_address(text))
@@ -35,7 +35,7 @@ ADDRESS = by(address)
 
 @dataclass(frozen=True)
 class Cpu:
-    """One logical CPU. None where the kernel tells nothing.
+    """One logical CPU. None: the kernel does not report it.
 
     `core` is the lowest CPU of the same core: unique on the host, where the kernel's own core ids
     repeat in each socket or die.
@@ -73,10 +73,10 @@ class CpuFacts:
     stepping: int | None = None
     microcode: str = ""
     offline: tuple[int, ...] = ()
-    smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not say
-    efficient: tuple[int, ...] = ()  # of a hybrid processor's slower cores
-    simulated: bool = False  # something else lies over /proc/cpuinfo: a practice host
-    amx_kernel: bool | None = None  # the kernel gives AMX to programs; None: it did not say
+    smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not report it
+    efficient: tuple[int, ...] = ()  # the slower cores of a hybrid processor
+    simulated: bool = False  # another file covers /proc/cpuinfo: a practice host
+    amx_kernel: bool | None = None  # the kernel lets programs use AMX; None: not reported
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class MemFacts:
     shm_total: int | None
     shm_free: int | None
     limit: int | None = None  # of the control group; None: no limit
-    limit_left: int | None = None  # of that, for more than what is in it now
+    limit_left: int | None = None  # the rest of it that is still free
     # the NUMA nodes whose memory we may use; None: unknown
     mems: tuple[int, ...] | None = None
     swap_free: int | None = None
@@ -96,7 +96,7 @@ class MemFacts:
     huge: int | None = None  # set aside as huge pages
     shm_there: bool | None = None
     shm_writable: bool | None = None
-    shm_read_only: bool | None = None  # its file system is; where there is none, that of /dev
+    shm_read_only: bool | None = None  # its file system is; without one, that of /dev
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Nic:
     up: bool
     mtu: int | None
     addresses: tuple[str, ...] = field(metadata=by(addresses))
-    # Mbit/s; None: not told, or not that of a cable (veth, tun)
+    # Mbit/s; None: not reported, or not that of a cable (veth, tun)
     speed: int | None = None
     duplex: str = ""  # full, half
 
@@ -127,10 +127,10 @@ class Route:
 
 @dataclass(frozen=True)
 class NameServer:
-    """`said`: why it did not respond, or the error that it responded with."""
+    """`said`: why it did not respond, or its error."""
 
     address: str = field(metadata=by(name, needed=True))
-    configured: bool  # False: the local one, which is asked where none is named
+    configured: bool  # False: the local one, which is used if none is named
     responds: bool
     said: str = ""
 
@@ -140,28 +140,28 @@ class NetFacts:
     hostname: str = field(metadata=NAME)
     # what the host's own name resolves to on itself
     hostname_addresses: tuple[str, ...] = field(metadata=by(addresses))
-    # the address by which the controller's connection came in; "" if local
+    # the address at which the controller's connection arrived; "" if local
     ssh_address: str = field(metadata=ADDRESS)
     nics: tuple[Nic, ...]
     default_nic: str = field(metadata=NAME)  # "" if there is no default route
     routes: tuple[Route, ...] = ()
-    # from which the kernel takes ports
+    # the range from which the kernel takes ports
     port_range: tuple[int, int] | None = None
     master_port_busy: bool | None = None
     hostname_resolves: bool | None = None
-    resolver_silent: bool | None = None  # asked for the own name, it gave no answer in time
-    # what that name resolves to; None: not looked
+    resolver_silent: bool | None = None  # it gave no answer in time for the host's own name
+    # what that name resolves to; None: not checked
     localhost: tuple[str, ...] | None = None
-    firewalls: tuple[str, ...] = ()  # those that look switched on
+    firewalls: tuple[str, ...] = ()  # those that appear to be active
     range_port: int | None = None  # where it listens for the doctor beside MASTER_PORT
-    # the interface of ssh_address, where that is a link-local one
+    # the interface of ssh_address, if that is a link-local one
     ssh_nic: str = field(default="", metadata=NAME)
-    name_servers: tuple[NameServer, ...] = ()  # that were asked; none where DNS is not used
+    name_servers: tuple[NameServer, ...] = ()  # those that were queried; none if DNS is not used
 
 
 @dataclass(frozen=True)
 class DiskFacts:
-    """About a folder, or the one above in which it would be made."""
+    """Facts about a folder, or about its nearest existing parent."""
 
     root: str  # its absolute path
     free: int | None
@@ -181,7 +181,7 @@ class DiskFacts:
 
 @dataclass(frozen=True)
 class ClockFacts:
-    """Offset of the host's clock against the controller's, and how wrong that may be (seconds)."""
+    """The offset of the host's clock from the controller's, and its uncertainty (seconds)."""
 
     offset: float
     uncertainty: float
@@ -210,19 +210,19 @@ class Facts:
     condition: Condition = Condition()
     home_disk: DiskFacts | None = None
     tmp: DiskFacts | None = None  # TMPDIR, or /tmp
-    tried: tuple[tuple[str, str], ...] = ()  # (path, its own words) of those that do not run
+    tried: tuple[tuple[str, str], ...] = ()  # (path, message) of those that do not run
     nodes_contradict: bool = False  # one CPU in two NUMA nodes; then `nodes` is ()
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Could `source` open a TCP connection to `target` at `address`?"""
+    """The result of a TCP connection from `source` to `target` at `address`."""
 
     source: str
     target: str
     address: str
     ok: bool
     error: str = ""
-    in_range: str | None = None  # the same at a port beside MASTER_PORT: "" it works, None untried
+    in_range: str | None = None  # the error at a port beside MASTER_PORT: "" it works, None untried
     lost: bool | None = None  # 64 KiB did not arrive, though a byte did; None: not known
-    passes: int | None = None  # bytes of the largest packet that arrives, where some are lost
+    passes: int | None = None  # bytes of the largest packet that arrives, if some are lost

@@ -1,4 +1,4 @@
-"""What a host sent -> Facts. A host may send anything: odd values become None, text is made plain.
+"""Convert what a host sent to Facts. A host may send anything: invalid values become None.
 
 The raw document is what remote/facts/probe.py returns. From a host without python comes the text
 of the few shell commands in machines/agent_start.py instead.
@@ -24,7 +24,7 @@ _PARTS = ("host", "cpu", "mem", "disk", "net")
 
 
 def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
-    """Raises HostFailed when this is no answer of our probe at all."""
+    """Return the facts. Raises HostFailed if this is not an answer of our probe at all."""
     if not isinstance(raw, Mapping):
         raise _unreadable(host, "not a document")
     wrong = [name for name in _PARTS if not isinstance(raw.get(name), Mapping)]
@@ -34,7 +34,7 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
 
 
 def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
-    """Facts from the `:name` sections that plain sh printed."""
+    """Return facts from the `:name` sections that plain sh printed."""
     parts = _sections(text)
     if "kernel" not in parts:
         raise _unreadable(host, "not what our shell commands print")
@@ -76,19 +76,19 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
 
 
 def clock(*, sent: float, received: float, now: float, remote: Any) -> ClockFacts | None:
-    """From one question: when it left and when the answer came (monotonic), our clock `now` at the
-    arrival, and the time the host told. The host read its clock somewhere between the two."""
+    """Compute the offset from one question: when it left and when the answer came (monotonic), our
+    clock `now` on arrival, and the host's time, which it read somewhere between the two."""
     told = positive(remote)
     half = (received - sent) / 2
     return ClockFacts(offset=told - (now - half), uncertainty=half) if told else None
 
 
 def peer_address(facts: Facts) -> str:
-    """Where the other hosts reach this one; "" if nobody knows.
+    """Return the address where the other hosts reach this one; "" if it is unknown.
 
-    The address our own connection came in by is proven to work; behind loopback (a forwarded port,
-    a host that is this machine) it tells the others nothing, so then the default NIC's. A
-    link-local one is of use with an interface of who connects: then another one of its NIC's.
+    The address at which our own connection arrived is proven to work; loopback (a forwarded port, a
+    host that is the controller) is useless to the others, so then it is the default NIC's. A
+    link-local one needs an interface on the connecting host, so then another of its NIC is used.
     """
     known = facts.net.ssh_address
     if link_local(known):
@@ -103,7 +103,7 @@ def peer_address(facts: Facts) -> str:
     return known
 
 
-@cache  # asked again and again about the same addresses
+@cache  # called repeatedly with the same addresses
 def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(address)
@@ -117,13 +117,13 @@ def loopback(address: str) -> bool:
 
 
 def link_local(address: str) -> bool:
-    """fe80::/10. What is such a one of IPv4 (169.254.x.y) needs no interface beside it."""
+    """Decide if it is in fe80::/10; IPv4 link-local addresses (169.254.x.y) need no interface."""
     ip = _parsed(address)
     return ip is not None and ip.version == 6 and ip.is_link_local
 
 
 def best(addresses: Iterable[str]) -> str:
-    """Of one interface's addresses that which the other hosts can use, IPv4 where there is one."""
+    """Return the address of an interface that other hosts can use, IPv4 if it has one."""
     return min((a for a in addresses if not link_local(a)), key=lambda a: ":" in a, default="")
 
 
@@ -137,12 +137,12 @@ def is_address(name: str) -> bool:
 
 
 def cores(facts: Facts) -> int | None:
-    """Physical cores that this user may run on; logical CPUs where the kernel hides cores."""
+    """Return how many cores this user may use; logical CPUs if cores are hidden."""
     return None if usable(facts) is None else len(usable_cores.cores(facts.cpu))
 
 
 def usable(facts: Facts) -> frozenset[int] | None:
-    """The logical CPUs that are online and allowed; None when the host told nothing."""
+    """Return the logical CPUs that are online and allowed; None if the host reported none."""
     online = frozenset(c.id for c in facts.cpu.cpus)
     if not online:
         return None if facts.cpu.allowed is None else frozenset(facts.cpu.allowed)
@@ -150,7 +150,7 @@ def usable(facts: Facts) -> frozenset[int] | None:
 
 
 def share_cpus(one: Facts, other: Facts) -> bool:
-    """Are they hosts of one machine, as containers are, that may run on the same CPUs?"""
+    """Decide whether they are hosts of one machine (containers) that may use the same CPUs."""
     if not one.boot_id or one.boot_id != other.boot_id:
         return False
     own, others = usable(one), usable(other)
@@ -158,7 +158,7 @@ def share_cpus(one: Facts, other: Facts) -> bool:
 
 
 def memory(facts: Facts) -> int | None:
-    """The bytes that this user's processes can have: less than the host's where a control group
+    """Return the bytes that this user's processes can have: less than the host's if a control group
     limits them or allows the memory of some NUMA nodes only."""
     known = (facts.mem.total, facts.mem.limit, _of_allowed_nodes(facts))
     return min((n for n in known if n is not None), default=None)
@@ -194,7 +194,7 @@ def _kib(text: Any) -> int | None:
 
 
 def _tried(line: str) -> tuple[str, str] | None:
-    """`127 /usr/bin/python3: what it said` -> (path, words)."""
+    """Parse `127 /usr/bin/python3: message` to (path, message)."""
     code, _, rest = plain(line, 1000).partition(" ")
     path, colon, words = rest.partition(": ")
     if not code.isdigit() or not path.startswith("/"):
@@ -228,7 +228,7 @@ def _release(lines: list[str]) -> dict[str, str]:
 
 
 def _df(lines: list[str]) -> dict[str, tuple[int | None, int | None]]:
-    """mount point -> (bytes in all, bytes free), in the order of `df -Pk`."""
+    """Return mount point -> (total bytes, free bytes), in the order of `df -Pk`."""
     found = {}
     for line in lines:
         words = line.split()

@@ -7,7 +7,7 @@ from ipexctl.facts.facts import CpuFacts
 _AVX2 = frozenset(("avx2", "fma"))
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
 
-# Best last. A level holds when all of its flags are there.
+# The best one is last. A host has a level if it has all of its flags.
 X86 = (
     ("sse", frozenset[str]()),
     ("avx", frozenset(("avx",))),
@@ -25,7 +25,7 @@ ARM = (
 
 
 def level(cpu: CpuFacts) -> str:
-    """The best level of a host, "" where its flags are unknown."""
+    """Return the best level of a host, "" if its flags are unknown."""
     if not cpu.flags:
         return ""
     table = ARM if cpu.arch.startswith(("aarch64", "arm")) else X86
@@ -33,17 +33,17 @@ def level(cpu: CpuFacts) -> str:
 
 
 def at_least(have: str, minimum: str) -> bool:
-    """Whether a host of level `have` runs code made for `minimum`. Unknown levels do not."""
+    """Decide whether a host of level `have` runs code made for `minimum`; unknown levels do not."""
     if have not in LEVELS or minimum not in LEVELS:
         return have == minimum != ""
     return LEVELS.index(have) >= LEVELS.index(minimum)
 
 
 def is_x86(cpu: CpuFacts) -> bool:
-    """An unknown architecture counts: nearly all hosts are x86, and a check must not guess."""
+    """Decide whether the host is x86; an unknown architecture counts, as nearly all are."""
     return not cpu.arch or cpu.arch.startswith(("x86", "amd64")) or cpu.arch in ("i386", "i686")
 
 
 def bf16(cpu: CpuFacts) -> bool:
-    """bf16 in hardware, and PyTorch uses it: on ARM it computes in fp32 unless told otherwise."""
+    """Decide whether PyTorch uses bf16 in hardware: on ARM it computes in fp32 by default."""
     return level(cpu) in ("amx", "avx512-bf16")

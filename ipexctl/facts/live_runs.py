@@ -1,4 +1,4 @@
-"""A run that lives on a host, of any account. remote/facts/other_runs.py finds them."""
+"""An active run on a host, of any account. remote/facts/other_runs.py finds them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class LiveRun:
-    """None: this account cannot see it (hidepid), or the ranks have not started."""
+    """An active run. None: this account cannot see it (hidepid), or the ranks have not started."""
 
     id: str = field(metadata=by(plain, key="run", needed=True))
     owner: str = field(metadata=by(plain, needed=True))
@@ -22,28 +22,28 @@ class LiveRun:
     ranks: int | None = None
     cpus: frozenset[int] | None = None
     cores: int | None = None
-    memory: int | None = None  # bytes, without what processes share
+    memory: int | None = None  # bytes, without memory that processes share
     seconds: int | None = None
 
     def meets(self, cpus: Set[int] | None) -> bool:
-        """Does it run on some of these CPUs, or on unknown ones?"""
+        """Decide whether it uses some of these CPUs, or unknown ones."""
         return self.cpus is None or cpus is None or bool(self.cpus & cpus)
 
     @property
     def title(self) -> str:
-        """run 20261122-122416-107233 (bert, train.py --epochs 3)"""
+        """Such as "run 20261122-122416-107233 (bert, train.py --epochs 3)"."""
         said = _joined(self.name, self.command)
         return f"run {self.id}" + f" ({said})" * bool(said)
 
     @property
     def use(self) -> str:
-        """ann, 4 ranks, 8 cores, 3.1 GB, for 2 h 5 min"""
+        """Such as "ann, 4 ranks, 8 cores, 3.1 GB, for 2 h 5 min"."""
         memory = human(self.memory) if self.memory else ""
         return _joined(self.owner, *self._size, memory, self._since)
 
     @property
     def use_of_cores(self) -> str:
-        """The same on each host of a run, mostly."""
+        """The title and the use, which is mostly the same on each host of a run."""
         return f"{self.title} of {_joined(self.owner, *self._size, self._since)}"
 
     @property

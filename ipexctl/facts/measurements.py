@@ -1,7 +1,7 @@
 """What `doctor --level std` measures: how fast hosts compute, and how fast the links between them.
 
 Pure: which pairs are tried and in which order, and the hosts' answers as values. The numbers are
-samples of a second or less: good enough to find the host or the cable that is not like the others.
+samples of a second or less: good enough to find the host or the cable that differs from the others.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ipexctl.base.values import count_or_none, plain, positive
 from ipexctl.facts.facts import Facts
 from ipexctl.quick_dataclass import dataclass
 
-RING = 32  # up to so many hosts each measures the way to the next one
-SAMPLED = 64  # pairs above that
-AT_ONCE = 2  # pairs measured at the same time: more would measure the switch, or our own hosts
+RING = 32  # with up to this many hosts, each measures the link to the next one
+SAMPLED = 64  # pairs with more hosts
+AT_ONCE = 2  # pairs measured at the same time: more would measure the switch or our own hosts
 SAME_MACHINE = 8  # "hosts" on one machine that are measured, one after the other
 
 Pair = tuple[str, str]
@@ -24,7 +24,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class HostBench:
-    """One host's own speed. Numbers are None where nothing was measured; then `why` says so."""
+    """One host's own speed. Numbers are None if nothing was measured; then `why` has the reason."""
 
     host: str
     status: Literal["ok", "no-torch", "failed", "late", "skipped"] = "failed"
@@ -34,15 +34,15 @@ class HostBench:
     # 1e9 operations per second
     fp32: float | None = None
     bf16: float | None = None
-    # 1e9 bytes per second, read and written; None where memory is short
+    # 1e9 bytes per second, read and written; None if memory is short
     copy: float | None = None
-    onednn: str = ""  # the instruction set oneDNN says it uses
+    onednn: str = ""  # the instruction set that oneDNN reports
     cpuinfo_mounted: bool = False  # then the flags may not be the CPU's own
 
 
 @dataclass(frozen=True)
 class Link:
-    """One direction between two hosts: small messages there and back, then one TCP stream."""
+    """One direction between two hosts: the latency of small messages, then one TCP stream."""
 
     source: str
     target: str
@@ -53,7 +53,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Losses:
-    """Of small packets from one host to another, at a rate far below what the link carries."""
+    """The lost small packets from one host to another, at a rate far below the link's capacity."""
 
     source: str
     target: str
@@ -68,14 +68,14 @@ class Measured:
     losses: tuple[Losses, ...] = ()
 
 
-# --- what to do ----------------------------------------------------------------------------------
+# --- what to measure -----------------------------------------------------------------------------
 
 
 def rounds(names: Sequence[str]) -> list[list[Pair]]:
-    """The pairs to measure: in one round no host is listed twice, and there are few pairs.
+    """Return the pairs to measure: a host is at most once in a round, and there are few pairs.
 
-    A ring up to 32 hosts, so that each one sends once and receives once. Above that each host is
-    in one pair at most: with the host half the cluster away, which is likely another switch.
+    It is a ring up to 32 hosts, so that each one sends once and receives once. With more, each host
+    is in at most one pair: with the host half the cluster away, which likely has another switch.
     """
     count = len(names)
     if count < 2:
@@ -103,7 +103,7 @@ def _disjoint(pairs: Sequence[Pair]) -> list[list[Pair]]:
 
 
 def benchmark_waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]:
-    """Which hosts compute at the same time, and those left out.
+    """Return which hosts compute at the same time, and those left out.
 
     Containers on one machine share its cores, so they take turns.
     """
@@ -126,7 +126,7 @@ def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
 
 
 def links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[Link]:
-    """One Link for each target, whatever the host answered."""
+    """Return one Link for each target, whatever the host answered."""
     rows = raw.get("links")
     found: dict[str, Link] = {}
     for row in rows if isinstance(rows, list) else []:
@@ -137,13 +137,13 @@ def links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[L
 
 
 def losses(source: str, target: str, raw: Mapping[str, Any]) -> Losses | None:
-    """None where the host could not count them."""
+    """Return the losses; None if the host could not count them."""
     sent, lost = count_or_none(raw.get("sent")), count_or_none(raw.get("lost"))
     return None if not sent or lost is None else Losses(source, target, sent, lost)
 
 
 def onednn_level(text: str) -> str:
-    """oneDNN's own words as one of our levels; "" for words we do not know."""
+    """Return our level for oneDNN's text; "" for unknown text."""
     words = text.lower()
     if "amx" in words:
         return "amx"
@@ -155,7 +155,7 @@ def onednn_level(text: str) -> str:
 
 
 def median(numbers: Iterable[float]) -> float:
-    """The median of at least one number."""
+    """Return the median of at least one number."""
     ordered = sorted(numbers)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

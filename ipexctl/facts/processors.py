@@ -1,7 +1,7 @@
-"""Processors by family, model and stepping: what people call them, and what they can compute.
+"""Processors by family, model and stepping: their names, and what they can compute.
 
-Only to tell people what they have, and to see that a hypervisor or kernel hides a part of it. What
-a host really gets is judged by its flags alone (isa.py).
+It is only for messages, and to detect that a hypervisor or kernel hides a part. What a host can
+really use is decided by its flags alone (isa.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Processor:
-    """`level`: the one of isa.py that it has when nothing is hidden; "" where that varies."""
+    """`level`: the one of isa.py that it has if nothing is hidden; "" if that varies."""
 
     name: str
     level: str = ""
@@ -79,7 +79,7 @@ _ARM: dict[tuple[int, int], str] = {
     (0xC0, 0xAC3): "Ampere One",
 }
 _ZEN_FAMILIES: dict[int, Iterable[tuple[int, int, Processor]]] = {
-    # family: (first model, last model, what they are)
+    # family: (first model, last model, name)
     23: ((0x00, 0x2F, _ZEN), (0x30, 0xAF, _ZEN2)),
     24: ((0x00, 0xFF, Processor("Hygon Dhyana", "avx2")),),
     25: (
@@ -90,7 +90,7 @@ _ZEN_FAMILIES: dict[int, Iterable[tuple[int, int, Processor]]] = {
     ),
     26: ((0x00, 0x4F, _ZEN5), (0x60, 0x7F, _ZEN5)),
 }
-# (family, first model, last model): what AMD's servers of that design are sold as
+# (family, first model, last model): the product name of AMD's servers of that design
 _EPYC = {
     (23, 0x00, 0x0F): "EPYC Naples",
     (23, 0x30, 0x3F): "EPYC Rome",
@@ -105,7 +105,7 @@ _CUT = re.compile("Pentium|Celeron")
 
 
 def processor(cpu: CpuFacts) -> Processor:
-    """What this is; UNKNOWN for those that are in no table, and for a hypervisor's inventions."""
+    """Return the processor; UNKNOWN if it is in no table, or a hypervisor's invention."""
     if cpu.family is None or cpu.model is None:
         return UNKNOWN
     if cpu.vendor.startswith("0x"):
@@ -120,7 +120,7 @@ def processor(cpu: CpuFacts) -> Processor:
 
 
 def hidden(cpu: CpuFacts) -> Processor | None:
-    """The processor, where /proc/cpuinfo shows less than it can compute."""
+    """Return the processor if /proc/cpuinfo shows less than it can compute, else None."""
     known, level = processor(cpu), isa.level(cpu)
     if not known.level or not level or isa.at_least(level, known.level):
         return None
@@ -132,12 +132,12 @@ def is_guest(cpu: CpuFacts) -> bool:
 
 
 def anonymous_guest(cpu: CpuFacts) -> bool:
-    """A guest whose hypervisor made up the processor: no product has such a name."""
+    """Detect a guest whose hypervisor made up the processor: no product has such a name."""
     return is_guest(cpu) and not re.search(r"\d{4}", cpu.model_name.partition(" @ ")[0])
 
 
 def generation(cpu: CpuFacts) -> str:
-    """Sapphire Rapids, EPYC Milan, Neoverse V1; "" for what is in no table, or older than that."""
+    """Return Sapphire Rapids, EPYC Milan, Neoverse V1; "" for unknown or older ones."""
     if "EPYC" in cpu.model_name:
         for (family, first, last), name in _EPYC.items():
             if cpu.family == family and cpu.model is not None and first <= cpu.model <= last:
@@ -149,7 +149,7 @@ def generation(cpu: CpuFacts) -> str:
 def _intel(cpu: CpuFacts) -> Processor:
     if cpu.family != 6 or cpu.model is None:
         return UNKNOWN
-    if cpu.model == 85:  # three generations, told apart by the stepping
+    if cpu.model == 85:  # three generations, distinguished by the stepping
         stepping = cpu.stepping
         if stepping is None:
             return UNKNOWN
@@ -158,5 +158,5 @@ def _intel(cpu: CpuFacts) -> Processor:
     if found.name == "Sapphire Rapids" and "Max" in cpu.model_name:
         return Processor("Xeon Max", found.level)
     if cpu.model in (125, 126, 140, 141, 158, 167) or _CUT.search(cpu.model_name):
-        return Processor(found.name)  # parts of these are sold without AVX or AVX-512
+        return Processor(found.name)  # some of them are sold without AVX or AVX-512
     return found

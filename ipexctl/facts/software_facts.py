@@ -1,6 +1,6 @@
-"""What is installed on a host, and which proxies its account names.
+"""The installed software of a host, and the proxies of its account.
 
-Read by remote/facts/installed_software.py.
+remote/facts/installed_software.py reads them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of an Intel MPI that came as a wheel."""
+    """The files of an Intel MPI that was installed as a wheel."""
 
     libmpi: bool
     libfabric: str  # its folder, "" if there is none
@@ -65,14 +65,14 @@ _NAMES = {"intel": "Intel MPI", "openmpi": "Open MPI", "mpich": "MPICH"}
 
 @dataclass(frozen=True)
 class Current:
-    """What <root>/current points at; "" if nothing is installed but something was begun."""
+    """The target of <root>/current; "" if nothing is installed but an install was begun."""
 
     prefix: str
     exists: bool
     whole: bool | None  # None: not one of ipexctl's own
-    # packages, by hand, since it was built
+    # packages changed by hand since it was built
     changed: tuple[Change, ...] = ()
-    wanted: str = ""  # the key of ipexctl.lock, where the host has no such environment
+    wanted: str = ""  # the key of ipexctl.lock, if the host has no such environment
     environment: EnvUsed | None = None
 
 
@@ -80,7 +80,7 @@ class Current:
 class SoftwareFacts:
     prefixes: tuple[Prefix, ...] = ()
     mpis: tuple[MpiFolder, ...] = ()
-    # of proxies; None: set, its value is not told
+    # of proxies; None: set, but the value is not reported
     env: tuple[tuple[str, str | None], ...] = ()
     stale: int = 0  # files of dead MPI processes in /dev/shm
     stale_bytes: int = 0
@@ -88,5 +88,5 @@ class SoftwareFacts:
 
     @property
     def used(self) -> Prefix | None:
-        """What `ipexctl run` would use."""
+        """The environment that `ipexctl run` would use."""
         return next((p for p in self.prefixes if p.kind == "ipexctl"), None)

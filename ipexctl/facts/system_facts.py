@@ -1,6 +1,6 @@
-"""How a machine is set: frequencies, kernel switches, limits, sessions.
+"""The configuration of a machine: frequencies, kernel switches, limits, sessions.
 
-Read by remote/facts/machine_state.py.
+remote/facts/machine_state.py reads them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ipexctl.facts.live_runs import LiveRun
 from ipexctl.quick_dataclass import dataclass
 
 NO_LIMIT = 1 << 62
-PRACTICE = "ipexctl lab"  # what a practice host says it is, where a container names its manager
+PRACTICE = "ipexctl lab"  # value on a practice host where a container has its manager's name
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Kernel:
 
 
 def _limit(value: Any) -> int | None:
-    """-1, and on some kernels the largest number of all, mean no limit."""
+    """Return a limit: -1, and on some kernels the largest number, mean no limit."""
     endless = isinstance(value, int) and (value == -1 or value >= NO_LIMIT)
     return NO_LIMIT if endless else count_or_none(value)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """NO_LIMIT where there is none."""
+    """A limit; NO_LIMIT if there is none."""
 
     soft: int = field(metadata=by(_limit, needed=True))
     hard: int = field(metadata=by(_limit, needed=True))
@@ -66,7 +66,7 @@ class Limits:
 class System:
     bits: int | None = None  # of the programs
     container: str = ""  # docker, podman, kubernetes, ...
-    netns: int | None = None  # tells two network namespaces of one kernel apart
+    netns: int | None = None  # identifies the network namespace
     login_shell: str = ""  # the account's: bash, zsh, ...
     login_ms: int | None = None  # from its start to that of our Python
     session: bool | None = None  # logind knows this login
@@ -85,7 +85,7 @@ class Load:
 
     # of 1, 5 and 15 minutes
     average: tuple[float, ...] = ()
-    busy: float | None = None  # CPUs that others used meanwhile; None: not looked, the load is low
+    busy: float | None = None  # CPUs that others used meanwhile; None: not measured, low load
     # programs and the CPUs they used
     top: tuple[tuple[str, float], ...] = ()
     blocked: int | None = None  # processes that wait for a disk or a file server

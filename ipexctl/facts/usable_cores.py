@@ -1,4 +1,4 @@
-"""The cores of a host that this account may use, by NUMA node, and how many ranks fit them."""
+"""The cores of a host that this account may use, by NUMA node, and how many ranks fit on them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Core = tuple[int, ...]  # the ids of its threads
 
 
 def cores(cpu: CpuFacts) -> tuple[Core, ...]:
-    """The physical cores this user may run on, in NUMA order.
+    """Return the physical cores this user may run on, in NUMA order.
 
-    Threads of one core that claim to be in two nodes stay one core: never two ranks on it.
+    Threads of one core that appear in two nodes are one core, which never gets two ranks.
     """
     allowed = None if cpu.allowed is None else set(cpu.allowed)
     found: dict[object, list[Cpu]] = {}
     for c in {c.id: c for c in cpu.cpus}.values():
         if allowed is None or c.id in allowed:
-            # an unknown core id means: a core of its own
+            # a CPU with an unknown core id counts as a core
             key = (c.socket, c.core) if c.core is not None else c.id
             found.setdefault(key, []).append(c)
     in_order = sorted((sorted(same, key=lambda c: c.id) for same in found.values()), key=_order)
@@ -31,22 +31,22 @@ def _order(core: list[Cpu]) -> tuple[int, int, int]:
 
 
 def fast_cores(cpu: CpuFacts) -> tuple[Core, ...]:
-    """Those a rank computes on; all of them where only slower ones are ours."""
+    """Return the cores for ranks: without the slower ones, unless only those may be used."""
     slow = set(cpu.efficient)
     all_of_them = cores(cpu)
     return tuple(core for core in all_of_them if not slow & set(core)) or all_of_them
 
 
 def numa_nodes(cpu: CpuFacts) -> int:
-    """NUMA nodes that have CPUs we may use. A node of memory alone holds no rank."""
+    """Return the number of NUMA nodes with usable CPUs. One with only memory holds no rank."""
     allowed = None if cpu.allowed is None else set(cpu.allowed)
     return len({c.node or 0 for c in cpu.cpus if allowed is None or c.id in allowed}) or 1
 
 
 def default_ranks(cpu: CpuFacts) -> int:
-    """The default number of ranks on a host: one per NUMA node with CPUs.
+    """Return the default number of ranks on a host: one per NUMA node with CPUs.
 
-    A control group's quota of CPU time may fill fewer nodes: as many as it takes, no more.
+    If a control group's quota of CPU time fills only some nodes, it is the number of those.
     """
     nodes = numa_nodes(cpu)
     if cpu.quota is None:
@@ -56,7 +56,7 @@ def default_ranks(cpu: CpuFacts) -> int:
 
 
 def by_node(cpu: CpuFacts) -> list[tuple[Core, ...]]:
-    """The cores that ranks compute on, one group for each NUMA node."""
+    """Return the cores that ranks compute on, one group for each NUMA node."""
     node_of = {c.id: c.node or 0 for c in cpu.cpus}
     found: dict[int, list[Core]] = {}
     for core in fast_cores(cpu):
@@ -65,6 +65,6 @@ def by_node(cpu: CpuFacts) -> list[tuple[Core, ...]]:
 
 
 def similar_sizes(nodes: Sequence[Sequence[object]]) -> bool:
-    """Whether a rank on the smallest node would hardly make the others wait: 42 of 43 cores."""
+    """Decide if a rank on the smallest node hardly delays the others: 42 of 43 cores."""
     sizes = [len(node) for node in nodes]
     return min(sizes) >= 0.75 * max(sizes)

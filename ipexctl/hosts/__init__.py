@@ -1,1 +1,1 @@
-"""`ipexctl hosts`, `init`, `config` and `trust`: which hosts there are, and their keys."""
+"""`ipexctl hosts`, `init`, `config` and `trust`: the hosts, and their keys."""

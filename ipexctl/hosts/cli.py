@@ -1,4 +1,4 @@
-"""The options of hosts, init, config and trust."""
+"""The options of `hosts`, `init`, `config` and `trust`."""
 
 from __future__ import annotations
 

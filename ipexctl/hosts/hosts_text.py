@@ -21,7 +21,7 @@ _COLUMNS = ("name", "address", "port", "user", "slots", "nic", "python", "root",
 
 
 def table(hosts: Inventory) -> str:
-    """Only the columns that some host has something for."""
+    """Return a table with only the columns that some host has a value for."""
     used = [c for c in _COLUMNS if c == "name" or any(getattr(h, c) for h in hosts.hosts)]
     rows = [[c.upper() for c in used], *([_cell(h, c) for c in used] for h in hosts.hosts)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(used))]
@@ -35,7 +35,7 @@ def _cell(host: Host, column: str) -> str:
 
 
 def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False) -> str:
-    """One line each, as it could stand in ipexctl.toml."""
+    """Return one line for each setting, as ipexctl.toml could have it."""
     lines = []
     for key, setting in settings.items():
         value = [*setting.value] if isinstance(setting.value, tuple) else setting.value
@@ -78,7 +78,7 @@ def show_started(started: Started) -> None:
 
 
 def document(hosts: Inventory) -> dict[str, Any]:
-    """As one JSON document; what isn't given is "" or 0."""
+    """Return a JSON document; values that are not given are "" or 0."""
     return {
         "command": "hosts",
         "source": hosts.source,
@@ -107,7 +107,7 @@ def document(hosts: Inventory) -> dict[str, Any]:
 
 
 def show(report: TrustReport, out: TextIO) -> None:
-    """The keys, one line per host."""
+    """Print the keys, one line per host."""
     print(key_table(report.keys), end="", file=out)
 
 
@@ -127,7 +127,7 @@ def trust_document(report: TrustReport) -> dict[str, object]:
 
 
 def ask_keys(keys: Sequence[ShownKey], asked: TextIO, out: TextIO) -> bool:
-    """Shows the new keys and asks for confirmation; without a terminal, raises InputError."""
+    """Show the new keys and ask for confirmation. Raises InputError without a terminal."""
     print(key_table(keys), end="", file=out)
     refusal = InputError(
         f"cannot ask about new host keys ({len(keys)}): stdin is not a terminal",

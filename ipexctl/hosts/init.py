@@ -1,6 +1,6 @@
-"""init: which hosts, do they answer, and two files: the hosts and ipexctl.toml.
+"""init: choose hosts, check that they answer, and write a hostfile and ipexctl.toml.
 
-A hostfile that is here already is used as it is: then ipexctl.toml is all that is written.
+An existing hostfile is used unchanged: then only ipexctl.toml is written.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Overwrite = Callable[[Sequence[Path]], bool]
 
 @dataclass(frozen=True)
 class Options:
-    """`force` replaces files; `yes` takes every host of ssh_config, where there is no hostfile."""
+    """`force` replaces files; `yes` takes every host of ssh_config if there is no hostfile."""
 
     folder: Path = Path()
     probe: bool = True
@@ -57,12 +57,12 @@ class Options:
 
 @dataclass(frozen=True)
 class Started:
-    """`adopted`: the hostfile that was here. `settings`: the ipexctl.toml that names it already."""
+    """`adopted`: the existing hostfile. `settings`: an ipexctl.toml that already names it."""
 
     written: tuple[Path, ...]
     hosts: Inventory
     down: tuple[HostDown, ...] = ()
-    untrusted: tuple[HostDown, ...] = ()  # they are written
+    untrusted: tuple[HostDown, ...] = ()  # they are written, too
     adopted: str = ""
     settings: str = ""
 
@@ -72,7 +72,7 @@ class Started:
 
 
 def init(target: Target, options: Options, overwrite: Overwrite | None) -> Started:
-    """`overwrite` asks the user; None: there is no terminal.
+    """Write the files. `overwrite` asks the user; None: there is no terminal.
 
     Hosts that don't answer are left out, or written as comments; none at all writes nothing.
     A host whose key is not accepted yet counts as one that answers."""
@@ -107,7 +107,7 @@ def init(target: Target, options: Options, overwrite: Overwrite | None) -> Start
 
 
 def _hostfile_here(folder: Path) -> str:
-    """Raises InputError for one that another user could have written."""
+    """Return the existing hostfile. Raises InputError if another user could have written it."""
     name = hostfile_reader.hostfile_here()
     if name and (why := untrusted_reason(folder / name)):
         raise InputError(
@@ -121,7 +121,7 @@ def _hostfile_here(folder: Path) -> str:
 
 
 def _named_already(adopted: str, target: Target) -> Setting | None:
-    """What ipexctl.toml says: the one of this folder, or one above that names the same file."""
+    """Return the setting of this folder's ipexctl.toml, or of one above that names this file."""
     setting = None if target.ssh_config else of_project(Path.cwd()).get("hostfile")
     if setting and Path(setting.project).parent != Path.cwd():
         same = os.path.realpath(setting.value) == os.path.realpath(adopted)
@@ -130,7 +130,7 @@ def _named_already(adopted: str, target: Target) -> Setting | None:
 
 
 def offered(ssh_config: Path | None) -> tuple[str, ...]:
-    """Names of ssh_config that are one host each, not patterns; Node1 and node1 are one."""
+    """Return names of ssh_config that are one host each, not patterns; Node1 equals node1."""
     from ipexctl.machines.ssh.config import SshConfig
 
     names = (name for name in SshConfig(ssh_config).names() if _is_name(name))
@@ -164,7 +164,7 @@ def _none_offered(ssh_config: Path | None) -> str:
 
 
 def _own(hosts: Inventory) -> Inventory:
-    """`localhost` is this machine: it needs no SSH. Among others it would be each host's own."""
+    """Make `localhost` this machine, without SSH; it cannot be combined with other hosts."""
     own = [h for h in hosts.hosts if h.name in _LOOPBACK and not (h.user or h.port)]
     if own and len(hosts.hosts) > 1:
         raise InputError(
@@ -179,7 +179,7 @@ def _own(hosts: Inventory) -> Inventory:
 def _may_write(
     paths: Sequence[Path], options: Options, overwrite: Overwrite | None, lines: str
 ) -> None:
-    """`lines`: what the file needs to say if it stays."""
+    """Check that the files may be written. `lines`: the content needed in a file that stays."""
     there = [path for path in paths if os.path.lexists(path)]
     if not there or options.force:
         return

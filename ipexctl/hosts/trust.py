@@ -1,6 +1,6 @@
-"""Vouching for host keys: scan, show, and remember what the user accepts.
+"""Trust host keys: scan, show, and remember the ones that the user accepts.
 
-Other verbs only need `unknown_keys`, which turns every unknown key of a run into one message.
+Other verbs only need `unknown_keys`, which turns all unknown keys of a run into one message.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class ShownKey:
 @dataclass(frozen=True)
 class TrustReport:
     keys: tuple[ShownKey, ...] = ()
-    downs: tuple[HostDown, ...] = field(default=())  # unreachable, or a key that is refused
+    downs: tuple[HostDown, ...] = field(default=())  # unreachable, or with a refused key
 
     @property
     def refused(self) -> bool:
-        """The user saw new keys and didn't accept them."""
+        """Whether the user saw new keys and didn't accept them."""
         return any(key.state == "new" for key in self.keys)
 
     @property
@@ -50,7 +50,7 @@ Confirm = Callable[[Sequence[ShownKey]], bool]
 
 
 def trust(target: Target, confirm: Confirm) -> TrustReport:
-    """Asks `confirm` about all new keys at once; jump hosts come first, since they are passed."""
+    """Ask `confirm` about all new keys at once; jump hosts come first, as they lead to others."""
     hosts = inventory(target)
     keys: dict[str, ShownKey] = {}
     downs: dict[str, HostDown] = {}
@@ -64,7 +64,7 @@ def trust(target: Target, confirm: Confirm) -> TrustReport:
 
 
 def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | None:
-    """One error for all hosts with unknown keys, with the command that accepts them."""
+    """Return one error for all hosts with unknown keys, with the command that accepts them."""
     unknown = [d for d in downs if d.slug == HostKeyUnknown.slug]
     if not unknown:
         return None
@@ -80,7 +80,7 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
 
 
 def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
-    """Jump hosts by their distance, then the hosts themselves."""
+    """Return jump hosts by their distance, then the hosts themselves."""
     remote = tuple(h for h in hosts.hosts if not h.local)
     with closing(SshTransport(remote, target.ssh_config, target.secrets)) as ssh:
         ways = [ssh.jump_hosts(host) for host in remote]
@@ -93,7 +93,7 @@ def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
 def _scan(
     target: Target, hosts: tuple[Host, ...], confirm: Confirm
 ) -> tuple[list[ShownKey], list[HostDown]]:
-    # afresh: it reads what we just wrote
+    # a new one: it reads what we just wrote
     with closing(SshTransport(hosts, target.ssh_config, target.secrets)) as ssh:
         ssh.unlock([hop for host in hosts for hop in ssh.jump_hosts(host)])
         outcomes = fan_out(

@@ -1,5 +1,5 @@
 """A bundle, one file with everything of ipexctl.lock: made where package indexes can be reached,
-and installed from, if it is the one that was meant.
+and installed from, if its lock is the expected one.
 
 It is a tar archive: first `ipexctl.lock`, then `blobs/SHA256` for each of its files. A name in it
 is only ever looked up in the lock, never used as a path, and every file is hashed.
@@ -59,8 +59,8 @@ class Bundled:
 def bundle(
     asked: InstallOptions, glibc: str, arch: str, out: Path | None, progress: Progress
 ) -> Bundled:
-    """Pack what `asked` chooses for hosts with this glibc and architecture, "" for those of the
-    lock in the folder. No host is asked. Raises InputError, NothingFits, NotHere."""
+    """Pack what `asked` chooses for hosts with this glibc and architecture; "": those of the
+    folder's lock. No host is contacted. Raises InputError, NothingFits, NotHere."""
     checked(asked.wanted)
     place = asked.folder / LOCK_FILE
     old = read_lock(place)
@@ -95,7 +95,7 @@ def bundle(
 
 
 def _write(path: Path, work: Work, lock: Lock, place: Path) -> bytes:
-    """Returns the text of the lock at `place`, with which the bundle begins."""
+    """Write the bundle. Returns the text of the lock at `place`, with which it begins."""
     total = sum(b.size for b in lock.blobs)
     count = counter("writing the bundle", total, partial(work.step, ""))
     try:
@@ -111,7 +111,7 @@ def _write(path: Path, work: Work, lock: Lock, place: Path) -> bytes:
 
 @dataclass(frozen=True)
 class Bundle:
-    """One whose lock is accepted. `new_lock`: the folder's lock is not (quite) this one."""
+    """A bundle whose lock is accepted. `new_lock`: the folder's lock is not exactly this one."""
 
     path: Path
     text: bytes
@@ -120,7 +120,7 @@ class Bundle:
 
 
 def accepted(asked: InstallOptions) -> Bundle | None:
-    """Open the bundle of --bundle, if that is given. Its files are not looked at yet."""
+    """Open the bundle of --bundle, if that is given. Its files are not checked yet."""
     path = Path(asked.bundle)
     if not asked.bundle:
         if asked.lock_sha256:
@@ -182,7 +182,7 @@ def _parsed(path: Path, text: bytes) -> Lock:
 def resolve_from_bundle(
     facts: Sequence[Facts], wanted: Request, python: Package | None, bundle: Bundle
 ) -> Resolved:
-    """What a bundle has is not asked for again by options."""
+    """Resolve to the bundle's own lock; options cannot ask for anything else."""
     asked = replace(wanted, mpi=mpi.word_of(bundle.lock.mpi))
     try:
         candidates = decide(facts, asked, bundle.lock, table(), python).candidates
@@ -202,7 +202,7 @@ def resolve_from_bundle(
 
 
 def unpack(work: Work, bundle: Bundle) -> Lock:
-    """Afterwards every file of the lock is in the store, checked on its way."""
+    """Put every file of the lock into the store, checked while it is copied."""
     blobs = bundle.lock.blobs
     total = sum(b.size for b in blobs)
     count = counter("unpacking the bundle", total, partial(work.step, ""))
@@ -214,13 +214,13 @@ def unpack(work: Work, bundle: Bundle) -> Lock:
 
 
 class BadBundle(ValueError):
-    """What is wrong with it."""
+    """The text says what is wrong with the bundle."""
 
 
 def write_archive(
     path: Path, lock: bytes, blobs: Iterable[Blob], store: Store, on_bytes: OnBytes
 ) -> None:
-    """`path` has the bundle afterwards, or is what it was."""
+    """Write the bundle to `path`, or leave that file unchanged."""
     try:
         with (
             open_atomic(path, mode=0o644, sync=True) as out,
@@ -237,7 +237,7 @@ def write_archive(
 
 
 class _Counted:
-    """A file that reports how much of it is read."""
+    """A file that reports how much of it has been read."""
 
     def __init__(self, source: BinaryIO, on_bytes: OnBytes) -> None:
         self._source, self._on_bytes = source, on_bytes
@@ -249,7 +249,7 @@ class _Counted:
 
 
 def _add(archive: tarfile.TarFile, name: str, size: int, source: IO[bytes] | _Counted) -> None:
-    """The same content gives the same bytes: no date and no owner."""
+    """Add a file without date and owner: the same content gives the same bytes."""
     info = tarfile.TarInfo(name)
     info.size = size
     archive.addfile(info, source)
@@ -260,7 +260,7 @@ def _member(blob: Blob) -> str:
 
 
 def read_lock_of(path: Path) -> bytes:
-    """The text of the lock that the bundle begins with. Raises InputError."""
+    """Return the text of the lock with which the bundle begins. Raises InputError."""
     with _opened(path) as archive:
         return _lock(archive)
 
@@ -292,7 +292,7 @@ def unpack_archive(
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tarfile.TarFile]:
-    """What is wrong with the bundle becomes an InputError that names it."""
+    """Open the bundle; its errors become an InputError that names it."""
     try:
         source: IO[bytes] = path.open("rb")
     except OSError as e:
@@ -324,7 +324,7 @@ def _content(
     archive: tarfile.TarFile, member: tarfile.TarInfo, on_bytes: OnBytes
 ) -> Iterator[bytes]:
     source = archive.extractfile(member)
-    assert source is not None  # its header is that of a file
+    assert source is not None  # its header has the type of a file
     while chunk := source.read(CHUNK):
         yield chunk
         on_bytes(len(chunk))

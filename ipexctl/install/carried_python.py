@@ -1,5 +1,5 @@
-"""A CPython that is carried to the hosts: a folder that `uv python install` made, named with
---python-from, then kept in the lock and as one blob in the store here."""
+"""A CPython that is copied to the hosts: a folder made by `uv python install` and named with
+--python-from, then kept in the lock and as one blob in the local store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HINT = "--python-from $(uv python dir)/cpython-...   # after: uv python install
 
 
 def python_to_carry(work: Work, facts: Sequence[Facts], old: Lock | None) -> Package | None:
-    """The one that is asked for, else the one in the lock. None: the hosts' own are used."""
+    """Return the requested build, else that of the lock. None: the hosts' own are used."""
     where, version = work.asked.python_from, work.asked.python
     if where:
         if "/" in version:
@@ -48,7 +48,7 @@ def in_lock(found: Resolved, package: Package | None) -> Resolved:
 
 
 def check_here(lock: Lock) -> None:
-    """No index has it: who has not got it any more must name it again."""
+    """Check that the store has the CPython of the lock: no index has it."""
     if lock.cpython and not default_store().whole(lock.cpython.blob):
         raise InputError(
             f"ipexctl.lock has {lock.cpython.file}, which is not on this machine",
@@ -59,8 +59,8 @@ def check_here(lock: Lock) -> None:
 
 
 def find_build(where: str, arch: str, wanted: str, store: Store) -> Package:
-    """The archive of the folder, which is in the store afterwards. `wanted`: the version as
-    --python says it, "" for any. Raises InputError or NotHere."""
+    """Put the archive of the folder into the store and return it. `wanted`: the version given to
+    --python, "" for any. Raises InputError or NotHere."""
     folder = expanded(where).resolve()  # uv links cpython-3.11-... to the one with all numbers
     found = _NAME.fullmatch(folder.name)
     if not found or not (folder / "bin" / "python3").exists():
@@ -84,7 +84,7 @@ def find_build(where: str, arch: str, wanted: str, store: Store) -> Package:
 
 
 def _packed(folder: Path) -> Iterator[bytes]:
-    """The same tree gives the same bytes: no dates, no owners, names in order."""
+    """Pack the folder; the same tree gives the same bytes: no dates, no owners, sorted names."""
     with tempfile.TemporaryFile() as out:
         with (
             gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
@@ -97,11 +97,11 @@ def _packed(folder: Path) -> Iterator[bytes]:
 
 
 def _plain(folder: Path, info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """None: it is left out."""
+    """Return the normalized entry, or None to leave it out."""
     known = info.isreg() or info.isdir() or info.issym() or info.islnk()
     if info.name.endswith("/__pycache__") or not known:
         return None
-    if info.islnk():  # the same file under two names: twice, so that neither needs the other
+    if info.islnk():  # a hard link: stored as a second copy, so that neither needs the other
         info.type, info.linkname = tarfile.REGTYPE, ""
         info.size = (folder / info.name.partition("/")[2]).stat().st_size
     info.uid = info.gid = info.mtime = 0

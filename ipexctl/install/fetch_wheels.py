@@ -1,4 +1,4 @@
-"""The files of a lock come into the store of this machine, once, while hosts are sent them."""
+"""Fetch the files of a lock into the local store, once, while hosts are already sent others."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ipexctl.packages.wheel_fetch import GONE, with_sizes
 
 
 class Supply:
-    """The files of `lock`. `lacking`: those that are not on this machine yet: `fetch` gets them in
-    a thread, and returns how many bytes came. `new_lock`: where the lock is to be written."""
+    """The files of `lock`. `lacking`: those not in the local store yet: `fetch` gets them in a
+    thread, and returns the number of bytes. `new_lock`: where the lock is to be written."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class Supply:
 
     @property
     def complete(self) -> bool:
-        """All files are here, or what made the fetching fail is known."""
+        """Whether all files are here, or the error of the fetch is known."""
         return self._fetched.done()
 
     def came(self) -> int:
-        """How many bytes were fetched, if all is here. Raises what made the fetching fail."""
+        """Return the bytes fetched, 0 while fetching. Raises the error of the fetch."""
         return self._fetched.result() if self.complete else 0
 
     def is_here(self, blob: Blob) -> bool:
-        """Raises what made the fetching fail."""
+        """Return whether the blob is in the store. Raises the error of the fetch."""
         if blob.sha256 not in self._lacking:
             return True
         over = self.complete
@@ -69,8 +69,8 @@ class Supply:
         return False
 
     def settle(self) -> None:
-        """Called by the threads of all hosts before one is changed: waits until all files are here,
-        and writes a new lock, once. Raises what keeps all hosts as they are."""
+        """Wait until all files are here, and write a new lock, once. Called by the threads of all
+        hosts before any is changed; raises what keeps all hosts as they are."""
         self._fetched.result()
         with self._one:
             if self._new_lock:
@@ -80,13 +80,13 @@ class Supply:
     def _run(self, fetch: Callable[[], int]) -> None:
         try:
             self._fetched.set_result(fetch())
-        except BaseException as e:  # raised again where the files are wanted
+        except BaseException as e:  # raised again where the files are needed
             self._fetched.set_exception(e)
 
 
 def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
-    """Fetch what this machine lacks: where it is known how long the files are, while hosts are sent
-    others, else before."""
+    """Fetch what the controller lacks: while hosts are sent other files if the sizes of the missing
+    ones are known, else before."""
     new_lock = plan.folder / LOCK_FILE if plan.new_lock else None
     found = plan.found
     if not plan.todo:

@@ -1,7 +1,7 @@
-"""One install at a time on any host: the locks of all hosts, or of none.
+"""One install at a time on any host: an install holds the locks of all hosts, or none.
 
-All are tried at once. Where another install holds one, they are given back, and tried again once it
-has that one no longer. Nothing is held meanwhile, so two installs never wait for each other.
+All are tried at once. If another install holds one, all are released, and tried again when that one
+is free. Nothing is held meanwhile, so two installs never wait for each other.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
 
-WAIT = 7200.0  # seconds for another install, whose files may be on a slow line
-PAUSE = 1.0  # seconds at most before the next try; by chance, as another one may try now, too
+WAIT = 7200.0  # seconds to wait for another install, whose files may come over a slow line
+PAUSE = 1.0  # maximum seconds before the next try; random, as another install may retry as well
 Say = Callable[[str, str], None]  # host, what it waits for
 
 
 @dataclass(frozen=True)
 class _Try:
-    """`number`: of the operation that holds the lock. `holder`: who has it instead."""
+    """`number`: of the operation that holds the lock. `holder`: what else holds it."""
 
     number: int = 0
     holder: str = ""
@@ -35,8 +35,8 @@ class _Try:
 
 @contextmanager
 def hold(fleet: Fleet, project: Project, say: Say) -> Iterator[None]:
-    """Raises HostFailed where another install holds a host for too long: nothing was changed then.
-    After an error inside, the locks go with the agents."""
+    """Hold the locks of all hosts. Raises HostFailed if another install holds a host for too long:
+    nothing was changed then. After an error inside, the locks end with the agents."""
     held = _all(fleet, project, say)
     yield
     _release(fleet, held)

@@ -1,4 +1,4 @@
-"""The steps on each host: send, build, prove, switch. What fails leaves `current` as it was."""
+"""The steps on each host: send, build, prove, switch. A failure leaves `current` unchanged."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def state_of(
     fleet: Fleet, host: Host, key: str, project: Project, own: str = "", used: str = "",
     *, again: bool = False,
 ) -> State:  # fmt: skip
-    """What the host has of an environment. `own`: "system" if it uses the host's own MPI. `used`:
-    the one that the project uses until now."""
+    """Return what the host has of an environment. `own`: "system" if it uses the host's own MPI.
+    `used`: the environment that the project uses so far."""
     op = "install.env_marks.state"
     done = fleet.call(host, op, key=key, mpi=own, project=project.id, used=used)
     return done.read(State, again=again)
 
 
 def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:
-    """The recap of a rehearsal: nothing was done."""
+    """Return the recaps of a dry run."""
     return {part.host: _would(part, plan.lock.key, agreed=agreed) for part in plan.parts}
 
 
@@ -81,7 +81,7 @@ def on_hosts(
                 steps.offer()
             return steps.recap(Recap.OK, "nothing to do")
         if part.builds:
-            # unpacked, they take at least as much again; the host looks before each wheel
+            # unpacked, they take at least as much again; the host checks before each wheel
             room = Room(2 * part.to_send, len(part.lacking))
             need_room(fleet.agents[host], part.state.root, room)
             with steps.building(part.state) as build:
@@ -126,8 +126,8 @@ class EnvOnHost:
         self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool,
         requested: Sequence[tuple[str, str]] = (),
     ) -> str:  # fmt: skip
-        """Returns what was proved, in words. `system`: `starter` is the host's own MPI.
-        `requested`: distributions and their versions, imported after `modules`."""
+        """Prove the environment; returns what was proved, in words. `system`: `starter` is the
+        host's own MPI. `requested`: distributions and their versions, imported after `modules`."""
         self._begin(PROVING)
         done = self.call(
             "install.environments.prove",
@@ -143,7 +143,7 @@ class EnvOnHost:
         return stacks.proved_text(done) + also
 
     def own_mpi(self, **asked: object) -> Mpi:
-        """The host's mpirun."""
+        """Return the host's mpirun."""
         done = self._call("run.run_environment.find_mpirun", asked)
         said = done.optional("system", mpi.HostMpi)
         if said is None or said.recognised is None:
@@ -151,12 +151,12 @@ class EnvOnHost:
         return said.recognised
 
     def switch(self) -> bool:
-        """Make it current. False if it already was."""
+        """Make it current. Returns False if it already was."""
         asked = self.call("install.environments.switch", project=self.project.document())
         return asked.flag("changed")
 
     def ask(self) -> None:
-        """Note that this project wants the environment, which is current already."""
+        """Note that this project wants the environment, which is already current."""
         self.call("install.env_users.ask", project=self.project.document())
 
     def recap(
@@ -172,7 +172,7 @@ class EnvOnHost:
         self.tell(text)
 
     def _hear(self, frame: Frame) -> None:
-        """Whatever the host says while it works is a sign of life."""
+        """Show progress; any frame from the host while it works is a sign of life."""
         if frame.header.get("event") == "waiting":
             self.tell("waiting for another install")
         elif self._doing:
@@ -203,7 +203,7 @@ class _InstallOnHost(EnvOnHost):
 
     @contextmanager
     def building(self, state: State) -> Iterator[int]:
-        """Inside, files are brought; the host unpacks what has come."""
+        """Build while files are sent inside the context; the host unpacks what has arrived."""
         cpython = self._lock.cpython
         number = self._agent.start_beside(
             "install.environments.build",
@@ -225,7 +225,7 @@ class _InstallOnHost(EnvOnHost):
         self._agent.feed(number, {"all": True})
 
     def built(self, number: int) -> bool:
-        """False: another install had built it meanwhile."""
+        """Wait for the build. Returns False if another install built it meanwhile."""
         self._begin(BUILDING)
         done = self._agent.wait(number, timeout=SILENCE, total=LONG, on_event=self._hear).done
         return done.flag("built")
@@ -243,8 +243,8 @@ class _InstallOnHost(EnvOnHost):
         )
 
     def _with_setvars(self, ours: Pairs) -> tuple[bool, Pairs]:
-        """Is there a script of the bindings in this environment? And the variables of a process
-        that uses them."""
+        """Return whether the environment has a setvars script of the bindings, and the variables of
+        a process that uses them."""
         if not self._stack.row.oneccl:
             return False, ours
         asked = {"root": self._ours["root"], "environment": self.key, "run_id": "proof"}

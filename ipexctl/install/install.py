@@ -1,4 +1,4 @@
-"""facts -> stack -> lock -> blobs on every host -> environment built there, proved, switched to."""
+"""Install: facts -> stack -> lock -> blobs on every host -> environment built, proved, current."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from ipexctl.terminal.progress import Progress
 
 
 def install(target: Target, asked: InstallOptions, progress: Progress) -> InstallReport:
-    """Raises NothingFits, InputError, NotHere; what fails on one host is in its recap."""
+    """Install. Raises NothingFits, InputError, NotHere; a failure on one host is in its recap."""
     began = time.monotonic()
     checked(asked.wanted)
     bundle = bundles.accepted(asked)
     work = Work(asked, progress)
     with Fleet(target, asked.root) as fleet:
-        requirement_files.needed(asked.needs, None)  # what is wrong in them, before the hosts
+        requirement_files.needed(asked.needs, None)  # report their errors before asking the hosts
         try:
             plan = plan_for(work, fleet, bundle)
             report = _apply(work, fleet, plan, bundle) if plan else InstallReport()
@@ -108,7 +108,7 @@ def _part(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
 
 
 def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
-    """Another install may have changed hosts since the plan was made."""
+    """Read the state of the hosts again: another install may have changed it since the plan."""
     parts = {part.host: part for part in plan.parts}
     lock = plan.lock
 
@@ -139,7 +139,7 @@ def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
 
 
 def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool]:
-    """The files to install, and whether ipexctl.lock does not name them yet."""
+    """Return the files to install, and whether ipexctl.lock does not name them yet."""
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
     wanted = work.asked.wanted
@@ -151,7 +151,7 @@ def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[R
 
 
 def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
-    """The interpreter that the user named runs our agent, if it runs at all."""
+    """Add the interpreter that the user named: it runs our agent, if it runs at all."""
     hello = agent.hello
     if not path or path not in (hello.path, hello.started) or len(hello.python) != 3:
         return facts
@@ -176,7 +176,7 @@ def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> Insta
         if files.complete:
             files.settle()
         found, moved = on_hosts(work, fleet, plan, files)
-        if files.complete:  # also where every host failed
+        if files.complete:  # also if every host failed
             files.settle()
         by_lock_again(plan.folder)
     return InstallReport(

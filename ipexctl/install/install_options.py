@@ -1,5 +1,5 @@
-"""What the user asks of an install: options of `ipexctl install`, `bundle` and `stacks`, and the
-arguments of the step `install` of plays."""
+"""The options of `ipexctl install`, `bundle` and `stacks`, and the arguments of the step `install`
+of plays."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 stack_option = partial(option, group="Stack")
 packages_option = partial(option, group="Packages")
-several_files = list[Path] | None  # what is typed, so that shells complete it
+several_files = list[Path] | None  # the type that lets shells complete it
 
 
 @dataclass(frozen=True)
 class RowOptions:
-    """They select a row of the version table."""
+    """The options that select a row of the version table."""
 
     torch: str = stack_option(
         "--torch VERSION", "PyTorch version: 2.13 or 2.13.0.", "", in_plays=True
@@ -45,7 +45,7 @@ class RowOptions:
 
 @dataclass(frozen=True)
 class PackageOptions(RowOptions):
-    """They decide what is locked, and where it comes from."""
+    """The options that decide what is locked, and where it comes from."""
 
     mpi: str = stack_option(
         "--mpi NAME",
@@ -89,7 +89,7 @@ class PackageOptions(RowOptions):
 
 @dataclass(frozen=True)
 class InstallOptions(PackageOptions):
-    """The order is that of the help, within each of its groups."""
+    """The options, within each group in the order of the help."""
 
     python: str = stack_option(
         "--python PYTHON", "Python on the hosts: version (3.11) or path.", "", in_plays=True
@@ -115,15 +115,15 @@ class InstallOptions(PackageOptions):
     )
     rebuild: bool = option("--rebuild", "Rebuild the environment even if it is intact.", False)
 
-    root: str = "~/.ipexctl"  # this and what follows are no options: the command says them
+    root: str = "~/.ipexctl"  # this and what follows are not options: the command sets them
     folder: Path = Path()  # where ipexctl.lock is
     dry_run: bool = False
-    may_ask: bool = False  # whether to take a CUDA build, where there is no other
-    used: str = ""  # the environment that the project uses until now
+    may_ask: bool = False  # whether to ask about a CUDA build if there is nothing else
+    used: str = ""  # the environment that the project uses so far
 
     @property
     def selects_packages(self) -> bool:
-        """Does the user say what is installed, beside where it comes from?"""
+        """Whether the options change what is installed, not only where it comes from."""
         more = self.python or self.python_from or self.requirements or self.allow_cuda
         return bool(self.wanted.names_a_stack or more or self.upgrade)
 
@@ -141,5 +141,5 @@ class InstallOptions(PackageOptions):
 
     @property
     def needs(self) -> tuple[Path, ...]:
-        """The requirements files of the user's own."""
+        """The user's own requirements files."""
         return tuple(Path(name) for name in self.requirements if name)

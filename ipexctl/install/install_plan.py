@@ -1,4 +1,4 @@
-"""The nouns of one install: what was asked, what is told on the way, what came of it."""
+"""The values of one install: its request, its progress and its outcome."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from ipexctl.terminal.progress import Progress, Step
 @dataclass(frozen=True)
 class State:
     """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
-    built; `again`: it is to be built anew even so; `mark`: which build it is; `asked`: this project
-    has asked for it before. `before`: the environment that this project uses; without one, and
-    `own` False, the current one.
+    built; `again`: it is to be rebuilt nevertheless; `mark`: which build it is; `asked`: this
+    project has asked for it before. `before`: the environment that this project uses; without one,
+    and `own` False, the current one.
     """
 
     root: str = field(metadata=by(absolute))
@@ -49,7 +49,7 @@ class State:
         return self.built and bool(self.changed or self.again)
 
     def complete(self, key: str) -> bool:
-        """Nothing to do: `current` may be another project's, if this one uses the environment."""
+        """Decide if nothing is to do; `current` may be another project's if ours uses `key` too."""
         used = self.current == key or (self.asked and self.before == key)
         return self.built and self.proved and used and not self.stale
 
@@ -76,7 +76,7 @@ class HostInstall:
 
     @property
     def to_send(self) -> int:
-        """Bytes, of the files whose size is known."""
+        """The bytes to send, of files whose size is known."""
         return sum(blob.size for blob in self.lacking)
 
 
@@ -84,8 +84,8 @@ class HostInstall:
 class Plan:
     """What an install will do. Making it changes nothing; --check ends with it.
 
-    `folder`: where ipexctl.lock is; `new_lock`: it is made or replaced. `lacking`: files that are
-    not on this machine yet. `bundled`: they are in a bundle. `left_out`: hosts that failed already.
+    `folder`: where ipexctl.lock is; `new_lock`: it is made or replaced. `lacking`: files not on the
+    controller yet. `bundled`: they are in a bundle. `left_out`: hosts that failed before.
     """
 
     found: Resolved
@@ -107,14 +107,14 @@ class Plan:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The packages that the stack and -r name; all others come with them."""
+        """The packages that the stack and -r name; all others are their dependencies."""
         wanted = ("torch", *requirements(self.found.stack), *self.lock.requirements)
         named = dict.fromkeys(canonicalize_name(Requirement(text).name) for text in wanted)
         return tuple(name for name in named if self.lock.version(name))
 
     @property
     def to_fetch(self) -> int:
-        """Bytes, of the files whose size is known."""
+        """The bytes to fetch, of files whose size is known."""
         return sum(blob.size for blob in self.lacking)
 
     @property
@@ -123,7 +123,7 @@ class Plan:
 
     @property
     def to_send(self) -> int:
-        """Bytes to all hosts, of the files whose size is known."""
+        """The bytes to send to all hosts, of files whose size is known."""
         return sum(part.to_send for part in self.todo)
 
 
@@ -136,16 +136,16 @@ class InstallReport(PerHost):
     check: bool = False
     passed: int = 0  # bytes from host to host
     plan: Plan | None = None
-    declined: bool = False  # the user said no
-    without_downs: str = ""  # the same command for the other hosts; "" where they are done
-    run: str = ""  # what to type next; "" where a host failed
+    declined: bool = False  # the user answered no
+    without_downs: str = ""  # the same command for the other hosts; "" if they are done
+    run: str = ""  # what to type next; "" if a host failed
 
 
 @dataclass(frozen=True)
 class Work:
     """The request of one install and its progress callbacks.
 
-    `waited`: seconds for an answer. `switched`: the hosts that have the new environment by now.
+    `waited`: seconds of waiting for the user. `switched`: hosts that have the new environment.
     """
 
     asked: InstallOptions
@@ -161,5 +161,5 @@ class Work:
             self.waited[0] += time.monotonic() - began
 
     def step(self, host: str, text: str, done: int = 0, total: int = 0) -> None:
-        """Report progress; thread-safe if the callback is. `host` "" means this machine."""
+        """Report progress; thread-safe if the callback is. `host` "" means the controller."""
         self.progress.step(Step(host, text, done, total))

@@ -1,4 +1,4 @@
-"""Which files: the lock in the folder or a fresh one, and every byte of it in the store here."""
+"""The files to install: those of the folder's lock or of a new one, all in the local store."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from ipexctl.terminal.progress import FETCHING
 
 
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
-    """The lock in the folder if it is for one of these, else a fresh one (True), which keeps the
-    versions of the old one as far as they fit. With --upgrade none is kept."""
+    """Return the lock in the folder if it is for one of these, else a new one (True), which keeps
+    the versions of the old one as far as they fit. With --upgrade none is kept."""
     extra = requirement_files.needed(work.asked.needs, old)
     files = requirement_files.names(work.asked, old)
     notes = requirement_files.changed_since(work.asked, old)
@@ -54,7 +54,7 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
 
 
 def _told_python(stack: Stack, candidates: Sequence[Stack]) -> Stack:
-    """Why it is not the Python that `doctor` names: the newest that all hosts have."""
+    """Add why the Python is not the newest that all hosts have, which `doctor` names."""
     newer = [s.python_text for s in candidates[: candidates.index(stack)]]
     if not newer:
         return stack
@@ -63,7 +63,7 @@ def _told_python(stack: Stack, candidates: Sequence[Stack]) -> Stack:
 
 
 def _only_cuda(found: Resolved, lacking: int) -> InputError:
-    """Nobody can be asked, and -y is about what is usual: this is gigabytes for every host."""
+    """Return the error for a CUDA build without consent: -y does not cover gigabytes per host."""
     lock = found.lock
     size = f"{human(lock.size)} for every host"
     size += f", {human(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
@@ -79,7 +79,7 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
 
 
 def not_here(lock: Lock) -> tuple[Blob, ...]:
-    """The files that are not on this machine yet."""
+    """Return the files that are not on the controller yet."""
     store = default_store()
     return tuple(p.blob for p in lock.files if not store.has(p.blob))
 
@@ -97,13 +97,13 @@ def write_lock(path: Path, lock: Lock) -> None:
 
 
 def lacking_here(lock: Lock) -> list[Package]:
-    """The files of indexes that are not in the store, in the order in which hosts want them."""
+    """Return the files of indexes that are not in the store, in the order hosts need them."""
     store = default_store()
     return [p for p in in_order(_indexed(lock)) if not store.whole(p.blob)]
 
 
 def in_order(lock: Lock) -> list[Package]:
-    """What unpacks the others first, then what takes the longest."""
+    """Order files: first what unpacks the others, then the largest ones."""
     tools = [p for p in (lock.uv, lock.cpython) if p]
     return tools + sorted(lock.packages, key=lambda p: -p.size)
 
@@ -111,7 +111,7 @@ def in_order(lock: Lock) -> list[Package]:
 def fetch(
     work: Work, found: Resolved, missing: Sequence[Package] | None = None
 ) -> tuple[Lock, int]:
-    """The lock with all sizes, every file of which is in the store now; and bytes fetched."""
+    """Return the lock with all sizes, and the bytes fetched; every file is in the store then."""
     missing = lacking_here(found.lock) if missing is None else missing
     fetched = 0
     if missing:
@@ -125,4 +125,4 @@ def fetch(
 
 
 def _indexed(lock: Lock) -> Lock:
-    return replace(lock, cpython=None)  # that is in no index; see carried_python.py
+    return replace(lock, cpython=None)  # it is not in an index; see carried_python.py

@@ -1,4 +1,4 @@
-"""`-r FILE`: the user's requirements files, read."""
+"""Read the user's requirements files, `-r FILE`."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from ipexctl.packages.indexes import Indexes, absolute
 
 
 def needed(files: Sequence[Path], old: Lock | None) -> Extra:
-    """What the files ask for; without any, what the lock in the folder was made for."""
+    """Return what the files ask for; without any, what the lock in the folder was made for."""
     if files:
         return read([str(file) for file in files], _text, environment())
     return Extra(old.requirements, old.constraints) if old else NOTHING
 
 
 def names(asked: InstallOptions, old: Lock | None) -> tuple[str, ...]:
-    """Of the files, from the lock's folder. What lies outside of the project means nothing to the
-    next one that reads the lock."""
+    """Return paths of the files relative to the lock's folder. Files outside of the project are
+    left out: they mean nothing to the next user of the lock."""
     if not asked.needs:
         return old.requirement_files if old else ()
     folder = asked.folder.absolute()
@@ -43,7 +43,7 @@ def names(asked: InstallOptions, old: Lock | None) -> tuple[str, ...]:
 
 
 def changed_since(asked: InstallOptions, lock: Lock | None) -> tuple[str, ...]:
-    """A note if the files of the lock ask for something else by now, and are not given with -r."""
+    """Return a note if the lock's files were changed since, and are not given with -r."""
     if not lock or asked.needs or _as_locked(lock, asked.folder):
         return ()
     shown = [os.path.relpath(asked.folder / name) for name in lock.requirement_files]
@@ -54,7 +54,7 @@ def changed_since(asked: InstallOptions, lock: Lock | None) -> tuple[str, ...]:
 
 
 def dropped(asked: InstallOptions, old: Lock | None, extra: Extra) -> tuple[str, ...]:
-    """A note if other files than those of the lock are given, and packages go with the old ones."""
+    """Return a note if files other than the lock's are given, which drops some packages."""
     before = old.requirement_files if old else ()
     if not old or not asked.needs or (before and set(before) <= set(names(asked, old))):
         return ()
@@ -77,7 +77,7 @@ def _packages(requirements: Sequence[str]) -> set[str]:
 
 
 def changed_note(target: Target, choice: EnvChoice | None, root: str) -> str:
-    """The same for commands that use the lock as it is, "" for no note."""
+    """Return the note for commands that use the lock unchanged, or ""."""
     if not choice or not choice.newer:
         return ""
     folder, lock = Path(choice.lock).parent, read_lock(Path(choice.lock))
@@ -90,14 +90,14 @@ def changed_note(target: Target, choice: EnvChoice | None, root: str) -> str:
 
 
 def _as_locked(lock: Lock, folder: Path) -> bool:
-    """Do the files of the lock ask for what they asked for? Also where one is not here."""
+    """Decide whether the lock's files ask for what they asked for; true if a file is missing."""
     files = [folder / name for name in lock.requirement_files]
     if not files or not all(map(os.path.isfile, files)):
         return True
     try:
         return same_requirements(lock, needed(files, None))
     except InputError:
-        return False  # -r says what is wrong with it
+        return False  # -r reports the error
 
 
 def _options(names: Sequence[str]) -> str:
@@ -109,7 +109,7 @@ def same_requirements(lock: Lock, extra: Extra) -> bool:
 
 
 def with_indexes(indexes: Indexes, extra: Extra) -> Indexes:
-    """As pip does: what a requirements file names goes before what is configured."""
+    """Let the indexes of a requirements file precede the configured ones, as pip does."""
     return replace(
         indexes,
         index_url=indexes.index_url or extra.index_url,

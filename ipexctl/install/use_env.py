@@ -1,4 +1,4 @@
-"""install --use-env: an environment that the hosts have already becomes what `run` uses."""
+"""install --use-env: make an existing environment of the hosts the one that `run` uses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ipexctl.terminal.progress import Progress, Step
 
 @dataclass(frozen=True)
 class UseEnvReport(PerHost):
-    """`looks`: of the hosts that have it."""
+    """`looks`: those of the hosts that have it."""
 
     path: str
     key: str
@@ -41,8 +41,8 @@ class UseEnvReport(PerHost):
 def use_env(
     target: Target, path: str, root: str, progress: Progress, *, system_mpi: bool, check: bool
 ) -> UseEnvReport:
-    """`system_mpi`: the hosts' own mpirun, where the environment has none. Raises InputError where
-    the hosts' environments are of no use together."""
+    """Use an environment. `system_mpi`: use the hosts' own mpirun if the environment has none.
+    Raises InputError if the hosts' environments do not match."""
     began, choice = time.monotonic(), choice_here()
     with Fleet(target, root) as fleet:
         looks = fleet.each(lambda host: _look(fleet, host, path, progress))
@@ -113,7 +113,7 @@ def _would(host: Host, state: State, key: str) -> HostRecap:
 
 
 class _UseOnHost(EnvOnHost):
-    """Links, proof, switch."""
+    """Links, proves and switches to the environment."""
 
     def use(self, state: State, path: str, look: Look, *, system_mpi: bool) -> HostRecap:
         taken = self.call("install.existing_env.link", path=path).flag("built")
@@ -139,7 +139,7 @@ class _UseOnHost(EnvOnHost):
         return self.prove(starter, env, env_match.modules(look), system=system) + with_it
 
     def _mpi(self, look: Look, *, system_mpi: bool) -> tuple[Mpi | None, bool]:
-        """What starts its ranks, and whether it must be looked for again at each run."""
+        """Return the MPI for its ranks, and whether to look for it at each run."""
         if wheel := mpi.in_packages(look.packages, self.prefix):
             return wheel, False
         if not (look.mpirun or system_mpi):

@@ -1,1 +1,1 @@
-"""Every way of writing a host list. Pure."""
+"""Readers of all formats of host lists. Pure."""

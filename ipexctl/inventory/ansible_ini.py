@@ -47,7 +47,7 @@ def parse_ini(text: str, source: str) -> Inventory:
 
 
 def _section(line: str) -> re.Match[str] | None:
-    """A [section] line; not an address or a range in brackets, which name hosts."""
+    """Match a [section] line; not an address or a range in brackets, which name hosts."""
     found = _SECTION.fullmatch(line)
     name = found[1] if found else ""
     if name[:1].isdigit() and (is_range(name) or not name.strip(".-0123456789")):
@@ -101,7 +101,7 @@ def _host(draft: Draft, name: str, line: Line) -> None:
 
 
 def _refuse_slots(host: Host, text: str, place: Place) -> None:
-    """Ansible reads host:N as a port, all MPIs as slots. A guess would be wrong for one."""
+    """Refuse host:N, a port to Ansible and slots to all MPIs: a guess would be wrong for one."""
     if host.slots:
         name = text.rpartition(":")[0]
         raise Bad(

@@ -1,8 +1,7 @@
-"""One host as a user writes it, with what may stand before and after its name.
+"""One host as a user writes it, with what may precede and follow its name.
 
-node1               one host            node[01-16,20]      17 hosts
-node1:4             4 slots             ann@node1:2222      a port, since a user stands in front
-ssh://node1:2222    a port              [fe80::1%eth0]:22   an IPv6 address and a port
+node1 one host node[01-16,20] 17 hosts node1:4 4 slots ann@node1:2222 a port, since a user precedes
+it ssh://node1:2222 a port [fe80::1%eth0]:22 an IPv6 address and a port
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _SCHEME = "ssh://"
 
 
 def parse_address(text: str, limit: int = MAX_NAMES) -> list[Host]:
-    """Every host that `text` names. Raises Bad."""
+    """Return every host that `text` names. Raises Bad."""
     start = len(_SCHEME) if text.startswith(_SCHEME) else 0
     body = text[start:].removesuffix("/") if start else text
     _refuse_odd(text, body, start)
@@ -49,7 +48,7 @@ def parse_address(text: str, limit: int = MAX_NAMES) -> list[Host]:
 
 
 def parse_bare(text: str) -> str:
-    """A name or an address and nothing else; [IPv6] loses its brackets."""
+    """Return a name or an address and nothing else; [IPv6] loses its brackets."""
     _refuse_odd(text, text, 0)
     if text.count(":") == 1:
         raise Bad(
@@ -88,7 +87,7 @@ def parse_count(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    """0 when the text isn't a plain number."""
+    """Return the number, 0 if the text isn't a plain number."""
     return int(text) if _COUNT.fullmatch(text) else 0
 
 
@@ -97,7 +96,7 @@ def _refuse_odd(text: str, body: str, start: int) -> None:
         raise Bad(
             f"{text!r} is not a host: a name cannot start with '-'", at=start, slug="not-a-host"
         )
-    # inside of brackets `,` and `/` are part of a range
+    # inside brackets `,` and `/` are part of a range
     plain = _BRACKETS.sub(lambda m: re.sub("[,/]", "-", m[0]), body)
     odd = _ODD.search(plain)
     if odd:
@@ -111,7 +110,7 @@ def _refuse_odd(text: str, body: str, start: int) -> None:
 
 
 def _package_hint(text: str) -> str:
-    """What installs `numpy<2`, which someone took for an argument of install; "" for others."""
+    """Return how to install `numpy<2`, which was given as a host; "" for other texts."""
     asked = _PACKAGE.match(text)
     if not asked:
         return ""
@@ -121,7 +120,7 @@ def _package_hint(text: str) -> str:
 
 
 def _split_number(rest: str, *, says_port: bool) -> tuple[str, str | None, bool]:
-    """name, the text after the colon, and whether that is a port."""
+    """Return name, the text after the colon, and whether that is a port."""
     if rest.startswith("[") and not _is_range(rest):
         name, bracket, tail = rest[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):
@@ -137,7 +136,7 @@ def _split_number(rest: str, *, says_port: bool) -> tuple[str, str | None, bool]
 
 
 def _is_range(text: str) -> bool:
-    """`[1-3]x` and `[a:f]` are ranges, `[fe80::1]` and `[web]` are not."""
+    """Decide whether it is a range: `[1-3]x` and `[a:f]` are, `[fe80::1]` and `[web]` are not."""
     inside, closed, _ = text[1:].partition("]")
     return bool(closed) and is_range(inside) and not (":" in inside and _is_v6(inside))
 

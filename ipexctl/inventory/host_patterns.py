@@ -1,4 +1,4 @@
-"""--limit and -x: patterns over the hosts of an inventory, as Ansible writes them.
+"""--limit and -x: patterns over the hosts of an inventory, in Ansible's syntax.
 
 all  node3  node[1-4]  node0*  web (a group)  @web (only the group)  @healthy  @last-failed
 a,b or a:b   both;   a:&b   those in both;   a:!b   a without b
@@ -17,7 +17,7 @@ from ipexctl.inventory.nodeset import expand, fold, split, wildcard
 
 _EVERYTHING = ("all", "*", "@all")
 
-Known = Mapping[str, frozenset[str] | None]  # @NAME -> hosts; None: nothing is known about that
+Known = Mapping[str, frozenset[str] | None]  # @NAME -> hosts; None: nothing is known
 
 
 def select(
@@ -28,7 +28,7 @@ def select(
     *,
     option: str = "",
 ) -> Inventory:
-    """The selected hosts, in inventory order. Raises InputError if there is none.
+    """Return the selected hosts, in inventory order. Raises InputError if there is none.
 
     `option`: the option that the patterns come from, if not --limit and -x.
     """
@@ -58,10 +58,10 @@ class _Finder:
         self.hint += f"\navailable groups: {groups}" if groups else ""
 
     def find(self, patterns: Iterable[str], option: str) -> frozenset[str]:
-        """Order does not matter: first all names, then those with &, then those with !."""
+        """Return the hosts in any order of patterns: all names, then those with &, then with !."""
         given = list(patterns)
         items = [p for pattern in given for p in self._items(pattern)]
-        if given and not items:  # an unset variable of a shell must not mean all hosts
+        if given and not items:  # an unset shell variable must not mean all hosts
             raise InputError(f"{option} is empty", hint=self.hint, slug="pattern-empty")
         everything = frozenset(self._names.values())
         named = [self._hosts_of(p) for p in items if not p.startswith(("!", "&"))]
@@ -73,7 +73,7 @@ class _Finder:
         return found
 
     def without(self, patterns: Iterable[str]) -> frozenset[str]:
-        """The hosts to exclude; no patterns exclude none, whereas an empty --limit selects all."""
+        """Return excluded hosts; no patterns: none, but an empty --limit selects all."""
         given = [p for p in patterns if p.strip(" ,")]
         return self.find(given, "-x") if given else frozenset()
 
@@ -110,7 +110,7 @@ class _Finder:
         return hosts & frozenset(self._names.values())
 
     def _matching(self, item: str, *, hosts: bool) -> frozenset[str]:
-        """`hosts`: a pattern may name hosts, too. A group goes before a host of the same name."""
+        """Return matching hosts. `hosts`: names of hosts may match, too; a group comes first."""
         if item in self._groups:
             return self._groups[item]
         found = frozenset[str]()
@@ -122,7 +122,7 @@ class _Finder:
         return found
 
     def _named(self, name: str, *, hosts: bool) -> list[frozenset[str]]:
-        """The groups and hosts of that name or pattern."""
+        """Return the groups and hosts of that name or pattern."""
         if name in self._groups:
             return [self._groups[name]]
         if not set(name) & set("*?"):

@@ -1,4 +1,4 @@
-"""The keys that a host can have besides its name: the same in every format."""
+"""The keys that a host can have besides its name, the same in every format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SSH = (
 
 @dataclass(frozen=True)
 class Value:
-    """The value of a variable. `text` is None if it is not plain text; `odd` says what it is."""
+    """The value of a variable. `text` is None if it is not plain text; `odd` describes it."""
 
     text: str | None
     place: Place | None
@@ -96,7 +96,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "slots": ("slots", parse_count),
     "nic": ("nic", _nic),
     "root": ("root", _root),
-    "max_slots": ("", parse_count),  # Open MPI's limit for asking too much; we stay within slots
+    "max_slots": ("", parse_count),  # Open MPI's limit for oversubscription; we stay within slots
     "binding": ("", _unused),  # MPICH's; each host is pinned by its own topology here
 }
 _ANSIBLE: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -113,7 +113,7 @@ KNOWN = tuple(_FIELDS)
 def apply(
     host: Host, values: Iterable[tuple[str, Value]], *, strict: bool
 ) -> tuple[Host, set[str]]:
-    """The host with its variables, and the names of those that only plays read.
+    """Return the host with its variables, and the names of those that only plays read.
 
     `strict` refuses those that look like a misspelled one of ours. Raises InputError.
     """
@@ -145,7 +145,7 @@ def apply(
 
 
 def field_of(key: str) -> str:
-    """The field of Host that a key sets, so that keys with one meaning can be compared; or ""."""
+    """Return the field of Host that a key sets, so that keys can be compared; or ""."""
     return _field(key)[0]
 
 

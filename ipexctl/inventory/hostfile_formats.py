@@ -1,4 +1,4 @@
-"""An inventory as a hostfile or as an Ansible INI inventory.
+"""Write an inventory as a hostfile or as an Ansible INI inventory.
 
 A hostfile has neither groups nor variables for plays: notes list what is lost.
 """
@@ -27,7 +27,7 @@ class Rendered:
 
 
 def render(inventory: Inventory, form: str) -> Rendered:
-    """`form` is one of FORMS."""
+    """Render the inventory; `form` is one of FORMS."""
     return _FORMS[form](inventory)
 
 
@@ -57,7 +57,7 @@ FORMS = tuple(_FORMS)
 
 
 def members(inventory: Inventory) -> dict[str, tuple[str, ...]]:
-    """Group -> its hosts, in the order of the inventory."""
+    """Return group -> its hosts, in the order of the inventory."""
     names = sorted({group for host in inventory.hosts for group in host.groups})
     return {g: tuple(h.name for h in inventory.hosts if g in h.groups) for g in names}
 
@@ -72,5 +72,5 @@ def _words(host: Host, names: Mapping[str, str]) -> Iterator[str]:
 
 
 def _own(host: Host) -> Iterator[str]:
-    """The host's variables for plays, on a line of an INI inventory."""
+    """Yield the host's variables for plays, on a line of an INI inventory."""
     return (f"{name}={shlex.quote(value)}" for name, value in host.vars)

@@ -25,7 +25,7 @@ _QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)\"""")
 
 @dataclass(frozen=True)
 class Line:
-    """One line without its comment: words, and where each starts (1-based)."""
+    """One line without its comment: words, and the column of each (1-based)."""
 
     number: int
     words: tuple[tuple[str, int], ...]
@@ -37,7 +37,7 @@ class Line:
 
 def parse_lines(text: str, source: str) -> Inventory:
     found: list[Host] = []
-    seen: dict[str, list[Host]] = {}  # a node file of PBS has one equal line per core
+    seen: dict[str, list[Host]] = {}  # a PBS node file has one equal line per core
     for number, line in numbered(text):
         if line not in seen:
             seen[line] = list(_read(split_line(line, number, source)))
@@ -48,7 +48,7 @@ def parse_lines(text: str, source: str) -> Inventory:
 
 
 def parse_items(items: Iterable[str], source: str) -> Inventory:
-    """Hosts from the command line: each item is `a` or `a,b:2,user@c:2222`."""
+    """Parse hosts of the command line: each item is `a` or `a,b:2,user@c:2222`."""
     found: list[Host] = []
     for item in items:
         for piece, _ in split(item, ","):
@@ -62,7 +62,7 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
 
 
 def split_line(line: str, number: int, source: str) -> Line:
-    """Quotes keep spaces and `#` together; they are taken off the values later."""
+    """Split a line; quotes keep spaces and `#` together, and are removed from values later."""
     words = []
     for token in _TOKEN.finditer(line):
         if token["word"]:
@@ -78,7 +78,7 @@ def split_line(line: str, number: int, source: str) -> Line:
 
 
 def options(line: Line) -> list[tuple[str, Value]]:
-    """The words after the host, each KEY=VALUE."""
+    """Return the words after the host, each KEY=VALUE."""
     found = []
     for word, column in line.words[1:]:
         key, equals, value = word.partition("=")
@@ -94,7 +94,7 @@ def options(line: Line) -> list[tuple[str, Value]]:
 
 
 def unquoted(value: str) -> str:
-    """As a shell does it: in double quotes, \\ keeps a quote or itself."""
+    r"""Remove quotes as a shell does: in double quotes, \ keeps a quote or itself."""
     return _QUOTED.sub(lambda m: m[1] or re.sub(r'\\(["\\])', r"\1", m[2] or ""), value)
 
 
@@ -119,7 +119,7 @@ def _read(line: Line) -> Iterator[Host]:
 
 
 def _inventory(named: list[Host], source: str) -> Inventory:
-    """A host that is repeated with nothing else on the line has a slot for each time."""
+    """Build an inventory; a host that is repeated without options has a slot for each time."""
     if not named:
         raise no_hosts(source)
     first: dict[str, Host] = {}

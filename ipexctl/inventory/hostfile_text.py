@@ -1,4 +1,4 @@
-"""The text of a hostfile, whichever format it has -> Inventory.
+"""Parse the text of a hostfile in any format to an Inventory.
 
 One host per line (hostfile_lines.py), Ansible's INI (ansible_ini.py), our YAML and Ansible's
 (yaml_files.py). hostfile_formats.py writes hostfiles.
@@ -22,7 +22,7 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*[ \t]*:[ \t]*(?:#.*)?")
 
 
 def parse_hostfile(text: str, source: str) -> Inventory:
-    """A file in any dialect. Raises InputError with file, line and column."""
+    """Parse a file in any format. Raises InputError with file, line and column."""
     text = text.removeprefix("\ufeff")
     if len(text) > MAX_TEXT:
         raise InputError(
@@ -47,7 +47,7 @@ def parse_hostfile(text: str, source: str) -> Inventory:
 
 
 def parse_hosts(items: tuple[str, ...]) -> Inventory:
-    """Hosts from the command line: each item is `a` or `a,b:2,user@c:2222`."""
+    """Parse hosts of the command line: each item is `a` or `a,b:2,user@c:2222`."""
     return parse_items(items, COMMAND_LINE)
 
 
@@ -56,7 +56,7 @@ def this_machine() -> Inventory:
 
 
 def _looks_like_yaml(text: str) -> bool:
-    """Its first line says so, or is a key with something indented below."""
+    """Detect YAML: by its first line, or a key with something indented below."""
     lines = (line.rstrip() for _, line in numbered(text[:65536]))
     said = [line for line in lines if line and not line.lstrip().startswith("#")][:2]
     if not said:

@@ -8,11 +8,11 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Host:
-    """One machine as the user named it. `name` is what every output calls it.
+    """One machine as the user named it. `name` is its name in all output.
 
     `port` 0 and `user` "" mean: not given here, ssh_config decides. `slots` 0 means: not given.
-    `address` is what ssh connects to where it isn't the name. `python`, `nic` and `root` are there
-    where this host differs from the others. `groups` has the groups around its groups, too.
+    `address` is what ssh connects to if it isn't the name. `python`, `nic` and `root` are set if
+    this host differs from the others. `groups` has the parents of its groups, too.
     """
 
     name: str
@@ -26,12 +26,12 @@ class Host:
     nic: str = ""
     root: str = ""
     groups: tuple[str, ...] = ()
-    vars: tuple[tuple[str, str], ...] = ()  # for plays: what means nothing to the other commands
+    vars: tuple[tuple[str, str], ...] = ()  # for plays: other commands ignore them
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """`notes` are for the user: what was read in another way than it may have been meant."""
+    """The hosts; `notes` tell the user what may have been meant differently than it was read."""
 
     hosts: tuple[Host, ...]
     source: str

@@ -1,4 +1,4 @@
-"""Sets of names: `node[01-16,20]` written out, and folded for display; a Slurm job's hosts."""
+"""Sets of names: `node[01-16,20]` expanded, and folded for display; a Slurm job's hosts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LETTERS = re.compile(r"([a-z])[-:]([a-z])|([A-Z])[-:]([A-Z])", re.ASCII)
 
 
 def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
-    """`r[1-2]n[01-03]` -> r1n01 r1n02 ...; also [1-9/2], and Ansible's [01:50] and [a:f].
+    """Expand `r[1-2]n[01-03]` to r1n01 r1n02 ...; also [1-9/2], and Ansible's [01:50] and [a:f].
 
-    Raises Bad. Counts before it makes anything, so that `[1-999999999]` costs nothing.
+    Raises Bad. Counts before it expands, so that `[1-999999999]` costs nothing.
     """
     parts: list[list[str] | list[_Span]] = []
     count, at = 1, 0
@@ -44,7 +44,7 @@ def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
 
 
 def is_range(inside: str) -> bool:
-    """Whether this is a valid range for brackets, without expanding it."""
+    """Decide whether this is a valid range for brackets, without expanding it."""
     try:
         return bool(list(_spans(inside, inside, 0)))
     except Bad:
@@ -52,7 +52,7 @@ def is_range(inside: str) -> bool:
 
 
 def split(text: str, separators: str) -> Iterator[tuple[str, int]]:
-    """Pieces between separators that stand outside of brackets, with where they start."""
+    """Yield the pieces between separators outside of brackets, with their positions."""
     depth = start = 0
     for i, char in enumerate(text):
         depth = max(0, depth + (char == "[") - (char == "]"))
@@ -63,25 +63,25 @@ def split(text: str, separators: str) -> Iterator[tuple[str, int]]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """`node01 node02 node03 head` -> `node[01-03],head`."""
+    """Fold `node01 node02 node03 head` to `node[01-03],head`."""
     return ",".join(_fold_shape(members) for members in _shapes(dict.fromkeys(names)))
 
 
 @lru_cache(maxsize=1024)
 def wildcard(pattern: str) -> re.Pattern[str]:
-    """OpenSSH's patterns: * and ? only, [ ] are themselves.
+    """Compile OpenSSH's patterns: only * and ? are special, [ ] are not.
 
-    fnmatch makes a pattern that never goes back over a *: ten of them would else take minutes.
+    fnmatch makes a pattern that never backtracks over a *: ten of them could else take minutes.
     """
     return re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
 
 
-# --- writing out ---------------------------------------------------------------------------------
+# --- expanding -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Span:
-    """One piece between commas. `width` pads with zeros; `alphabet` is there for letters."""
+    """One piece between commas. `width` pads with zeros; `alphabet` is set for letters."""
 
     numbers: range
     width: int = 0
@@ -148,7 +148,7 @@ _Cut = tuple[str, ...]  # texts and numbers in turn: text, digits, text, digits,
 
 
 def _shapes(names: Iterable[str]) -> list[list[_Cut]]:
-    """Groups of names that differ in one number only, in order of first appearance."""
+    """Group names that differ in one number only, in order of first appearance."""
     cuts = [tuple(re.split(r"([0-9]{1,9})", name)) for name in names]
     by_text: dict[_Cut, list[_Cut]] = {}
     for cut in cuts:
@@ -165,13 +165,13 @@ def _shapes(names: Iterable[str]) -> list[list[_Cut]]:
 
 
 def _varying(cuts: list[_Cut]) -> int:
-    """The last place whose number isn't the same in all; 0 when there is none."""
+    """Return the last place whose number isn't the same in all; 0 if there is none."""
     places = [i for i in range(1, len(cuts[0]), 2) if len({cut[i] for cut in cuts}) > 1]
     return places[-1] if places else 0
 
 
 def _padded_widths(cuts: list[_Cut], at: int) -> set[int]:
-    """Widths of numbers with leading zeros: there the width counts, so 09 goes with 10, not 8."""
+    """Return the widths of zero-padded numbers, which must match: 09 goes with 10, not 8."""
     return {len(cut[at]) for cut in cuts if cut[at].startswith("0") and len(cut[at]) > 1}
 
 
@@ -199,7 +199,7 @@ _TASKS = re.compile(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?")
 
 
 def hosts_of_job(environ: Mapping[str, str]) -> str:
-    """`a1:2,a2:2` where the job asked for tasks, else `a1,a2`; "" outside a job."""
+    """Return `a1:2,a2:2` if the job asked for tasks, else `a1,a2`; "" outside a job."""
     nodes = [name for part, _ in split(environ.get(NODES, ""), ",") for name in expand(part)]
     tasks = _tasks(environ.get("SLURM_TASKS_PER_NODE", "")) if environ.get("SLURM_NTASKS") else []
     if len(tasks) == len(nodes):
@@ -208,7 +208,7 @@ def hosts_of_job(environ: Mapping[str, str]) -> str:
 
 
 def _tasks(text: str) -> list[int]:
-    """`2(x3),1` is 2, 2, 2, 1. [] for what is not understood."""
+    """Parse `2(x3),1` to 2, 2, 2, 1; [] for other text."""
     found: list[int] = []
     for part in text.split(","):
         matched = _TASKS.fullmatch(part)

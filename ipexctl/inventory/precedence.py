@@ -1,6 +1,6 @@
-"""Groups, hosts and variables as they were written -> Inventory, by Ansible's rules of precedence.
+"""Combine groups, hosts and variables to an Inventory, by Ansible's rules of precedence.
 
-Variables of a host go before those of its groups, a child group before its parent, `all` is last.
+A host's variables precede those of its groups, a child group's its parent's, `all` is last.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Group:
 
 @dataclass
 class Draft:
-    """Filled by a reader, then `finish`ed. `strict` refuses variables that mean nothing here."""
+    """Filled by a reader, then `finish`ed. `strict` refuses unknown variables."""
 
     source: str
     strict: bool = False
@@ -56,7 +56,7 @@ class Draft:
         self.group(name, place).children.setdefault(child, place)
 
     def add_hosts(self, group: str, hosts: Iterable[Host], values: Values) -> None:
-        """Adds hosts to a group; a host that is already known gets further variables."""
+        """Add hosts to a group; a host that is already known gets further variables."""
         for host in hosts:
             key = host.name.lower()
             known, old = self.hosts.get(key, (host, {}))
@@ -84,7 +84,7 @@ class Draft:
         return Inventory(tuple(found), self.source, _notes(found, unused, set(self.groups)))
 
     def _inherited(self, groups: tuple[str, ...]) -> Values:
-        """Inherited variables by field if a key has one, since several keys can set one field."""
+        """Return inherited variables, by field if they set one: several keys can set a field."""
         values: Values = {}
         for name in ("all", *(groups or ("ungrouped",))):
             group = self.groups.get(name)
@@ -93,7 +93,7 @@ class Draft:
         return values
 
     def _parents_first(self) -> list[str]:
-        """Groups by depth below `all`, then priority, then name: later ones win."""
+        """Return groups by depth below `all`, then priority, then name: later ones win."""
         for group in self.groups.values():
             for child, place in group.children.items():
                 if child not in self.groups or not self.groups[child].defined:
@@ -107,7 +107,7 @@ class Draft:
             for child in group.children:
                 waiting[child] += 1
         ready = [name for name, count in waiting.items() if not count]
-        for name in ready:  # grows while we walk it
+        for name in ready:  # grows during the iteration
             for child in self.groups[name].children:
                 depth[child] = max(depth[child], depth[name] + 1)
                 waiting[child] -= 1
@@ -132,7 +132,7 @@ class Draft:
 
 
 def _nearest(host: Host, inherited: Values, own: Values) -> list[tuple[str, Value]]:
-    """The host's own variables, then those of its groups that it does not set itself."""
+    """Return the host's own variables, then its groups' that it does not set itself."""
     for key, value in own.items():
         if getattr(host, field_of(key) or "local"):
             raise Bad(
@@ -150,7 +150,7 @@ def _priority(group: _Group) -> int:
 
 
 def _merged(known: Host, again: Host) -> Host:
-    """User, port and slots of one host named twice, which must not contradict each other."""
+    """Merge user, port and slots of one host named twice, which must not contradict each other."""
     for name in ("user", "port", "slots"):
         old, new = getattr(known, name), getattr(again, name)
         if old and new and old != new:

@@ -1,4 +1,4 @@
-"""The bytes of a hostfile, play or configuration file -> text."""
+"""Decode the bytes of a hostfile, play or configuration file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ipexctl.errors import InputError
 
 
 def decode(data: bytes, source: str) -> str:
-    """UTF-8, with or without its mark. Raises InputError for anything else."""
+    """Decode UTF-8, with or without a byte order mark. Raises InputError for anything else."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:

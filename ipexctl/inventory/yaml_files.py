@@ -1,7 +1,7 @@
 """YAML inventories: our own (hosts, groups, vars) and Ansible's (all, children, hosts, vars).
 
-Ours is what Ansible calls the group `all`, with `groups` for `children`. It is read strictly;
-an Ansible inventory has many variables that mean nothing here.
+Ours is like Ansible's group `all`, with `groups` for `children`. It is read strictly; an Ansible
+inventory has many variables that ipexctl does not use.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _hosts(draft: Draft, group: str, node: Node) -> None:
 
 
 def _item(draft: Draft, group: str, item: Node) -> None:
-    """`- node1`, or `- {name: node1, slots: 4}`."""
+    """Read `- node1`, or `- {name: node1, slots: 4}`."""
     if isinstance(item, Scalar):
         _refuse_again(draft, group, item)
         draft.add_hosts(group, _read(item), {})
@@ -116,7 +116,7 @@ def _item(draft: Draft, group: str, item: Node) -> None:
 
 
 def _refuse_again(draft: Draft, group: str, name: Scalar) -> None:
-    """A list must not name a host twice; a group may name a host that is also listed elsewhere."""
+    """Refuse a host listed twice; a group may name a host that is also listed elsewhere."""
     if group in ROOT_GROUPS and name.text.lower() in draft.hosts:
         raise Bad(f"{name.text!r} is listed twice", slug="host-listed-twice").placed(name.place)
 

@@ -1,4 +1,4 @@
-"""The options of lab."""
+"""The options of `lab`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ipexctl.machines.openssh import login_command
 
 
 def lab_text(lab: Lab) -> str:
-    """The hosts of a lab, and the commands to type next."""
+    """Return the hosts of a lab, and the commands to type next."""
     status, first = lab.status(), lab.targets[0]
     width = max(map(len, lab.hosts))
     lines = [f"lab '{lab.name}' is up, log in as {lab.user}"]

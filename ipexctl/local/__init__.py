@@ -1,1 +1,1 @@
-"""This machine: settings, state and cache files, files of the user."""
+"""The controller: settings, state and cache files, files of the user."""

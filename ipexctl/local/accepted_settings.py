@@ -1,7 +1,7 @@
-"""Settings of a project that decide who receives code and what ssh runs: used once accepted.
+"""A project's settings that decide who receives code and what ssh runs: used only once accepted.
 
-Accepted are the values and the content of the files that they name. When either changes, the user
-is asked again.
+The user accepts the values and the content of the files that they name. When either changes, the
+user is asked again.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _MEMORY = Memory("accepted")  # project's file -> digest
 
 @dataclass(frozen=True)
 class Proposal:
-    """What the ipexctl.toml of a project sets of KEYS."""
+    """The KEYS that the ipexctl.toml of a project sets."""
 
-    project: str  # that file
+    project: str  # the path of that file
     settings: tuple[Setting, ...]
     digest: str
-    unreadable: Setting | None = None  # the one whose file cannot be read completely
+    unreadable: Setting | None = None  # a setting whose file cannot be read completely
     why: str = ""
 
 
 def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
-    """None if no setting of KEYS comes from a project's file.
+    """Return a proposal; None if no setting of KEYS comes from a project's file.
 
-    With one that is `unreadable` it cannot be accepted.
+    One that has an `unreadable` setting cannot be accepted.
     """
     found = tuple(s for key in KEYS if (s := settings.get(key)) and s.project)
     if not found:
@@ -57,14 +57,14 @@ def is_accepted(proposed: Proposal) -> bool:
 
 
 def accept(proposed: Proposal) -> None:
-    """Raises InputError if one of its files cannot be read, or is too large to be looked at."""
+    """Accept it. Raises InputError if one of its files cannot be read, or is too large."""
     if proposed.unreadable:
         raise refusal(proposed)
     _MEMORY.save({proposed.project: proposed.digest})
 
 
 def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
-    """`wanted`: the keys that the command would use."""
+    """Return the error for settings that are not accepted. `wanted`: keys the command would use."""
     if lost := proposed.unreadable:
         option = "-f" if lost.key == "hostfile" else "-F"
         lab = Path(lost.value).parent

@@ -11,7 +11,7 @@ LIMIT = 4 << 20  # bytes of a file that people write by hand
 
 
 def read_prefix(path: Path, limit: int = LIMIT) -> bytes:
-    """The first bytes of a regular file. Raises OSError for anything else, without blocking."""
+    """Return the first bytes of a regular file. Raises OSError for others, without blocking."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -20,7 +20,7 @@ def read_prefix(path: Path, limit: int = LIMIT) -> bytes:
 
 
 def read_file(path: Path, limit: int = LIMIT) -> bytes:
-    """All of a regular file. Raises OSError if it is larger than the limit, too."""
+    """Return all of a regular file. Raises OSError also if it is larger than the limit."""
     data = read_prefix(path, limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit >> 20} MiB")

@@ -1,4 +1,4 @@
-"""The environment of this process. Everything else gets it from here, or as an argument."""
+"""The environment of this process. All other modules get it from here, or as an argument."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import resource
 from collections.abc import Mapping, Sequence
 
 SAFE_UMASK = 0o022
-_umask = -1  # of the user, for programs of the user; -1: never changed
+_umask = -1  # the user's, for programs of the user; -1: never changed
 
 
 def restrict_umask() -> None:
-    """Make what this process creates not writable for others. The process must be ours."""
+    """Make new files not writable for others. The process must be ours."""
     global _umask  # noqa: PLW0603
     _umask = os.umask(SAFE_UMASK)
     os.umask(_umask | SAFE_UMASK)
@@ -27,7 +27,7 @@ def environment() -> Mapping[str, str]:
 
 
 def hide(names: Sequence[str]) -> None:
-    """No program that we start inherits these secrets, and no core dump of ours holds them."""
+    """Keep these secrets from programs that we start, and from our core dumps."""
     for name in names:
         os.environ.pop(name, None)
     if names:

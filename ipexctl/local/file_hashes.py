@@ -1,4 +1,4 @@
-"""Hashes of the user's files, kept between runs: what has not been touched is not read again."""
+"""Hashes of the user's files, kept between runs: files that were not touched are not read again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from ipexctl.errors import NotHere
 from ipexctl.local.memory import Memory
 
-# ns: a file younger than this may change once more within one tick of its clock
+# ns: a younger file may change once more within one tick of its clock
 SETTLED = 2 * 10**9
 
 Stamp = tuple[int, int, int, int]
 
 
 def stamp(info: os.stat_result) -> Stamp:
-    """Changes with every write to the file: no program can set a file's ctime."""
+    """Return a value that changes with every write: no program can set a file's ctime."""
     return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
 
 
@@ -33,7 +33,7 @@ class Hashes:
         self._began = time.time_ns()
 
     def known(self, path: str, stamp: Stamp) -> str:
-        """The hash, "" if the file must be read."""
+        """Return the hash, "" if the file must be read."""
         row = self._known.get(path)
         if not isinstance(row, list) or row[:-1] != [*stamp]:
             return ""
@@ -45,7 +45,7 @@ class Hashes:
             self._fresh[path] = [*stamp, sha256]
 
     def save(self) -> None:
-        """Keep the hashes that were asked for; errors are ignored, since a cache may be lost."""
+        """Store the hashes that were asked for; errors are ignored, since a cache may be lost."""
         if self._fresh != self._known:
             with suppress(OSError, RuntimeError, NotHere):
                 self.memory.write(self._fresh)

@@ -1,4 +1,4 @@
-"""Reading a hostfile, and what to say where there is none or it stands in the wrong place."""
+"""Read a hostfile, with errors for one that is missing or in the wrong place."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ipexctl.inventory.text_encoding import decode
 
 USUAL = ("hostfile", "hosts", "hosts.txt", "hosts.yaml", "hosts.yml", "hosts.ini", "machinefile")
 NEW = "ipexctl init node1 node2   # writes a hostfile here"
-_LIKELY = 20  # files that are read
+_LIKELY = 20  # files to read
 _SUFFIXES = (".txt", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".hosts")
 
 
 def read(path: Path) -> str:
-    """Reads at most MAX_TEXT bytes, so that a device or a dataset does not take forever."""
+    """Read at most MAX_TEXT bytes, so that a device or a dataset does not take forever."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_TEXT + 1)
@@ -41,8 +41,8 @@ def read(path: Path) -> str:
 
 
 def hostfile_here() -> str:
-    """A hostfile of a usual name in the current folder, else the only file of hosts whose name
-    says so; "" if there is none."""
+    """Return a hostfile of a usual name in the current folder, else the only file of hosts with a
+    name that suggests it; "" if there is none."""
     words = ("host", "node", "machine", "cluster", "inventory")
     named = [name for name in _names(Path()) if any(word in name.lower() for word in words)]
     found = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
@@ -51,7 +51,7 @@ def hostfile_here() -> str:
 
 
 def is_hostfile(word: str) -> bool:
-    """Does this word name a file that reads as a hostfile?"""
+    """Decide whether this word names a file that is a valid hostfile."""
     if not word or not os.path.isfile(word):
         return False
     try:
@@ -62,7 +62,7 @@ def is_hostfile(word: str) -> bool:
 
 
 def given_as_host(word: str) -> bool:
-    """Whether a word in the place of a host name is a hostfile, even one with mistakes."""
+    """Decide whether a word in the place of a host name is a hostfile, even one with mistakes."""
     if not os.path.isfile(word):
         return False
     named_so = word in USUAL or word.endswith(_SUFFIXES) or "/" in word

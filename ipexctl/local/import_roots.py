@@ -1,4 +1,4 @@
-"""Where the user's own packages lie in a project: what `pip install -e .` makes importable."""
+"""The folders of a project with the user's packages, as `pip install -e .` would use them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FOLDERS = (
 
 
 def marked_project(folder: Path) -> Path | None:
-    """The nearest folder above that has one of the files of a Python project, and is the user's."""
+    """Return the nearest folder above that has a file of a Python project, and is the user's."""
     for place in (folder, *folder.parents):
         if place in (Path.home(), Path("/")):
             return None
@@ -32,10 +32,10 @@ def marked_project(folder: Path) -> Path | None:
 
 
 def import_roots(project: Path) -> tuple[str, ...]:
-    """Folders below it, "." for itself; () where it is not a Python project.
+    """Return the folders below it, "." for itself; () if it is not a Python project.
 
-    The project's own folder counts only if the package named like it lies there: else any folder
-    in it could hide an installed package of its name.
+    The project's own folder counts only if it contains the package of the project's name: else any
+    folder in it could hide an installed package of its name.
     """
     if not any((project / name).is_file() for name in MARKERS):
         return ()
@@ -47,8 +47,8 @@ def import_roots(project: Path) -> tuple[str, ...]:
 
 
 def module_path(project: Path, place: str) -> str:
-    """The file or folder of a module below the project, "" if it has none there. `place`: its
-    path without an ending."""
+    """Return the file or folder of a module below the project, "" if it has none. `place`: its path
+    without a suffix."""
     if place.startswith(("..", "/")):
         return ""
     ends = (end for end in (".py", "/__init__.py") if (project / f"{place}{end}").is_file())
@@ -58,7 +58,7 @@ def module_path(project: Path, place: str) -> str:
 
 
 def _named(said: dict[str, Any]) -> Iterator[str]:
-    """What the tables of the usual build backends say."""
+    """Yield the folders named in the tables of the usual build backends."""
     for path in _FOLDERS:
         yield from _texts(said, path)
     for package in _texts(said, "tool hatch build targets wheel packages"):
@@ -66,7 +66,7 @@ def _named(said: dict[str, Any]) -> Iterator[str]:
 
 
 def _texts(said: Any, path: str) -> Iterator[str]:
-    """The texts at that path of keys: one, a list, or tables that have one."""
+    """Yield the texts at that path of keys: one, a list, or tables that contain one."""
     for name in path.split():
         said = said.get(name) if isinstance(said, dict) else None
     for one in said if isinstance(said, list) else [said]:
@@ -89,7 +89,7 @@ def _has_modules(folder: Path) -> bool:
 
 
 def _is_inside(project: Path, name: str) -> bool:
-    """A plain folder of the project, whose name can stand in PYTHONPATH."""
+    """Decide whether it is a plain folder of the project whose name PYTHONPATH can contain."""
     place = (project / name).resolve()
     inside = place == project.resolve() or project.resolve() in place.parents
     return bool(name) and ":" not in name and inside and place.is_dir()
@@ -99,4 +99,4 @@ def _pyproject(project: Path) -> dict[str, Any]:
     try:
         return toml.loads(bounded_read.read_file(project / "pyproject.toml").decode("utf-8-sig"))
     except (OSError, ValueError):
-        return {}  # whoever installs from it says what is wrong with it
+        return {}  # an installer reports what is wrong with it

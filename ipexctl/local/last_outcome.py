@@ -1,4 +1,4 @@
-"""What the last command found out about the hosts: @healthy and @last-failed of --limit."""
+"""The results of the last command for each host: @healthy and @last-failed of --limit."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _GOOD = frozenset({"ok", "warn", "changed", "skipped"})
 
 
 def remember(hosts: Inventory, states: Mapping[str, str], command: str = "doctor") -> None:
-    """`states`: host -> ok, warn, fail, failed, unreachable, changed or skipped."""
+    """Store the outcome. `states`: host -> ok, warn, fail, failed, unreachable, changed, ..."""
     try:
         key = _key(hosts)
-    except OSError:  # the folder we are in is gone
+    except OSError:  # the current folder was removed
         return
     entry = MEMORY.entry(key)
     entry["last"] = dict(states)
@@ -29,7 +29,7 @@ def remember(hosts: Inventory, states: Mapping[str, str], command: str = "doctor
 
 
 def last_states(hosts: Inventory) -> dict[str, frozenset[str] | None]:
-    """The hosts behind @healthy and @last-failed; None where no command has looked yet."""
+    """Return the hosts of @healthy and @last-failed; None if no command has run yet."""
     entry = MEMORY.entry(_key(hosts))
     doctor, last = _table(entry, "doctor"), _table(entry, "last")
     return {
@@ -39,7 +39,7 @@ def last_states(hosts: Inventory) -> dict[str, frozenset[str] | None]:
 
 
 def _key(hosts: Inventory) -> str:
-    """The hostfile's absolute path; all hosts from the command line share one entry."""
+    """Return the hostfile's absolute path; hosts from the command line share one entry."""
     return hosts.source if hosts.source == COMMAND_LINE else str(Path(hosts.source).resolve())
 
 

@@ -1,6 +1,6 @@
-"""What a command remembers for later ones: entries by key, in a JSON file of this user.
+"""Entries that a command stores for later ones: by key, in a JSON file of this user.
 
-It is a convenience: a file that cannot be read or written is as good as none.
+It is a convenience: a file that cannot be read or written is treated as empty.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Memory:
         return found if isinstance(found, dict) else {}
 
     def entry(self, key: str) -> dict[str, Any]:
-        """{} where there is none, or one of another form."""
+        """Return the entry; {} if there is none, or not an object."""
         found = self.load().get(key)
         return found if isinstance(found, dict) else {}
 
@@ -50,18 +50,18 @@ class Memory:
             self.save(entries)
 
     def save(self, entries: Mapping[str, Any]) -> None:
-        """Add them, or raise what keeps the file from being written. The newest stand last."""
+        """Add entries, the newest last. Raises the error if the file cannot be written."""
         kept = {key: entry for key, entry in self.load().items() if key not in entries}
         self.write(dict(list((kept | dict(entries)).items())[-self.keep :]))
 
     def write(self, entries: Mapping[str, Any]) -> None:
-        """Keep these entries and no others."""
+        """Store these entries and no others."""
         path = self.path
         make_private(path.parent)
         write_atomic(path, json.dumps(entries))
 
 
 def is_newer(entry: Mapping[str, Any], seconds: float) -> bool:
-    """Whether the entry was made, `at`, less than so long ago."""
+    """Decide whether the entry was made (`at`) within this number of seconds."""
     at = entry.get("at")
     return isinstance(at, int | float) and 0 <= time.time() - at < seconds

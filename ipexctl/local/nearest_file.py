@@ -1,4 +1,4 @@
-"""A project's own files, found from any folder in it; those that others could have written are
+"""Find a project's own files from any folder in it. Files that others could have written are
 ignored: they decide what runs, and where."""
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ Note = Callable[[str], None]
 
 
 def silent(text: str) -> None:
-    """For callers whose command prints this note elsewhere."""
+    """Drop the note, for callers whose command prints it elsewhere."""
 
 
 def nearest_file(name: str, folder: Path, last: Path, note: Note = silent) -> Path | None:
-    """In the folder or above it, up to `last`."""
+    """Return the file in the folder or above it, up to `last`."""
     for parent in (folder, *folder.parents):
         path = parent / name
         if os.path.isfile(path):
@@ -32,7 +32,7 @@ def nearest_file(name: str, folder: Path, last: Path, note: Note = silent) -> Pa
 
 
 def project_file(folder: Path, note: Note = silent) -> Path | None:
-    """ipexctl.toml: up to the top of a Git checkout or the user's home."""
+    """Return ipexctl.toml, from here up to the top of a Git checkout or the user's home."""
     around = (
         p for p in (folder, *folder.parents) if os.path.exists(p / ".git") or p == Path.home()
     )
@@ -40,8 +40,8 @@ def project_file(folder: Path, note: Note = silent) -> Path | None:
 
 
 def short_path(text: str | Path) -> str:
-    """Relative to the current folder if it is below it, as a user would type it."""
+    """Return the path relative to the current folder if it is below it, as a user would type it."""
     try:
         return str(Path(text).relative_to(Path.cwd()))
-    except (OSError, ValueError):  # the folder that the user is in may be gone
+    except (OSError, ValueError):  # the current folder may have been removed
         return str(text)

@@ -1,4 +1,4 @@
-"""What ipexctl keeps on this machine, by kind, and removing it. Links are never followed."""
+"""The files that ipexctl keeps locally, by kind, and removing them. Links are not followed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ipexctl.errors import NotHere, reason_of
 from ipexctl.local.user_dirs import cache_dir, config_dir, state_dir
 from ipexctl.quick_dataclass import dataclass
 
-# what goes only if the user names it: it was made by hand, or cannot be made again
+# removed only if the user names it: made by hand, or impossible to make again
 ASKED = ("keys", "settings", "labs", "logs")
 ACCEPTED = "accepted.json"
 
@@ -31,7 +31,7 @@ class Kept:
 
 
 def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[Kept, ...]:
-    """The kinds of which there is something. Raises NotHere where others can write the folders."""
+    """Return the kinds that exist. Raises NotHere if others can write to the folders."""
     cache, config, state = cache_dir(), config_dir(), state_dir()
     known_hosts = [*_named(state, "known_hosts"), *_parts(state, "known_hosts")]
     kinds = (
@@ -74,7 +74,7 @@ def _named(folder: Path, *names: str) -> list[Path]:
 
 
 def _parts(folder: Path, name: str) -> Iterator[Path]:
-    """Locks and unfinished copies beside a file."""
+    """Yield locks and unfinished copies beside a file."""
     yield from folder.glob(f"{name}.*")
     yield from folder.glob(f".{name}.*")
 

@@ -1,4 +1,4 @@
-"""Whether another user could have written a file."""
+"""Detect files that another user could have written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from ipexctl.common.folder_trust import has_acl, is_private_group, passed_folders
 from ipexctl.errors import reason_of
 
-MOST_LINKS = 40  # one after the other, as in the kernel
+MOST_LINKS = 40  # in sequence, as in the kernel
 
 
 def untrusted_reason(path: Path) -> str:
-    """Why another user could have written the file or replaced it; "" if none could.
+    """Return why another user could have written or replaced the file; "" if none could.
 
-    Links are followed one by one: whoever can replace one of them says what the file is.
+    Links are followed one by one: a user who can replace one of them decides what the file is.
     """
     try:
         for _ in range(MOST_LINKS):
@@ -32,14 +32,14 @@ def untrusted_reason(path: Path) -> str:
 
 
 def closing(path: Path, why: str) -> str:
-    """The command that ends such a reason; "" for a file that belongs to another user."""
+    """Return the command that resolves such a reason; "" for another user's file."""
     folder, is_named, _ = why.partition(" is ")
     return "" if "owned by" in why else f"chmod go-w {folder if is_named else path}"
 
 
 def untrusted_above(path: Path) -> str:
-    """Why another user could have replaced a folder or link on the way to it, but for the user's
-    home and what is above that."""
+    """Return why another user could have replaced a folder or link on the way to it, without the
+    user's home and what is above that."""
     try:
         for folder in reversed(passed_folders(os.path.abspath(path))):  # noqa: PTH100  not resolved
             with suppress(FileNotFoundError):
@@ -51,13 +51,13 @@ def untrusted_above(path: Path) -> str:
 
 
 def untrusted_here(folder: Path) -> str:
-    """The same for the folder itself, wherever it is."""
+    """Return why another user could have replaced the folder itself."""
     return _reason(folder, "")
 
 
 def foreign_owner(path: Path) -> str:
-    """The owner's name if the owner is neither the current user nor root, else "". Of a link, too:
-    its owner says where it leads."""
+    """Return the owner's name if the owner is neither the current user nor root, else "". A link's
+    owner counts too: it decides the target."""
     for look in (path.lstat, path.stat):
         if (uid := look().st_uid) not in (0, os.getuid()):
             return _user_name(uid)
@@ -69,7 +69,7 @@ def _reason(path: Path, subject: str) -> str:
         return f"{subject}owned by {owner}"
     found = path.stat()
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
-        return ""  # as /tmp: others can add files there, but cannot replace ours
+        return ""  # like /tmp: others can add files, but cannot replace ours
     if found.st_mode & stat.S_IWOTH:
         return f"{subject}writable by everyone"
     if found.st_mode & stat.S_IWGRP:

@@ -1,4 +1,4 @@
-"""The project around a folder: its ipexctl.lock, and so the environment that commands act in."""
+"""The project around a folder: its ipexctl.lock, and so the environment of commands."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def read_lock(path: Path) -> Lock | None:
 
 
 def choice_here() -> EnvChoice:
-    """For commands that send no project."""
+    """Return the environment for commands that send no project."""
     return env_choice_of(Path.cwd())
 
 
 def lock_here() -> Path | None:
-    """The one that `install` reads here."""
+    """Return the lock file that `install` reads here."""
     return nearest_lock(Path.cwd())
 
 
 def lock_folder() -> Path:
-    """Whose ipexctl.lock a command here reads and writes: as for `choice_here`, else this one.
-    Raises InputError where that would replace one that is not used."""
+    """Return the folder whose ipexctl.lock a command here reads and writes: that of `lock_here`,
+    else this one. Raises InputError if that would replace one that is not used."""
     here = Path.cwd()
     if found := lock_here():
         return Path() if found.parent == here else found.parent
@@ -61,8 +61,8 @@ def lock_folder() -> Path:
 
 
 def env_choice_of(start: Path) -> EnvChoice:
-    """By the lock of the project where ranks start, else of the current folder's, from where the
-    hosts are."""
+    """Choose by the lock of the project where ranks start, else of the current folder's, which also
+    provides the hosts."""
     ignored: list[str] = []
     for folder in (start, Path.cwd()):
         path = nearest_lock(folder, ignored.append)
@@ -76,7 +76,7 @@ def env_choice_of(start: Path) -> EnvChoice:
 
 
 def _if_newer(files: tuple[str, ...], lock: Path) -> tuple[str, ...]:
-    """`files` if one is newer than the lock: dates cost nothing, so only then they are read."""
+    """Return `files` if one is newer than the lock: only then it is worth reading them."""
     try:
         written = lock.stat().st_mtime_ns
         times = [(lock.parent / name).stat().st_mtime_ns for name in files]
@@ -86,8 +86,8 @@ def _if_newer(files: tuple[str, ...], lock: Path) -> tuple[str, ...]:
 
 
 def nearest_lock(folder: Path, note: Note = silent) -> Path | None:
-    """Up to the top of the project, and at least to the folder of its ipexctl.toml and to the
-    current one: what gives a command its hosts gives it its environment."""
+    """Search up to the top of the project, and at least to the folder of its ipexctl.toml and to
+    the current one: a command's hosts and its environment come from the same place."""
     settings, here = project_file(folder), Path.cwd()
     tops = [project_top(folder), *([settings.parent] if settings else [])]
     tops += [here] if here in folder.parents else []
@@ -95,19 +95,19 @@ def nearest_lock(folder: Path, note: Note = silent) -> Path | None:
 
 
 def git_root(folder: Path) -> Path | None:
-    """The top of the Git work tree around a folder; .git is a file in a linked one."""
+    """Return the top of the Git work tree around a folder; .git is a file in a linked one."""
     return next((f for f in (folder, *folder.parents) if os.path.exists(f / ".git")), None)
 
 
 def own_git_root(folder: Path) -> Path | None:
-    """The same, or None if another user owns it."""
+    """Return the top of the Git work tree, or None if another user owns it."""
     root = git_root(folder)
     foreign = root and (foreign_owner(root) or foreign_owner(root / ".git"))
     return None if foreign else root
 
 
 def project_top(folder: Path) -> Path:
-    """The user's project around it: the Git work tree, else the Python project, else the folder."""
+    """Return the user's project around it: Git work tree, else Python project, else the folder."""
     home = Path.home()
     root = own_git_root(folder)
     if root and (root == folder or root not in (home, *home.parents)):
@@ -139,7 +139,7 @@ def _machine() -> str:
 
 
 def choose_instead(choice: EnvChoice, key: str, command: str) -> None:
-    """Commands in this project use environment `key` until its lock changes or is installed."""
+    """Let commands in this project use `key` until its lock changes or is installed."""
     if not choice.lock:
         return
     if key == choice.locked:

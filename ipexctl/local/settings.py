@@ -1,6 +1,6 @@
-"""Where settings come from: environment, the project's ipexctl.toml, the user's config.toml.
+"""Load settings from the environment, the project's ipexctl.toml and the user's config.toml.
 
-A flag on the command line goes before all of them.
+A flag on the command line takes precedence over all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ipexctl.local.nearest_file import Note, project_file, short_path, silent
 from ipexctl.local.settings_file import PATHS, Setting, checked, parse_settings
 from ipexctl.local.user_dirs import config_dir
 
-# the first that is set counts
+# the first one that is set counts
 VARIABLES = {
     "hostfile": ("IPEXCTL_HOSTFILE", "I_MPI_HYDRA_HOST_FILE", "WCOLL", "PBS_NODEFILE"),
     "ssh_config": ("IPEXCTL_SSH_CONFIG",),
@@ -35,7 +35,7 @@ def load(
     folder: Path | None = None,
     note: Note = silent,
 ) -> dict[str, Setting]:
-    """Every setting that has a value. Raises InputError with file and line."""
+    """Return every setting that has a value. Raises InputError with file and line."""
     environ = environment() if environ is None else environ
     found = _read(user_file(environ))
     own = of_project(folder or Path.cwd(), note)
@@ -55,7 +55,7 @@ def load(
 
 
 def of_project(folder: Path, note: Note = silent) -> dict[str, Setting]:
-    """What the project's file says, which is in the folder or above it."""
+    """Return the settings of the project's file, which is in the folder or above it."""
     project = project_file(folder, note)
     if not project:
         return {}
@@ -63,7 +63,7 @@ def of_project(folder: Path, note: Note = silent) -> dict[str, Setting]:
 
 
 def configured_env() -> dict[str, str]:
-    """Variables for every rank."""
+    """Return the variables for every rank."""
     setting = load().get("run.env")
     return dict(setting.value) if setting else {}
 
@@ -80,9 +80,9 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def option_defaults(settings: Mapping[str, Setting], command: str) -> dict[str, Any]:
-    """Option of a command -> value, for those options that stand for one setting each.
+    """Return option -> value for those options of a command that have a setting of their own.
 
-    Not the hostfile: hosts on the command line go before it. Not run.env: it is added to.
+    Not the hostfile: hosts on the command line precede it. Not run.env: options add to it.
     """
     shared = ("ssh_config", "root", "forks")
     common = {key: settings[key].value for key in shared if key in settings}
@@ -112,7 +112,7 @@ def _read(path: Path) -> dict[str, Setting]:
 
 
 def _from_folder(folder: Path, setting: Setting) -> Setting:
-    """Paths in a settings file are relative to its folder."""
+    """Make a path absolute; those in a settings file are relative to its folder."""
     try:
         value = str(folder / Path(setting.value).expanduser())
     except RuntimeError:
@@ -126,7 +126,7 @@ def _from_folder(folder: Path, setting: Setting) -> Setting:
 
 
 def is_from_file(setting: Setting) -> bool:
-    """Whether later commands in this folder have it too; a variable lasts as long as its shell."""
+    """Decide whether later commands here have it too; a variable lasts as long as its shell."""
     return setting.origin not in {NODES, *(name for names in VARIABLES.values() for name in names)}
 
 

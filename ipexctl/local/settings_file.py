@@ -1,4 +1,4 @@
-"""ipexctl.toml -> settings that know where they come from."""
+"""Parse ipexctl.toml into settings that know their origin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST = 999_999
 
 @dataclass(frozen=True)
 class Kind:
-    """The declaration of a setting. `least`: of a number. `choices`: all values of a text."""
+    """The declaration of a setting. `least`: minimum number. `choices`: all values of a text."""
 
     type: type
     doc: str
@@ -46,8 +46,8 @@ _PRUNE = {
 
 @dataclass(frozen=True)
 class Setting:
-    """`origin`: file:line, or the name of an environment variable. `project`: the path of the
-    project's file that has it, if one has."""
+    """A setting. `origin`: file:line, or the name of an environment variable. `project`: the path
+    of the project's file if it is from one."""
 
     key: str
     value: Any
@@ -57,7 +57,7 @@ class Setting:
 
 @cache
 def setting_kinds() -> dict[str, Kind]:
-    """Every key; those of [run] are declared with the options of run."""
+    """Return every key; those of [run] are declared with the options of run."""
     from dataclasses import MISSING, fields
 
     from ipexctl.base.option import options_of, setting_types
@@ -74,12 +74,12 @@ def setting_kinds() -> dict[str, Kind]:
 
 
 def _kind(key: str) -> Kind | None:
-    """None for an unknown key. Imports the options of run only for them."""
+    """Return a key's kind, None if unknown. Imports the options of run only for them."""
     return _COMMON.get(key) or _PRUNE.get(key) or setting_kinds().get(key)
 
 
 def parse_settings(text: str, source: str) -> dict[str, Setting]:
-    """Raises InputError for what is not TOML, not known, or of another type."""
+    """Parse settings. Raises InputError for invalid TOML, unknown keys and wrong types."""
     try:
         document = toml.loads(text)
     except (ValueError, RecursionError) as e:
@@ -98,7 +98,7 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
 
 
 def checked(key: str, value: Any, origin: str) -> Any:
-    """The value, if it is of the right kind."""
+    """Return the value if it is of the right kind."""
     about = _kind(key)
     assert about, key
     kind, choices = about.type, about.choices
@@ -139,7 +139,7 @@ def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
 
 
 def _flat(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """`[run]` n -> run.n"""
+    """Return keys with their sections: n in `[run]` is run.n."""
     flat: list[tuple[str, Any]] = []
     for key, value in document.items():
         if key in SECTIONS and isinstance(value, dict):
@@ -150,7 +150,7 @@ def _flat(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _line(text: str, key: str) -> int:
-    """The line of a key, which the TOML parser does not report; 1 if it is not found."""
+    """Return the line of a key, which the TOML parser does not report; 1 if it is not found."""
     section, _, name = key.rpartition(".")
     current = ""
     for number, line in enumerate(text.split("\n"), 1):

@@ -1,6 +1,6 @@
 """The user's folders for cache, configuration and state: the XDG layout, on macOS too.
 
-A relative path in an XDG variable is ignored, as the specification demands.
+A relative path in an XDG variable is ignored, as the specification requires.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ipexctl.local.ownership import untrusted_above
 
 
 def cache_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Raises RuntimeError where the user has no home, like those below."""
+    """Return the cache folder. Raises RuntimeError if the user has no home, like those below."""
     return xdg_dir("XDG_CACHE_HOME", ".cache", environ) / "ipexctl"
 
 
@@ -23,7 +23,7 @@ def config_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def state_dir() -> Path:
-    """Host keys and what the user accepted are here: refused where others could replace it."""
+    """Return the folder of host keys and accepted settings; refused if others could replace it."""
     folder = xdg_dir("XDG_STATE_HOME", ".local/state") / "ipexctl"
     if why := untrusted_above(folder / "any file"):
         raise NotHere(
@@ -36,13 +36,13 @@ def state_dir() -> Path:
 
 
 def xdg_dir(variable: str, default: str, environ: Mapping[str, str] | None = None) -> Path:
-    """Other programs have files there too."""
+    """Return the user's XDG folder, which other programs share."""
     named = (environment() if environ is None else environ).get(variable, "")
     return Path(named) if named.startswith("/") else Path.home() / default
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder and missing parents with mode 0700, whatever the umask is."""
+    """Create a folder and missing parents with mode 0700, regardless of the umask."""
     missing = [p for p in (folder, *folder.parents) if not p.exists()]
     for path in reversed(missing):
         path.mkdir(0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""One agent on one host: asked in frames, answered in frames; agent_start.py gets it there."""
+"""An agent on a host: requests and replies are frames. agent_start.py starts it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ipexctl.machines.wire.transport import SLOWEST, Channel, ChannelTimeout
 from ipexctl.quick_dataclass import dataclass
 
 ANSWER_LIMIT = 256 << 20  # of one operation, all its frames together
-# Seconds that an operation may take, however often the host says meanwhile that it is alive.
+# Seconds that an operation may take, however often the host reports that it is alive.
 TOTAL = 600.0
 LONG = 7200.0  # one that builds, or waits for another command that holds a lock
 _TEXT_LIMIT = 1 << 16
@@ -40,14 +40,14 @@ class Reply:
 
 @dataclass(frozen=True)
 class Hello:
-    """Who answered: python (with version and path) or plain sh (with what it printed)."""
+    """What answered: python (with version and path) or plain sh (with what it printed)."""
 
     kind: str
     python: tuple[int, ...] = ()
     path: str = ""
-    bytecode: str = ""  # which one its Python has, in hexadecimal; "" if the host is far away
-    started: str = ""  # what was run as Python: a wrapper starts another one, `path`
-    passed: str = ""  # which Python gave no answer and was passed over
+    bytecode: str = ""  # its Python's bytecode format in hexadecimal; "" for a distant host
+    started: str = ""  # what was started as Python: a wrapper starts `path`
+    passed: str = ""  # the Python that was skipped since it gave no answer
     sh_text: str = ""
     sent: float = 0.0
 
@@ -57,7 +57,7 @@ OnEvent = Callable[[Frame], None]
 
 @dataclass
 class Agent:
-    """`call` for one request at a time; `send` and `frames` for those who run their own loop."""
+    """`call` does one request at a time; `send` and `frames` are for callers with own loops."""
 
     host: Host
     channel: Channel
@@ -67,14 +67,14 @@ class Agent:
     _next: int = 1
     _taken: int = 0
     _shipped: frozenset[str] = frozenset()
-    _bytecode: bool = False  # it gets modules as we have compiled them
+    _bytecode: bool = False  # send it our compiled modules
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _beside: dict[int, Frame | None] = field(default_factory=dict)  # and how they ended
     _outbox: Outbox | None = None
-    _asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # what is asked, since when
+    _asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # requests with start times
 
     def write_behind(self, patience: float) -> None:
-        """From now on nothing that is sent waits until the host reads it; see Outbox."""
+        """Do not block on writing from now on: sent data waits in an Outbox."""
         self._outbox = Outbox(self.channel, patience)
 
     def start(
@@ -84,7 +84,7 @@ class Agent:
         body: bytes = b"",
         also: Iterable[str] = (),
     ) -> int:
-        """Asks for an operation and returns its id at once. `also`: further ones that it calls."""
+        """Start an operation; return its id at once. `also`: further operations that it calls."""
         with self._lock:
             number = self._next
             self._next += 1
@@ -94,21 +94,21 @@ class Agent:
         return number
 
     def start_beside(self, op: str, args: Mapping[str, Any]) -> int:
-        """As `start`, for an operation that runs while others are called; `wait` for it later.
-        What it says meanwhile is not heard."""
+        """Start an operation that runs while others are called; `wait` for it later. Its events in
+        the meantime are dropped."""
         number = self.start(op, args)
         self._beside[number] = None
         return number
 
     def _ship(self, names: frozenset[str]) -> None:
-        """Modules that this agent did not get yet go ahead of the first request that needs them."""
+        """Send the modules that this agent lacks, ahead of the first request that needs them."""
         if missing := names - self._shipped:
             packed = agent_sources.packed(missing, bytecode=self._bytecode)
             self._write({"id": 0, "sources": True}, packed)
             self._shipped |= missing
 
     def feed(self, number: int, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """A further frame for a running operation."""
+        """Send a further frame to a running operation."""
         with self._lock:
             self._write({**header, "id": number}, body)
 
@@ -121,8 +121,8 @@ class Agent:
         total: float = TOTAL,
         on_event: OnEvent | None = None,
     ) -> Reply:
-        """Asks and waits. `timeout` is how long the host may stay silent, `total` how long it may
-        take however much it says."""
+        """Call an operation and wait. `timeout` limits how long the host may stay silent, `total`
+        how long it may take even if it reports progress."""
         number = self.start(op, args)
         return self.wait(number, timeout=timeout, total=total, on_event=on_event)
 
@@ -144,7 +144,7 @@ class Agent:
         raise AssertionError("an operation ends with done, or raises")
 
     def answers(self, number: int, timeout: float, size: int) -> Iterator[Frame]:
-        """Frames of a transfer of `size` bytes, however many; its `done` is the last one."""
+        """Yield the frames of a transfer of `size` bytes; its `done` is the last one."""
         return self._of(number, self._answers(number, timeout, transfer_time(size), math.inf))
 
     def _of(self, number: int, frames: Iterator[Frame]) -> Iterator[Frame]:
@@ -173,7 +173,7 @@ class Agent:
         trace.add(op, now - seconds, now, self.host.name, asked=round(now - asked, 6))
 
     def frames(self, timeout: float | None = None) -> Iterator[Frame]:
-        """Frames as they come, until the channel ends."""
+        """Yield frames as they arrive, until the channel ends."""
         while True:
             while self._ready:
                 yield self._ready.pop(0)
@@ -181,8 +181,8 @@ class Agent:
                 return
 
     def _answers(self, number: int, timeout: float, total: float, limit: float) -> Iterator[Frame]:
-        """Frames until one operation ends: a host that talks for ever, or of something else only,
-        comes to an end here."""
+        """Yield frames until the operation ends, within a time limit even for a host that never
+        stops sending or sends frames of other operations only."""
         began, before, waited = time.monotonic(), self._taken, 0.0
         while True:
             while self._ready:
@@ -213,8 +213,8 @@ class Agent:
         )
 
     def _more(self, timeout: float | None, said: float | None = None) -> bool:
-        """Waits for further bytes; False when there are none to come. `said`: the limit of which
-        `timeout` is what is left."""
+        """Wait for further bytes; False if there are none to come. `timeout` is what is left of the
+        limit `said`."""
         try:
             data = self.channel.read(1 << 16, timeout)
             self._taken += len(data)
@@ -226,7 +226,7 @@ class Agent:
         return bool(data)
 
     def expect_frames_up_to(self, size: int) -> None:
-        """From now on a larger frame is nonsense."""
+        """Reject frames larger than this from now on."""
         self._decoder.limit = size
 
     def close(self) -> None:
@@ -262,22 +262,22 @@ def _once_back(host: Host) -> str:
 
 
 def failure(host: Host, error: Any) -> HostFailed:
-    """The host's own words as our error; it may say anything."""
+    """Turn an error that a host reported, which may be any value, into a HostFailed."""
     said = error if isinstance(error, Mapping) else {}
     what, why, hint, slug = (text_of(said.get(key)) for key in ("what", "why", "hint", "slug"))
-    what = " ".join(what.split())  # further lines could pass for those of other hosts
+    what = " ".join(what.split())  # further lines could be taken for those of other hosts
     hint = hint_of(host, hint) or REPORT * (slug == "agent-bug")
     what = f"{host.name}: {what or 'the host failed'}"
     return HostFailed(what, why=why, hint=hint, slug=slug_of(slug))
 
 
 def slug_of(value: object) -> str:
-    """ "" for what is no slug."""
+    """Return the value if it is a valid slug, else ""."""
     return value if isinstance(value, str) and _SLUG.fullmatch(value) else ""
 
 
 def hint_of(host: Host, text: str) -> str:
-    """What another machine suggests is shown as its words, not as ours: the user may paste it."""
+    """Mark what another machine suggests as its own text: the user may paste it."""
     if host.local:
         return text
     return "\n".join(f"the host suggests: {line}" for line in printable(text).splitlines() if line)
@@ -304,8 +304,8 @@ OUTBOX_LIMIT = 8 << 20  # bytes that wait for the host to read them
 
 
 class Outbox:
-    """Takes bytes at once; a thread of its own writes them. Raises OSError when the host has read
-    nothing for `patience` seconds, or when too much waits for it."""
+    """A queue of bytes that a thread of its own writes. Raises OSError if the host has read nothing
+    for `patience` seconds, or if too much is queued."""
 
     def __init__(self, channel: Channel, patience: float) -> None:
         self._channel, self._patience = channel, patience
@@ -329,7 +329,7 @@ class Outbox:
         self._queue.put(data)
 
     def close(self) -> None:
-        """The thread ends once it has written what waits."""
+        """End the thread once it has written what is queued."""
         self._queue.put(None)
 
     def _write_all(self) -> None:

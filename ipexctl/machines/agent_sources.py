@@ -1,8 +1,8 @@
-"""Send a host modules of remote/ and common/: only those an operation needs, each once.
-PySyncObj is sent too, where one of them uses it.
+"""Send a host modules of remote/ and common/: only those an operation needs, each once. PySyncObj
+is sent too if one of them uses it.
 
-As source, which any Python from 3.6 on compiles when it imports it. A host that had the bytecode of
-this Python when it was asked last gets that: to compile takes its CPU 0.1 to 0.3 s per command.
+They go as source, which any Python from 3.6 on compiles on import. A host whose Python last had our
+bytecode format gets bytecode: compiling takes its CPU 0.1 to 0.3 s per command.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ipexctl.local.ownership import untrusted_above
 from ipexctl.local.user_dirs import cache_dir, make_private
 
 _PACKAGE = "ipexctl.remote"
-_SHARED = "common"  # its modules have this in their names here: `common.files`
+_SHARED = "common"  # here its modules are named `common.files` and so on
 _FOLDERS = tuple(Path(__file__).parents[1] / name for name in ("remote", _SHARED))
 _LIBRARY = "pysyncobj"
 BYTECODES = Memory("agents/bytecode", 4096, in_cache=True)  # by host
 OUR_BYTECODE = MAGIC_NUMBER.hex()
 _WIRE = 2  # the version of marshal's format: every Python 3 reads it
-# Where an import is. What it imports, `ast` says; for it to read whole modules takes 30 ms more.
+# Finds imports; `ast` parses only those statements: parsing all of a module takes 30 ms more.
 _IMPORT = re.compile(
     r"^[ \t]*((?:from|import) ipexctl\.(?:remote|common)\b[^(\n]*(?:\([^)]*\))?)", re.MULTILINE
 )
@@ -47,7 +47,7 @@ _lock = RLock()
 
 
 def _once(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """Like `cache`; the threads of many hosts, which ask at once, wait for the first one's work."""
+    """Cache like `cache`; concurrent callers (threads of many hosts) wait for the first one."""
     cached = cache(function)
     _kept.append(cached.cache_clear)
 
@@ -60,15 +60,15 @@ def _once(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def forget() -> None:
-    """For tests: what is kept is made again."""
+    """Clear the caches; for tests."""
     for clear in _kept:
         clear()
 
 
 @_once
 def texts() -> dict[str, str]:
-    """The source of every module, by its name below remote/: `main`, `install.blobs`; or with
-    common/ before it."""
+    """Return the source of every module by its name below remote/: `main`, `install.blobs`; with
+    the prefix `common/` for those of common/."""
     return {_below(_module_name(path)): path.read_text("utf-8") for path in _module_files()}
 
 
@@ -87,14 +87,14 @@ def _below(full: str) -> str:
 
 @_once
 def library() -> dict[str, str]:
-    """The source of each module of PySyncObj, by its full name."""
+    """Return the source of each module of PySyncObj, by its full name."""
     paths = _library_folder().glob("*.py")
     found = {f"{_LIBRARY}.{path.stem}": path.read_text("utf-8") for path in paths}
     return {name: text for name, text in found.items() if not name.endswith("__")}
 
 
 def _library_folder() -> Path:
-    """It is not imported for that."""
+    """Find the library without importing it."""
     spec = find_spec(_LIBRARY)
     assert spec and spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0])
@@ -102,8 +102,8 @@ def _library_folder() -> Path:
 
 @_once
 def imports(name: str) -> frozenset[str]:
-    """The modules of remote/ that a module imports, at its start or in a function, and all of
-    PySyncObj if it uses that."""
+    """Return the modules of remote/ that a module imports, at its start or in a function, and all
+    of PySyncObj if it uses that."""
     if name not in texts():
         return frozenset()
     found: set[str] = set()
@@ -120,13 +120,13 @@ def imports(name: str) -> frozenset[str]:
 
 @_once
 def boot_modules() -> frozenset[str]:
-    """What every agent starts with."""
+    """Return the modules that every agent starts with."""
     return _with_imports("boot")
 
 
 @_once
 def needed(op: str) -> frozenset[str]:
-    """The further modules that an operation like `facts.probe.facts` can come to use."""
+    """Return the further modules that an operation such as `facts.probe.facts` may use."""
     return _with_imports(op.rpartition(".")[0]) - boot_modules()
 
 
@@ -142,7 +142,7 @@ def _with_imports(name: str) -> frozenset[str]:
 
 @_once
 def packed(names: frozenset[str], *, bytecode: bool = False) -> bytes:
-    """As remote/main.py and the boot line read them: by full name a text, or marshalled code."""
+    """Pack modules for remote/main.py and the boot line: full name -> source or marshalled code."""
     code = compiled() if bytecode else {}
     chosen = {_full(name): code.get(name) or _text(name) for name in sorted(names)}
     return zlib.compress(marshal.dumps(chosen, _WIRE), 1 if bytecode else 6)
@@ -159,8 +159,8 @@ def _text(name: str) -> str:
 
 
 def boot_payload(marker: str, names: frozenset[str], *, bytecode: bool = False) -> bytes:
-    """The boot line and the modules it asks for: those every agent starts with, and `names`. A
-    Python with another bytecode says so, and ends."""
+    """Return the boot line and the modules it reads: those every agent starts with, and `names`. A
+    Python with another bytecode format reports that and ends."""
     body = packed(boot_modules() | names, bytecode=bytecode)
     name = f"{_PACKAGE}.boot"
     other = (
@@ -182,8 +182,8 @@ def boot_payload(marker: str, names: frozenset[str], *, bytecode: bool = False) 
 
 @_once
 def compiled() -> dict[str, bytes]:
-    """Every module as this Python has compiled it, marshalled; kept in a file of the user's cache.
-    {} where nothing can be kept: the hosts would have to wait for it."""
+    """Return every module as compiled by this Python, marshalled; cached in the user's cache
+    folder. {} if it cannot be cached: the hosts would have to wait for the compiler."""
     with suppress(OSError, RuntimeError):
         path = cache_dir() / "agents" / f"{sys.implementation.cache_tag}.marshal"
         if untrusted_above(path):
@@ -206,13 +206,13 @@ def _code(name: str, text: str) -> bytes:
 
 
 def _stamp() -> list[object]:
-    """Kept code is good while this is the same: Python, and time and size of each file."""
+    """Return the cache key of compiled code: Python, and time and size of each file."""
     paths = [*_module_files(), *sorted(_library_folder().glob("*.py"))]
     about = [(str(path), path.stat()) for path in paths]
     return [MAGIC_NUMBER, *([path, stat.st_mtime_ns, stat.st_size] for path, stat in about)]
 
 
-# --- which bytecode the Python of each host had when it was last asked ----------------------------
+# --- the bytecode format of each host's Python when it was last asked ----------------------------
 
 
 def load_bytecodes() -> dict[str, str]:
@@ -220,13 +220,13 @@ def load_bytecodes() -> dict[str, str]:
 
 
 def store_bytecodes(seen: Mapping[str, str]) -> None:
-    """Adds to what is there."""
+    """Add to the stored values."""
     before = load_bytecodes()
     if any(before.get(key) != value for key, value in seen.items()):
         BYTECODES.add(seen)
 
 
 def python_key(host: Host, python: str = "") -> str:
-    """How its Python is reached."""
+    """Return a key for how the Python of a host is reached."""
     place = "here" if host.local else f"{host.user or ''}@{host.address or host.name}:{host.port}"
     return f"{place} {python or host.python}".strip()

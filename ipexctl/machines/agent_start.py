@@ -1,11 +1,11 @@
-"""Starting an agent: sends parts of remote/ over a channel's stdin and waits for their hello.
+"""Start an agent: send parts of remote/ to the stdin of a channel and wait for their hello.
 
 The login shell gets one line (no quotes inside, no newline: csh and fish read it as well). It tries
 the pythons it finds; the first that is new enough reads a boot line from stdin, then the compressed
 sources. Its stdout is ignored up to a random marker: banners and noisy start-up files do no harm.
-Without a usable python the same line prints what plain sh can tell, behind the same marker.
-A Python that hangs, or that ends and has said nothing, costs a second channel, whose line asks each
-Python whether it answers before it trusts it with our input.
+Without a usable python the same line prints what plain sh can find out, after the same marker. A
+Python that hangs, or ends without output, costs a second channel, whose line checks that a Python
+answers before it gives it our input.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from ipexctl.machines.wire.transport import Channel, ChannelTimeout, Transport
 from ipexctl.quick_dataclass import dataclass
 
 NOISE_LIMIT = 1 << 20
-NOISE_TAIL = 1 << 13  # of it is kept: a marker with the path of a Python may come in two pieces
+NOISE_TAIL = 1 << 13  # bytes of it kept: the marker with a Python's path may arrive in two pieces
 HELLO_LIMIT = 1 << 16
 SH_LIMIT = 8 << 20  # a /proc/cpuinfo of a thousand CPUs is 2 MiB
 OLD_PYTHON, BOOT_FAILED, INPUT_GONE, ANSWERS = 97, 98, 96, 95
 # our code has read stdin, or a signal meant us; with any other, the interpreter itself did not run
 _ENDS = f"0|{BOOT_FAILED}|129|130|137|141|143"
-# Where remote/facts/probe.py looks, too. The shell expands ~ and *.
+# remote/facts/probe.py searches the same places. The shell expands ~ and *.
 PYTHONS = " ".join(
     (
         "python3 /usr/bin/python3 /usr/local/bin/python3",
@@ -49,14 +49,14 @@ PYTHONS = " ".join(
     )
 )
 _ANOTHER = "   # or name another one: python=PATH in the hostfile"
-# Without quotes of either kind. The boot line begins with `s=`.
+# No quotes of either kind. The boot line begins with `s=`.
 _BOOT = (
     f"import sys;sys.version_info<(3,6) and sys.exit({OLD_PYTHON});import os,json,zlib;"
     "sys.excepthook=lambda *e:(sys.__excepthook__(*e),sys.stderr.flush(),"
     f"os._exit({BOOT_FAILED}));l=sys.stdin.buffer.readline();"
     f"l[:2]==bytes((115,61)) or sys.exit({INPUT_GONE});exec(l)"
 )
-# KILL takes what a wrapper has started with it: it goes to the group that `timeout` makes.
+# KILL also ends what a wrapper has started: it is sent to the group that `timeout` creates.
 _ASK = (
     f'timeout -s KILL 3 "$p" -ISc "import sys;sys.exit({ANSWERS})" </dev/null >/dev/null 2>&1; '
     f"[ $? = {ANSWERS} ] || continue; "
@@ -74,24 +74,24 @@ _SH_FACTS = (
 
 @dataclass(frozen=True)
 class _Started:
-    """What was run as Python, and the process group of its shell."""
+    """What was started as Python, and the process group of its shell."""
 
     path: str
     group: int
 
 
 class _NoAnswer(HostFailed):
-    """A Python that hangs in the process group `group`, or, with 0, that ended without an error."""
+    """A Python that hangs in the process group `group`, or, with 0, ended without an error."""
 
     group = 0
 
 
 def command_line(marker: str, python: str = "", *, after: _NoAnswer | None = None) -> str:
-    """The line for the login shell. `python` is tried first when the user named one.
+    """Return the line for the login shell. `python` is tried first if the user named one.
 
-    Each one is announced before it starts. Those that failed are left as $1 $2, $3 $4: how each
-    ended and its path. `after` a Python that gave no answer: that one is ended, and only those that
-    answer are started.
+    Each one is announced before it starts. Those that failed are left as $1 $2, $3 $4: exit status
+    and path. `after`: a Python that gave no answer is ended first, and only those that answer are
+    started.
     """
     if python and not _is_plain(python):
         raise HostFailed(
@@ -99,7 +99,7 @@ def command_line(marker: str, python: str = "", *, after: _NoAnswer | None = Non
         )
     end, ask, start, facts = "", "", f'"$p" -ISc "{_BOOT}"', _SH_FACTS
     if after:
-        # how long a login takes is counted from the start of the shell around our Python
+        # the time of a login is counted from the start of the shell that runs our Python
         ask, start, facts = _ASK, f"({start}; exit $?)", "exit 1"
         end = f"kill -9 -{after.group} 2>/dev/null; " if after.group else ""
     script = (
@@ -115,8 +115,8 @@ def _is_plain(path: str) -> bool:
     return all(c.isalnum() or c in "/._-+" for c in path)
 
 
-NEAR = 0.003  # seconds of a round trip to a host to which bytes are cheap
-AHEAD = 1  # the number of the first request that went with the agent
+NEAR = 0.003  # round trip in seconds up to which a host gets bytecode: sending bytes to it is cheap
+AHEAD = 1  # the number of the first request that is sent along with the agent
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,12 @@ def connect(
     ahead: Sequence[Ahead] = (),
     bytecode: bool = False,
 ) -> Agent:
-    """One channel, one exec: sends the agent and waits for its hello.
+    """Open one channel, run one command, send the agent and wait for its hello.
 
-    The requests `ahead` go with it, so that their answers come a round trip earlier:
-    `agent.wait(AHEAD)`, then of the next ones. A Python that has another bytecode than expected
-    gets the sources, over a channel of its own. After one that gave no answer the next one is
-    tried, over a channel of its own.
+    The requests `ahead` are sent along, so that their answers come a round trip earlier:
+    `agent.wait(AHEAD)`, then the next numbers. A Python with an unexpected bytecode format gets the
+    sources over a new channel. After one that gave no answer the next one is tried over a new
+    channel.
     """
     bytecode = bytecode and bool(agent_sources.compiled())
     python = python or host.python
@@ -189,7 +189,7 @@ def _connect(
     channel = transport.open(host, command_line(marker, python, after=after), timeout)
     try:
         sent = time.monotonic()
-        with suppress(OSError):  # without python nobody reads stdin; what sh printed is still there
+        with suppress(OSError):  # without python stdin is not read; sh's output is still there
             payload = agent_sources.boot_payload(marker, shipped, bytecode=bytecode)
             channel.write(payload + asked)
         kind, rest, started = _skip_noise(channel, host, marker.encode(), deadline)
@@ -203,7 +203,7 @@ def _connect(
             raise startup_files.input_gone(host, seen, "; ".join(found[:2]))
         if kind == b"old":
             raise _OtherBytecode
-        # an answer to what was asked ahead may come in one piece with the hello
+        # answers to requests sent ahead may arrive in one piece with the hello
         decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
         hello = replace(hello, kind="python", started=started.path if started else "")
         first = Agent(host, channel, hello, decoder)
@@ -214,7 +214,7 @@ def _connect(
         trace.add("agent starts", sent, time.monotonic(), host.name)
         agent._shipped, agent._bytecode = shipped, bytecode
         if not (host.local or (channel.round_trip() or 1.0) < NEAR):
-            agent.hello = replace(agent.hello, bytecode="")  # it is thrice as long as its source
+            agent.hello = replace(agent.hello, bytecode="")  # three times as long as the source
         return agent
     except BaseException:
         channel.close()
@@ -222,7 +222,7 @@ def _connect(
 
 
 def _greeted(agent: Agent, rest: bytes, deadline: float, started: _Started | None) -> Agent:
-    """The agent's first frame says which python it is."""
+    """Read the agent's first frame, which says which python it is."""
     host, decoder = agent.host, agent._decoder
     try:
         ready = decoder.feed(rest)
@@ -247,8 +247,8 @@ def _greeted(agent: Agent, rest: bytes, deadline: float, started: _Started | Non
 def _skip_noise(
     channel: Channel, host: Host, marker: bytes, deadline: float
 ) -> tuple[bytes, bytes, _Started | None]:
-    """Everything before the marker is dropped. Returns who speaks, what follows, and the Python
-    that was started last."""
+    """Drop everything before the marker. Returns what answered (py, sh, ...), the bytes after the
+    marker, and the Python that was started last."""
     wanted = re.compile(rb"\n" + marker + rb"-(py|sh|gone|old|try [^\n]*)\n")
     seen, dropped = b"", 0
     trying: _Started | None = None
@@ -269,7 +269,7 @@ def _skip_noise(
 
 
 def _announced(text: str) -> _Started | None:
-    """`1234 /usr/bin/python3`; None for what no host of ours says."""
+    """Parse `1234 /usr/bin/python3`; None for anything else."""
     group, _, path = text.partition(" ")
     if not re.fullmatch("[0-9]{1,9}", group, re.ASCII) or not path.startswith("/"):
         return None
@@ -323,10 +323,10 @@ def _ended(channel: Channel, host: Host, path: str) -> HostFailed:
 
 
 def _not_run(channel: Channel, host: Host, noise: bytes) -> HostFailed:
-    """Which of the causes it is cannot be seen from outside: every command ends in this way."""
+    """Return the error for a shell that ran no command; the causes look alike from outside."""
     status = channel.exit_status(1.0)
     causes = [f"a start-up file of its shell calls exit or exec ({startup_files.USUAL})"]
-    if status:  # what stands in for a shell fails: nologin and false exit with code 1
+    if status:  # what replaces a shell fails: nologin and false exit with code 1
         causes += ["its login shell runs no commands (nologin)"]
     forced = "sshd runs another command instead (ForceCommand in sshd_config, command= in "
     causes += [f"or {forced}authorized_keys)"]
@@ -342,7 +342,7 @@ def _not_run(channel: Channel, host: Host, noise: bytes) -> HostFailed:
 
 
 def _read_sh(channel: Channel, rest: bytes, deadline: float) -> str:
-    """What plain sh prints, up to its last line; what is not there in time is left out."""
+    """Read what plain sh prints, up to its last line or the deadline."""
     with suppress(ChannelTimeout):
         while not rest[-99:].rstrip().endswith(b":end") and len(rest) < SH_LIMIT:
             data = channel.read(1 << 16, _left(deadline))
@@ -353,7 +353,7 @@ def _read_sh(channel: Channel, rest: bytes, deadline: float) -> str:
 
 
 def _left(deadline: float) -> float:
-    """A host that drips bytes for ever must not stretch its time."""
+    """Return the seconds left, which also limits a host that keeps sending single bytes."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise ChannelTimeout

@@ -24,11 +24,11 @@ from ipexctl.machines.suggested_commands import spelled_downs, spelled_error, wi
 from ipexctl.machines.target import ROOT, Target, inventory, over_ssh, root_of
 from ipexctl.machines.wire.transport import LocalTransport, RemoteTransport
 
-SILENCE = 60.0  # a host that works says so more often
+SILENCE = 60.0  # a working host reports more often
 GRACE = 5.0  # extra seconds that doctor gives a slow host to connect
 _CLOSERS = 16
 M_ARENA_MAX = -8
-FEW = 32  # hosts: to send bytecode takes 3 ms of this machine for each, and saves 0.1 s for all
+FEW = 32  # hosts: sending bytecode takes the controller 3 ms per host, and saves 0.1 s in total
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Fleet:
         )
 
     def reconnect(self, host: Host, *, ahead: Sequence[Ahead] = ()) -> Agent:
-        """A new agent in place of one whose connection ended."""
+        """Replace the agent whose connection ended by a new one."""
         if before := self.agents.get(host):
             before.close()
         return self.connect(host, ahead=ahead)
@@ -136,7 +136,7 @@ class Fleet:
         return self.record(fan_out(hosts, work, forks=self.target.forks))
 
     def leave_out(self, host: Host) -> None:
-        """One that failed, and that the command goes on without."""
+        """Forget a failed host that the command goes on without."""
         del self.downs[host]
         rest = tuple(one for one in self.hosts.hosts if one is not host)
         self.hosts = replace(self.hosts, hosts=rest)
@@ -159,8 +159,8 @@ class Fleet:
         return tuple(spelled_downs(tuple(self.downs.values()), self.target, self.root))
 
     def without_downs(self) -> str:
-        """The command as it was typed, for the hosts that can be reached; "" if that is none or
-        all, or a key is to be accepted first."""
+        """Return the command as it was typed for the reachable hosts; "" if these are none or all,
+        or if a host key has to be accepted first."""
         slugs = {down.slug for down in self.downs.values()}
         gone = [d.host for d in self.downs.values() if d.state is Recap.UNREACHABLE]
         if "host-key-unknown" in slugs or len(gone) == len(self.hosts.hosts):
@@ -168,7 +168,7 @@ class Fleet:
         return without(self.target.typed, gone)
 
     def recaps(self, found: Mapping[Host, HostRecap] | None = None) -> tuple[HostRecap, ...]:
-        """The recaps in `found` and one for each failed host, in hostfile order."""
+        """Return the recaps in `found` and one for each failed host, in hostfile order."""
         seconds = time.monotonic() - self._began
         recaps = {host.name: recap for host, recap in (found or {}).items()}
         recaps |= {down.host: recap_of(down, seconds) for down in self.failures}
@@ -183,7 +183,7 @@ class Fleet:
 
 
 def _one_heap() -> None:
-    """One malloc arena for all threads: 64 hosts take 7 MiB less memory."""
+    """Use one malloc arena for all threads: 64 hosts take 7 MiB less memory."""
     with suppress(AttributeError, OSError):  # not glibc
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
@@ -191,7 +191,7 @@ def _one_heap() -> None:
 def _hosts_of(target: Target, root: str) -> Inventory:
     try:
         return inventory(target)
-    except IpexctlError as e:  # about --limit and -x, so what is suggested goes without them
+    except IpexctlError as e:  # about --limit and -x, so the suggested command goes without them
         raise spelled_error(e, replace(target, limit=(), exclude=()), root) from None
 
 
@@ -207,7 +207,7 @@ def fan_out(
     forks: int = 32,
     on_done: Callable[[Host, T | HostDown], None] | None = None,
 ) -> dict[Host, T | HostDown]:
-    """Runs `work` for each host, at most `forks` at a time. One host's failure is its value here.
+    """Run `work` for each host, at most `forks` at a time. A host's failure is its value.
 
     Deadlines belong to `work` (every channel read has one). `on_done` runs in the calling thread.
     """

@@ -1,4 +1,4 @@
-"""Asking hosts what they are."""
+"""Collect the facts of hosts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ipexctl.machines.wire.frames import Frame
 
 
 def probe(agent: Agent, root: str = ROOT) -> Facts:
-    """The facts of one host. Raises Unreachable or HostFailed."""
+    """Return the facts of one host. Raises Unreachable or HostFailed."""
     return probe_and_listen(agent, root, listen=False)[0]
 
 
@@ -26,10 +26,9 @@ def question(
     dns: bool = False,
     load: bool = True,
 ) -> Ahead:
-    """The request for facts. `fs` stands in front of /proc and /sys on the host (for tests). `env`:
-    the key of the environment that is looked at; "": the current one. `dns`: name servers are
-    asked, and waited for where they are silent. `load`: a busy host looks who
-    computes, for 0.2 s."""
+    """Return the request for facts. `fs`: prefix of /proc and /sys on the host (for tests). `env`:
+    key of the environment to inspect; "": the current one. `dns`: query the name servers, and wait
+    for silent ones. `load`: on a busy host, sample for 0.2 s which processes compute."""
     asked = {"root": root, "listen": listen, "fs": fs, "environment": env, "dns": dns}
     asked["load"] = load
     return Ahead("facts.probe.facts", asked)
@@ -38,7 +37,7 @@ def question(
 def probe_and_listen(
     agent: Agent, root: str = ROOT, *, listen: bool = True, fs: str = "/"
 ) -> tuple[Facts, int | None]:
-    """Facts, and the port on which the host listens until the agent ends (None: it does not)."""
+    """Return facts, and the port where the host listens until the agent ends, or None."""
     if agent.hello.kind != "python":
         return answer(agent, 0, 0.0, root)
     sent = time.monotonic()
@@ -47,7 +46,7 @@ def probe_and_listen(
 
 
 def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Facts, int | None]:
-    """What the host says to our `question` of that number, which left at `sent` (monotonic)."""
+    """Return the answer to `question` number `number`, which was sent at `sent` (monotonic)."""
     name = agent.host.name
     if agent.hello.kind != "python":
         return core.from_sh(name, agent.hello.sh_text, root), None

@@ -1,4 +1,4 @@
-"""Suggested commands carry the user's own options, so that they can be copied as they stand."""
+"""Suggested commands with the user's own options, so that they can be copied and run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.run.outcome import retry_command
 
-# The hosts know no hostfile, and the login knows one host only: what they say lacks the rest.
-# One that names its hosts is left alone.
+# The hosts do not know the hostfile, and the login knows one host only: their hints lack options.
+# A command that names its hosts is left alone.
 _OURS = re.compile(
     r"\bipexctl (install|doctor|trust|env (?:ls|diff|rm)|data (?:push|ls|rm)|ps(?: -a)?"
     r"|(?:attach|fetch|logs|stop|wait|rm) [\w@.-]+)(?![\w.-])(?: -H \S+(?!\S))?"
@@ -32,7 +32,7 @@ _MOST = 4
 
 
 def options(target: Target) -> tuple[str, ...]:
-    """How the user named the hosts and the way to them, without what ipexctl.toml says anyway."""
+    """Return the options for hosts and login as the user gave them, except ipexctl.toml's own."""
     known = target.configured
     argv = ["-f", str(target.hostfile)] if target.hostfile and "hostfile" not in known else []
     argv += ["-H", ",".join(target.hosts)] if target.hosts else []
@@ -44,7 +44,7 @@ def options(target: Target) -> tuple[str, ...]:
 
 
 def command(target: Target, verb: str, root: str = ROOT) -> str:
-    """`ipexctl VERB` for the same hosts."""
+    """Return `ipexctl VERB` for the same hosts."""
     own = options(target) if verb == "trust" else _all_options(target, root)
     if verb.startswith("logs "):  # its -f is --follow
         own = tuple("--hostfile" if word == "-f" else word for word in own)
@@ -52,7 +52,7 @@ def command(target: Target, verb: str, root: str = ROOT) -> str:
 
 
 def install_command(target: Target, choice: EnvChoice | None, root: str = ROOT) -> str:
-    """`ipexctl install` of the lock that the command goes by, from the folder where it is used."""
+    """Return `ipexctl install` for the lock in use, run from the folder of that lock."""
     if not choice or not choice.lock or lock_here() == Path(choice.lock):
         return command(target, "install", root)
     if target.hostfile:
@@ -65,7 +65,7 @@ def install_command(target: Target, choice: EnvChoice | None, root: str = ROOT) 
 
 @contextmanager
 def installing(target: Target, choice: EnvChoice | None, root: str = ROOT) -> Iterator[None]:
-    """Inside, a host may lack the environment: what installs it is known here, not there."""
+    """Hint at the right install command if a host lacks the environment; hosts do not know it."""
     try:
         yield
     except HostFailed as e:
@@ -83,13 +83,13 @@ def _all_options(target: Target, root: str) -> tuple[str, ...]:
 def with_options(
     findings: Iterable[Finding], target: Target, root: str = ROOT
 ) -> tuple[Finding, ...]:
-    """Findings whose commands of ours work with the user's options."""
+    """Return the findings with the user's options added to ipexctl commands."""
     own = _all_options(target, root)
     return tuple(replace(f, fix=f.fix.with_options(own)) for f in findings)
 
 
 def spelled(text: str, target: Target, root: str = ROOT) -> str:
-    """The hint with our own commands, and ssh's, as they work with the user's options."""
+    """Return the hint with the user's options added to its ipexctl and ssh commands."""
     text = _OURS.sub(lambda found: command(target, found[1], root), text)
     if not target.ssh_config:
         return text
@@ -107,21 +107,21 @@ def spelled_downs(downs: Sequence[HostDown], target: Target, root: str = ROOT) -
 
 
 def merged_hints(downs: Sequence[HostDown]) -> str:
-    """The hints of several hosts, each once and not for hundreds of hosts."""
+    """Join the hints of several hosts, each once and only the first few."""
     hints = list(dict.fromkeys(down.hint for down in downs if down.hint))
     more = [f"# and {len(hints) - _MOST} more like these"] if len(hints) > _MOST else []
     return "\n".join([*hints[:_MOST], *more])
 
 
 def without(typed: Typed, hosts: Sequence[str]) -> str:
-    """The command as it was typed, for the other hosts."""
+    """Return the command as it was typed, for the other hosts."""
     names = fold(hosts)
     again = retry_command.command(typed, (names,), None) if hosts else ""
     return f"{again}   # without {names}" if again else ""
 
 
 def other_pythons(agents: Iterable[Agent]) -> Iterator[str]:
-    """Hosts where another Python answers than the one that the hostfile names."""
+    """Yield a note for each host where another Python answers than the hostfile names."""
     for agent in agents:
         asked, path = agent.host.python, agent.hello.path
         used = (path, agent.hello.started)

@@ -1,4 +1,4 @@
-"""Which hosts a command is about, and how they are reached."""
+"""The hosts that a command is about, and how they are reached."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRANSPORTS = ("paramiko", "openssh")
 
 @dataclass(frozen=True)
 class Target:
-    """The options every command that talks to hosts has."""
+    """The options that every command with hosts has."""
 
     hostfile: Path | None = None
     hosts: tuple[str, ...] = ()
@@ -54,9 +54,9 @@ class Target:
 
 
 def inventory(target: Target) -> Inventory:
-    """The hosts named by -f, -H or as arguments, less what --limit and -x leave out.
+    """Return the hosts named by -f, -H or as arguments, without those that --limit and -x exclude.
 
-    None named means this machine.
+    If none is named, it is the controller.
     """
     hosts = all_hosts(target)
     for note in hosts.notes:
@@ -67,12 +67,12 @@ def inventory(target: Target) -> Inventory:
 
 
 def root_of(host: Host, default: str) -> str:
-    """ipexctl's folder on this host."""
+    """Return ipexctl's folder on this host."""
     return host.root or default
 
 
 def all_hosts(target: Target) -> Inventory:
-    """Every host, whatever --limit says."""
+    """Return every host, whatever --limit says."""
     if target.hostfile and target.hosts:
         raise InputError(
             "hosts are given twice: in a hostfile and on the command line",
@@ -98,7 +98,7 @@ def all_hosts(target: Target) -> Inventory:
 
 
 def _unread(hostfile: Path) -> Iterator[str]:
-    """Ansible would take variables from these folders; an address there must not be missed."""
+    """Warn about Ansible's variable folders, which are not read: they may contain addresses."""
     for name in ("host_vars", "group_vars"):
         if (hostfile.parent / name).is_dir():
             yield f"{hostfile.parent / name} is not read; ansible-inventory --list --yaml reads it"
@@ -115,7 +115,7 @@ def over_ssh(target: Target, hosts: tuple[Host, ...]) -> RemoteTransport:
 
 
 def target_of_host(target: Target, name: str) -> Target:
-    """For one host: the hostfile of the settings is used only if it lists that host."""
+    """Return the target of one host; the hostfile of the settings is used only if it lists it."""
     if target.hostfile and any(host.name == name for host in all_hosts(target).hosts):
         return target
     return replace(target, hostfile=None, hosts=(name,))

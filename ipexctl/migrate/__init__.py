@@ -1,1 +1,1 @@
-"""`ipexctl migrate`: uses of the discontinued Intel stack, and what replaces them."""
+"""`ipexctl migrate`: find uses of the discontinued Intel stack, and what replaces them."""

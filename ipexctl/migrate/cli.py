@@ -1,4 +1,4 @@
-"""The options of migrate."""
+"""The options of `migrate`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def migrate(
     from ipexctl.terminal.console import print_text, stdout_console
 
     paths = [word for word in words if word != "--json"]
-    if all(os.path.lexists(path) for path in paths):  # behind a command line it belongs to that
+    if all(os.path.lexists(path) for path in paths):  # after a command line, --json belongs to that
         words, json = paths, json or "--json" in words
     done = verb(words)
     if json:

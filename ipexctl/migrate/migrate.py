@@ -1,4 +1,4 @@
-"""migrate: files or a command line of the discontinued Intel stack -> what they become today."""
+"""migrate: convert files or a command line for the discontinued Intel stack to what works today."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Migrated:
 
 @dataclass(frozen=True)
 class Migration:
-    """`skipped`: path and reason of what could not be read."""
+    """`skipped`: path of each file that could not be read, with the reason."""
 
     files: tuple[Migrated, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
@@ -45,7 +45,7 @@ class Migration:
 
 
 def migrate(words: Sequence[str]) -> Migration:
-    """`words`: files and folders, or a command line. Raises InputError."""
+    """Search `words`: files and folders, or a command line. Raises InputError."""
     missing = next((word for word in words if not os.path.lexists(word)), "")
     if missing:
         return _of_command(words, missing)
@@ -84,7 +84,7 @@ def _of_command(words: Sequence[str], missing: str) -> Migration:
 
 
 def _sources(folder: Path) -> Callable[[str], Source | None]:
-    """Scripts that a line names, as seen from its own folder or from here."""
+    """Return a function that finds scripts relative to the line's folder or to the current one."""
 
     def source(name: str) -> Source | None:
         tried = (folder / name, Path(name)) if name else ()
@@ -103,7 +103,7 @@ def _sources(folder: Path) -> Callable[[str], Source | None]:
 
 
 def _files(words: Sequence[str]) -> Iterator[tuple[Path, bool]]:
-    """Each file, and whether it was named itself."""
+    """Yield each file, and whether it was named itself."""
     for word in words:
         path = Path(word)
         if path.is_dir() and not path.is_symlink():
@@ -113,7 +113,7 @@ def _files(words: Sequence[str]) -> Iterator[tuple[Path, bool]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Regular files, without those of caches, environments and hidden folders."""
+    """Yield regular files, without those of caches, environments and hidden folders."""
     for root, folders, names in os.walk(folder):
         if any(sign in (*folders, *names) for sign in ENVIRONMENT_SIGNS):
             folders.clear()
@@ -126,7 +126,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _of_file(path: Path, *, named: bool) -> Migrated | None:
-    """None for a file of another kind. Raises OSError or ValueError if it cannot be read."""
+    """Return None for a file of another kind. Raises OSError or ValueError if it is unreadable."""
     if path.is_symlink():
         raise ValueError("a symbolic link: name the file that it points to")
     kind = file_kinds.kind_of(path.name)
@@ -151,7 +151,7 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
 
 
 def _text_of(data: bytes) -> str:
-    """Decode as UTF-8, anything else byte for byte: what is looked for is ASCII."""
+    """Decode as UTF-8, else byte for byte: the search is for ASCII."""
     if b"\0" in data:
         raise ValueError("not a text file")
     try:

@@ -1,4 +1,4 @@
-"""What `migrate` shows: the commands of today, then each finding, then what to type next."""
+"""What `migrate` shows: the present commands, then each finding, then what to type next."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _findings(file: Migrated) -> Iterator[str]:
 
 
 def _place(file: Migrated, one: Command | Finding) -> str:
-    """train.py:12; nothing of a command line."""
+    """Return "train.py:12: "; "" for a command line."""
     return f"{file.path}:{one.line}: " if file.path else ""
 
 
@@ -52,7 +52,7 @@ def _summary(done: Migration) -> Iterator[str]:
 
 
 def document(done: Migration) -> dict[str, Any]:
-    """The document that --json prints."""
+    """Return the document that --json prints."""
     return {
         "command": "migrate",
         "files_read": done.read,

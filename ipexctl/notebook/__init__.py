@@ -1,1 +1,1 @@
-"""Runs as objects of a program: shown in Jupyter, printed in a terminal."""
+"""Runs as Python objects: shown in Jupyter, printed in a terminal."""

@@ -1,4 +1,4 @@
-"""A run on the hosts, as `ipexctl.api` returns it. Its state is read there each time."""
+"""A run on the hosts, as `ipexctl.api` returns it. Its state is read from them each time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEFT = 'style="text-align:left"'
 
 @dataclass(frozen=True, eq=False)
 class RunStatus:
-    """`losses` are those of the first rank, in the order of its lines."""
+    """The status of a run. `losses` are those of the first rank, in the order of its lines."""
 
     run: Run
     seconds: float
@@ -44,11 +44,11 @@ class RunStatus:
 
     @property
     def rate(self) -> float | None:
-        """Steps per second."""
+        """The steps per second."""
         return self.progress.rate
 
     def __repr__(self) -> str:
-        """One line, for a terminal."""
+        """Return one line, for a terminal."""
         said = {name: text for name, text in self._rows() if text}
         said.pop("command", None)
         first = f"{self.run.id}: {said.pop('state')}"
@@ -60,7 +60,7 @@ class RunStatus:
         return table(f"run {title}", rows)
 
     def _rows(self) -> Iterator[tuple[str, str]]:
-        """Without secrets: notebooks are shared with their output."""
+        """Yield rows without secrets: notebooks are shared with their output."""
         run, at = self.run, self.progress
         mask = SecretMask((), run.about.command)
         ranks = count(run.about.ranks, "rank")
@@ -80,7 +80,7 @@ class RunStatus:
 
 
 def table(title: str, rows: Sequence[str]) -> str:
-    """`rows` are HTML, the title is text."""
+    """Return a table. `rows` are HTML, the title is text."""
     head = f"<caption {_LEFT}><b>{escape(title)}</b></caption>"
     return f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
 
@@ -94,7 +94,7 @@ def cells(texts: Sequence[str], tag: str = "td") -> str:
     return f"<tr>{''.join(row)}</tr>"
 
 
-WIDTH = 100  # columns of texts
+WIDTH = 100  # width of texts
 FIRST = (0,)  # the rank whose steps and losses a status has
 
 
@@ -108,7 +108,7 @@ class ShownText(str):
 
 
 class RunHandle:
-    """`id` is that of the first attempt; of a run that was started again the last one counts."""
+    """A run. `id` is that of the first attempt; the state is that of the last one."""
 
     def __init__(self, target: Target, run_id: str, root: str = ROOT) -> None:
         self._target, self._root = target, root
@@ -120,11 +120,11 @@ class RunHandle:
     def _repr_html_(self) -> str:
         try:
             return self.status()._repr_html_()
-        except IpexctlError as e:  # what is displayed must not raise
+        except IpexctlError as e:  # a representation must not raise
             return table(f"run {self.id}", [cells([text]) for text in (e.what, e.why, e.hint)])
 
     def status(self) -> RunStatus:
-        """State, step, steps per second, losses and first cause."""
+        """Return state, step, steps per second, losses and first cause."""
         from ipexctl.run.jobs.metrics import metrics
 
         found = metrics(self._target, self.id, FIRST, self._root)
@@ -139,7 +139,7 @@ class RunHandle:
 
     @property
     def state(self) -> str:
-        """running, stopping, restarting, done, failed, stopped or lost."""
+        """The state: running, stopping, restarting, done, failed, stopped or lost."""
         from ipexctl.machines.fleet import Fleet
         from ipexctl.run.jobs.ps import NEWEST, find
 
@@ -149,13 +149,13 @@ class RunHandle:
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """Steps, losses and rates of all ranks, from their output: one dict for each line that has
-        one; values that it lacks are left out."""
+        one; missing values are left out."""
         from ipexctl.run.jobs.metrics import metrics
 
         return metric_rows(metrics(self._target, self.id, root=self._root).points)
 
     def logs(self, rank: int | None = None, lines: int | None = None) -> ShownText:
-        """What the ranks have printed, or one rank; `lines`: only the last ones of each rank."""
+        """Return the output of the ranks, or of one rank; `lines`: the last ones of each rank."""
         from ipexctl.run.command.logs_text import place
         from ipexctl.run.jobs.logs import Wanted, logs
         from ipexctl.run.output.rank_lines import without_colour
@@ -172,7 +172,7 @@ class RunHandle:
         return ShownText("\n".join(said))
 
     def why(self) -> ShownText:
-        """Which rank the run waits for, and what its steps wait for. `.document` has the fields."""
+        """Return the rank the run waits for, and what its steps wait for; fields: `.document`."""
         from ipexctl.run.command.why_text import why_document, why_lines
         from ipexctl.run.jobs.why import why
 
@@ -182,7 +182,7 @@ class RunHandle:
         return text
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, when it has ended. Raises RunContinues after `timeout` seconds."""
+        """Return the exit code of the ended run. Raises RunContinues after `timeout` seconds."""
         from ipexctl.run.jobs.ps import wait
 
         done = wait(self._target, self.id, self._root, timeout)
@@ -195,24 +195,24 @@ class RunHandle:
         return done.exit_code
 
     def stop(self, seconds: float = 10) -> str:
-        """Its state, after Ctrl-C to its ranks and `seconds` for them to end."""
+        """Stop the run: Ctrl-C to its ranks and `seconds` for them to end. Returns its state."""
         from ipexctl.run.jobs.ps import stop
 
         return stop(self._target, self.id, seconds, self._root).run.state.value
 
     def report(self, path: str | Path | None = None) -> Path | None:
-        """Write the report of the run, an HTML file; where it is."""
+        """Write the report of the run, an HTML file, and return its path."""
         from ipexctl.report.run_report import report
 
         return report(self._target, self.id, self._root, to=str(path or "")).path
 
 
 class RunContinues(IpexctlError):
-    """`wait` has reached its timeout."""
+    """The run has not ended within the timeout of `wait`."""
 
 
 class RunList(list[RunHandle]):
-    """Newest first. The table shows what was read when the list was made."""
+    """The newest run is first. The table shows what was read when the list was made."""
 
     def __init__(self, target: Target, runs: tuple[Run, ...], root: str) -> None:
         super().__init__(RunHandle(target, run.id, root) for run in runs)
@@ -237,5 +237,5 @@ def metric_rows(points: Iterable[RankPoint]) -> list[dict[str, Any]]:
 
 
 def _utc(at: float | None) -> datetime | None:
-    """To the second: it is not known better."""
+    """Return the time to the second, its precision."""
     return None if at is None else datetime.fromtimestamp(round(at), timezone.utc)

@@ -1,5 +1,5 @@
-"""Files over HTTP: one goes on where it stopped, and tries again what is worth it; several are
-fetched at a time, and one failure ends all of them."""
+"""Download files over HTTP: one is resumed where it stopped, and retried if that may help; several
+are fetched at a time, and one failure ends all of them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ipexctl.quick_dataclass import dataclass
 
 AT_ONCE = 4  # files
 TIMEOUT = 30.0
-LEAST = 1000  # bytes per second of a server that is only slow
+LEAST = 1000  # bytes per second; below that a server counts as stuck
 MOST = 16 << 30  # bytes of a file of unknown size
-TRIES = 3  # in a row that bring nothing
+TRIES = 3  # in a row without any bytes
 LONGEST_PAUSE = 30.0
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
 AGAIN = "run the same command again: files that are already here are not fetched again"
@@ -36,7 +36,7 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True)
 class Download:
-    """`longest`: of the pauses that a server may ask for. Tests pass in `wait` and `timeout`."""
+    """`longest`: maximum pause that a server may ask for. Tests pass in `wait` and `timeout`."""
 
     open: Callable[..., http.client.HTTPResponse]
     timeout: float = TIMEOUT
@@ -44,9 +44,9 @@ class Download:
     longest: float = LONGEST_PAUSE
 
     def into(self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], size: int = 0) -> None:
-        """Afterwards all that the server has is in `out`. Raises Broken, OSError for our disk.
+        """Append all that the server has to `out`. Raises Broken, or OSError for our disk.
 
-        `size`: of the file, 0 if it is not known. What is larger is not taken.
+        `size`: of the file, 0 if it is not known. A larger file is refused.
         """
         vain = 0
         while True:
@@ -68,7 +68,7 @@ class Download:
         asked = {**HEADERS, "Range": f"bytes={have}-"} if have else HEADERS
         answer = self._answer(urllib.request.Request(url, headers=asked))
         if answer is None:
-            return  # all of it is here already; the hash will tell
+            return  # all of it is already here; the hash will be checked
         with answer:
             if have and answer.status != 206:
                 out.truncate(0)
@@ -103,7 +103,7 @@ class Download:
 
 
 def _pause(e: urllib.error.HTTPError) -> float | None:
-    """Seconds that the server asks for; dates are not worth a parser here."""
+    """Return the seconds that the server asks for; dates are not supported."""
     headers = e.headers or Message()
     if re.fullmatch(r"[0-9]{1,9}", headers.get("Retry-After", "")):
         return float(headers["Retry-After"])
@@ -117,8 +117,8 @@ def _pause(e: urllib.error.HTTPError) -> float | None:
 def fetch_all(
     files: Sequence[File], fetch: Callable[[File], Outcome], over: threading.Event
 ) -> list[Outcome]:
-    """What `fetch` returns for each file, as they end. After one failure no other file is begun.
-    `over` is set when this returns or raises: a `fetch` that still runs should look at it."""
+    """Return what `fetch` returns for each file, as they end. After one failure no other file is
+    begun. `over` is set when this returns or raises: a `fetch` that still runs should check it."""
     todo: queue.SimpleQueue[File] = queue.SimpleQueue()
     ended: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
     for file in files:
@@ -130,11 +130,11 @@ def fetch_all(
                 file = todo.get_nowait()
                 try:
                     ended.put(fetch(file))
-                except BaseException as e:  # raised again by who waits for it
+                except BaseException as e:  # raised again by the thread that waits for it
                     ended.put(e)
 
     for _ in range(min(AT_ONCE, len(files))):
-        # daemons: who presses Ctrl-C does not wait for a server that says nothing
+        # daemons: Ctrl-C must not wait for a silent server
         threading.Thread(target=work, daemon=True).start()
     try:
         return [_result(ended.get()) for _ in files]

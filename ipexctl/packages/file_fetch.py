@@ -1,5 +1,4 @@
-"""Files of an index or another source, fetched into a folder of this machine: each once, verified,
-resumed."""
+"""Fetch files of an index or another source into a local folder: each once, verified, resumed."""
 
 from __future__ import annotations
 
@@ -38,17 +37,17 @@ MOST = 64 << 20  # bytes of a description
 LONGEST = 120.0  # seconds that it may take
 
 OnBytes = Callable[[int], None]
-Tell = Callable[[int, int], None]  # bytes that are here, bytes in all
+Tell = Callable[[int, int], None]  # bytes so far, total bytes
 Bring = Callable[[BinaryIO, RemoteFile, OnBytes], None]  # appends what a part lacks
 
 
 def next_step(status: int, url: str) -> str:
-    """The hint for an answer of HTTP; asking again does not change a final one."""
+    """Return the hint for an HTTP status; a final one does not change on retry."""
     return f"check the address: curl -I {quote((url,))}" if status in FINAL else AGAIN
 
 
 class FetchFailed(IpexctlError):
-    """A source did not give a file that it names."""
+    """A source did not provide a file that it lists."""
 
     slug = "fetch"
 
@@ -59,8 +58,8 @@ class PullFailed(FetchFailed):
 
 @dataclass
 class FileFetch:
-    """`bring` raises FetchFailed. `described`: which files were expected, in words. `hashes`: of
-    files in the folder, where it is kept for long. `fetched`: bytes that came over the network."""
+    """`bring` raises FetchFailed. `described`: in words, which files were expected. `hashes`: of
+    files in the folder, if it is kept for long. `fetched`: bytes that came over the network."""
 
     folder: Path
     bring: Bring
@@ -74,7 +73,7 @@ class FileFetch:
     _over: threading.Event = field(default_factory=threading.Event)
 
     def all(self, files: Sequence[RemoteFile]) -> dict[str, Content]:
-        """Afterwards all of them are in the folder. After one failure no other is begun."""
+        """Fetch all into the folder. After one failure no other is begun."""
         each = list({f.local: f for f in files}.values())
         self._total = sum(max(f.size, 0) for f in each)
         self._need_space(each)
@@ -85,7 +84,7 @@ class FileFetch:
                 self.hashes.save()
 
     def lacking(self, files: Sequence[RemoteFile]) -> int:
-        """Bytes that are not here yet, as far as sizes are known."""
+        """Return the bytes that are not here yet, as far as sizes are known."""
         paths = {self.folder / f.local: f.size for f in files}
         return sum(max(size - _size(path), 0) for path, size in paths.items())
 
@@ -124,7 +123,7 @@ class FileFetch:
         )
 
     def _fetch(self, file: RemoteFile, path: Path) -> Content | None:
-        """None: what came is not the file. Another process that fetches it is waited for."""
+        """Fetch one, or wait for a process that does; None: the content is not the expected one."""
         part = path.with_name(path.name + PART)
         with part.open("a+b") as out:
             fcntl.flock(out, fcntl.LOCK_EX)
@@ -144,7 +143,7 @@ class FileFetch:
         return self._learned(file, stamp(path.stat()), sha)
 
     def _read(self, file: RemoteFile, path: Path) -> Content | None:
-        """None: it is not the file. What is there stays until the right one takes its place."""
+        """Read a local file; None if it is not the right one, which stays until it is replaced."""
         if not path.exists():
             return None
         mark = stamp(path.stat())
@@ -181,7 +180,7 @@ class FileFetch:
 
 
 def right_hash(file: RemoteFile, opened: BinaryIO) -> str:
-    """The sha256 of the file, "" if its size or content is not the one that is expected."""
+    """Return the sha256 of the file, "" if its size or content is not the expected one."""
     size = opened.seek(0, os.SEEK_END)
     opened.seek(0)
     git = hashlib.sha1(b"blob %d\0" % size)
@@ -197,7 +196,7 @@ def _size(path: Path) -> int:
     return 0
 
 
-# --- what a source is asked about its files -------------------------------------------------------
+# --- requests for descriptions of files ----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -208,7 +207,7 @@ class Answered:
 
 
 def ask(open_url: Callable[..., http.client.HTTPResponse], method: str, url: str) -> Answered:
-    """`open_url` adds a token where one is needed. Raises PullFailed without an answer."""
+    """Send a request. `open_url` adds a token if needed. Raises PullFailed without an answer."""
     request = urllib.request.Request(url, headers=HEADERS, method=method)
     body = io.BytesIO()
     try:

@@ -1,7 +1,7 @@
-"""HTTP as package indexes need it.
+"""HTTP requests with the logins and certificates of package indexes.
 
-A login goes to the site that it is for, and to no other. Whose certificate need not be a good one,
-only the user says; the files' sha256 are checked anyway.
+A login goes only to the site that it is for. Only the user exempts a site from certificate checks;
+the files' sha256 are checked anyway.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Logins:
-    """Those in the addresses of options, of pip's settings and of uv's variables, and .netrc's."""
+    """The logins in addresses of options, of pip's settings and uv's variables, and in .netrc."""
 
     def __init__(self, indexes: Indexes, environ: Mapping[str, str]) -> None:
         given = (indexes.index_url, *indexes.extra, *indexes.find_links, *in_variables(environ))
@@ -36,8 +36,8 @@ class Logins:
         self._netrc = _netrc(environ)
 
     def of(self, url: str) -> Pair | None:
-        """The address' own login, else that of the index beside which it lies: same scheme, host
-        and port, and of several the one with which it shares the longest path. Else .netrc's."""
+        """Return the address' own login, else that of the index that contains it: same scheme, host
+        and port, and of several the one with the longest common path. Else .netrc's."""
         parts = _split(url)
 
         def shared(given: tuple[str, Pair | None]) -> int:
@@ -47,7 +47,7 @@ class Logins:
         found = pair_in(url) or max(beside, key=shared, default=("", None))[1]
         if found and found[1]:
             return found
-        # .netrc tells hosts apart, not ports
+        # .netrc identifies hosts, not ports
         said = self._netrc.authenticators(parts.hostname or "") if self._netrc else None
         return (said[0], said[2] or "") if said and (not found or found[0] == said[0]) else found
 
@@ -60,13 +60,13 @@ def pair_in(url: str) -> Pair | None:
 
 
 def bare(url: str) -> str:
-    """The same address without a login."""
+    """Return the same address without a login."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def origin(url: str) -> tuple[str, str, int]:
-    """Scheme, host and port."""
+    """Return scheme, host and port."""
     parts = _split(url)
     with suppress(ValueError):
         return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
@@ -74,7 +74,7 @@ def origin(url: str) -> tuple[str, str, int]:
 
 
 def _split(url: str) -> SplitResult:
-    """An invalid address has no parts: whoever uses it reports that."""
+    """Split an address; an invalid one has no parts, and its user reports that."""
     with suppress(ValueError):
         return urlsplit(url)
     return urlsplit("")
@@ -94,10 +94,10 @@ class Opener:
         self._director = urllib.request.build_opener(https, _Redirects())
 
     def open(self, request: urllib.request.Request, timeout: float) -> http.client.HTTPResponse:
-        """Raises what urllib does, in whose words there is no login."""
+        """Open the request. Raises urllib's errors, without the login in their text."""
         if pair := self._logins.of(request.full_url):
             said = base64.b64encode(":".join(pair).encode()).decode()
-            # an ordinary header would go along to wherever the answer points
+            # an ordinary header would be sent on to the target of a redirect
             request.add_unredirected_header("Authorization", f"Basic {said}")
         request.full_url = bare(request.full_url)
         answer: http.client.HTTPResponse = self._director.open(request, timeout=timeout)
@@ -105,7 +105,7 @@ class Opener:
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """Asked for every address of a chain of redirects: each site's own certificate counts."""
+    """Used for every address of a chain of redirects: each site's own certificate counts."""
 
     def __init__(self, checked: ssl.SSLContext, indexes: Indexes) -> None:
         super().__init__()
@@ -115,13 +115,13 @@ class _Https(urllib.request.HTTPSHandler):
         self._unchecked.verify_mode = ssl.CERT_NONE
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        # not of req.host, which may be a proxy
+        # not req.host, which may be a proxy
         trusted = self._indexes.trusts(req.full_url)
         context = self._unchecked if trusted else self._checked
         try:
             return self.do_open(http.client.HTTPSConnection, req, context=context)
         except urllib.error.URLError as e:
-            e.filename = req.full_url  # whose fault it is, at the end of redirects
+            e.filename = req.full_url  # the site to blame, at the end of redirects
             raise
 
 
@@ -130,7 +130,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
         headers: Message, newurl: str,
     ) -> urllib.request.Request | None:  # fmt: skip
-        fp.close()  # urllib would read its body, however long that is
+        fp.close()  # urllib would read its body, of any length
         if urlsplit(newurl).scheme not in ("http", "https"):
             return None
         new = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]

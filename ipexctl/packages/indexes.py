@@ -1,6 +1,6 @@
-"""Where the user gets packages from: options, pip's environment and files, in uv's words.
+"""The sources of packages: options, pip's environment and files, translated for uv.
 
-uv reads its own configuration (UV_*, uv.toml) itself, but not pip's. What is said for uv wins.
+uv reads its own configuration (UV_*, uv.toml) itself, but not pip's. Settings for uv win.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 
 @dataclass(frozen=True)
 class Indexes:
-    """Options of the command line, or what pip is configured with. "" and () mean: not said."""
+    """Options of the command line, or pip's configuration. "" and () mean: not set."""
 
     index_url: str = ""
     extra: tuple[str, ...] = ()
@@ -41,12 +41,12 @@ class Indexes:
     no_index: bool = False
 
     def arguments(self) -> tuple[str, ...]:
-        """For `uv pip compile`, with `environ`. Everybody here can read these: no addresses."""
+        """Return arguments for `uv pip compile` without addresses: all local users can see them."""
         hosts = (word for host in self.trusted for word in ("--allow-insecure-host", host))
         return (*(["--no-index"] if self.no_index else []), *hosts)
 
     def environ(self) -> dict[str, str]:
-        """The addresses, for uv. What doesn't exist here is left out, as pip does."""
+        """Return the variables with addresses for uv. Missing folders are left out, as by pip."""
         said = {"UV_FIND_LINKS": ",".join(filter(_exists, self.find_links))}
         if not self.no_index:
             said["UV_DEFAULT_INDEX"] = self.index_url
@@ -54,18 +54,18 @@ class Indexes:
         return {name: value for name, value in said.items() if value}
 
     def trusts(self, url: str) -> bool:
-        """Is this one of the sites whose certificate need not be a good one?"""
+        """Decide whether the site's certificate need not be valid."""
         return any(host == "*" or _is_at(url, host) for host in self.trusted)
 
 
 def plain(url: str) -> str:
-    """Without what does not make it another index."""
+    """Return the address without the parts that do not identify the index."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
 def in_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """The addresses in uv's variables; uv takes NAME=URL, too."""
+    """Yield the addresses in uv's variables; uv accepts NAME=URL, too."""
     for variable in _VARIABLES:
         for word in environ.get(variable, "").replace(",", " ").split():
             name, equals, url = word.partition("=")
@@ -73,7 +73,7 @@ def in_variables(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _is_at(url: str, host: str) -> bool:
-    """`host`: with a port it means that one, and with a scheme that one."""
+    """Decide whether the url is at `host`; a port or a scheme in `host` has to match as well."""
     with suppress(ValueError):
         site, known = urlsplit(url), urlsplit(host if "://" in host else f"//{host}")
         return (
@@ -85,7 +85,7 @@ def _is_at(url: str, host: str) -> bool:
 
 
 def from_pip(environ: Mapping[str, str]) -> Indexes:
-    """pip's own order: later files replace earlier ones, the environment replaces all of them."""
+    """Read pip's settings: later files replace earlier ones, the environment replaces all."""
     said: dict[str, str] = {}
     for path in _pip_files(environ):
         said.update(_read(path))
@@ -103,7 +103,7 @@ def from_pip(environ: Mapping[str, str]) -> Indexes:
 
 
 def merged(options: Indexes, pip: Indexes, environ: Mapping[str, str]) -> Indexes:
-    """Options first; then what the user told uv, by leaving pip's word on the same thing out."""
+    """Put options first; then what the user configured for uv, which hides pip's settings."""
 
     insecure = environ.get("UV_INSECURE_HOST", "").split()
 
@@ -163,7 +163,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _exists(place: str) -> bool:
-    """Only what is on this machine can be looked at; the rest is uv's to try."""
+    """Decide whether it exists; only local folders are checked, the rest is left to uv."""
     url = urlsplit(place)
     if url.scheme == "file":
         return Path(url2pathname(url.path)).is_dir()
@@ -175,5 +175,5 @@ def absolute(place: str) -> str:
 
 
 def expanded(place: str) -> Path:
-    """Path's own raises for ~nobody."""
+    """Expand ~ in a path; Path's own method raises for unknown users."""
     return Path(os.path.expanduser(place))  # noqa: PTH111

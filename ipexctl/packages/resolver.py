@@ -1,12 +1,12 @@
-"""A Stack becomes a Lock: uv resolves on this machine for the hosts' Python and platform.
+"""Resolve a Stack to a Lock: uv resolves on the controller for the hosts' Python and platform.
 
-Which index torch comes from is decided by trying: the user's own (a CPU build has the version
-X+cpu), else the table's index for torch alone, else X from the user's own. If that is a CUDA build
-it is only named: the user has to agree to it.
+The index of torch is found by trying: the user's own (a CPU build has the version X+cpu), else the
+table's index for torch alone, else X from the user's own. A CUDA build is only proposed: the user
+has to agree to it.
 
-Intel's names never come from an index that anybody can fill. `oneccl_bind_pt` and its like are
-unclaimed on the default index, and whoever took the name there could run code on every host. So
-they are looked for in the user's own folders of wheels and on Intel's index, and nowhere else.
+Intel's names never come from an index where anyone can register them. `oneccl_bind_pt` and others
+are unclaimed on the default index, and a person who took the name there could run code on every
+host. So only the user's own folders of wheels and Intel's index are searched for them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ipexctl.quick_dataclass import dataclass
 
 Urls = Mapping[str, str]
 TOOLS_PYTHON = (3, 9)
-TORCHES = ("torch", "torchaudio", "torchvision")  # built together, and of no use to another build
+TORCHES = ("torch", "torchaudio", "torchvision")  # built together; useless with another build
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A lock whose sizes may be unknown, and where each file (by sha256) can be fetched now.
+    """A lock whose sizes may be unknown, and the present address of each file (by sha256).
 
-    `no_cpu_build`: why torch is a CUDA build; "" where it is not, or a lock had it already.
+    `no_cpu_build`: why torch is a CUDA build; "" if it is not, or a lock had it before.
     """
 
     stack: Stack
@@ -45,7 +45,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class _Way:
-    """One way to ask for torch: the requirement, and the index that it alone comes from."""
+    """One way to request torch: the requirement, and the only index for it."""
 
     torch: str
     index: Pin | None = None
@@ -61,10 +61,10 @@ def resolve(
     extra: Extra = NOTHING,
     preferred: Mapping[str, str] | None = None,
 ) -> Resolved:
-    """The first candidate that torch can be had for, a CPU build before a CUDA build. `preferred`:
-    versions, by name, of the lock before.
+    """Resolve the first candidate for which torch is available, a CPU build before a CUDA build.
+    `preferred`: versions, by name, of the previous lock.
 
-    Raises InputError with what uv said of each way of getting torch.
+    Raises InputError with uv's message about each way to get torch.
     """
     search = _Search([Uv(stack, indexes, environ, preferred) for stack in candidates], extra)
     stack, found = search.solve()
@@ -94,12 +94,12 @@ def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Found:
 
 
 def _for_tools(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Uv:
-    """uv runs no Python, so its wheel may be for a newer one than the hosts'."""
+    """Return uv for tools: its wheel may be for a newer Python than the hosts', as it runs none."""
     return Uv(replace(stack, python=max(stack.python, TOOLS_PYTHON), patch=None), indexes, environ)
 
 
 class _Search:
-    """For the stacks of one row, which differ in the Python."""
+    """Searches for the stacks of one row, which differ in the Python."""
 
     def __init__(self, uvs: Sequence[Uv], extra: Extra) -> None:
         self._uvs = uvs
@@ -107,10 +107,10 @@ class _Search:
         self._indexes = uvs[0].indexes
         self._row = uvs[0].stack.row
         self._reasons: dict[tuple[str, str], list[str]] = {}
-        self._silent: set[str] = set()  # indexes that gave no answer; they are not asked again
+        self._silent: set[str] = set()  # indexes that gave no answer; they are skipped from then on
 
     def solve(self) -> tuple[Stack, list[Found]]:
-        """Each way for every Python before the next way: what the user set up comes first."""
+        """Try each way for every Python before the next way: the user's own indexes come first."""
         usable = list(self._with_intel())
         for way in self._ways() if usable else ():
             for uv, intel in usable:
@@ -118,7 +118,7 @@ class _Search:
                     return uv.stack, _compile(uv, intel, way, self._extra)
                 except Unresolved as e:
                     self._note(str(way), uv, str(e))
-                    if e.network and not way.index:  # the user's own indexes are in every way
+                    if e.network and not way.index:  # every way uses the user's own indexes
                         raise self._failure() from None
                     if e.network and way.index:
                         self._silent.add(way.index.url)
@@ -162,7 +162,7 @@ class _Search:
 
 
 def _compile(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> list[Found]:
-    """Raises Unresolved."""
+    """Resolve one way. Raises Unresolved."""
     wanted = (way.torch, *requirements(uv.stack), *extra.requirements)
     pins = dict(intel)
     if way.index:
@@ -182,9 +182,8 @@ def _compile(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> list[Found]:
 
 
 def _other_builds(found: Sequence[Found], arch: str) -> dict[str, str]:
-    """torch, torchvision and torchaudio with their versions, where they are different builds: then
-    operators are missing when they are used. For aarch64 all builds are CPU builds, under two
-    names."""
+    """Return torch, torchvision and torchaudio with their versions if their builds differ: then
+    operators are missing at run time. For aarch64 all builds are CPU builds, under two names."""
     family = {f.package.name: f.package.version for f in found if f.package.name in TORCHES}
     builds = {version.partition("+")[2].partition(".")[0] for version in family.values()}
     return family if len(builds) > 1 and arch == "x86_64" else {}
@@ -193,10 +192,10 @@ def _other_builds(found: Sequence[Found], arch: str) -> dict[str, str]:
 def _of_one_build(
     uv: Uv, wanted: Sequence[str], pins: Pins, way: _Way, extra: Extra, versions: Mapping[str, str]
 ) -> list[Found]:
-    """The same with the +cpu builds of torchvision and torchaudio. Raises Unresolved."""
+    """Resolve again with the +cpu builds of torchvision and torchaudio. Raises Unresolved."""
     exact = [f"{n}=={v.partition('+')[0]}+cpu" for n, v in versions.items() if n != "torch"]
     if not uv.indexes.no_index:
-        # uv heeds a pin only for what is asked for by its name
+        # uv applies a pin only to packages that are requested by name
         index = way.index or of_torch(uv.stack.row)
         pins = {**pins, **{name: index for name in versions if name != "torch"}}
     try:
@@ -208,7 +207,7 @@ def _of_one_build(
     raise Unresolved(f"{names} are different builds and do not load together")
 
 
-# --- where torch and Intel's packages may come from -----------------------------------------------
+# --- allowed sources of torch and Intel's packages ------------------------------------------------
 
 
 def of_torch(row: Row) -> Pin:
@@ -216,21 +215,21 @@ def of_torch(row: Row) -> Pin:
 
 
 def allowed_names(row: Row, pins: Pins) -> set[str]:
-    """Intel's names that are known to come from Intel."""
+    """Return Intel's names that are known to come from Intel."""
     return {*pins, *((IPEX,) if row.public else ())}
 
 
 def intel_pins(uv: Uv, silent: set[str]) -> Pins:
-    """Where Intel's packages of the row are. Indexes in `silent` are not asked; one that gives no
-    answer is added. Raises Unresolved."""
+    """Return the sources of Intel's packages of the row. Indexes in `silent` are skipped; one that
+    gives no answer is added. Raises Unresolved."""
     if uv.indexes.no_index:
-        return {}  # all there is are the user's own folders
+        return {}  # only the user's own folders are used
     found = {name: _place(uv, name, v, silent) for name, v in of_intel(uv.stack.row).items()}
     return {name: place for name, place in found.items() if place}
 
 
 def _place(uv: Uv, name: str, version: str, silent: set[str]) -> Pin | None:
-    """None: the default index."""
+    """Return the source of a package; None: the default index."""
     reasons = []
     for place in _places(uv.stack.row, name, uv.indexes):
         where = plain(place.url) if place else "the default index"
@@ -259,11 +258,11 @@ def _places(row: Row, name: str, indexes: Indexes) -> Iterator[Pin | None]:
         yield None
 
 
-# --- a lock that is there already ----------------------------------------------------------------
+# --- an existing lock -----------------------------------------------------------------------------
 
 
 def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str]) -> Urls:
-    """Where the files of a lock that is already there can be had: only the sha256 decides."""
+    """Return addresses for the files of an existing lock: only the sha256 decides."""
     uv, tools = Uv(stack, indexes, environ), _for_tools(stack, indexes, environ)
     there: dict[str, Found] = {}  # by sha256
     reasons: list[str] = []
@@ -290,7 +289,7 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
 
 
 def _offered(uv: Uv, files: Sequence[Package], pins: Pins) -> list[Found]:
-    """All wheels of these versions: the index may have others for the hosts by now."""
+    """Return all wheels of these versions: the index may have others for the hosts by now."""
     exact = [f"{p.name}=={p.version}" for p in files]
     kept = {name: pin for name, pin in pins.items() if name in {p.name for p in files}}
     return uv.wheels(exact, kept, ALONE, *ANY_INDEX)
@@ -331,7 +330,7 @@ def _cannot_be_had(stack: Stack, why: str, extra: Extra = NOTHING) -> InputError
 
 
 def _next_step(why: str) -> str:
-    """What to do where the reason is an index; "" where it is not."""
+    """Return what to do if the reason is an index, else ""."""
     if NO_ANSWER.search(why) or "401 Unauthorized" in why or "403 Forbidden" in why:
         return (
             "check the index's address, login (~/.netrc), certificate (PIP_CERT) and proxy "

@@ -1,4 +1,4 @@
-"""uv's resolver for one Stack: requirements and pins in, wheels and their addresses out."""
+"""Run uv's resolver for one Stack: requirements and pins in, wheels and their addresses out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOGIN = re.compile(r"://[^\s/]*@")
 
 @dataclass(frozen=True)
 class Found:
-    """One wheel of a resolution, and where it can be fetched now."""
+    """One wheel of a resolution, and its present address."""
 
     package: Package
     url: str
@@ -40,7 +40,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Pin:
-    """The one place that a package may come from. `flat`: a page or folder of wheels."""
+    """The only allowed source of a package. `flat`: a page or folder of wheels."""
 
     url: str
     flat: bool = False
@@ -50,16 +50,16 @@ Pins = Mapping[str, Pin]
 
 
 class Unresolved(Exception):
-    """The argument is uv's reason."""
+    """uv could not resolve; the argument is its reason."""
 
     @property
     def network(self) -> bool:
-        """The index could not be asked, so asking it again for another Python is of no use."""
+        """Whether the index gave no answer, so that a retry for another Python is useless."""
         return bool(NO_ANSWER.search(str(self)))
 
 
 class Uv:
-    """`preferred`: name -> version of what is taken while it fits, though there is a newer one."""
+    """uv for a stack. `preferred`: name -> version to keep while it fits, despite newer ones."""
 
     def __init__(
         self, stack: Stack, indexes: Indexes, environ: Mapping[str, str],
@@ -73,7 +73,7 @@ class Uv:
         if indexes.cert:
             self._environ.setdefault("SSL_CERT_FILE", indexes.cert)
         self._environ.setdefault("UV_HTTP_RETRIES", "2")
-        # if ours is none that uv can use, it would ask the network for one
+        # else uv would download a Python if it cannot use an installed one
         self._environ["UV_PYTHON_DOWNLOADS"] = "never"
 
     def compile(
@@ -83,19 +83,19 @@ class Uv:
         *options: str,
         constraints: Sequence[str] = (),
     ) -> list[Found]:
-        """One wheel for each package of the resolution. Raises Unresolved with uv's words."""
+        """Return one wheel for each package. Raises Unresolved with uv's message."""
         return [wheels[0] for wheels in self._resolved(wanted, pins, options, constraints)]
 
     def wheels(self, wanted: Sequence[str], pins: Pins, *options: str) -> list[Found]:
-        """Every wheel of each package that the hosts can load. Raises Unresolved."""
+        """Return every wheel of each package that the hosts can load. Raises Unresolved."""
         return [wheel for wheels in self._resolved(wanted, pins, options) for wheel in wheels]
 
     def _resolved(
         self, wanted: Sequence[str], pins: Pins, options: Sequence[str],
         constraints: Sequence[str] = (),
     ) -> list[list[Found]]:  # fmt: skip
-        """Raises Unresolved, and InputError where an index keeps uv waiting for longer."""
-        # not below /tmp: uv reads a pyproject.toml and a uv.toml of any user in the folders above
+        """Resolve. Raises Unresolved, and InputError if an index does not answer in time."""
+        # not below /tmp: uv reads pyproject.toml and uv.toml, of any user, in the folders above
         above = cache_dir(self._environ) / "resolve"
         make_private(above)
         with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
@@ -112,7 +112,7 @@ class Uv:
         command = (
             self._binary, "pip", "compile", "pyproject.toml", "--output-file", "pylock.toml",
             "--format", "pylock.toml", "--quiet", "--only-binary", ":all:",
-            # else uv asks every Python that it finds here, each time, for seconds
+            # else uv queries every Python that it finds here, each time, for seconds
             "--python", sys.executable, "--python-version", self.stack.python_full,
             "--python-platform", self.stack.platform,
             *self.indexes.arguments(), *options,
@@ -144,11 +144,11 @@ class Uv:
 
 
 def project(wanted: Iterable[str], pins: Pins, constraints: Iterable[str] = ()) -> str:
-    """Only a project file can say that one package comes from one index and nowhere else."""
+    """Return a project file: only that can bind one package to one index."""
     lines = ["[project]", 'name = "ipexctl-environment"', 'version = "0"']
     lines += [f"dependencies = {_list(wanted)}"]
     lines += ["[tool.uv]", f"constraint-dependencies = {_list(constraints)}"]
-    lines += ["[tool.uv.workspace]"]  # its own: uv looks for none in the folders above
+    lines += ["[tool.uv.workspace]"]  # its own: then uv does not search the folders above for one
     lines += ["[tool.uv.sources]"]
     places = list(dict.fromkeys(pins.values()))
     lines += [f'{name} = {{ index = "pin{places.index(pin)}" }}' for name, pin in pins.items()]
@@ -163,7 +163,7 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _earlier(versions: Mapping[str, str]) -> str:
-    """An output of an earlier time, as uv takes its preferences from."""
+    """Return an earlier output, from which uv takes preferred versions."""
     tables = (
         f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
         for name, version in versions.items()
@@ -206,7 +206,7 @@ def _file_url(path: str) -> str:
 
 
 def _last_lines(stderr: str) -> str:
-    """The end of uv's output in one line, without the logins that not every uv masks."""
+    """Return the end of uv's output in one line, without logins, which not every uv masks."""
     lines = _LOGIN.sub("://", stderr).split("\n")
     words = " ".join(" ".join(lines[-LAST_LINES:]).split())
     return words.removeprefix("error: ")[:LONGEST] or "uv failed without a message"

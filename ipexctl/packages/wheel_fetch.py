@@ -1,6 +1,6 @@
-"""Files from package indexes into the controller's store: each once, resumed, checked.
+"""Fetch files from package indexes into the controller's store: each once, resumed, checked.
 
-Nothing here decides what to fetch; a file that hasn't the locked sha256 is thrown away.
+The caller decides what to fetch; a file that lacks the locked sha256 is discarded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ipexctl.packages.file_fetch import CHUNK, FetchFailed, FileFetch, OnBytes, 
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT, Indexes
 
-ASK = 10  # for a file's size
+ASK = 10  # seconds to ask for a file's size
 GONE = "rm -f ipexctl.lock   # the next install resolves the versions again"
 
 
@@ -41,26 +41,26 @@ class Fetcher:
     ) -> None:
         self.store = store
         self.fetched = 0
-        self._copied: list[int] = []  # bytes of files that lie on this machine
+        self._copied: list[int] = []  # bytes of local files
         environ = environment() if environ is None else environ
         self._opener = Opener(indexes, environ)
         seconds = environ.get("UV_HTTP_TIMEOUT", "")
         self._timeout = float(seconds) if seconds.isdecimal() else TIMEOUT
 
     def fetch(self, files: Sequence[Package], urls: Mapping[str, str], tell: Tell) -> None:
-        """Afterwards all the files are in the store. After one failure no other is begun."""
+        """Fetch all the files into the store. After one failure no other is begun."""
         wanted = [
             RemoteFile(f.file, urls[f.sha256], place_of(f.sha256), f.size or -1, f.sha256)
             for f in files
         ]
-        with suppress(OSError):  # said where a file is to be saved
+        with suppress(OSError):  # reported when a file is saved
             make_private(self.store.folder)
         fetch = FileFetch(self.store.folder, self._bring, tell, "recorded in ipexctl.lock")
         fetch.all(wanted)
         self.fetched = fetch.fetched - sum(self._copied)
 
     def sizes(self, lock: Lock, urls: Mapping[str, str]) -> Lock:
-        """The lock with the size of every file, as far as somebody tells it without sending it."""
+        """Return the lock with the size of every file, as far as servers report it separately."""
         lock = with_sizes(lock, self.store)
         with ThreadPoolExecutor(8) as pool:
             known = pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files)
@@ -109,14 +109,14 @@ class Fetcher:
 
 
 def _hint(e: Broken, url: str) -> str:
-    """For what no second try would change."""
+    """Return the hint for an error that a retry does not change."""
     if e.untrusted:
         return CERT_HINT.format(e.untrusted)
     return LOGIN_HINT.format(urlsplit(url).hostname) if e.status in (401, 403) else ""
 
 
 def with_sizes(lock: Lock, store: Store) -> Lock:
-    """The lock with the sizes of the files that are in the store."""
+    """Return the lock with the sizes of the files that are in the store."""
 
     def sized(file: Package) -> Package:
         known = not file.size and store.has(file.blob)

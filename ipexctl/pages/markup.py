@@ -1,4 +1,4 @@
-"""Text becomes markup: whatever hosts said is escaped, and a page has no scripts."""
+"""Turn text into markup: all text of hosts is escaped, and a page has no scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ipexctl.facts.host_facts import plain
 
 
 def escaped(text: str) -> str:
-    """Without control characters; what hosts said was cut when it was read."""
+    """Escape text and remove control characters; texts of hosts were cut when they were read."""
     return html.escape("\n".join(plain(line, 1 << 20) for line in text.splitlines()))
 
 
@@ -28,7 +28,7 @@ def pre(text: str) -> str:
 
 
 def table(label: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells of `rows` are markup."""
+    """Return a table. Cells of `rows` are markup."""
     top = "".join(f'<th scope="col">{escaped(head)}</th>' for head in heads)
     lines = "".join(f"<tr>{''.join(map(_cell, heads, row))}</tr>\n" for row in rows)
     return (
@@ -42,7 +42,7 @@ def _cell(head: str, cell: str) -> str:
 
 
 def main(sections: Iterable[tuple[str, str]], made: str) -> str:
-    """Title and body of each section, but for those that are empty; then when it was `made`."""
+    """Return title and body of each section that is not empty; then when it was `made`."""
     shown = "".join(f"<section>{tag('h2', t)}{body}</section>\n" for t, body in sections if body)
     foot = f"Made by ipexctl {__version__} on {made}. This file asks for nothing outside."
     return f"<main>\n{shown}</main>\n<footer>{tag('p', foot)}</footer>\n"

@@ -1,4 +1,4 @@
-"""Where a page is written: a file of others is never replaced."""
+"""Write a page to a file, but never over a file that is not such a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipexctl.errors import InputError, reason_of
 from ipexctl.pages.page_shell import mark
 from ipexctl.terminal.console import print_text, stderr_console
 
-SEEN = 2000  # bytes in which the mark stands
+SEEN = 2000  # bytes at the start that contain the mark
 
 
 def page_styles() -> str:
@@ -22,7 +22,7 @@ def page_styles() -> str:
 
 
 def free_place(path: Path, command: str, option: str) -> Path:
-    """Refuses before the hosts are asked. A page of the same command may be made again."""
+    """Refuse a path before the hosts are asked. A page of the same command may be replaced."""
     if not path.parent.is_dir():
         raise InputError(
             f"{option} {path}: there is no folder {path.parent}", slug="report-folder-missing"
@@ -37,7 +37,7 @@ def free_place(path: Path, command: str, option: str) -> Path:
 
 
 def check_html(to: str, command: str, *, other: bool) -> None:
-    """--html: before the hosts are asked. `other`: stdout has another format."""
+    """Check --html before the hosts are asked. `other`: stdout has another format."""
     if to == "-" and other:
         raise InputError(
             "--html - cannot be combined with another output format",
@@ -49,7 +49,7 @@ def check_html(to: str, command: str, *, other: bool) -> None:
 
 
 def put_page(html: str, to: str) -> None:
-    """`to`: a file that may be written, or "-" for stdout."""
+    """Write the page to `to`: a writable file, or "-" for stdout."""
     if to == "-":
         sys.stdout.write(html)
         return

@@ -1,6 +1,6 @@
-"""The frame of an HTML page: one file that asks for nothing outside.
+"""The frame of an HTML page: one file that loads nothing else.
 
-The browser runs and applies only what the policy names by its hash.
+The browser runs only scripts, and applies only styles, that the policy names by their hashes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 def shell(
     title: str, body: str, *, command: str, styles: Sequence[str], scripts: Sequence[str] = ()
 ) -> str:
-    """`body` is markup; `command` is the one that writes the page."""
+    """Return the page. `body` is markup; `command` is the one that writes the page."""
     style = "".join(f"<style>{text}</style>\n" for text in styles)
     script = "".join(f"<script>{text}</script>\n" for text in scripts)
     return f"""<!doctype html>
@@ -35,7 +35,7 @@ def shell(
 
 
 def mark(command: str) -> str:
-    """What a file has that the command may replace."""
+    """Return the mark of a file that the command may replace."""
     return f'<meta name="generator" content="ipexctl {command}">'
 
 

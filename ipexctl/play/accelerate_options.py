@@ -1,4 +1,4 @@
-"""An Accelerate config beside the arguments of a run step, which go first."""
+"""An Accelerate config of a run step; the step's own arguments take precedence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipexctl.user_code.launchers.line_request import TypedOptions, merged
 
 @dataclass(frozen=True)
 class ConfigOptions:
-    """What the config adds."""
+    """The values that the config adds."""
 
     n: int | None = None
     ppn: int | None = None
@@ -24,7 +24,7 @@ class ConfigOptions:
 def config_options(
     path: Path, env: Mapping[str, str], counts: str, note: Callable[[str], None]
 ) -> ConfigOptions:
-    """`counts`: what the step says of ranks, "" for nothing. The hosts are those of the play."""
+    """Read a config. `counts`: the step's own numbers of ranks, or "". The hosts are the play's."""
     own = TypedOptions(env=frozenset(env), hosts="the hosts of the play", counts=counts)
     made = merged((read(path),), own)
     for text in made.note():

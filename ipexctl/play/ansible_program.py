@@ -1,7 +1,7 @@
-"""The user's own `ansible-playbook`, as a process: none of its code is imported.
+"""Run the user's own `ansible-playbook` as a process: none of its code is imported.
 
 Ansible logs in with the ssh program. Each host gets the options of `--transport openssh`, so that
-the same ssh_config, jump hosts and verified keys count; a key that is not known is refused.
+the same ssh_config, jump hosts and verified keys are used; an unknown key is refused.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ipexctl.quick_dataclass import dataclass
 PROGRAM = "ansible-playbook"
 _SHARED = ("-C", "-o", "ControlMaster=auto", "-o", "ControlPersist=60s")  # Ansible's own default
 _SOCKETS = "c"  # of ssh connections; short, as the path of a socket is limited
-_GRACE = 10.0  # seconds that it, or one of its connections, gets to end
+_GRACE = 10.0  # seconds in which it, or one of its connections, has to end
 _ENVIRONMENT = {
-    "ANSIBLE_STDOUT_CALLBACK": "default",  # whose recap is read
+    "ANSIBLE_STDOUT_CALLBACK": "default",  # its recap is parsed
     "ANSIBLE_NOCOLOR": "1",
     "ANSIBLE_HOST_KEY_CHECKING": "True",
     "ANSIBLE_RETRY_FILES_ENABLED": "False",
@@ -44,13 +44,13 @@ class Playbook:
     tags: Sequence[str] = ()
     skip_tags: Sequence[str] = ()
     check: bool = False
-    pythons: Mapping[str, str] = field(default_factory=dict)  # by host, where it names none
+    pythons: Mapping[str, str] = field(default_factory=dict)  # by host, for those that name none
 
 
 def run_playbook(
     playbook: Playbook, target: Target, hosts: Inventory, say: Callable[[str], None]
 ) -> int:
-    """Its exit code. Raises InputError and NotHere before it starts."""
+    """Run a playbook and return its exit code. Raises InputError and NotHere before it starts."""
     program = shutil.which(PROGRAM)
     if program is None:
         raise NotHere(
@@ -83,7 +83,7 @@ def run_playbook(
 
 
 def _run(words: list[str], say: Callable[[str], None]) -> int:
-    """The exit code. Where we are interrupted, so is the program; it gets some seconds to end."""
+    """Run the program and return its exit code. Ctrl-C is passed on, with some seconds to end."""
     with subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
@@ -108,7 +108,7 @@ def _run(words: list[str], say: Callable[[str], None]) -> int:
 
 
 def _write(folder: Path, target: Target, hosts: Inventory, pythons: Mapping[str, str]) -> Path:
-    """The inventory, with a file of variables for each host."""
+    """Write the inventory, with a file of variables for each host."""
     inventory = folder / "hosts"
     inventory.write_text(render(hosts, "ansible").text)
     remote = tuple(host for host in hosts.hosts if not host.local)
@@ -121,7 +121,7 @@ def _write(folder: Path, target: Target, hosts: Inventory, pythons: Mapping[str,
             values["ansible_python_interpreter"] = pythons[host.name]
         sockets = f'"{str(folder).replace("%", "%%")}/{_SOCKETS}/{number}-%p-%r"'
         if ssh and not host.local:
-            # in front of what Ansible adds: ssh goes by the first of two options
+            # before what Ansible adds: ssh uses the first of two options
             words = (*ssh.options(host, target.connect_timeout), *_SHARED, "-o")
             values["ansible_ssh_args"] = shlex.join((*words, f"ControlPath={sockets}"))
         (folder / "host_vars" / f"{host.name}.json").write_text(json.dumps(values))
@@ -129,7 +129,7 @@ def _write(folder: Path, target: Target, hosts: Inventory, pythons: Mapping[str,
 
 
 def _extra(folder: Path, playbook: Playbook) -> Path:
-    """In a file, as every user of this machine can read arguments."""
+    """Write the extra variables to a file: every user of the controller could read arguments."""
     path = folder / "extra.json"
     path.write_text(json.dumps(dict(playbook.extra)))
     return path
@@ -137,7 +137,7 @@ def _extra(folder: Path, playbook: Playbook) -> Path:
 
 @contextmanager
 def _connections(folder: Path) -> Iterator[None]:
-    """Those that are shared end with the step."""
+    """End the shared connections together with the step."""
     try:
         yield
     finally:

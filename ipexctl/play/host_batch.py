@@ -1,4 +1,4 @@
-"""Steps that a host does for itself: one request for those that follow each other."""
+"""Steps that a host runs on its own: consecutive ones are sent as one request."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Listener:
 
 @dataclass
 class HostBatches:
-    """`pending`: by host, what the steps of a check would have changed so far."""
+    """Runs steps on hosts. `pending`: by host, what the steps of a check would have changed."""
 
     fleet: Fleet
     listener: Listener
@@ -59,7 +59,7 @@ class HostBatches:
     pending: dict[str, set[str]] = field(default_factory=dict)
 
     def run(self, host: Host, steps: Sequence[BoundStep]) -> list[StepOutcome]:
-        """The outcomes of the steps up to the first failure. A lost host is an outcome too."""
+        """Return the outcomes up to the first failure. A lost host is an outcome too."""
         batch = _Batch(self, host, steps)
         for one in steps:
             if one.bound is None:
@@ -73,7 +73,7 @@ class HostBatches:
         return batch.outcomes
 
     def predicted(self, host: str, looked: Looked) -> State:
-        """The state of a step in check mode, given the changes that are pending on its host."""
+        """Return the state of a step in check mode, given the changes pending on its host."""
         pending = self.pending.setdefault(host, set())
         state = predict(looked, pending)
         if state in (State.WOULD_CHANGE, State.UNKNOWN):
@@ -81,13 +81,13 @@ class HostBatches:
         return state
 
     def require_sudo(self, host: Host) -> None:
-        """Raises HostFailed if sudo would refuse to run a step."""
+        """Raise HostFailed if sudo would refuse to run a step."""
         asked = {"password": self.password}
         self.fleet.agents[host].call("play.batch.sudo", asked, timeout=SILENCE)
 
 
 class _Batch:
-    """One request to one host, and the events that it sends until it ends."""
+    """One request to one host, and its events until it ends."""
 
     def __init__(self, batches: HostBatches, host: Host, steps: Sequence[BoundStep]) -> None:
         self._batches, self._host = batches, host
@@ -139,7 +139,7 @@ class _Batch:
             self._end(step, said)
 
     def _send(self, sha256: str) -> None:
-        """Only files that a step of this request named, with the content that it had then."""
+        """Send only a file that a step of this request named, with the content it had then."""
         agent = self._batches.fleet.agents[self._host]
         path = self._files.paths.get(sha256, Path("/dev/null"))
         with path.open("rb") as file:
@@ -179,7 +179,7 @@ class _Batch:
         self._batches.listener.end(outcome)
 
     def lost(self, down: HostDown) -> None:
-        """The failure counts for the step that was running, or else for the next one."""
+        """Count the failure for the step that was running, or else for the next one."""
         done = {outcome.step.number for outcome in self.outcomes}
         left = [step for number, step in self._steps.items() if number not in done]
         step = self._current or (left[0] if left else None)

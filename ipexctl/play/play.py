@@ -1,4 +1,4 @@
-"""play: the steps of a file on all hosts. Consecutive host steps are one request for each host."""
+"""Run the steps of a file on all hosts. Consecutive host steps are one request for each host."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run_play(
     play: Play, target: Target, options: PlayOptions, listener: Listener,
     started: Callable[[PlayStart], None] = lambda start: None,
 ) -> PlayReport:  # fmt: skip
-    """Raises InputError for a mistake in the play before any host is asked."""
+    """Run a play. Raises InputError for a mistake in the play before any host is asked."""
     began = time.monotonic()
     steps = chosen_steps(play, options)
     hosts = play_hosts(play, target)
@@ -95,7 +95,7 @@ def run_play(
 def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play], texts: Sequence[str]) -> None:
     """Raise InputError for a variable that the text of no play names: it may be misspelled.
 
-    A template is not looked into: where a play has one, any variable may be given.
+    Templates are not searched: with a play that has one, any variable may be given.
     """
     declared = {name for play in plays for name in play.vars}
     facts = {"host", *FACTS} - declared  # a variable may have the name of a fact
@@ -149,7 +149,7 @@ def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
 
 
 def _check_files(step: PlayStep, bound: Step, scope: Scope) -> None:
-    """The files that a step sends must exist and be usable before the first step begins."""
+    """Check that the files a step sends exist and are usable before the first step begins."""
     for name, path in bound.local_files.items():
         if not Path(path).expanduser().exists():
             folder = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
@@ -171,7 +171,7 @@ def _serial_parts(hosts: Inventory, serial: int) -> Iterator[Inventory]:
 
 
 class _PlayRun:
-    """The steps on some of the hosts."""
+    """Runs the steps on some of the hosts."""
 
     def __init__(
         self, play: Play, steps: Sequence[PlayStep], hosts: PlayHosts, fleet: Fleet,
@@ -216,7 +216,7 @@ class _PlayRun:
             self._failed |= self._failed_before
 
     def _add_unchecked(self, segment: Sequence[PlayStep], checked: Container[str]) -> None:
-        """Hosts on which a step fails already are not asked about later ones."""
+        """Report the step as unchecked on hosts where an earlier step fails."""
         for step in segment:
             for host in self._fleet.alive:
                 if host.name not in checked and host.name in self._hosts.on[step.number]:
@@ -224,7 +224,7 @@ class _PlayRun:
                     self._add(StepOutcome(step, host.name, State.UNKNOWN, text))
 
     def _pending(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
-        """Hosts on which the last run of the play was stopped before this handler."""
+        """Return the hosts on which the last run of the play stopped before this handler."""
         names = {host.name for host in self._fleet.alive} - self._notified.get(handler, set())
         left = {name for name in names if self._journal.has(name, of_handler(handler))}
         if left and steps:
@@ -233,7 +233,7 @@ class _PlayRun:
         return left
 
     def _segments(self, steps: Sequence[PlayStep]) -> Iterator[list[PlayStep]]:
-        """Consecutive host steps together; each step that needs all hosts alone."""
+        """Group consecutive host steps; each step that needs all hosts is alone."""
 
         def key(step: PlayStep) -> int:
             alone = issubclass(all_steps()[step.kind], FleetStep) or self._play.any_errors_fatal
@@ -278,7 +278,7 @@ class _PlayRun:
         return step.sudo and issubclass(all_steps()[step.kind], HostStep)
 
     def _needs_sudo(self, host: Host) -> PlayStep | None:
-        """The first step of this host that stops it where sudo is refused."""
+        """Return the host's first step that would stop it if sudo is refused."""
         mine = (step for step in self._may_run if host.name in self._hosts.on[step.number])
         wanted = (step for step in mine if self._wants_sudo(step) and not step.ignore_errors)
         return next((step for step in wanted if self._applies(step, host)), None)
@@ -322,14 +322,14 @@ class _PlayRun:
         return BoundStep(step, bound, scope=values)
 
     def _is_done(self, step: PlayStep, bound: Step, host: str) -> bool:
-        """By the journal. Until the step has ended, `_unseen` keeps what the journal will note."""
+        """Look the step up in the journal; `_unseen` keeps the entry until the step has ended."""
         if not bound.unseen:
             return False
         self._unseen[host, step.number] = repr(bound)
         return self._journal.is_done(host, repr(bound))
 
     def _note_end(self, outcome: StepOutcome) -> None:
-        """Called from the hosts' threads, as soon as a step has ended."""
+        """Note the outcome. Called from the hosts' threads as soon as a step has ended."""
         what = self._unseen.get((outcome.host, outcome.step.number))
         if what and outcome.state in (State.OK, State.CHANGED):
             self._journal.note(outcome.host, what)
@@ -399,7 +399,7 @@ class _PlayRun:
         return results
 
     def _predicted(self, kind: type[FleetStep], host: str, result: Result) -> Result:
-        """The result in check mode: changes that earlier steps would make may affect this one."""
+        """Return the result in check mode: changes that earlier steps would make may affect it."""
         if result.state in (State.SKIPPED, State.UNREACHABLE):
             return result
         changed = {State.WOULD_CHANGE: True, State.UNKNOWN: None}.get(result.state, False)
@@ -423,7 +423,7 @@ class _PlayRun:
 
 
 def _bind_on(step: PlayStep, scope: Scope) -> Any:
-    """None if a value is not known yet. Raises InputError."""
+    """Return the step with its values; None if one is not known yet. Raises InputError."""
     return step.ready or bind(all_steps()[step.kind], step.node, scope)
 
 

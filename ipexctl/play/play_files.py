@@ -1,4 +1,4 @@
-"""Where a play is: a path, or the name of one that ipexctl brings with it."""
+"""Find a play: by its path, or by the name of one that ipexctl ships."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def shipped_plays() -> dict[str, Path]:
-    """The plays that come with ipexctl, by name."""
+    """Return the plays that ipexctl ships, by name."""
     folder = Path(__file__).parents[1] / "playbooks"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def read_play_file(word: str) -> tuple[str, str]:
-    """The text of a play, and what messages call it. Raises InputError.
+    """Return the text of a play and its name in messages. Raises InputError.
 
-    A bare name is a shipped play, whatever is in the current folder: files have a / or a suffix.
+    A bare name is always a shipped play: the name of a file has a / or a suffix.
     """
     path = Path(word)
     shipped = shipped_plays().get(word)
@@ -32,7 +32,7 @@ def read_play_file(word: str) -> tuple[str, str]:
         raise InputError(what, hint=f"ipexctl run {quote((word,))}", slug="not-a-play")
     if not shipped and "/" not in word and not path.suffix:
         raise _missing(word)
-    # looked at before it is read: who can replace a folder above may put ours back afterwards
+    # checked before reading: a user who can replace a folder above could undo that afterwards
     untrusted = "" if shipped else untrusted_reason(path) or untrusted_above(path)
     try:
         text = decode(read_file(shipped or path), word)

@@ -1,4 +1,4 @@
-"""Which hosts a play is for, and which of them each step is for."""
+"""The hosts of a play, and of each of its steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class PlayHosts:
-    """`on`: by the number of a step, the names of its hosts."""
+    """The hosts of a play. `on`: the number of a step -> the names of its hosts."""
 
     inventory: Inventory
     on: Mapping[int, frozenset[str]]
@@ -29,12 +29,12 @@ class PlayHosts:
 
 
 def play_hosts(play: Play, target: Target) -> PlayHosts:
-    """Raises InputError."""
+    """Return the hosts of the play. Raises InputError."""
     return of_inventory(play, inventory(target), all_hosts(target))
 
 
 def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHosts:
-    """The play's patterns select from the full inventory; --limit and -x narrow the result."""
+    """Select from the full inventory by the play's patterns, and narrow by --limit and -x."""
     known = last_states(everyone)
     hosts = wanted
     if play.hosts:

@@ -1,5 +1,5 @@
-"""What cannot be looked up on the hosts: `sh` steps that were done, for --resume; and handlers that
-were notified and have not run, as the play was stopped before its end."""
+"""Progress that cannot be read from the hosts: `sh` steps that are done, for --resume; and handlers
+that were notified and did not run because the play was stopped."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MOST = 16 << 20
 
 @dataclass
 class PlayJournal:
-    """One file for each play, by its path; a line for what is noted of a host, and one with a minus
-    for what no longer is. `check`: it stays as it is."""
+    """One file for each play, by its path: a line for each note about a host, and one with a minus
+    for a note that is withdrawn. `check`: the file is not changed."""
 
     path: Path
     known: set[str] = field(default_factory=set)
@@ -31,7 +31,7 @@ class PlayJournal:
         return _key(host, what) in self.known
 
     def note(self, host: str, what: str, *, sync: bool = True) -> None:
-        """`sync`: on the disk before the next step begins."""
+        """Add a note. `sync`: write it to the disk before the next step begins."""
         if not self.check:
             self.known.add(_key(host, what))
             self._append(_key(host, what), sync)
@@ -42,7 +42,7 @@ class PlayJournal:
             self._append(f"-{_key(host, what)}", sync)
 
     def is_done(self, host: str, what: str) -> bool:
-        """Without `resume` a step that was done is done again: until then it is forgotten."""
+        """Return whether the step can be skipped; without `resume` forget it: it runs again."""
         if not self.resume:
             self.forget(host, what)
         return self.resume and self.has(host, what)
@@ -56,7 +56,7 @@ class PlayJournal:
 
 
 def open_journal(source: str, *, resume: bool, check: bool) -> PlayJournal:
-    """What other hosts and steps have done stays known, whatever this run is narrowed to."""
+    """Open the journal. Notes of other hosts and steps are kept, whatever limits this run."""
     name = hashlib.sha256(str(Path(source).resolve()).encode()).hexdigest()[:24]
     path = state_dir() / "plays" / f"{name}.done"
     known: set[str] = set()
@@ -69,7 +69,7 @@ def open_journal(source: str, *, resume: bool, check: bool) -> PlayJournal:
 
 
 def of_handler(name: str) -> str:
-    """What is noted where a handler was notified."""
+    """Return the note for a handler that was notified."""
     return f"handler {name}"
 
 

@@ -1,4 +1,4 @@
-"""What the names of a play stand for, host by host."""
+"""The values of a play's names on each host."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _items(item: Node | None) -> Iterator[tuple[str, Scalar]]:
 
 @dataclass
 class PlayScope:
-    """Variables: the loop's item, -e, the host's, the play's. Facts once they are known."""
+    """Variables: the loop's item, -e, the host's, the play's; facts once they are known."""
 
     play: Play
     extra: Mapping[str, str]
     facts: dict[str, Facts] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
-    hosts: tuple[Host, ...] = ()  # of the play, to say which of them has a variable
+    hosts: tuple[Host, ...] = ()  # of the play, to report which of them has a variable
 
     def __post_init__(self) -> None:
         here = environment()
@@ -46,7 +46,7 @@ class PlayScope:
         }
 
     def on(self, host: Host, item: Node | None = None) -> Scope:
-        """`item`: of the step's loop."""
+        """Return the scope of a host. `item`: the item of the step's loop."""
         facts = self.facts.get(host.name)
         own: dict[str, str] = {}
         items: dict[str, str] = {}
@@ -69,7 +69,7 @@ class PlayScope:
         return scope
 
     def _set(self, own: dict[str, str], scope: Scope, name: str, text: str, place: Place) -> None:
-        """A variable of the play may use those above it."""
+        """Set a variable of the play, which may use those above it."""
         try:
             value = expanded(text, scope)
         except Bad as e:
@@ -87,7 +87,7 @@ class PlayScope:
         return {n: fold(h.name for h in self.hosts if n in dict(h.vars)) for n in names}
 
     def names(self, hosts: Iterable[Host]) -> set[str]:
-        """Variables that at least one host has."""
+        """Return the variables that at least one host has."""
         return {*self.extra, *self.play.vars, *(n for host in hosts for n, _ in host.vars)}
 
     def masked(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""A run inside a play: its ranks' lines as they come, and what it means for each host."""
+"""A run inside a play: its ranks' lines as they come, and its result for each host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ipexctl.shipped_tables import failures
 
 
 class RunLines(View):
-    """A View: every line goes to `say`, with the rank in front."""
+    """A View that passes every line to `say`, prefixed with the rank."""
 
     def __init__(self, say: Callable[[str, str], None]) -> None:
         self._say = say
@@ -72,7 +72,7 @@ def run_results(on: Acting, ended: RunResult | Left) -> dict[str, Result]:
 
 
 def _failed(on: Acting, ended: RunResult) -> dict[str, Result]:
-    """The host of the first cause gets the reasons, the others a line: the step needs them all."""
+    """Give the reasons to the host of the first cause, and one line to the others."""
     known = known_cause(ended, failures)
     first = ended.first.host if ended.first else next(iter(sorted(ended.lost)), on.hosts[0])
     said = short_traceback([without_colour(text) for text in ended.last_words])

@@ -21,15 +21,15 @@ _TRY = "try: "
 
 
 def target_of(on: Acting) -> Target:
-    """The hosts of the step, reached as the play reaches them. Suggested commands must not repeat
-    the play's command line."""
+    """Return the hosts of the step, reached as the play reaches them. Suggested commands must not
+    repeat the play's command line."""
     return replace(
         on.fleet.target, limit=on.hosts, exclude=(), typed=Typed(), note=notes_of(on)
     )  # fmt: skip
 
 
 def notes_of(on: Acting) -> Callable[[str], None]:
-    """Each note once; those about the inventory were printed when the play started."""
+    """Return a function that says each note once; inventory notes were printed at the start."""
     told = set(on.fleet.hosts.notes)
 
     def note(text: str) -> None:
@@ -41,7 +41,7 @@ def notes_of(on: Acting) -> Callable[[str], None]:
 
 
 def progress_of(on: Acting, chosen: Callable[[Plan], None] = lambda plan: None) -> Progress:
-    """A line whenever a host begins another task; amounts are left out."""
+    """Return progress that says a line whenever a host begins another task, without amounts."""
     from ipexctl.terminal.progress import DONE, FAILED, Progress, lines_of
 
     return Progress(chosen, lines_of(on.say, (DONE, FAILED)), notes_of(on))

@@ -1,4 +1,4 @@
-"""Bringing a folder to a host: what the host lacks travels as blobs, small files many in a pack."""
+"""Send a folder to a host: missing files are sent as blobs, small ones together in packs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ipexctl.quick_dataclass import dataclass
 
 MODULE = "project.synced_folders"
 PACK = 16 << 20  # bytes of files in one pack
-KEPT = 64 << 20  # bytes of packs in memory; beyond, all of them are in a temporary file
+KEPT = 64 << 20  # bytes of packs in memory; with more, all of them go to a temporary file
 SILENCE = 300.0
 
 Pair = tuple[str, int]  # sha256, size
@@ -39,7 +39,7 @@ class Contents(Protocol):
 
 @dataclass(frozen=True)
 class Pack:
-    """The contents of small files, one after the other, as one blob."""
+    """The contents of small files, concatenated into one blob."""
 
     blob: Blob
     compressed: bool
@@ -51,7 +51,7 @@ class Pack:
 
     @property
     def row(self) -> list[object]:
-        """As remote/blobs/packs.py reads it."""
+        """The row that remote/blobs/packs.py reads."""
         return [self.blob.sha256, self.blob.size, self.compressed, self.files]
 
 
@@ -67,7 +67,7 @@ class Bundle:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def blobs(self, missing: Sequence[int]) -> tuple[tuple[Blob, ...], tuple[Pack, ...]]:
-        """Large files and packs of small ones, each content once."""
+        """Return the large files and the packs of small ones, each content once."""
         files = self.tree.files
         one_of_each = {files[i].sha256: i for i in missing}.values()
         large = [files[i] for i in one_of_each if files[i].size > PACKED]
@@ -78,7 +78,7 @@ class Bundle:
             return tuple(map(self._large, large)), self._packs[small]
 
     def read(self, blob: Blob, offset: int, size: int) -> bytes:
-        """A part of a blob, as its file is now."""
+        """Return a part of a blob, from the present content of its file."""
         path, begin = self._places[blob.sha256]
         if path is not None:
             return read_part(path, begin + offset, size)
@@ -110,7 +110,7 @@ class Bundle:
                 datas, files, size = [], [], 0
 
     def _pack(self, data: bytes, files: tuple[Pair, ...]) -> Pack:
-        """Compressed where that helps: sources do, what is compressed already does not."""
+        """Make a pack, compressed if that helps: sources shrink, compressed data does not."""
         helps = len(zlib.compress(data[:65536], 1)) <= 0.9 * len(data[:65536])
         body = zlib.compress(data, 1) if helps else data
         blob = Blob(f"{len(files)} files", hashlib.sha256(body).hexdigest(), len(body))
@@ -131,7 +131,7 @@ class Bundle:
 
 
 def _temporary_file() -> BinaryIO:
-    """For packs: in memory, from KEPT bytes on a file without a name in the cache."""
+    """Return a file for packs: in memory, above KEPT bytes an unnamed file in the cache."""
     folder = None
     with suppress(OSError, RuntimeError):
         make_private(default_store().folder)
@@ -148,7 +148,7 @@ class Brought:
 
 
 def send_folder(agent: Agent, bundle: Bundle, asked: Mapping[str, Any]) -> Brought:
-    """Have the host lay out the tree as `asked` says; files that it has are not sent.
+    """Have the host create the tree as `asked` says; files that it has are not sent.
 
     Raises HostFailed, Unreachable, or InputError when a file changes meanwhile.
     """
@@ -163,7 +163,7 @@ def send_folder(agent: Agent, bundle: Bundle, asked: Mapping[str, Any]) -> Broug
 def send_rest(
     agent: Agent, bundle: Bundle, header: Mapping[str, Any], missing: Sequence[int]
 ) -> Brought:
-    """The part of `send_folder` after the host has reported which files it lacks."""
+    """Finish `send_folder` after the host has reported which files it lacks."""
     large, packs = bundle.blobs(missing)
     small = sum(size for pack in packs for _, size in pack.files)
     blobs = [*large, *(pack.blob for pack in packs)]
@@ -176,7 +176,7 @@ def send_rest(
 
 @contextmanager
 def dropped_on_error(agent: Agent, module: str, header: Mapping[str, Any]) -> Iterator[None]:
-    """On an error, tell the host to stop waiting: one with the same home may take over."""
+    """Tell the host to stop waiting if an error occurs: one with the same home may take over."""
     try:
         yield
     except BaseException:
@@ -220,7 +220,7 @@ def ask_complete(agent: Agent, bundle: Bundle, header: Mapping[str, Any], module
 
 
 def _ones(bits: bytes, count: int) -> tuple[int, ...]:
-    """The numbers of the bits that are set, none unless there are `count` bits."""
+    """Return the indices of the set bits; () unless there are `count` bits."""
     if len(bits) != (count + 7) // 8:
         return ()
     found = tuple(i for i in range(8 * len(bits)) if bits[i // 8] >> i % 8 & 1)

@@ -1,4 +1,4 @@
-"""Reading a folder here: which of its files go, and what is in them."""
+"""Read a local folder: which of its files are sent, and their content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHOWN = 3
 IGNORE = "name in .ipexctlignore what the run does not need"
 
 DEEPEST = 200  # folders within folders
-# entries that are looked at in one folder that Git's rules leave out, and in all of them
+# entries to scan in one folder that Git's rules leave out, and in all of them
 SCANNED, SCANNED_ALL = 2000, 10_000
 
 Found = tuple[str, os.stat_result]
@@ -47,19 +47,19 @@ Found = tuple[str, os.stat_result]
 
 @dataclass
 class Listing:
-    """What a walk has found; paths are relative, those of folders without a slash at the end."""
+    """What a walk has found, as relative paths; those of folders end without a slash."""
 
     folders: list[str] = field(default_factory=list)
     files: list[Found] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
-    outside: list[str] = field(default_factory=list)  # links that would leave
+    outside: list[str] = field(default_factory=list)  # links to targets outside
     odd: list[str] = field(default_factory=list)  # pipes, sockets, devices
     secrets: list[str] = field(default_factory=list)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     ignored: list[Found] = field(default_factory=list)  # files and links that Git's rules leave out
-    unseen: list[str] = field(default_factory=list)  # folders of them that are not looked through
-    ignored_cut: bool = False  # there are more of those, in whatever folder
-    cut: bool = False  # there is more
+    unseen: list[str] = field(default_factory=list)  # their folders that are not searched
+    ignored_cut: bool = False  # there are more of those, in some folder
+    cut: bool = False  # there are more entries
 
     @property
     def bytes(self) -> int:
@@ -80,13 +80,13 @@ def some(paths: list[str]) -> str:
 
 
 class Walk:
-    """`everything`: also what ignore files and our own list leave out; for data."""
+    """Walks a folder. `everything`: also what ignore files and our own list exclude; for data."""
 
     def __init__(self, folder: Path, *, everything: bool = False, most: int | None = None) -> None:
         self._top = os.fspath(folder)
         self._real = os.path.realpath(folder)
         self._everything = everything
-        self._most = most  # files after which it gives up: it is too many in any case
+        self._most = most  # number of files after which it gives up: too many in any case
         self._scans = SCANNED_ALL
         self.found = Listing()
 
@@ -95,7 +95,7 @@ class Walk:
         return self.found
 
     def _enter(self, base: str, ignore: Ignore, *, inherited: bool) -> None:
-        """`base` is "" or ends with a slash; `inherited`: Git's rules leave this folder out."""
+        """Walk `base`, which is "" or ends with a slash; `inherited`: Git's rules exclude it."""
         if base.count("/") > DEEPEST:
             raise InputError(
                 f"{self._top}: folders are nested more than {DEEPEST} levels deep",
@@ -178,7 +178,7 @@ class Walk:
             self.found.unseen.append(path.removesuffix(entry.name) or "./")
 
     def _look_through(self, top: str, ignore: Ignore) -> None:
-        """What a folder holds that Git's rules leave out, unless that is much."""
+        """List the files of a folder that Git's rules leave out, unless there are too many."""
         found: list[Found] = []
         most = min(SCANNED, self._scans)
         folders, left = [(top, ignore)], most
@@ -244,9 +244,9 @@ def _within(top: str, base: str, ignore: Ignore) -> Ignore:
 
 
 def left_out(top: Path, path: str, ignore: Ignore, beside: Sequence[str] = ()) -> tuple[str, str]:
-    """Of what a walk did not find: why, and what to do about it.
+    """Return why a file was not found by a walk, and what to do about it.
 
-    The folder that a rule leaves out, or the files `beside`, come back too if they are not large.
+    The fix also includes the excluded folder, or the files `beside`, if they are not large.
     """
     base, *below = "", *path.split("/")
     for i, name in enumerate(below):
@@ -282,7 +282,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _way_back(top: Path, path: str, rule_at: str, beside: Sequence[str]) -> str:
-    """What brings back what the rule leaves out, or `path` alone; large ones go better as data."""
+    """Return a command to include what the rule excludes, or only `path`; large files as data."""
     for some in ([rule_at] if rule_at.endswith("/") else [path, *beside], [path]):
         if not any(_is_large(top / one) for one in some):
             lines = quoting.quote_for_pasting(tuple(map(line_for, some)))
@@ -302,9 +302,9 @@ def _is_large(path: Path) -> bool:
 
 
 class Reader:
-    """Contents by hash. Of a file that grows, what was there when it was listed counts.
+    """Reads contents by hash. Of a file that grows, only the bytes at listing time are read.
 
-    `way_out` is what to do about files that cannot be read.
+    `way_out`: what to do about files that cannot be read.
     """
 
     def __init__(self, folder: Path, hashes: Hashes, way_out: str = IGNORE) -> None:
@@ -316,8 +316,8 @@ class Reader:
         self._paths: dict[str, str] = {}
 
     def tree(self, found: Listing, *, contents: bool = True) -> Tree:
-        """Raises InputError for what cannot be read: a run might miss it. Without `contents` the
-        files have no hash, and none is read."""
+        """Return the tree. Raises InputError for unreadable files: a run might need them. Without
+        `contents` the files have no hash, and none is read."""
         files = []
         unreadable = [(p, why) for p, why in found.unreadable]
         for path, info in found.files:
@@ -332,14 +332,14 @@ class Reader:
             path.rpartition("/")[0] for path in (*(f.path for f in files), *dict(found.links))
         }
         parents = {above for path in holders for above in (path, *_above(path)) if above}
-        folders = sorted(parents.union(found.folders))  # sorted: those above come first
+        folders = sorted(parents.union(found.folders))  # sorted: parents come first
         return Tree(tuple(folders), tuple(files), tuple(found.links))
 
     def path(self, sha256: str) -> Path:
         return Path(f"{self._top}/{self._paths[sha256]}")
 
     def content(self, file: File) -> bytes:
-        """Of a small one, as it was when it was read."""
+        """Return the content of a small file as it was when it was listed."""
         if (data := self._held.get(file.sha256)) is not None:
             return data
         data = self._read(self._paths[file.sha256], file.size)

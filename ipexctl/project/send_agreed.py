@@ -1,4 +1,4 @@
-"""Who says whether a folder that looks wrong is sent: -y, the person at the terminal, or no one."""
+"""The answer to whether an unusual folder is sent: -y, the user's at the terminal, or none."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 
 def always(question: str) -> bool:
-    """The answer of -y."""
+    """Agree, as -y does."""
     return True
 
 
 def never(question: str) -> bool:
-    """The answer where no one can be asked."""
+    """Refuse, since the user cannot be asked."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""The user's folder as a snapshot of this run on every host."""
+"""Send the user's folder to every host as a snapshot for this run."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ Confirm = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Project:
-    """What is sent, and where in it the ranks start."""
+    """The folder that is sent, and where in it the ranks start."""
 
     folder: Path
     cwd: str = ""  # below the folder, with slashes
     git: bool = False
     notes: tuple[str, ...] = ()
-    beside: str = field(default="", compare=False)  # the script's folder, likewise
+    beside: str = field(default="", compare=False)  # the script's folder, in the same form
 
     @property
     def start(self) -> Path:
@@ -49,24 +49,24 @@ class Project:
 
 @dataclass(frozen=True)
 class Sent:
-    cwd: str  # there
-    bytes: int = 0  # that the host did not have
-    mark: str = ""  # of the folder: hosts with one home have the same one
+    cwd: str  # on the host
+    bytes: int = 0  # bytes that the host did not have
+    mark: str = ""  # of the folder: hosts that share a home have the same one
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What goes to the hosts."""
+    """What is sent to the hosts."""
 
     project: Project
     bundle: folder_transfer.Bundle
     notes: tuple[str, ...] = ()
     ignored: int = 0  # files that are sent although Git's rules leave them out
-    left: tuple[str, ...] = ()  # those that are not
-    withheld: frozenset[str] = frozenset()  # of these, data that would be sent, were it less
+    left: tuple[str, ...] = ()  # files that Git's rules leave out and that are not sent
+    withheld: frozenset[str] = frozenset()  # of these, data that is too large to be sent
 
     def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
-        """Makes the snapshot on the host."""
+        """Create the snapshot on the host."""
         asked = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
         brought = folder_transfer.send_folder(agent, self.bundle, asked)
         return Sent(brought.done.path("cwd"), brought.sent, brought.done.text("mark"))
@@ -95,7 +95,7 @@ class InPlace:
     notes: tuple[str, ...] = ()
 
     def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
-        """Looks for it there."""
+        """Find the folder on the host."""
         home = Path.home()
         below = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
         asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
@@ -106,9 +106,9 @@ class InPlace:
 
 
 def project_of(script: Path, cwd: Path) -> Project:
-    """The git work tree around the script's folder, else the Python project around it, or that
-    folder. Ranks start in `cwd` if it is in there, else beside the script. Raises InputError for
-    folders nobody means to send."""
+    """Return the git work tree around the script's folder, else the Python project around it, or
+    that folder. Ranks start in `cwd` if it is inside, else beside the script. Raises InputError for
+    folders that are never meant to be sent."""
     root = git_root(script)
     notes: tuple[str, ...] = ()
     if root and root != script and (why := why_refused(root)):
@@ -136,10 +136,10 @@ def take(
     project: Project, confirm: Confirm, environ: Mapping[str, str], note: Note = silent,
     *, contents: bool = True,
 ) -> Snapshot:  # fmt: skip
-    """Reads the folder; without `contents` only what is in it. `confirm` is asked before much is
-    sent from a folder without Git, `note` gets how much is read.
+    """Read the folder; without `contents` only its listing. `confirm` is asked before much is sent
+    from a folder without Git, `note` gets how much is read.
 
-    Raises InputError when it says no, or for what cannot be read.
+    Raises InputError if the answer is no, or for unreadable files.
     """
     folder = project.folder
     asks = not project.git and confirm is not always
@@ -165,8 +165,8 @@ def take(
 def _of_the_ignored(
     project: Project, found: Listing
 ) -> tuple[list[Found], list[Found], list[Found]]:
-    """Of the files that Git's rules leave out: data that is sent all the same, data that is too
-    much for that, the smallest first, and the others."""
+    """Split the files that Git's rules leave out into data that is sent nevertheless, data that is
+    too large in total, the smallest first, and others."""
     files = [(path, info.st_size) for path, info in found.ignored if stat.S_ISREG(info.st_mode)]
     places = () if found.ignored_cut else (project.cwd, project.beside)
     data = core.ignored_data(files, places)
@@ -204,7 +204,7 @@ def _amount(files: Sequence[Found]) -> str:
 
 
 def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> None:
-    """Raises InputError when the script itself, named as from where ranks start, stays here."""
+    """Raise InputError if the script itself, relative to where ranks start, is not sent."""
     project = snapshot.project
     path = posixpath.normpath(posixpath.join(project.cwd, script))
     if not snapshot.holds(path):
@@ -220,7 +220,7 @@ def check_sent(snapshot: Snapshot, script: str, environ: Mapping[str, str]) -> N
 def left_out_file(
     snapshot: Snapshot, start: str, words: Sequence[str], environ: Mapping[str, str]
 ) -> LeftOut | None:
-    """What ranks that started in `start` did not find by their last words, if it stays here."""
+    """Return the file that ranks started in `start` report as missing, if it was not sent."""
     project = snapshot.project
     said = missing_paths(words)
     named = [in_project(path, start, project.cwd) for path in said]
@@ -242,11 +242,11 @@ def left_out_file(
 
 
 def _above(project: Project, said: Sequence[str]) -> str:
-    """One of the paths, from where the command was typed, if that is above what is sent."""
+    """Return one of the paths, relative to the command's folder, if it is above what is sent."""
     try:
         here = Path.cwd()
     except FileNotFoundError:
-        return ""  # that folder is gone
+        return ""  # that folder was removed
     if project.git or here not in project.folder.parents or why_refused(here):
         return ""
     paths = (os.path.normpath(here / path) for path in said if not posixpath.isabs(path))
@@ -260,19 +260,19 @@ def _outside(folder: Path, path: str) -> LeftOut:
 
 
 def why_left_out(snapshot: Snapshot, path: str, environ: Mapping[str, str]) -> tuple[str, str]:
-    """Of a file that stays here: why, and what to do about it."""
+    """Return why a file is not sent, and what to do about it."""
     project, place = snapshot.project, posixpath.dirname(path)
     beside = [one for one in snapshot.left if posixpath.dirname(one) == place and one != path]
     return left_out(project.folder, path, _outer(project, environ), beside)
 
 
 def import_places(project: Project) -> tuple[str, ...]:
-    """The folders of the project in which its modules may lie; its top is the last one."""
+    """Return the project's folders that may contain modules; its top is the last one."""
     return tuple(dict.fromkeys((project.beside, project.cwd, *import_roots(project.folder), "")))
 
 
 def why_refused(folder: Path) -> str:
-    """Why this folder is never sent, "" if it may be."""
+    """Return why this folder is never sent, "" if it may be."""
     home = Path.home().resolve()
     if folder == home:
         return "it is your home folder"
@@ -284,7 +284,7 @@ def why_refused(folder: Path) -> str:
 
 
 def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:
-    """What Git leaves out besides its .gitignore files: of the user, and of this clone."""
+    """Return Git's rules outside of .gitignore files: the user's, and this clone's."""
     if not project.git:
         return Ignore()
     config = environ.get("XDG_CONFIG_HOME") or os.fspath(Path.home() / ".config")

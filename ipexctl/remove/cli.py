@@ -1,4 +1,4 @@
-"""The options of remove and prune."""
+"""The options of `remove` and `prune`."""
 
 from __future__ import annotations
 

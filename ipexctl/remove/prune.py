@@ -1,4 +1,4 @@
-"""prune: removing what can be sent or made again, down to the limits of the settings."""
+"""prune: remove what can be sent or made again, down to the limits of the settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ipexctl.remove.prune_limits import MB, WORDS, Amount, Limits, added, descri
 from ipexctl.terminal.progress import DONE, Progress, Step
 
 OP = "remove.prune_rules.prune"
-LARGE = 100 * MB  # copies that are sent again anyway and take less are removed silently
-IN_USE = 3600  # seconds: an install may be about to send a cached file that is younger
+LARGE = 100 * MB  # bytes; smaller copies that are sent again anyway are removed silently
+IN_USE = 3600  # seconds: an install may be about to send a younger cached file
 SILENCE, TOTAL = 10.0, 30.0  # seconds after a run, while its user waits
 
 
@@ -56,7 +56,7 @@ def prune(
     runs: int | None = None,
     check: bool = False,
 ) -> Pruned:
-    """`runs`: how many to keep, however new, instead of the settings. `agreed` sees the plan
+    """Prune. `runs`: how many to keep, however new, instead of the settings. `agreed` sees the plan
     first."""
     limits = read_limits(load())
     limits = limits if runs is None else replace(limits, runs=runs, days=0)
@@ -90,8 +90,8 @@ def after_run(
     fleet: Fleet, hosts: Sequence[Host], limits: Limits,
     first: Callable[[Host], None] = lambda host: None, others: Sequence[Host] = (),
 ) -> str:  # fmt: skip
-    """Applies the limits on hosts whose agents are connected. One line, "" if nothing went that
-    anyone would miss or that is large. `first` is called before, also for the `others`."""
+    """Apply the limits on hosts whose agents are connected. Returns one line, "" if nothing removed
+    is large or would be missed. `first` is called before, also for the `others`."""
 
     def one(host: Host) -> tuple[Amount, ...]:
         first(host)
@@ -112,8 +112,8 @@ def after_run(
 
 
 def prune_cache(most: int, *, check: bool) -> tuple[Amount, ...]:
-    """Remove the cached files used longest ago, so that at most `most` bytes are left. Returns what
-    goes, or with `check` would go."""
+    """Remove the least recently used cached files, so that at most `most` bytes are left. Returns
+    what is, or with `check` would be, removed."""
     found: list[tuple[float, int, Path]] = []
     for path in (cache_dir() / "blobs").glob("*/**/*"):
         with suppress(OSError):

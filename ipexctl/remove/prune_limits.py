@@ -1,4 +1,4 @@
-"""How much of what can be made or sent again is kept, on hosts and on this machine."""
+"""Limits of what is kept although it can be made or sent again, on hosts and the controller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ipexctl.local.settings_file import Setting
 from ipexctl.quick_dataclass import dataclass
 
 MB = 1000 * 1000
-# kind -> one, several; as hosts report them
+# kind -> singular, plural; as hosts report them
 WORDS = {
     "runs": ("run with its results", "runs with their results"),
     "copies": ("copy of a project in an old run", "copies of projects in old runs"),
@@ -25,9 +25,9 @@ class Limits:
 
     copies: int = 1  # newest runs that keep their copy of the project
     runs: int = 20  # newest runs that are kept
-    days: int = 14  # an older run than these is kept, too, until so many days after its end
+    days: int = 14  # older runs are also kept for this many days after their end
     project_mb: int = 2000  # files of projects that hosts keep, so that they are not sent again
-    cache_mb: int = 10000  # downloaded files on this machine
+    cache_mb: int = 10000  # downloaded files on the controller
 
     def for_host(self) -> dict[str, int]:
         return {
@@ -51,13 +51,13 @@ class Amount:
 
 
 def describe(amounts: tuple[Amount, ...]) -> str:
-    """3 copies of projects in old runs (600.0 MB), 1 cached file (2.0 MB)"""
+    """Return e.g. "3 copies of projects in old runs (600.0 MB), 1 cached file (2.0 MB)"."""
     texts = [f"{a.count} {WORDS[a.kind][a.count != 1]} ({human(a.bytes)})" for a in amounts]
     return ", ".join(texts)
 
 
 def added(several: list[tuple[Amount, ...]]) -> tuple[Amount, ...]:
-    """The sum by kind."""
+    """Return the sum by kind."""
     sums: dict[str, Amount] = {}
     for amount in (a for amounts in several for a in amounts):
         old = sums.get(amount.kind, Amount(amount.kind, 0, 0))

@@ -1,4 +1,4 @@
-"""remove --all: everything ipexctl put on the hosts, and with --here on this machine."""
+"""remove --all: remove everything ipexctl put on the hosts, and with --here on the controller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUSY = "end it, or wait for it; then run the same command again"
 
 @dataclass(frozen=True)
 class OnHost:
-    """What `remove --all` finds on a host. `busy`: why all of it stays."""
+    """What `remove --all` finds on a host. `busy`: why everything on it is kept."""
 
     host: str
     root: str
@@ -49,7 +49,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Agreed:
-    """The answer to the plan: is it to be done, and which kinds here go."""
+    """The answer to the plan: whether to do it, and which local kinds to remove."""
 
     go: bool
     kinds: Collection[str] = ()
@@ -59,7 +59,7 @@ class Agreed:
 class Removed(PerHost):
     found: Found
     recaps: tuple[HostRecap, ...]
-    here: tuple[own_files.Kept, ...] = ()  # that went
+    here: tuple[own_files.Kept, ...] = ()  # those that were removed
     done: bool = True
     check: bool = False
 
@@ -77,7 +77,7 @@ def remove_all(
     here: bool = False,
     check: bool = False,
 ) -> Removed:
-    """`agreed` sees the plan first. Hosts where something is in use keep everything."""
+    """Remove everything; `agreed` sees the plan first. Hosts where something is in use keep all."""
     with Fleet(target, root) as fleet:
         hosts = fleet.each(progress.shown(lambda host: _survey(fleet, host, progress)))
         kept = own_files.kept_here(dead_labs) if here else ()
@@ -93,7 +93,7 @@ def remove_all(
             return Removed(found, (), done=False)
         recaps = fleet.each(progress.shown(lambda host: _remove(fleet, host, hosts, progress)))
     gone = tuple(one for one in kept if one.goes or one.kind in said.kinds)
-    own_files.remove(gone)  # last, as it has what is noted when the connections end
+    own_files.remove(gone)  # last, as it includes notes written when the connections end
     return Removed(found, fleet.recaps(recaps), gone)
 
 

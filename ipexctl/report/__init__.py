@@ -1,1 +1,1 @@
-"""report: a run as one page, and what explains the speed of one run against another."""
+"""report: a run as one page, and the reasons why one run is faster than another."""

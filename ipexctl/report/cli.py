@@ -1,4 +1,4 @@
-"""The options of report."""
+"""The options of `report`."""
 
 from __future__ import annotations
 

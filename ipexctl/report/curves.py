@@ -1,4 +1,4 @@
-"""Many points -> few: what a chart of a thousand pixels can show."""
+"""Reduce many points to as many as a chart of a thousand pixels can show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS, ROWS = 120, 256  # of a heat map, at most
 
 @dataclass(frozen=True)
 class Curve:
-    """For each `x`: the median of the values there, the least and the largest. None: no value."""
+    """The median, minimum and maximum of the values at each `x`. None: no value."""
 
     x: tuple[float, ...]
     middle: tuple[float | None, ...]
@@ -25,7 +25,7 @@ class Curve:
 
 
 def short(value: float | None) -> float | None:
-    """Four digits: more are not seen."""
+    """Round to four digits: a chart shows no more."""
     if value is None or not isfinite(value):
         return None
     rounded = float(f"{value:.4g}")
@@ -33,7 +33,7 @@ def short(value: float | None) -> float | None:
 
 
 def grid(values: Iterable[float], most: int = BUCKETS) -> tuple[float, ...]:
-    """The values where they are few, else some of them, with the first and the last one."""
+    """Return the values if they are few, else some of them, including the first and the last."""
     found = sorted(set(values))
     if len(found) <= most:
         return tuple(found)
@@ -41,7 +41,7 @@ def grid(values: Iterable[float], most: int = BUCKETS) -> tuple[float, ...]:
 
 
 def curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
-    """Each point counts where the nearest `x` is."""
+    """Return a curve; each point counts for the nearest `x`."""
     held: list[list[float]] = [[] for _ in x]
     at = 0
     for place, value in sorted(p for p in points if isfinite(p[1])):
@@ -58,7 +58,7 @@ def chart(
     axis: str, unit: str, x: Sequence[float],
     series: Iterable[tuple[str, Sequence[Point]]], *, band: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """For page.js. `axis`: what `x` is. `band`: with the least and the largest values."""
+    """Return a chart for page.js. `axis`: what `x` is. `band`: with minimum and maximum values."""
     made = [(name, curve(points, x)) for name, points in series]
     return {
         "axis": axis,
@@ -73,7 +73,7 @@ def chart(
 
 
 def rates(points: Sequence[Point], edges: Sequence[float]) -> list[float | None]:
-    """Of what grows with time: how much of it in each interval, per second. None: not seen."""
+    """Return the growth per second of a counter in each interval; None if it was not sampled."""
     found: list[float | None] = []
     for since, until in zip(edges, edges[1:], strict=False):
         a, b = _between(points, since), _between(points, until)
@@ -93,8 +93,8 @@ def _between(points: Sequence[Point], at: float) -> float | None:
 
 
 def growing(points: Iterable[Point]) -> list[Point]:
-    """In order of time, at each time the last value, without those that go back: an epoch begins
-    its steps again."""
+    """Return the last value at each time, in order of time, without decreasing values: an epoch may
+    restart its count of steps."""
     found: list[Point] = []
     for at, value in sorted(points):
         if found and found[-1][0] == at:
@@ -105,7 +105,7 @@ def growing(points: Iterable[Point]) -> list[Point]:
 
 
 def edges(since: float, until: float, least: float = 5.0) -> list[float]:
-    """Of the columns of a heat map. `least`: seconds of one."""
+    """Return the edges of a heat map's columns, each at least `least` seconds wide."""
     count = max(1, min(COLUMNS, int((until - since) / least)))
     return [since + (until - since) * i / count for i in range(count + 1)]
 
@@ -113,7 +113,7 @@ def edges(since: float, until: float, least: float = 5.0) -> list[float]:
 def merged_rows(
     rows: Sequence[tuple[str, Sequence[float | None]]],
 ) -> list[tuple[str, list[float | None]]]:
-    """Of very many ranks several share a row: the slowest of them counts."""
+    """Merge rows if there are very many ranks: each merged row shows the largest values."""
     size = -(-len(rows) // ROWS) or 1
     found = []
     for first in range(0, len(rows), size):

@@ -55,7 +55,7 @@ PARTS = {
 
 
 def step(found: Comparison) -> Iterator[str]:
-    """Where the time of a step goes."""
+    """Yield where the time of a step goes."""
     if not found.step:
         return
     host, *costs = found.step

@@ -1,7 +1,7 @@
 """The parts of a report about hosts: phases and use over time, places of ranks, variables.
 
-Each host's times are by its own clock, from where the run began there: that is the same moment on
-all hosts, within what the start takes. A host without a last record was lost after what it wrote.
+Each host's times are by its own clock, from the beginning of the run there: that is the same moment
+on all hosts, up to the duration of the start. A host without a last record was lost after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ipexctl.run.outcome.listed_checkpoints import Checkpoint
 from ipexctl.run.outcome.listed_runs import Run
 
 BEFORE = {"hosts": "connect", "plan": "plan", "preflight": "preflight", "sync": "sync"}
-SILENT = 5.0  # seconds without a record: a host that runs writes a sample each 2.5 s
+SILENT = 5.0  # seconds without a record: a host with a run writes a sample every 2.5 s
 Span = tuple[str, float, float]  # phase, from, to
 
 
@@ -52,7 +52,7 @@ def timeline(of: Material) -> dict[str, Any]:
 
 
 def before(record: HostRecord) -> list[Span]:
-    """What the command did until the run began: one after the other."""
+    """Return what the command did before the run began, one phase after the other."""
     took = dict(record.inputs.before if record.inputs else ())
     rows = [(phase, took[name]) for name, phase in BEFORE.items() if took.get(name)]
     at, found = -sum(seconds for _, seconds in rows), list[Span]()
@@ -63,7 +63,7 @@ def before(record: HostRecord) -> list[Span]:
 
 
 def phases(run: Run, record: HostRecord, steps: Mapping[int, Sequence[Point]]) -> list[Span]:
-    """Launch, import until the first printed step, training, end; stalls lie over them."""
+    """Return launch, import until the first printed step, training and end, with stalls."""
     ranks = {one.rank for sample in record.samples for one in sample.ranks}
     ranks |= _planned(record)
     starts = [at for rank, at in record.starts if rank in ranks or not ranks]
@@ -76,14 +76,14 @@ def phases(run: Run, record: HostRecord, steps: Mapping[int, Sequence[Point]]) -
         return [("launch", 0.0, over), *silent]
     begun, ended = max(starts), max(ends, default=over)
     own = [points for rank, points in steps.items() if rank in ranks and points]
-    own = own or [points for points in steps.values() if points]  # rank 0 alone prints
+    own = own or [points for points in steps.values() if points]  # only rank 0 prints
     first = min((points[0][0] for points in own), default=None)
     last = max((points[-1][0] for points in own), default=None)
     found = [("launch", 0.0, begun)]
     if first is None or last is None:
         found.append(("ranks run", begun, ended))
     else:
-        last = last if run.over or ends else ended  # of a run that goes on
+        last = last if run.over or ends else ended  # of a run that still goes on
         first, last = max(begun, first), min(ended, max(begun, last))
         found += [("until the first step", begun, first), ("training", first, last)]
         found.append(("after the last step", last, ended))
@@ -100,7 +100,7 @@ def _planned(record: HostRecord) -> set[int]:
     return {row[0] for row in rows or () if isinstance(row, list) and row and type(row[0]) is int}
 
 
-FEW = 8  # hosts; of more, a chart shows the median and the range
+FEW = 8  # hosts; for more, a chart shows the median and the range
 
 _USAGE: tuple[tuple[str, str, Callable[[Any], float | None]], ...] = (
     ("CPUs in use", "%", lambda s: None if s.cpu is None else s.cpu * 100),
@@ -150,7 +150,7 @@ def _hosts_chart(
 
 
 def places(last: Attempt) -> list[dict[str, Any]]:
-    """Hosts that are alike share one map."""
+    """Return the placement of ranks; equal hosts share one map."""
     real = {rank: cpus for record in last.records for rank, cpus in record.places}
     sockets = {record.host: record.inputs.sockets for record in last.records if record.inputs}
     groups: dict[Any, list[str]] = {}
@@ -175,8 +175,8 @@ def places(last: Attempt) -> list[dict[str, Any]]:
 
 
 def variables(last: Attempt) -> list[list[str]]:
-    """Name, value, reason, hosts: those that have other values than the first have rows of
-    their own."""
+    """Return rows of name, value, reason and hosts; hosts with other values than the first have
+    rows of their own."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for record, inputs in ((r, r.inputs) for r in last.records if r.inputs):
         given, why = (dict(v) for v in (inputs.variables, inputs.reasons))

@@ -1,4 +1,4 @@
-"""What a host has recorded of a run (remote/run/run_list.py), as values."""
+"""The records of a run on one host (remote/run/run_list.py), as values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ipexctl.report.recorded_inputs import HostInputs, RunInputs, read_host, rea
 from ipexctl.run.output.metric_lines import Numbers, Point
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
 
-SHORTEST = 4.0  # seconds of samples from which something can be said
-_TAIL = 2000  # characters of what a rank printed last: hosts send no more
+SHORTEST = 4.0  # seconds of samples needed for a statement
+_TAIL = 2000  # characters of a rank's last output: hosts send no more
 
 
 @dataclass(frozen=True)
 class RankSample:
-    """`sent`: bytes to other hosts until then, and the seconds that took, if they are known."""
+    """`sent`: bytes sent to other hosts so far, and the seconds that took, if they are known."""
 
     rank: int = field(metadata=by(int_of, needed=True))
     cpus: float = field(metadata=by(number, needed=True))
@@ -38,8 +38,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class Printed(Point):
-    """What a line of a rank says of its training. `at`: seconds; None: not known. `last`: the step
-    printed last, until then. `numbers`: the others with a name. `bar`: it is a progress bar's."""
+    """What a line of a rank reports. `at`: seconds; None: unknown. `last`: the step printed before.
+    `numbers`: the others with a name. `bar`: it is a progress bar's."""
 
     rank: int = 0
     at: float | None = None
@@ -50,26 +50,26 @@ class Printed(Point):
 
 @dataclass(frozen=True)
 class HostRecord:
-    """All times are seconds since the run began on this host, but `began`: its clock then."""
+    """All times are seconds since the run began on this host; `began` is its clock at that time."""
 
     host: str
     began: float = 0.0
-    plan: Any = None  # as it came: run/plan/shown_plan.py reads it
+    plan: Any = None  # raw: run/plan/shown_plan.py reads it
     inputs: HostInputs | None = None
     of_run: RunInputs | None = None  # the first host has them
-    whole: HostPace | None = None  # what its ranks did, by the end of the run
+    whole: HostPace | None = None  # what its ranks had done at the end of the run
     starts: tuple[tuple[int, float], ...] = ()  # of ranks of all hosts
     ends: tuple[tuple[int, float], ...] = ()  # the same
-    places: tuple[tuple[int, tuple[int, ...]], ...] = ()  # where ranks really ran
+    places: tuple[tuple[int, tuple[int, ...]], ...] = ()  # where ranks actually ran
     stalls: tuple[tuple[float, float | None], ...] = ()
     tails: tuple[tuple[int, str], ...] = ()
     over: float | None = None
-    seen: float = 0.0  # the last record or sample
+    seen: float = 0.0  # time of the last record or sample
     samples: tuple[Sample, ...] = ()
 
 
 def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
-    """Odd values are left out: a host may say anything."""
+    """Read a host's records. Invalid values are left out: a host may send anything."""
     records = [r for r in listed(raw.get("records")) if isinstance(r, dict)]
     inputs = next((r["inputs"] for r in records if isinstance(r.get("inputs"), dict)), None)
     facts = [(_time(r), r["fact"]) for r in records if isinstance(r.get("fact"), dict)]
@@ -97,18 +97,18 @@ def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
 
 def plain_lines(text: Any) -> str:
     lines = text[-_TAIL:].splitlines() if isinstance(text, str) else []
-    if len(lines) > 1 and len(text) >= _TAIL:  # the name of a secret in the first may be cut off
+    if len(lines) > 1 and len(text) >= _TAIL:  # the first line may have lost the name of a secret
         del lines[0]
     return "\n".join(indented(line, 400) for line in lines)
 
 
 def indented(line: str, most: int) -> str:
-    """Plain text, with the spaces before it."""
+    """Return plain text with its leading spaces."""
     return " " * min(80, len(line) - len(line.lstrip(" "))) + plain(line, most)
 
 
 def pace(record: HostRecord, since: float, until: float) -> HostPace:
-    """What the ranks of the host did between these times."""
+    """Return what the ranks of the host did between these times."""
     rows = [sample for sample in record.samples if since <= sample.at <= until]
     own: dict[int, list[tuple[float, RankSample]]] = {}
     for sample in rows:

@@ -1,4 +1,4 @@
-"""What is known of a run to compare it with another one: its inputs, its plan, its speed."""
+"""What a run recorded for comparison with another one: its inputs, its plan, its speed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.slow_steps import asked_threads
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Socket
 
-WINDOW = 5.0  # seconds: of shorter ones the times of printed lines are not exact enough
-LEAST = 3  # windows that make a spread
+WINDOW = 5.0  # seconds: for shorter ones the times of printed lines are too inexact
+LEAST = 3  # windows needed for a spread
 
-Step = tuple[float, int]  # when it was printed, and its number
+Step = tuple[float, int]  # time of printing, and its number
 
 
 @dataclass(frozen=True)
 class HostInputs:
-    """What a host was when the run began: run/outcome/run_inputs.py wrote it."""
+    """A host's properties when the run began, as run/outcome/run_inputs.py wrote them."""
 
     cpu: str
     cores: int | None
@@ -35,7 +35,7 @@ class HostInputs:
     variables: tuple[tuple[str, str], ...] = ()
     reasons: tuple[tuple[str, str], ...] = ()
     sockets: tuple[Socket, ...] = ()
-    before: tuple[tuple[str, float], ...] = ()  # what came before the run, and its seconds
+    before: tuple[tuple[str, float], ...] = ()  # the phases before the run, and their seconds
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """`hosts`: those that said what they were. `inputs` None: the first host did not say it."""
+    """`hosts`: those that reported their properties. `inputs` None: the first host did not."""
 
     name: str
     plan: LaunchPlan
@@ -73,12 +73,12 @@ class RunRecord:
         return next((one for one in self.plan.hosts if one.host == host), None)
 
     def threads(self, host: str) -> int | None:
-        """Of each rank there."""
+        """Return the threads of each rank on the host."""
         plan = self.plan_of(host)
         return (asked_threads(plan) or plan.threads) if plan else None
 
     def cpus(self, host: str) -> int | None:
-        """On which the ranks there may run."""
+        """Return how many CPUs the ranks on the host may use."""
         plan = self.plan_of(host)
         return len({cpu for place in plan.ranks for cpu in place.cpus}) or None if plan else None
 
@@ -93,18 +93,18 @@ def read_inputs(raw: Any) -> RunInputs | None:
 
 
 def speed_of(steps: Sequence[Step], rates: Iterable[float] = ()) -> Speed | None:
-    """By what one rank printed: its steps, or else its own rates. The first window is left out."""
+    """Compute the speed from one rank's printed steps, or else rates, without the first window."""
     found = list(_rates(steps)) or list(rates)
     found = sorted(found[1:] if len(found) > LEAST else found)
     if len(found) < 2 or found[len(found) // 2] <= 0:
-        return None  # of one window no spread is known
+        return None  # one window has no spread
     cut = len(found) // 10
     middle = found[len(found) // 2]
     return Speed(middle, (found[-1 - cut] - found[cut]) / 2 / middle, len(found))
 
 
 def _rates(steps: Sequence[Step]) -> Iterable[float]:
-    """Of windows; one that a new count of steps begins in is left out."""
+    """Yield the rates of windows, except those in which the count of steps restarts."""
     if not steps:
         return
     window = max(WINDOW, (steps[-1][0] - steps[0][0]) / 100)

@@ -1,4 +1,4 @@
-"""What a report shows of a run, as one JSON document, from what its hosts recorded."""
+"""The data that a report shows of a run, as one JSON document, from the records of its hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
 from ipexctl.run.pace import slow_steps
 
 LONGEST = 400  # characters of a text
-LINES = 30  # of what the first rank that failed printed last
+LINES = 30  # of the last output of the first rank that failed
 TONES = {State.DONE: "good", State.FAILED: "bad", State.LOST: "bad"}
 
 
@@ -67,7 +67,7 @@ def document(of: Material) -> dict[str, Any]:
 
 
 def _texts(value: Any, change: Callable[[str], str]) -> Any:
-    """The document with all its texts changed."""
+    """Return the document with all its texts changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -76,7 +76,7 @@ def _texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _plain(text: str) -> str:
-    """Without colours and control characters."""
+    """Remove colours and control characters."""
     return "\n".join(indented(without_colour(line), 1 << 20) for line in text.split("\n"))
 
 
@@ -224,7 +224,7 @@ def _exchange(last: Attempt) -> dict[str, str] | None:
 
 
 def _shares(last: Attempt) -> dict[str, float] | None:
-    """Of the ranks' time between the first and the last step."""
+    """Return the shares of the ranks' time between the first and the last step."""
     plan, paces = last.plan, {one.host: one for one in last.paces}
     known = list[tuple[float, float]]()  # computing, sending
     hosts = list[float]()
@@ -283,7 +283,7 @@ def _step_heat(last: Attempt) -> dict[str, Any] | None:
 
 
 def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
-    """Where ranks wait for each other, those that wait are idle."""
+    """Chart the ranks' CPU use: ranks that wait for others are idle."""
     held: dict[int, list[curves.Point]] = {}
     for record in last.records:
         for sample in record.samples:

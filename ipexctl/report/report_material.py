@@ -1,4 +1,4 @@
-"""What is known of a run, for its report."""
+"""All that is known of a run, for its report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ipexctl.run.plan.launch import LaunchPlan
 
 @dataclass(frozen=True)
 class Attempt:
-    """One start of a run; --restarts makes several. `result`: what its folder here holds."""
+    """One start of a run; --restarts makes several. `result`: the content of its local folder."""
 
     run: Run
     records: tuple[HostRecord, ...] = ()
@@ -40,17 +40,17 @@ class Attempt:
 
     @property
     def of_run(self) -> RunInputs | None:
-        """What the first host kept for the whole run, if it is reached."""
+        """What the first host recorded for all of the run, if that host can be reached."""
         return next((record.of_run for record in self.records if record.of_run), None)
 
     @property
     def command(self) -> str:
-        """The script and its arguments, as the plan has them: complete."""
+        """The complete script and arguments, from the plan."""
         return shlex.join(self.plan.argv) if self.plan else self.run.about.command
 
     @cached_property
     def steps(self) -> dict[int, list[curves.Point]]:
-        """(time, step) of each rank."""
+        """The (time, step) pairs of each rank."""
         found: dict[int, list[curves.Point]] = {}
         for one in self.printed:
             if one.at is not None and one.step is not None:
@@ -59,7 +59,7 @@ class Attempt:
 
     @cached_property
     def bad_loss(self) -> BadLoss | None:
-        """Return that of the first rank whose loss became nan or infinite, and stayed so."""
+        """The loss of the first rank whose loss became and stayed nan or infinite."""
         points: dict[int, list[Printed]] = {}
         for one in self.printed:
             points.setdefault(one.rank, []).append(one)
@@ -67,13 +67,13 @@ class Attempt:
 
     @cached_property
     def training(self) -> tuple[float, float] | None:
-        """From the first to the last printed step."""
+        """The times of the first and the last printed step."""
         times = [at for points in self.steps.values() for at, _ in points]
         return (min(times), max(times)) if times and max(times) > min(times) else None
 
     @cached_property
     def rate(self) -> float | None:
-        """Steps per second, from the first to the last one; None: not known."""
+        """Steps per second from the first to the last one; None if unknown."""
         found = []
         for points in self.steps.values():
             (t0, s0), (t1, s1) = points[0], points[-1]
@@ -96,9 +96,9 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Material:
-    attempts: tuple[Attempt, ...]  # the first one first
-    made: str  # when
-    began: str = ""  # when the run did
+    attempts: tuple[Attempt, ...]  # the oldest first
+    made: str  # time of the report
+    began: str = ""  # time of the run
     notes: tuple[str, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -109,7 +109,7 @@ class Material:
 
     @cached_property
     def offsets(self) -> list[float]:
-        """When each attempt began, in seconds since the run did, by the clocks of its hosts."""
+        """The start of each attempt in seconds since the run began, by the clocks of its hosts."""
         first = self.attempts[0]
         zero = {record.host: record.began for record in first.records}
         found = [0.0]
@@ -121,5 +121,5 @@ class Material:
 
     @property
     def seconds(self) -> float:
-        """Add up all attempts, and the time between them."""
+        """The duration of all attempts, with the time between them."""
         return self.offsets[-1] + self.attempts[-1].run.seconds

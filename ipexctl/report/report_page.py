@@ -1,6 +1,6 @@
-"""The page of a report: one HTML file that asks for nothing outside.
+"""The page of a report: one HTML file that loads nothing else.
 
-Whatever comes from a run is data in a JSON block, and page.js puts it there as text.
+All data of a run is in a JSON block, and page.js inserts it as text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from ipexctl.pages.page_shell import shell
 from ipexctl.quick_dataclass import dataclass
 
-# what could end the block, or be read as markup
+# characters that could end the block, or be read as markup
 _ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 SECTIONS = (
     ("differences", "Differences"),
@@ -35,7 +35,7 @@ class Assets:
 
     styles: tuple[str, ...]
     scripts: tuple[str, ...]
-    licence: str = ""  # of the scripts that are not ours
+    licence: str = ""  # of third-party scripts
 
 
 def page(document: Mapping[str, Any], assets: Assets) -> str:
@@ -59,6 +59,6 @@ def page(document: Mapping[str, Any], assets: Assets) -> str:
 
 
 def embedded(document: Mapping[str, Any]) -> str:
-    """JSON that no byte of can end the block which it stands in."""
+    """Return JSON that cannot end the block that contains it."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace").decode().translate(_ESCAPED)

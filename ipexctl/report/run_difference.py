@@ -1,6 +1,6 @@
-"""What differs between two runs, by the part of a step that takes longer and that it can change.
+"""The differences between two runs, by the part of a step that takes longer and that they affect.
 
-What can change no part of it comes last.
+Differences that affect no part come last.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.recorded_inputs import RunInputs, RunRecord
 
-LEAST_CHANGE = 0.05  # of the speed: less is no difference
-FEW = 3.0  # windows: the spread of so few is twice as wide as it looks
-LATE = 0.9  # times as busy as the busiest host: the others may wait for it, too
-MORE = 0.1  # of a step's time: waiting for a CPU, or an exchange, that grew by less did not grow
+LEAST_CHANGE = 0.05  # of the speed: less is not a difference
+FEW = 3.0  # windows: with so few, the real spread is about twice as wide
+LATE = 0.9  # times as busy as the busiest host: others may wait for such a host, too
+MORE = 0.1  # of a step's time: waiting for a CPU, or an exchange, that grew by less is not reported
 SHARE = 0.2  # of the longer time of a step: a part with less of it is not listed
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one step, the mean of a host's ranks. `waited`: threads could run and had no CPU.
-    `idle`: none of the others, as for a host that is late, a disk, or sleep."""
+    """Seconds of one step, the mean of a host's ranks. `waited`: threads were runnable without a
+    CPU. `idle`: none of the others, as for a host that is late, a disk, or sleep."""
 
     computing: float
     waited: float
@@ -39,13 +39,13 @@ class Cost:
 
     @property
     def busy(self) -> float:
-        """What the other hosts wait for."""
+        """The seconds for which the other hosts wait."""
         return self.computing + self.waited
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What makes one run's steps longer than another's, on the host that the others wait for."""
+    """Why one run's steps take longer than another's, on the host that the others wait for."""
 
     host: str
     parts: tuple[str, ...]  # of a step there that take longer, the longest first
@@ -53,7 +53,7 @@ class Growth:
 
 
 def change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
-    """The factor by which a is faster, and that of noise; None: one speed is not known."""
+    """Return how many times as fast `a` is, and the factor of noise; None: a speed is unknown."""
     if a.speed is None or b.speed is None:
         return None
     spreads = (one.spread * (1 + FEW / one.windows) for one in (a.speed, b.speed))
@@ -83,7 +83,7 @@ def costs(run: RunRecord) -> dict[str, Cost]:
 
 
 def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
-    """What differs; None if what the ranks did is not known of both runs."""
+    """Return what differs; None if the ranks' activity is unknown for one of the runs."""
     now, before = costs(slow), costs(fast)
     if not now or not before:
         return None
@@ -100,7 +100,7 @@ def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
 
 
 def _more(one: Cost, other: Cost) -> dict[str, float]:
-    """Seconds. Who computes more waits more, on a host that is as busy as before."""
+    """Return how many seconds longer each part takes; more computing also means more waiting."""
     before = other.waited / other.computing if other.computing else 0.0
     now = one.waited / one.computing if one.computing else 0.0
     found = {
@@ -116,15 +116,15 @@ def _more(one: Cost, other: Cost) -> dict[str, float]:
 
 
 def _grew(one: Cost, part: str, other: Cost) -> bool:
-    """Whether it grew, as a share of a step's time."""
+    """Decide whether the part grew, as a share of a step's time."""
     now, before = (getattr(cost, part) / cost.step for cost in (one, other))
     return bool(now - before >= MORE)
 
 
 OTHERS = 0.1  # CPUs of other programs
 SOURCE = (".py", ".pyi", ".pyx", ".sh", ".c", ".cc", ".cpp", ".h", ".hpp")
-SOME = 5  # files, options or variables that are named
-CAN_CHANGE = {  # parts of a step, as of Cost; differences that are not here change none
+SOME = 5  # files, options or variables that are listed by name
+CAN_CHANGE = {  # parts of a step, as of Cost; differences that are not listed here affect none
     **dict.fromkeys(("code", "files", "arguments", "packages", "data"), ("computing", "idle")),
     **dict.fromkeys(("cpu", "governor", "frequency", "turbo"), ("computing",)),
     **dict.fromkeys(("huge-pages", "kernel"), ("computing",)),
@@ -141,8 +141,8 @@ CAN_CHANGE = {  # parts of a step, as of Cost; differences that are not here cha
 
 @dataclass(frozen=True)
 class Difference:
-    """`now`, `was`: in the run and in the one that it is compared with. `part`: of a step, which
-    takes longer and which this can change; "" for none. `host`: where; "" for the run."""
+    """`now`, `was`: in the run and in the one it is compared with. `part`: the part of a step that
+    takes longer and that this affects; "" for none. `host`: where; "" for the run."""
 
     slug: str
     text: str
@@ -158,9 +158,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`factor`: how many times as fast `run` is; None: the speed of one is not known. `noise`: a
-    factor that the spread of both makes likely without a reason. `grown`: what takes longer in the
-    slower run; None: the speeds are alike, or it is not known."""
+    """`factor`: how many times as fast `run` is; None: one speed is unknown. `noise`: a factor that
+    the spread of both can cause on its own. `grown`: what takes longer in the slower run; None: the
+    speeds are similar, or it is unknown."""
 
     run: RunRecord
     other: RunRecord
@@ -171,13 +171,13 @@ class Comparison:
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is known where the time of a step went in both."""
+        """Whether it is known for both where the time of a step went."""
         return bool(costs(self.run)) and bool(costs(self.other))
 
     @property
     def step(self) -> tuple[str, Cost, Cost] | None:
-        """The host that the others wait for in the slower run, and a step there in both; None: not
-        known."""
+        """The host that the others wait for in the slower run, and the cost of a step on it in
+        both; None: unknown."""
         slow, fast = (self.run, self.other) if (self.factor or 0) < 1 else (self.other, self.run)
         grown, now, was = growth(slow, fast), costs(self.run), costs(self.other)
         known = grown is not None and grown.host in now and grown.host in was
@@ -202,7 +202,7 @@ def compare(run: RunRecord, other: RunRecord) -> Comparison:
 
 
 def _with_part(pair: Comparison, one: Difference) -> Difference:
-    """Add the part of a step that takes longer and that this can change, if it is where it does."""
+    """Add the part of a step that takes longer if this difference affects it, on the same host."""
     grown = pair.grown
     if grown is None or (one.host and one.host not in grown.late):
         return one
@@ -261,10 +261,10 @@ def _code(a: RunInputs, b: RunInputs) -> Difference:
     for name in names:
         what = "changed" if name in now and name in was else "added" if name in now else "gone"
         words.append(f"{name} {what}")
-    if not names:  # of more than were kept
+    if not names:  # there are more than were recorded
         return Difference("files", "other files of the project differ, not code")
     slug = "code" if code else "files"
-    if all(name.endswith(("ipexctl.toml", "ipexctl.lock")) for name in names):  # told elsewhere
+    if all(name.endswith(("ipexctl.toml", "ipexctl.lock")) for name in names):  # reported elsewhere
         slug = "settings"
     return Difference(slug, f"code: {_some(words)}" if code else _some(words))
 
@@ -278,7 +278,7 @@ def _arguments(pair: Comparison) -> Iterator[Difference]:
 
 
 def _only(words: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Options with their values that the others do not have."""
+    """Return options, with their values, that the others do not have."""
     known = set(_options(others))
     mine = [one for one in _options(words) if one not in known]
     return [" ".join(SecretMask().document(one)) for one in mine]
@@ -310,7 +310,7 @@ def _ranks(pair: Comparison) -> Iterator[Difference]:
 
 
 def _facts(pair: Comparison) -> Iterator[Difference]:
-    """Facts that differ; hosts that differ alike are one difference."""
+    """Yield facts that differ; the same difference on several hosts is reported once."""
     found: dict[tuple[str, str, str], list[Difference]] = {}
     for host in sorted({*pair.run.hosts} & {*pair.other.hosts}):
         for one in _of_host(pair, host):

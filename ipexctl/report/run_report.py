@@ -1,4 +1,4 @@
-"""report: what the hosts of a run recorded, put into one HTML file."""
+"""report: write what the hosts of a run recorded into one HTML file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ipexctl.terminal.recap_lines import not_shown
 
 @dataclass(frozen=True)
 class Report(AskedRun):
-    """`path` None: it went to stdout. `html` is written already where there is a path."""
+    """`path` None: it went to stdout. If there is a path, `html` is already written to it."""
 
     path: Path | None
     document: Mapping[str, Any]
@@ -52,7 +52,7 @@ class Report(AskedRun):
 def report(
     target: Target, text: str, root: str = ROOT, *, compare: str = "", to: str = ""
 ) -> Report:
-    """`to`: a file, "-" for stdout, "" for report.html in the run's folder here."""
+    """Write a report. `to`: a file, "-" for stdout, "" for report.html in the run's folder."""
     with Fleet(target, root) as fleet:
         run, against = find(fleet, text), find(fleet, compare) if compare else None
         if against and against.id == run.id:
@@ -65,7 +65,7 @@ def report(
         place = Path(to) if to else folder_for(Path.cwd(), run.id) / "report.html"
         path = None if to == "-" else free_place(place, "report", "-o")
         runs = [one for one in look(fleet) if one.first_id == run.first_id and one.id <= run.id]
-        runs = runs or [find(fleet, text)]  # `rm` may have removed it meanwhile: that says so
+        runs = runs or [find(fleet, text)]  # `rm` may have removed it meanwhile: `find` reports it
         attempts = [read_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
         other = read_attempt(fleet, against) if against else None
         held = checkpoints.look(fleet, run)
@@ -103,8 +103,8 @@ def _mask(attempts: Sequence[Attempt]) -> SecretMask:
 
 
 def known_secrets(given: Sequence[str] = ()) -> frozenset[str]:
-    """The values here of variables that are secret by their names, and of those in `given`: with
-    --secret-env."""
+    """Return the local values of variables that are secret by their names, and of those in `given`:
+    with --secret-env."""
     environ = environment()
     return secret_values(environ) | {environ[name] for name in given if environ.get(name)}
 
@@ -121,7 +121,7 @@ def assets() -> Assets:
 
 
 def read_attempt(fleet: Fleet, run: Run) -> Attempt:
-    """What the hosts kept of it."""
+    """Read the hosts' records of an attempt."""
     names = {host: name for name, host in reached(fleet, run).items()}
 
     def ask(host: Host) -> HostRecord:
@@ -161,7 +161,7 @@ def _kept_here(run_id: str) -> dict[str, Any] | None:
 
 
 def _environment(last: Attempt) -> tuple[tuple[str, str], ...]:
-    """Return what the run recorded; the version of Python is in this folder's lock alone."""
+    """Return what the run recorded; only this folder's lock has the version of Python."""
     key = last.of_run.environment if last.of_run else ""
     found = dict(last.of_run.packages if last.of_run else ())
     mpi = lock = None
@@ -179,7 +179,7 @@ def _environment(last: Attempt) -> tuple[tuple[str, str], ...]:
 def compared(
     one: Attempt, other: Attempt, printed: Mapping[str, Sequence[RankPoint]]
 ) -> Comparison:
-    """`printed`: by the id of each run. Raises InputError if one never began."""
+    """Compare attempts. `printed`: by the id of each run. Raises InputError if one never began."""
     names = [attempt.run.about.name or attempt.run.id for attempt in (one, other)]
     if names[0] == names[1]:
         names = [one.run.id, other.run.id]
@@ -199,7 +199,7 @@ def compared(
 def run_record(
     attempt: Attempt, name: str = "", points: Sequence[RankPoint] = ()
 ) -> RunRecord | None:
-    """What the hosts kept of the run when it began. None if it never did."""
+    """Return what the hosts recorded when the run began; None if it never did."""
     if attempt.plan is None:
         return None
     return RunRecord(
@@ -213,7 +213,7 @@ def run_record(
 
 
 def _speed(points: Sequence[RankPoint]) -> Speed | None:
-    """The speed of the lowest rank that prints its steps."""
+    """Return the speed of the lowest rank that prints its steps."""
     for rank in sorted({point.rank for point in points}):
         own = [one for one in points if one.rank == rank]
         steps = [(p.time, p.point.step) for p in own if p.time and p.point.step is not None]
@@ -224,7 +224,7 @@ def _speed(points: Sequence[RankPoint]) -> Speed | None:
 
 
 def show(made: Report) -> None:
-    """Print where the report is, and the comparison."""
+    """Print the path of the report, and the comparison."""
     if made.comparison is not None:
         out = stdout_console() if made.path else stderr_console()
         print_text(out, "\n".join(difference_lines.lines(made.comparison)))

@@ -1,6 +1,6 @@
-"""Curves of what the ranks print: loss, speed, and every other number with a name.
+"""Curves of what the ranks print: loss, speed, and every other named number.
 
-Where in the training a value stands: its step, its epoch, or its place in the output.
+The position of a value is its step, its epoch, or its position in the output.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ipexctl.report.host_record import Printed
 from ipexctl.report.report_material import Attempt, Material
 
 STEP, EPOCH, LAST, COUNT = "step", "epoch", "last printed step", "logged value n"
-ENOUGH = 0.75  # of the values have a step: those without one are left out
+ENOUGH = 0.75  # of the values have a step: others are left out
 Value = tuple[Printed, float]
 
 
 def with_steps(
     attempts: Sequence[Sequence[Printed]],
 ) -> list[tuple[Printed, ...]]:
-    """Steps counted from the start of the training where each epoch counts from 0, and steps for
-    lines whose step is in a line beside them. The order of a rank's lines is kept."""
+    """Count steps from the start of training where each epoch counts from 0, and add steps to lines
+    whose step is in a neighbouring line. The order of a rank's lines is kept."""
     ranks = [_by_rank(lines) for lines in attempts]
     every = [own for rows in ranks for own in rows]
     starts = [_epoch_starts(own) for own in every]
@@ -46,7 +46,7 @@ def _by_rank(lines: Iterable[Printed]) -> list[list[Printed]]:
 
 
 def _epoch_starts(lines: Sequence[Printed], first_epoch: float | None = None) -> list[int | None]:
-    """Return for each line the step at which its count began; None where lines do not say it."""
+    """Return for each line the step at which its count began; None if lines do not show it."""
     start: int | None = 0
     before = begin = None
     found = list[int | None]()
@@ -63,7 +63,7 @@ def _epoch_starts(lines: Sequence[Printed], first_epoch: float | None = None) ->
 
 
 def _begins_again(one: Printed, before: Printed, begin: Printed) -> bool:
-    """An epoch begins its count again; a script may also go back for another reason."""
+    """Decide if a new epoch restarts the count; a script may also go back for other reasons."""
     assert one.step is not None and before.step is not None and begin.step is not None
     if one.step >= before.step:
         return False
@@ -72,8 +72,8 @@ def _begins_again(one: Printed, before: Printed, begin: Printed) -> bool:
 
 
 def _counted(lines: Sequence[Printed], starts: Sequence[int | None]) -> list[Printed]:
-    """A line above a progress bar is printed by tqdm, which draws the bar below it again: that has
-    the line's step. The own step of an evaluation counts where it fits between its neighbours."""
+    """Add steps to lines: a line above a progress bar gets the step of the bar, which tqdm redraws
+    below it. An evaluation's own step counts if it fits between its neighbours."""
     above: list[int | None] = []  # the step printed last before each line
     last: int | None = None
     for one in lines:
@@ -106,7 +106,7 @@ def _fitting(one: Printed, before: int | None, after: int | None) -> int | None:
 
 
 def common_axis(rows: Sequence[Sequence[Value]]) -> str:
-    """What all values have in common, best first. `rows`: of one name and attempt each."""
+    """Return the best axis that all values share. `rows`: of one name and attempt each."""
     every = [one for row in rows for one, _ in row]
     known = sum(one.step is not None for one in every)
     if every and known >= ENOUGH * len(every):
@@ -117,15 +117,15 @@ def common_axis(rows: Sequence[Sequence[Value]]) -> str:
 
 
 def _different(values: Sequence[Value]) -> bool:
-    """Whether each value of a rank has an epoch of its own."""
+    """Decide whether each value of a rank has an epoch of its own."""
     places = {(one.rank, one.epoch) for one, _ in values}
     return len(places) == len(values)
 
 
 def points_along(values: Sequence[Value], along: str) -> list[Point]:
-    """`values`: of one attempt. A bar is drawn more than once at a step: the last one counts. By
-    their number, those of the ranks that print most are counted: what another rank prints only at
-    the end is not its first value.
+    """Return points of one attempt's values. A bar is drawn repeatedly at a step: the last value
+    counts. Along a count, only ranks that print most are used: what another rank prints only at the
+    end is not its first value.
     """
     if along == COUNT:
         printed = Counter(one.rank for one, _ in values)
@@ -145,7 +145,7 @@ def points_along(values: Sequence[Value], along: str) -> list[Point]:
 
 
 def without_repeats(values: Sequence[Value]) -> list[Value]:
-    """Drop repeated evaluations: a bar repeats the last one until there is another."""
+    """Drop repeated evaluations: a bar repeats the last value until there is a new one."""
     last: dict[int, float] = {}
     found = list[Value]()
     for one, value in values:
@@ -179,7 +179,7 @@ def loss(of: Material) -> dict[str, Any] | None:
 def loss_ends(
     attempts: Sequence[Attempt], *, first: bool = False
 ) -> tuple[str, float, float] | None:
-    """The axis, where the last loss stands there, and the median of the ranks' losses there."""
+    """Return the axis, the position of the last loss, and the median of the ranks' losses there."""
     rows = _field(attempts, "loss")
     axis = common_axis(rows)
     points = next((p for row in rows if (p := points_along(row, axis))), [])
@@ -191,7 +191,7 @@ def loss_ends(
 
 
 def metrics(of: Material) -> list[dict[str, Any]]:
-    """One small curve for each name."""
+    """Return one small curve for each name."""
     rows = list[Row]()
     if not _beside(of):
         rows.append(("evaluation loss", _field(of.attempts, "eval_loss")))
@@ -203,7 +203,7 @@ def metrics(of: Material) -> list[dict[str, Any]]:
 
 
 def _beside(of: Material) -> bool:
-    """Whether the loss and that of evaluations stand on the same axis."""
+    """Decide whether the loss and the evaluation loss share an axis."""
     one, other = (_field(of.attempts, name) for name in ("loss", "eval_loss"))
     return any(one) and common_axis(one) == common_axis(other if any(other) else one)
 
@@ -224,7 +224,7 @@ def _known(rows: Iterable[Sequence[tuple[Printed, float | None]]], name: str) ->
 
 
 def _chart(rows: Sequence[Row]) -> dict[str, Any] | None:
-    """Each attempt has a line of its own: a later one repeats steps of one before it."""
+    """Chart each attempt as a line of its own: a later one repeats steps of an earlier one."""
     axis = common_axis([values for _, attempts in rows for values in attempts])
     series = []
     for name, attempts in rows:

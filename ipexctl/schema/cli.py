@@ -1,4 +1,4 @@
-"""The options of schema."""
+"""The options of `schema`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the schemas are, and the first line of a file with which editors use one."""
+"""The paths of the schemas, and the line with which editors use one."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def schema_file(name: str) -> Path:
 
 
 def schema_line(name: str) -> str:
-    """For files on this machine."""
+    """Return the line for files on this machine."""
     return LINES[name].format(schema_file(name).as_uri())

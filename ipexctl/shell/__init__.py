@@ -1,1 +1,1 @@
-"""`ipexctl shell`: a person at one host."""
+"""`ipexctl shell`: a shell or a command on one host."""

@@ -1,4 +1,4 @@
-"""shell: a person at one host, reached as ipexctl reaches it, with the installed environment."""
+"""shell: log in to a host as ipexctl reaches it, with the installed environment."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from ipexctl.run.plan import launch_plan
 
 Env = Sequence[tuple[str, str]]
 _PREPENDED = ("PATH", "LD_LIBRARY_PATH")
-# sshd reports the signal that ends a process in a way of its own; a shell makes it an exit code.
-# The shell outlives Ctrl-C, which is the command's, and says nothing itself.
+# sshd reports a signal that ended a process in its own way; a shell makes it an exit code.
+# The shell survives Ctrl-C, which is for the command, and prints nothing itself.
 _AS_CHILD = "trap : INT QUIT; exec 3>&2 2>/dev/null; (exec 2>&3 3>&-; exec %s); exit $?"
-# Other shells know no `-l` together with `-c`: there it is a shell without a login's profile.
+# Other shells do not accept `-l` with `-c`: they start without a login's profile.
 _LOGIN_SHELLS = "*/bash|*/zsh|*/ksh|*/dash|*/ash|*/sh"
 
 
@@ -38,7 +38,7 @@ def run_shell(
     root: str,
     note: Callable[[str], None],
 ) -> int:
-    """The exit code of `command` on the host, or of a login shell where no command is given."""
+    """Run `command` on the host, or a login shell without one, and return its exit code."""
     check_terminal(target, name, command)
     host = find(target, name)
     with Fleet(target, root, Inventory((host,), name)) as fleet:
@@ -47,7 +47,7 @@ def run_shell(
 
 
 def check_terminal(target: Target, name: str, command: tuple[str, ...]) -> None:
-    """Raises InputError for a shell without one."""
+    """Raise InputError for a shell without a terminal."""
     if not (command or is_terminal()):
         raise InputError(
             "a shell needs a terminal, but stdin or stdout is not one",
@@ -61,7 +61,7 @@ def is_terminal() -> bool:
 
 
 def at_host(fleet: Fleet, host: Host, line: str) -> int:
-    """The exit code of `line` there, with our stdin, stdout and stderr."""
+    """Run `line` on the host with our stdin, stdout and stderr, and return its exit code."""
     if not host.local:
         return fleet.attend(host, line, pty=is_terminal())
     code = subprocess.call(("/bin/sh", "-c", line), umask=user_umask())
@@ -73,7 +73,7 @@ def _way(target: Target) -> tuple[str, ...]:
 
 
 def find(target: Target, name: str) -> Host:
-    """The host of that name in the hostfile; without one, the name is all there is to know."""
+    """Return the host of that name in the hostfile; without a file, only the name is known."""
     hosts = all_hosts(target).hosts
     found = [h for h in hosts if h.name == name or not target.hostfile]
     if not found:
@@ -94,8 +94,8 @@ def find(target: Target, name: str) -> Host:
 
 
 def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bool = False) -> Env:
-    """The variables of the environment in use there; none where nothing is installed. `told`:
-    notes say which environment that is, and which runs live there."""
+    """Return the variables of the environment in use; none if nothing is installed. `told`: notes
+    report that environment, and the active runs on the host."""
     agent = fleet.connect(host)
     try:
         if agent.hello.kind != "python":
@@ -123,7 +123,7 @@ def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bo
 
 
 def remote_line(env: Env, command: tuple[str, ...]) -> str:
-    """One line for the account's login shell, whichever that is: sh, csh and fish read it alike."""
+    """Return one line for the account's login shell: sh, csh and fish read it alike."""
     if command:
         inner = "; ".join([*_sets(env), _AS_CHILD % " ".join(map(_word, command))])
         return quoting.quote(("exec", "/bin/sh", "-c", inner))
@@ -135,8 +135,8 @@ def remote_line(env: Env, command: tuple[str, ...]) -> str:
 
 
 def _interactive(env: Env) -> str:
-    """The account's own shell. Its start files may set PATH anew, so ours comes after them: from a
-    file that takes their place, calls them, and removes itself."""
+    """Start the account's own shell. Its start files may reset PATH, so ours is set after them: by
+    a file that replaces them, calls them, and removes itself."""
     if not env:
         return 'exec "${SHELL:-/bin/sh}" -i'
     sets = "; ".join(_sets(env))
@@ -157,7 +157,7 @@ def _interactive(env: Env) -> str:
 
 _GONE = 'rm -rf "$IPEXCTL_RC"; unset IPEXCTL_RC'
 _FISH = "set -gx PATH (string split : -- $IPEXCTL_PATH) $PATH; set -e IPEXCTL_PATH"
-# shell, its start file, what is in it, and how the shell is told to read it
+# shell, its start file, the content, and the shell's option to read it
 _START_FILES = (
     (
         "bash", "rc", f"if [ -f ~/.bashrc ]; then . ~/.bashrc; fi; SETS; {_GONE}",
@@ -183,12 +183,12 @@ _START_FILES = (
 
 
 def _word(text: str) -> str:
-    """For sh inside another shell's quotes, where csh would still take a `!` for its history."""
+    """Quote for sh inside another shell's quotes, where csh would still expand a `!`."""
     return quoting.quote((text,)).replace("!", '\'"$(printf "\\041")"\'')
 
 
 def _sets(env: Env) -> list[str]:
-    """In an environment, the login shell's own would lead to another Python's files."""
+    """Return the settings; in an environment, PYTHONHOME and PYTHONPATH must be unset."""
     return [*(["unset PYTHONHOME PYTHONPATH"] if env else []), *map(_set, env)]
 
 

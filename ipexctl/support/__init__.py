@@ -1,1 +1,1 @@
-"""`ipexctl support`: a file about a problem that can be shown to others."""
+"""`ipexctl support`: write a file about a problem that can be shown to others."""

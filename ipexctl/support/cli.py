@@ -1,4 +1,4 @@
-"""The options of support."""
+"""The options of `support`."""
 
 from __future__ import annotations
 

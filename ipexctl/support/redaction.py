@@ -1,6 +1,6 @@
-"""Text for other people: secrets are masked, and hosts, users and addresses have aliases.
+"""Redact text for other people: secrets are masked; hosts, users and addresses get aliases.
 
-The same host has the same alias everywhere. Masking too much is fine, too little is not.
+A host has the same alias everywhere. Masking too much is acceptable, too little is not.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Redactor:
     def __init__(self, *, mask: SecretMask, homes: Iterable[str] = ()) -> None:
         self.mask = mask
         self._homes = sorted((h.rstrip("/") for h in homes if len(h) > 1), key=len, reverse=True)
-        self._aliases: dict[str, str] = {}  # by names in small letters
+        self._aliases: dict[str, str] = {}  # by lower-case names
         self._counts: Counter[str] = Counter()
 
     def hosts(self, *names: str) -> None:
-        """Names or addresses of hosts."""
+        """Add names or addresses of hosts."""
         for name in names:
             if is_address(name):
                 self._alias("addr", name)
@@ -57,7 +57,7 @@ class Redactor:
         return _IP.sub(lambda m: self._alias("addr", m[0]) if is_address(m[0]) else m[0], text)
 
     def value(self, value: Any) -> Any:
-        """A JSON document whose keys are ours; only its values are from elsewhere."""
+        """Redact a JSON document whose keys are our own; only its values are from elsewhere."""
         return self._aliased(self.mask.document(value))
 
     def _aliased(self, value: Any) -> Any:
@@ -89,7 +89,7 @@ class Redactor:
 
 @lru_cache(4096)
 def is_address(word: str) -> bool:
-    """An IP address that says something about the user's network."""
+    """Decide whether it is an IP address that reveals something about the user's network."""
     if "::" not in word and "." not in word and word.count(":") < 7:  # a time of day
         return False
     try:

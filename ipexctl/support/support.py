@@ -1,4 +1,4 @@
-"""support: one file about this installation, and a run, that can be shown to others."""
+"""support: write one file about this installation, and a run, that can be shown to others."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ipexctl.terminal.console import print_text, stdout_console
 
 SCHEMA = 1
 LINES = 200  # of each rank's output
-# what a bundle has: a field that is not named here is not in it
+# the content of a bundle: fields that are not listed here are left out
 _HOST = ("name", "address", "port", "user", "slots", "local")
 _RUN = ("id", "began", "seconds", "started", "ok", "bytes", "exit_code")
 _ABOUT = ("hosts", "ranks", "version")
@@ -65,7 +65,7 @@ _SMALL_NUMBER = re.compile(r"[-+]?\d{1,6}(\.\d{1,6})?(e[-+]?\d{1,2})?")
 
 @dataclass(frozen=True)
 class Bundle:
-    """`files`: what is in it, each with a few words."""
+    """A bundle. `files`: its content, each with a few words."""
 
     path: Path
     bytes: int
@@ -74,7 +74,7 @@ class Bundle:
 
 
 def support(target: Target, run: str = "", root: str = ROOT, *, output: bool = False) -> Bundle:
-    """`output`: with the last lines of the run's ranks. A part that cannot be read is its error."""
+    """Write the bundle. `output`: with ranks' last lines. An unreadable part is its error."""
     redactor = Redactor(mask=SecretMask(known_secrets()), homes=_homes())
     hosts = _or_error(lambda: _hosts(inventory(target), redactor))
     _alias_person(redactor, project_of(Path.cwd()).by)
@@ -105,14 +105,14 @@ def _homes() -> Iterator[str]:
 
 
 def _alias_person(redactor: Redactor, by: str) -> None:
-    """`by`: USER@MACHINE."""
+    """Add aliases. `by`: USER@MACHINE."""
     user, _, machine = by.partition("@")
     redactor.users(user)
     redactor.hosts(machine)
 
 
 def _or_error(read: Callable[[], Any]) -> Any:
-    """What is broken is why someone writes a bundle. An error's words may quote anything."""
+    """Read a part, or return its error by slug only: the text of an error may quote anything."""
     try:
         return read()
     except IpexctlError as e:
@@ -234,7 +234,7 @@ def _facts(host: str, inputs: HostInputs) -> dict[str, Any]:
 
 
 def _arguments(words: Sequence[str]) -> list[str]:
-    """Options that have long names, and their numbers; any other word may be a secret."""
+    """Return options with long names, and their numbers; any other word may be a secret."""
     shown: list[str] = []
     option = ""
     for word in words:
@@ -254,7 +254,7 @@ def _output(target: Target, text: str, root: str) -> Iterator[tuple[str, tuple[s
     def show(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
         found.setdefault(rank, []).extend(printable(without_colour(line)) for line in texts)
 
-    with suppress(IpexctlError):  # run.json says why
+    with suppress(IpexctlError):  # run.json has the error
         logs(target, Wanted(text, lines=LINES), show, root)
     for rank, lines in sorted(found.items()):
         said = "".join(f"{line}\n" for line in lines[-LINES:])
@@ -268,7 +268,7 @@ def _text(value: Any, redactor: Redactor) -> str:
 
 
 def _archive(texts: Mapping[str, str]) -> bytes:
-    """Without the user, the time and the folder of this machine."""
+    """Return an archive without the user, the time and the folder of this machine."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
         for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""A question at the terminal. What it is about is shown before, on the same stream."""
+"""Ask a question at the terminal. Its subject is shown before, on the same stream."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DECLINED = "nothing was changed: you answered no"
 def confirm(
     question: str, stdin: TextIO, refusal: InputError | None = None, out: TextIO | None = None
 ) -> bool:
-    """Enter means yes after `[Y/n]`; Ctrl-D means no. What was typed before the question is no
-    answer to it. Raises `refusal` without a terminal."""
+    """Ask; Enter means yes after `[Y/n]`; Ctrl-D means no. What was typed before the question is
+    not an answer to it. Raises `refusal` without a terminal."""
     if not stdin.isatty():
         raise refusal or InputError(
             "cannot ask for confirmation: stdin is not a terminal (use --yes)",
@@ -45,7 +45,7 @@ def confirm(
 
 
 def removal_agreed(show: Callable[[T], None], *, yes: bool) -> Callable[[T], bool]:
-    """Shows what is to be removed, and asks; with `yes` neither."""
+    """Return a function that shows what is to be removed, and asks; with `yes` neither."""
 
     @without_live_lines()
     def agreed(going: T) -> bool:
@@ -65,7 +65,7 @@ _WHAT = {
 
 
 def ask_to_accept(proposed: Proposal, stdin: TextIO) -> bool:
-    """On stderr: stdout may be a JSON document."""
+    """Ask on stderr: stdout may be a JSON document."""
     print(f"{printable(proposed.project)} sets", file=sys.stderr)
     for setting in proposed.settings:
         print(f"  {setting.key:<11} {printable(setting.value)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The two consoles. Rich knows NO_COLOR, FORCE_COLOR, TERM=dumb and pipes by itself."""
+"""The two consoles. Rich itself handles NO_COLOR, FORCE_COLOR, TERM=dumb and pipes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipexctl.local.environment import environment
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        raise  # Rich would end the command: its caller knows whether to go on
+        raise  # Rich would end the command: its caller knows whether to continue
 
 
 def console_on(stream: IO[str]) -> Console:
@@ -29,21 +29,21 @@ def console_on(stream: IO[str]) -> Console:
 
 
 def print_lines(console: Console, lines: Iterable[Text], indent: str = "") -> None:
-    """Folded between words on a terminal, one line each elsewhere; commands in them stay whole.
-    What goes on in another line has `indent`, or two blanks more than its first one."""
+    """Print lines: wrapped between words on a terminal, one line each elsewhere; commands in them
+    are not broken. Continuation lines have `indent`, or two more blanks than the first one."""
     for line in map(without_controls, lines):
         for part in _folded(line, console.width, indent) if console.is_terminal else [line]:
             console.print(part, soft_wrap=True)
 
 
 def without_controls(line: Text) -> Text:
-    """Without what a terminal obeys, wherever its words came from: colours are ours."""
+    """Remove control characters, which may come from hosts; the colours are our own."""
     text = printable(line.plain)
     return line if text == line.plain else Text(text, line.style)
 
 
 def print_text(console: Console, text: str) -> None:
-    """The lines of `text`, as `print_lines` does it."""
+    """Print the lines of `text`, as `print_lines` does."""
     print_lines(console, map(Text, text.splitlines()))
 
 
@@ -62,7 +62,7 @@ def _folded(line: Text, width: int, indent: str) -> Iterator[Text]:
 
 
 def is_dumb() -> bool:
-    """Also of a pipe, for what takes its colours, unlike Rich."""
+    """Detect a dumb terminal, also behind a pipe, unlike Rich."""
     return environment().get("TERM") in ("dumb", "unknown")
 
 

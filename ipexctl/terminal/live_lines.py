@@ -1,4 +1,4 @@
-"""Live lines: on a terminal they stand below all that a command prints while it works."""
+"""Live lines: on a terminal they are below all that a command prints while it works."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class LiveLines:
-    """Rich's Live with what `lines` returns. A pipe, CI or a dumb terminal gets nothing of it.
+    """Rich's Live with what `lines` returns. A pipe, CI or a dumb terminal gets none of it.
 
-    A thread draws them every so many seconds (0: only `draw` does). The owner holds `lock` while it
-    changes what `lines` reads, and while it prints.
+    A thread draws them at this interval in seconds (0: only `draw` does). The owner holds `lock`
+    while it changes what `lines` reads, and while it prints.
     """
 
     def __init__(self, console: Console, lines: Callable[[], Text], every: float = 0.0) -> None:
@@ -41,20 +41,20 @@ class LiveLines:
                 redirect_stdout=sys.stdout.isatty(), redirect_stderr=sys.stderr.isatty(),
             )  # fmt: skip
             self._live.start()
-            self.console.show_cursor()  # a command that is killed leaves it as it is
+            self.console.show_cursor()  # else a command that is killed would leave it hidden
             _shown = self
             if self._every:
                 threading.Thread(target=self._again, args=(self._live,), daemon=True).start()
 
     def draw(self) -> None:
-        """Draw them as they are now; the first call starts them."""
+        """Draw them in their present state; the first call starts them."""
         with self.lock:
             self.start()
             if self._live:
                 self._live.refresh()
 
     def stop(self) -> None:
-        """Clear them. What is printed afterwards stands where they were."""
+        """Clear them. What is printed afterwards appears in their place."""
         global _shown
         with self.lock:
             live, self._live = self._live, None
@@ -63,14 +63,14 @@ class LiveLines:
                 live.stop()
 
     def print(self, text: str) -> None:
-        """Print lines that have codes of their own: Rich would need a millisecond to read each."""
+        """Print lines that contain escape codes: Rich would need a millisecond to parse each."""
         from rich.segment import Segment, Segments
 
         with self.lock:
             self.console.print(Segments([Segment(text)]), soft_wrap=True, end="")
 
     def _again(self, live: Live) -> None:
-        with suppress(OSError):  # the terminal is gone, and the next who prints hears of it
+        with suppress(OSError):  # the terminal is gone, and the next print reports it
             while True:
                 time.sleep(self._every)
                 with self.lock:

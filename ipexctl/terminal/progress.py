@@ -9,17 +9,17 @@ from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 
-BUILDING, PROVING, DONE = "building", "testing", "done"  # of these it is not known how far they are
-FETCHING = "fetching"  # by this machine
+BUILDING, PROVING, DONE = "building", "testing", "done"  # these have no known progress
+FETCHING = "fetching"  # by the controller
 FAILED = "failed"
-MOVING = ("sending", FETCHING)  # first words of what is done in many pieces
+MOVING = ("sending", FETCHING)  # first words of work that is done in many pieces
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a host (or, with host "", this machine) is doing now. total 0: not counted."""
+    """What a host (or, with host "", the controller) is doing now. total 0: not counted."""
 
     host: str
     text: str
@@ -29,16 +29,16 @@ class Step:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where the verb tells what it does. Calls to `step` come from many threads."""
+    """The callbacks to which a verb reports. Calls to `step` come from many threads."""
 
-    chosen: Callable[[Any], None] = lambda plan: None  # the plan, before it is carried out
+    chosen: Callable[[Any], None] = lambda plan: None  # gets the plan before it is carried out
     step: Callable[[Step], None] = lambda step: None
     say: Callable[[str], None] = lambda text: None
-    # Asked once, if there is something to do. False: the user says no.
+    # Asked once, if there is something to do. False: the user answered no.
     agreed: Callable[[Any], bool] = lambda plan: True
 
     def shown(self, work: Callable[[Host], T]) -> Callable[[Host], T]:
-        """`work`, and a host on which it fails is shown as failed."""
+        """Wrap `work`: a host on which it fails is shown as failed."""
 
         def one(host: Host) -> T:
             try:
@@ -53,7 +53,7 @@ class Progress:
 def lines_of(
     say: Callable[[str, str], None], over: Container[str] = (DONE,)
 ) -> Callable[[Step], None]:
-    """A `Progress.step` that says the first of each kind on each host: files come in pieces."""
+    """Return a `Progress.step` that says the first of each kind per host: files have pieces."""
     said: set[tuple[str, str]] = set()
 
     def step(step: Step) -> None:

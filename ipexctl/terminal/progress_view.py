@@ -17,20 +17,20 @@ from ipexctl.terminal.console import print_text, stderr_console
 from ipexctl.terminal.live_lines import LiveLines
 from ipexctl.terminal.progress import DONE, FAILED, FETCHING, Progress, Step, lines_of
 
-WAITING = "waiting"  # first word of what is done between the pieces of a file
+WAITING = "waiting"  # first word of work between the pieces of a file
 
 
 @dataclass
 class ProgressView:
-    """Shows what each host does now. `hosts`: the order of their lines; the others stand in the
-    order in which they began."""
+    """Shows what each host does now. `hosts`: the order of their lines; others follow in the order
+    in which they began."""
 
     console: Console = field(default_factory=stderr_console)
     quiet: bool = False
     clock: Callable[[], float] = time.monotonic
     hosts: tuple[str, ...] = ()
     style: str = ""
-    _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # when, and what was there
+    _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # time; bytes done before
     _steps: dict[str, Step] = field(default_factory=dict)
     _over: bool = False
 
@@ -46,7 +46,7 @@ class ProgressView:
             print_text(self.console, printable(text))
 
     def pause(self) -> None:
-        """Clear the live lines: what they say is over."""
+        """Clear the live lines, which are outdated."""
         with self.live.lock:
             self.live.stop()
             self._steps.clear()
@@ -67,7 +67,7 @@ class ProgressView:
                 self._print_new(step)
 
     def _forget_what_is_over(self, step: Step) -> None:
-        """This machine and the hosts take turns, but for what it fetches while they get files."""
+        """Drop old steps: controller and hosts take turns, except when it fetches for them."""
         here = self._steps.get("")
         if step.host and here and (here.text != FETCHING or here.done >= here.total):
             del self._steps[""]
@@ -80,7 +80,7 @@ class ProgressView:
         return Text("\n".join(f"{names:{width}}  {doing}" for names, doing in lines), self.style)
 
     def _groups(self) -> list[list[Step]]:
-        """Hosts that do the same, where it is not known how far they are; each other host alone."""
+        """Group hosts that do the same without a known progress; each other host is alone."""
         places = {name: i for i, name in enumerate(self.hosts)}
         groups: dict[tuple[str, bool], list[Step]] = {}
         for step in sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places))):
@@ -102,7 +102,7 @@ class ProgressView:
         return Progress(step=self.step, say=self.say)
 
     def __exit__(self, *_: object) -> None:
-        self._over = True  # what is still fetched goes on until the process ends
+        self._over = True  # downloads may continue until the process ends
         self.pause()
 
 
@@ -115,7 +115,7 @@ def _names(group: Sequence[Step]) -> str:
 
 
 def _is_other_work(before: Step, step: Step) -> bool:
-    """Bytes of one sum are one work, wherever they come from."""
+    """Decide if it is other work; bytes of one sum are the same, wherever they come from."""
     return before.total != step.total or (not step.total and before.text != step.text)
 
 
@@ -126,7 +126,7 @@ def counted(step: Step) -> str:
 
 
 def time_left(step: Step, there: int, seconds: float) -> str:
-    """At the pace so far, without the bytes that were `there` before; "": it says nothing."""
+    """Return the time left at the pace so far, without the bytes `there` before; "" if unknown."""
     moved = step.done - there
     if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
         return ""

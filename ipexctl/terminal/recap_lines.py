@@ -1,4 +1,4 @@
-"""How each host ended, as lines and for --json: every command that works on hosts ends with it."""
+"""The recap of each host, as lines and for --json, with which every command on hosts ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLOURS = {
 
 
 def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
-    """One line per host, its reasons below, then the sum."""
+    """Return one line per host, its reasons below, then the sum."""
     width = max((len(r.host) for r in recaps), default=0)
     lines = []
     for recap in recaps:
@@ -32,14 +32,14 @@ def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
 
 
 def not_shown(recaps: Sequence[HostRecap], shown: int) -> list[Text]:
-    """The hosts that a listing lacks."""
+    """Return the hosts that a listing lacks."""
     if not recaps:
         return []
     return [*host_lines(recaps)[:-1], Text(f"shown: {shown} of {shown + len(recaps)} hosts")]
 
 
 def hosts_with_lines(found: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """`node[01-03]: the first line`, then the others: hosts with the same lines are listed once."""
+    """Return `node[01-03]: first line` and the others; hosts with the same lines share them."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for host, lines in found:
         groups.setdefault(tuple(lines), []).append(host)
@@ -58,7 +58,7 @@ def _recap_line(recap: HostRecap, width: int) -> Text:
 
 
 def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
-    """`slug`: the name of the error that a host failed with, whatever its words are."""
+    """Return the documents. `slug`: the name of the error of a host that failed."""
     return [
         {
             "host": r.host,

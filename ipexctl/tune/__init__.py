@@ -1,1 +1,1 @@
-"""tune: the fastest way to run a script on these hosts."""
+"""tune: find the fastest way to run a script on these hosts."""

@@ -1,4 +1,4 @@
-"""ipexctl.toml with other [run] keys: only their lines change, comments and order stay."""
+"""Edit [run] keys of ipexctl.toml: only their lines change, comments and order stay."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def edited(
     options: Mapping[str, Any],
     comments: Mapping[str, str],
 ) -> str:
-    """`env`: variables; None takes one out. `comments`: of variables and options. Raises
-    InputError where the file is written in a way that this cannot change."""
+    """Return the edited text. `env`: variables; None removes one. `comments`: of variables and
+    options. Raises InputError if the file is written in a way that this cannot change."""
     before = toml.loads(text)
     lines = text.splitlines()
     for name, value in options.items():
@@ -39,7 +39,7 @@ def edited(
 
 
 def shown(env: Mapping[str, str | None], options: Mapping[str, Any]) -> str:
-    """The lines as a new file would have them."""
+    """Return the lines as a new file would have them."""
     lines = ["[run]", *(f"{name} = {_value(value)}" for name, value in options.items())]
     lines = lines if options else []
     if env:
@@ -74,7 +74,7 @@ def _is_own(comment: str) -> bool:
 
 
 def _put(lines: list[str], section: str, key: str, value: str | None, comment: str = "") -> None:
-    """One line of a section, which is made where it is missing. `value` None takes it out."""
+    """Set a line of a section, which is added if it is missing. `value` None removes the line."""
     inside = _section(lines, section)
     at = next((i for i in inside if _assigns(lines[i], re.escape(key))), None)
     line = f"{key} = {value}" + (f"  # {comment}" if comment else "")
@@ -90,7 +90,7 @@ def _put(lines: list[str], section: str, key: str, value: str | None, comment: s
 
 
 def _section(lines: list[str], name: str) -> list[int]:
-    """The lines of a table, its header included."""
+    """Return the lines of a table, its header included."""
     found, current = [], ""
     for i, line in enumerate(lines):
         if head := _HEADER.match(line):

@@ -1,4 +1,4 @@
-"""Lines of ipexctl/in_ranks/step_meter.py -> steps per second. Warm-up is left out."""
+"""Convert lines of ipexctl/in_ranks/step_meter.py to steps per second, without warm-up."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.tune.tune_space import Seen
 
 MARK = "ipexctl-steps "
-WARM_STEPS, WARM_SECONDS = 3, 1.0  # caches fill, DDP builds its buckets again, threads start
-LEAST = 8  # steps that make a rate
-PATIENCE = 4  # times the seconds that are wanted, for slow steps
+WARM_STEPS, WARM_SECONDS = 3, 1.0  # caches fill, DDP rebuilds its buckets, threads start
+LEAST = 8  # steps needed for a rate
+PATIENCE = 4  # times the wanted seconds, for slow steps
 
 
 @dataclass
 class Steps:
-    """Of one process of a rank."""
+    """The steps of one process of a rank."""
 
     first: tuple[int, float]
     warm: tuple[int, float] | None = None  # where measuring begins
@@ -29,7 +29,7 @@ class Steps:
 
     @property
     def measured(self) -> tuple[int, float]:
-        """Steps, and the seconds that they took."""
+        """The steps, and the seconds that they took."""
         if self.warm is None:
             return 0, 0.0
         return self.last[0] - self.warm[0], self.last[1] - self.warm[1]
@@ -37,7 +37,7 @@ class Steps:
 
 @dataclass
 class Rates:
-    """Of all ranks of a trial. What they count is taken from their own clocks."""
+    """The rates of all ranks of a trial, by the ranks' own clocks."""
 
     ranks: int = 0
     found: dict[tuple[int, int], Steps] = field(default_factory=dict)  # rank, process
@@ -45,7 +45,7 @@ class Rates:
     ddp: set[str] = field(default_factory=set)
 
     def read(self, rank: int, line: str) -> bool:
-        """Whether the line is one of these."""
+        """Read the line; False if it is not one of these."""
         if not line.startswith(MARK):
             return False
         try:
@@ -54,7 +54,7 @@ class Rates:
             self.ddp |= set(map(str, said.get("ddp", ())))
             self.libraries |= set(map(str, said.get("libraries", ())))
         except (ValueError, TypeError, KeyError, AttributeError):
-            return False  # two processes have written at once
+            return False  # two processes have written at the same time
         self.found.setdefault(key, Steps((steps, at))).add(steps, at)
         return True
 
@@ -65,17 +65,17 @@ class Rates:
 
     @property
     def steps(self) -> int:
-        """That every rank has done, warm-up included."""
+        """The number of steps that every rank has done, warm-up included."""
         return min((one.last[0] for one in self._each()), default=0)
 
     @property
     def measured(self) -> tuple[int, float]:
-        """Of the rank that has measured least."""
+        """The steps and seconds of the rank with the fewest measured steps."""
         return min((one.measured for one in self._each()), default=(0, 0.0))
 
     @property
     def rate(self) -> float | None:
-        """Steps per second of the slowest rank; None before there is one."""
+        """The steps per second of the slowest rank; None before there are any."""
         rates = [n / seconds for n, seconds in (o.measured for o in self._each()) if seconds > 0]
         return min(rates, default=None)
 
@@ -84,21 +84,21 @@ class Rates:
         return (steps >= LEAST and took >= seconds) or (steps >= 2 and took >= PATIENCE * seconds)
 
     def is_hopeless(self, seconds: float, floor: float) -> bool:
-        """After a quarter: `floor` is the least of rate x ranks that can still win."""
+        """Decide after a quarter; `floor` is the smallest rate x ranks that can still win."""
         steps, took = self.measured
         rate = self.rate
         early = steps >= LEAST // 2 and took >= seconds / 4
-        slow = steps >= 1 and took >= seconds  # so slow that it has not done its steps
+        slow = steps >= 1 and took >= seconds  # too slow to finish its steps
         return (early or slow) and rate is not None and rate * self.ranks < floor
 
     def end(self) -> None:
-        """The script has ended: what came after its first steps has to do."""
+        """Use all after the first steps, now that the script has ended."""
         for one in self.found.values():
             if one.measured[0] < LEAST and one.last[0] - one.first[0] >= LEAST:
                 one.warm = one.first
 
     def _each(self) -> list[Steps]:
-        """One process of each rank: the one that has done most."""
+        """Return one process of each rank: the one with the most steps."""
         best: dict[int, Steps] = {}
         for (rank, _), one in self.found.items():
             if rank not in best or one.last[0] > best[rank].last[0]:

@@ -1,4 +1,4 @@
-"""Trials: each is a run of the script that ends as soon as enough of its steps are measured."""
+"""Trials: runs of the script that end as soon as enough of their steps are measured."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ipexctl.run.watch.run_watchers import Interrupts, View
 from ipexctl.tune.step_rate import LEAST, Rates
 from ipexctl.tune.tune_search import NOISE, Ask, Trial
 
-TEARDOWN = 3.0  # seconds to end a run: kept free at the end of the budget
+TEARDOWN = 3.0  # seconds to end a run, reserved at the end of the budget
 BY = "the end of the trial"
 
 
 @dataclass
 class TrialView(View):
-    """The `View` of a trial: it reads what the ranks report, and ends the run."""
+    """The `View` of a trial: it reads the ranks' reports, and ends the run."""
 
     ask: Ask
     deadline: float  # by time.monotonic
@@ -68,7 +68,7 @@ class TrialView(View):
             self._end("out-of-time")
 
     def _end(self, why: str) -> None:
-        """As two Ctrl-C do: the hub kills the ranks at once."""
+        """End the run as two Ctrl-C do: the hub kills the ranks at once."""
         self.ended = why
         self.interrupts.last = BY
         self.interrupts.count += 2
@@ -76,19 +76,19 @@ class TrialView(View):
 
 @dataclass
 class Trials:
-    """Runs them, and removes each from its hosts while the next one starts."""
+    """Runs trials, and removes each from its hosts while the next one starts."""
 
     target: Target
     options: RunOptions
     interrupts: Interrupts
-    moved: Callable[[str], None]  # how far the trial is
+    moved: Callable[[str], None]  # gets the progress of the trial
 
     def __post_init__(self) -> None:
         self.removed: Callable[[], object] = lambda: None
 
     def run(self, ask: Ask, deadline: float) -> Trial:
-        """Raises KeyboardInterrupt after Ctrl-C, and IpexctlError where the user's own run does not
-        start. One that fails with a candidate is a trial without a rate."""
+        """Run a trial. Raises KeyboardInterrupt after Ctrl-C, and IpexctlError if the unchanged run
+        does not start; a candidate that fails gives a trial without a rate."""
         began = time.monotonic()
         limit = deadline - TEARDOWN
         view = TrialView(ask, limit, self.interrupts, self.moved)
@@ -123,7 +123,7 @@ class Trials:
 
 
 def _remove(target: Target, root: str, run_id: str) -> None:
-    """Once the agents of the run have gone, which hold its folder. What fails is pruned later."""
+    """Remove a run once its agents, which hold its folder, ended; prune removes what fails."""
     with suppress(IpexctlError, OSError), Fleet(target, root) as fleet:
 
         def one(host: Host) -> None:
@@ -142,7 +142,7 @@ def _trial(view: TrialView, ended: str, why: str, seconds: float) -> Trial:
 
 
 def of_trial(options: RunOptions, ask: Ask) -> RunOptions:
-    """The user's run with the profile in it, of which nothing is kept."""
+    """Return the user's run with the profile applied; nothing of it is kept."""
     return replace(
         options,
         **ask.profile.options,
@@ -161,7 +161,7 @@ def of_trial(options: RunOptions, ask: Ask) -> RunOptions:
 
 
 def _own_end(result: RunResult, rates: Rates) -> tuple[str, str]:
-    """The script ended before the trial did."""
+    """Return the outcome of a script that ended before its trial did."""
     if result.exit_code:
         last = next((text for text in reversed(result.last_words) if text.strip()), "")
         return "failed", last or result.cause or f"exit code {result.exit_code}"

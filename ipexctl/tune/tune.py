@@ -1,4 +1,4 @@
-"""tune: trials of a script on its hosts, until the fastest settings are known or time is up."""
+"""tune: run trials of a script on its hosts until the fastest settings are known or time is up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Tuned:
     budget: float
     left_out: tuple[str, ...] = ()
     interrupted: bool = False
-    instead: tuple[str, ...] = ()  # what to leave out of the command line, as it goes before a file
+    instead: tuple[str, ...] = ()  # options to leave out, as they precede a file
 
     @property
     def exit_code(self) -> int:
@@ -52,7 +52,7 @@ def tune(
     target: Target, options: RunOptions, wanted: TuneOptions, listener: Listener,
     interrupts: Interrupts,
 ) -> Tuned:  # fmt: skip
-    """Raises IpexctlError if the run cannot start, or reports no steps."""
+    """Find the settings. Raises IpexctlError if the run cannot start, or reports no steps."""
     began = time.monotonic()
     for name in wanted.allow:
         if name not in ALLOW:
@@ -62,7 +62,7 @@ def tune(
     setup = tune_space.setup_of(
         plan.plan, plan.facts, plan.prepared, options.env, options_of(RunOptions), options.n
     )
-    quiet = replace(target, note=lambda text: None)  # `planned` has said all of it
+    quiet = replace(target, note=lambda text: None)  # `planned` has reported all of it
     search = Search(
         lambda seen: tune_space.space(setup, seen, wanted.allow),
         wanted.budget,
@@ -95,7 +95,7 @@ def tune(
 
 
 def _drive(search: Search, do: Callable[[Ask], Trial], listener: Listener) -> bool:
-    """Whether the user ended it."""
+    """Do the trials; True if the user ended them."""
     asking = search.run()
     with suppress(StopIteration):
         ask = next(asking)
@@ -112,7 +112,7 @@ def _drive(search: Search, do: Callable[[Ask], Trial], listener: Listener) -> bo
 
 
 def _refuse_unmeasured(found: Found, options: RunOptions, wanted: TuneOptions) -> None:
-    """Raises IpexctlError unless the unchanged run was measured twice."""
+    """Raise IpexctlError unless the unchanged run was measured twice."""
     if found.noise is not None:
         return
     last = found.trials[-1]
@@ -147,7 +147,7 @@ def _refuse_unmeasured(found: Found, options: RunOptions, wanted: TuneOptions) -
 
 
 def _instead(best: Profile, options: RunOptions) -> tuple[str, ...]:
-    """Options that were typed and go before ipexctl.toml."""
+    """Return options that were typed and take precedence over ipexctl.toml."""
     settings = load()
     configured = settings["run.env"].value if "run.env" in settings else {}
     found = [
@@ -166,16 +166,16 @@ def _instead(best: Profile, options: RunOptions) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Writing:
-    """What the settings file becomes."""
+    """The new content of the settings file."""
 
     path: Path
     text: str
-    lines: str  # that matter
+    lines: str  # the lines that change
     mode: int | None
 
 
 def writing(found: Found) -> Writing | None:
-    """None if the best profile needs nothing in a file. Raises InputError."""
+    """Return the new file; None if the best profile needs nothing in it. Raises InputError."""
     path = project_file(Path.cwd()) or Path.cwd() / PROJECT_FILE
     setting = load().get("run.env")
     usual: Mapping[str, str] = setting.value if setting else {}
@@ -184,7 +184,7 @@ def writing(found: Found) -> Writing | None:
         if value is not None or name in usual
     }  # fmt: skip
     there = path.exists()
-    if changes and setting and not setting.project:  # the user's own: a project's goes before it
+    if changes and setting and not setting.project:  # the user's own file: a project's precedes it
         changes = {**usual, **changes}
         changes = {name: value for name, value in changes.items() if value is not None}
     if not changes and not found.best.options:
@@ -196,7 +196,7 @@ def writing(found: Found) -> Writing | None:
 
 
 def _comments(found: Found) -> dict[str, str]:
-    """The gain was measured for all settings together: no line takes credit for it alone."""
+    """Return comments; the gain was measured for all settings together, not for a single line."""
     env = {name: name if value else f"without {name}" for name, value in found.best.env.items()}
     names = {**env, **{name: name for name in found.best.options}}
     gain = f"ipexctl tune: {1 + (found.gain or 0):.2f}x"

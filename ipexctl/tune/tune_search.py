@@ -1,6 +1,6 @@
-"""Which trial comes next, and what all of them say. No clock and no I/O: it is given their costs.
+"""Choose the next trial, and evaluate all of them. No clock and no I/O: it is given their costs.
 
-First trials of the unchanged run: how much their rates differ is the noise. Then one dimension
+First trials of the unchanged run: the difference of their rates is the noise. Then one dimension
 after the other; a candidate is kept if it beats the best by more than the noise. At the end the
 unchanged run and the best take turns.
 """
@@ -17,11 +17,11 @@ from ipexctl.tune.tune_space import Change, Dimension, Profile, Seen
 NOISE, FINAL = "noise", "final"  # parts of a search; the others are dimensions
 SAME = 3  # trials of the unchanged run
 ROUNDS = 3
-LEAST_NOISE = 0.01  # what two trials never agree to
-OF_RANGE = 1.5  # a few trials show less of the noise than there is
-FAR = 0.05  # below the best, beyond twice the noise: it cannot win any more
+LEAST_NOISE = 0.01  # smallest noise to assume
+OF_RANGE = 1.5  # factor: a few trials show less than the full noise
+FAR = 0.05  # this far below the best, beyond twice the noise, it cannot win any more
 MEASURE = (2.0, 8.0)  # seconds of a trial
-STEPS = 20  # of a trial, where they are slow
+STEPS = 20  # of a trial with slow steps
 BASELINE = Profile()
 # Student's t: 95 % of all values are within; by degrees of freedom
 T95 = (12.7, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
@@ -39,12 +39,12 @@ class Ask:
 
 @dataclass(frozen=True)
 class Trial:
-    """`rate` None: it did no steps; `why` says how it ended."""
+    """`rate` None: it made no steps; `why` says how it ended."""
 
     profile: Profile
     part: str
     rate: float | None  # steps per second
-    seconds: float  # that all of it took
+    seconds: float  # total duration
     seen: Seen
     steps: int = 0
     ended: str = "measured"  # stopped: early. failed, no-steps, too-short, out-of-time
@@ -52,7 +52,7 @@ class Trial:
 
     @property
     def score(self) -> float | None:
-        """With more ranks, a step takes more samples."""
+        """The rate times the number of ranks: with more ranks, a step takes more samples."""
         return None if self.rate is None else self.rate * self.seen.ranks
 
 
@@ -63,11 +63,11 @@ class Found:
     trials: tuple[Trial, ...]
     noise: float | None
     best: Profile
-    gain: float | None = None  # 0.25: a quarter more steps (of the same size) per second
-    spread: float = 0.0  # another pair of runs is within gain +- spread, 19 times of 20
+    gain: float | None = None  # 0.25: 25 % more steps (of the same size) per second
+    spread: float = 0.0  # another pair of runs is within gain +- spread, 19 times out of 20
     rounds: int = 0
     offers: tuple[tuple[Change, float], ...] = ()  # what was faster, but needs --allow
-    untried: tuple[str, ...] = ()  # for want of time
+    untried: tuple[str, ...] = ()  # for lack of time
 
     @property
     def wins(self) -> bool:
@@ -79,8 +79,8 @@ class Found:
 
     @property
     def least(self) -> float:
-        """The gain that is more than noise. Of one round alone twice as much is asked. The mean of
-        all rounds is known better than what another pair of runs will be."""
+        """The gain that exceeds the noise; for a single round twice as much is needed. The mean of
+        all rounds is known more precisely than the result of another pair of runs."""
         noise = self.noise or 0.0
         mean = self.spread / math.sqrt(self.rounds + 1)
         return max(noise * (2 if self.rounds == 1 else 1), mean)
@@ -92,7 +92,7 @@ Asking = Generator[Ask, Trial, None]
 
 @dataclass
 class Search:
-    """`run` yields the trials to do and is sent each of them; `found` is what is known so far."""
+    """`run` yields the trials to do and is sent each of them; `found` is the result so far."""
 
     space: Space
     budget: float  # seconds
@@ -133,8 +133,8 @@ class Search:
         )
 
     def _spread(self) -> float:
-        """Return by how much runs of the same settings differ in this search, also those that are
-        minutes apart. Trials that chose the best are left out: they are the lucky ones."""
+        """Return how much runs of the same settings differ in this search, including runs that are
+        minutes apart. Trials that chose the best are left out: they were lucky."""
         same = [self.scores[BASELINE], [after for _, after in self.rounds]]
         free = sum(len(scores) - 1 for scores in same)
         squares = (((score / _mean(scores)) - 1) ** 2 for scores in same for score in scores)
@@ -152,7 +152,7 @@ class Search:
             trial = yield from self._try(profile, dimension.name, floor)
             gain = self._gain(profile, trial, best)
             close = self._noise() < gain < 3 * self._noise()
-            if close and self._fits():  # look again
+            if close and self._fits():  # measure again
                 trial = yield from self._try(profile, dimension.name, floor)
                 gain = self._gain(profile, trial, best)
             if gain > self._noise() and dimension.offered:
@@ -195,7 +195,7 @@ class Search:
         return LEAST_NOISE if self.noise is None else self.noise
 
     def _seconds(self) -> float:
-        """To measure: a few dozen trials shall fit the budget."""
+        """Return the seconds to measure, so that a few dozen trials fit the budget."""
         least, most = MEASURE
         usual = min(most, max(least, self.budget / 45))
         rate = next((trial.rate for trial in self.trials if trial.rate), None)
@@ -203,12 +203,12 @@ class Search:
         return min(wanted, max(usual, self.budget / 15))
 
     def _cost(self) -> float:
-        """Of one trial. An early end of one says nothing about the next."""
+        """Estimate the cost of one trial; one that ended early says nothing about the next."""
         full = [trial.seconds for trial in self.trials if trial.ended == "measured"]
         return _mean(full) if full else self._seconds()
 
     def _fits(self) -> bool:
-        """Whether there is time for one more trial, and for the turns at the end."""
+        """Decide whether there is time for one more trial, and for the turns at the end."""
         cost = self._cost()
         rounds = min(ROUNDS, max(1, int(self.budget / cost / 5)))
         return self.spent + (1 + 2 * rounds) * cost <= self.budget

@@ -1,4 +1,4 @@
-"""What `tune` tries: facts of the hosts and of a first trial -> settings, the likeliest first."""
+"""The settings that `tune` tries, from facts of the hosts and of a first trial, best first."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Change:
 class Dimension:
     name: str
     candidates: tuple[Change, ...]
-    first_wins: bool = False  # the others are tried only where it gains nothing
+    first_wins: bool = False  # the others are tried only if it gains nothing
     offered: bool = False  # measured, but never part of the best
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What differs from the run as the user typed it: one change of each dimension, by name."""
+    """The differences from the run as the user typed it: one change of each dimension, by name."""
 
     changes: tuple[tuple[str, Change], ...] = ()
 
@@ -55,7 +55,7 @@ class Profile:
         return ", ".join(change.label for _, change in self.changes) or "baseline"
 
     def applied_to(self, env: Mapping[str, str]) -> dict[str, str]:
-        """The variables of a run that has this profile, in place of those in `env`."""
+        """Return the variables of a run with this profile, in place of those in `env`."""
         left = {name: value for name, value in env.items() if name not in self.env}
         return left | {name: value for name, value in self.env.items() if value is not None}
 
@@ -66,7 +66,7 @@ class Seen:
 
     ranks: int
     libraries: frozenset[str] = frozenset()  # OpenMP runtimes and allocators that they have loaded
-    ddp: str = ""  # who sets the bucket size of DistributedDataParallel: default, script; "": none
+    ddp: str = ""  # what sets DistributedDataParallel's bucket size: default, script; "": nothing
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def setup_of(
 
 
 def space(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[Dimension, ...]:
-    """Ordered by what is gained most often; a dimension without candidates is left out."""
+    """Return dimensions, the most promising first; one without candidates is left out."""
     found = {
         "threads": _threads(setup),
         "compression": _compression(setup, seen, allow),
@@ -131,7 +131,7 @@ def space(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[Dimens
 
 
 def left_out(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[str, ...]:
-    """What is not tried at all, and why."""
+    """Return what is not tried at all, with the reason."""
     found = []
     if "batch" not in allow:
         found.append("ranks per host: they change the global batch (--allow batch)")
@@ -153,7 +153,7 @@ def _variable(name: str, value: str | None, note: str = "") -> Change:
 
 
 def _threads(setup: Setup) -> Iterator[Change]:
-    """First what `run` computes, where the user has set something else."""
+    """Yield first the computed number, if the user has set something else."""
     name, cores = "OMP_NUM_THREADS", setup.cores
     asked = setup.env.get(name)
     if asked is not None and asked != str(cores):
@@ -169,7 +169,7 @@ def _threads(setup: Setup) -> Iterator[Change]:
 
 
 def _compression(setup: Setup, seen: Seen, allow: Collection[str]) -> Iterator[Change]:
-    """fp16 loses small gradients: only with a gloo that does not sum bf16."""
+    """Yield candidates; fp16 loses small gradients, so it is for a gloo that cannot sum bf16."""
     kinds = ("bf16", "fp16") if "numerics" in allow else ("bf16",) * (setup.hosts > 1)
     if "compress" in setup.options and seen.ranks > 1 and seen.ddp:
         for kind in kinds:
@@ -215,7 +215,7 @@ def _allocator(setup: Setup, seen: Seen) -> Iterator[Change]:
 
 
 def _openmp(setup: Setup, seen: Seen) -> Iterator[Change]:
-    """Settings of the runtime that the ranks have loaded; one thread alone has nothing to set."""
+    """Yield settings of the runtime the ranks have loaded; a single thread has none."""
     if setup.cores == 1:
         return
     if "libiomp5" in seen.libraries:

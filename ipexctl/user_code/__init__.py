@@ -1,1 +1,1 @@
-"""Reading code that users wrote: Python, shell words. Pure."""
+"""Read code that users wrote: Python, shell words. Pure."""

@@ -1,4 +1,4 @@
-"""Which training frameworks a script uses, and what it asks of them."""
+"""The training frameworks that a script uses, and what it asks of them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ IMPORTED = {
     "deepspeed": "deepspeed",
     "horovod": "horovod",
 }
-# a call of any of these means that the ranks work together
+# calling one of these means that the ranks work together
 GROUP_CALLS = frozenset(
     {"init_process_group", "init_device_mesh", "DistributedDataParallel", "fully_shard",
      "FullyShardedDataParallel", "init_distributed", "PartialState", "Accelerator"}
 )  # fmt: skip
-# what exchanges gradients itself: the last part of the name that is called
+# those that exchange gradients themselves: the last part of the called name
 SHARD_CALLS = {"fully_shard": "FSDP", "FullyShardedDataParallel": "FSDP", "FSDPStrategy": "FSDP",
                "DeepSpeedStrategy": "DeepSpeed"}  # fmt: skip
-WRAP = frozenset({"accelerate", "transformers", "lightning"})  # models in DDP, where nothing else
+WRAP = frozenset({"accelerate", "transformers", "lightning"})  # wrap models in DDP by default
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
 
@@ -34,7 +34,7 @@ class Frameworks:
     """What the script's own code uses. It may use more: code can come from elsewhere."""
 
     used: frozenset[str] = frozenset()  # values of IMPORTED
-    sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
+    sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: set in Accelerate or the Trainer
     instead_of_ddp: frozenset[str] = frozenset()  # DeepSpeed, FSDP: exchanges the gradients
     ddp: bool = False  # the gradients go through DistributedDataParallel
     grouped: bool = False  # some call in it joins ranks
@@ -46,7 +46,7 @@ class Frameworks:
 
 
 def of_run(sources: Iterable[Source], argv: Sequence[str], env: Mapping[str, str]) -> Frameworks:
-    """`argv`: the script and its arguments."""
+    """Return the frameworks of a run. `argv`: the script and its arguments."""
     sources = list(sources)
     used = {IMPORTED[one.top] for s in sources for one in s.imports if one.top in IMPORTED}
     called = frozenset[str]().union(*(source.called for source in sources))
@@ -73,7 +73,7 @@ def _called_by_itself(called: Collection[str], used: Collection[str]) -> Iterato
 
 
 def _strategies(sources: Iterable[Source]) -> Iterator[str]:
-    """Of Lightning's Trainer and Fabric."""
+    """Yield the strategies of Lightning's Trainer and Fabric."""
     for call in (call for source in sources for call in source.calls):
         value = str(dict(call.keywords).get("strategy", ""))
         yield from (what for name, what in SHARDING.items() if value.startswith(name))
@@ -102,7 +102,7 @@ TRAINER_ARGUMENTS = frozenset(
     }
 )  # fmt: skip
 
-# subclasses of TrainingArguments whose bf16 is True unless fp16 is
+# subclasses of TrainingArguments with bf16=True unless fp16 is set
 TRL_CONFIGS = frozenset(
     f"trl.{name}Config"
     for name in ("SFT", "DPO", "GRPO", "KTO", "Reward", "RLOO", "CPO", "ORPO", "OnlineDPO", "GKD")
@@ -112,7 +112,7 @@ FRAMEWORK_MODULES = ("transformers.", "trl.", "sentence_transformers.")
 
 
 def framework_class(bases: Iterable[tuple[str, str]], name: str) -> str:
-    """The framework's class that a class of the file extends, else `name` itself."""
+    """Return the framework's class that a class of the file extends, else `name` itself."""
     known = dict(reversed(list(bases)))
     for _ in range(len(known)):
         if name.startswith(FRAMEWORK_MODULES) or name not in known:

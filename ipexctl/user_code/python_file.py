@@ -1,6 +1,6 @@
-"""A Python file, parsed once: its names as the modules have them, its calls, and what surely runs.
+"""A Python file, parsed once: its names with their modules, its calls, and what certainly runs.
 
-Everything that ipexctl wants to know about a user's Python is asked of a PythonFile.
+Everything that ipexctl needs to know about a user's Python comes from a PythonFile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENDS = frozenset({"sys.exit", "os._exit", "os.abort", "exit", "quit"})
 _CATCHES_NOTHING = frozenset({"KeyboardInterrupt", "SystemExit", "GeneratorExit"})
 _VERSION_WORDS = ("version", "hasattr", "signature", "fields(")
 _IS_MAIN = frozenset({"__name__ == '__main__'", "'__main__' == __name__"})
-# expressions inside these may be skipped although the statement runs
+# expressions inside these may be skipped even if the statement runs
 _MAYBE = (
     ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
     ast.ExceptHandler, ast.match_case,
@@ -34,7 +34,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Called:
-    """A call. `target`: dotted, as imported; "" where it is not a name. `name`: its last part."""
+    """A call. `target`: dotted, as imported; "" if it is not a name. `name`: its last part."""
 
     node: ast.Call
     target: str
@@ -52,7 +52,7 @@ class Called:
 
 @dataclass(frozen=True)
 class SetVariable:
-    """os.environ["NAME"] = value. `default`: only where the variable is not set yet."""
+    """os.environ["NAME"] = value. `default`: only if the variable is not set yet."""
 
     node: ast.stmt | ast.Call
     name: str
@@ -61,10 +61,10 @@ class SetVariable:
 
 
 class PythonFile:
-    """`main`: the file is the script, so its `__name__` is "__main__"."""
+    """A file; `main`: it is the script, so its `__name__` is "__main__"."""
 
     def __init__(self, content: str | bytes, *, main: bool = True) -> None:
-        """Raises SyntaxError, ValueError, RecursionError or MemoryError."""
+        """Parse the file. Raises SyntaxError, ValueError, RecursionError or MemoryError."""
         self.tree = ast.parse(content)
         self.main = main
         self.nodes = list(ast.walk(self.tree))
@@ -89,7 +89,7 @@ class PythonFile:
     # --- names -----------------------------------------------------------------------------------
 
     def _aliases(self) -> dict[str, str]:
-        """Name in the file -> dotted name of what was imported: np -> numpy."""
+        """Return name in the file -> dotted name of what was imported: np -> numpy."""
         found = {}
         for node in self.nodes:
             if isinstance(node, ast.Import):
@@ -102,7 +102,7 @@ class PythonFile:
         return found
 
     def _assigned_once(self) -> dict[str, ast.expr]:
-        """Names that the file gives a value in one place only, and the value."""
+        """Return the names that the file assigns in one place only, and their values."""
         stored = Counter(
             node.id
             for node in self.nodes
@@ -118,7 +118,7 @@ class PythonFile:
         }
 
     def dotted(self, node: ast.expr) -> str:
-        """The name with its module: np.linalg -> numpy.linalg; "" if the node is not a name."""
+        """Return the name with its module: numpy.linalg for np.linalg; "" if it is not a name."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -128,7 +128,7 @@ class PythonFile:
         return ".".join([self.aliases.get(node.id, node.id), *reversed(parts)])
 
     def value_of(self, node: ast.expr) -> ast.expr:
-        """The value of a name that the file assigns once, else the node itself."""
+        """Return the value of a name that the file assigns once, else the node itself."""
         return self.assigned_once.get(node.id, node) if isinstance(node, ast.Name) else node
 
     # --- calls, commands, environment variables --------------------------------------------------
@@ -142,7 +142,7 @@ class PythonFile:
                 yield Called(node, target, last.rpartition(".")[2], keywords)
 
     def assignments(self) -> Iterator[tuple[ast.stmt, ast.expr, ast.expr | None]]:
-        """(statement, target, value) of each target."""
+        """Yield (statement, target, value) of each target."""
         for node in self.nodes:
             if isinstance(node, ast.Assign):
                 yield from ((node, target, node.value) for target in node.targets)
@@ -150,19 +150,19 @@ class PythonFile:
                 yield node, node.target, node.value
 
     def class_parts(self) -> Iterator[ast.stmt]:
-        """The statements of all class bodies."""
+        """Yield the statements of all class bodies."""
         for node in self.nodes:
             if isinstance(node, ast.ClassDef):
                 yield from node.body
 
     def commands(self) -> Iterator[tuple[Called, list[str]]]:
-        """Calls that start a program, and the words of its command line."""
+        """Yield calls that start a program, and the words of its command line."""
         for call in self.calls:
             if call.target in STARTS_A_PROCESS:
                 yield call, _command_words(call)
 
     def variables(self) -> Iterator[SetVariable]:
-        """Environment variables that the file sets."""
+        """Yield the environment variables that the file sets."""
         for node, target, value in self.assignments():
             if isinstance(target, ast.Subscript) and self.dotted(target.value) == "os.environ":
                 yield SetVariable(node, text_of(target.slice), value)
@@ -174,10 +174,10 @@ class PythonFile:
                 value = call.node.args[1] if len(call.node.args) > 1 else None
                 yield SetVariable(call.node, text_of(call.first), value, default=True)
 
-    # --- what surely runs ------------------------------------------------------------------------
+    # --- what certainly runs ---------------------------------------------------------------------
 
     def guarded(self, node: ast.AST) -> bool:
-        """Behind a look at a version, or where a failure is caught: the file has planned for it."""
+        """Decide if it follows a version check, or its failure is caught: the file handles it."""
         for child, parent in self._ancestors(node):
             if isinstance(parent, _TRIES):
                 if child not in parent.finalbody and any(map(_catches, parent.handlers)):
@@ -191,22 +191,22 @@ class PythonFile:
         return False
 
     def runs(self, node: ast.AST) -> bool:
-        """Does it run whenever the file does?"""
+        """Decide whether it runs whenever the file does."""
         runs, function = self._runs_in(node)
         return runs and (function is None or function in self._running)
 
     def sure(self, node: ast.AST) -> bool:
-        """Does it run whenever the file does, and nothing catches its failure?"""
+        """Decide whether it runs whenever the file does, and its failure is not caught."""
         return self.runs(node) and not self.guarded(node)
 
     def _ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-        """(child, parent), from the node up to the module."""
+        """Yield (child, parent), from the node up to the module."""
         while (parent := self.parents.get(node)) is not None:
             yield node, parent
             node = parent
 
     def _runs_in(self, node: ast.AST) -> tuple[bool, Function | None]:
-        """Does it run whenever the function around it (None: the file) does? And that function."""
+        """Return whether it runs if its function (None: the file) does, and that function."""
         for child, parent in self._ancestors(node):
             if child in self._after_ends or self._depends(child, parent):
                 return False, None
@@ -215,7 +215,7 @@ class PythonFile:
         return True, None
 
     def _depends(self, child: ast.AST, parent: ast.AST) -> bool:
-        """Whether the parent runs its child depends on a condition."""
+        """Decide whether a condition determines if the parent runs its child."""
         if isinstance(parent, _LOOPS):
             return isinstance(child, ast.stmt)
         if not isinstance(parent, ast.If) or child is parent.test:
@@ -225,7 +225,7 @@ class PythonFile:
         return True
 
     def _statements_after_ends(self) -> Iterator[ast.stmt]:
-        """Those after a statement that may end the function or the script."""
+        """Yield the statements after one that may end the function or the script."""
         ending = set(self._may_end())
         for node in self.nodes:
             for name in ("body", "orelse", "finalbody"):
@@ -245,7 +245,7 @@ class PythonFile:
                     yield parent
 
     def _running_functions(self) -> set[Function]:
-        """The file's own functions that surely run, as others that do call them."""
+        """Return the file's functions that certainly run: called by the file or by one of them."""
         called: dict[Function | None, list[Function]] = {}
         for call in self.calls:
             name = call.node.func.id if isinstance(call.node.func, ast.Name) else ""
@@ -262,7 +262,7 @@ class PythonFile:
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
-    """Does it catch more than the end of the program?"""
+    """Decide whether it catches more than the end of the program."""
     if handler.type is None:
         return True
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -273,12 +273,12 @@ def _catches(handler: ast.ExceptHandler) -> bool:
 
 
 def text_of(node: ast.expr | None) -> str:
-    """A constant text; "" for anything else."""
+    """Return a constant text; "" for anything else."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def literal_of(node: ast.expr | None) -> str:
-    """A string as written, with ? for each inserted value."""
+    """Return a string as written, with ? for each inserted value."""
     if isinstance(node, ast.JoinedStr):
         return "".join(
             text_of(part) if isinstance(part, ast.Constant) else _filled(part)
@@ -292,14 +292,14 @@ def literal_of(node: ast.expr | None) -> str:
 
 
 def _pairs(node: ast.expr | None) -> list[tuple[str, ast.expr]]:
-    """The items of a dict display."""
+    """Return the items of a dict display."""
     if not isinstance(node, ast.Dict):
         return []
     return [(text_of(key), value) for key, value in zip(node.keys, node.values, strict=True)]
 
 
 def _command_words(call: Called) -> list[str]:
-    """The words of the command that is started, as far as the text has them."""
+    """Return the words of the command that is started, as far as the source has them."""
     first = call.first or call.keywords.get("args") or call.keywords.get("cmd")
     if isinstance(first, ast.List | ast.Tuple):
         return [literal_of(part) or _interpreter(part) for part in first.elts]

@@ -1,4 +1,4 @@
-"""Shell text -> simple commands, each word with its place: what launcher lines need of sh and bash.
+"""Parse shell text to simple commands, each word with its position: a subset of sh and bash.
 
 Loops and functions are read as the commands in them; here-documents are skipped.
 """
@@ -13,7 +13,7 @@ from ipexctl.base.quoting import quote_for_pasting
 
 
 class Word(str):
-    """The text without quotes; $NAME stays as it is. `raw`: as typed, at `start` to `end`."""
+    """The text without quotes; $NAME is kept. `raw`: as typed, at `start` to `end`."""
 
     raw: str
     start: int
@@ -26,17 +26,17 @@ class Word(str):
 
     @property
     def is_fixed(self) -> bool:
-        """Is the value known here, and not only to the shell?"""
+        """Whether the value is known here, and not only to the shell."""
         return self.raw.startswith("'") or not (set("$`") & set(self.raw) or self.raw[:1] == "~")
 
 
 def as_typed(words: Iterable[str]) -> tuple[Word, ...]:
-    """Words of a command line, where the shell has done its part."""
+    """Return the words of a command line that a shell has already processed."""
     return tuple(Word(word, quote_for_pasting((word,))) for word in words)
 
 
 def for_pasting(words: Iterable[str]) -> str:
-    """A Word as it was typed; any other word quoted."""
+    """Join words: a Word as it was typed, any other word quoted."""
     return " ".join(w.raw if isinstance(w, Word) else quote_for_pasting((w,)) for w in words)
 
 
@@ -44,7 +44,7 @@ _KEYWORDS = frozenset(
     {"then", "do", "else", "{", "(", "!", "if", "while", "until", "elif", "fi", "done"}
 )
 _IN_PARENTHESES = r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
-# the parts of a word; a quote that is not closed goes to the end of the text
+# the parts of a word; an unclosed quote extends to the end of the text
 _PART = rf"""
     '[^']*'? | "(?:\\.|\${_IN_PARENTHESES}|[^"\\])*"?
     | \${_IN_PARENTHESES} | \$\{{[^}}]*\}} | `[^`]*` | \\(?!\r?\n). | >& | [^\s;|&()\\]
@@ -62,7 +62,7 @@ _ESCAPED = re.compile(r'\\(["\\$`])')
 
 
 def commands(text: str) -> Iterator[tuple[Word, ...]]:
-    """In order; those of loops and conditions, too."""
+    """Yield commands in order, including those of loops and conditions."""
     at, words, waiting = 0, list[Word](), list[str]()
     while token := _TOKEN.match(text, at):
         start, at = token.span()
@@ -85,7 +85,7 @@ def _made(words: list[Word]) -> Iterator[tuple[Word, ...]]:
 
 
 def _behind(text: str, at: int, waiting: list[str]) -> int:
-    """Behind the here-documents that begin here."""
+    """Return the position after the here-documents that begin here."""
     while waiting:
         mark = waiting.pop(0)
         ended = re.compile(rf"^\t*{re.escape(mark)}\r?$", re.MULTILINE).search(text, at)
@@ -94,7 +94,7 @@ def _behind(text: str, at: int, waiting: list[str]) -> int:
 
 
 def _value(part: re.Match[str]) -> str:
-    """A part of a word without quotes; what the shell fills in stays as it is."""
+    """Return a part of a word without quotes; the shell's expansions are kept."""
     text = part[0]
     if text[0] == "'":
         return text[1:].removesuffix("'")

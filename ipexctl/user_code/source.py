@@ -1,14 +1,14 @@
-"""What of a Python file matters before its ranks start, as values (source_reader.py reads them)."""
+"""Facts about a Python file that matter before its ranks start (source_reader.py reads them)."""
 
 from __future__ import annotations
 
 from ipexctl.quick_dataclass import dataclass
 
-Value = bool | int | str | None  # of a keyword: None where only the run will know it
+Value = bool | int | str | None  # of a keyword: None if only the run will know it
 
 SPAWN = "torch.multiprocessing.spawn"
 SHARE = "IPEXCTL_SHARE"  # a variable: the rank's part of the global batch
-CHECKPOINT = "IPEXCTL_CHECKPOINT"  # a variable: the folder to go on from, after a restart
+CHECKPOINT = "IPEXCTL_CHECKPOINT"  # a variable: the folder to continue from, after a restart
 SHARDING = {"deepspeed": "DeepSpeed", "fsdp": "FSDP"}  # of TrainingArguments, of the command line
 
 
@@ -27,7 +27,7 @@ class Import:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a class that a framework has: transformers.TrainingArguments(bf16=True)"""
+    """A call of a class of a framework: transformers.TrainingArguments(bf16=True)"""
 
     target: str  # dotted, as imported
     line: int
@@ -38,7 +38,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Command:
-    """A program that the file starts. `words`: of its command line, ? for what only the run has."""
+    """A program that the file starts. `words`: its command line, ? for values of the run."""
 
     words: tuple[str, ...]
     line: int
@@ -61,7 +61,7 @@ class HubName:
 
 @dataclass(frozen=True)
 class Source:
-    """`path`: below the folder that is sent."""
+    """A Python file. `path`: relative to the folder that is sent."""
 
     path: str
     imports: tuple[Import, ...] = ()
@@ -69,17 +69,17 @@ class Source:
     parsers: tuple[Parser, ...] = ()
     hub_names: tuple[HubName, ...] = ()
     commands: tuple[Command, ...] = ()
-    spawns: tuple[int, ...] = ()  # lines that surely call torch.multiprocessing.spawn
-    bases: tuple[tuple[str, str], ...] = ()  # of each class here: its name, the class it extends
-    options: frozenset[str] = frozenset()  # that the file itself defines, without dashes
-    written: frozenset[str] = frozenset()  # folders that it writes models to
+    spawns: tuple[int, ...] = ()  # lines that certainly call torch.multiprocessing.spawn
+    bases: tuple[tuple[str, str], ...] = ()  # of each class here: its name, and what it extends
+    options: frozenset[str] = frozenset()  # options that the file itself defines, without dashes
+    written: frozenset[str] = frozenset()  # folders to which it writes models
     changes_path: bool = False  # sys.path: imports may come from anywhere
     changes_argv: bool = False
-    reads_argv: bool = False  # itself, or by a library whose options are not in `options`
-    called: frozenset[str] = frozenset()  # the last part of the name of all that it calls
-    sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: asked of Accelerate or the Trainer
-    gpu: tuple[tuple[str, int], ...] = ()  # what surely asks for a GPU: its words, the line
-    loopback: tuple[tuple[str, int], ...] = ()  # what sets the rendezvous to it; the line
-    reads: frozenset[str] = frozenset()  # of the variables above
-    own_cuda: bool = False  # a class here has a method cuda() of its own
+    reads_argv: bool = False  # itself, or through a library whose options are not in `options`
+    called: frozenset[str] = frozenset()  # the last part of the name of everything it calls
+    sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: set in Accelerate or the Trainer
+    gpu: tuple[tuple[str, int], ...] = ()  # what certainly requests a GPU: its text, the line
+    loopback: tuple[tuple[str, int], ...] = ()  # what sets the rendezvous to loopback; the line
+    reads: frozenset[str] = frozenset()  # which of the variables above it reads
+    own_cuda: bool = False  # a class here has its own method cuda()
     error: tuple[str, int] | None = None  # why the local Python cannot parse it, and the line

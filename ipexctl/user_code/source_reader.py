@@ -48,7 +48,7 @@ _HUB_CALLS = {
 
 
 def read_source(path: str, content: str | bytes, *, main: bool) -> Source:
-    """`main`: it is the script, so `__name__` is "__main__". Invalid Python gives no facts."""
+    """Read a file. `main`: it is the script. Invalid Python gives no facts."""
     try:
         return _source(path, PythonFile(content, main=main))
     except SyntaxError as e:
@@ -97,7 +97,7 @@ def _source(path: str, file: PythonFile) -> Source:
 
 
 def _reads(file: PythonFile, name: str) -> bool:
-    """Does it name the variable other than to set it?"""
+    """Decide whether it names the variable other than to set it."""
     named = sum(isinstance(node, ast.expr) and text_of(node) == name for node in file.nodes)
     return named > sum(one.name == name for one in file.variables())
 
@@ -113,7 +113,7 @@ def _imports(file: PythonFile) -> Iterator[Import]:
 
 
 def _changes_path(file: PythonFile) -> bool:
-    """Does it touch sys.path or use the module site?"""
+    """Decide whether it uses sys.path or the module site."""
     attributes = (file.dotted(node) for node in file.nodes if isinstance(node, ast.Attribute))
     return any(name == "sys.path" or name.startswith("site.") for name in attributes)
 
@@ -122,7 +122,7 @@ def _changes_path(file: PythonFile) -> bool:
 
 
 def _options(file: PythonFile) -> Iterator[str]:
-    """Options that the file defines: of a parser, or as the fields of a class."""
+    """Yield options that the file defines: of a parser, or as the fields of a class."""
     for call in file.calls:
         if call.name in _DEFINE_OPTIONS:
             for word in filter(None, map(text_of, call.node.args)):
@@ -133,7 +133,7 @@ def _options(file: PythonFile) -> Iterator[str]:
 
 
 def _changes_argv(file: PythonFile) -> bool:
-    """Are its arguments others than those of the command line?"""
+    """Decide whether its arguments differ from those of the command line."""
     for call in file.calls:
         given = call.node.args or "args" in call.keywords
         if call.name in _CHANGE_ARGUMENTS or "sys.argv" in call.target:
@@ -144,14 +144,14 @@ def _changes_argv(file: PythonFile) -> bool:
 
 
 def _reads_argv(file: PythonFile) -> bool:
-    """Does it take arguments in a way that `_options` does not read?"""
+    """Decide whether it takes arguments in a way that `_options` does not read."""
     used = (file.dotted(node) for node in file.nodes if isinstance(node, ast.Attribute | ast.Name))
     modules = {name.partition(".")[0] for name in file.aliases.values()}
     return not modules.isdisjoint(_ARGUMENT_READERS) or "sys.argv" in used
 
 
 def _parsed_classes(file: PythonFile, call: Called) -> Iterable[ast.expr]:
-    """Of HfArgumentParser((A, B)), also where the tuple has a name."""
+    """Return the classes of HfArgumentParser((A, B)), also if the tuple has a name."""
     given = call.first or call.keywords.get("dataclass_types")
     parts = file.value_of(given) if given else None
     if isinstance(parts, ast.Tuple | ast.List):
@@ -163,7 +163,7 @@ def _parsed_classes(file: PythonFile, call: Called) -> Iterable[ast.expr]:
 
 
 def _framework_calls(file: PythonFile, calls: Iterable[Called]) -> Iterator[Called]:
-    """Calls of a framework's classes, and of the file's own classes."""
+    """Yield calls of a framework's classes, and of the file's own classes."""
     own = {name for name, _ in file.bases}
     for call in calls:
         if call.target.partition(".")[0] in _FRAMEWORKS or call.target in own:
@@ -184,7 +184,7 @@ def _constant_of(node: ast.expr) -> Value:
 
 
 def _sharding(file: PythonFile) -> Iterator[str]:
-    """DeepSpeed or FSDP, where the file asks Accelerate or the Trainer for it."""
+    """Yield DeepSpeed or FSDP if the file requests it of Accelerate or the Trainer."""
     imported = {name.rpartition(".")[2] for name in file.aliases.values()}
     yield from (what for name, what in PLUGINS.items() if name in imported)
     for call in file.calls:
@@ -215,18 +215,18 @@ def _given(call: Called, keyword: str) -> str:
 
 
 def _written(calls: Iterable[Called]) -> Iterator[str]:
-    """Folders that it writes models to."""
+    """Yield the folders to which it writes models."""
     for call in calls:
         keywords = [call.keywords.get(name) for name in ("output_dir", "save_directory")]
         if call.name.startswith("save") or keywords[0] is not None:
             yield from filter(None, map(text_of, [*call.node.args, *keywords]))
 
 
-# --- GPUs, and where ranks meet ------------------------------------------------------------------
+# --- GPUs, and the rendezvous of ranks ------------------------------------------------------------
 
 
 def _of_gpu(file: PythonFile, call: Called) -> str:
-    """The words of a call that needs a GPU: model.cuda(), x.to("cuda:0"), a backend "nccl"."""
+    """Return the text of a call that needs a GPU: model.cuda(), x.to("cuda:0"), backend "nccl"."""
     given = {name: _spelled(file, value) for name, value in call.keywords.items()}
     first = _spelled(file, call.first) if call.first else ""
     if call.name in ("init_process_group", "init_distributed"):
@@ -244,7 +244,7 @@ def _of_gpu(file: PythonFile, call: Called) -> str:
 
 
 def _loopback(file: PythonFile, sure: Iterable[Called]) -> Iterator[tuple[str, int]]:
-    """What surely makes the ranks meet at the loopback address, and its line."""
+    """Yield what certainly sets the rendezvous to the loopback address, and its line."""
     places = [
         (MASTER, one.value, one.node)
         for one in file.variables()
@@ -261,7 +261,7 @@ def _loopback(file: PythonFile, sure: Iterable[Called]) -> Iterator[tuple[str, i
 
 
 def _spelled(file: PythonFile, node: ast.expr) -> str:
-    """A text, also by way of a name or of torch.device()."""
+    """Return a text, also through a name or torch.device()."""
     node = file.value_of(node)
     if isinstance(node, ast.Call) and file.dotted(node.func) == "torch.device" and node.args:
         node = node.args[0]

@@ -1,14 +1,18 @@
-"""What users read is native, technical English: phrases translated word by word stay out.
+"""What users and developers read is native, technical English, not translated word by word.
 
 The texts are those in the code (messages, titles, fixes, help), the tables beside it, the README
-and the pages of docs/. Phrases are banned, not innocent words.
+and the pages of docs/; and the docstrings and comments of the code. Phrases are banned, not
+innocent words. A docstring is a sentence with a subject or an imperative, not a fragment.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +45,11 @@ BANNED = {
     r"\b(?:is|are) ours\b": "may use",
 }
 _BANNED = [(re.compile(pattern, re.IGNORECASE), better) for pattern, better in BANNED.items()]
+# first words of docstrings that lack a subject or an imperative: "Of one host", "None if unknown"
+_FRAGMENT = re.compile(
+    r"(?:Of|By|As|For|With|Since|None|When|Where|Without|From|To|Whom|Whose)\b(?!-)"
+)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _texts() -> Iterator[tuple[str, str]]:
@@ -74,6 +83,30 @@ def texts_of(source: str, *, with_docs: bool) -> Iterator[tuple[int, str]]:
             yield node.lineno, str(node.value)
 
 
+def notes_of(source: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield docstrings (True) and comments (False) with their lines."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, _DOCUMENTED) and (text := ast.get_docstring(node)):
+            yield node.body[0].lineno, text, True
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string, False
+
+
+@cache
+def _notes() -> list[tuple[str, str, bool]]:
+    return [
+        (f"{path.relative_to(ROOT)}:{line}", text, is_docstring)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, text, is_docstring in notes_of(path.read_text("utf-8"))
+    ]
+
+
+def without_code(text: str) -> str:
+    """Join the lines of a text and drop names in backticks, which may contain any word."""
+    return re.sub(r"`[^`]*`", "``", " ".join(text.split()))
+
+
 def banned(text: str) -> list[str]:
     return [f"{m[0]!r}: {better}" for pattern, better in _BANNED for m in pattern.finditer(text)]
 
@@ -81,6 +114,40 @@ def banned(text: str) -> list[str]:
 def test_no_text_for_users_has_a_banned_phrase() -> None:
     found = [f"{place}: {phrase}" for place, text in _texts() for phrase in banned(text)]
     assert sorted(set(found)) == []
+
+
+def test_no_docstring_or_comment_has_a_banned_phrase() -> None:
+    notes = ((place, banned(without_code(text))) for place, text, _ in _notes())
+    assert [f"{place}: {phrase}" for place, phrases in notes for phrase in phrases] == []
+
+
+def test_no_docstring_is_a_fragment() -> None:
+    docstrings = ((place, text) for place, text, is_docstring in _notes() if is_docstring)
+    assert [f"{place}: {text[:80]}" for place, text in docstrings if _FRAGMENT.match(text)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_fragment"),
+    [
+        ("Of one host.", True),
+        ("None: it is not known.", True),
+        ("By host name. With --check nothing is changed.", True),
+        ("As `do` does.", True),
+        ("Return the outcome of each host by its name.", False),
+        ("Forget a failed host.", False),
+        ("What a check saw.", False),
+    ],
+)
+def test_fragments_are_found_and_sentences_are_not(text: str, is_fragment: bool) -> None:
+    assert bool(_FRAGMENT.match(text)) is is_fragment
+
+
+def test_docstrings_and_comments_are_found_with_their_lines() -> None:
+    source = '"""A b.\n\nc"""\nclass C:\n    """D."""\n\n    x = "# no"  # e `nobody` f\n'
+    comment = "# e `nobody` f"
+    assert [*notes_of(source)] == [(1, "A b.\n\nc", True), (5, "D.", True), (7, comment, False)]
+    assert banned(without_code(comment)) == []
+    assert banned(without_code("it tells\n    of nobody")) != []
 
 
 @pytest.mark.parametrize(

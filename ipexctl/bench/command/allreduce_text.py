@@ -1,4 +1,4 @@
-"""What `bench allreduce` prints: what is slow and why, OSU's table, what links and hosts can do."""
+"""What `bench allreduce` prints: slow parts and reasons, OSU's table, limits of links and hosts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _part(part: SlowPart) -> Iterator[Text]:
 
 
 def _table(found: Benchmark) -> Iterator[Text]:
-    """Whoever reads OSU's output can read it: a # before the heads, then numbers."""
+    """Yield the table in OSU's format: a # before the heads, then numbers."""
     if not found.rows:
         return
     with_link = any(row.of_link is not None for row in found.rows)

@@ -1,1 +1,1 @@
-"""How commands explain themselves: options in groups, examples, and the first screen."""
+"""The help of commands: options in groups, examples, and the first screen."""

@@ -15,13 +15,13 @@ C = TypeVar("C", bound=Callable[..., Any])
 GROUPS = (
     "Options", "Ranks", "Run", "Stack", "Packages", "Files", "Hosts", "SSH", "Output",
 )  # fmt: skip
-_WIDEST = 22  # longer options stand on a line of their own
+_WIDEST = 22  # longer options get a line of their own
 _OTHER_NAMES = re.compile(r"(--[\w-]+)(?:, --[\w-]+)+")
 _RANGE = re.compile(r"(?:; |(?<=\[))x>=\d+(?=\])")
 
 
 def grouped(group: str) -> Callable[..., Any]:
-    """typer.Option for the options of one group."""
+    """Return typer.Option for the options of one group."""
     assert group in GROUPS
     return functools.partial(typer.Option, rich_help_panel=group)
 
@@ -33,7 +33,7 @@ output_option = grouped("Output")
 
 
 def _record(parameter: Any, context: Any) -> tuple[str, str] | None:
-    """Its names and its text; an alias is named in the text, if at all."""
+    """Return names and text of a parameter; aliases are at most mentioned in the text."""
     found = parameter.get_help_record(context)
     if found is None:
         return None
@@ -43,7 +43,7 @@ def _record(parameter: Any, context: Any) -> tuple[str, str] | None:
 
 
 def _sections(command: Any, context: Any) -> list[tuple[str, list[tuple[str, str]]]]:
-    """--help itself stands where the output is."""
+    """Return the sections; --help itself is in the one with the output options."""
     rows: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS)}
     asked = command.get_help_option(context)
     for parameter in command.get_params(context):
@@ -60,7 +60,7 @@ def _sections(command: Any, context: Any) -> list[tuple[str, list[tuple[str, str
 
 
 def write_sections(command: Any, context: Any, formatter: Any) -> None:
-    """All sections have the same columns."""
+    """Write the sections, all with the same columns."""
     sections = _sections(command, context)
     widths = [len(names) for _, rows in sections for names, _ in rows if len(names) <= _WIDEST]
     width = max(widths, default=0)
@@ -80,7 +80,7 @@ def write_examples(context: Any, formatter: Any) -> None:
 
 
 def _usage(command: Any, context: Any) -> str:
-    """As man pages spell it: SCRIPT [ARGS]... ."""
+    """Return the usage as man pages spell it: SCRIPT [ARGS]... ."""
     words = ["[OPTIONS]"]
     for parameter in command.get_params(context):
         if parameter.param_type_name == "argument":
@@ -94,7 +94,7 @@ class HelpCommand(TyperCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Settings are defaults of its options. `obj` of the first context has them, if any."""
+        """Make the settings, which the first context has in `obj`, defaults of the options."""
         if info_name and parent and (settings := parent.find_root().obj):
             from ipexctl.local.settings import option_defaults
 
@@ -121,7 +121,7 @@ class HelpCommand(TyperCommand):
 
 
 class HelpGroup(TyperGroup):
-    """Its commands first: they are what one looks for."""
+    """Lists its commands first: they are what users look for."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         self.format_commands(ctx, formatter)
@@ -132,7 +132,7 @@ class HelpGroup(TyperGroup):
 
 
 class CommandGroup(typer.Typer):
-    """`env`, `data`, `lab`: a command of commands."""
+    """A command of commands, such as `env`, `data` or `lab`."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings)
@@ -141,21 +141,21 @@ class CommandGroup(typer.Typer):
         return super().command(name, cls=HelpCommand, **settings)
 
 
-# --- better words for errors of Click about options and arguments ---------------------------------
+# --- clearer messages for Click's errors about options and arguments -----------------------------
 
-# what other tools call an option
+# other tools' names of an option
 _HABITS = {
     "--tail": "-n", "--lines": "-n", "--yaml": "--json", "--dry-run": "--check", "--ntasks": "-n",
     "--nodes": "--limit", "--nnodes": "--limit", "--ntasks-per-node": "-ppn", "--background": "-d",
 }  # fmt: skip
 _NO_INT = re.compile(r"is not a valid int(eger)?( range)?\.?")
 _TOO_SMALL = re.compile(r"-?\d+ is not in the range x>=(\d+)\.?")
-_NEAR = 0.75  # of a typo; less is another word
+_NEAR = 0.75  # similarity of a typo; below that it is another word
 
 
 def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
-    """Better words for Click's error about a parameter that does not exist or is missing, or about
-    one word too many."""
+    """Replace Click's error about a parameter that does not exist or is missing, or about a surplus
+    word, by a clearer one."""
     known = context.command.get_params(context)
     names = {name for one in known for name in (*one.opts, *one.secondary_opts)}
     if hasattr(error, "possibilities"):

@@ -1,4 +1,4 @@
-"""Data sets on hosts: their names, their variables, and whether the hosts of a run agree."""
+"""Datasets on hosts: their names, their variables, and whether the hosts of a run agree."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Held:
     bytes: int
     path: str = field(metadata=by(absolute))
     hub: str = ""
-    old: int = 0  # older versions, in use by runs when this one was pushed
+    old: int = 0  # older versions that runs used when this one was pushed
     parts: int = 0  # pushes that were interrupted or are active
     # user@machine:folder that it was pushed from; "" unknown
     source: str = field(default="", metadata=by(plain))
@@ -67,7 +67,7 @@ def checked_name(name: str) -> str:
 
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names without duplicates. Raises InputError if two have the same variable."""
+    """Return the names without duplicates. Raises InputError if two have the same variable."""
     found: dict[str, str] = {}
     for name in map(checked_name, names):
         other = found.setdefault(variable(name), name)
@@ -86,26 +86,26 @@ def variable(name: str) -> str:
 
 
 def data_name(folder: str) -> str:
-    """A name for the data of this folder."""
+    """Return a name for the data of this folder."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", posixpath.basename(folder.rstrip("/"))).lstrip("._-")
     return name[:64] or "data"
 
 
 def pushing(folder: str, name: str) -> str:
-    """How the ranks get a folder that is too large to send with each run."""
+    """Return how to give the ranks a folder that is too large to send with each run."""
     push = quoting.quote_for_pasting(("ipexctl", "data", "push", folder, "--as", name))
     return f"{push}, then ipexctl run --data {name} ... with ${variable(name)} as its path"
 
 
 def hub_kind(tree: Tree) -> str:
-    """ "cache": a hub cache itself; "home": a folder with one in `hub`; "": neither."""
+    """Return "cache" for a Hub cache itself, "home" for a folder with one in `hub`, else ""."""
     paths = (*tree.folders, *(path for path, _ in tree.links))
     found = next((m for path in paths if (m := _REPOSITORY.match(path))), None)
     return "" if not found else "home" if found[1] else "cache"
 
 
 def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
-    """Raises RunFailed where a host lacks one of `names`, or has another version of it."""
+    """Raise RunFailed if a host lacks one of `names`, or has another version of it."""
     for name in names:
         versions = {
             h: next((d.version for d in ds if d.name == name), "") for h, ds in held.items()
@@ -125,7 +125,7 @@ def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> 
 
 
 def variables(held: Iterable[Held]) -> Variables:
-    """The variables for ranks on this host."""
+    """Return the variables for ranks on this host."""
     found: list[tuple[str, str, str]] = []
     hubs: dict[str, list[str]] = {}
     for one in held:
@@ -141,7 +141,7 @@ def variables(held: Iterable[Held]) -> Variables:
 def with_data(
     plan: LaunchPlan, held: Mapping[str, Sequence[Held]], given: Iterable[str]
 ) -> LaunchPlan:
-    """The plan with each host's own paths; variables given by --env are kept."""
+    """Return the plan with each host's own paths; variables given by --env are kept."""
     mine = frozenset(given)
     hosts = tuple(_with(host, variables(held[host.host]), mine) for host in plan.hosts)
     return replace(plan, hosts=hosts)

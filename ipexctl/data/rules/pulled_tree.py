@@ -1,5 +1,5 @@
-"""What `data pull` is told to fetch: a repository of the Hugging Face Hub, or an address; and the
-folder that hosts get of it."""
+"""The source of `data pull`: a repository of the Hugging Face Hub, or an address; and the folder
+that hosts get from it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CONTENT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class HubSource:
-    """`kind`: "models", "datasets", or "": the hub is asked."""
+    """`kind`: "models", "datasets", or "" to ask the Hub."""
 
     kind: str
     repository: str
@@ -43,7 +43,7 @@ class HubSource:
 
 @dataclass(frozen=True)
 class UrlSource:
-    """`sha256`: what the user expects, "" if nothing."""
+    """`sha256`: the value that the user expects, or ""."""
 
     url: str
     sha256: str = ""
@@ -59,7 +59,7 @@ class UrlSource:
 
 
 def read_source(text: str) -> HubSource | UrlSource:
-    """Raises InputError."""
+    """Parse a source. Raises InputError."""
     found = _HUB.fullmatch(text)
     if found and not {"", ".", ".."} & {*(found[3] or MAIN).split("/")}:
         return HubSource(found[1] or "", found[2], found[3] or MAIN)
@@ -81,7 +81,7 @@ Contents = Mapping[str, Content]  # of fetched files, by their `local` names
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository of the hub at one commit."""
+    """A repository of the Hub at one commit."""
 
     kind: str
     name: str
@@ -94,11 +94,11 @@ class Repository:
 
     @property
     def folder(self) -> str:
-        """Its folder in a hub cache."""
+        """Its folder in a Hub cache."""
         return f"{self.kind}--{self.name.replace('/', '--')}"
 
     def links(self) -> tuple[tuple[str, str], ...]:
-        """(path, target) of each file's link, in a hub cache."""
+        """Return (path, target) of each file's link in a Hub cache."""
         snapshot = f"{self.folder}/snapshots/{self.commit}"
         return tuple(
             (f"{snapshot}/{f.path}", "../" * (2 + f.path.count("/")) + f"blobs/{f.local}")
@@ -106,13 +106,13 @@ class Repository:
         )
 
     def refs(self) -> dict[str, bytes]:
-        """path -> content. `main` is the commit that was pulled: scripts name no other one."""
+        """Return path -> content of refs. `main` is the pulled commit: scripts name no other."""
         names = {MAIN, self.revision} - {self.commit}
         return {f"{self.folder}/refs/{name}": self.commit.encode() for name in sorted(names)}
 
 
 def checked_repository(found: Repository) -> Repository:
-    """Raises InputError if the Hub's answer is too large or would leave the repository's folder."""
+    """Raise InputError if the Hub's answer is too large or would leave the repository's folder."""
     if len(found.files) > MOST_FILES:
         raise InputError(
             f"{found.name} has {len(found.files):,} files: more than {MOST_FILES:,} are not taken",
@@ -129,7 +129,7 @@ def checked_repository(found: Repository) -> Repository:
 
 
 def is_plain(path: str) -> bool:
-    """It stays in its folder, can be shown, and Git does not obey it."""
+    """Decide if it stays in its folder, is printable, and has no meaning for Git."""
     parts = path.split("/")
     plain = all(map(is_shown, path)) and path == posixpath.normpath(path)
     return plain and not {"", ".", "..", ".git"} & {part.lower() for part in parts}
@@ -138,7 +138,7 @@ def is_plain(path: str) -> bool:
 def chosen(
     files: Iterable[RemoteFile], include: Sequence[str], leave_out: Sequence[str]
 ) -> tuple[RemoteFile, ...]:
-    """Patterns as in `hf download`: `*` also matches slashes, `data/` is all of that folder."""
+    """Select files by patterns as in `hf download`: `*` matches slashes, `data/` that folder."""
 
     def matches(path: str, patterns: Sequence[str]) -> bool:
         return any(fnmatch.fnmatchcase(path, p + "*" * p.endswith("/")) for p in patterns)
@@ -148,7 +148,7 @@ def chosen(
 
 
 def hub_tree(repository: Repository, contents: Contents) -> Tree:
-    """A hub cache with this repository."""
+    """Return a Hub cache with this repository."""
     names = sorted({f.local for f in repository.files})
     blobs = f"{repository.folder}/blobs"
     files = [File(f"{blobs}/{n}", contents[n].size, contents[n].sha256) for n in names]

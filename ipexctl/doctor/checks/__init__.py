@@ -1,4 +1,4 @@
-"""Problems that break or slow down training, found in facts alone.
+"""Problems that break or slow down training, found from facts alone.
 
 A check is one function with its declaration (registry.py). CONTRIBUTING.md says how to add one.
 """
@@ -45,7 +45,7 @@ _CHECKS = declared(
 
 
 def catalogue() -> tuple[Check, ...]:
-    """Every check there is."""
+    """Return every check in the order of the families."""
     return _CHECKS
 
 

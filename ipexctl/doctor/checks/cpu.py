@@ -1,4 +1,4 @@
-"""The processor: what it can compute, how much of it this user gets, and its NUMA nodes."""
+"""The processor: what it can compute, how much of it this user may use, and its NUMA nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BOOTED = do(
 
 
 def _look_below(facts: Facts, what: str, otherwise: str) -> Fix:
-    """A hypervisor may hide `what`, unless it shows the processor's own name."""
+    """Return a fix for a feature that a hypervisor may hide, or `otherwise` on real hardware."""
     if not processors.anonymous_guest(facts.cpu):
         return do(otherwise)
     there = do(f"if the physical machine has {what} (", command("lscpu"), f" there): {_EXPOSE}")
@@ -54,7 +54,7 @@ def _lacks_avx2(facts: Facts) -> bool:
 def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
     if any(need <= facts.cpu.flags for need in needs):
         if processors.hidden(facts.cpu):
-            return None  # CPU-005 says it
+            return None  # CPU-005 reports it
         fix = _look_below(facts, "AVX2", "leave this host out if the others have AVX2")
         evidence = f"{_name(facts)}: {_missing(facts, 'avx2', 'fma')}"
         return Sight(evidence, host=facts.host, fix=fix)
@@ -79,7 +79,7 @@ def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
     fix=_FP32,
 )
 def no_bf16(facts: Facts) -> Sight | None:
-    """Silent where the processor has it and only hides it: CPU-005."""
+    """Report missing bf16, except where the processor has it and it is only hidden (CPU-005)."""
     level, hidden = isa.level(facts.cpu), processors.hidden(facts.cpu)
     if level not in ("avx2", "avx512") or (hidden and hidden.bf16):
         return None
@@ -170,9 +170,9 @@ def partial_amx(facts: Facts) -> Sight | None:
     ),
 )
 def offline(facts: Facts) -> Sight | None:
-    """Second threads that are switched off are the usual way to switch SMT off.
+    """Report CPUs that are offline, unless they are the second threads of cores (SMT switched off).
 
-    Old kernels do not say so; there most machines have all second threads behind the first ones.
+    Old kernels do not report SMT; there most machines number all second threads after the first.
     """
     cpu = facts.cpu
     if not cpu.offline or cpu.smt in ("off", "forceoff"):
@@ -250,7 +250,7 @@ def _missing(facts: Facts, *flags: str) -> str:
     "line",
 )
 def hidden_numa(facts: Facts) -> Sight | None:
-    """A virtual machine has the sockets that were typed for it; before AVX2 many had one bus."""
+    """Report one NUMA node for several sockets, except on virtual machines or without AVX2."""
     sockets = {c.socket for c in facts.cpu.cpus if c.socket is not None}
     virtual = "hypervisor" in facts.cpu.flags or "avx2" not in facts.cpu.flags
     if virtual or len(sockets) < 2 or len(facts.nodes) != 1:

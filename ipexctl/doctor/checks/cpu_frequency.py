@@ -1,4 +1,4 @@
-"""Frequencies: governor, turbo, caps and heat. Virtual machines mostly tell nothing of these."""
+"""Frequencies: governor, turbo, caps and heat. Most virtual machines do not report these."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def saves_energy(facts: Facts) -> Sight | None:
 
 
 def _adaptive(power: Power) -> bool:
-    """`powersave` of these is no fixed frequency."""
+    """Decide whether the driver adapts the frequency even under the `powersave` governor."""
     if power.driver == "intel_pstate":
-        return power.status in ("", "active")  # older kernels do not tell the status
+        return power.status in ("", "active")  # older kernels do not report the status
     return power.driver == "amd-pstate-epp" or power.driver.startswith("amd_pstate_epp")

@@ -1,4 +1,4 @@
-"""Whether host names are machines of their own, have names of their own, and agree on the time."""
+"""Checks that hosts are separate machines, have names of their own, and agree on the time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def same_hostname(cluster: Cluster) -> Sight | None:
 
 
 def machine(facts: Facts) -> tuple[str, int] | None:
-    """Equal for two logins to one machine, different for two containers on it."""
+    """Return a key: equal for two logins to one machine, different for two containers on it."""
     netns = facts.condition.system.netns
     return (facts.boot_id, netns) if facts.boot_id and netns is not None else None
 
@@ -87,7 +87,7 @@ SKEW = 2.0
     fix=do(scripted("timedatectl set-ntp true"), "   (or start chronyd)"),
 )
 def clocks(cluster: Cluster) -> list[Sight]:
-    """Against the other hosts; two hosts or fewer are compared with this machine."""
+    """Compare each clock with the other hosts' clocks; one or two hosts with the controller's."""
     known = [(f.host, f.clock) for f in cluster.hosts if f.clock]
     if not known:
         return []

@@ -1,4 +1,4 @@
-"""Interfaces, routes, ports and what stands in front of them."""
+"""Interfaces, routes, ports, firewalls and proxies."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
     fix=do(_MTU, "   # the same on all hosts, and on the switch"),
 )
 def mtu(cluster: Cluster) -> Sight | None:
-    """Silent where large packets were seen to be lost."""
+    """Report different MTUs, except where large packets were lost: another check reports that."""
     found = groups(cluster.hosts, lambda f: nic.mtu if (nic := peer_nic(f)) else None)
     if len(found) < 2 or any(p.lost for p in cluster.peers):
         return None
@@ -159,7 +159,7 @@ def slow_link(cluster: Cluster) -> Iterator[Sight]:
     ),
 )
 def other_speed(cluster: Cluster) -> Sight | None:
-    """Silent where the slow ones were told one by one."""
+    """Report different link speeds, except where a check of single hosts reports the slow links."""
     nics = {f.host: nic for f in cluster.hosts if (nic := peer_nic(f)) and nic.speed}
     found = groups(cluster.hosts, lambda f: link_speed(nics[f.host]) if f.host in nics else None)
     slow = any((nic.speed or SLOW_LINK) < SLOW_LINK for nic in nics.values())
@@ -167,7 +167,7 @@ def other_speed(cluster: Cluster) -> Sight | None:
 
 
 def link_speed(nic: Nic) -> str:
-    """25 Gbit/s; 100 Mbit/s, half duplex"""
+    """Return the speed in words: "25 Gbit/s" or "100 Mbit/s, half duplex"."""
     speed = nic.speed or 0
     text = f"{speed / 1000:g} Gbit/s" if speed >= 1000 else f"{speed} Mbit/s" if speed else ""
     return ", ".join(filter(None, (text, "half duplex" if nic.duplex == "half" else "")))
@@ -225,7 +225,7 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
 
 
 def _ways(facts: Facts, address: str) -> list[str]:
-    """The interfaces of the longest prefix that holds the address; none where nobody knows."""
+    """Return the interfaces of the most specific route to an IPv4 address; [] if it is unknown."""
     target, best, found = _address(address), -1, list[str]()
     for route in facts.net.routes:
         network = _network(route.network)
@@ -304,7 +304,7 @@ def firewall(facts: Facts) -> Sight | None:
 
 
 def firewall_of(facts: Facts | None) -> Command:
-    """What shows its rules: nft does not know those of the old iptables."""
+    """Return the command that shows the rules; nft does not list those of the old iptables."""
     legacy = facts is not None and "iptables" in facts.net.firewalls
     return _LEGACY if legacy else FIREWALL
 
@@ -335,7 +335,7 @@ def other_family(cluster: Cluster) -> Iterator[Sight]:
 
 
 def families(facts: Facts) -> set[str]:
-    """IPv4 and IPv6, as far as one that other hosts can reach is there."""
+    """Return the families, IPv4 and IPv6, of the host's addresses that other hosts can reach."""
     found = {a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)}
     return {address_family(a) for a in found}
 
@@ -345,7 +345,7 @@ def address_family(address: str) -> str:
 
 
 def _one_family(cluster: Cluster, lacking: str) -> str:
-    """All hosts may have addresses of another kind."""
+    """Return what to do about a missing family: use one that all hosts share, or add an address."""
     shared = set.intersection(*(families(f) for f in cluster.hosts))
     give = f"give it an {lacking} address"
     return f"name all hosts by their {min(shared)} addresses, or {give}" if shared else give
@@ -401,7 +401,7 @@ def proxies(cluster: Cluster) -> Iterator[Sight]:
         env = dict(facts.software.env) if facts.software else {}
         found = [n for n in env if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
         except_ = env.get("no_proxy", env.get("NO_PROXY", ""))
-        if not found or except_ is None:  # None: set, its value is not told
+        if not found or except_ is None:  # None: it is set, but its value is not reported
             continue
         if others := [host for host in left(except_) if host != facts.host]:
             given = except_ or "localhost,127.0.0.1"
@@ -418,7 +418,7 @@ def proxies(cluster: Cluster) -> Iterator[Sight]:
 
 
 def uncovered(no_proxy: str, hosts: Mapping[str, Iterable[str]]) -> list[str]:
-    """The hosts of which neither a name nor an address is in it."""
+    """Return the hosts of which `no_proxy` covers neither a name nor an address."""
     entries = [_without_port(e.lower()) for e in re.split(r"[,\s]+", no_proxy) if e]
     if "*" in entries:
         return []
@@ -440,6 +440,6 @@ def _covered(name: str, suffixes: tuple[str, ...], networks: list[_Network]) -> 
 
 
 def _without_port(entry: str) -> str:
-    """`[fd00::1]:80`, `node01:80` -> the host; an IPv6 address has more than one colon."""
+    """Return the host of `[fd00::1]:80` or `node01:80`; a bare IPv6 address has several colons."""
     bare = re.fullmatch(r"\[([^]]*)\](:\d+)?|([^:]*):\d+", entry)
     return (bare[1] or bare[3] or "") if bare else entry

@@ -12,7 +12,7 @@ from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import NO_LIMIT
 
-_CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads *.conf alone
+_CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads only *.conf
 
 
 _BY_ULIMIT = do(Shell("grep -n ulimit ~/.bashrc ~/.profile"), "   and remove the line, if any")
@@ -137,7 +137,7 @@ def space_and_time(facts: Facts) -> Iterator[Sight]:
 
 
 def _allow(facts: Facts, what: str) -> Fix:
-    """Adds a line to the file: other limits have theirs there, and one twice does no harm."""
+    """Return a fix that appends a line to the file, which may also hold other limits."""
     line = f"{facts.user or '*'} - {what}"
     return do(write(line, _CONF, append=True), "   (then log in again)") | _BY_ULIMIT
 

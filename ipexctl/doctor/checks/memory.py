@@ -1,4 +1,4 @@
-"""Memory: how much, where it went, and how the kernel is told to treat it."""
+"""Memory: how much there is, what uses it, and how the kernel is configured to treat it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def little(facts: Facts) -> Sight | None:
     fix=do(SEE_DIMMS, " shows which slots are empty"),
 )
 def per_core(facts: Facts) -> Sight | None:
-    """Silent where MEM-009 says why."""
+    """Report too little memory per core, except where MEM-009 reports the reason."""
     cores, ours = of.cores(facts), of.memory(facts)
     if not cores or ours is None or ours >= PER_CORE * cores or _small_part(facts):
         return None

@@ -1,4 +1,4 @@
-"""MPIs: whether their files are complete and can be executed."""
+"""MPI installations: whether their files are complete and executable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--level std` measured. At the level quick nothing was, and nothing is found."""
+"""Findings about what `--level std` measured; there are none at the level quick."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ipexctl.facts.facts import Facts
 from ipexctl.facts.measurements import HostBench, Link, Losses, median, onednn_level
 from ipexctl.inventory.hostfile_text import fold
 
-SLOW = 0.7  # of the middle of equal hosts: samples of half a second differ by 10 % or more anyway
-EQUALS = 3  # fewer say nothing about who is slow
+SLOW = 0.7  # of the median of equal hosts: samples of half a second differ by 10 % or more anyway
+EQUALS = 3  # with fewer, the slow one cannot be identified
 BF16_GAIN = 0.9
 SLOW_LINK = 500e6  # bits per second; below gigabit Ethernet by more than a sample's error
-SLOW_BESIDE = 0.5  # of the middle of all links
-FAST_LINK = 5e9  # above that one stream tells more of the hosts' processors than of the link
+SLOW_BESIDE = 0.5  # of the median of all links
+FAST_LINK = 5e9  # above that, one stream measures the hosts' processors rather than the link
 LATENCY = 5e-3
 LOST, LEAST_LOST = 0.003, 3  # share and number of packets: fewer may be chance
 
@@ -198,7 +198,7 @@ _SPEEDS: tuple[tuple[str, str, Speed], ...] = (
 
 
 def _equal_hosts(cluster: Cluster) -> list[list[HostBench]]:
-    """One for each machine: containers on one machine share their speed with each other."""
+    """Group comparable hosts, one per machine: its containers share their speed with each other."""
     facts = {f.host: f for f in cluster.hosts}
     found: dict[tuple[object, ...], list[HostBench]] = {}
     machines = set[str]()
@@ -211,7 +211,7 @@ def _equal_hosts(cluster: Cluster) -> list[list[HostBench]]:
 
 
 def _comparable(cluster: Cluster) -> Iterator[tuple[HostBench, Facts]]:
-    """Hosts whose flags are those of the CPU, as far as one can tell."""
+    """Yield the hosts whose CPU flags, as far as can be detected, are those of the real CPU."""
     facts = {f.host: f for f in cluster.hosts}
     for h in cluster.measured.hosts:
         if h.host in facts and not h.cpuinfo_mounted:
@@ -224,7 +224,7 @@ _Pair = TypeVar("_Pair", Link, Losses)
 def _blamed(
     slow: Sequence[tuple[_Pair, float]], all_: Sequence[tuple[_Pair, float]]
 ) -> list[tuple[str, list[tuple[_Pair, float]]]]:
-    """A host all of whose links are slow while others have good ones; else the links' sources."""
+    """Return the hosts whose links are all slow while others are good; else the links' sources."""
     hosts = {name for link, _ in all_ for name in (link.source, link.target)}
     bad = {id(link) for link, _ in slow}
     rest = list(slow)

@@ -1,4 +1,4 @@
-"""Names and who reaches whom."""
+"""Name resolution, and which hosts can connect to which."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _BY_ITS_OWN_KERNEL = ("Operation not permitted", "Permission denied")
 
 
 def pairs(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Whom each host tries to reach: all others; above 32 hosts the next one and three more.
+    """Return the hosts that each host tries to reach: all others; above 32 hosts, four of them.
 
-    The further ones stand at fixed distances, so that two doctors of one cluster try the same.
+    They are at fixed distances, so that two runs of doctor try the same.
     """
     count = len(names)
     if count <= FULL_MESH:
@@ -60,7 +60,7 @@ _WHY = (
     "do not.",
 )
 def own_name(cluster: Cluster) -> list[Sight]:
-    """Only where there are others: a host alone may well call itself 127.0.1.1."""
+    """Report names that resolve to a loopback address; harmless if the host is the only one."""
     if len(cluster.hosts) < 2:
         return []
     return [
@@ -105,7 +105,7 @@ def nobody_reaches(cluster: Cluster) -> list[Sight]:
     why=_WHY,
 )
 def cannot_reach(cluster: Cluster) -> list[Sight]:
-    """Silent about hosts that nobody reaches: they have a finding of their own."""
+    """Report failed connections, except to hosts that no host reaches: those have a finding."""
     hidden = _hidden(cluster)
     bad = [p for p in _of_one_family(cluster) if not p.ok and p.target not in hidden]
     by_source: dict[str, list[Peer]] = {}
@@ -171,9 +171,9 @@ def black_hole(cluster: Cluster) -> Iterator[Sight]:
 
 
 def _in_common(tried: Sequence[Peer]) -> list[str]:
-    """Hosts of which two or more others get nothing, or to which nothing of two or more gets.
+    """Return the hosts to which, or from which, all packets of two or more others were lost.
 
-    If that is true of all hosts, the network between them is to blame.
+    If that holds for all hosts, the network between them is to blame, and the list is empty.
     """
     ways: dict[tuple[str, str], list[Peer]] = {}
     for peer in tried:
@@ -184,7 +184,7 @@ def _in_common(tried: Sequence[Peer]) -> list[str]:
 
 
 def _lost(cluster: Cluster, hosts: Sequence[str], pairs: Sequence[Peer], one: str = "") -> Sight:
-    """`hosts` are those whose interfaces are to change; `one`: the host that is to blame."""
+    """Return the finding of lost packets: change the MTU on `hosts`; `one` is the host to blame."""
     facts = [f for name in hosts if (f := cluster.facts_of(name))]
     nics = {nic for f in facts if (nic := peer_nic(f))}
     mtus = [nic.mtu for nic in nics if nic.mtu]
@@ -206,7 +206,7 @@ def _lost(cluster: Cluster, hosts: Sequence[str], pairs: Sequence[Peer], one: st
 
 
 def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
-    """The hosts that two or more others tried and none reached, with those attempts."""
+    """Return the hosts that two or more others tried and none reached, with those attempts."""
     tried: dict[str, list[Peer]] = {}
     for peer in _of_one_family(cluster):
         tried.setdefault(peer.target, []).append(peer)
@@ -218,8 +218,8 @@ def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
 
 
 def _of_one_family(cluster: Cluster) -> list[Peer]:
-    """Without those where the source has no such address at all, of which NET-026 tells, or where
-    it has the same one and tried itself (NET-012)."""
+    """Leave out attempts whose source has no address of that family (reported by NET-026), or has
+    the target's own address and tried to reach itself (NET-012)."""
     own = {f.host: families(f) for f in cluster.hosts}
     reached = {f.host: peer_address(f) for f in cluster.hosts}
     return [
@@ -244,7 +244,7 @@ def _fix(cluster: Cluster, peer: Peer) -> Fix:
 
 
 def _walled(cluster: Cluster, peer: Peer) -> list[str]:
-    """The hosts whose firewall may be in the way: the end that all failures share. If that is not
+    """Return the hosts whose firewall may block: the end that all failures share; if that is not
     clear, the ends that have a firewall, or both."""
     if peer.error in _BY_ITS_OWN_KERNEL:
         return [peer.source]
@@ -270,7 +270,7 @@ def _walled(cluster: Cluster, peer: Peer) -> list[str]:
     "ranks connect to themselves. `ipexctl run` sets each host's address itself.",
 )
 def nameless(facts: Facts) -> Sight | None:
-    """Silent where nothing resolves: NET-029."""
+    """Report a host name that does not resolve, unless no name server responds (NET-029)."""
     if facts.net.hostname_resolves is not False or _dead(facts):
         return None
     return Sight(facts.net.hostname, fix=_own_line(facts))
@@ -341,7 +341,7 @@ _NAME_SERVERS = do(
     fix=_NAME_SERVERS,
 )
 def name_servers(facts: Facts) -> Sight | None:
-    """What /etc/hosts knows hides it until a name is needed that is not in there."""
+    """Report name servers that do not respond, even if /etc/hosts has all names needed so far."""
     failed = [s for s in facts.net.name_servers if s.said]
     evidence = "; ".join(f"{s.address}: {s.said}" for s in failed)
     outside = bool(facts.net.default_nic)
@@ -368,6 +368,6 @@ def name_servers(facts: Facts) -> Sight | None:
 
 
 def _dead(facts: Facts) -> bool:
-    """Whether it has name servers, and none of them responds."""
+    """Decide whether name servers are configured and none of them responds."""
     asked = facts.net.name_servers
     return bool(asked) and asked[0].configured and not any(s.responds for s in asked)

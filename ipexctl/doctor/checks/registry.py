@@ -1,4 +1,4 @@
-"""What a check is: one id, one function, and in its declaration all that documents it.
+"""A check: one id, one function, and a declaration that holds all its documentation.
 
     @host_check(
         "SHM-002",
@@ -31,9 +31,9 @@ _ORDER = list(Severity)
 
 @dataclass(frozen=True)
 class Sight:
-    """What a check saw. What is left out is as the check declares it.
+    """What a check saw. Fields that are not set take the check's declaration.
 
-    `host` is for checks of the cluster that blame one host; checks of one host leave it alone.
+    `host` is for checks of the cluster that blame one host; checks of one host leave it empty.
     """
 
     evidence: str
@@ -53,8 +53,8 @@ def _nothing(cluster: Cluster) -> list[Sight]:
 
 @dataclass(frozen=True)
 class Check:
-    """What documents a check, and its function. `severity`: the usual one first. `fix` "": each
-    Sight has one. `cluster`: it compares hosts."""
+    """A check: its function and what documents it. `severity`: the usual one first. `fix` "": each
+    Sight has its own. `cluster`: it compares hosts."""
 
     id: str
     title: str
@@ -94,7 +94,7 @@ class Check:
 
 
 class host_check(Check):  # noqa: N801 - a decorator
-    """Declares a check that sees the facts of one host at a time."""
+    """Declare a check that sees the facts of one host at a time."""
 
     def __call__(self, function: Callable[[Facts], Seen]) -> Check:
         def look(cluster: Cluster) -> list[Sight]:
@@ -109,7 +109,7 @@ class host_check(Check):  # noqa: N801 - a decorator
 
 
 class cluster_check(Check):  # noqa: N801 - a decorator
-    """Declares a check that compares hosts; its Sights name the host they blame, or none."""
+    """Declare a check that compares hosts; its Sights name the host to blame, or none."""
 
     cluster: ClassVar[bool] = True
 
@@ -123,8 +123,8 @@ def differs(
     silent: Callable[[Cluster], object] = lambda cluster: False,
     level: Callable[[Cluster], Severity | None] = lambda cluster: None,
 ) -> Callable[[Cluster], Sight | None]:
-    """The function of a check: hosts should share this value. Those whose value is unknown ("",
-    None) take no part. `silent`: the difference does no harm, or another check reports its cause.
+    """Return a check function that reports hosts whose values differ; unknown values ("", None) are
+    ignored. `silent`: the difference is harmless, or another check reports its cause.
     """
 
     def look(cluster: Cluster) -> Sight | None:
@@ -138,7 +138,7 @@ def differs(
 
 
 def declared(modules: Iterable[ModuleType]) -> tuple[Check, ...]:
-    """The checks that these modules declare, alone or in tables, in the order of the files."""
+    """Return the checks that the modules declare, alone or in tables, in the order of the files."""
     return tuple(
         check
         for module in modules
@@ -149,7 +149,7 @@ def declared(modules: Iterable[ModuleType]) -> tuple[Check, ...]:
 
 
 def run(checks: Iterable[Check], cluster: Cluster) -> tuple[Finding, ...]:
-    """All findings, the worst first; within that in the order of checks, then of hosts."""
+    """Return all findings by severity, worst first; then in the order of checks, then of hosts."""
     found = [f for check in checks for f in check.findings(cluster)]
     return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))
 

@@ -1,4 +1,4 @@
-"""What is installed: torch and what belongs to it, by metadata alone; and the account's own state.
+"""Installed software: torch and its companions, judged by metadata alone; the account's own state.
 
 How bad a broken environment is depends on who would use it: `fail` for the one that `ipexctl run`
 takes, `warn` for the one that a command over SSH finds.
@@ -25,7 +25,7 @@ from ipexctl.machines.openssh import startup_files
 IPEX = "intel-extension-for-pytorch"
 CCL = "oneccl-bind-pt"
 BY_USE = (Severity.FAIL, Severity.WARN)
-# How bad a problem in an environment of that kind is, by the severities that its check declares.
+# How severe a problem is in an environment of that kind, by the severities its check declares.
 LEVELS: dict[tuple[Severity, ...], dict[str, Severity]] = {
     BY_USE: {"ipexctl": Severity.FAIL, "active": Severity.WARN},
     (Severity.WARN,): {"ipexctl": Severity.WARN, "active": Severity.WARN},
@@ -37,7 +37,7 @@ PROVED = "   # one matching set, tested before it is used"
 REINSTALL = do(INSTALL, PROVED)
 SLOW_LOGIN = 3  # seconds
 
-# Which torch an IPEX or its bindings were built for, where that is not X.Y.0 of the same X.Y.
+# The torch that an IPEX or its bindings were built for, where that is not X.Y.0 of the same X.Y.
 _IPEX_FOR = {
     "1.12.100": "1.12.1",
     "1.12.300": "1.12.1",
@@ -63,7 +63,7 @@ def torch_of(prefix: Prefix) -> Version | None:
 
 
 class environment_check(Check):  # noqa: N801 - a decorator
-    """Declares a check of each Python environment of a host."""
+    """Declare a check of each Python environment of a host."""
 
     def __call__(self, function: Callable[[Facts, Prefix], Sight | str | None]) -> Check:
         levels = LEVELS[self.severities]
@@ -332,7 +332,7 @@ def not_everywhere(cluster: Cluster) -> list[Sight]:
 
 
 def _has_own_finding(facts: Facts) -> bool:
-    """SOFT-012, or SOFT-026."""
+    """Decide whether SOFT-012 or SOFT-026 reports it."""
     current = facts.software.current if facts.software else None
     return bool(current and (current.prefix or current.wanted))
 
@@ -364,7 +364,7 @@ def drift(cluster: Cluster) -> Iterator[Sight]:
 
 
 def _build(facts: Facts) -> str:
-    """The name of the environment in use: an install that was broken off leaves another one."""
+    """Return the name of the environment in use; an interrupted install may leave another one."""
     used = facts.software.used if facts.software else None
     return posixpath.basename(used.path) if used else ""
 

@@ -1,4 +1,4 @@
-"""The folders a training writes to: ipexctl's root, the home, TMPDIR."""
+"""The folders a run writes to: ipexctl's root, the home, TMPDIR."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NEVER_WRITABLE = ("squashfs", "erofs", "iso9660", "cramfs", "romfs", "udf")
 
 
 def writable_again(facts: Facts, disk: DiskFacts | None = None) -> Fix:
-    """How a file system that is mounted read-only can be written to; nothing where it never can."""
+    """Return how to make a read-only file system writable; an empty fix if that is impossible."""
     disk = disk or facts.disk
     if disk.filesystem in _NEVER_WRITABLE:
         return Fix()
@@ -66,7 +66,7 @@ def disk_not_writable(facts: Facts) -> Sight | None:
 
 
 def _own_folder(facts: Facts, disk: DiskFacts) -> Fix:
-    """How the user gets write permission; nothing where the folder is another user's."""
+    """Return how the user gets write permission; an empty fix if the folder is another user's."""
     user = facts.user
     if not user or disk.owner not in (None, 0, facts.uid):
         return Fix()
@@ -287,7 +287,7 @@ def network_fs(disk: DiskFacts) -> bool:
 
 
 def _server(disk: DiskFacts | None) -> str:
-    """server:/path for what comes from a server, "" for a local disk."""
+    """Return the source of a network file system as server:/path, "" for a local disk."""
     return disk.source if disk and network_fs(disk) else ""
 
 

@@ -1,4 +1,4 @@
-"""Python, the system around it, and what else runs there."""
+"""Python, the system around it, and other work on the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipexctl.facts.system_facts import Load
 from ipexctl.install.stack.version_table import Row, stock
 
 PRESSURE = 10.0  # per cent
-OLDEST_PYTHON = (3, 9)  # where no version table is at hand
+OLDEST_PYTHON = (3, 9)  # used if there is no version table
 
 
 @host_check(
@@ -69,7 +69,7 @@ def _unfinished(cluster: Cluster, wanted: Collection[tuple[int, ...]]) -> Iterat
 
 
 def pythons_of(rows: Sequence[Row]) -> frozenset[tuple[int, ...]]:
-    """The minors that some row without IPEX has packages for: those with it have ended."""
+    """Return the Python versions of the rows without IPEX; rows with IPEX are discontinued."""
     known = {minor for row in stock(rows) for minor in row.pythons}
     return frozenset(known or ((3, minor) for minor in range(OLDEST_PYTHON[1], 30)))
 
@@ -154,20 +154,20 @@ def other_runs(facts: Facts) -> list[Sight]:
 
 
 def _alone(cluster: Cluster) -> list[Facts]:
-    """Where several of the hosts are one machine, its load is also that of asking the others."""
+    """Return hosts that share no machine with others: querying those would add to its load."""
     machines = [f.boot_id for f in cluster.hosts]
     return [f for f in cluster.hosts if not f.boot_id or machines.count(f.boot_id) == 1]
 
 
 def _is_loaded(facts: Facts) -> bool:
-    """Enough to take half of our CPUs, even if all others of the machine are taken first."""
+    """Decide whether other work takes half of our CPUs, assuming it uses all others first."""
     average, online = facts.condition.load.average, len(facts.cpu.cpus)
     ours = len(of.usable(facts) or ())
     return bool(average and ours) and average[0] >= max(1.0, online - ours + ours / 2)
 
 
 def _used(facts: Facts) -> float:
-    """CPUs; by the load where nobody looked."""
+    """Return the number of busy CPUs, estimated from the load average if it was not measured."""
     load = facts.condition.load
     return load.busy if load.busy is not None else load.average[0] - (load.blocked or 0)
 
@@ -298,7 +298,7 @@ def public_address(facts: Facts) -> Sight | None:
 
 
 def _ordinary(facts: Facts) -> bool:
-    """logind leaves system users alone, and those who linger."""
+    """Decide whether logind may clean up after the user: a regular one, without lingering."""
     system = facts.condition.system
     return bool(system.session) and (facts.uid or 0) >= 1000 and not system.linger
 
@@ -330,7 +330,7 @@ CARRIED = do(
     ipexctl("install", "--python-from", "FOLDER"),
     "   # copies a CPython to the hosts; docs/install.md",
 )
-# What a distribution calls itself: the Pythons that it has packages of, the first one first.
+# Patterns of distribution names -> the Python versions they package, the preferred one first.
 _OWN = (
     (r"Debian .*\b10\b", (7,)),
     (r"Debian .*\b11\b", (9,)),
@@ -348,7 +348,7 @@ _OWN = (
 
 
 def missing(facts: Facts) -> Fix:
-    """The command that brings the distribution's own Python, where none runs."""
+    """Return the command that installs or repairs the distribution's own Python if none runs."""
     broken = any(re.match("/(usr/)?bin/", path) for path in dict(facts.tried))
     if not broken:
         return install_command(facts, debian="python3 python3-venv", rhel="python3", suse="python3")
@@ -365,7 +365,7 @@ def _own(facts: Facts) -> tuple[int, ...]:
 
 
 def fitting(facts: Facts, wanted: Collection[tuple[int, ...]]) -> Fix:
-    """The command that brings one: the distribution's own package where that is one of `wanted`."""
+    """Return a command that installs a `wanted` version, from the distribution if it has one."""
     own = _own(facts)
     minor = next((minor for minor in own if (3, minor) in wanted), None)
     if minor is None:

@@ -1,4 +1,4 @@
-"""What should be the same on all hosts: a table of values, and what it means where they differ."""
+"""Values that should be the same on all hosts, as a table, and what a difference means."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _several(value: Callable[[Facts], Hashable]) -> Callable[[Cluster], bool]:
 
 
 def _memory_by(factor: float) -> Callable[[Cluster], bool]:
-    """Whether the largest host has more than `factor` times the memory of the smallest."""
+    """Return a test: does the largest host have over `factor` times the memory of the smallest?"""
 
     def is_more(cluster: Cluster) -> bool:
         known = [n for n in map(of.memory, cluster.hosts) if n]
@@ -146,7 +146,7 @@ SAME = (
     fix="install the same minor version on all hosts",
 )
 def common_python(cluster: Cluster) -> Sight | None:
-    """Hosts without any usable Python have a finding of their own."""
+    """Report hosts without a common Python version; those without a usable one have a finding."""
     wanted = pythons_of(cluster.rows)
     minors = {
         f.host: {p.version[:2] for p in f.pythons if p.version[:2] in wanted} for f in cluster.hosts

@@ -1,4 +1,4 @@
-"""The options of doctor."""
+"""The options of `doctor`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def doctor(
 
 
 def _check_html(to: str, *, alone: bool, as_text: bool) -> None:
-    """Before the hosts are asked."""
+    """Check the --html options before the hosts are asked."""
     if not alone:
         raise InputError("--html cannot be combined with --fix or --print", slug="options-conflict")
     from ipexctl.pages.page_file import check_html
@@ -98,7 +98,7 @@ def _check_html(to: str, *, alone: bool, as_text: bool) -> None:
 
 
 def _formatter(name: str) -> Callable[[Any], str] | None:
-    """None is the text for people."""
+    """Return the formatter of an output format; None for text."""
     if name == "text":
         return None
     from ipexctl.doctor.command import report_formats

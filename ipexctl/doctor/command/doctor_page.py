@@ -1,4 +1,4 @@
-"""A doctor's report as one HTML file, without scripts: all that hosts said is escaped text."""
+"""A doctor's report as one HTML file without scripts; all text from hosts is escaped."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ipexctl.pages.markup import escaped, main, paragraphs, pre, table, tag
 from ipexctl.pages.page_file import page_styles, put_page
 from ipexctl.pages.page_shell import shell
 
-_TONES = {"ok": "good", "warn": "warm", "note": "soft"}  # of a state; the others are bad
+_TONES = {"ok": "good", "warn": "warm", "note": "soft"}  # by state; the others are bad
 _TITLES = {Severity.FAIL: "Failures", Severity.WARN: "Warnings", Severity.NOTE: "Notes"}
 
 
 def write(report: Report, to: str) -> None:
-    """`to`: a file that may be written, or "-" for stdout."""
+    """Write the page to `to`: a writable file, or "-" for stdout."""
     put_page(page(report, page_styles(), time.strftime("%Y-%m-%d %H:%M")), to)
 
 

@@ -1,4 +1,4 @@
-"""What was found, each thing once: hosts without an answer, failures, warnings, notes."""
+"""Findings, each shown once: hosts without an answer, failures, warnings, notes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ipexctl.doctor.report.report import Problem, Report, by_problem, in_common
 from ipexctl.facts.host_facts import plain
 from ipexctl.machines.suggested_commands import merged_hints
 
-BLOCKS = 8  # of warnings on the first screen; failures are all there
+BLOCKS = 8  # warnings on the first screen; failures are all shown
 NOTES = 4
 EVIDENCE = 3
 FIXES = 2
 VALUES = 6
-WHO = 40  # letters of the hosts' names
+WHO = 40  # characters of the hosts' names
 EVIDENCE_LETTERS = 240
 KEYS = 8
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b|[\da-f]{0,4}(?::[\da-f]{0,4}){2,7}")
@@ -48,7 +48,7 @@ def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
 
 
 def alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
-    """Those that say the same but for their own name and address."""
+    """Group hosts whose messages differ only in their own name and address."""
     found: dict[tuple[str, ...], list[HostDown]] = {}
     for d in down:
         said = (part.replace(d.host, "") for part in (d.what, d.why, d.hint))
@@ -58,7 +58,7 @@ def alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
 
 
 def brief_and_hint(same: Sequence[HostDown]) -> tuple[str, str]:
-    """What alike hosts have in common, and what to do."""
+    """Return what is common to the messages of these hosts, and what to do."""
     down, briefs = same[0], list(dict.fromkeys(d.brief for d in same))
     shared = in_common(briefs) if len(briefs) > 1 else None
     names = folded([d.host for d in same], WHO)
@@ -110,7 +110,7 @@ def _block(
 
 
 def evidence(problem: Problem, *, verbose: bool) -> list[str]:
-    """Each different thing that was seen, with its hosts where they saw different things."""
+    """Return each distinct piece of evidence, with its hosts where it differs."""
     seen = problem.evidence
     texts = list(seen) if verbose else [truncate(text, EVIDENCE_LETTERS) for text in seen]
     if len(seen) > 1 and problem.hosts:
@@ -123,7 +123,7 @@ def evidence(problem: Problem, *, verbose: bool) -> list[str]:
 
 
 def _fixes(problem: Problem, width: int | None, *, verbose: bool) -> list[Text]:
-    """Each different fix, under the hosts that it is for."""
+    """Return each different fix, under the hosts that it is for."""
     found = problem.fixes
     if list(map(len, found.values())) == [max(1, len(problem.hosts))]:
         return command("fix", str(problem.first.fix), width)
@@ -143,7 +143,7 @@ def _first(told: list[str], most: int | None) -> list[str]:
 
 
 def _notes(found: Sequence[Problem], width: int | None, everyone: Sequence[str]) -> list[Text]:
-    """One line each."""
+    """Return the notes, one line each."""
     if not found:
         return []
     most = None if width is None else max(16, width // 3)

@@ -1,4 +1,4 @@
-"""The fixes that need no question: as a script, as a play, and played on the hosts."""
+"""The fixes that need no decision: as a script, as a play, and applied to the hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOTHING = "nothing can be fixed without a question"
 
 
 def show_scripts(report: Report, file: IO[str]) -> None:
-    """For `sh`, so nothing but the script: one part for each group of hosts."""
+    """Print a script for `sh` and nothing else: one part for each group of hosts."""
     names = [h.name for h in report.hosts]
     parts = scripts(report.findings, names)
     for down in report.down:
@@ -73,7 +73,7 @@ def _play_of(report: Report) -> str:
 
 
 def _write(text: str) -> None:
-    """Only a play of an earlier `doctor` is replaced."""
+    """Write the play; only a play that an earlier `doctor` wrote is replaced."""
     try:
         if os.path.lexists(FILE) and not FILE.read_text("utf-8", "replace").startswith(WRITTEN):
             what = f"{FILE} is there already, and doctor did not write it"

@@ -1,4 +1,4 @@
-"""Hosts that look the same in one row; as many columns as the terminal has room for."""
+"""The table of hosts: equal hosts share a row; as many columns as the terminal has room for."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ipexctl.quick_dataclass import dataclass
 
 GAP = 2
 ROWS = 12
-# In the order of the screen; those at the end go first when there is no room.
+# In the order of the screen; the last ones are left out first when there is no room.
 COLUMNS = ("host", "state", "isa", "cores", "memory", "python", "address", "nic", "cpu", "system")
 _RIGHT = ("cores", "memory")
-_NEAR = 0.03  # memory within these bounds counts as the same: kernels keep different parts of it
+_NEAR = 0.03  # amounts this close count as the same: kernels reserve different parts of it
 Look = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Row:
-    """`cells` stand under COLUMNS after host."""
+    """A row of the table; `cells` are for COLUMNS after host."""
 
     hosts: tuple[str, ...]
     state: str
@@ -46,14 +46,14 @@ def lines(report: Report, width: int | None, *, verbose: bool = False) -> list[T
 
 
 def whole_table(report: Report) -> tuple[list[str], list[list[str]]]:
-    """The columns that say something, and the cells under them, nothing cut."""
+    """Return the columns that have content, and their cells, not truncated."""
     found = [(folded(row.hosts, None), row.state, *row.cells) for row in rows(report)]
     shown = [i for i in range(len(COLUMNS)) if any(cells[i] for cells in found)]
     return [COLUMNS[i] for i in shown], [[cells[i] for i in shown] for cells in found]
 
 
 def rows(report: Report) -> list[Row]:
-    """The largest group first, so that what differs stands below it."""
+    """Return the rows, the largest group first, so that hosts that differ follow below."""
     sizes = _sizes(report.facts)
     found: dict[Look, list[Facts | None]] = {}
     names: dict[Look, list[str]] = {}
@@ -120,7 +120,7 @@ def _look(facts: Facts, sizes: dict[int, str]) -> Look:
 
 
 def _sizes(hosts: Sequence[Facts]) -> dict[int, str]:
-    """Each amount of memory in words; amounts that are nearly the same get the same words."""
+    """Return each amount of memory as text; amounts that are nearly the same get the same text."""
     found: dict[int, str] = {}
     together: list[int] = []
     for total in [*sorted({n for n in map(of.memory, hosts) if n is not None}), None]:
@@ -133,7 +133,7 @@ def _sizes(hosts: Sequence[Facts]) -> dict[int, str]:
 
 
 def _cores(facts: Facts) -> str:
-    """8, or 8×2 where each core runs two threads."""
+    """Return the cores as text: "8", or "8×2" if each core runs two threads."""
     cores, cpus = of.cores(facts), of.usable(facts)
     if not cores or not cpus:
         return "?"
@@ -143,9 +143,9 @@ def _cores(facts: Facts) -> str:
 
 
 def _processor(facts: Facts) -> str:
-    """Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz -> Xeon E5-2680 v4, Broadwell
+    """Return "Xeon E5-2680 v4, Broadwell" for "Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz".
 
-    AMD EPYC, which a hypervisor shortened -> EPYC Turin
+    "AMD EPYC", shortened by a hypervisor, becomes "EPYC Turin".
     """
     name = (facts.cpu.model_name or facts.cpu.vendor).partition(" @ ")[0]
     name = " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor$", " ", name).split())
@@ -160,7 +160,7 @@ def _processor(facts: Facts) -> str:
 
 
 def _minors(facts: Facts) -> list[str]:
-    """The newest three."""
+    """Return the newest three Python versions."""
     minors = sorted({p.version[:2] for p in facts.pythons}, reverse=True)
     shown = [".".join(map(str, m)) for m in minors[:3]]
     return shown + ["…"] if len(minors) > 3 else shown or ["none"]

@@ -1,4 +1,4 @@
-"""What the level std measured: one row per host, the links in one line, the slowest ones named."""
+"""What the level std measured: a row per host, a line about links, and the slowest ones by name."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _one(number: float | None) -> str:
 
 
 def links_line(links: Sequence[Link], *, verbose: bool = False) -> list[Text]:
-    """None where no link was measured."""
+    """Return the line about the links; [] if none was measured."""
     good = [link for link in links if link.rate and link.latency]
     if not good:
         return []

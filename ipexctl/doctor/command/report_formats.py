@@ -20,8 +20,8 @@ SCHEMA = 1
 
 
 def document(report: Report) -> dict[str, Any]:
-    """docs/schema/doctor.schema.json describes it; while SCHEMA stays a field may come, none goes
-    or changes."""
+    """Return the JSON document of docs/schema/doctor.schema.json; within one SCHEMA number fields
+    may be added, never removed or changed."""
     return {
         "schema_version": SCHEMA,
         "command": "doctor",
@@ -39,7 +39,7 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def as_json(report: Report) -> str:
-    """A line for each host: json indents in slow Python, and nobody reads all of it anyway."""
+    """Return the document with one line per host: indenting in pure Python is slow."""
     parts = []
     for key, value in document(report).items():
         rows = isinstance(value, list) and value
@@ -78,7 +78,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What json knows; unlike dataclasses.asdict it copies nothing that is plain already."""
+    """Return the value as JSON types; unlike dataclasses.asdict it copies no plain values."""
     if isinstance(value, str | int | float | None) and not isinstance(value, Enum):
         return value
     if isinstance(value, tuple | list):
@@ -96,9 +96,9 @@ def _plain(value: Any) -> Any:
 
 
 def junit(report: Report) -> str:
-    """One suite per host and one for all together; a `fail` finding is a failure.
+    """Return one suite per host and one for the cluster; a `fail` finding is a failure.
 
-    Warnings and notes are passing tests with words: a CI that turns red for them is switched off.
+    Warnings and notes are passing tests with output, so that they do not fail a CI job.
     """
     root = ElementTree.Element("testsuites", name="ipexctl doctor", time=f"{report.seconds:.3f}")
     for name in [h.name for h in report.hosts] + ["all hosts"]:
@@ -134,7 +134,7 @@ def _suite(root: ElementTree.Element, report: Report, name: str) -> None:
 
 
 def _xml(text: str) -> str:
-    """XML 1.0 has no word for control characters, so the file would not parse."""
+    """Replace control characters, which XML 1.0 cannot represent."""
     return "\n".join(plain(line) for line in text.splitlines())
 
 
@@ -142,7 +142,7 @@ def _xml(text: str) -> str:
 
 
 def markdown(report: Report) -> str:
-    """For an issue, a wiki, a CI summary."""
+    """Return the report as Markdown, for an issue, a wiki or a CI summary."""
     # late: rich
     from ipexctl.doctor.command.host_table import whole_table
     from ipexctl.doctor.command.report_text import verdict
@@ -176,5 +176,5 @@ def _row(*cells: str) -> str:
 
 
 def _md(text: str) -> str:
-    """Text that no Markdown reader takes for markup."""
+    """Escape text so that no Markdown reader takes it for markup."""
     return "".join("\\" + c if c in "\\`*_[]<>|#&!" else c for c in plain(" ".join(text.split())))

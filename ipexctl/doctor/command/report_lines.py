@@ -23,7 +23,7 @@ STYLES = {
 
 
 def folded(names: Sequence[str], most: int | None) -> str:
-    """node[01-14]; names that fold badly are cut at a name and counted."""
+    """Return names as node[01-14]; a list that stays too long is cut at a name and counted."""
     text = plain(fold(names), 1 << 20)
     if most is None or cell_len(text) <= most:
         return text
@@ -35,7 +35,7 @@ def folded(names: Sequence[str], most: int | None) -> str:
 
 
 def _last_comma(text: str) -> int:
-    """Where the last whole name ends: the last comma outside brackets."""
+    """Return where the last complete name ends: the last comma outside brackets."""
     depth, last = 0, -1
     for at, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
@@ -52,7 +52,7 @@ def truncate(text: str, most: int | None) -> str:
 
 
 def labelled(label: str, text: str, width: int | None) -> list[Text]:
-    """`  why Some prose`, wrapped below itself."""
+    """Return `  LABEL text`, wrapped with a hanging indent."""
     found = []
     indent = f"  {label} "
     for line in text.splitlines() or [""]:
@@ -63,7 +63,7 @@ def labelled(label: str, text: str, width: int | None) -> list[Text]:
 
 
 def command(label: str, text: str, width: int | None = None) -> list[Text]:
-    """For what may be copied: each command whole."""
+    """Return commands to copy, each on a line of its own."""
     start = f"  {label} "
     lines = [start + plain(line) for line in text.splitlines() if line.strip()]
     if width is not None:

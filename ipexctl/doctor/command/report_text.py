@@ -1,8 +1,8 @@
-"""A doctor's report as text: verdict, what to do, hosts in few rows, then what was found.
+"""A doctor's report as text: verdict, what to do, a table of the hosts, then the findings.
 
-The first screen is for somebody who has never seen this before, with three hosts or with 300: it
-folds what is equal, and says how to see the rest. On a terminal lines are fitted to its width; in a
-pipe nothing is cut, wrapped or padded. A command to copy is never broken by us.
+The first screen is for new users, with three hosts or with 300: it folds what is equal, and says
+how to see the rest. On a terminal lines are fitted to its width; in a pipe nothing is cut, wrapped
+or padded. A command to copy is never broken into lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ADVICE_GROUPS = 4
 
 
 def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | None = None) -> None:
-    """`width` None: the terminal's own; not a terminal: as wide as it gets."""
+    """Print the report; `width` None: the terminal's width, unlimited if it is not a terminal."""
     console = console_on(file)
     if width is None and file.isatty():
         console.width = max(console.width, 40)
@@ -51,7 +51,7 @@ def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | N
 
 
 def verdict(report: Report, width: int | None = None) -> Text:
-    """One line that answers the question; the time goes first when there is no room."""
+    """Return the answer as one line; without enough room the duration is left out first."""
     states = [report.state(h.name) for h in report.hosts]
     good = sum(s in ("ok", "warn") for s in states)
     total = len(states)
@@ -82,7 +82,7 @@ def _head(report: Report, width: int | None) -> list[Text]:
 
 
 def first_step(report: Report) -> tuple[str, str]:
-    """A label, and the command to type first."""
+    """Return a label, and the command to type first."""
     where, command = _first_thing(report) if not report.unchecked else ("", "")
     if not command:
         return "next: ", plain(_next(report))
@@ -105,7 +105,7 @@ def _next(report: Report) -> str:
 
 
 def _first_thing(report: Report) -> tuple[str, str]:
-    """On which hosts, and the command (or the sentence) that helps most."""
+    """Return the hosts, and the command (or the sentence) that helps most."""
     if any(d.slug == "host-key-unknown" for d in report.down):
         return "", report.trust
     for severity in (Severity.FAIL, Severity.WARN):
@@ -163,14 +163,14 @@ def _advice_lines(r: Recommendation, width: int | None, *, verbose: bool) -> lis
         for reason in r.why:
             lines += labelled("why", reason, width)
     elif r.why and not r.verdict:
-        # the data type's reason: the others explain themselves
+        # only the reason of the data type: the other values are self-explanatory
         brief = f"{r.processor} · {r.why[0]}" if r.processor else r.why[0]
         lines.append(Text("  " + truncate(brief, width - 2 if width else 160), "dim"))
     return lines
 
 
 def advice_words(r: Recommendation, room: int | None) -> str:
-    """What there is no room for can be seen in the table above, or with -v."""
+    """Return the advice in one line; what does not fit is in the table above, or shown with -v."""
     ranks = f"{r.ranks} rank{'s' * (r.ranks != 1)} × {r.threads} thread{'s' * (r.threads != 1)}"
     python = f"Python {r.python}" if r.python else ""
     parts = [p for p in (r.title, python, r.dtype, f"{ranks} per host") if p]

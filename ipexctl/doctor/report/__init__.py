@@ -1,1 +1,1 @@
-"""Findings, fixes and recommendations, as values. Pure."""
+"""Findings, fixes and recommendations as pure values."""

@@ -1,4 +1,4 @@
-"""What a check about several hosts sees, and what all checks share."""
+"""What checks of several hosts are given, and helpers that all checks share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Cluster:
-    """The hosts that answered, who could reach whom, the version table, and the folder's lock."""
+    """The hosts that answered, their connections, the version table, and the folder's lock."""
 
     hosts: tuple[Facts, ...]
     peers: tuple[Peer, ...] = ()
@@ -34,14 +34,14 @@ class Cluster:
 
     @cached_property
     def ranks(self) -> int:
-        """As many as `run` starts by default."""
+        """The number of ranks that `run` starts by default."""
         return sum(usable_cores.default_ranks(facts.cpu) for facts in self.hosts)
 
 
 def groups(
     hosts: Sequence[Facts], key: Callable[[Facts], Hashable | None]
 ) -> dict[Hashable, list[str]]:
-    """Host names by what `key` says of them, the largest group first. Unknown ones take no part."""
+    """Group host names by the value of `key`, largest group first; unknown values are left out."""
     found: dict[Hashable, list[str]] = {}
     for facts in hosts:
         value = key(facts)
@@ -51,13 +51,13 @@ def groups(
 
 
 def hosts_by_value(found: dict[Hashable, list[str]], unit: str = "") -> str:
-    """amx on node[01-03]; avx2 on node04"""
+    """Return the hosts by value: "amx on node[01-03]; avx2 on node04"."""
     return "; ".join(f"{value}{unit} on {fold(names)}" for value, names in found.items())
 
 
 def install_command(facts: Facts, *, debian: str, rhel: str, suse: str, again: bool = False) -> Fix:
-    """The command that installs a package on this host's distribution; `again`: it is there, and
-    its files are damaged."""
+    """Return the command that installs a package on this host's distribution; `again`: it is
+    installed, but its files are damaged."""
     ids = set(facts.os_ids)
     apt = scripted("apt-get install -y", *["--reinstall"] * again, *debian.split())
     dnf = scripted("dnf", "reinstall" if again else "install", "-y", *rhel.split())

@@ -14,15 +14,15 @@ from enum import Enum
 from ipexctl.base.quoting import quote
 from ipexctl.quick_dataclass import dataclass
 
-# Words may come from hosts (names, paths): what a shell might expand is for a person to read.
+# Words may come from hosts (names, paths): what a shell might expand is left for a person to read.
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+ *-]*")
 
 
 @dataclass(frozen=True)
 class Command:
-    """`pipe` reads its output. `scripted`: it is harmless and has nothing to decide or fill in.
+    """A command; `pipe` reads its output. `scripted`: it is harmless and leaves nothing to decide.
 
-    `options_at` is where in `argv` the user's own options go; 0: it takes none of them.
+    `options_at` is where in `argv` the user's own options go; 0: it takes none.
     """
 
     argv: tuple[str, ...]
@@ -39,13 +39,13 @@ class Command:
 
     @property
     def unattended(self) -> bool:
-        """May it stand in a script for root?"""
+        """Whether a script for root may contain it."""
         return self.scripted and all(_PLAIN.fullmatch(w) for w in (*self.argv, *self.pipe))
 
 
 @dataclass(frozen=True)
 class Shell:
-    """What no argv can say (`&&`, globs, ~). Our own text: never with words of hosts or users."""
+    """A command that argv cannot express (`&&`, globs, ~); never with words from hosts or users."""
 
     text: str
     needs_root: bool = False
@@ -86,7 +86,7 @@ class Fix:
         return any(c.needs_root for c in self.commands)
 
     def with_options(self, options: tuple[str, ...]) -> Fix:
-        """The same with the options by which the user named the hosts."""
+        """Return a copy with the options by which the user named the hosts."""
         return Fix(tuple(tuple(_given(p, options) for p in parts) for parts in self.alternatives))
 
 
@@ -105,7 +105,7 @@ class Severity(str, Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing a check saw on one host (host "" = about the cluster)."""
+    """One thing a check saw on one host (host "": about the cluster)."""
 
     id: str
     severity: Severity
@@ -117,7 +117,7 @@ class Finding:
 
 
 # --- how checks make them ------------------------------------------------------------------------
-# The first argument is split at spaces, and is ours; the others may be words of hosts.
+# The first argument is split at spaces and is our own text; the others may come from hosts.
 
 
 def do(*parts: Part) -> Fix:
@@ -133,26 +133,26 @@ def command(start: str, *argv: str, pipe: str = "") -> Command:
 
 
 def ipexctl(verb: str, *argv: str) -> Command:
-    """Add the options of the user after the verb."""
+    """Return an ipexctl command; the user's options go after the verb."""
     words = ("ipexctl", *verb.split())
     return Command((*words, *argv), options_at=len(words))
 
 
 def sudo(start: str, *argv: str) -> Command:
-    """A command that a person has to decide on, or fill in."""
+    """Return a command that a person has to decide on, or fill in."""
     return Command(("sudo", *start.split(), *argv))
 
 
 def scripted(start: str, *argv: str) -> Command:
-    """What root can do without a question: `doctor --print` makes a script of these."""
+    """Return a command that root can run unattended: `doctor --print` puts it in a script."""
     return replace(sudo(start, *argv), scripted=True)
 
 
 def edit(path: str) -> Command:
-    """The command to change a line of a file by hand; words after it say which."""
+    """Return the command to change a line of a file by hand; words after it say which."""
     return Command(("sudoedit", path))
 
 
 def write(line: str, path: str, *, append: bool = False, scripted: bool = True) -> Command:
-    """Root writes a line into a file."""
+    """Return the command with which root writes a line into a file."""
     return Command(("echo", line), ("sudo", "tee", *["-a"] * append, path), scripted)

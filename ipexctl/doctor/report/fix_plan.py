@@ -1,4 +1,4 @@
-"""The fixes that need no question: as a script for root, and as the play of `doctor --fix`."""
+"""The fixes that need no decision: as a script for root, and as the play of `doctor --fix`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ipexctl.doctor.report.report import Problem, by_problem
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 
-# One step that fails must not keep the others from being done. No `exit`: some paste this.
+# One step that fails must not prevent the others. No `exit`: some users paste this.
 _START = ("bad=", 'failed() { echo "$1: failed" >&2; bad=1; }')
 _END = ('test -z "$bad"',)
 
 
 def scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[list[str], str]]:
-    """A shell script for each group of hosts that need the same commands. For reading, then for
-    root."""
+    """Return a shell script for root, meant to be read first, for each group of hosts that need the
+    same commands."""
     grave = [f for f in findings if f.severity is not Severity.NOTE and f.fix.needs_root]
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in hosts:
@@ -42,7 +42,7 @@ def _script(names: Sequence[str], findings: Sequence[Finding]) -> str:
 
 
 def _script_of(problem: Problem, names: Sequence[str]) -> list[str]:
-    """Its commands; what is advice, a choice, or not plainly harmless stays a comment."""
+    """Return its commands; advice, choices and anything not plainly harmless become comments."""
     found = ["", f"# {problem.first.id} {_comment(problem.first.title)}"]
     for fix, hosts in problem.fixes.items():
         live = ready_commands(fix)
@@ -54,13 +54,13 @@ def _script_of(problem: Problem, names: Sequence[str]) -> list[str]:
 
 
 def ready_commands(fix: Fix) -> list[Command | Shell]:
-    """Those that root can run without a question; none where there is a choice between some."""
+    """Return the commands that root can run without a decision; [] if there is a choice."""
     ready = [command for command in _unattended(fix) if command]
     return ready if len(ready) == 1 else []
 
 
 def _unattended(fix: Fix) -> list[Command | Shell | None]:
-    """One for each alternative."""
+    """Return the unattended command of each alternative, or None."""
     return [
         next((p for p in parts if not isinstance(p, str) and p.unattended), None)
         for parts in fix.alternatives
@@ -79,7 +79,7 @@ _SETTING = re.compile(r"([a-z0-9_.]+)=(.*)")
 
 @dataclass(frozen=True)
 class FixStep:
-    """A step, its keyword and arguments as they stand in the play."""
+    """A step, its keyword and arguments as the play has them."""
 
     check: str
     title: str
@@ -89,7 +89,7 @@ class FixStep:
 
 
 def fix_play(findings: Sequence[Finding], hosts: Sequence[str]) -> str:
-    """The text of the play; only comments where nothing can be done without a question."""
+    """Return the text of the play; only comments if every fix needs a decision."""
     on: dict[str, tuple[FixStep, list[str]]] = {}
     left: dict[str, list[str]] = {}
     for finding in findings:

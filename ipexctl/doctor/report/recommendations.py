@@ -1,6 +1,6 @@
-"""What to run with on each group of equal hosts, and why.
+"""Recommended settings for each group of equal hosts, with the reasons.
 
-Ranks and threads are those that `ipexctl run` uses when nobody says how many: the same functions.
+Ranks and threads are the defaults of `ipexctl run`, from the same functions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ipexctl.run.plan import core_pinning
 
 @dataclass(frozen=True)
 class Recommendation:
-    """`row` "": nothing in the version table fits; then `verdict` says why.
+    """A recommendation. `row` "": no row of the version table fits; then `verdict` says why.
 
-    `verdict` is also there where a training is possible, but not all that x86 hosts have.
+    `verdict` is also set if training works, but without some features of x86 hosts.
     """
 
     hosts: tuple[str, ...]
@@ -35,11 +35,11 @@ class Recommendation:
     threads: int  # per rank
     why: tuple[str, ...]
     verdict: str = ""
-    processor: str = ""  # its generation: Sapphire Rapids; "" where it is in no table
+    processor: str = ""  # its generation: Sapphire Rapids; "" if it is not in the table
 
 
 def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
-    """One for each group of equal hosts, in the order of the hosts."""
+    """Return one recommendation for each group of equal hosts, in the order of the hosts."""
     together = _decide(cluster.hosts, cluster)
     alike: dict[object, list[Facts]] = {}
     for facts in cluster.hosts:
@@ -48,7 +48,7 @@ def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
 
 
 def _kind(facts: Facts) -> object:
-    """Equal for hosts that get the same advice for the same reasons."""
+    """Return a key that is equal for hosts that get the same advice for the same reasons."""
     cpu = facts.cpu
     shape = len(usable_cores.cores(cpu)), _ranks_reason(facts), _threads_reason(facts)
     minors = frozenset(p.version[:2] for p in facts.pythons)
@@ -81,7 +81,7 @@ def _recommendation(
 
 
 def _decide(hosts: Sequence[Facts], cluster: Cluster) -> Decision | str:
-    """As `install` decides in this folder without options, or why nothing fits."""
+    """Return what `install` would choose in this folder without options, or why nothing fits."""
     if not hosts or not cluster.rows:
         return "no version table available"
     lock = cluster.lock

@@ -1,4 +1,4 @@
-"""What a doctor found out about all hosts, and the verdict that follows from it."""
+"""The result of `doctor` for all hosts, and the verdict that follows from it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of all hosts. `named` is how the user named them: -f hosts, or -H a,b; `root`
-    is what was said to be ipexctl's folder there, "" if nothing was; `script` is in this folder.
+    """The outcome of all hosts. `named` is how the user named them: -f hosts, or -H a,b; `root` is
+    ipexctl's folder on them if it was given, else ""; `script` is in this folder.
     """
 
     hosts: tuple[Host, ...]
@@ -36,12 +36,12 @@ class Report:
     measured: Measured = Measured()
     recommendations: tuple[Recommendation, ...] = ()
     env: EnvChoice | None = None
-    requirements: str = ""  # a requirements file in this folder, where nothing is locked
-    unchecked: str = ""  # a hostfile in this folder, where only this machine was asked for
+    requirements: str = ""  # a requirements file in this folder if there is no lock
+    unchecked: str = ""  # a hostfile in this folder if only this machine was examined
 
     @property
     def trust(self) -> str:
-        """The command that accepts the keys nobody knows yet."""
+        """The command that accepts host keys that are not known yet."""
         return f"ipexctl trust {self.named}".strip()
 
     @property
@@ -57,7 +57,7 @@ class Report:
         return self._down.get(host)
 
     def findings_of(self, host: str) -> tuple[Finding, ...]:
-        """Of one host; those about the cluster for ""."""
+        """Return the findings of one host; those about the cluster for ""."""
         return self._findings.get(host, ())
 
     @property
@@ -67,7 +67,7 @@ class Report:
 
     @property
     def environments(self) -> dict[str, list[str]]:
-        """What `run` would use, in words, and the hosts that have it."""
+        """The environments that `run` would use, in words, and the hosts that have them."""
         found: dict[str, list[str]] = {}
         for f in self.facts:
             current = f.software.current if f.software else None
@@ -88,7 +88,7 @@ class Report:
         return next((e.project for e in others), "")
 
     def state(self, host: str) -> str:
-        """unreachable, failed, fail, warn or ok: what the host's row says."""
+        """Return the state in the host's row: unreachable, failed, fail, warn or ok."""
         down = self.down_of(host)
         if down:
             return down.state.value
@@ -113,7 +113,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Problem:
-    """Findings of one id and title, on whatever hosts: one thing to fix."""
+    """Findings of one id and title on any number of hosts: one thing to fix."""
 
     findings: tuple[Finding, ...]
 
@@ -123,12 +123,12 @@ class Problem:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """None for one about the cluster."""
+        """The hosts it was found on; empty for one about the cluster."""
         return tuple(dict.fromkeys(f.host for f in self.findings if f.host))
 
     @property
     def evidence(self) -> dict[str, list[str]]:
-        """Each different thing that was seen, with its hosts."""
+        """Each distinct piece of evidence, with its hosts."""
         found: dict[str, list[str]] = {}
         for f in self.findings:
             found.setdefault(f.evidence, []).append(f.host)
@@ -136,7 +136,7 @@ class Problem:
 
     @property
     def fixes(self) -> dict[Fix, list[str]]:
-        """Each different fix, with its hosts."""
+        """Each distinct fix, with its hosts."""
         found: dict[Fix, list[str]] = {}
         for f in self.findings:
             if f.fix and f.host not in found.setdefault(f.fix, []):
@@ -153,8 +153,8 @@ def by_problem(findings: Iterable[Finding], severity: Severity | None = None) ->
 
 
 def in_common(texts: Iterable[str]) -> tuple[str, list[str]] | None:
-    """What texts have in common, and what stands in each of them in place of its `…`: one or two
-    words. None where they differ by more."""
+    """Return the text with its differing words as `…`, and for each text the one or two words in
+    its place; None if the texts differ in more."""
     rows = [text.split(" ") for text in texts]
     differ = [i for i, words in enumerate(zip(*rows, strict=False)) if len(set(words)) > 1]
     if len(rows) < 2 or len(set(map(len, rows))) > 1 or differ[-1] - differ[0] > 1:

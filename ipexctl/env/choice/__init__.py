@@ -1,1 +1,1 @@
-"""Which environment a command uses, and how environments differ. Pure."""
+"""The environment that a command uses, and differences of environments. Pure."""

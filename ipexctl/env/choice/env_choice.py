@@ -1,4 +1,4 @@
-"""Which environment a command acts in, and which projects asked for one; as hosts say it."""
+"""The environment of a command, and the projects that asked for one, as hosts report it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = by(plain)
 
 @dataclass(frozen=True)
 class Project:
-    """`id` tells two projects of one name apart; `by`: who works on it, and where."""
+    """A project. `id` distinguishes projects of one name; `by`: its user and machine."""
 
     id: str = field(metadata=TEXT)
     name: str = field(metadata=TEXT)
@@ -41,7 +41,7 @@ class EnvUser:
 
 @dataclass(frozen=True)
 class EnvChoice:
-    """What the folder says. `key` "": there is no lock, so the hosts' current one is used.
+    """The choice of a folder. `key` "": there is no lock, so the hosts' current one is used.
 
     `instead`: the command that chose another environment than the lock's `locked`.
     """
@@ -52,11 +52,11 @@ class EnvChoice:
     instead: str = ""
     locked: str = ""
     without: str = ""  # why there is no lock
-    shown: str = "ipexctl.lock"  # its path as seen from the working folder
+    shown: str = "ipexctl.lock"  # its path relative to the working folder
     newer: tuple[str, ...] = ()  # its requirements files, if one is newer than the lock
 
     def names(self, key: str) -> str:
-        """Why this folder wants the environment, "" if it does not."""
+        """Return why this folder needs the environment, "" if it does not."""
         if self.instead and key == self.key:
             return f"used here by `{self.instead}`"
         named = key and key in (self.key, self.locked)
@@ -64,7 +64,7 @@ class EnvChoice:
 
 
 def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
-    """What a host is asked for, for `run.run_environment.find`."""
+    """Return the arguments of `run.run_environment.find` for a host."""
     if not choice or not choice.key:
         return {}
     return {
@@ -74,8 +74,8 @@ def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class EnvUsed:
-    """The environment of a run: `choice`, and what a host says of it. `users` may be empty: it was
-    installed before environments knew their projects."""
+    """The environment of a run: `choice`, and a host's report about it. `users` may be empty: it
+    was installed before environments recorded their projects."""
 
     key: str = field(metadata=KEY)
     built: str = ""

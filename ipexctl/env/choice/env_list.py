@@ -1,5 +1,5 @@
-"""What hosts keep below their root, as they say it: which environment is the one before, which are
-unused, and how they differ from what was built."""
+"""The content of the hosts' roots, as they report it: which environment is the previous one, which
+are unused, and how they differ from their builds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Env:
 
     @property
     def title(self) -> str:
-        """What is in it, in words."""
+        """Its content, in words."""
         if self.use:
             return f"used from {self.use}"
         versions = {m[1]: m[2] for m in map(_WHEEL.match, self.wheels) if m}
@@ -52,8 +52,8 @@ class Env:
 
 @dataclass(frozen=True)
 class HostEnvs:
-    """All that a host keeps; "" for `current` or `previous`: there is none. `size`: bytes of the
-    environments together, where they share a file only once."""
+    """All that a host keeps; `current` or `previous` is "" if there is none. `size`: bytes of the
+    environments together, which count a shared file only once."""
 
     host: str
     root: str
@@ -76,7 +76,7 @@ def is_key(text: str) -> bool:
 
 
 def project_before(all_hosts: Sequence[HostEnvs], project: str, key: str) -> str:
-    """The environment that this project asked for last besides `key`, "" if there is none."""
+    """Return the environment this project asked for last besides `key`, "" if there is none."""
     found = [
         (user.asked, env.key)
         for on_host in all_hosts
@@ -88,9 +88,9 @@ def project_before(all_hosts: Sequence[HostEnvs], project: str, key: str) -> str
 
 
 def way_back(all_hosts: Sequence[HostEnvs]) -> str:
-    """The previous environment that most hosts can be on, "" if there is none.
+    """Return the previous environment that most hosts can switch to, "" if there is none.
 
-    A host on which the last install failed is on it already.
+    A host on which the last install failed still uses it.
     """
     reach = {
         key: sum(key in (s.current, s.previous) for s in all_hosts)
@@ -101,7 +101,7 @@ def way_back(all_hosts: Sequence[HostEnvs]) -> str:
 
 
 def not_back(on_host: HostEnvs, key: str) -> str:
-    """Why this host cannot be switched back to `key`, "" if it can."""
+    """Return why this host cannot be switched back to `key`, "" if it can."""
     if not key:
         return "there is no previous environment"
     env = on_host.env(key)
@@ -109,7 +109,7 @@ def not_back(on_host: HostEnvs, key: str) -> str:
 
 
 def spared(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
-    """Unused environments that another project or a lock still names, and which."""
+    """Return the unused environments that another project or a lock still names, and which."""
     found = {}
     for env in (e for e in on_host.envs if e.key in on_host.unused):
         others = [u for u in env.users if u.project.id != choice.project.id]
@@ -122,7 +122,7 @@ def spared(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
 
 
 def use_of(on_host: HostEnvs, key: str, choice: EnvChoice) -> str:
-    """current, previous, kept, or unused: that is what `env rm --unused` removes."""
+    """Return current, previous, kept, or unused: `env rm --unused` removes the last kind."""
     if key in (on_host.current, on_host.previous):
         return "current" if key == on_host.current else "previous"
     return "kept" if key in spared(on_host, choice) else "unused"
@@ -133,7 +133,7 @@ def use_of(on_host: HostEnvs, key: str, choice: EnvChoice) -> str:
 
 @dataclass(frozen=True)
 class Drift:
-    """A host's current environment, "" if it has none, beside what was built there.
+    """A host's current environment, "" if it has none, compared with what was built there.
 
     `files`: (path, what is wrong), of which the host left `more` out; of `looked` files it `read`
     some, and compared the others by size and time.
@@ -155,6 +155,6 @@ class Drift:
 
 
 def most_common_env(drifts: Sequence[Drift]) -> str:
-    """The environment that most hosts have, the first of several; "" if none has one."""
+    """Return the environment that most hosts have, the first of several; "" if none has one."""
     keys = [d.current for d in drifts if d.current]
     return max(keys, key=keys.count, default="")

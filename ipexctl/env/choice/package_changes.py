@@ -1,4 +1,4 @@
-"""Packages that differ: between what was built and what is there, or between two environments."""
+"""Packages that differ: from what was built to what is installed, or between two environments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST = 5
 
 @dataclass(frozen=True)
 class Change:
-    """A package; "" for a version: there is none. Equal versions: files are replaced, or `gone`."""
+    """A package; a version "": there is none. Equal versions: files are replaced, or `gone`."""
 
     package: str
     was: str
@@ -29,13 +29,13 @@ class Change:
 
 
 def describe_changes(changes: Sequence[Change]) -> str:
-    """In one line, not longer for a hundred packages."""
+    """Return the changes in one line of limited length."""
     more = [f"{len(changes) - _MOST} more"] if len(changes) > _MOST else []
     return ", ".join([*map(str, changes[:_MOST]), *more])
 
 
 def between(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change, ...]:
-    """The changes that lead from one environment's packages to the other's."""
+    """Return the changes that lead from one environment's packages to the other's."""
     names = sorted(was.keys() | now.keys())
     found = (Change(name, was.get(name, ""), now.get(name, "")) for name in names)
     return tuple(c for c in found if c.was != c.now)

@@ -1,8 +1,8 @@
-"""Lines of a log -> the known causes in them.
+"""Find the known causes in the lines of a log.
 
-Safe on any input: lines are cut to MAX_LINE, and no pattern has nested repeats (a test looks).
-Fast on long logs: the names in a block of lines are collected once and searched for those of the
-patterns' fixed words; most blocks have none of them.
+It is safe on any input: lines are cut to MAX_LINE, and no pattern has nested repeats (a test
+checks). It is fast on long logs: the names in a block of lines are collected once and searched for
+those of the patterns' fixed words; most blocks have none of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ipexctl.quick_dataclass import dataclass
 
 MAX_LINE = 2000
 _BLOCK = 500  # lines
-_WARNING = re.compile(r"\b[A-Z][A-Za-z]*Warning: ")  # Python's own; the program went on after it
+_WARNING = re.compile(r"\b[A-Z][A-Za-z]*Warning: ")  # Python's own; the program continued after it
 # torch's: [W1120 10:00:00.1 socket.cpp:755], [W socket.cpp:663], W1120 10:00:00.1 42 run.py:7]
 _NOTICE = re.compile(
     r"(?:^|[\s\]:>])\[?W(?:\d{4} [\d:.]{8,20})?(?: +\d{1,9})? \S{1,200}:\d{1,6}\]"
@@ -50,7 +50,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Match:
-    """`number` counts lines from 1; `again` is how many further lines say the same."""
+    """A match. `number` counts lines from 1; `again` is how many further lines have it."""
 
     cause: Cause
     number: int
@@ -71,7 +71,7 @@ Known = Callable[[], tuple["Cause", ...]]  # the table, which takes 60 ms to rea
 
 
 def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
-    """Why something ended: the likeliest cause. A Python warning is not a cause."""
+    """Return the likeliest cause of an end. A Python warning is not a cause."""
     best: Match | None = None
     for found in _found((line for line in lines if not _WARNING.search(line)), known):
         if not _rank(found):
@@ -82,7 +82,7 @@ def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
 
 
 def matches(lines: Iterable[str], known: tuple[Cause, ...]) -> tuple[Match, ...]:
-    """Each cause once, the likeliest first."""
+    """Return each cause once, the likeliest first."""
     told: dict[str, Match] = {}
     for found in _found(lines, known):
         seen = told.setdefault(found.cause.slug, found)
@@ -96,7 +96,7 @@ def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
     numbered = enumerate(lines, 1)
     while block := [(n, line[:MAX_LINE]) for n, line in islice(numbered, _BLOCK)]:
         text = "\n".join(line for _, line in block)
-        names = "\n".join(set(_NAME.findall(text)))  # short where lines repeat, as those of logs do
+        names = "\n".join(set(_NAME.findall(text)))  # short if lines repeat, as in logs
         likely = [
             (cause, pattern)
             for name, word, cause, pattern in _patterns(known)
@@ -109,32 +109,32 @@ def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
 
 
 def _of(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
-    """The cause that matches one line; a weak one only if no other matches."""
+    """Return the cause that matches one line; a weak one only if no other matches."""
     found = [cause for cause, pattern in likely if pattern.search(line)]
     return min(found, key=_rank_of_cause, default=None)
 
 
 def _rank(match: Match) -> int:
-    """The likeliest has the lowest: a warning of a library or of Python is seldom why it ended."""
+    """Return a rank, 0 for the likeliest: a library's or Python's warning is seldom the cause."""
     if _WARNING.search(match.line):
         return 4
     return max(3 if _NOTICE.search(match.line) else 0, _rank_of_cause(match.cause))
 
 
 def _rank_of_cause(cause: Cause) -> int:
-    """A weak one after the others, then one that follows from another, then a harmless one."""
+    """Rank a weak cause after others, then one that follows from another, then a harmless one."""
     return 4 if cause.harmless else 2 if cause.follows else int(cause.weak)
 
 
 @cache
 def _patterns(known: tuple[Cause, ...]) -> tuple[tuple[str, str, Cause, re.Pattern[str]], ...]:
-    """The longest name in each pattern's fixed word, that word, and the pattern."""
+    """Return the longest name in each pattern's fixed word, that word, and the pattern."""
     words = ((fixed_word(p), c, re.compile(p)) for c in known for p in c.patterns)
     return tuple((max(_NAME.findall(w), key=len, default=""), w, c, p) for w, c, p in words)
 
 
 def fixed_word(pattern: str) -> str:
-    """The longest text that every line must have which the pattern matches; "" if there is none."""
+    """Return the longest text that every matching line must contain; "" if there is none."""
     bare = re.sub(r"\{[\d,]+\}", "\0*", pattern)
     while "(" in bare.replace("\\(", "") and (inner := _GROUP.sub("\0", bare)) != bare:
         bare = inner

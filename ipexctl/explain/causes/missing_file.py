@@ -1,4 +1,4 @@
-"""Which file, folder or module a script did not find, from its last words."""
+"""Find the file, folder or module that a script lacked, from its last words."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NAME = re.compile(r"[\w-]+\.[\w.-]+")
 
 
 def missing_paths(lines: Iterable[str]) -> tuple[str, ...]:
-    """As the script named it, () if nothing says so; several where one of them would do. The last
-    line that names any ended the script."""
+    """Return paths as the script named them, () if there are none; several if one of them would do.
+    The last line that names any ended the script."""
     found = [match for line in lines if (match := _MISSING.search(line.rstrip()))]
     if not found:
         return ()
@@ -30,13 +30,13 @@ def missing_paths(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def missing_module(lines: Iterable[str]) -> str:
-    """Its path without an ending, "" if no line names one."""
+    """Return the module's path without a suffix, "" if no line names one."""
     found = [match["name"] for line in lines if (match := _MODULE.search(line))]
     return found[-1].replace(".", "/") if found else ""
 
 
 def in_project(path: str, start: str, cwd: str) -> str:
-    """Its path below the project's top, or from there up; "" if it is elsewhere on the host.
+    """Return its path relative to the project's top; "" if it is elsewhere on the host.
 
     Ranks start in `start` on the host, which is the folder `cwd` of the project.
     """

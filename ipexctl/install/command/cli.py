@@ -1,4 +1,4 @@
-"""The options of install, stacks and bundle."""
+"""The options of `install`, `stacks` and `bundle`."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def install(
 
 
 def _may_be_package(recap: Any) -> bool:
-    """`ipexctl install einops`, where nothing has that name."""
+    """Recognise `ipexctl install einops`, where no host has that name."""
     unknown = "cannot be resolved" in recap.detail
     return unknown and re.fullmatch("[A-Za-z_-]+", recap.host) is not None
 
@@ -240,7 +240,7 @@ def bundle_text(made: Bundled) -> str:
 
 
 def bundle_document(made: Bundled) -> dict[str, Any]:
-    """The document that --json prints."""
+    """Return the document that --json prints."""
     lock = made.lock
     return {
         "schema_version": 1,
@@ -259,7 +259,7 @@ def bundle_document(made: Bundled) -> dict[str, Any]:
 
 
 def bare_ipex(args: list[str]) -> list[str]:
-    """`--ipex` without a version as Click understands it."""
+    """Rewrite `--ipex` without a version to a form that Click accepts."""
     if args[:1] not in (["install"], ["stacks"], ["bundle"]):
         return args
     out = []

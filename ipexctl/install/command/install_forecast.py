@@ -1,4 +1,4 @@
-"""What an install will cost: shown before the question and by --check, and data under --json."""
+"""The cost of an install: shown before the question and by --check, and included in --json."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ipexctl.install.install_plan import HostInstall, Plan
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.terminal.console import print_lines
 
-NAMES = 40  # letters of the hosts' names
+NAMES = 40  # characters of the hosts' names
 LABEL = 10
 LABELLED = 3  # lines that begin with a label
-UNPACKED = 3  # times the size of the wheels is about that of their files
-GROUPS = 5  # of equal hosts; 24 lines hold so many beside the choice
+UNPACKED = 3  # unpacked files take about this many times the size of the wheels
+GROUPS = 5  # of equal hosts; 24 lines have room for this many beside the choice
 
 
 def show_forecast(plan: Plan, console: Console) -> None:
@@ -30,7 +30,7 @@ def show_forecast(plan: Plan, console: Console) -> None:
 
 
 def forecast_text(plan: Plan) -> str:
-    """Equal hosts are one entry."""
+    """Return the text; equal hosts are one entry."""
     labelled = {"packages": _packages(plan), "fetch": _fetch(plan), "send": _send(plan)}
     lines = [f"{label:{LABEL}}{text}" for label, text in labelled.items()]
     groups: dict[tuple[str, ...], list[HostInstall]] = {}
@@ -93,7 +93,7 @@ def _bytes(blobs: Iterable[Blob]) -> str:
 
 
 def _kind(plan: Plan, part: HostInstall) -> tuple[str, ...]:
-    """What the host has, and what becomes of it: equal for hosts in one entry."""
+    """Return what the host has, and what happens to it: equal for hosts in one entry."""
     key, state = plan.lock.key, part.state
     place = f"{state.root}/envs/{key}"
     if part.complete:
@@ -108,7 +108,7 @@ def _kind(plan: Plan, part: HostInstall) -> tuple[str, ...]:
 
 
 def today(part: HostInstall) -> str:
-    """Its current environment, "" for none."""
+    """Return its current environment, "" for none."""
     state = part.state
     torch = dict(state.packages).get("torch")
     return f"{state.current} (torch {torch})" if state.current and torch else state.current
@@ -125,12 +125,12 @@ def _disk(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
 
 
 def disk_needed(plan: Plan, part: HostInstall) -> int:
-    """Bytes, by the size of the files. Environments share wheels, so it may be less."""
+    """Estimate bytes from the size of the files. Environments share wheels, so it may be less."""
     return part.to_send + UNPACKED * plan.lock.size
 
 
 def forecast_document(plan: Plan) -> dict[str, Any]:
-    """For --json. Bytes are of the files whose size is known; null: unknown."""
+    """Return the data for --json. Bytes are of files whose size is known; null: unknown."""
     asked = plan.asked
     return {
         "packages_asked": list(asked),

@@ -1,4 +1,4 @@
-"""What `install` shows: the choice, a line per host while it works, and Ansible's recap."""
+"""What `install` shows: the choice, a line per host while it works, and a recap like Ansible's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def chosen_text(plan: Plan) -> str:
-    """The first line: what will be on the hosts, and why that."""
+    """Return the first line: what will be installed on the hosts, and the reason."""
     stack, lock = plan.found.stack, plan.lock
     n = len(plan.hosts)
     what = f"{stack.title}, {stack.row.backend}, {mpi.describe_locked(lock.mpi, lock.version)}"
@@ -37,7 +37,7 @@ def chosen_text(plan: Plan) -> str:
 
 
 def _cuda_lines(plan: Plan) -> list[str]:
-    """What it costs, told whether or not somebody has agreed to it before."""
+    """Return what a CUDA build costs, even if the user has agreed to it already."""
     lock, n, why = plan.lock, len(plan.hosts), plan.found.no_cpu_build
     fetch = f"{human(plan.to_fetch)} to fetch ({minutes(plan.to_fetch)}), "
     size = f"{human(lock.size)} for {'each of ' * (n != 1)}{n} host{'s' * (n != 1)}"
@@ -59,7 +59,7 @@ def cost(report: InstallReport) -> str:
 
 
 def document(report: InstallReport) -> dict[str, Any]:
-    """The document that --json prints."""
+    """Return the document that --json prints."""
     plan, found = report.plan, report.plan.found if report.plan else None
     return {
         "schema_version": 1,
@@ -96,7 +96,7 @@ def show_difference(plan: Plan) -> None:
 
 
 def difference(plan: Plan) -> str:
-    """For --diff: the packages that change, hosts with the same changes together."""
+    """Return the text of --diff: packages that change; hosts with the same changes together."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for part in plan.todo:
         n = len(part.changes)
@@ -142,7 +142,7 @@ def show_used_env(found: UseEnvReport) -> None:
 
 
 def used_env_document(found: UseEnvReport) -> dict[str, Any]:
-    """The document that --json prints."""
+    """Return the document that --json prints."""
     look = found.looks[0] if found.looks else None
     return {
         "schema_version": 1,

@@ -1,4 +1,4 @@
-"""What `stacks` shows: the version table, and what of it does not fit."""
+"""What `stacks` shows: the version table, and which rows do not fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 80
 
 
 def text(offers: Sequence[Offer], *, verbose: bool = False) -> str:
-    """The newest torch first; a star at the row that `install` takes without further options.
+    """Return the rows, newest torch first, with a star at the row that `install` takes by default.
     `verbose`: also what was not tested about each row."""
     fitting = [o for o in offers if not o.reasons]
     others = [o for o in offers if o.reasons]
@@ -67,7 +67,7 @@ def _legend(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
 
 
 def _untested(offers: Sequence[Offer]) -> list[str]:
-    """Each doubt once, with the rows that it is about."""
+    """Return each open question once, with the rows that it is about."""
     about: dict[str, list[str]] = {}
     for offer in sorted(offers, key=_newest):
         for doubt in offer.row.doubts:
@@ -87,7 +87,7 @@ def _wrapped(line: str, indent: int) -> list[str]:
 
 
 def document(offers: Sequence[Offer]) -> dict[str, Any]:
-    """The document that --json prints."""
+    """Return the document that --json prints."""
     first = first_choice(offers)
     return {
         "schema_version": 1,

@@ -1,1 +1,1 @@
-"""The version table, requirements and the lock file. Pure."""
+"""The version table, requirements and the lock file as pure values."""

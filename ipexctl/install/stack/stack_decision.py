@@ -1,4 +1,4 @@
-"""What the hosts will train with: stack, Python and dtype. `doctor` and `install` both ask here."""
+"""The stack, Python and dtype for the hosts; both `doctor` and `install` decide here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT = "the default (IPEX is discontinued and needs --stack ipex)"
 class Decision:
     """`candidates`: one row, once per Python that all hosts share, the preferred one first.
 
-    Which of them it is, the package indexes decide.
+    The package indexes decide between them.
     """
 
     candidates: tuple[Stack, ...]
@@ -41,9 +41,9 @@ def decide(
     rows: Sequence[Row],
     carried: Package | None = None,
 ) -> Decision:
-    """Options win over the lock, and the lock over the table. No code is looked at.
+    """Decide: options win over the lock, and the lock over the table. The user's code is not read.
 
-    `carried`: the Python that is brought to the hosts. Raises NothingFits, InputError.
+    `carried`: the Python that is copied to the hosts. Raises NothingFits, InputError.
     """
     facts = with_carried(facts, carried)
     wanted = wanted_stack(facts, asked, lock, rows)
@@ -54,14 +54,14 @@ def decide(
 
 
 def dtype(facts: Sequence[Facts]) -> str:
-    """One for all ranks: they exchange what they compute."""
+    """Return one data type for all ranks, since they exchange what they compute."""
     return BF16 if facts and all(isa.bf16(f.cpu) for f in facts) else FP32
 
 
 def wanted_stack(
     facts: Sequence[Facts], asked: Request, lock: Lock | None, rows: Sequence[Row]
 ) -> Request:
-    """The request with what names its rows, and why."""
+    """Return the request with what selects its rows, and the reason."""
     intel = mpi.INTEL.name if all(isa.is_x86(f.cpu) for f in facts) else mpi.NONE
     wanted = replace(asked, mpi=asked.mpi or (mpi.word_of(lock.mpi) if lock else intel))
     if wanted.names_a_stack:
@@ -90,7 +90,7 @@ def _as_locked(wanted: Request, lock: Lock, rows: Sequence[Row]) -> Request:
 
 
 def with_carried(facts: Sequence[Facts], package: Package | None) -> tuple[Facts, ...]:
-    """Every host gets this Python and no other, so that all ranks have the same one.
+    """Give every host this Python and no other, so that all ranks have the same one.
 
     A host that runs no Python at all cannot run our agent either.
     """

@@ -1,4 +1,4 @@
-"""The version table to look at: what fits a host that somebody describes, and why not the rest."""
+"""The version table for a described host: which rows fit, and why others do not."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ipexctl.install.stack.version_table import (
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
 
-# The doctor's words for instruction sets, as far as the table has its own.
+# The doctor's words for instruction sets that the table has as well.
 _LEVELS = {"sse": "x86-64-v2", "avx": "x86-64-v2", "avx512-bf16": "avx512", "amx": "avx512"}
 
 
 @dataclass(frozen=True)
 class Offer:
-    """`reasons` empty: it fits. `taken`: `install` takes it without being asked for IPEX."""
+    """`reasons` empty: it fits. `taken`: `install` takes it without a request for IPEX."""
 
     row: Row
     reasons: tuple[str, ...]
@@ -35,7 +35,7 @@ class Offer:
 
 
 def offers(rows: Sequence[Row], host: Facts, request: Request) -> tuple[Offer, ...]:
-    """Every row of the table, in its order. Where no Python is known of the host, any will do."""
+    """Return every row of the table in its order; if no Python of the host is known, any fits."""
     found = []
     for row in offered(rows, request):
         one = host if host.pythons else replace(host, pythons=(Python("", row.pythons[0]),))
@@ -45,12 +45,12 @@ def offers(rows: Sequence[Row], host: Facts, request: Request) -> tuple[Offer, .
 
 
 def first_choice(offers: Sequence[Offer]) -> Row | None:
-    """What `install` takes."""
+    """Return the row that `install` takes."""
     return next((o.row for o in offers if not o.reasons and o.taken), None)
 
 
 def as_host(python: str, isa: str, glibc: str, arch: str) -> Facts:
-    """A host of which only this is known; "" is no reason against any row."""
+    """Return a host with only these facts; "" rules out no row."""
     level = _LEVELS.get(isa, isa)
     if level and level not in ISA:
         raise unknown_value("--isa", isa, dict.fromkeys((*list(ISA)[1:], *_LEVELS)))
@@ -85,6 +85,6 @@ def _minor(option: str, text: str) -> Minor | None:
 
 
 def span(row: Row) -> str:
-    """3.9-3.13."""
+    """Return its Python versions as "3.9-3.13"."""
     first, last = row.pythons[0], row.pythons[-1]
     return f"{first[0]}.{first[1]}-{last[0]}.{last[1]}"

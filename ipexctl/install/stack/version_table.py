@@ -1,4 +1,4 @@
-"""The version table as values: its rows, and what each needs of a host and of a request."""
+"""The version table as values: its rows, and what each requires of hosts and requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipexctl.quick_dataclass import dataclass
 Minor = tuple[int, int]
 
 IPEX = "intel-extension-for-pytorch"
-# Intel's names that are free on the default index, or were once. Only rows bring them.
+# Intel's names that anyone can, or once could, register on the default index. Only rows use them.
 RESERVED = frozenset({IPEX, "oneccl-bind-pt", "torch-ccl", "torch-ipex"})
 
 _V2 = frozenset({"cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"})
@@ -31,7 +31,7 @@ END_OF_LIFE = (
 )
 NEVER_RUN = "oneccl_bind_pt itself has never been run with ipexctl"
 NEWEST = "newest"  # `--ipex` without a version
-GLOO = "-gloo"  # ends the name of an IPEX row that is used without the bindings
+GLOO = "-gloo"  # suffix of an IPEX row that is used without the bindings
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Row:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What nobody has proved about it."""
+        """What is not tested about it."""
         run = (self.oneccl_run or NEVER_RUN,) if self.oneccl else ()
         return run + tuple(filter(None, self.uncertain.split("; ")))
 
@@ -77,7 +77,7 @@ class Row:
 class Request:
     """What the user asked for; "" leaves it to the table. `python`: "3.11" or a path.
 
-    The rest is not from flags: `row` is the lock's, `because` is why there is a request at all.
+    The rest is not from options: `row` is the lock's, `because` is the reason for the request.
     """
 
     torch: str = ""
@@ -95,7 +95,7 @@ class Request:
 
     @property
     def names_ipex(self) -> bool:
-        """IPEX is discontinued, with known security issues: only who asks for it gets it."""
+        """Whether IPEX is requested: it is discontinued, with known security issues."""
         return bool(self.ipex or self.row) or self.stack == "ipex" or self.backend == "ccl"
 
 
@@ -120,18 +120,18 @@ def to_minor(text: str) -> Minor:
 
 
 def of_intel(row: Row) -> dict[str, str]:
-    """The row's packages that come from Intel alone, and their versions."""
+    """Return the row's packages that only Intel provides, and their versions."""
     named = ((IPEX, row.ipex), (canonicalize_name(row.oneccl_dist), row.oneccl))
     return {name: version for name, version in named if version}
 
 
 def stock(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The rows that somebody still maintains: what hosts are measured against by default."""
+    """Return the maintained rows, which are the default for hosts."""
     return tuple(row for row in rows if not row.ipex)
 
 
 def offered(rows: Sequence[Row], request: Request) -> tuple[Row, ...]:
-    """The rows as this request would use them: for gloo the oneCCL bindings stay out."""
+    """Return the rows as this request uses them: gloo leaves out the oneCCL bindings."""
     if request.backend != "gloo":
         return tuple(rows)
     return tuple(_without_bindings(row) if row.oneccl else row for row in rows)
@@ -144,7 +144,7 @@ def _without_bindings(row: Row) -> Row:
 
 
 def not_asked(row: Row, request: Request) -> str:
-    """Why this row is not what was asked for, "" if it is."""
+    """Return why this row is not what was requested, "" if it is."""
     if request.row and row.name != request.row:
         return f"{request.row} was requested"
     if request.torch and not is_version(row.torch, request.torch):
@@ -161,11 +161,11 @@ def not_asked(row: Row, request: Request) -> str:
 
 
 def brings_ipex(row: Row, request: Request) -> str:
-    """Why a row that is what was asked for is not taken all the same, "" if it is."""
+    """Return why a row that matches the request is not taken, "" if it is."""
     return "it has IPEX, which needs --stack ipex" * bool(row.ipex and not request.names_ipex)
 
 
 def is_version(version: str, wanted: str) -> bool:
-    """1.12.100 is not 1.12.1: whole numbers are compared."""
+    """Match versions by complete numbers: 1.12.100 is not 1.12.1."""
     wanted = wanted.split("+")[0]
     return version == wanted or version.startswith(wanted + ".")

@@ -1,4 +1,4 @@
-"""Every text a lab writes: ssh and sshd settings, accounts, host names. Pure."""
+"""Every text that a lab writes: ssh and sshd settings, accounts, host names. Pure."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Subsystem sftp internal-sftp
 
 
 def sshd_config(*, sessions: int, penalties: bool) -> str:
-    """Keys only, no PAM; `sessions` > 0 raises the limits, `penalties` says sshd knows them."""
+    """Allow keys only, no PAM; `sessions` > 0 raises the limits, `penalties`: sshd knows them."""
     more = f"MaxStartups {sessions}\nMaxSessions {sessions}\n" if sessions else ""
     return _SSHD + _HOST_SSHD + more + "PerSourcePenalties no\n" * penalties
 
 
-# What sshd runs for every session on the flat rung: the account's own home is another one.
+# sshd runs this for every session on the flat rung: the account's own home is a different one.
 LOGIN = """#!/bin/sh
 cd
 command=$SSH_ORIGINAL_COMMAND
@@ -49,7 +49,7 @@ exec "${SHELL:-/bin/sh}" -c "$command"
 
 
 def loopback_sshd_config(plan: LabPlan, host: HostPlan, folder: Path) -> str:
-    """An sshd of this user on a loopback address, whose sessions have the home of the host."""
+    """Return settings of an sshd on a loopback address whose sessions have the host's home."""
     own = folder / "hosts" / host.name
     command = shlex.quote(str(own / "login"))
     lines = [
@@ -66,7 +66,7 @@ def loopback_sshd_config(plan: LabPlan, host: HostPlan, folder: Path) -> str:
 
 
 def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:
-    """What `ssh -F` needs: one block per host, or one pattern for a flat lab."""
+    """Return settings for `ssh -F`: one block per host, or one pattern for a flat lab."""
     way = f"    ProxyCommand {proxy}\n" if proxy else ""
     common = (
         f"    User {plan.user}\n"
@@ -92,7 +92,7 @@ def hostfile(plan: LabPlan) -> str:
 
 
 def known_hosts(plan: LabPlan, keys: dict[str, str]) -> str:
-    """One line per host with its name and address, or one line of patterns for a flat lab."""
+    """Return one line per host with its name and address, or one of patterns for a flat lab."""
     if plan.flat:
         return f"{','.join(plan.patterns)} {keys[plan.hosts[0].name]}\n"
     if plan.port != 22:
@@ -103,14 +103,14 @@ def known_hosts(plan: LabPlan, keys: dict[str, str]) -> str:
 
 
 def etc_hosts(host: HostPlan) -> str:
-    """A host knows its own name, and not those of others."""
+    """Return /etc/hosts of a host, which knows its own name, but not those of others."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{host.address} {host.name}"]
     return "".join(f"{line}\n" for line in lines)
 
 
 def accounts(passwd: str, group: str, *, uid: int, without: str = "") -> dict[str, str]:
-    """/etc/passwd, group and shadow: this machine's system accounts and `trainer`, but for the
-    group `without`."""
+    """Return /etc/passwd, group and shadow: this machine's system accounts and `trainer`, without
+    the group `without`."""
     users = [u for u in map(_fields, passwd.splitlines()) if len(u) == 7 and _is_system(u[2])]
     users = [u for u in users if u[0] not in ("root", "trainer")]
     users.insert(0, ["root", "x", "0", "0", "root", "/root", "/bin/bash"])
@@ -120,7 +120,7 @@ def accounts(passwd: str, group: str, *, uid: int, without: str = "") -> dict[st
     groups = [g for g in map(_fields, group.splitlines()) if len(g) == 4 and _is_system(g[2])]
     groups = [[*g[:3], ""] for g in groups if g[0] not in ("trainer", without)]
     groups.append(["trainer", "x", str(uid), ""])
-    # "*" is an account without password; "!" would be a locked one, which sshd turns away.
+    # "*" is an account without password; "!" would be a locked one, which sshd refuses.
     shadow = [[u[0], "*", "19000", "0", "99999", "7", "", "", ""] for u in users]
     return {"passwd": _table(users), "group": _table(groups), "shadow": _table(shadow)}
 

@@ -1,4 +1,4 @@
-"""What can be done to a host, and undone. Runs in the watchdog."""
+"""Cause faults on a host and undo them. Runs in the watchdog."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fault(dog: Watchdog, name: str, kind: str) -> None:
 
 
 def heal(dog: Watchdog, name: str) -> None:
-    """Undo every fault; a host that is down starts again and is then as new, but for its disk."""
+    """Undo every fault; a host that is down starts again as a new one, but with its disk."""
     host, running = _find(dog, name)
     if not running.pid:
         dog.boot([name])
@@ -69,7 +69,7 @@ def _find(dog: Watchdog, name: str) -> tuple[HostPlan, Running]:
 
 
 def _kill(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    # The cable first: the kernel closes the host's connections, and no peer may hear of it.
+    # Pull the cable first: the kernel closes the host's connections, and no peer may notice that.
     lab_network.ports(host, dog.switch, "down")
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -98,7 +98,7 @@ def _replug(dog: Watchdog, host: HostPlan, pid: int) -> None:
 
 
 def _no_sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    """End the listener only, as a service manager does; open sessions go on."""
+    """End only the listener, as a service manager does; open sessions continue."""
     run([*rung_limits.inside(pid), "sh", "-c", _END_SSHD], what=f"sshd of {host.name} does not end")
 
 
@@ -139,7 +139,7 @@ def _fill(dog: Watchdog, host: HostPlan, pid: int) -> None:
     path = f"/proc/{pid}/root{host.home}/{_FILL}"
     with open(path, "wb") as file:
         size, step = 0, host.spec.disk
-        # Halve the step at each refusal, down to single blocks: not one byte stays free.
+        # Halve the step at each refusal, down to single blocks: not one byte remains free.
         while step >= 512:
             try:
                 os.posix_fallocate(file.fileno(), size, step)
@@ -171,7 +171,7 @@ MEND: dict[str, Step] = {
 
 
 def _members(pid: int) -> Iterator[int]:
-    """Every process in the pid namespace of process `pid`."""
+    """Yield every process in the pid namespace of process `pid`."""
     space = os.stat(f"/proc/{pid}/ns/pid").st_ino
     for member in process_ids():
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Where labs keep their files, and what of it may be removed: never anything but a lab's own."""
+"""The folders of labs; nothing but a lab's own files is ever removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ipexctl.errors import InputError
 from ipexctl.lab.cluster.lab_spec import check_name, is_name
 from ipexctl.local.user_dirs import state_dir
 
-MARK = "spec.json"  # every lab has it from its first moment to its last
+MARK = "spec.json"  # a lab has it for all of its life
 
 
 def state_root() -> Path:
@@ -19,13 +19,13 @@ def state_root() -> Path:
 
 
 def place(name: str, root: Path | None = None) -> Path:
-    """The folder of the lab of that name; InputError for what is no name, before any look at it."""
+    """Return the folder of the lab of that name; InputError for an invalid name."""
     check_name(name)
     return (root or state_root()) / name
 
 
 def labs_in(root: Path) -> list[str]:
-    """The names of all labs there, dead ones among them."""
+    """Return the names of all labs in the folder, including dead ones."""
     found = sorted(root.iterdir()) if root.is_dir() else []
     return [path.name for path in found if is_name(path.name) and is_lab(path)]
 
@@ -50,7 +50,7 @@ def clear(folder: Path) -> None:
 
 
 def make(folder: Path, spec: str) -> None:
-    """A new lab's folder, in the place of a dead lab's or of an empty one."""
+    """Make the folder of a new lab in place of a dead lab's or an empty one."""
     clear(folder)
     with suppress(OSError):
         folder.rmdir()

@@ -1,4 +1,4 @@
-"""Process 1 of a lab host: makes the host's own file tree, starts sshd, then reaps.
+"""Process 1 of a lab host: makes the host's own file tree, starts sshd, then collects children.
 
 Runs in a child of the watchdog, already in new network, pid, mount, uts and ipc namespaces.
 """
@@ -21,8 +21,8 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Boot:
-    """All that one host needs to come up; `files` are texts by absolute path on the host, `covers`
-    files of this machine by theirs."""
+    """What one host needs to start; `files` are texts by absolute path on the host, `covers` files
+    of this machine by theirs."""
 
     plan: LabPlan
     host: HostPlan
@@ -33,7 +33,7 @@ class Boot:
 
     @property
     def owner(self) -> int:
-        """Whose the account's files are, in the user namespace of the lab."""
+        """The owner of the account's files in the user namespace of the lab."""
         return self.uid if self.plan.rung == rung_limits.FULL else 0
 
 
@@ -55,7 +55,7 @@ def be_host(boot: Boot, go: int) -> None:
         raise OSError("the lab disappeared")
     run(["ip", "-batch", "-"], lab_network.inside(boot.host))
     Path("/proc/sys/net/ipv4/conf/all/arp_notify").write_text("1")
-    if boot.plan.rung == rung_limits.USER:  # sshd is an ordinary user there
+    if boot.plan.rung == rung_limits.USER:  # sshd runs as an ordinary user there
         Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("22")
     start_sshd([*rung_limits.as_user(boot.plan.rung, boot.uid), sshd_path()])
 
@@ -69,7 +69,7 @@ def start_sshd(sshd: list[str]) -> None:
 
 
 def reap_forever() -> None:
-    """What process 1 is for: collect every child that ends."""
+    """Collect every child that ends, the duty of process 1."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while True:
         try:

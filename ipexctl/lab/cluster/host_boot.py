@@ -1,4 +1,4 @@
-"""Bringing hosts up: keys, the texts of each host, one forked process 1 per host."""
+"""Start hosts: keys, the texts of each host, one forked process 1 per host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ipexctl.quick_dataclass import dataclass
 _NAMESPACES = linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC
 _FLAT_SESSIONS = 2000
 _FIRST_UID = 20001
-# When ssh ends, so does what reads from the host; its SIGHUP may be ignored here.
+# When ssh ends, so does the process that reads from the host; SIGHUP may be ignored here.
 _CONNECT = 'exec 3<>"/dev/tcp/$0/$1" || exit; { cat >&3; kill $$; } <&0 >/dev/null & exec cat <&3'
 
 
@@ -36,7 +36,7 @@ class Running:
 
 
 def write_client_files(folder: Path, plan: LabPlan) -> None:
-    """Keys, hostfile, ssh_config and known_hosts: all that plain ssh needs."""
+    """Write keys, hostfile, ssh_config and known_hosts: all that plain ssh needs."""
     proxy = _proxy(os.getpid()) if plan.rung == rung_limits.USER else ""
     make_key(folder / "id_ed25519")
     keys = {}
@@ -51,7 +51,7 @@ def write_client_files(folder: Path, plan: LabPlan) -> None:
 
 
 def _proxy(watchdog: int) -> str:
-    """How ssh gets into the network of the watchdog."""
+    """Return the command with which ssh enters the watchdog's network."""
     enter = f"nsenter -t {watchdog} -U -n --preserve-credentials --"
     return f"{enter} bash -c '{_CONNECT}' %h %p"
 
@@ -62,7 +62,7 @@ def make_key(path: Path) -> None:
 
 
 def state(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]:
-    """What state.json says; the client reads nothing else about the plan."""
+    """Return the content of state.json; the client reads nothing else about the plan."""
     return {
         "rung": plan.rung,
         "left_out": left_out,
@@ -78,13 +78,13 @@ def state(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]
 
 
 def free_uid() -> int:
-    """A user ID that no account of this machine has."""
+    """Return a user ID that no account of this machine has."""
     used = {entry.pw_uid for entry in pwd.getpwall()}
     return next(uid for uid in range(_FIRST_UID, _FIRST_UID + 5000) if uid not in used)
 
 
 def boot(folder: Path, plan: LabPlan, hosts: list[HostPlan], switch: int) -> dict[str, Running]:
-    """Start all `hosts` side by side; one that fails takes the others down again."""
+    """Start all `hosts` in parallel; if one fails, the others are stopped again."""
     started = {h.name: _Start(boot_of(folder, plan, h)) for h in hosts}
     try:
         for host in hosts:
@@ -101,7 +101,7 @@ def boot(folder: Path, plan: LabPlan, hosts: list[HostPlan], switch: int) -> dic
 
 
 class _Start:
-    """A host on its way up: the child, and a pipe each way."""
+    """A host that is starting: the child, and a pipe in each direction."""
 
     def __init__(self, boot: inner.Boot) -> None:
         self.name = boot.host.name
@@ -133,7 +133,7 @@ class _Start:
             os.close(self._said)
 
     def plug(self, host: HostPlan, switch: int) -> None:
-        """Give it its cards and let it go on; a host that has ended says why it did."""
+        """Give it its network cards and let it continue; a host that has ended reports why."""
         try:
             lab_network.plug(host, switch, self.pid)
         except HostFailed:
@@ -152,7 +152,7 @@ class _Start:
 
 
 def _child(boot: inner.Boot, go: int, say: int) -> None:
-    """Process 1 from its first step on; never returns."""
+    """Run process 1 from its first step on; never returns."""
     try:
         linux.die_with_parent()
         os.setsid()
@@ -182,11 +182,11 @@ def _keep_only(*kept: int) -> None:
             try:
                 os.close(fd)
             except OSError:
-                continue  # the listing's own
+                continue  # the descriptor of the listing itself
 
 
 def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
-    """Fresh folders for the host and everything its process 1 has to know."""
+    """Return fresh folders for the host and everything its process 1 has to know."""
     home, spec = folder / "hosts" / host.name, host.spec
     uid = free_uid()
     _fresh_folders(home, host, uid if plan.rung == rung_limits.FULL else 0)
@@ -196,7 +196,7 @@ def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
 
 
 def _fresh_folders(home: Path, host: HostPlan, owner: int) -> None:
-    """The home stays over a restart, as on a real host; /tmp does not."""
+    """Make the folders; the home outlives a restart, as on a real host, and /tmp does not."""
     shutil.rmtree(home / "tmp", ignore_errors=True)
     for name, mode in (("tmp", 0o1777), ("root", 0o700), ("mnt", 0o755)):
         _folder(home / name, mode, 0)
@@ -233,7 +233,7 @@ def _files(folder: Path, plan: LabPlan, host: HostPlan, uid: int) -> dict[str, s
         Path("/etc/passwd").read_text(),
         Path("/etc/group").read_text(),
         uid=uid,
-        # sshd gives terminals to this group, which an ordinary user may not
+        # sshd assigns terminals to this group, which an ordinary user may not
         without="tty" if plan.rung == rung_limits.USER else "",
     )
     return {
@@ -251,7 +251,7 @@ def _files(folder: Path, plan: LabPlan, host: HostPlan, uid: int) -> dict[str, s
 
 
 def _knows_penalties() -> bool:
-    """OpenSSH 9.8 and later slow down an address that fails often; a lab has one address."""
+    """Detect OpenSSH 9.8 or later, which slows down an address that fails often; labs have one."""
     said = subprocess.run(["ssh", "-V"], capture_output=True, text=True).stderr
     numbers = said.partition("OpenSSH_")[2].partition("p")[0].split(".")
     return len(numbers) == 2 and [int(n) for n in numbers if n.isdigit()] >= [9, 8]

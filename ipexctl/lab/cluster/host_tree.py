@@ -1,7 +1,7 @@
-"""The file tree of a lab host: a view of this machine whose changes stay with the host.
+"""The file tree of a lab host: a view of this machine whose changes are the host's own.
 
-As root it is an overlay of "/" whose changes live in a tmpfs. Without root an overlay would refuse
-to change what belongs to root, so every folder of "/" is bound read-only, and /etc is a copy.
+As root it is an overlay of "/" whose changes are in a tmpfs. Without root an overlay would refuse
+to change root's files, so every folder of "/" is bound read-only, and /etc is a copy.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LINKS = {
 
 
 def make(boot: Boot) -> str:
-    """Mount the file tree of the host; returns where."""
+    """Mount the file tree of the host and return its path."""
     top = boot.folder / "mnt"
     linux.mount("lab", str(top), "tmpfs", data="mode=755")
     (top / "root").mkdir()
@@ -71,19 +71,19 @@ def _overlay(top: Path, path: str, number: int) -> None:
 
 
 def _bring_disks(top: Path, folder: Path) -> None:
-    """Other disks of this machine (/usr, /opt...) are not part of the overlay of "/"; add them."""
+    """Add other disks of this machine (/usr, /opt...), which are not in the overlay of "/"."""
     for number, target in enumerate(_disks(folder), 1):
         try:
             if os.path.isdir(target):
                 _overlay(top, target, number)
-            elif not target.startswith("/etc/"):  # in containers /etc/hosts and such are mounts
+            elif not target.startswith("/etc/"):  # in containers /etc/hosts and others are mounts
                 linux.bind(target, f"{top}/root{target}")
         except OSError:
-            continue  # a name with odd letters, or a mount hidden by another: the host lacks it
+            continue  # a name with special characters, or a hidden mount: the host lacks it
 
 
 def _bind_machine(root: str) -> None:
-    """Every folder of this machine's "/", read-only; /etc as a copy of what this user can read."""
+    """Bind every folder of this machine's "/" read-only; copy what this user can read of /etc."""
     linux.mount("root", root, "tmpfs", data="mode=755")
     for entry in os.scandir("/"):
         target = f"{root}/{entry.name}"
@@ -93,20 +93,20 @@ def _bind_machine(root: str) -> None:
             os.mkdir(target)
             if entry.path not in (*_NOT_OURS, "/etc"):
                 _bind_read_only(entry.path, target)
-    with suppress(shutil.Error):  # it copies all but what it cannot read
+    with suppress(shutil.Error):  # it copies all but unreadable files
         shutil.copytree("/etc", f"{root}/etc", symlinks=True, dirs_exist_ok=True)
     os.chmod(f"{root}/etc", 0o755)
     linux.mount("tmp", f"{root}/var/tmp", "tmpfs", linux.MS_NOSUID, "mode=1777")
 
 
 def _bind_read_only(source: str, target: str) -> None:
-    with suppress(PermissionError):  # of root alone
+    with suppress(PermissionError):  # only root can read it
         linux.bind(source, target, recursive=True)
         linux.make_read_only(target)
 
 
 def _disks(folder: Path) -> list[str]:
-    """Where other file systems with files of their own are mounted."""
+    """Return the mount points of other file systems with files of their own."""
     kinds = {line.split()[1] for line in _lines("/proc/filesystems") if line.startswith("nodev")}
     kinds -= {"zfs", "overlay", "virtiofs", "9p", "nfs", "nfs4"}
     found = []
@@ -149,11 +149,11 @@ def _node(path: str, device: int) -> None:
 
 
 def _own_folders(root: str, boot: Boot) -> None:
-    """The host's own /run, /tmp, /home, /root and home."""
+    """Create the host's own /run, /tmp, /home, /root and home."""
     linux.mount("run", f"{root}/run", "tmpfs", linux.MS_NOSUID, "mode=755")
     for name in ("run/sshd", "run/lab", "run/lock", "run/systemd"):
         os.mkdir(f"{root}/{name}")
-    Path(f"{root}/run/systemd/container").write_text(PRACTICE)  # as container managers say it
+    Path(f"{root}/run/systemd/container").write_text(PRACTICE)  # as container managers do
     Path(f"{root}/run/lab/sshd.log").touch(0o600)
     linux.bind(str(boot.folder / "sshd.log"), f"{root}/run/lab/sshd.log")
     linux.bind(str(boot.folder / "tmp"), f"{root}/tmp")
@@ -173,7 +173,7 @@ def _own_folders(root: str, boot: Boot) -> None:
 
 def _mount_image(image: str, target: str) -> None:
     if not os.path.exists("/dev/loop-control"):
-        linux.mount("dev", "/dev", "devtmpfs")  # a chroot's /dev may be bare; this one is ours
+        linux.mount("dev", "/dev", "devtmpfs")  # a chroot's /dev may be bare; this one is the lab's
     # The kernel frees the loop device with its last mount, which ends with this namespace.
     run(["mount", "-n", "-t", "ext4", "-o", "loop,noatime", image, target])
     shutil.rmtree(f"{target}/lost+found", ignore_errors=True)

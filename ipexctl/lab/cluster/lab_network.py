@@ -1,4 +1,4 @@
-"""The switch, the cards and the cables of a lab, through `ip` and `tc`."""
+"""The switch, network cards and cables of a lab, through `ip` and `tc`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 def taken() -> list[IPv4Network]:
-    """Every IPv4 network this machine has an address in or a route to, but the default."""
+    """Return every IPv4 network this machine has an address in or a route to, but the default."""
     found = []
     for link in _ip("-4", "addr"):
         for info in link.get("addr_info", ()):
@@ -32,7 +32,7 @@ def taken() -> list[IPv4Network]:
 
 
 def start_switch() -> int:
-    """A process that only holds the switch's network namespace; it ends with its parent."""
+    """Start a process that only holds the switch's network namespace; it ends with its parent."""
     ready, done = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -49,7 +49,7 @@ def start_switch() -> int:
         return pid
     try:
         linux.die_with_parent()
-        if os.getppid() != parent:  # it ended before we had asked for its death signal
+        if os.getppid() != parent:  # it ended before the request for its death signal
             os._exit(1)
         linux.unshare(linux.CLONE_NEWNET)
         os.write(done, b"g")
@@ -59,7 +59,7 @@ def start_switch() -> int:
 
 
 def claim(link: str, switch: int) -> bool:
-    """Lay the cable from this machine to the switch; False when another lab has that name."""
+    """Connect this machine to the switch; False if another lab has that link's name."""
     words = ["link", "add", link, "type", "veth", "peer", "name", "uplink", "netns", str(switch)]
     done = subprocess.run(["ip", *words], env=ENV, capture_output=True, text=True)
     if done.returncode and "File exists" not in done.stderr:
@@ -79,7 +79,7 @@ def open_switch(plan: LabPlan, switch: int) -> None:
 
 
 def plug(host: HostPlan, switch: int, pid: int) -> None:
-    """Give the host its cards; their other ends go to the switch."""
+    """Give the host its network cards; their other ends go to the switch."""
     lines = []
     for nic in host.nics:
         peer = f"peer name {nic.name} address {nic.mac} netns {pid}"
@@ -92,14 +92,14 @@ def plug(host: HostPlan, switch: int, pid: int) -> None:
 
 
 def ports(host: HostPlan, switch: int, state: str) -> None:
-    """Pull the host's cables ("down") or put them back ("up")."""
+    """Unplug the host's cables ("down") or plug them in ("up")."""
     batch([f"link set {nic.port} {state}" for nic in host.nics], switch)
 
 
 def announce(host: HostPlan, switch: int, pid: int) -> None:
-    """Tell the network that the host is there, as a starting machine does.
+    """Announce the host to the network, as a starting machine does.
 
-    Without it a peer that asked in vain shortly before says "no route to host" a second longer.
+    Otherwise a peer that got no answer shortly before reports "no route to host" a second longer.
     """
     _wait_forwarding(host, switch)
     # With arp_notify the kernel sends an ARP request for its own address when the MAC is set.
@@ -129,7 +129,7 @@ def unplug_for_good(host: HostPlan, switch: int) -> None:
 
 
 def inside(host: HostPlan) -> str:
-    """What `ip -batch` has to do in the host itself."""
+    """Return the commands for `ip -batch` in the host itself."""
     lines = ["link set lo up"]
     for nic in host.nics:
         lines += [_address_add(address, nic.name) for address in nic.addresses]
@@ -138,12 +138,12 @@ def inside(host: HostPlan) -> str:
 
 
 def _address_add(address: str, device: str) -> str:
-    """Without the second or two in which the kernel looks for another owner of an IPv6 address."""
+    """Return the command, for IPv6 without the second or two of duplicate address detection."""
     return f"address add {address} dev {device}{' nodad' if ':' in address else ''}"
 
 
 def remove(link: str) -> None:
-    """Take the cable away and wait until the kernel has."""
+    """Remove the cable and wait until the kernel has done so."""
     subprocess.run(["ip", "link", "del", link], env=ENV, capture_output=True)
 
 
@@ -152,14 +152,14 @@ def wait_gone(link: str) -> bool:
 
 
 def limit(device: str, rate: str, pid: int = 0) -> None:
-    """Hold what leaves `device` to `rate` with a token bucket."""
+    """Limit what leaves `device` to `rate` with a token bucket."""
     burst = max(32 * 1024, _bits(rate) // 8 // 100)
     words = ["root", "tbf", "rate", rate, "burst", str(burst), "latency", "400ms"]
     _run([*_inside(pid), "tc", "qdisc", "replace", "dev", device, *words])
 
 
 def batch(lines: Iterable[str], pid: int = 0) -> None:
-    """`ip -batch` here, or in the network namespace of process `pid`."""
+    """Run `ip -batch` here, or in the network namespace of process `pid`."""
     _run([*_inside(pid), "ip", "-batch", "-"], "".join(f"{line}\n" for line in lines))
 
 

@@ -1,4 +1,4 @@
-"""From a LabSpec and a free block of addresses to every name, address and link. Pure."""
+"""Plan every name, address and link from a LabSpec and a free block of addresses. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LabPlan:
 
 
 def places(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
-    """Free /22 blocks, starting at one that depends on the lab's name."""
+    """Yield free /22 blocks, starting at one that depends on the lab's name."""
     used = tuple(taken)
     start = zlib.crc32(name.encode()) % len(_PLACES)
     for block in _PLACES[start:] + _PLACES[:start]:
@@ -58,12 +58,12 @@ def places(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
 
 
 def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rung_limits.FULL) -> LabPlan:
-    """Card k of host i lives at block + k*256 + 11 + i, so each card has its own network."""
+    """Plan a lab: card k of host i is at block + k*256 + 11 + i, so each has its own network."""
     first = str(block.network_address).split(".")
     common: dict[str, object] = {
         "name": spec.name,
         "user": "trainer",
-        # The link's name holds the block: adding it is what claims the block for this lab.
+        # The link's name contains the block: adding it claims the block for this lab.
         "link": f"ilab{first[1]}-{first[2]}",
         "rung": rung,
     }
@@ -75,7 +75,7 @@ def plan_lab(spec: LabSpec, block: IPv4Network, rung: str = rung_limits.FULL) ->
 
 
 def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) -> LabPlan:
-    """Host i of the flat rung lives at 127.B.Y.11+i, and in a folder of the lab."""
+    """Plan a flat rung: host i has the address 127.B.Y.11+i, and a folder of the lab."""
     places = [f"127.{str(block[_FIRST + i]).partition('.')[2]}" for i in range(len(spec.hosts))]
     hosts = tuple(
         HostPlan(host.name, place, (), host, str(folder / "hosts" / host.name / "home"))
@@ -113,7 +113,7 @@ def _ipv4(block: IPv4Network, offset: int) -> str:
 
 
 def _ipv6(block: IPv4Network, offset: int) -> str:
-    """A unique local address made of the IPv4 one: 10.64.4.11 is fd10:64:4::11."""
+    """Return a unique local address made of the IPv4 one: fd10:64:4::11 for 10.64.4.11."""
     first, second, third, last = str(block[offset]).split(".")
     return f"fd{first}:{second}:{third}::{last}"
 
@@ -123,5 +123,5 @@ def _dots(network: IPv4Network) -> str:
 
 
 def _mac(block: IPv4Network, offset: int) -> str:
-    # Made from the address, so that a host that comes back is found by old ARP entries.
+    # Made from the address, so that old ARP entries still match a host that returns.
     return "02:1a:" + ":".join(f"{part:02x}" for part in block[offset].packed)

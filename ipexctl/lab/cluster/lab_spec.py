@@ -1,4 +1,4 @@
-"""What a lab should look like: frozen values and the words of the command line. Pure."""
+"""The properties of a lab: frozen values, and the words of the command line. Pure."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ MAX_FLAT = 1000
 
 
 def lab_command(verb: str, lab: str, *words: str) -> str:
-    """To type, for the lab of that name."""
+    """Return the command to type for the lab of that name."""
     named = () if lab == "lab" else ("--name", lab)
     return " ".join(("ipexctl", "lab", verb, *words, *named))
 
 
 @dataclass(frozen=True)
 class HostSpec:
-    """One host. Zero or "" means: as this machine has it."""
+    """One host. Zero or "" means: as on this machine."""
 
     name: str = ""
     isa: str = ""
     shm: int = 0
     nics: tuple[str, ...] = ("eth0",)
-    rate: str = ""  # of each interface, or 100mbit+1gbit: one for each
+    rate: str = ""  # the rate of each interface, or 100mbit+1gbit: one for each
     disk: int = 0
-    # Paths on the host, each with the file or folder of this machine that is laid over it.
+    # Paths on the host, each with the file or folder of this machine that covers it.
     covers: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -48,15 +48,15 @@ class LabSpec:
     name: str = "lab"
     hosts: tuple[HostSpec, ...] = ()
     flat: int = 0
-    ipv6: bool = False  # IPv6 addresses only, loopback aside
+    ipv6: bool = False  # only IPv6 addresses, except loopback
 
     @classmethod
     def plain(cls, count: int, **rest: Any) -> LabSpec:
-        """`count` ordinary hosts, node01 and on."""
+        """Return `count` ordinary hosts, named node01 and on."""
         return cls(hosts=(HostSpec(),) * count, **rest).checked()
 
     def checked(self) -> LabSpec:
-        """The same with every host named, or InputError."""
+        """Return the same with every host named, or raise InputError."""
         check_name(self.name)
         if self.flat:
             return self._checked_flat()
@@ -109,12 +109,12 @@ def is_name(text: str) -> bool:
 
 
 def check_name(text: str) -> None:
-    """InputError for what is no name of a lab: it becomes the name of a folder."""
+    """Raise InputError for an invalid name of a lab: it becomes the name of a folder."""
     _need(_NAME, text, "lab name", "lower-case letters, digits and '-', at most 32")
 
 
 def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpec, ...]:
-    """`-n COUNT`, every `--host NAME:key=value,...` and `--isa a,b,c` as hosts."""
+    """Return the hosts of `-n COUNT`, every `--host NAME:key=value,...` and `--isa a,b,c`."""
     row = isas.split(",") if isas else []
     hosts = {f"node{i:02d}": HostSpec(name=f"node{i:02d}") for i in range(1, count + 1)}
     if len(row) > count:
@@ -136,7 +136,7 @@ def parse_hosts(count: int, options: list[str], isas: str = "") -> tuple[HostSpe
 
 
 def parse_shape(host: HostSpec, words: str) -> HostSpec:
-    """`isa=amx,nic=ens3+eth1,shm=64m` laid over `host`."""
+    """Return `host` with the changes of `isa=amx,nic=ens3+eth1,shm=64m`."""
     changes: dict[str, Any] = {}
     for word in filter(None, words.split(",")):
         key, _, value = word.partition("=")
@@ -152,7 +152,7 @@ def parse_shape(host: HostSpec, words: str) -> HostSpec:
 
 
 def parse_size(text: str) -> int:
-    """64k, 200M, 2g or bytes."""
+    """Parse 64k, 200M, 2g or a number of bytes."""
     match = re.fullmatch(r"(\d{1,18})([kmg]?)b?", text.lower())
     if not match or not int(match[1]):
         raise InputError(

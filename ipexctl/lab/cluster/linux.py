@@ -39,31 +39,31 @@ def unshare(flags: int) -> None:
 
 
 def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """A signal for this process when its parent ends, however that ends."""
+    """Have the kernel send this process a signal when its parent ends, however that ends."""
     _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def enter_root(root: str) -> None:
-    """Make a mount the root of this mount namespace. After chroot() a process may not make the
-    user namespace that an account of a host without root lives in."""
+    """Make a mount the root of this mount namespace. After chroot() a process could not create the
+    user namespace for an account of a host without root."""
     os.chdir(root)
     number = {"x86_64": 155, "ppc64le": 203}.get(os.uname().machine, 41)
     here = ctypes.c_char_p(b".")
     _call("syscall", ctypes.c_long(number), here, here)
-    unmount(".")  # the old root, which lies over the new one now
+    unmount(".")  # the old root, which now covers the new one
     os.chdir("/")
 
 
 def adopt_orphans() -> None:
-    """Whoever descends from this process and loses its parent becomes this process's child."""
+    """Become the parent of every descendant that loses its own."""
     _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def set_name(name: str) -> None:
-    """The name and command line that ps, top and pgrep show from now on."""
+    """Set the name and command line that ps, top and pgrep show."""
     _call("prctl", _PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0)
     fields = stat_of("self")[1]
-    # The kernel reads the command line from our own memory, between these two addresses.
+    # The kernel reads the command line from this process's memory, between these addresses.
     start, end = int(fields[45]), int(fields[46])
     room = max(0, end - start - 1)
     ctypes.memset(start, 0, end - start)
@@ -90,13 +90,13 @@ def unmount(target: str) -> None:
 
 
 def own_mounts() -> None:
-    """A mount namespace whose mounts never travel to the one we came from."""
+    """Enter a mount namespace whose mounts never propagate to the original one."""
     unshare(CLONE_NEWNS)
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
 
 
 def own_user() -> None:
-    """A user namespace in which this process, and only its user, is root."""
+    """Enter a user namespace in which this process, and only its user, is root."""
     user, group = os.geteuid(), os.getegid()
     unshare(CLONE_NEWUSER)
     Path("/proc/self/setgroups").write_text("deny")
@@ -105,7 +105,7 @@ def own_user() -> None:
 
 
 def make_read_only(path: str) -> None:
-    """A mount and all below it; nothing where the kernel is older than 5.12."""
+    """Make a mount and all below it read-only; does nothing on kernels older than 5.12."""
     attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
     here, size = ctypes.c_char_p(path.encode()), ctypes.c_size_t(ctypes.sizeof(attributes))
     where = ctypes.c_long(-100)  # AT_FDCWD
@@ -119,15 +119,15 @@ def make_read_only(path: str) -> None:
 
 
 def fork_into_new_pids() -> int:
-    """fork() whose child is process 1 of a new pid namespace; the caller stays where it is.
+    """Fork a child that is process 1 of a new pid namespace; the caller keeps its own.
 
-    The system call itself: after unshare(CLONE_NEWPID) a process of a user namespace could not
-    return to the pid namespace that it came from.
+    It makes the system call itself: after unshare(CLONE_NEWPID) a process of a user namespace could
+    not return to the pid namespace that it came from.
     """
     number = ctypes.c_long(_CLONE[os.uname().machine])
     nothing = [ctypes.c_long(0)] * 4
     flags = ctypes.c_long(CLONE_NEWPID | signal.SIGCHLD)
-    # PyDLL keeps Python's lock: the child has this one thread, which must hold it.
+    # PyDLL holds Python's lock: the child has only this thread, which must hold it.
     pid = ctypes.PyDLL(None, use_errno=True).syscall(number, flags, *nothing)
     if pid < 0:
         raise OSError(ctypes.get_errno(), f"clone: {os.strerror(ctypes.get_errno())}")

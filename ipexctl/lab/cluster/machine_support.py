@@ -1,4 +1,4 @@
-"""How real a lab this machine can hold; if none, one sentence that says what to do."""
+"""How real a lab this machine can run; if none, a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOR_NAMESPACES = {
     "unshare": "util-linux",
     "mount": "mount",
 }
-# What a host of the user rung does first, in a process of its own: only trying it tells.
+# The first steps of a host of the user rung, in a process of its own: only a trial can tell.
 _TRY = """
 import os, sys
 from ipexctl.lab.cluster import linux
@@ -48,7 +48,7 @@ finally:
 
 
 def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: str = PATH) -> str:
-    """The best rung for a lab like `spec`, or the one asked for; NotHere where it cannot start."""
+    """Return the best rung for a lab like `spec`, or the requested one; NotHere if impossible."""
     rung_limits.check_rung(rung)
     if not platform.startswith("linux"):
         raise NotHere(
@@ -74,7 +74,7 @@ def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: 
 
 
 def why_not(rung: str, spec: LabSpec, path: str = PATH) -> str:
-    """Why the rung cannot be had here; "" where it can."""
+    """Return why the rung is not possible here; "" if it is."""
     if rung == rung_limits.FLAT:
         return ""
     if rung == rung_limits.FULL and os.geteuid():
@@ -93,7 +93,7 @@ def why_not(rung: str, spec: LabSpec, path: str = PATH) -> str:
 
 @lru_cache
 def _refusal(script: str) -> str:
-    """The last line of what a process says that tries it and fails."""
+    """Return the last line of the error output of a process that tries it; "" if it works."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", script],
@@ -111,7 +111,7 @@ def _refusal(script: str) -> str:
 
 
 def process(pid: int) -> int:
-    """A descriptor that tells of the process's end. InputError where there is no such process."""
+    """Return a descriptor that signals the process's end. InputError if there is none."""
     try:
         if pid < 1:
             raise ProcessLookupError
@@ -140,6 +140,6 @@ def _tools(spec: LabSpec) -> dict[str, str]:
 
 
 def _missing(wanted: Mapping[str, str], path: str) -> tuple[str, str]:
-    """The tools that are not here, and their packages."""
+    """Return the tools that are missing here, and their packages."""
     tools = [tool for tool in wanted if not shutil.which(tool, path=path)]
     return ", ".join(tools), " ".join(sorted({wanted[tool] for tool in tools}))

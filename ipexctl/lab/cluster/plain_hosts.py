@@ -26,12 +26,12 @@ from ipexctl.lab.cluster.processes import ENV, sshd_path
 
 
 def account() -> str:
-    """The login user: that of this process, since sshd may accept no other user."""
+    """Return the login user: that of this process, since sshd may accept no other user."""
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
 def claim(spec: LabSpec, folder: Path) -> LabPlan:
-    """The first block of loopback addresses where one port is free for all hosts."""
+    """Return a plan with the first block of loopback addresses where a port is free on all."""
     for block in lab_plan.places(spec.name, ()):
         plan = lab_plan.plan_loopback(spec, block, folder, account())
         with suppress(OSError):
@@ -55,7 +55,7 @@ def _free_port(addresses: list[str]) -> int:
 
 
 def start(folder: Path, plan: LabPlan, host: HostPlan) -> int:
-    """Start the host's sshd; returns its pid when it listens."""
+    """Start the host's sshd; returns its pid once it listens."""
     own = folder / "hosts" / host.name
     for name in ("home", "root", "tmp"):
         (own / name).mkdir(mode=0o700, exist_ok=True)
@@ -66,7 +66,7 @@ def start(folder: Path, plan: LabPlan, host: HostPlan) -> int:
     (own / "sshd_config").write_text(config)
     (own / "sshd.pid").unlink(missing_ok=True)
     if not os.geteuid():
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd of root wants it, empty
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # root's sshd requires it, empty
     argv = [sshd_path(), "-D", "-f", str(own / "sshd_config"), "-E", str(own / "sshd.log")]
     pid = subprocess.Popen(argv, env=ENV, stdin=subprocess.DEVNULL, start_new_session=True).pid
     listens = (own / "sshd.pid").exists
@@ -78,14 +78,14 @@ def start(folder: Path, plan: LabPlan, host: HostPlan) -> int:
 
 
 def members(host: HostPlan, sshd: int) -> set[int]:
-    """The host's processes: what descends from its sshd, and what has its home."""
+    """Return the host's processes: the descendants of its sshd, and those with its home."""
     home, processes = f"HOME={host.home}".encode(), process_times()
     at_home = {pid for pid in processes if home in environ_of(pid)}
     return descendants(sshd, processes) | {sshd} | at_home
 
 
 def end(find: Callable[[], set[int]]) -> None:
-    """Kill all that `find` finds, again until it finds nothing: processes fork meanwhile."""
+    """Kill all that `find` finds, until it finds nothing: processes may fork meanwhile."""
 
     def none_left() -> bool:
         found = find()

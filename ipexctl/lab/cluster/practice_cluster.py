@@ -1,4 +1,4 @@
-"""`Lab`: start, find, use and end a lab from Python. The command line stands on this."""
+"""`Lab`: start, find, use and end a lab from Python. The command line is based on it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ERRORS: dict[str, type[IpexctlError]] = {"InputError": InputError, "NotHere": N
 
 @dataclass(frozen=True)
 class LabHost:
-    """One host. `home` is its path on the host, `files` the same folder seen from here."""
+    """One host. `home` is its path on the host, `files` the same folder on this machine."""
 
     name: str
     address: str
@@ -49,7 +49,7 @@ class LabHost:
 
     @property
     def pid(self) -> int:
-        """Process 1 of the host as this machine numbers it; 0 while the host is down."""
+        """The pid of the host's process 1 on this machine; 0 while the host is down."""
         return int(self._lab.status()[self.name][0])
 
     @property
@@ -106,8 +106,8 @@ class Lab:
     def open(
         cls, name: str, *, root: Path | None = None, verb: str = "status", words: Sequence[str] = ()
     ) -> Lab:
-        """The running lab of that name. `verb` and `words`: what is to be done with it, for the
-        hint that names another lab."""
+        """Return the running lab of that name. `verb` and `words`: the command, for the hint that
+        names another lab."""
         folder = folders.place(name, root)
         if not is_up(folder) or not (folder / "state.json").exists():
             why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
@@ -169,7 +169,7 @@ class Lab:
         )
 
     def status(self) -> dict[str, tuple[int, list[str]]]:
-        """Per host: process 1 (0 when down) and the faults it has now."""
+        """Return process 1 (0 if down) and the present faults of each host."""
         return {name: (pid, faults) for name, (pid, faults) in self._ask("status").items()}
 
     def fault(self, host: str, kind: str) -> None:
@@ -191,12 +191,12 @@ class Lab:
         return is_up(self.folder)
 
     def down(self) -> None:
-        """End the lab; returns when nothing of it is left."""
+        """End the lab; returns when it is removed completely."""
         self._ask("down")
         _wait_down(self.folder, self.link)
 
     def shell_argv(self, host: str, argv: Sequence[str] = (), *, user: str = "") -> list[str]:
-        """A command that enters the host's namespaces without sshd."""
+        """Return a command that enters the host's namespaces without sshd."""
         pid = self.status()[self._known(host)][0]
         if not pid:
             raise InputError(
@@ -213,8 +213,8 @@ class Lab:
         return [*self._way_in(pid, 0 if user == "root" else self._uid), *clean, *inside]
 
     def login_argv(self, host: str, argv: Sequence[str] = (), *, root: bool = False) -> list[str]:
-        """A command that logs in over SSH and runs `argv`, or a shell; with `root` as
-        `shell_argv`, and also where this lab's sshd may be unable to allocate a terminal."""
+        """Return a command that logs in over SSH and runs `argv`, or a shell; with `root`, or if
+        this lab's sshd may be unable to allocate a terminal, that of `shell_argv`."""
         if root or self.rung == rung_limits.FLAT:
             return self.shell_argv(host, argv, user="root")
         if host not in self.addresses:
@@ -252,13 +252,13 @@ class Lab:
 
 
 def names(root: Path | None = None) -> list[str]:
-    """Labs that are up; what dead ones left in the state folder is removed."""
+    """Return the labs that are up; remains of dead ones in the state folder are removed."""
     base = root or state_root()
     return [name for name in folders.labs_in(base) if not remove_dead(base / name)]
 
 
 def is_up(folder: Path) -> bool:
-    """Whether a watchdog holds the lab's lock."""
+    """Decide whether a watchdog holds the lab's lock."""
     lock = _take(folder) if folder.exists() else os.open("/", os.O_RDONLY)
     if lock is not None:
         os.close(lock)
@@ -266,7 +266,7 @@ def is_up(folder: Path) -> bool:
 
 
 def remove_dead(folder: Path) -> bool:
-    """Remove a lab's files when its watchdog is gone; False when it is alive."""
+    """Remove a lab's files if its watchdog has ended; False if it is alive."""
     lock = _take(folder)
     if lock is None:
         return False
@@ -281,9 +281,9 @@ def _lock_path(folder: Path) -> Path:
 
 
 def _take(folder: Path, tries: int = 1) -> int | None:
-    """The lab's lock as an open file, or None while a watchdog holds it.
+    """Return the lab's lock as an open file, or None while a watchdog holds it.
 
-    More `tries` outlast another process that only looks whether the lab is up.
+    More `tries` outlast another process that only checks whether the lab is up.
     """
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = _lock_path(folder)
@@ -352,7 +352,7 @@ def _unwrap(answer: dict[str, Any]) -> Any:
 
 
 def _wait_down(folder: Path, link: str, seconds: float = 300) -> None:
-    """Removing the files takes its time: an environment on each host is gigabytes."""
+    """Wait for the end: removing an environment of gigabytes on each host takes time."""
     if not wait_until(lambda: remove_dead(folder), seconds, 0.02):
         raise HostFailed(
             "the lab did not end", why=f"see {folder}/watchdog.log", slug="lab-not-ended"

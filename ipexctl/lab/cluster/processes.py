@@ -1,4 +1,4 @@
-"""Tools that a lab runs, with their own words as the error."""
+"""Run the tools that a lab needs, with their output as the error."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text
 
 ENV = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
-# for programs of Python that import ipexctl
+# for Python programs that import ipexctl
 PYTHON_ENV = {**ENV, "PYTHONPATH": str(Path(ipexctl.__file__).parent.parent)}
 
 
 def run(argv: Sequence[str], given: str = "", *, what: str = "") -> str:
-    """What the program prints to stdout. Raises HostFailed; `what` is said of the failure."""
+    """Return what the program prints to stdout. Raises HostFailed with the message `what`."""
     done = subprocess.run(argv, input=given, env=ENV, capture_output=True, text=True)
     if done.returncode:
         words = (done.stderr + done.stdout).strip() or f"exit {done.returncode}"

@@ -27,7 +27,7 @@ def check_rung(word: str) -> None:
 
 
 def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
-    """What of `spec` the rung can simulate, and words for what it leaves out."""
+    """Return what of `spec` the rung can simulate, and words for what it leaves out."""
     if rung != FLAT:
         return spec, ()
     if spec.flat:
@@ -46,12 +46,12 @@ def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
 
 
 def inside(pid: int, *more: str) -> list[str]:
-    """What goes before a command to run it as root of the host whose process 1 this is."""
+    """Return the prefix of a command that runs it as root of the host with this process 1."""
     return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", *more, "--"]
 
 
 def as_user(rung: str, uid: int) -> list[str]:
-    """What goes before a command of a host's root to run it as the host's account."""
+    """Return the prefix of a command that runs it from a host's root as the host's account."""
     if rung != USER:
         return []
     return ["unshare", "--user", f"--map-user={uid}", f"--map-group={uid}", "--"]

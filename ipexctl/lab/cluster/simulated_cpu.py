@@ -1,4 +1,4 @@
-"""A /proc/cpuinfo with the model and the flags of another CPU; the processors stay the same."""
+"""Simulate the model and the flags of another CPU in /proc/cpuinfo; the CPU count is unchanged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check(spec: HostSpec, arch: str = platform.machine()) -> None:
 
 
 def write(spec: HostSpec, path: Path) -> dict[str, Path]:
-    """Path on the host -> file here that is laid over it; empty if the CPU is not simulated."""
+    """Write the file. Returns path on the host -> file that covers it; {} if not simulated."""
     if not spec.isa:
         return {}
     path.unlink(missing_ok=True)
@@ -56,7 +56,7 @@ def write(spec: HostSpec, path: Path) -> dict[str, Path]:
 
 
 def cpuinfo(real: str, isa: str) -> str:
-    """The text `real` with the vendor, model and flags of that instruction set."""
+    """Return the text `real` with the vendor, model and flags of that instruction set."""
     blocks = []
     for block in real.strip().split("\n\n"):
         lines = {line.partition(":")[0].strip(): line for line in block.splitlines()}

@@ -1,4 +1,4 @@
-"""The process that owns a lab. Everything in a lab ends with it, even by kill -9.
+"""The process that owns a lab. Everything in a lab ends with it, even after kill -9.
 
 It holds nothing that outlives a process: namespaces have no names, hosts and the switch are its
 children and get SIGKILL from the kernel when it ends, loop devices free themselves with their
@@ -60,7 +60,7 @@ class Watchdog:
         )
 
     def open(self) -> None:
-        """Make keys and files, boot every host, say where things are in state.json."""
+        """Make keys and files, boot every host, and write state.json."""
         boots.write_client_files(self.folder, self.plan)
         self.boot([h.name for h in self.plan.hosts])
         self.save()
@@ -75,7 +75,7 @@ class Watchdog:
         write_atomic(self.folder / "state.json", text, mode=None)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """One request of the client; errors travel back as what / why / hint."""
+        """Handle one request of the client; errors are returned as what / why / hint."""
         try:
             return {"ok": self._do(request)}
         except IpexctlError as error:
@@ -96,7 +96,7 @@ class Watchdog:
         raise HostFailed(f"unknown lab request '{request['op']}'", slug="unknown-lab-request")
 
     def collect(self) -> bool:
-        """Note hosts that ended by themselves; False when the switch did, and so the lab."""
+        """Note hosts that ended on their own; False if the switch ended, and so the lab."""
         for host in self.plan.hosts:
             running = self.hosts.get(host.name)
             if running and running.pid and _ended(running.pid):
@@ -144,7 +144,7 @@ class FlatWatchdog(Watchdog):
 
 
 def serve(dog: Watchdog, listener: socket.socket, owner: int) -> None:
-    """Answer requests until `down`, a signal, the end of the owner or of the switch."""
+    """Answer requests until `down`, a signal, or the end of the owner or the switch."""
     wake, waker = socket.socketpair()
     for end in (wake, waker):
         end.setblocking(False)
@@ -167,7 +167,7 @@ def serve(dog: Watchdog, listener: socket.socket, owner: int) -> None:
 
 
 def _one_request(dog: Watchdog, listener: socket.socket) -> bool:
-    """Serve one client; True when it asked for the end of the lab."""
+    """Serve one client; True if it asked to end the lab."""
     connection, _ = listener.accept()
     with connection, suppress(OSError, ValueError):
         connection.settimeout(5)
@@ -200,14 +200,14 @@ def _ended(pid: int) -> bool:
 
 
 def main(folder: Path, ready: int, owner: int) -> int:
-    """Bring the lab up, tell the starter by one JSON line on `ready`, then serve."""
+    """Start the lab, report to the starter by one JSON line on `ready`, then serve."""
     os.umask(0o022)
     wanted = json.loads((folder / "spec.json").read_text())
     rung = wanted.pop("rung")
     if rung == rung_limits.FLAT:
         plain_hosts.keep(folder)
     listener = socket.socket(socket.AF_UNIX)
-    # Names relative to the folder: a socket's path may have 107 letters at most.
+    # Names relative to the folder: a socket's path is limited to 107 characters.
     os.chdir(folder)
     listener.bind("control.sock")
     listener.listen(16)

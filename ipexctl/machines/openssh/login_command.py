@@ -1,6 +1,6 @@
 """Commands for a person that log in to a host as the hostfile says: its user, port and address.
 
-Nothing else makes them. `-F` comes later, from `machines/suggested_commands.py`.
+All such commands come from here. `machines/suggested_commands.py` adds `-F` later.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ipexctl.inventory.inventory import Host
 
 
 def ssh(host: Host, command: str = "", *, options: tuple[str, ...] = ()) -> str:
-    """`ssh [-p PORT] [USER@]ADDRESS COMMAND`; on this machine the command alone."""
+    """Return `ssh [-p PORT] [USER@]ADDRESS COMMAND`; for the controller only the command."""
     if host.local:
         return command
     words = ("ssh", *options, *_port(host), _account(host))
@@ -22,13 +22,13 @@ def debug(host: Host) -> str:
 
 
 def copy_id(host: Host, user: str = "") -> str:
-    """`user`: the login user if the hostfile has none; "" leaves that to ssh."""
+    """Return an ssh-copy-id command. `user`: used if the hostfile has none; "" leaves it to ssh."""
     name = host.user or user
     return quote(("ssh-copy-id", *_port(host), f"{name}@{where(host)}" if name else where(host)))
 
 
 def where(host: Host) -> str:
-    """What ssh is given as the host's name."""
+    """Return the name or address to give to ssh."""
     return host.address or host.name
 
 

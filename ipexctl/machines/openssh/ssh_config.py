@@ -1,5 +1,5 @@
-"""What `ssh -G` says of a host, and what only the text of ssh_config says: which hosts it names,
-which get the same answer. `ssh -G` stays the authority."""
+"""What `ssh -G` reports about a host, and what only the text of ssh_config tells: which hosts it
+names, and which get the same answer. `ssh -G` stays the authority."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from ipexctl.inventory.nodeset import wildcard
 from ipexctl.quick_dataclass import dataclass
 
 _LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)")
-_NUMBER = re.compile(r"[0-9]{1,9}")  # str.isdigit takes more than int does
+_NUMBER = re.compile(r"[0-9]{1,9}")  # str.isdigit accepts more than int does
 _TOKEN = re.compile(r"%(.)")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
-# ssh -G prints these with their tokens unexpanded; `expand` does it later, for each host.
+# ssh -G prints these with unexpanded tokens; `expand` replaces them later, for each host.
 _RAW = frozenset({"hostname", "identityfile", "certificatefile", "identityagent", "proxycommand"})
 
 
 @dataclass(frozen=True)
 class Config:
-    """What all files say together."""
+    """The content of all files together."""
 
     settings: tuple[tuple[str, str], ...] = ()  # keyword and value
     host_lines: tuple[tuple[str, ...], ...] = ()  # the patterns of each
-    plain: bool = True  # nothing but Host patterns decides what a host gets
+    plain: bool = True  # only Host patterns decide what a host gets
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Hosts that have a `Host` line of their own, in its order."""
+        """The hosts that have a `Host` line of their own, in its order."""
         words = (word for line in self.host_lines for word in line)
         return tuple(dict.fromkeys(word for word in words if not set(word) & set("*?!")))
 
     def host_class(self, host: Host) -> Hashable:
-        """Hosts that match the same `Host` lines, wherever these are, get the same answer, but for
-        their own names."""
+        """Return a key for hosts that match the same `Host` lines: they get the same answer except
+        for their own names."""
         return tuple(_fits(line, host.name) for line in self.host_lines) if self.plain else host
 
 
 @dataclass(frozen=True)
 class Answer:
-    """How to reach one host. Tokens and ~ are still in the values; see `expand`."""
+    """How to reach one host. The values still contain tokens and ~; see `expand`."""
 
     name: str
     hostname: str
@@ -59,7 +59,7 @@ class Answer:
     host_key_alias: str = ""
     address_family: str = "any"
     connect_timeout: float | None = None
-    # algorithms that the configuration allows, () where it does not name any
+    # algorithms that the configuration allows; () if it does not name any
     ciphers: tuple[str, ...] = ()
     macs: tuple[str, ...] = ()
     kex: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ _NEEDS_SSH = ("RevokedHostKeys", "PKCS11Provider", "HostbasedAuthentication")
 
 
 def parse_config(texts: Iterable[str]) -> Config:
-    """The files that ssh reads, those of their Include lines as well, each once."""
+    """Parse the files that ssh reads, included ones too, each once."""
     lines = [line for text in texts for line in _keyword_lines(text)]
     settings = tuple(line for line in lines if line[0] != "host")
     host_lines = dict.fromkeys(_words(value) for key, value in lines if key == "host")
@@ -104,13 +104,13 @@ def _is_plain(key: str, value: str) -> bool:
 
 
 def _fits(patterns: tuple[str, ...], name: str) -> bool:
-    """A `Host` line: some pattern fits and no negated one does."""
+    """Decide whether a `Host` line applies: some pattern fits and no negated one does."""
     fit = [p for p in patterns if wildcard(p.removeprefix("!")).fullmatch(name)]
     return bool(fit) and not any(p.startswith("!") for p in fit)
 
 
 def included_files(text: str) -> tuple[str, ...]:
-    """The files that its Include lines name; with ~ and wildcards."""
+    """Return the files that its Include lines name, with ~ and wildcards."""
     values = (value for key, value in _keyword_lines(text) if key == "include")
     return tuple(word for value in values for word in _words(value))
 
@@ -123,15 +123,15 @@ def _keyword_lines(text: str) -> Iterable[tuple[str, str]]:
 def _words(value: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(value, comments=True))
-    except ValueError:  # an open quote: ssh will say so itself
+    except ValueError:  # an open quote: ssh will report it
         return (value,)
 
 
-# --- what ssh -G says ----------------------------------------------------------------------------
+# --- the output of ssh -G -----------------------------------------------------------------------
 
 
 def read_answer(output: str, name: str) -> Answer:
-    """The output of `ssh -G NAME`. It has no quotes, so names of files cannot have spaces."""
+    """Parse the output of `ssh -G NAME`. It has no quotes, so file names cannot contain spaces."""
     values: dict[str, list[str]] = {}
     for line in output.splitlines():
         key, _, value = line.partition(" ")
@@ -171,7 +171,7 @@ def read_answer(output: str, name: str) -> Answer:
 
 
 def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
-    """The answer for a host of the same class; None where a HostName may be in this one."""
+    """Return the answer for a host of the same class; None if a HostName may be in this one."""
     values = (value.lower() for key, value in config.settings if key == "hostname")
     written = {word for value in values for word in _words(value)}
     if answer.hostname != _own_name(answer.name) or answer.hostname in written:
@@ -199,14 +199,14 @@ class Me:
 
 
 def expand(value: str, answer: Answer, me: Me) -> str:
-    """~, ${VARIABLE} and %-tokens in a path. Unknown tokens stay as they are."""
+    """Expand ~, ${VARIABLE} and %-tokens in a path. Unknown tokens stay unchanged."""
     if value == "~" or value.startswith("~/"):
         value = me.home + value[1:]
     return _tokens(_VARIABLE.sub(lambda m: me.env.get(m[1], ""), value), answer, me)
 
 
 def proxy_command(answer: Answer, me: Me) -> str:
-    """The ProxyCommand for the user's shell, which sees to ~ and ${VARIABLE} itself."""
+    """Return the ProxyCommand for the user's shell, which expands ~ and ${VARIABLE} itself."""
     return _tokens(answer.proxy_command, answer, me)
 
 
@@ -228,7 +228,7 @@ def _tokens(value: str, answer: Answer, me: Me) -> str:
 
 
 def parse_jump(hop: str) -> tuple[str, str, int]:
-    """`[user@]host[:port]` or `ssh://...` -> host, user, port ("" and 0: not given)."""
+    """Parse `[user@]host[:port]` or `ssh://...` to host, user, port ("" and 0: not given)."""
     hop = hop.removeprefix("ssh://").rstrip("/")
     user, _, rest = hop.rpartition("@")
     if rest.startswith("["):

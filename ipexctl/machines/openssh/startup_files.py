@@ -1,4 +1,4 @@
-"""The files that a login shell reads before it runs a command that comes over SSH."""
+"""The files that a login shell reads before it runs a command over SSH."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ FILES = {
     "fish": ("~/.config/fish/config.fish", "/etc/fish/config.fish"),
 }
 _BY_SHELL = " ".join(f'*/{shell}) f="{" ".join(files)}";;' for shell, files in FILES.items())
-# What plain sh runs to print the lines in them that may read the input of a command.
+# A plain sh command that prints the lines in them that may read the input of a command.
 FIND_READERS = f"case $SHELL in {_BY_SHELL.replace('~', '$HOME')} esac; " + (
     'grep -nEs "(^|[;&|[:space:]])(read|readarray|mapfile|head|ssh)([[:space:]]|$)" /dev/null $f'
 )
 
 
 def readers(text: str) -> list[str]:
-    """`line 3 of /home/ann/.bashrc: read x` for what FIND_READERS printed, without comments."""
+    """Return `line 3 of /home/ann/.bashrc: read x` for each line of FIND_READERS but comments."""
     found = (re.match(r"(/[^:]+):(\d+):\s*([^#\s].*)", line) for line in text.splitlines())
     return [f"line {m[2]} of {m[1]}: {m[3].strip()}" for m in found if m]
 
 
 def input_gone(host: Host, seen: str, likely: str = "") -> HostFailed:
-    """`seen`: how it is known. `likely`: which lines read it."""
+    """Return the error. `seen`: how it was detected. `likely`: which lines read the input."""
     return HostFailed(
         f"{host.name}: a start-up file of the login shell reads the input of commands",
         why=f"{seen}; likely {likely or f'`read` in {USUAL} or a file that it sources'}",

@@ -1,5 +1,5 @@
-"""One command on a host, as a Channel of transport.py; and a TCP connection that a jump host makes
-for us, to be used like a socket."""
+"""One command on a host, as a Channel of transport.py; and a TCP connection through a jump host,
+used like a socket."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ipexctl.machines.wire.transport import (
 )
 
 STDERR_KEPT = 1 << 16
-MIN_RTT = 148  # where tcpi_min_rtt is in Linux's struct tcp_info
+MIN_RTT = 148  # offset of tcpi_min_rtt in Linux's struct tcp_info
 CHUNK = 32_000  # fits one SSH packet
 
 
 def execute(
     host: Host, link: Link, command: bytes, deadline: float, *, all_stderr: bool = False
 ) -> Any:
-    """A channel on which the command runs. `all_stderr`: none of it is dropped, so that the caller
-    has to read it."""
+    """Return a channel on which the command runs. `all_stderr`: none of it is dropped, so that the
+    caller has to read it."""
     import paramiko
 
     try:
@@ -55,7 +55,7 @@ def execute(
 
 
 def _request_exec(channel: Any, command: bytes, deadline: float) -> bool:
-    """Channel.exec_command, but with a deadline."""
+    """Do what Channel.exec_command does, but with a deadline."""
     from paramiko.common import cMSG_CHANNEL_REQUEST
     from paramiko.message import Message
 
@@ -72,7 +72,7 @@ def _request_exec(channel: Any, command: bytes, deadline: float) -> bool:
 
 
 def bound(channel: Any, name: str = "in_buffer") -> None:
-    """Paramiko takes whatever comes, also what exceeds the window that it has granted."""
+    """Limit a buffer: Paramiko accepts data beyond the window that it has granted."""
     from paramiko import SSHException
     from paramiko.buffered_pipe import BufferedPipe
 
@@ -89,7 +89,7 @@ def bound(channel: Any, name: str = "in_buffer") -> None:
 
 
 class _Tail:
-    """Takes a channel's stderr as it comes and keeps its end, so that it never fills the window."""
+    """Reads a channel's stderr as it arrives and keeps its end, so that the window never fills."""
 
     def __init__(self, channel: Any) -> None:
         self.data = b""
@@ -97,7 +97,7 @@ class _Tail:
         self._owed = 0
 
     def feed(self, data: bytes) -> None:
-        """Runs in Paramiko's thread, which must not wait for a key exchange it drives itself."""
+        """Keep the end. Runs in Paramiko's thread, which must not wait for its own key exchange."""
         from paramiko.common import cMSG_CHANNEL_WINDOW_ADJUST
         from paramiko.message import Message
 
@@ -117,7 +117,7 @@ class _Tail:
 
 
 class SshChannel:
-    """Channel (see transport.py) on one session."""
+    """A Channel (see transport.py) on one session."""
 
     def __init__(self, host: Host, link: Link, channel: Any) -> None:
         self._host, self._link, self._channel = host, link, channel
@@ -165,7 +165,7 @@ class SshChannel:
     def close(self) -> None:
         from paramiko import SSHException
 
-        with contextlib.suppress(SSHException, OSError, EOFError):  # the connection went first
+        with contextlib.suppress(SSHException, OSError, EOFError):  # the connection was closed
             self._channel.close()
         self._link.close()
 
@@ -175,7 +175,7 @@ if TYPE_CHECKING:
 
 
 def forward(transport: paramiko.Transport, target: tuple[str, int], timeout: float) -> Any:
-    """A channel that several threads may write to and close. Raises what Paramiko does."""
+    """Open a channel that several threads may write to and close. Raises Paramiko's errors."""
     channel = transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout)
     channel.transport = InOrder(transport)  # type: ignore[assignment]
     bound(channel)
@@ -183,11 +183,11 @@ def forward(transport: paramiko.Transport, target: tuple[str, int], timeout: flo
 
 
 class InOrder:
-    """What one channel sends, and nothing after its CLOSE.
+    """Sends a channel's messages in order, and nothing after its CLOSE.
 
-    Paramiko lets go of a channel's lock before it sends. So what one thread writes can come behind
-    the CLOSE of another, for a channel that is gone by then: over that sshd ends the connection,
-    and with it all hosts behind the jump host.
+    Paramiko releases a channel's lock before it sends. So what one thread writes can follow the
+    CLOSE of another, for a channel that is closed by then: sshd then ends the connection, and with
+    it those of all hosts behind the jump host.
     """
 
     def __init__(self, transport: paramiko.Transport) -> None:
@@ -200,7 +200,7 @@ class InOrder:
         return getattr(self._transport, name)
 
     def _send_user_message(self, message: Any) -> None:
-        """Whoever comes while another thread sends leaves the message to that one."""
+        """Send a message; while another thread is sending, leave it to that thread."""
         from paramiko.common import cMSG_CHANNEL_CLOSE
 
         with self._lock:

@@ -1,4 +1,4 @@
-"""Asks `ssh -G` how to reach each host, once for hosts that get the same answer."""
+"""Ask `ssh -G` how to reach each host, once for hosts that get the same answer."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ Hops = tuple[str, ...]  # `[user@]host[:port]` each, the nearest first
 
 
 def current_user() -> Me:
-    """OpenSSH takes the home folder from the user database, not from HOME; so do we.
+    """Take the home folder from the user database, not from HOME, as OpenSSH does.
 
-    A container may run as a user that is in no database. ssh itself then refuses to start.
+    A container may run as a user without an entry there; ssh itself then refuses to start.
     """
     env, uid = environment(), os.getuid()
     try:
@@ -52,7 +52,7 @@ def current_user() -> Me:
 
 
 class SshConfig:
-    """`answers` for the hosts of a command; asks again only for names it hasn't seen."""
+    """The answers for the hosts of a command; ssh is asked only about names it has not answered."""
 
     def __init__(self, config_file: Path | None) -> None:
         self.me = current_user()
@@ -61,9 +61,9 @@ class SshConfig:
         self._config = self._read()
 
     def answers(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
-        """One per host; what the hostfile says about user and port goes first.
+        """Return one answer per host; the hostfile's user and port take precedence.
 
-        A host with an address is asked about by that: it is what ssh would be given.
+        The question for a host with an address names the address, as ssh would be given it.
         """
         asked = {host: self._question(host) for host in hosts}
         wanted = list(dict.fromkeys(asked.values()))
@@ -82,12 +82,12 @@ class SshConfig:
         }  # fmt: skip
 
     def names(self) -> tuple[str, ...]:
-        """Hosts that have a `Host` line of their own, in its order."""
+        """Return the hosts that have a `Host` line of their own, in its order."""
         return self._config.names
 
     def _question(self, host: Host) -> Host:
-        """Where only names decide, nothing but the name: no host must get another's user or port.
-        Elsewhere a `Match` may look at the user, and ssh has to know it."""
+        """Return the question: only a name where only names decide, so that no host gets another's
+        user or port. Elsewhere a `Match` may test the user, and ssh has to know it."""
         name = host.address or host.name
         return Host(name) if self._config.plain else replace(host, name=name)
 
@@ -137,7 +137,7 @@ class SshConfig:
         return login_command.ssh(host, options=("-G", *file))
 
     def _without_ssh(self, host: Host) -> Answer:
-        """Where nothing is configured, the hostfile can say all that is needed."""
+        """Answer from the hostfile alone, which is enough if ssh_config contains no settings."""
         if any(key != "include" for key, _ in self._config.settings):
             raise NotHere(
                 "ssh_config is read by the ssh program, which "
@@ -166,7 +166,7 @@ class SshConfig:
 
 
 def _texts(files: Sequence[tuple[Path, Path]], home: str) -> Iterator[str]:
-    """The files and, from the folder beside each, those of their Include lines: each once."""
+    """Yield the texts of the files and of those they include from their folders, each once."""
     todo, seen = list(files), set[Path]()
     while todo:
         file, folder = todo.pop(0)
@@ -178,7 +178,7 @@ def _texts(files: Sequence[tuple[Path, Path]], home: str) -> Iterator[str]:
         except OSError as e:
             if e.errno == errno.EFBIG:
                 raise InputError(f"{file}: {e.strerror}", slug="ssh-config-unreadable") from None
-            continue  # ssh itself ignores what isn't there, and complains about the rest
+            continue  # ssh itself ignores missing files, and complains about other errors
         yield text
         for word in included_files(text):
             pattern = home + word[1:] if word.startswith("~/") else word
@@ -190,7 +190,7 @@ def _texts(files: Sequence[tuple[Path, Path]], home: str) -> Iterator[str]:
 
 
 def ssh_options(host: Host, config_file: Path | None) -> list[str]:
-    """What a hostfile and -F say, in ssh's words."""
+    """Return the options of a hostfile and -F as ssh options."""
     argv = ["-F", str(config_file)] if config_file else []
     if host.user:
         argv += ["-l", host.user]
@@ -200,11 +200,11 @@ def ssh_options(host: Host, config_file: Path | None) -> list[str]:
 
 
 def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
-    """All jump hosts on the way: the first hop may have a ProxyJump of its own, and so on."""
+    """Return all jump hosts on the way: the first hop may have its own ProxyJump, and so on."""
     hops = answer.proxy_jump
     while hops:
         before = ask(hop_host(hops[0])).proxy_jump
-        if not before or hops[0] in before:  # `Host *` gives the jump host itself as its jump
+        if not before or hops[0] in before:  # `Host *` names the jump host as its own jump host
             break
         hops = (*before, *hops)
         if len(hops) > MAX_JUMPS:

@@ -1,4 +1,4 @@
-"""The connection to a host's SSH port. No SSH library in here."""
+"""The connection to a host's SSH port, without any SSH library."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIRST_LINE = re.compile(rb"^SSH-[^\n]*\n", re.MULTILINE)
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 _NO_ANSWER = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN)
 
-# A host that vanished is noticed by the kernel, which costs us nothing: idle connections are asked
+# The kernel notices when a host disappears: idle connections are probed
 # after 15 s and given up 15 s later, sent data may stay unconfirmed for 30 s.
 _KEEPALIVE = (
     ("TCP_KEEPIDLE", 15),
@@ -52,7 +52,7 @@ class Dropped(Exception):
 
 
 def retry_dropped(attempt: Callable[[], T], deadline: float) -> T:
-    """sshd drops some of many connections at once (MaxStartups): tries until the deadline."""
+    """Retry until the deadline: sshd drops some of many simultaneous connections (MaxStartups)."""
     pause = FIRST_PAUSE
     while True:
         try:
@@ -67,7 +67,7 @@ def retry_dropped(attempt: Callable[[], T], deadline: float) -> T:
 
 @dataclass
 class Wire:
-    """What Paramiko needs of a socket. It keeps what the host says before it speaks SSH."""
+    """The socket for Paramiko. It keeps what the host sends before it speaks SSH."""
 
     sock: Any  # a socket, or a channel through a jump host
     finish: Callable[[], None] = lambda: None
@@ -83,9 +83,9 @@ class Wire:
         return bool(_FIRST_LINE.search(self.said))
 
     def close(self) -> None:
-        """Wakes whoever waits in recv, then closes."""
+        """Wake any thread that waits in recv, then close."""
         for end in (lambda: self.sock.shutdown(socket.SHUT_RDWR), self.sock.close):
-            with contextlib.suppress(Exception):  # a jump host's channel raises what it likes
+            with contextlib.suppress(Exception):  # a jump host's channel may raise anything
                 end()
         self.finish()
 
@@ -102,7 +102,7 @@ class Wire:
 
 
 def dial(answer: Answer, deadline: float) -> Wire:
-    """A TCP connection to the host's SSH port."""
+    """Open a TCP connection to the host's SSH port."""
     limit = deadline
     if answer.connect_timeout:
         limit = min(deadline, time.monotonic() + answer.connect_timeout)
@@ -117,7 +117,7 @@ def dial(answer: Answer, deadline: float) -> Wire:
 
 
 def dial_command(command: str) -> Wire:
-    """A ProxyCommand of the user's own ssh_config, run by their shell as OpenSSH runs it."""
+    """Run a ProxyCommand of the user's own ssh_config in their shell, as OpenSSH does."""
     ours, theirs = socket.socketpair()
     shell = environment().get("SHELL") or "/bin/sh"
     with theirs:
@@ -128,11 +128,11 @@ def dial_command(command: str) -> Wire:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-    return Wire(ours, finish=process.terminate)  # ours is closed by then, which ends it, too
+    return Wire(ours, finish=process.terminate)  # `ours` is closed by then, which ends it, too
 
 
 def no_ssh(answer: Answer, wire: Wire, *, timed_out: bool) -> Exception:
-    """The error for a host whose first lines are not SSH: Dropped, or Unreachable."""
+    """Return the error for a host whose first lines are not SSH: Dropped, or Unreachable."""
     if not timed_out:
         return _other_words(answer, wire.said)
     behind = ", or its ProxyCommand cannot reach it" if answer.proxy_command else ""

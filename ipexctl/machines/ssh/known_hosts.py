@@ -1,4 +1,4 @@
-"""Host keys: what the known_hosts files say about a key, and what we say of one not in them.
+"""Host keys: what the known_hosts files say about a key, and the errors for one not in them.
 
 The files are read as OpenSSH reads them: hashed names, `[host]:port`, wildcards, negation, comma
 lists and `@revoked`. A host with a `@cert-authority` line is reached by the ssh program.
@@ -32,7 +32,7 @@ _HASH_MAGIC = "|1|"
 
 @dataclass(frozen=True)
 class Entry:
-    """One line."""
+    """One line of a known_hosts file."""
 
     names: tuple[str, ...]
     key_type: str
@@ -57,7 +57,7 @@ class Verdict:
 
 
 def parse_known_hosts(text: str, source: str) -> tuple[Entry, ...]:
-    """Every readable line. Others are ignored, as OpenSSH does."""
+    """Return every readable line; others are ignored, as OpenSSH does."""
     parsed = (
         _parse_line(line, Place(source, number, 1))
         for number, line in enumerate(text.split("\n"), 1)
@@ -66,7 +66,7 @@ def parse_known_hosts(text: str, source: str) -> tuple[Entry, ...]:
 
 
 def lookup_names(host: str, port: int, alias: str = "") -> tuple[str, ...]:
-    """The names to look a host up by, the best first."""
+    """Return the names to look a host up by, the best first."""
     if alias:
         return (alias.lower(),)
     host = host.lower()
@@ -74,7 +74,7 @@ def lookup_names(host: str, port: int, alias: str = "") -> tuple[str, ...]:
 
 
 def fingerprint(blob: bytes) -> str:
-    """The fingerprint that `ssh-keygen -l` prints."""
+    """Return the fingerprint that `ssh-keygen -l` prints."""
     digest = hashlib.sha256(blob).digest()
     return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
 
@@ -84,7 +84,7 @@ def entry_line(name: str, key_type: str, blob: bytes) -> str:
 
 
 class KnownHosts:
-    """All files together. Plain names are found by dictionary, the rest by looking at each."""
+    """All files together. Plain names are in a dictionary, patterns and hashes are searched."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._plain: dict[str, list[Entry]] = {}
@@ -97,21 +97,21 @@ class KnownHosts:
                 self._plain.setdefault(name.lower(), []).append(entry)
 
     def find(self, name: str) -> list[Entry]:
-        """Every line about this name, certificates' authorities included."""
+        """Return every line about this name, including those of certificate authorities."""
         return self._plain.get(name, []) + [e for e in self._others if names_match(e.names, name)]
 
     def types(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The key types on record, so that one of them can be asked for."""
+        """Return the key types on record, so that the host can be asked for one of them."""
         found = (e.key_type for name in names for e in self.find(name) if not e.marker)
         return tuple(dict.fromkeys(found))
 
     def has_authority(self, names: Sequence[str]) -> bool:
-        """Whether a line accepts certificates for this host, which only the ssh program reads."""
+        """Decide whether a line accepts certificates for this host, which needs the ssh program."""
         found = (entry for name in names for entry in self.find(name))
         return any(entry.marker == "@cert-authority" for entry in found)
 
     def judge(self, names: Sequence[str], key_type: str, blob: bytes) -> Verdict:
-        """`names` as lookup_names gives them: a further name can vouch, but not accuse."""
+        """Judge a key; names after the first (see lookup_names) can only confirm or revoke it."""
         verdict = Verdict(Standing.UNKNOWN)
         for name in reversed(names):
             found = self._judge_one(name, key_type, blob)
@@ -141,7 +141,7 @@ class KnownHosts:
 
 
 def names_match(patterns: Sequence[str], name: str) -> bool:
-    """A line's host field against one name: some pattern fits and no `!pattern` does."""
+    """Match a line's host field against a name: some pattern fits and no `!pattern` does."""
     name = name.lower()
     fits = False
     for pattern in patterns:
@@ -194,7 +194,7 @@ def _parse_line(line: str, place: Place) -> Entry | None:
 
 
 def own_known_hosts() -> Path:
-    """Where `ipexctl trust` writes."""
+    """Return the file to which `ipexctl trust` writes."""
     return state_dir() / "known_hosts"
 
 
@@ -214,7 +214,7 @@ class HostKey:
 
 
 class KnownFiles:
-    """Files are read once for all hosts for which ssh would use the same."""
+    """The files, read once for all hosts for which ssh would use the same ones."""
 
     def __init__(self, me: Me) -> None:
         self._me = me
@@ -222,7 +222,7 @@ class KnownFiles:
         self._lock = threading.Lock()
 
     def for_host(self, answer: Answer) -> KnownHosts:
-        """The files ssh would use for this host, and ours."""
+        """Return the keys of the files that ssh would use for this host, and of ours."""
         named = (*answer.user_known_hosts, *answer.global_known_hosts)
         paths = (
             *(expand(p, answer, self._me) for p in named if p != "none"),
@@ -239,8 +239,8 @@ def _entries(path: str) -> tuple[Entry, ...]:
 
 
 def remember(key: HostKey) -> None:
-    """Add the key to our own known_hosts file, to which other commands may add at the same time. A
-    line that a full disk or a power cut has left incomplete is no key, and the next one has a
+    """Add the key to our own known_hosts file, which other commands may extend at the same time. An
+    incomplete line, left by a full disk or a power cut, is ignored, and the new one starts on a
     line of its own."""
     path = own_known_hosts()
     line = entry_line(key.names[0], key.key_type, key.blob).encode("ascii")
@@ -262,7 +262,7 @@ def remember(key: HostKey) -> None:
 
 
 def accept(key: HostKey) -> None:
-    """Raises HostKeyUnknown or HostKeyChanged unless known_hosts has this key."""
+    """Raise HostKeyUnknown or HostKeyChanged unless known_hosts has this key."""
     standing = key.verdict.standing
     if standing is Standing.UNKNOWN:
         raise HostKeyUnknown(
@@ -284,7 +284,7 @@ def accept(key: HostKey) -> None:
 
 
 def verdict_down(key: HostKey) -> HostDown | None:
-    """A key that is always refused, as a host's outcome."""
+    """Return the outcome of a host whose key is always refused, else None."""
     try:
         accept(key)
     except HostKeyChanged as e:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 WEAK = ("3des", "md5")
 LARGEST_PACKET = 1 << 18  # as OpenSSH
-IDLE_WAKEUP = 10.0  # how often an idle connection's thread looks around
+IDLE_WAKEUP = 10.0  # seconds after which an idle connection's thread wakes up
 
 
 @dataclass(eq=False)
 class Link:
-    """A Paramiko transport, and what it stands on."""
+    """A Paramiko transport, and the socket under it."""
 
     answer: Answer
     transport: paramiko.Transport
@@ -34,9 +34,9 @@ class Link:
     on_close: Callable[[Link], None]
 
     def exchange_keys(self, deadline: float) -> None:
-        """Raises Dropped or Unreachable. Nothing about the user has been said after this."""
+        """Exchange keys, which sends nothing about the user. Raises Dropped or Unreachable."""
         done = threading.Event()
-        self.transport.banner_timeout = seconds_left(deadline) + IDLE_WAKEUP  # `done` comes first
+        self.transport.banner_timeout = seconds_left(deadline) + IDLE_WAKEUP  # `done` is set first
         self.transport.start_client(event=done)
         if done.wait(seconds_left(deadline)) and self.transport.is_active():
             return
@@ -47,24 +47,24 @@ class Link:
         raise _no_exchange(self.answer, error)
 
     def host_key(self) -> tuple[str, bytes]:
-        """The type and the blob; the host has proved in the key exchange that it has this key."""
+        """Return type and blob of the key that the host has proved to own in the key exchange."""
         key: Any = self.transport.get_remote_server_key()
         return str(key.get_name()), bytes(key.asbytes())
 
     def close(self) -> None:
-        """Returns at once; Paramiko's thread sees the end of the socket and cleans up itself."""
+        """Close at once; Paramiko's thread sees the end of the socket and cleans up."""
         self.wire.close()
         self.on_close(self)
 
 
 def seconds_left(deadline: float) -> float:
-    """Seconds until then, and never none: what is already here is still taken."""
+    """Return the seconds left, at least 0.05: data that has already arrived is still read."""
     return max(0.05, deadline - time.monotonic())
 
 
 def load() -> None:
-    """Paramiko without Invoke, which it wants for one line of an ssh_config and which costs half of
-    its start: our configurations are read by ssh itself."""
+    """Import Paramiko without Invoke, which it needs for one line of an ssh_config and which takes
+    half of its start: our configurations are read by ssh itself."""
     if "paramiko" not in sys.modules and "invoke" not in sys.modules:
         sys.modules["invoke"] = None  # type: ignore[assignment]  # an import fails, and it goes on
         try:
@@ -75,7 +75,7 @@ def load() -> None:
 
 
 def _silence() -> None:
-    """Paramiko logs tracebacks of ordinary network trouble; we say it in our own words."""
+    """Silence Paramiko, which logs tracebacks of ordinary network errors; we report those."""
     logger = logging.getLogger("paramiko")
     logger.propagate = False
     logger.setLevel(logging.CRITICAL + 1)
@@ -86,7 +86,7 @@ def _packetizer() -> Any:
     import paramiko.packet
 
     class Packetizer(paramiko.packet.Packetizer):
-        """Without the thread that Paramiko starts per connection as an alarm: we have deadlines."""
+        """A Packetizer without Paramiko's alarm thread per connection: we have deadlines."""
 
         def start_handshake(self, timeout: float) -> None:
             return None
@@ -95,7 +95,7 @@ def _packetizer() -> Any:
             return None
 
         def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-            """Of a packet whose length the other side has named."""
+            """Read a packet, unless the other side announced an excessive length."""
             if n > LARGEST_PACKET:
                 raise paramiko.SSHException(f"a packet of {n:,} bytes")
             return bytes(super().read_all(n, check_rekey))
@@ -110,14 +110,14 @@ def _transport_class() -> Any:
     class Transport(paramiko.Transport):
         @property
         def preferred_keys(self) -> tuple[str, ...]:
-            """Without Paramiko's kinds of host certificates."""
+            """Return Paramiko's types of host keys without its host certificates."""
             return self._preferred_keys  # type: ignore[attr-defined,no-any-return]
 
     return Transport
 
 
 def new_transport(answer: Answer, wire: Wire, known_types: Sequence[str]) -> paramiko.Transport:
-    """`known_types`: those of the host's keys on record, one of which it is asked to show."""
+    """Return a transport. `known_types`: types of the host's known keys, to ask for one of them."""
     transport: Any = _transport_class()(wire, packetizer_class=_packetizer())
     wire.settimeout(IDLE_WAKEUP)
     for _, name, allowed in _algorithms(answer):
@@ -130,7 +130,7 @@ def new_transport(answer: Answer, wire: Wire, known_types: Sequence[str]) -> par
 
 
 def unsupported(answer: Answer) -> str:
-    """The setting of ssh_config of whose algorithms Paramiko has none, else ""."""
+    """Return the ssh_config setting for which Paramiko has no allowed algorithm, else ""."""
     import paramiko
 
     return next(
@@ -144,7 +144,7 @@ def unsupported(answer: Answer) -> str:
 
 
 def _algorithms(answer: Answer) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
-    """The settings of ssh_config, Paramiko's names for them, and their values."""
+    """Return the settings of ssh_config, Paramiko's names for them, and their values."""
     return (
         ("Ciphers", "_preferred_ciphers", answer.ciphers),
         ("MACs", "_preferred_macs", answer.macs),
@@ -153,19 +153,19 @@ def _algorithms(answer: Answer) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
 
 
 def _usable(offered: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
-    """What ssh_config allows of what Paramiko has, without what is broken."""
+    """Return the offered algorithms that ssh_config allows, without broken ones."""
     sound = [a for a in offered if not any(weak in a for weak in WEAK)]
     return tuple(a for a in sound if {a, a.removesuffix("@libssh.org")} & {*(allowed or sound)})
 
 
 def host_key_algorithms(offered: Sequence[str], known_types: Sequence[str]) -> tuple[str, ...]:
-    """The host shall show what we can judge, not another of its keys (OpenSSH does the same)."""
+    """Put known key types first, so that the host shows a key we can judge (as OpenSSH does)."""
     types = {"rsa-sha2" if t == "ssh-rsa" else t for t in known_types}
     return _first(offered, [a for a in offered if a in types or a[:8] in types])
 
 
 def _first(algorithms: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
-    """Only the order changes: what isn't offered by the library is never asked for."""
+    """Reorder only: an algorithm that the library does not offer is never requested."""
     front = [a for a in wanted if a in algorithms]
     return (*front, *(a for a in algorithms if a not in front))
 

@@ -1,4 +1,4 @@
-"""Logging in: private keys, the agent, the password of --ask-pass, and what went wrong."""
+"""Login: private keys, the agent, the password of --ask-pass, and the errors of all of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _Asked = tuple[tuple[str, ...], tuple[str, ...], bool, str]
 
 
 class KeyRing:
-    """Private keys are parsed once, and the agent is asked once, for all hosts together."""
+    """The private keys: each is parsed once, and the agent is asked once, for all hosts."""
 
     def __init__(self, me: Me, secrets: Secrets) -> None:
         self._me = me
@@ -69,8 +69,8 @@ class KeyRing:
             return self._found[asked]
 
     def unlock(self, answers: Sequence[Answer]) -> None:
-        """Asks for passphrases, each once: of keys that ssh_config names, or where nothing else
-        could let us in. A key in the agent needs none."""
+        """Ask for passphrases, each once: those of keys that ssh_config names, or of all if no
+        other login is possible. A key in the agent needs none."""
         for answer in answers:
             found = self.candidates(answer)
             alone = not found.keys and not self._secrets.ask_pass
@@ -82,7 +82,7 @@ class KeyRing:
                         self._found.clear()
 
     def hardware_key(self, answer: Answer) -> str:
-        """A key on a FIDO device that ssh_config names, or the only key; else ""."""
+        """Return a key on a FIDO device that ssh_config names, or that is the only key; else ""."""
         found = self.candidates(answer)
         alone = not found.keys and not found.locked
         return next((path for path in found.hardware if alone or path not in self._defaults), "")
@@ -100,8 +100,8 @@ class KeyRing:
     def _collect(
         self, files: tuple[str, ...], certificates: tuple[str, ...], only: bool, agent: str
     ) -> Candidates:
-        """In ssh's order: sshd hangs up after a few keys (MaxAuthTries), so keys in the
-        agent go before keys that are only in files."""
+        """Collect keys in ssh's order: sshd closes the connection after a few keys (MaxAuthTries),
+        so keys in the agent go before keys that are only in files."""
         held, skipped = _agent_keys(agent)
         named: list[_Candidate] = []  # by ssh_config, and in the agent
         alone: list[_Candidate] = []  # in a file only
@@ -134,7 +134,7 @@ class KeyRing:
 
 
 class _AgentKey:
-    """A key that stays in the agent. One conversation at a time, since all hosts share the line."""
+    """A key that stays in the agent. Requests are serialized: all hosts share the connection."""
 
     public_blob: Any = None
 
@@ -154,7 +154,7 @@ class _AgentKey:
 
 
 def _agent_keys(path: str) -> tuple[list[_AgentKey], list[str]]:
-    """The agent's keys, and a word if it can't be asked."""
+    """Return the agent's keys, and a message if it cannot be asked."""
     from paramiko import SSHException
     from paramiko.agent import AgentSSH
 
@@ -174,7 +174,7 @@ def _agent_keys(path: str) -> tuple[list[_AgentKey], list[str]]:
 
 
 def _load_key(path: str) -> tuple[Any, str]:
-    """The key, or None and why not; a default file that isn't there needs no word."""
+    """Return the key, or None and the reason; a missing default file needs no reason."""
     import paramiko
 
     try:
@@ -186,16 +186,16 @@ def _load_key(path: str) -> tuple[Any, str]:
         return None, ""
     except (TypeError, paramiko.PasswordRequiredException):
         return None, f"{path} has a passphrase and is not in the agent (ssh-add {path})"
-    except Exception as e:  # the parsers below raise whatever they like about a broken file
+    except Exception as e:  # the parsers may raise anything about a broken file
         return None, f"{path} cannot be read ({e or type(e).__name__})"
 
 
 def _key_with(path: str) -> Callable[[bytes], Any]:
-    """Opens the key file with a passphrase; None when it is the wrong one."""
+    """Return a function that opens the key file with a passphrase; None if it is wrong."""
     import paramiko
 
     def load(passphrase: bytes) -> Any:
-        with contextlib.suppress(Exception):  # each key format has its own word for "wrong"
+        with contextlib.suppress(Exception):  # each key format reports a wrong one differently
             given: Any = passphrase
             return paramiko.PKey.from_path(path, given)
         return None
@@ -204,7 +204,7 @@ def _key_with(path: str) -> Callable[[bytes], Any]:
 
 
 def _with_certificates(label: str, key: Any, files: tuple[str, ...]) -> list[_Candidate]:
-    """A key's certificates first, as ssh does; the host may know the bare key as well."""
+    """Put a key's certificates first, as ssh does; the host may accept the bare key as well."""
     bare = copy.copy(key)
     bare.public_blob = None
     found = []
@@ -222,7 +222,7 @@ def _is_for(shown: bytes, key: bytes) -> bool:
 
 
 def _is_certificate_of(key: bytes, blob: bytes) -> bool:
-    """Behind its type and a nonce, a certificate has the fields of the public key."""
+    """Compare the key with the fields that follow a certificate's type and nonce."""
     from paramiko import Message
 
     bare, certificate = Message(key), Message(blob)
@@ -249,7 +249,7 @@ def _public_blob(path: str) -> bytes:
 
 
 def authenticate(link: Link, candidates: Candidates, deadline: float, password: str | None) -> None:
-    """Every key in turn, then the password the user gave, until one is taken."""
+    """Try every key in turn, then the password the user gave, until one is accepted."""
     login = _Login(link, deadline)
     waiting = list(candidates.keys)
     while waiting and login.takes("publickey"):
@@ -270,7 +270,7 @@ def authenticate(link: Link, candidates: Candidates, deadline: float, password: 
 
 
 class _Login:
-    """What was tried on one connection, and what the host said to it."""
+    """The login attempts on one connection, and the host's answers."""
 
     def __init__(self, link: Link, deadline: float) -> None:
         self.link, self.deadline = link, deadline
@@ -283,7 +283,7 @@ class _Login:
         return self.link.transport.is_authenticated()
 
     def takes(self, method: str) -> bool:
-        """Is it worth trying? The host names its methods with its first refusal."""
+        """Decide whether the method is worth trying; the first refusal lists the host's methods."""
         if self.done or not self.link.transport.is_active():
             return False
         return not self.allowed or method in self.allowed
@@ -294,7 +294,7 @@ class _Login:
         self.tried.append(label)
         self.link.transport.auth_timeout = seconds_left(self.deadline)
         try:
-            self.allowed = method(self.link.answer.user, what)  # after it, where it is not enough
+            self.allowed = method(self.link.answer.user, what)  # further methods, if any
         except (paramiko.SSHException, EOFError, OSError) as e:
             self.error = e
             self.allowed = list(getattr(e, "allowed_types", self.allowed))
@@ -303,7 +303,7 @@ class _Login:
 
 
 def _password_prompt(password: str) -> Callable[[str, str, list[tuple[str, bool]]], list[str]]:
-    """One hidden prompt gets the password; whoever asks for more is refused."""
+    """Answer one hidden prompt with the password; a host that asks for more is refused."""
     from paramiko import SSHException
 
     told: list[str] = []

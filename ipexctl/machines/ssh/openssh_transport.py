@@ -1,7 +1,7 @@
-"""Hosts over the ssh program, one process each: for logins that only ssh itself knows.
+"""Hosts over the ssh program, one process each: for logins that only ssh itself supports.
 
 Kerberos, hardware keys, second factors through a ControlMaster. Slower than `machines/ssh`, and its
-errors are text. Whatever ssh_config says, ssh must know the host's key and never asks anything.
+errors are text. Whatever ssh_config says, ssh must know the host's key and never asks questions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SSH_FAILED = 255  # ssh's own exit code for everything that isn't the command's
 _FORCED = (
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
-    "UpdateHostKeys=no",  # nothing but `trust` writes keys
+    "UpdateHostKeys=no",  # only `trust` writes keys
     "CheckHostIP=no",
     "NoHostAuthenticationForLocalhost=no",
     "VerifyHostKeyDNS=no",
@@ -48,7 +48,7 @@ _FORCED = (
 
 
 class OpenSshTransport:
-    """`hosts` are resolved at once, so that a broken ssh_config is reported before any work."""
+    """A transport that resolves `hosts` at once, so that a broken ssh_config is reported first."""
 
     def __init__(self, hosts: tuple[Host, ...], config_file: Path | None = None) -> None:
         program = shutil.which("ssh")
@@ -69,14 +69,14 @@ class OpenSshTransport:
         return retry_dropped(lambda: self._try(host, command, deadline), deadline)
 
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
-        """RemoteTransport.attend; ssh itself says what is wrong."""
+        """Implement RemoteTransport.attend; ssh itself reports errors."""
         argv = self._argv(host, timeout, "-t" if pty else "-T")
         code = subprocess.call((*argv, "--", host.address or host.name, command))
         return code if code >= 0 else 128 - code
 
     def options(self, host: Host, timeout: float) -> tuple[str, ...]:
-        """For another program that uses ssh or sftp: the way there, and the keys to verify. User
-        and port are left to that program."""
+        """Return options for another program that uses ssh or sftp: jump hosts, and the keys to
+        verify. User and port are left to that program."""
         words = self._argv(host, timeout)[1:]
         pairs = zip(words[::2], words[1::2], strict=True)
         return tuple(word for pair in pairs if pair[0] in ("-F", "-o") for word in pair)
@@ -111,7 +111,7 @@ class OpenSshTransport:
         self, host: Host, left: float, *words: str, via: Hops | None = None
     ) -> tuple[str, ...]:
         argv = [self._program, *words, *ssh_options(host, self._file)]
-        timeout = max(1, math.floor(left) - 1)  # so that ssh still tells why
+        timeout = max(1, math.floor(left) - 1)  # so that ssh itself still reports why
         answer = self._answer(host)
         options = [*_FORCED, f"ConnectTimeout={timeout}", _known_hosts(answer)]
         hops = jump_chain(answer, self._answer) if via is None else via
@@ -122,9 +122,9 @@ class OpenSshTransport:
         return (*argv, *(word for option in options for word in ("-o", option)))
 
     def _to_last(self, hops: Hops, left: float) -> str:
-        """What ssh would do for ProxyJump, but with our options: its own ssh would have only -F.
+        """Return a ProxyJump replacement with our options: ssh's own would have only -F.
 
-        The shell reads it after the ssh that is given it has replaced its % tokens.
+        The shell reads it after ssh has replaced the % tokens.
         """
         host = hop_host(hops[-1])
         argv = (*self._argv(host, left, "-T", via=hops[:-1]), "-W")
@@ -138,15 +138,15 @@ class OpenSshTransport:
 class _SshProcess(PipeChannel):
     """The channel of a running ssh."""
 
-    patience = 0.0  # until the command has spoken there is nothing to wait for
+    patience = 0.0  # before the command has printed anything there is nothing to wait for
 
     def __init__(self, argv: tuple[str, ...]) -> None:
         super().__init__(argv)
         self._first = b""
 
     def speaks(self, marker: str, deadline: float) -> bool:
-        """Waits until the login is through. False: ssh failed. What follows the marker is kept;
-        without a marker, all that was printed."""
+        """Wait until the login is done; False if ssh failed. Keeps what follows the marker; without
+        a marker, all that was printed."""
         wanted = marker.encode("ascii") + b"\n"
         while wanted not in self._first and len(self._first) < NOISE_LIMIT:
             left = deadline - time.monotonic()
@@ -169,12 +169,12 @@ class _SshProcess(PipeChannel):
         return super().read(size, timeout)
 
 
-# --- what ssh says, as our errors ----------------------------------------------------------------
+# --- ssh's messages as our errors ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Saying:
-    """`said` in ssh's words: what it means, and the next thing to type (fields: `_commands`)."""
+    """A message `said` by ssh, what it means, and the next thing to type (fields: `_commands`)."""
 
     said: str
     slug: str
@@ -243,7 +243,7 @@ _DROPPED = ("kex_exchange_identification", "Connection reset by")
 def explain(
     host: Host, status: int | None, said: str, *, configured: bool = False
 ) -> Unreachable | Dropped:
-    """ssh's own words as one of our errors; `status` None: it was still at it at the deadline."""
+    """Turn ssh's message into one of our errors; `status` None: it still ran at the deadline."""
     if "Could not resolve hostname" in said:
         return unresolved(host, login_command.where(host), said, configured=configured)
     found = next((s for s in _SAYINGS if s.said in said), None)
@@ -278,7 +278,7 @@ def _words(channel: Channel) -> str:
 
 
 def _known_hosts(answer: Answer) -> str:
-    """The files that ssh_config names, and ours. ssh expands ~ and tokens in them itself."""
+    """Return the option for ssh_config's files and ours; ssh expands ~ and tokens in them."""
     named = [path for path in answer.user_known_hosts if path != "none"]
     own = str(own_known_hosts()).replace("%", "%%")
     return "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in (*named, own))

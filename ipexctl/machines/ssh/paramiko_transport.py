@@ -1,4 +1,4 @@
-"""A host by its name -> a channel to a command on it, through jump hosts where needed."""
+"""Open a channel to a command on a host by the host's name, through jump hosts where needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ipexctl.quick_dataclass import dataclass
 
 
 class SshTransport:
-    """`hosts` are resolved at once, so that a broken ssh_config is reported before any work."""
+    """A transport that resolves `hosts` at once, so that a broken ssh_config is reported first."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SshTransport:
         atexit.register(self.close)  # before Paramiko's own, which waits for every thread
 
     def unlock(self, hosts: Sequence[Host]) -> None:
-        """Asks for what logging in will need, now, before many hosts want it at once."""
+        """Ask for what the logins will need now, before many hosts need it at once."""
         answers = [self._answer(h) for host in hosts for h in (*self.jump_hosts(host), host)]
         self._secrets.password()
         self._keys.unlock(answers)
@@ -71,7 +71,7 @@ class SshTransport:
             raise
 
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
-        """RemoteTransport.attend."""
+        """Implement RemoteTransport.attend."""
         deadline = time.monotonic() + timeout
         link = self._login(self._answer(host), deadline)
         try:
@@ -84,7 +84,7 @@ class SshTransport:
             link.close()
 
     def host_key(self, host: Host, timeout: float) -> HostKey:
-        """Key exchange only: what the host shows to anybody who asks. Its jump hosts are passed."""
+        """Return the key that the host shows before any login, through its jump hosts."""
         deadline = time.monotonic() + timeout
         link = self._greet(self._answer(host), deadline)
         try:
@@ -93,11 +93,11 @@ class SshTransport:
             link.close()
 
     def jump_hosts(self, host: Host) -> tuple[Host, ...]:
-        """The machines on the way to the host, the nearest first."""
+        """Return the jump hosts on the way to the host, the nearest first."""
         return tuple(hop_host(hop) for hop in jump_chain(self._answer(host), self._answer))
 
     def needs_program(self, host: Host) -> str:
-        """What the way to the host needs that only the ssh program can do; "" if nothing."""
+        """Return what the way to the host needs that only the ssh program supports, or ""."""
         way = (self._answer(h) for h in (*self.jump_hosts(host), host))
         return next((need for answer in way if (need := self._need(answer))), "")
 
@@ -124,7 +124,7 @@ class SshTransport:
         return False
 
     def fabric_connection(self, host: Host, timeout: float) -> Any:
-        """A fabric.Connection; it ends with this transport."""
+        """Return a fabric.Connection; it ends with this transport."""
         link = self._login(self._answer(host), time.monotonic() + timeout)
         from ipexctl.machines.ssh import terminal
 
@@ -166,7 +166,7 @@ class SshTransport:
         return link
 
     def _greet(self, answer: Answer, deadline: float, via: Hops | None = None) -> Link:
-        """A connection with its keys exchanged."""
+        """Return a connection with its keys exchanged."""
 
         def attempt() -> Link:
             return self._exchange_keys(answer, self._wire(answer, deadline, via), deadline)
@@ -182,7 +182,7 @@ class SshTransport:
         return dial(answer, deadline)
 
     def _through(self, answer: Answer, hops: Hops, deadline: float) -> Wire:
-        """A channel of the last jump host, which is shared by all hosts behind it."""
+        """Return a channel of the last jump host, which all hosts behind it share."""
         import paramiko
 
         jump = self._jump(answer, hops, deadline)
@@ -192,7 +192,7 @@ class SshTransport:
         except (paramiko.SSHException, EOFError, OSError) as e:
             raise Unreachable(
                 f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",
-                why=getattr(e, "text", "") or str(e),  # sshd's words
+                why=getattr(e, "text", "") or str(e),  # sshd's message
                 hint=login_command.ssh(answer.given, "true", options=("-J", ",".join(hops))),
                 slug="jump-host-cannot-reach",
             ) from None
@@ -257,7 +257,7 @@ class _Jump:
 
 
 def _behind_jump(name: str, hop: str, error: Unreachable) -> Unreachable:
-    """The error of the jump host, for a host behind it."""
+    """Return the error of the jump host, for a host behind it."""
     if isinstance(error, HostKeyUnknown | HostKeyChanged):
         return error  # shown once, under the jump host's own name
     return Unreachable(

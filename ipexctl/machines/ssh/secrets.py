@@ -17,7 +17,7 @@ Ask = Callable[[str], str]
 
 
 class Secrets:
-    """`ask_pass`: there is one password for all hosts. `ask` prompts without an echo."""
+    """`ask_pass`: all hosts have the same password. `ask` prompts without an echo."""
 
     def __init__(
         self, *, ask_pass: bool = False, ask: Ask = getpass.getpass, terminal: bool | None = None
@@ -30,7 +30,7 @@ class Secrets:
         self._lock = threading.Lock()
 
     def password(self) -> str | None:
-        """None without --ask-pass."""
+        """Return the password; None without --ask-pass."""
         if not self.ask_pass:
             return None
         with self._lock:
@@ -39,7 +39,7 @@ class Secrets:
             return self._password
 
     def open(self, path: str, key_with: Callable[[bytes], T | None]) -> T | None:
-        """What `key_with` makes of the passphrase of this key file; None if the user gave none."""
+        """Return the result of `key_with` for this key file's passphrase; None if not given."""
         with self._lock:
             if path not in self._opened and self._terminal:
                 self._opened[path] = self._prompt_passphrase(path, key_with)

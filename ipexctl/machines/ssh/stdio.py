@@ -30,8 +30,8 @@ R = TypeVar("R")
 
 
 def run(host: Host, link: Link, command: str, deadline: float) -> int:
-    """Runs `command` with our stdin, stdout and stderr. Its exit code."""
-    # bytes of an argument that are not UTF-8 came as surrogates
+    """Run `command` with our stdin, stdout and stderr, and return its exit code."""
+    # bytes of an argument that are not UTF-8 arrived as surrogates
     line = command.encode("utf-8", "surrogateescape")
     channel = execute(host, link, line, deadline, all_stderr=True)
     copies = (_Copy(channel, channel.recv, STDOUT), _Copy(channel, channel.recv_stderr, STDERR))
@@ -45,7 +45,7 @@ def run(host: Host, link: Link, command: str, deadline: float) -> int:
     except KeyboardInterrupt:
         request = threading.Thread(target=_interrupt, args=(channel,), daemon=True)
         request.start()
-        request.join(1.0)  # a connection that takes no more must not keep us
+        request.join(1.0)  # a connection that accepts no more data must not block us
         raise
     for copy in copies:
         if copy.error:
@@ -56,7 +56,7 @@ def run(host: Host, link: Link, command: str, deadline: float) -> int:
 
 
 def _interrupt(channel: Any) -> None:
-    """Ctrl-C ends the command, too, where sshd passes signals on (OpenSSH 7.9 and newer)."""
+    """End the command as well on Ctrl-C if sshd passes signals on (OpenSSH 7.9 and newer)."""
     from paramiko import SSHException
     from paramiko.common import cMSG_CHANNEL_REQUEST
     from paramiko.message import Message
@@ -65,7 +65,7 @@ def _interrupt(channel: Any) -> None:
     message.add_byte(cMSG_CHANNEL_REQUEST)
     message.add_int(channel.remote_chanid)
     message.add_string("signal")
-    message.add_boolean(False)  # no reply is wanted
+    message.add_boolean(False)  # no reply wanted
     message.add_string("INT")
     with contextlib.suppress(SSHException, EOFError, OSError):
         channel.transport._send_user_message(message)
@@ -77,7 +77,7 @@ def connection_lost(host: Host) -> Unreachable:
 
 
 class _Copy(threading.Thread):
-    """Copies what the host sends to one of our streams; `error` is what the stream refused with."""
+    """Copies what the host sends to one of our streams; `error` is why the stream refused it."""
 
     def __init__(self, channel: Any, receive: Callable[[int], bytes], stream: int) -> None:
         super().__init__(daemon=True)
@@ -87,7 +87,7 @@ class _Copy(threading.Thread):
     def run(self) -> None:
         from paramiko import SSHException
 
-        with contextlib.suppress(SSHException, EOFError):  # the connection went
+        with contextlib.suppress(SSHException, EOFError):  # the connection was lost
             while data := self._receive(WRITE_SIZE):
                 try:
                     _write_all(self.stream, data)
@@ -104,7 +104,7 @@ def _write_all(stream: int, data: bytes) -> None:
 
 
 def _send_stdin(channel: Any) -> None:
-    """Until its end, which the command sees, or until the command reads no more."""
+    """Send stdin until it ends, which the command sees, or until the command reads no more."""
     from paramiko import SSHException
 
     try:
@@ -116,7 +116,7 @@ def _send_stdin(channel: Any) -> None:
                 data = data[sent:]
         channel.shutdown_write()
     except (SSHException, EOFError, OSError):
-        return  # the main thread finds out why
+        return  # the main thread finds the reason
 
 
 def _read_stdin() -> bytes:
@@ -127,7 +127,7 @@ def _read_stdin() -> bytes:
 
 
 def _patiently(stream: int, event: int, call: Callable[[int, A], R], argument: A) -> R:
-    """Another program may have made the stream non-blocking."""
+    """Call again until the stream is ready: another program may have made it non-blocking."""
     while True:
         try:
             return call(stream, argument)

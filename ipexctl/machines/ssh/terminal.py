@@ -1,6 +1,6 @@
 """A terminal on a host: Fabric runs the command and handles the terminal, on our connection.
 
-Fabric's own way to connect (any host key is fine) and its configuration files are out of reach.
+Fabric's own connect method (which accepts any host key) and its configuration files are not used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ipexctl.machines.ssh.stdio import NO_STATUS, connection_lost
 
 
 def attend(host: Host, link: Link, command: str) -> int:
-    """Runs `command` in a terminal on the host, which ours becomes. Its exit code."""
+    """Run `command` in a terminal on the host, shown in ours, and return its exit code."""
     from invoke.exceptions import ThreadException
 
     connection = fabric_connection(link)
@@ -35,7 +35,7 @@ def attend(host: Host, link: Link, command: str) -> int:
 
 
 def fabric_connection(link: Link) -> Any:
-    """A fabric.Connection on a link whose host key was judged, and whose login was done, by us."""
+    """Return a fabric.Connection on a link whose host key we checked and where we logged in."""
     from fabric import Config
 
     answer = link.answer
@@ -52,7 +52,7 @@ def _connection_class() -> Any:
     from fabric import Connection
 
     class Connected(Connection):  # type: ignore[misc]
-        """It has our transport and never makes one."""
+        """A connection that uses our transport and never makes one."""
 
         def open(self) -> None:
             if not self.is_connected:
@@ -64,11 +64,11 @@ def _connection_class() -> Any:
             return self._sftp
 
         def create_session(self) -> Any:
-            """Fabric itself would call every terminal a vt100."""
+            """Set TERM, since Fabric itself would call every terminal a vt100."""
             session = super().create_session()
             session.get_pty = partial(session.get_pty, environment().get("TERM") or "vt100")
             execute = session.exec_command
-            # bytes that are no UTF-8 came as surrogates, and go as they came
+            # bytes that are not UTF-8 arrived as surrogates, and are sent unchanged
             session.exec_command = lambda line: execute(line.encode("utf-8", "surrogateescape"))
             return session
 
@@ -77,7 +77,7 @@ def _connection_class() -> Any:
 
 @contextlib.contextmanager
 def _raw(stream: Any) -> Iterator[None]:
-    """Every key goes to the host: Ctrl-C, Ctrl-Z and Ctrl-S are its own."""
+    """Pass every key to the host, including Ctrl-C, Ctrl-Z and Ctrl-S."""
     before = termios.tcgetattr(stream)
     tty.setraw(stream)
     try:

@@ -18,8 +18,8 @@ def choose_transport(
     secrets: Secrets,
     note: Callable[[str], None],
 ) -> RemoteTransport:
-    """`note` is told which hosts take the ssh program, and why. With --ask-pass none does: ssh
-    would ask for the password itself."""
+    """Return a transport; `note` gets the hosts that take the ssh program, and why. With --ask-pass
+    none does: ssh would ask for the password itself."""
     ssh = SshTransport(hosts, config_file, secrets)
     needs = {host: "" if secrets.ask_pass else ssh.needs_program(host) for host in hosts}
     ssh.unlock([host for host in hosts if not needs[host]])
@@ -35,7 +35,7 @@ def choose_transport(
 
 
 class _Both:
-    """RemoteTransport (see transport.py)."""
+    """A RemoteTransport (see transport.py) of both."""
 
     def __init__(
         self, ssh: RemoteTransport, program: RemoteTransport, by_program: frozenset[Host]

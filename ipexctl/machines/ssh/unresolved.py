@@ -1,5 +1,5 @@
-"""A name that cannot be resolved: where it was written, and which ssh_config of the hostfile's
-project, or beside the hostfile, names it."""
+"""The error for a name that cannot be resolved: where it was written, and which ssh_config near the
+hostfile defines it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _USUAL = ("ssh_config", "ssh-config", "config")
 
 
 def unresolved(host: Host, hostname: str, why: str, *, configured: bool) -> Unreachable:
-    """`configured`: the ssh_config in use has a line for it."""
+    """Return the error. `configured`: the ssh_config in use has a line for the host."""
     place = f"{host.place.source}:{host.place.line}: " if host.place else ""
     beside = None if configured else _ssh_config_beside(host)
     hint = f"getent hosts {hostname}   # or give its address as HostName in ssh_config"
@@ -33,8 +33,8 @@ def unresolved(host: Host, hostname: str, why: str, *, configured: bool) -> Unre
 
 
 def _ssh_config_beside(host: Host) -> Path | None:
-    """The ssh_config of the hostfile's project, one beside the hostfile (else in the current
-    folder), or that of a lab, that has a line for it."""
+    """Return an ssh_config with a line for the host: that of the hostfile's project, one beside the
+    hostfile (else in the current folder), or that of a lab."""
     folder = Path(host.place.source).parent if host.place else Path()
     labs = sorted((state_dir() / "labs").glob("*/ssh_config"))
     configs = (*_of_project(folder), *(folder / name for name in _USUAL), *labs)
@@ -51,7 +51,7 @@ def _of_project(folder: Path) -> tuple[Path, ...]:
 
 @cache
 def _host_lines(path: Path) -> tuple[str, ...]:
-    """Without what the file includes."""
+    """Return the hosts of the file, without included files."""
     try:
         text = read_prefix(path).decode("utf-8", "replace")
         return parse_config([text]).names

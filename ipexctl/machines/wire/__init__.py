@@ -1,1 +1,1 @@
-"""Bytes and frames between this machine and an agent."""
+"""Bytes and frames between the controller and an agent."""

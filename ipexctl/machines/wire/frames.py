@@ -1,4 +1,4 @@
-"""Reading frames (common/frames.py) of agents, which are not trusted, as their bytes come."""
+"""Read frames (common/frames.py) of agents, which are not trusted, as their bytes arrive."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Frame:
 
 
 class BadFrame(Exception):
-    """The stream is not ours any more."""
+    """The stream does not follow our protocol."""
 
 
 class Decoder:
-    """Bytes in, complete frames out; keeps the rest for later. Raises BadFrame for invalid data."""
+    """Turns bytes into complete frames and keeps the rest. Raises BadFrame for invalid data."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.limit = limit

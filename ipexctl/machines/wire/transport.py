@@ -1,4 +1,4 @@
-"""How bytes reach a host: one Channel per host, whatever carries it.
+"""How bytes reach a host: one Channel per host, over any transport.
 
 `machines/ssh` carries it over SSH, or over the ssh program (`openssh_transport.py`). LocalTransport
 below starts the same command as a child process, so a machine without SSH, and most tests, take the
@@ -31,7 +31,7 @@ def takes_nothing() -> TimeoutError:
 
 
 def check_progress(began: float, written: int) -> None:
-    """Raises TimeoutError for a reader that takes a byte now and then."""
+    """Raise TimeoutError for a reader that accepts only a few bytes now and then."""
     waited = time.monotonic() - began
     if waited > WRITE_PATIENCE + written / SLOWEST:
         raise TimeoutError(f"it has read {written:,} bytes in {waited:.0f} s")
@@ -45,34 +45,34 @@ class Channel(Protocol):
     """stdin, stdout and stderr of one command on one host. One thread reads, one writes."""
 
     def write(self, data: bytes) -> None:
-        """Blocks until all is handed on. Raises OSError when the other end is gone, TimeoutError
-        when it takes nothing for WRITE_PATIENCE seconds."""
+        """Block until all is written. Raises OSError if the other end is gone, TimeoutError if it
+        accepts nothing for WRITE_PATIENCE seconds."""
         ...
 
     def read(self, size: int, timeout: float | None = None) -> bytes:
-        """At least one byte, or b"" at the end. Raises ChannelTimeout."""
+        """Return at least one byte, or b"" at the end. Raises ChannelTimeout."""
         ...
 
     def stderr(self) -> bytes:
-        """What the command wrote to stderr so far (the last 64 KiB)."""
+        """Return what the command wrote to stderr so far (the last 64 KiB)."""
         ...
 
     def exit_status(self, timeout: float) -> int | None:
-        """None when it isn't known in time."""
+        """Return the exit status; None if it is not known in time."""
         ...
 
     def round_trip(self) -> float | None:
-        """Seconds of the fastest one so far, as the kernel knows it; None: it does not."""
+        """Return the fastest round trip so far in seconds, if the kernel knows it, else None."""
         ...
 
     def close(self) -> None:
-        """Ends the connection; the command on the host sees the end of its stdin."""
+        """End the connection; the command on the host sees the end of its stdin."""
         ...
 
 
 class Transport(Protocol):
     def open(self, host: Host, command: str, timeout: float) -> Channel:
-        """Runs `command` (a line for the login shell) on the host. Raises Unreachable."""
+        """Run `command` (a line for the login shell) on the host. Raises Unreachable."""
         ...
 
     def close(self) -> None: ...
@@ -80,15 +80,15 @@ class Transport(Protocol):
 
 class RemoteTransport(Transport, Protocol):
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
-        """Runs `command` with our own stdin, stdout and stderr, with a terminal of its own when
-        `pty`. Its exit code. Raises Unreachable; `timeout` is for getting there."""
+        """Run `command` with our own stdin, stdout and stderr, in a terminal if `pty`, and return
+        its exit code. Raises Unreachable; `timeout` is for the login."""
         ...
 
 
 class PipeChannel:
-    """A Channel that is a child process of ours. Its whole process group ends with it."""
+    """A Channel to a child process. Its process group ends with it."""
 
-    patience = 8.0  # how long the end of stdin may take to end the command
+    patience = 8.0  # seconds that a command may take to end after the end of its stdin
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._process = subprocess.Popen(
@@ -133,13 +133,13 @@ class PipeChannel:
                 self._drain()
             if self._out in ready:
                 return os.read(self._out, size)
-            if not ready or left == 0.0:  # stderr alone, however much of it, is no answer
+            if not ready or left == 0.0:  # stderr alone, however long, is not an answer
                 raise ChannelTimeout
         return b""
 
     def _drain(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            for _ in range(_DRAIN):  # a command that never stops must not keep us here
+            for _ in range(_DRAIN):  # a command that never stops writing must not keep us here
                 data = os.read(self._err, 65536)
                 self._tail = (self._tail + data)[-65536:]
                 if not data:
@@ -162,28 +162,28 @@ class PipeChannel:
         return None
 
     def close(self) -> None:
-        """The end of stdin ends the agent; a reader in another thread then sees its end of file."""
+        """Close stdin, which ends the agent; a reader in another thread then sees end of file."""
         with contextlib.suppress(OSError):
             self._in_file.close()
         if self.exit_status(self.patience) is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
-        self._closed = True  # the pipes themselves go when nobody holds this object any more
+        self._closed = True  # the pipes are closed when this object is freed
 
 
 def allow_files(hosts: int) -> None:
-    """Open files for so many connections, as far as the hard limit goes."""
+    """Raise the limit of open files for this many connections, up to the hard limit."""
     wanted = hosts * FILES_PER_HOST + FILES_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < most:
-        with contextlib.suppress(ValueError, OSError):  # macOS names no limit, and has one
+        with contextlib.suppress(ValueError, OSError):  # macOS reports no limit, but has one
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class LocalTransport:
-    """This machine, through a child process instead of SSH."""
+    """The controller itself, through a child process instead of SSH."""
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
         return PipeChannel(("/bin/sh", "-c", command))

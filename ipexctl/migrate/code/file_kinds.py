@@ -1,4 +1,4 @@
-"""Which reader a file gets: by its name, else by its first line."""
+"""The reader for a file: by its name, else by its first line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ipexctl.migrate.code.shell_code import ShellReader, package
 from ipexctl.user_code.launchers.accelerate_config import read_config
 from ipexctl.user_code.source import Source
 
-Sources = Callable[[str], Source | None]  # the script of a path, as a shell file names it
+Sources = Callable[[str], Source | None]  # path as a shell file names it -> the script
 _SHELL = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".sub", ".pbs", ".job")
 _SUFFIXES = {
     "python": (".py", ".pyw"),
@@ -28,7 +28,7 @@ _FIRST_LINE = re.compile(r"#!.*?(?P<python>python)|#!.*?(?P<shell>\b(?:ba|z|da|k
 
 
 def kind_of(name: str, first_line: str = "") -> str:
-    """python, shell, yaml, requirements; "" for other files."""
+    """Return python, shell, yaml or requirements; "" for other files."""
     base = name.rpartition("/")[2].lower()
     if _REQUIREMENTS.fullmatch(base):
         return "requirements"
@@ -40,7 +40,7 @@ def kind_of(name: str, first_line: str = "") -> str:
 def read_file(
     kind: str, text: str, tables: Tables, source: Sources, config: Sequence[str] = ()
 ) -> Reading:
-    """`config`: of an Accelerate configuration: its path, and the script that it is for."""
+    """Read a file. `config`: of an Accelerate configuration: its path, and the script it is for."""
     if kind == "python":
         return read_python(text, tables)
     if kind == "yaml":

@@ -1,6 +1,6 @@
-"""A line of a launcher -> what to type today: `ipexctl run` before the line.
+"""Convert a launcher's line to the present command: `ipexctl run` before the line.
 
-It is read here as `ipexctl run` will read it, so what `run` does not take is known.
+The line is read as `ipexctl run` will read it, so that what `run` does not support is known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import Launchers
 from ipexctl.user_code.shell_words import Word, for_pasting
 
-# what `ipexctl run` sets itself, on each host as it is there
+# variables that `ipexctl run` sets itself, on each host
 OWN = frozenset({one.name for one in TABLE}) | {"PATH", "LD_LIBRARY_PATH"}
 _OF_MPI = ("I_MPI_", "FI_", "HYDRA_", "OMPI_", "PMI_", "SLURM_")  # of another MPI than the run's
 _EXPANDED = re.compile(r"\$\(.*\)|\$\{.*?\}|`[^`]*`|\$\w+|\$.")  # by the shell
@@ -27,7 +27,7 @@ _REDIRECT = re.compile(r"(?:\d*|&)(?:>>?|<)(?P<to>.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Tables:
-    """What is discontinued, and the options of launchers and the keys of Accelerate's config."""
+    """The tables of discontinued names, of launchers' options, and of Accelerate's keys."""
 
     rules: Rules
     launchers: Launchers
@@ -52,8 +52,8 @@ class Line:
 
 
 def line_of(words: Sequence[Word], tables: Tables) -> Line | Command | None:
-    """Return None if no Python script is started. For a line that ipexctl does not run, the
-    Command says why. A variable of the shell counts as a number here: most stand for one."""
+    """Return None if no Python script is started. For a line that ipexctl does not run, the Command
+    gives the reason. A shell variable counts as a number here, which most are."""
     words = tuple(_without_redirects(words))
     plain = [word if word.is_fixed else _EXPANDED.sub("1", word) for word in words]
     try:
@@ -82,7 +82,7 @@ def _without_redirects(words: Sequence[Word]) -> Iterator[Word]:
 def ipexctl_command(
     line: Line, args: Sequence[str], exported: Mapping[str, Word], tables: Tables
 ) -> Command:
-    """`args`: the script's arguments as they are today. `exported`: NAME=VALUE before the line."""
+    """Return the command. `args`: the converted ones. `exported`: NAME=VALUE before the line."""
     requests = line.read.requests
     words = ["ipexctl", "run"]
     several = any(one.nodes and one.nodes > 1 for one in requests)

@@ -49,7 +49,7 @@ class _Reader:
                 yield found(rule, one.name, one.node.lineno)
 
     def commands(self) -> Iterator[Command]:
-        """Launcher lines that the file starts, as far as its text has their words."""
+        """Yield launcher lines that the file starts, as far as the source has their words."""
         for call, words in self.file.commands():
             line = line_of(as_typed(words), self.tables)
             if (
@@ -122,14 +122,14 @@ class _Reader:
 
 
 def _takes_a_backend(call: Called) -> bool:
-    """`compile` is torch's; an option of a parser is one that names a backend."""
+    """Exclude other functions: `compile` must be torch's, a parser's option must name a backend."""
     if call.name in ("add_argument", "option"):
         return any("backend" in text_of(word) for word in call.node.args)
     return call.name != "compile" or call.target == "torch.compile"
 
 
 def _filled(rule: Rule, call: ast.Call) -> Iterator[str]:
-    """The rule's lines filled in from the call, without those that need a value it lacks."""
+    """Yield the rule's lines filled in from the call, without those that need a missing value."""
     given = {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg}
     model = ast.unparse(call.args[0]) if call.args else given.get("model", "model")
     for line in rule.lines:

@@ -1,4 +1,4 @@
-"""rules.toml -> rules, and what is found by them: in `ipexctl migrate` and before a run."""
+"""Rules of rules.toml, and findings by them: in `ipexctl migrate` and before a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Rule:
         return {name: version_of(text) for name, text in self.versions.items()}
 
     def says(self, name: str, since: str = "") -> str:
-        """What is wrong with it. `since`: in place of the rule's own words."""
+        """Return what is wrong with a name. `since`: in place of the rule's own words."""
         return self.text.format(name=name, since=since or self.since)
 
     def matches(self, name: str, value: str = "") -> bool:
@@ -65,11 +65,11 @@ class Rules:
         object.__setattr__(self, "by_kind", found)
 
     def find(self, kind: str, name: str, value: str = "") -> Rule | None:
-        """The first that matches: special names stand before general ones."""
+        """Return the first rule that matches: special names are before general ones."""
         return next((r for r in self.of(kind) if r.matches(name, value)), None)
 
     def argument(self, name: str, value: object) -> Rule | None:
-        """Of TrainingArguments: one that only some values make obsolete needs just that value."""
+        """Return the rule for an argument of TrainingArguments; some apply to one value only."""
         rule = self.find("argument", name, str(value))
         return rule if rule and rule.value in ("", value) else None
 
@@ -93,7 +93,7 @@ def _rule(raw: dict[str, Any]) -> Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """`name`: as it is written."""
+    """A finding; `name` is as the file has it."""
 
     rule: Rule
     name: str
@@ -109,7 +109,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Command:
-    """A line that starts ranks, and the ipexctl command that does the same. `why`: none does."""
+    """A line that starts ranks, and the equivalent ipexctl command. `why`: there is none."""
 
     line: int
     launcher: str
@@ -119,7 +119,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one file has. `unread`: why it, or a part of it, could not be read."""
+    """The result for one file. `unread`: why it, or a part of it, could not be read."""
 
     findings: tuple[Finding, ...] = ()
     commands: tuple[Command, ...] = ()

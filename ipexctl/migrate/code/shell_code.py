@@ -22,8 +22,8 @@ _SWITCHES = frozenset({"true", "false", "yes", "no", "1", "0", "t", "f", "y", "n
 
 @dataclass
 class ShellReader:
-    """`source`: of the script that a line names. `always`: a plain python line becomes a command,
-    too."""
+    """`source`: returns the script that a line names. `always`: a plain python line becomes a
+    command, too."""
 
     tables: Tables
     source: Callable[[str], Source | None] = lambda path: None
@@ -38,7 +38,7 @@ class ShellReader:
         return self.of(list(commands(text)), lambda at: bisect.bisect_right(starts, at) + 1)
 
     def of(self, parts: Sequence[Sequence[Word]], place: Callable[[int], int]) -> Reading:
-        """`parts`: commands in order. `place`: an offset's line."""
+        """Read commands. `parts`: in order. `place`: converts an offset to a line."""
         findings, made = list[Finding](), list[Command]()
         exported = dict[str, Word]()
         for words in parts:
@@ -109,7 +109,7 @@ class ShellReader:
             yield found(rule, written, line.args[at].start)
 
     def _obsolete(self, line: Line) -> Iterator[tuple[Rule, int, int]]:
-        """Arguments of the script: the rule, which one, and how many words it has."""
+        """Yield the script's obsolete arguments: the rule, which one, and how many words it has."""
         own = self._own_options(line)
         for at, word in enumerate(line.args):
             name, sign, value = word.partition("=")
@@ -131,7 +131,7 @@ class ShellReader:
         return None if line.read.module else self.source(line.script)
 
     def _is_trainers(self, line: Line, word: str) -> bool:
-        """Does TrainingArguments read it? Judged by the script, or else by the other arguments."""
+        """Decide if TrainingArguments reads it, by the script, or else by the other arguments."""
         source = self._source(line)
         if source and not source.error:
             return any(
@@ -160,7 +160,7 @@ def _remember(words: Sequence[Word], exported: dict[str, Word]) -> None:
 
 
 def package(rules: Rules, text: str) -> Finding | None:
-    """A requirement: name==version"""
+    """Return the finding for a requirement: name==version"""
     name = _REQUIREMENT.match(text)
     normal = re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
     rule = rules.find("package", normal)

@@ -1,4 +1,4 @@
-"""The options of play."""
+"""The options of `play`."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ _LONGEST_PASSWORD = 4096
 
 
 def _read_password(word: str) -> str:
-    """The sudo password, from a file that only its owner can read, or from a pipe; without its
-    newline. Raises InputError, which never has any of the content."""
+    """Read the sudo password, without its newline, from a file that only its owner can read, or
+    from a pipe. Raises InputError, whose text contains nothing of it."""
     try:
         with Path(word).expanduser().open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode

@@ -1,4 +1,4 @@
-"""After a play: the recap, its JSON document, and the list of steps."""
+"""Output after a play: the recap, its JSON document, and the list of steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ipexctl.terminal.console import print_lines, print_text
 
 
 def show_recap(report: PlayReport, console: Console, again: str = "") -> None:
-    """`again`: the command as it was typed."""
+    """Print the recap. `again`: the command as it was typed."""
     width = max(map(len, report.hosts))
     for host in report.hosts:
         counts = report.counts(host)
@@ -87,7 +87,7 @@ def _outcome_document(o: StepOutcome, mask: Callable[[str], str]) -> dict[str, A
 
 
 def step_lines(play: Play, options: PlayOptions) -> list[str]:
-    """For --list-steps."""
+    """Return the lines of --list-steps."""
     lines = [f"{play.source}: {play.name}" if play.name else play.source]
     handler = ""
     for step in (*chosen_steps(play, options), *play.all_steps[len(play.steps) :]):

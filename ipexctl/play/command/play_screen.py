@@ -1,4 +1,4 @@
-"""What `play` shows: a line for each step, what failed at once, and the recap."""
+"""What `play` shows: a line for each step, failures at once, and the recap."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _SHOWN_HOSTS = 3
 
 @dataclass
 class PlayScreen:
-    """Hears of the steps from the hosts' threads. A step is printed once all its hosts are done."""
+    """Gets events from the hosts' threads. A step is printed once all its hosts are done."""
 
     console: Console
     diff: bool = False
     quiet: bool = False
-    check: bool = False  # hosts that fail go on
+    check: bool = False  # hosts with failures continue
     _start: PlayStart | None = None
     _found: dict[int, list[StepOutcome]] = field(default_factory=dict)
     _printed: set[int] = field(default_factory=set)
@@ -48,7 +48,7 @@ class PlayScreen:
     _told: set[tuple[int, str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """On a terminal, `working` stands below the other lines."""
+        """Keep `working` below the other lines on a terminal."""
         quiet = self.quiet or not self.console.is_interactive
         self.working = ProgressView(self.console, quiet, style="dim")
         self._lock = self.working.live.lock
@@ -86,7 +86,7 @@ class PlayScreen:
             self._print_ended()
 
     def finish(self) -> None:
-        """Steps that not all hosts came to."""
+        """Print the steps that not all hosts reached."""
         with self._lock:
             for number in sorted(self._found.keys() - self._printed):
                 self._print_step(number)
@@ -101,7 +101,7 @@ class PlayScreen:
         return printable(self._start.mask(text) if self._start else text)
 
     def _print_ended(self) -> None:
-        """In the order of the play: a step waits for those before it, and for all its hosts."""
+        """Print in the order of the play: a step waits for earlier ones and for all its hosts."""
         assert self._start
         for number, hosts in self._start.on.items():
             if number in self._printed:
@@ -133,7 +133,7 @@ class PlayScreen:
                 self._print(_diff_lines(diff, names))
 
     def _details(self, outcomes: Sequence[StepOutcome]) -> str:
-        """What changed, where it is the same on all hosts; else by host."""
+        """Return what changed, once if it is the same on all hosts, else by host."""
         told = {o.host: o.detail for o in outcomes if o.detail and not o.state.stops}
         if not told:
             return ""

@@ -1,4 +1,4 @@
-"""Plays that run one after the other, with their screens and recaps."""
+"""Run plays one after the other, with their screens and recaps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ipexctl.terminal.console import stdout_console
 def show_plays(
     plays: Sequence[Play], target: Target, options: PlayOptions, *, again: str, json: bool
 ) -> int:
-    """The exit code. `again`: the command that runs them once more."""
+    """Return the exit code. `again`: the command that runs them once more."""
     console = stdout_console()
     reports: list[PlayReport] = []
     masks: list[Callable[[str], str]] = []

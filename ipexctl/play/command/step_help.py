@@ -1,4 +1,4 @@
-"""What `ipexctl play --list-modules` prints of the kinds of steps."""
+"""What `ipexctl play --list-modules` prints about the kinds of steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WIDTH = 80
 
 
 def step_help(steps: Mapping[str, type[Step]], asked: Sequence[str]) -> Iterator[str]:
-    """One line for each kind of step, or all about those that are asked for."""
+    """Yield one line for each kind of step, or the full help of those that are asked for."""
     for keyword in asked:
         if keyword not in steps:
             raise unknown_value("--list-modules", keyword, steps)
@@ -25,7 +25,7 @@ def step_help(steps: Mapping[str, type[Step]], asked: Sequence[str]) -> Iterator
 
 
 def step_doc(kind: type[Step]) -> list[str]:
-    """The paragraphs of its documentation."""
+    """Return the paragraphs of its documentation."""
     return textwrap.dedent("    " + (kind.__doc__ or "")).strip().split("\n\n")
 
 

@@ -1,4 +1,4 @@
-"""The steps, by subject: one that is added here is in the docs, the schema and --list-modules.
+"""The steps by subject: one that is added here is in the docs, the schema and --list-modules.
 
 A step of the kind HostStep has its other half, `apply`, in ipexctl/remote/play.
 """
@@ -14,7 +14,7 @@ from ipexctl.play.text.step_schema import Step
 
 @cache
 def all_steps() -> dict[str, type[Step]]:
-    """Keyword -> step."""
+    """Return the steps by their keywords."""
     found: dict[str, type[Step]] = {}
     for module in pkgutil.walk_packages(__path__, f"{__name__}."):
         for value in vars(import_module(module.name)).values():

@@ -1,4 +1,4 @@
-"""Steps that run shell code on a host, or wait for something there."""
+"""Steps that run shell code on a host, or wait for something on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ipexctl.play.steps.step_kinds import HostStep
 from ipexctl.play.text.step_schema import Code, Seconds, arg, shell_variables
 from ipexctl.quick_dataclass import dataclass
 
-_LARGEST_CODE = 120 << 10  # what Linux takes as one argument of a program, less what is added to it
+_LARGEST_CODE = 120 << 10  # Linux's limit for one argument of a program, less what is added
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ class Copy(HostStep):
             self._filled(scope)
 
     def _filled(self, scope: Scope) -> str | None:
-        """The template with its values; None: some are not known yet."""
+        """Return the template with its values; None if some are not known yet."""
         try:
             text = read_file(Path(self.src).expanduser(), _LARGEST_TEMPLATE).decode()
         except (OSError, ValueError) as e:
@@ -200,8 +200,8 @@ class Copy(HostStep):
 
 
 def _inside(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
-    """Files and folders; links are what they lead to, unless they lead out of the copied folder,
-    which is the first of `above`."""
+    """Yield files and folders, links resolved; a link must not lead out of the copied folder, which
+    is the first of `above`."""
     for path in folder.iterdir():
         real = Path(os.path.realpath(path))
         if path.is_symlink() and above[0] not in real.parents:

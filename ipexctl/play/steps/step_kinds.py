@@ -1,4 +1,4 @@
-"""The two kinds of steps: those that a host does for itself, and those that need all hosts."""
+"""The two kinds of steps: those that a host runs on its own, and those that need all hosts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass
 class LocalFiles:
-    """Files of this machine that steps put on hosts, by their SHA-256."""
+    """Local files that steps put on hosts, by their SHA-256."""
 
     paths: dict[str, Path] = field(default_factory=dict)
 
@@ -32,20 +32,20 @@ class LocalFiles:
 
 
 class HostStep(Step):
-    """Done by `apply` of remote/play/apply_KEYWORD.py. Consecutive ones go as one request."""
+    """A step run by `apply` of remote/play/apply_*.py; consecutive ones are one request."""
 
     def validate_files(self, scope: Scope) -> None:
-        """Raises Bad or InputError for content of this machine's files that cannot be used."""
+        """Raise Bad or InputError if the content of a local file cannot be used."""
 
     def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
-        """The arguments of `apply`. Raises Bad for what is missing on this machine."""
+        """Return the arguments of `apply`. Raises Bad for a missing local file."""
         found: dict[str, Any] = dataclasses.asdict(self)  # type: ignore[call-overload]
         return {**found, "variables": shell_variables(*vars(self).values())}
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a step did on a host."""
+    """The result of a step on a host."""
 
     state: State
     detail: str = ""
@@ -70,14 +70,14 @@ class Acting:
 
 
 class FleetStep(Step):
-    """Done from here, on all hosts together. For `reads`, `writes`: play/text/check_prediction."""
+    """A step that runs on the controller for all hosts. `reads`, `writes`: see check_prediction."""
 
     reads: ClassVar[tuple[str, ...]] = (ANY,)
     writes: ClassVar[tuple[str, ...]] = (ANY,)
 
     def act(self, on: Acting) -> Mapping[str, Result]:
-        """By host name. With --check nothing is changed, and what is not known is UNKNOWN.
+        """Return the outcome of each host by its name; with --check nothing is changed.
 
-        An IpexctlError fails the step on all its hosts.
+        What --check cannot know is UNKNOWN. An IpexctlError fails the step on all its hosts.
         """
         raise NotImplementedError

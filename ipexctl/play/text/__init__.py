@@ -1,1 +1,1 @@
-"""A play's text, values and conditions. Pure."""
+"""A play's text, values and conditions as pure values."""

@@ -1,4 +1,4 @@
-"""What --check can say of a step, given what the steps before it would change on that host."""
+"""What --check can report about a step, given what earlier steps would change on that host."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ANY, PACKAGES = "any", "packages"
 @dataclass(frozen=True)
 class Looked:
     """What a host found. `changed` None: it cannot know. `failed`: the step would fail on the host
-    as it is now; if it has `changed`, too, not once an earlier step has made what it reads.
-    `reads` and `writes` are `path:/x`, `service:x`, `packages` or `any`. Whether the step acts at
-    all is decided by a read `exists:/x`, or `any`."""
+    in its present state; with `changed`, it would not once an earlier step has made what it reads.
+    `reads` and `writes` are `path:/x`, `service:x`, `packages` or `any`. A read `exists:/x` or
+    `any` decides whether the step acts at all."""
 
     changed: bool | None
     failed: bool = False
@@ -24,8 +24,8 @@ class Looked:
 
 
 def predict(looked: Looked, pending: Iterable[str]) -> State:
-    """`pending`: what earlier steps would write, or may. A change that is due stays due; what looks
-    unchanged or fails now may be different by then."""
+    """Predict the state. `pending`: what earlier steps would write, or may. A change that is due
+    stays due; what is unchanged or fails now may be different by then."""
     pending = set(pending)
     later = any(_overlap(mine, theirs) for mine in looked.reads for theirs in pending)
     if looked.failed and not later and PACKAGES not in pending:
@@ -37,7 +37,7 @@ def predict(looked: Looked, pending: Iterable[str]) -> State:
 
 
 def _decided(reads: Iterable[str], pending: Iterable[str]) -> bool:
-    """Does an earlier step decide whether this one acts at all?"""
+    """Decide whether an earlier step determines if this one acts at all."""
     deciding = [mine for mine in reads if mine == ANY or mine.startswith(_EXISTS)]
     return any(_overlap(mine, theirs) for mine in deciding for theirs in pending)
 

@@ -1,4 +1,4 @@
-"""`when`: facts and variables compared with values. All of them must hold.
+"""`when`: facts and variables compared with values. All comparisons must hold.
 
 when: {isa: [amx, avx512], os: ubuntu}     one of the list; equal
 when: {memory: {min: 64}, isa: {not: sse}}
@@ -26,7 +26,7 @@ _VERSION = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})*(?![0-9a-zA-Z])|[0-9]{1,15}
 
 @dataclass(frozen=True)
 class _Test:
-    """What must be true of a fact or variable. `comparison` "": it is one of the values."""
+    """A condition on a fact or variable. `comparison` "": it equals one of the values."""
 
     name: Scalar
     comparison: str
@@ -35,7 +35,7 @@ class _Test:
 
 
 def _tests(node: Node | None) -> Iterator[_Test]:
-    """Raises InputError for what cannot be a condition."""
+    """Yield the tests of a condition. Raises InputError for an invalid one."""
     for name, test in node.items if isinstance(node, Mapping) else ():
         if not isinstance(test, Mapping):
             yield _Test(name, "", _scalars(test), test.place)
@@ -62,7 +62,7 @@ def _scalars(node: Node) -> tuple[Scalar, ...]:
 
 
 def check_condition(node: Node) -> None:
-    """Raises InputError for what cannot be a condition."""
+    """Raise InputError for an invalid condition."""
     if not isinstance(node, Mapping):
         what = f"when: expected facts to compare, not {shape(node)}"
         why = 'plays do not support expressions; for an "or", write two steps'
@@ -93,7 +93,7 @@ def _check_value(test: _Test, value: Scalar) -> None:
 
 
 def check_names(node: Node, variables: Values[str, object]) -> None:
-    """Raises InputError for a name that is neither a fact nor a variable."""
+    """Raise InputError for a name that is neither a fact nor a variable."""
     for key in (test.name for test in _tests(node)):
         if key.text not in FACTS and key.text not in variables and key.text != "host":
             own = ansible_name(key.text).removeprefix("fact.")
@@ -106,7 +106,7 @@ def check_names(node: Node, variables: Values[str, object]) -> None:
 
 
 def check_values(node: Node, scope: Scope) -> None:
-    """Raises InputError for an unknown name in a value."""
+    """Raise InputError for an unknown name in a value."""
     for test in _tests(node):
         _values(test, scope)
 
@@ -116,7 +116,7 @@ def needs_facts(node: Node | None) -> bool:
 
 
 def holds(node: Node | None, scope: Scope) -> bool:
-    """Whether the condition is true of a host. A fact that the host did not tell equals nothing."""
+    """Decide whether the condition holds on a host. A missing fact equals nothing."""
     return all(_passes(test, scope) for test in _tests(node))
 
 
@@ -149,13 +149,13 @@ def _ordered(test: _Test, have: str, limit: str, scope: Scope) -> bool:
     except ValueError:
         what = f"{test.comparison} compares numbers and versions, but {name} is {have[:64]!r}"
         raise Bad(scope.masked(what), slug="not-a-number").placed(test.place) from None
-    size = max(len(left), len(right))  # 5 is 5.0
+    size = max(len(left), len(right))  # 5 equals 5.0
     left, right = (number + (0,) * (size - len(number)) for number in (left, right))
     return left >= right if least else left <= right
 
 
 def _number(text: str) -> tuple[int, ...]:
-    """5, 5.10 and 6.1.0-18-amd64 are ordered as versions, by the numbers they begin with."""
+    """Return the leading numbers of 5, 5.10 or 6.1.0-18-amd64, which are ordered as versions."""
     found = _VERSION.match(text)
     if not found:
         raise ValueError(text)

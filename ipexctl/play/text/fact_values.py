@@ -1,4 +1,4 @@
-"""What `${fact.NAME}` and `when` can ask about a host."""
+"""The facts of a host that `${fact.NAME}` and `when` can use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Fact:
 
 
 def _count(numbers: Iterable[int | None]) -> int | None:
-    """How many different ones; None where one is not known."""
+    """Return how many distinct values there are; None if one is not known."""
     found = set(numbers)
     return None if None in found else len(found)
 
@@ -52,6 +52,6 @@ NAMES = frozenset(f"fact.{name}" for name in FACTS)
 
 
 def fact_values(facts: Facts) -> dict[str, str]:
-    """By the name in a play. A fact that a host did not tell has no value."""
+    """Return values by their names in a play. A fact that a host did not report is left out."""
     found = {f"fact.{name}": fact.read(facts) for name, fact in FACTS.items()}
     return {name: str(value) for name, value in found.items() if value is not None}

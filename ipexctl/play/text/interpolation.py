@@ -1,4 +1,4 @@
-"""`${name}` in the text of a play. There is nothing else: no filters, no expressions.
+"""`${name}` in the text of a play, which has no filters and no expressions.
 
 `$${name}` is the text `${name}`; `$name` is text, so that a shell's own variables stay.
 """
@@ -20,7 +20,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9]")
 PREFIX = "ipexctl_play_"  # of the variables that a step's shell gets
 _PASSED = re.compile(rf'"?\$\{{{PREFIX}(\w+)\}}"?')
 _PASSED_PART = re.compile(r"__|_([0-9a-f]+)_")
-# what Ansible calls it
+# Ansible's name -> ours
 _ANSIBLE = {
     "inventory_hostname": "host", "ansible_hostname": "fact.hostname",
     "ansible_memtotal_mb": "fact.memory", "ansible_processor_vcpus": "fact.cpus",
@@ -34,8 +34,8 @@ KINDS = ("fact", "env", "secret")
 
 @dataclass(frozen=True)
 class Scope:
-    """The values of a play's names on one host. `known` lists names for suggestions;
-    `pending` those whose values are known only once the host has answered."""
+    """The values of a play's names on one host. `known` lists names for suggestions; `pending`
+    those whose values are known only once the host has answered."""
 
     values: Mapping[str, str]
     known: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Scope:
     )  # variables of other hosts: a pattern
 
     def lookup(self, name: str, at: int) -> str | None:
-        """None: the name is known, but its value is not known yet."""
+        """Return the value of a name; None if the name is known, but its value is not known yet."""
         self.used.add(name)
         if name in self.values:
             return self.values[name]
@@ -112,12 +112,12 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
 
 
 def ansible_name(name: str) -> str:
-    """What a variable or fact of Ansible is called here; "" if it has no name here."""
+    """Return our name of an Ansible variable or fact; "" if there is none."""
     return _ANSIBLE.get(name, "")
 
 
 def as_written(text: str) -> str:
-    """Shell code, or a shell's message about it, with the names as the play writes them."""
+    """Restore the play's names in shell code, or in a shell's message about it."""
     return _PASSED.sub(lambda m: "${" + _PASSED_PART.sub(_letter, m[1]) + "}", text)
 
 
@@ -126,7 +126,7 @@ def _letter(part: re.Match[str]) -> str:
 
 
 def names_in(text: str) -> Iterator[tuple[str, int]]:
-    """The names, and where they stand. Raises Bad, also for Jinja."""
+    """Yield the names and their positions. Raises Bad, also for Jinja."""
     if "{{" in text and (jinja := _JINJA.search(text)):
         name = ansible_name(jinja[1]) or jinja[1]
         what = f"{jinja[0][:64]} is Jinja, which plays do not support"
@@ -144,7 +144,7 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
 
 
 def expanded(text: str, scope: Scope) -> str | None:
-    """The text with values for names; None where one is not known yet."""
+    """Return the text with values for names; None if one is not known yet."""
     if "$" not in text and "{{" not in text:
         return text
     values = {name: scope.lookup(name, at) for name, at in names_in(text)}
@@ -157,10 +157,10 @@ def expanded(text: str, scope: Scope) -> str | None:
 
 
 def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
-    """Shell text that takes the values from variables, so that no value is read as shell code.
+    """Return shell text that takes values from variables, so that no value is read as code.
 
-    A value is one word, as in double quotes, wherever it stands. Where the quotes around it are not
-    certain, a value of letters and digits becomes text, and any other one is refused.
+    A value is always one word, as in double quotes. If the quotes around it cannot be determined, a
+    value of letters and digits is inserted as text, and any other is refused.
     """
     values: dict[str, str] = {}
     for name, at in names_in(text):
@@ -201,7 +201,7 @@ _UNCERTAIN = (
     "digits and . _ / : @ % + , - and cannot be a secret"
 )
 _PLAIN_WORD = re.compile(r"[\w.,/:@%+-]+", re.ASCII)
-# What stands between bare words. After `end`, quotes can no longer be told by a regular expression.
+# What stands between bare words. After `end`, a regular expression cannot determine the quotes.
 _PIECE = re.compile(
     r"(?P<comment>(?<![^\s;&|()])#[^\n]*)|'(?P<single>[^']*)'"
     r'|"(?P<double>(?:\\.|\$(?!\()|[^"\\`$])*)"'
@@ -212,7 +212,7 @@ _WRITTEN = {"comment": "%s", "double": "%s", "single": "'\"%s\"'"}
 
 
 def _quoting(text: str) -> dict[int, str]:
-    """How the variable of each reference is written, by the place of the reference."""
+    """Return how to write the variable of each reference, by the position of the reference."""
     found: dict[int, str] = {}
 
     def add(start: int, end: int, written: str) -> None:
@@ -232,5 +232,5 @@ def _quoting(text: str) -> dict[int, str]:
 
 
 def _shell_name(name: str) -> str:
-    """A unique shell name: _ becomes __, and other characters become their code."""
+    """Return a unique shell name: _ becomes __, and other characters become their code."""
     return PREFIX + _UNSAFE.sub(lambda m: "__" if m[0] == "_" else f"_{ord(m[0]):x}_", name)

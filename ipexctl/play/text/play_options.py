@@ -10,7 +10,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """The order is that of the help."""
+    """The options, in the order of the help."""
 
     tags: tuple[str, ...] = option("-t --tags TAGS", "Run only steps with these tags.", ())
     skip_tags: tuple[str, ...] = option("--skip-tags TAGS", "Skip steps with these tags.", ())
@@ -19,6 +19,6 @@ class PlayOptions:
     diff: bool = option("-D --diff", "Show the changed lines in files.", False)
     first: str = option("--from --start-at-task STEP", "Start at this step (name or number).", "")
     resume: bool = option("--resume", "Skip `sh` and `run` steps that are already done.", False)
-    # what the command adds
+    # set by the command
     root: str = "~/.ipexctl"
     password: str = field(default="", repr=False)  # for sudo

@@ -1,4 +1,4 @@
-"""The outcome of a play: of each step on each host, and the exit code. All frozen."""
+"""The outcome of a play, with that of each step on each host, and the exit code. All frozen."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class PlayReport:
 
     @property
     def states(self) -> dict[str, str]:
-        """Host -> failed or unreachable, or ok."""
+        """The state of each host: failed, unreachable or ok."""
         return dict.fromkeys(self.hosts, "ok") | {o.host: o.state.value for o in self.failures}
 
     @property

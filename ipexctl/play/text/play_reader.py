@@ -1,6 +1,6 @@
-"""A play's YAML -> Play. Read strictly: what is unknown is refused with its place.
+"""Read a play's YAML strictly: anything unknown is refused with its position.
 
-The arguments of a step stay nodes until its values on a host are known; step_schema reads them.
+The arguments of a step remain nodes until its values on a host are known; step_schema reads them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ipexctl.quick_dataclass import dataclass
 Kinds = Values[str, type[Step]]  # by keyword
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _RESERVED = ("host", "fact", "env", "secret", "item")
-# what Ansible calls it, and what to write here
+# Ansible's name -> what to write instead
 HABITS = {
     "tasks": "steps", "become": "sudo", "with_items": "loop", "with_list": "loop",
     "register": "nothing: write the decision in Python (docs/python.md)",
@@ -62,7 +62,7 @@ class _Reader:
     kinds: Kinds
     sudo: bool = False
     number: int = 0
-    handler: str = ""  # whose steps are read
+    handler: str = ""  # the handler whose steps are read
     notified: list[Scalar] = field(default_factory=list)
     errors: FoundErrors = field(default_factory=FoundErrors)
 
@@ -82,7 +82,7 @@ class _Reader:
         self.sudo = keys.get("sudo", False)
         steps = root.get("steps")
         if steps is None:
-            self.errors.raise_all()  # they may be called otherwise
+            self.errors.raise_all()  # an unknown key may be a misspelled `steps`
             what = "this play has no steps"
             raise Bad(what, hint="steps:\n  - sh: hostname", slug="no-steps").placed(root.place)
         return Play(
@@ -95,7 +95,7 @@ class _Reader:
         )
 
     def _only_one(self, root: Node) -> Node:
-        """Ansible's files are lists of plays."""
+        """Return the only play of a file: Ansible's files are lists of plays."""
         if isinstance(root, Sequence) and len(root.items) == 1:
             return root.items[0]
         if isinstance(root, Sequence):
@@ -146,7 +146,7 @@ class _Reader:
                 yield from self._repeated(self._step(item))
 
     def _repeated(self, step: PlayStep) -> Iterator[PlayStep]:
-        """A step for each item of its loop."""
+        """Yield a step for each item of its loop."""
         loop = step.loop
         if loop is None:
             yield step
@@ -208,9 +208,9 @@ class _Reader:
     def _arguments_beside(
         self, found: list[tuple[Scalar, Node]], node: Mapping
     ) -> dict[Scalar, Node]:
-        """`sh: make` with `creates: ...` beside it, where the value alone is the main argument.
+        """Accept `sh: make` with `creates: ...` beside it; the value alone is the main argument.
 
-        An argument may be called as a keyword is: `env`.
+        An argument may have the name of a keyword: `env`.
         """
         for key, value in found:
             kind = self.kinds[key.text]
@@ -297,7 +297,7 @@ _NO_KEYWORD = "this step has no keyword"
 
 
 def read_play(text: str, source: str, kinds: Kinds) -> Play:
-    """`kinds`: the steps there are. Raises InputError with the place."""
+    """Read a play. `kinds`: the known steps. Raises InputError with the position."""
     reader = _Reader(source, kinds)
     root = read_yaml(text, source, "a play")
     with reader.errors.kept():

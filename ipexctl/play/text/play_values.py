@@ -1,4 +1,4 @@
-"""A play as it was written, and which of its steps are done. All frozen."""
+"""A play as it was written, and the selection of its steps. All frozen."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LONGEST = 40  # of an item in a title
 
 @dataclass(frozen=True)
 class PlayStep:
-    """One step: `kind` is its keyword, `node` its arguments as they stand in the file.
+    """One step: `kind` is its keyword, `node` its arguments as the file has them.
 
-    What has a documentation may stand beside the keyword.
+    Fields made by `arg` are keys that may accompany the keyword.
     """
 
     number: int  # from 1, in the order of the file; handlers follow the steps
@@ -42,9 +42,9 @@ class PlayStep:
     ignore_errors: bool = arg("A failure does not stop the host.", False)
     retries: Count = arg("Number of retries after a failure.", Count())
     delay: Seconds = arg("Time between retries. Default: 5 s.", Seconds(5.0))
-    handler: str = ""  # of which it is a step
-    item: Node | None = None  # of its loop: a value, or a mapping of values
-    ready: Any = None  # a step with its values, of a program that uses the API; `node` is not read
+    handler: str = ""  # the handler to which it belongs
+    item: Node | None = None  # the item of its loop: a value, or a mapping of values
+    ready: Any = None  # a step with its values, from a program using the API; `node` is not read
 
     @property
     def title(self) -> str:
@@ -54,7 +54,7 @@ class PlayStep:
 
     @property
     def item_text(self) -> str:
-        """As it stands in the file, on one line."""
+        """The item as the file has it, on one line."""
         if isinstance(self.item, MappingNode):
             parts = [f"{k.text}={v.text}" for k, v in self.item.items if isinstance(v, Scalar)]
             return _shortened(", ".join(parts))
@@ -68,7 +68,7 @@ def _shortened(text: str) -> str:
 
 @dataclass(frozen=True)
 class Play:
-    """What has a documentation may stand in the file."""
+    """A play. Fields made by `arg` are keys of the file."""
 
     source: str
     steps: tuple[PlayStep, ...] = arg("What to do, in this order.")
@@ -98,7 +98,7 @@ ALWAYS, NEVER = "always", "never"
 
 
 def chosen_steps(play: Play, options: PlayOptions) -> tuple[PlayStep, ...]:
-    """Raises InputError for tags and steps that are not in the play."""
+    """Return the steps to run. Raises InputError for tags and steps that are not in the play."""
     known = {tag for step in play.all_steps for tag in step.tags} | {ALWAYS, NEVER}
     for option, tags in (("--tags", options.tags), ("--skip-tags", options.skip_tags)):
         for tag in tags:
@@ -113,7 +113,7 @@ def chosen_steps(play: Play, options: PlayOptions) -> tuple[PlayStep, ...]:
 
 
 def _wanted(step: PlayStep, options: PlayOptions) -> bool:
-    """Tags are those of Ansible: `never` runs if named, `always` unless it is skipped."""
+    """Decide by tags as Ansible does: `never` runs if named, `always` unless it is skipped."""
     if step.tags & set(options.skip_tags):
         return False
     named = step.tags & set(options.tags)

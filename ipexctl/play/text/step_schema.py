@@ -1,4 +1,4 @@
-"""A step's dataclass <-> YAML: arguments are read by the types of its fields, with their places.
+"""Convert YAML to a step's dataclass: arguments are read by the types of its fields.
 
 A step is a frozen dataclass. Its docstring is its documentation, `arg(...)` that of each argument.
 """
@@ -40,21 +40,21 @@ class Title(str):
 
 
 class HostPattern(str):
-    """Hosts, as the command line names them; a list stands for its items with commas."""
+    """Host names as the command line has them; a list means its items joined with commas."""
 
 
 class Count(int):
-    """A number that is not negative."""
+    """A non-negative number."""
 
 
 def shell_variables(*values: object) -> dict[str, str]:
-    """The variables that a shell needs for the code among these. A program's own has none."""
+    """Return the variables that the shell code among these values needs; an API's has none."""
     codes = (value for value in values if isinstance(value, Code))
     return {name: value for code in codes for name, value in code.variables.items()}
 
 
 class Step:
-    """Base of the steps. `main` names the argument that may stand alone: `sh: make`."""
+    """Base of the steps. `main` names the argument that may be given alone: `sh: make`."""
 
     keyword: ClassVar[str] = ""
     main: ClassVar[str] = ""
@@ -66,11 +66,11 @@ class Step:
         return False
 
     def check(self) -> None:
-        """Raises Bad where arguments contradict each other."""
+        """Raise Bad if arguments contradict each other."""
 
     @property
     def local_files(self) -> Mapping[str, str]:
-        """Argument -> file or folder on this machine that the step needs."""
+        """The argument -> the local file or folder that the step needs."""
         return {}
 
 
@@ -87,7 +87,7 @@ S = TypeVar("S", bound=Step)
 
 
 def arg(doc: str, default: Any = dataclasses.MISSING) -> Any:
-    """A field with its documentation."""
+    """Return a dataclass field with its documentation."""
     meta = {"doc": doc}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=meta)
@@ -98,7 +98,7 @@ _ARGUMENTS: dict[Any, dict[str, Argument]] = {}
 
 
 def arguments(kind: Any) -> dict[str, Argument]:
-    """The arguments of a step by their names, which are those of its fields."""
+    """Return the arguments of a step by name; these are the names of its fields."""
     if kind not in _ARGUMENTS:
         _ARGUMENTS[kind] = _arguments(kind)
     return _ARGUMENTS[kind]
@@ -108,7 +108,7 @@ def _arguments(kind: Any) -> dict[str, Argument]:
     hints = typing.get_type_hints(kind)
     found = {}
     for field in dataclasses.fields(kind):
-        if "doc" not in field.metadata:  # an option of a command alone
+        if "doc" not in field.metadata:  # an option of the command only
             continue
         factory = field.default_factory
         required = field.default is dataclasses.MISSING and factory is dataclasses.MISSING
@@ -127,7 +127,7 @@ def _arguments(kind: Any) -> dict[str, Argument]:
 
 
 def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
-    """The step with its values on one host. None: some are not known yet; the others are valid.
+    """Return the step with its values on a host; None if some are not known yet.
 
     Raises InputError with file, line and column.
     """
@@ -176,7 +176,7 @@ def unknown_argument(kind: type[Step], name: str) -> Bad:
 
 
 def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
-    """Arguments by name; a value alone is that of the main one."""
+    """Yield arguments by name; a single value is that of the main argument."""
     if not isinstance(node, MappingNode):
         if isinstance(node, Scalar) and node.null:
             return
@@ -193,8 +193,8 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
 
 
 def read_keys(kind: Any, node: MappingNode, own: Collection[str]) -> dict[str, Any]:
-    """The values of a play's keys by the fields of their dataclass, but for `own`: no name in them
-    stands for a value. Raises InputError."""
+    """Return the values of a play's keys by the fields of their dataclass, except `own`; names in
+    them are not replaced. Raises InputError."""
     found = {}
     for key, value in node.items:
         about = arguments(kind).get(key.text)
@@ -237,7 +237,7 @@ def _read(kind: Any, node: Node, scope: Scope | None) -> Any:
 
 
 def scalar_as(kind: Any, text: str) -> Any:
-    """A value of this type. Raises Bad."""
+    """Convert text to a value of this type. Raises Bad."""
     if get_origin(kind) is Literal:
         if text not in get_args(kind):
             near = did_you_mean(text, get_args(kind))
@@ -292,7 +292,7 @@ def _code(text: str, scope: Scope) -> Code | None:
 
 
 def _list(kind: Any, node: Node, scope: Scope | None) -> Any:
-    """A value alone is a list of one."""
+    """Read a list; a single value is a list of one."""
     if isinstance(node, MappingNode):
         raise Bad("expected a list, not a mapping", slug="wrong-yaml-shape")
     nodes = node.items if isinstance(node, Sequence) else () if node.null else (node,)
@@ -310,7 +310,7 @@ def _dict(kind: Any, node: Node, scope: Scope | None) -> Any:
 
 
 def _placed(kind: Any, node: Node, scope: Scope | None, prefix: str = "") -> Any:
-    """As `_read`; an error has the place of this value."""
+    """Read a value; an error gets the position of the value."""
     try:
         return _read(kind, node, scope)
     except Bad as e:
@@ -324,7 +324,7 @@ def shape(node: Node) -> str:
 
 
 def described(kind: Any) -> str:
-    """A type in words, for messages and documentation."""
+    """Describe a type in words, for messages and documentation."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return described(next(k for k in inner if k is not type(None)))

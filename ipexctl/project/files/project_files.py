@@ -1,4 +1,4 @@
-"""What of the user's folder goes to the hosts."""
+"""Decide which files of the user's folder go to the hosts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CACHES = ("__pycache__", "*.py[co]", ".mypy_cache", ".ruff_cache", ".pytest_cach
 ENVIRONMENTS = (".venv",)  # and every folder with one of these in it:
 ENVIRONMENT_SIGNS = ("pyvenv.cfg", "conda-meta")
 
-# of what Git's rules leave out: data of these types is sent all the same, text not from the top
+# data of these types is sent even if Git's rules leave it out, but text not from the top
 DATA = (
     "*.arrow", "*.bin", "*.bz2", "*.dat", "*.feather", "*.flac", "*.gz", "*.h5", "*.hdf5", "*.idx",
     "*.jpeg", "*.jpg", "*.lmdb", "*.mat", "*.mdb", "*.memmap", "*.model", "*.npy", "*.npz",
@@ -32,13 +32,13 @@ DATA = (
     "*.wav", "*.xz", "*.zip", "*.zst",
 )  # fmt: skip
 TEXT = ("*.csv", "*.jsonl", "*.tsv", "*.txt")
-# but not what a build or an earlier run made, by the name of a folder on its path,
+# but not the output of a build or an earlier run, by the name of a folder on its path,
 MADE = (
     ".*", "*.egg-info", "*_logs", "artifacts", "build", "cache", "checkpoint*", "ckpt*", "dist",
     "htmlcov", "logs", "mlruns", "multirun", "out", "out[-_]*", "output*", "results*", "runs",
     "target", "temp", "tmp", "wandb",
 )  # fmt: skip
-# and not, in a file that can hold text, what is a secret by its name
+# and not files that may hold text and have the name of a secret
 TEXT_INSIDE = (
     *TEXT, "*.bin", "*.bz2", "*.dat", "*.gz", "*.pickle", "*.pkl", "*.tar", "*.tgz", "*.xz",
     "*.zip", "*.zst",
@@ -62,18 +62,18 @@ _OF_NO_USE = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS, *MADE_BY_EDITORS)
 
 
 def is_never_sent(name: str) -> bool:
-    """Is a file or folder of this name left here in any case?"""
+    """Decide whether files and folders of this name are never sent."""
     return bool(_NEVER.match(name)) or is_secret_file(name)
 
 
 def is_of_no_use(name: str) -> bool:
-    """To a run, so that nothing is said of it where Git's rules leave it out."""
+    """Decide whether no run needs it, so that its exclusion by Git's rules is not mentioned."""
     return bool(_OF_NO_USE.match(name))
 
 
 def ignored_data(ignored: Iterable[tuple[str, int]], places: Sequence[str]) -> dict[str, int]:
-    """Of the (path, size) that Git's rules leave out, data below one of `places`. It is sent, if
-    all of it is not large."""
+    """Select from the (path, size) that Git's rules leave out the data below one of `places`. It is
+    sent, unless it is large in total."""
     return {
         path: size
         for path, size in ignored
@@ -96,7 +96,7 @@ def _is_data(path: str, place: str) -> bool:
 
 
 def is_made(path: str) -> bool:
-    """By a build or an earlier run, as the folders on its path say?"""
+    """Decide by the folders on its path whether a build or an earlier run made the file."""
     return any(_MADE.match(name) for name in path.lower().split("/")[:-1])
 
 
@@ -107,17 +107,17 @@ def is_made(path: str) -> bool:
 class _Rules:
     base: str  # the folder of the ignore file: "" or "pkg/"
     name: str  # of that file
-    lines: tuple[str, ...]  # those that are not empty
-    numbers: tuple[int, ...]  # theirs in the file
+    lines: tuple[str, ...]  # lines that are not empty
+    numbers: tuple[int, ...]  # their numbers in the file
     spec: GitIgnoreSpec
-    opened: tuple[str, ...]  # folders that a `!` names, and those above them
+    opened: tuple[str, ...]  # folders that a `!` names, and their parents
 
     def says(self, path: str) -> bool | None:
-        """None: nothing. `path` is below base; that of a folder ends with a slash."""
+        """Return the rule for `path`, None without one. `path` is below base; folders end in /."""
         return self.spec.check_file(path[len(self.base) :]).include
 
     def line(self, path: str) -> str:
-        """The one that says it, and where it stands."""
+        """Return the line with the rule, and where it is."""
         index = self.spec.check_file(path[len(self.base) :]).index
         if index is None:
             return ""
@@ -126,13 +126,13 @@ class _Rules:
 
 @dataclass(frozen=True)
 class Ignore:
-    """The ignore files that count for a folder: nearer ones win, ours win over Git's."""
+    """The ignore files that apply to a folder: nearer ones win, ours win over Git's."""
 
     git: tuple[_Rules, ...] = ()
     ours: tuple[_Rules, ...] = ()
 
     def __call__(self, path: str, *, inherited: bool = False) -> bool:
-        """`inherited`: a folder above is left out by Git's rules."""
+        """Decide whether to leave the path out. `inherited`: Git's rules exclude a folder above."""
         if (said := _said(self.ours, path)) is not None:
             return said
         return inherited or bool(_said(self.git, path))
@@ -141,26 +141,26 @@ class Ignore:
         return _said(self.ours, path) is True
 
     def may_open(self, path: str) -> bool:
-        """Does one of our `!` name something below this folder, which Git's rules leave out?"""
+        """Decide whether one of our `!` lines names a file below this folder excluded by Git."""
         return _said(self.ours, path) is not True and any(
             path.removeprefix(r.base) in r.opened for r in self.ours if path.startswith(r.base)
         )
 
     def why(self, path: str) -> tuple[str, bool]:
-        """The line that leaves it out, in words ("": none does), and whether it is one of ours."""
+        """Return the line that leaves the path out ("" if none does), and if it is our file's."""
         for rules in (*reversed(self.ours), *reversed(self.git)):
             if (said := rules.says(path)) is not None:
                 return rules.line(path) if said else "", rules in self.ours
         return "", False
 
     def within(self, base: str, git: str, ours: str) -> Ignore:
-        """With the texts of the ignore files in the folder `base`."""
+        """Return the rules with the texts of the ignore files in the folder `base`."""
         found = self.also(git, base, f"{base}.gitignore")
         rules = [_rules(base, f"{base}.ipexctlignore", ours)] if ours.strip() else []
         return Ignore(found.git, (*found.ours, *rules))
 
     def also(self, git: str, base: str, name: str) -> Ignore:
-        """With the text of one more file of Git's."""
+        """Return the rules with the text of one more of Git's files."""
         rules = [_rules(base, name, git)] if git.strip() else []
         return Ignore((*self.git, *rules), self.ours)
 
@@ -179,14 +179,14 @@ def _rules(base: str, name: str, text: str) -> _Rules:
     opened = {f"{above}/" for path in named for above in _above(path)}
     try:
         spec = GitIgnoreSpec.from_lines(lines)
-    except (ValueError, re.error):  # git passes over what is no pattern, like a[z-b]
+    except (ValueError, re.error):  # git ignores invalid patterns such as a[z-b]
         lines = tuple(line if _is_pattern(line) else "#" for line in lines)
         spec = GitIgnoreSpec.from_lines(lines)
     return _Rules(base, name, lines, numbers, spec, tuple(opened))
 
 
 def line_for(path: str) -> str:
-    """The one of an ignore file that brings back this path, and no other."""
+    """Return the line of an ignore file that includes this path again, and no other."""
     return "!/" + re.sub(r"[\\*?\[\] ]", r"\\\g<0>", path)
 
 
@@ -213,14 +213,14 @@ def _above(path: str) -> Iterable[str]:
 
 
 def link_stays(path: str, target: str) -> bool:
-    """Would the symlink at `path` point to something inside the folder?"""
+    """Decide whether the symlink at `path` points to something inside the folder."""
     if posixpath.isabs(target):
         return False
     full = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     return full != ".." and not full.startswith("../")
 
 
-# --- what goes -----------------------------------------------------------------------------------
+# --- what is sent --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -233,15 +233,15 @@ class File:
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder by content: what it is called on hosts is the hash of all that is in it."""
+    """A folder by content: its name on hosts is the hash of all its content."""
 
-    folders: tuple[str, ...]  # those above first
+    folders: tuple[str, ...]  # parents first
     files: tuple[File, ...]
     links: tuple[tuple[str, str], ...] = ()  # path, target: relative, inside
 
     @cached_property
     def manifest(self) -> bytes:
-        """As the hosts read it. Names are any bytes: what is no UTF-8 travels escaped."""
+        """The tree in the hosts' format; bytes of names that are not UTF-8 are escaped."""
         files = [[f.path, f.sha256, f.size, int(f.executable)] for f in self.files]
         said = {"folders": self.folders, "files": files, "links": self.links}
         return json.dumps(said, separators=(",", ":")).encode("ascii")
@@ -265,7 +265,7 @@ def amount(count: int, size: int) -> str:
 
 
 def largest(sizes: Iterable[tuple[str, int]]) -> str:
-    """Where most of it is, in words: the folder or file at the top that holds most bytes."""
+    """Return the top-level folder or file with most of the bytes, in words."""
     tops: dict[str, int] = {}
     for path, size in sizes:
         top, slash, _ = path.partition("/")

@@ -1,4 +1,4 @@
-"""What `tune` shows: a line for each trial, the gain, and what is written."""
+"""What `tune` shows: a line for each trial, the gain, and the settings to write."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def outcome(tuned: Tuned) -> list[str]:
 
 
 def offer(made: Writing, *, yes: bool, as_json: bool) -> bool:
-    """Show what is to be written, and ask. Without a terminal only -y writes."""
+    """Show the settings to write, and ask. Without a terminal only -y writes them."""
     to = sys.stderr if as_json else sys.stdout
     name = short_path(made.path)
     print(f"\n{name}:", *(f"  {line}" for line in made.lines.splitlines()), sep="\n", file=to)
@@ -181,7 +181,7 @@ def _gain(found: Found) -> str:
 
 
 def _change(trial: Trial, found: Found) -> str:
-    """Against the baseline, in steps of the same size."""
+    """Compare with the baseline, in steps of the same size."""
     same = [one.score for one in found.trials if one.profile == BASELINE and one.score]
     if trial.score is None or not same:
         return ""
@@ -193,7 +193,7 @@ def _rate(rate: float) -> str:
 
 
 def _label(trial: Trial | Ask) -> str:
-    """What is new in it; `+`: beside the best so far."""
+    """Return what the trial changes; `+`: in addition to the best so far."""
     changes = dict(trial.profile.changes)
     change = changes.get(trial.part)
     if trial.part == FINAL and changes:

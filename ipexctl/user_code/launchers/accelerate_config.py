@@ -25,7 +25,7 @@ _NUMBERS = frozenset({"ranks", "host-count"})
 
 @dataclass(frozen=True)
 class Keys:
-    """Each key has one name: num_processes, dynamo_config.dynamo_mode, fsdp_config.*"""
+    """The keys; each has one name: num_processes, dynamo_config.dynamo_mode, fsdp_config.*"""
 
     all: tuple[Flag, ...]
 
@@ -44,7 +44,7 @@ def parse_keys(text: str) -> Keys:
 
 
 def read_config(text: str, source: str, keys: Keys) -> LineRequest:
-    """Raises InputError for an unsupported key, with its place."""
+    """Read a config. Raises InputError for an unsupported key, with its position."""
     root = read_yaml(text, source)
     if not isinstance(root, Mapping):
         raise Bad(
@@ -66,7 +66,7 @@ def read_config(text: str, source: str, keys: Keys) -> LineRequest:
 
 
 def _as_one_process(found: list[Given]) -> tuple[list[Given], list[tuple[str, str]]]:
-    """With distributed_type NO Accelerate starts one, and these numbers are ignored."""
+    """Ignore numbers of processes: Accelerate starts one for distributed_type NO."""
     more = [one for one in found if one.flag.becomes in _NUMBERS and one.value != "1"]
     why = "with distributed_type: NO, Accelerate starts one process; -n N starts N ranks"
     ignored = [(f"{one.flag.names[0]}: {one.value}", why) for one in more]
@@ -74,7 +74,7 @@ def _as_one_process(found: list[Given]) -> tuple[list[Given], list[tuple[str, st
 
 
 def _flat(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
-    """Pairs of section.key and value, without empty sections and lists."""
+    """Yield pairs of section.key and value, without empty sections and lists."""
     for key, value in root.items:
         if key.text in keys.sections and isinstance(value, Mapping):
             for inner, node in value.items:
@@ -86,7 +86,7 @@ def _flat(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
 
 
 def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
-    """The row of the table for this key, with its value; empty for a default value. Raises Bad."""
+    """Return the key's row of the table, with its value; empty for a default value. Raises Bad."""
     entries = keys.named(name)
     value = _text(node)
     if not entries:
@@ -122,7 +122,7 @@ def _given(key: Flag, value: str) -> Given:
 
 
 def _text(node: Node) -> str:
-    """yes, no, or the text; "" for nothing."""
+    """Return "yes", "no", or the text; "" for no value."""
     if not isinstance(node, Scalar):
         return "" if isinstance(node, yaml_nodes.Sequence) and not node.items else "..."
     if node.null:

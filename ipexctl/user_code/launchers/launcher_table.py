@@ -1,4 +1,4 @@
-"""launchers.toml -> launchers and their options."""
+"""Read launchers.toml: launchers and their options."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Flag:
     type: str = ""
 
     def taken(self, value: str) -> str | None:
-        """What is taken of a value; None if this entry is not for it."""
+        """Return the part of a value that is used; None if this entry does not apply to it."""
         found = re.fullmatch(self.value or "(?s:.*)", value)
         if not found:
             return None
@@ -46,7 +46,7 @@ class Flag:
 
 
 def listed_values(patterns: Iterable[str]) -> str:
-    """`no|fp16|bf16` for people; "" if the patterns are more than lists of words."""
+    """Return `no|fp16|bf16` for people; "" if the patterns are more than lists of words."""
     found = list(patterns)
     if all(re.fullmatch(r"[\w-]+(\|[\w-]+)*", pattern) for pattern in found):
         return ", ".join(word for pattern in found for word in pattern.split("|"))
@@ -69,7 +69,7 @@ class Launcher:
     assignments: bool = False
 
     def spelled(self, word: str) -> str:
-        """One spelling for those that the launcher takes for the same."""
+        """Return a single spelling for those that the launcher accepts as equal."""
         bare = word.lstrip("-")
         return f"-{bare}" if self.any_dashes else word[: -len(bare)] + bare.replace("_", "-")
 
@@ -83,7 +83,7 @@ class Launchers:
     all: tuple[Launcher, ...]
 
     def of(self, words: Sequence[str]) -> tuple[Launcher, str, int] | None:
-        """The launcher that a command line starts with, as it was called, and of how many words."""
+        """Return the launcher that a command line starts with, its name and number of words."""
         if not words:
             return None
         name = posixpath.basename(words[0])
@@ -111,16 +111,16 @@ def parse(text: str) -> Launchers:
         flags = tuple(flag_of(one, one["names"]) for one in raw["flags"])
         lists = {key: tuple(value) for key, value in raw.items() if isinstance(value, list)}
         fields: dict[str, Any] = {**raw, **lists, "flags": flags}
-        del fields["source"]  # where its options were read, for those who maintain the table
+        del fields["source"]  # where its options were documented, for maintainers of the table
         made.append(Launcher(**fields))
     return Launchers(tuple(made))
 
 
 def flag_of(raw: Mapping[str, Any], names: Sequence[str]) -> Flag:
-    """A row of launchers.toml or accelerate_keys.toml."""
+    """Return a row of launchers.toml or accelerate_keys.toml."""
     if raw["becomes"] not in MEANINGS:
         raise ValueError(f"{names[0]}: there is no meaning {raw['becomes']!r}")
-    notes = ("key", "source", "until")  # where it was read, for those who maintain the table
+    notes = ("key", "source", "until")  # where it was documented, for maintainers of the table
     fields = {"as_" if key == "as" else key: raw[key] for key in raw if key not in notes}
     lists = {"names": tuple(names), "default": tuple(raw.get("default", ()))}
     return Flag(**{**fields, **lists})

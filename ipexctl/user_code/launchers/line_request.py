@@ -23,7 +23,7 @@ class Given:
 
     @property
     def variables(self) -> Sequence[str]:
-        """Return words as --env takes them."""
+        """Words as --env takes them."""
         becomes, name = self.flag.becomes, self.flag.as_
         if becomes == "env-list":
             return [name for name in self.value.split(",") if name]
@@ -34,7 +34,7 @@ class Given:
 
 @dataclass(frozen=True)
 class LineRequest:
-    """`who`: a launcher as it was called, or a config's file."""
+    """A request. `who`: a launcher as it was called, or a config's file."""
 
     who: str
     given: tuple[Given, ...] = ()
@@ -49,7 +49,7 @@ class LineRequest:
         return tuple(dict.fromkeys(g.value for g in self.given if g.flag.becomes == meaning))
 
     def words(self, *meanings: str) -> str:
-        """As they were typed."""
+        """Return the options with these meanings as they were typed."""
         return " ".join(one.typed for one in self.given if one.flag.becomes in meanings)
 
     @property
@@ -71,11 +71,11 @@ class LineRequest:
 
     @property
     def default_ppn(self) -> int:
-        """Ranks of each host where it says a number of hosts alone; 0: all hosts take part."""
+        """The ranks of each host if only a number of hosts is given; 0: all hosts take part."""
         return self.launcher.default_ppn if self.launcher else 1
 
     def filled(self, other: LineRequest) -> LineRequest:
-        """With missing counts from `other`: --num_machines, and a config with num_processes."""
+        """Add missing counts from `other`: --num_machines, and a config with num_processes."""
         if not self.counts or not self.launcher or not self.launcher.config:
             return self
         ppn = self.ppn or other.ppn
@@ -95,7 +95,7 @@ def request_of(
 
 @dataclass(frozen=True)
 class TypedOptions:
-    """Options of ipexctl run that were typed before the line; `hosts` and `counts` as they were."""
+    """Options of ipexctl run that were typed before the line; `hosts` and `counts` as typed."""
 
     names: frozenset[str] = frozenset()
     env: frozenset[str] = frozenset()  # names of variables
@@ -105,7 +105,7 @@ class TypedOptions:
 
 @dataclass
 class Merged:
-    """Options of ipexctl run that say the same."""
+    """The equivalent options of ipexctl run."""
 
     options: list[str] = field(default_factory=list)
     ignored: list[tuple[str, str]] = field(default_factory=list)
@@ -121,7 +121,7 @@ class Merged:
 
 
 def merged(layers: Sequence[LineRequest], own: TypedOptions) -> Merged:
-    """Our own options win, then the first layer that sets an option."""
+    """Merge the layers: our own options win, then the first layer that sets an option."""
     made = Merged(counts=bool(own.counts))
     _take_hosts(made, layers, own)
     _take_counts(made, layers, own)
@@ -174,7 +174,7 @@ def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions)
 
 
 def _counted(request: LineRequest) -> tuple[int | None, int | None]:
-    """The ranks in all and of each host, where the request says them."""
+    """Return the total number of ranks and that of each host, if the request gives them."""
     n, ppn, nodes = request.n, request.ppn, request.nodes
     if n is None and nodes is not None:
         ppn = ppn or request.default_ppn or None
@@ -208,7 +208,7 @@ def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) ->
 def nested(
     outer: LineRequest, inner: LineRequest, *, gives_way: bool
 ) -> tuple[LineRequest, LineRequest]:
-    """mpirun around another launcher: which of them sets the number of ranks."""
+    """Decide which of mpirun and a launcher inside it sets the number of ranks."""
     if gives_way or not (outer.counts and inner.counts):
         return outer, inner
     if (inner.ppn or 1) == 1 and (inner.nodes or 1) == 1 and (inner.n or 1) == 1:

@@ -1,4 +1,4 @@
-"""Programs that people type where the script of a run stands, and what does the same."""
+"""Programs that people type in place of the script of a run, and the equivalent commands."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _KNOWN = {
 
 
 def meant_by_file(name: str, head: str) -> tuple[str, str]:
-    """Why an existing file is not a Python script, and what to type; `head`: its first line."""
+    """Return why a file is not a Python script, and what to type; `head`: its first line."""
     file = quote_for_pasting((name,))
     if name.endswith(".ipynb"):
         return "it is a notebook", f"jupyter nbconvert --to script {file}"
@@ -55,7 +55,7 @@ def meant_by_file(name: str, head: str) -> tuple[str, str]:
 
 
 def meant(words: Sequence[str]) -> tuple[str, str]:
-    """Why `words` do not start a Python script, and what to type instead; "" for other programs."""
+    """Return why `words` do not start a Python script, and what to type; "" for other programs."""
     program = posixpath.basename(words[0]) if words else ""
     named = _KNOWN.get(" ".join([program, *words[1:2]]))
     why, hint = named or _KNOWN.get(program, ("", ""))

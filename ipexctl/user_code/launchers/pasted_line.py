@@ -38,11 +38,11 @@ _EXTRA = frozenset({"env", "env-list", "env-forward", "variable", "ignored"})
 
 @dataclass(frozen=True)
 class Line:
-    """`requests`: of each launcher, the outer one first."""
+    """A line. `requests`: of each launcher, the outer one first."""
 
     requests: tuple[LineRequest, ...]
     script: tuple[str, ...]  # and its arguments
-    start: int  # where the script stands among the words
+    start: int  # the index of the script among the words
 
     @property
     def module(self) -> bool:
@@ -54,7 +54,7 @@ class Line:
 
     @property
     def starts_ranks(self) -> tuple[str, ...]:
-        """The launchers that do, as they were called."""
+        """The launchers that start ranks, as they were called."""
         return tuple(r.who for r in self.requests if r.launcher and r.launcher.starts_ranks)
 
     @property
@@ -81,14 +81,14 @@ def read(words: Sequence[str], launchers: Launchers, *, module: bool = False) ->
 
 @dataclass(frozen=True)
 class Started:
-    """Ranks that a program starts. `name`: of the launcher, as it is called."""
+    """Ranks that a program starts. `name`: the launcher as it is called."""
 
     name: str
-    script: str  # "train.py", "-m pkg.train"; "" where that is not known
+    script: str  # "train.py", "-m pkg.train"; "" if unknown
 
 
 def started_by(words: Sequence[str], launchers: Launchers) -> Started | None:
-    """None for a command that starts no ranks. It may have words that only the run knows."""
+    """Return the ranks; None for a command that starts none. Only the run may know some words."""
     found = launchers.of(words)
     if not found or _ONLY_ASKS & set(words):
         return None
@@ -104,7 +104,7 @@ def started_by(words: Sequence[str], launchers: Launchers) -> Started | None:
 class _Reader:
     launchers: Launchers
     requests: list[LineRequest] = field(default_factory=list)
-    starters: list[str] = field(default_factory=list)  # of ranks, as they are called
+    starters: list[str] = field(default_factory=list)  # that start ranks, as they are called
 
     def line(self, words: Sequence[str], found: tuple[Launcher, str, int] | None) -> Line:
         size = len(words)
@@ -136,7 +136,7 @@ class _Reader:
     def _next(
         self, launcher: Launcher, request: LineRequest, words: Sequence[str]
     ) -> tuple[Launcher, str, int] | None:
-        """The launcher that this one starts; None if that is the script."""
+        """Return the launcher that this one starts; None if it starts the script."""
         if not words:
             raise InputError(
                 f"{request.who}: the script is missing",
@@ -228,7 +228,7 @@ class _Options:
         )
 
     def _take(self, one: Given) -> None:
-        """Raises InputError for what is not supported here, or contradicts an earlier option."""
+        """Take an option. Raises InputError if it is unsupported, or contradicts an earlier one."""
         flag, value, typed = one.flag, one.value, one.typed
         if flag.becomes == "refused":
             raise InputError(
@@ -263,7 +263,7 @@ class _Options:
 
 
 def _wrong_value(flags: Sequence[Flag]) -> tuple[str, str, str]:
-    """What is wrong with the value, why, and what to type."""
+    """Return what is wrong with the value, why, and what to type."""
     if any(flag.becomes in COUNTS for flag in flags):
         return "expected a number", "", ""
     if known := listed_values(flag.value for flag in flags):
@@ -272,7 +272,7 @@ def _wrong_value(flags: Sequence[Flag]) -> tuple[str, str, str]:
 
 
 def _meaning(one: Given) -> object:
-    """A key that is equal for options with the same meaning, whose values must not differ."""
+    """Return a key that is equal for options with the same meaning, whose values must match."""
     becomes = one.flag.becomes
     if becomes in _VARIABLES:
         return "variable", _variable(one)
@@ -282,7 +282,7 @@ def _meaning(one: Given) -> object:
 
 
 def _shown(one: Given) -> str:
-    """Without the value of a variable, which may be a secret."""
+    """Return the option without the value of a variable, which may be a secret."""
     extra = one.flag.becomes in _EXTRA
     return f"{one.typed.split()[0]} {_variable(one)}" if extra else one.typed
 

@@ -1,4 +1,4 @@
-"""A pasted line -> the `ipexctl run` that does the same, and the note about it."""
+"""Translate a pasted line to the equivalent `ipexctl run`, with a note about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ipexctl.user_code.launchers.pasted_line import Line
 
 @dataclass(frozen=True)
 class Replacement:
-    """`options` stand before the script; those that were typed before the line are among them."""
+    """`options` go before the script; they include those typed before the line."""
 
     options: tuple[str, ...]
     script: tuple[str, ...]
@@ -23,7 +23,7 @@ class Replacement:
 def replacement(
     line: Line, own: TypedOptions, typed: Sequence[str] = (), config: LineRequest | None = None
 ) -> Replacement:
-    """`typed`: the words of `own`. `config`: of the Accelerate config, if one is read."""
+    """Return the command. `typed`: the words of `own`. `config`: an Accelerate config's request."""
     requests = [one.filled(config) if config else one for one in line.requests]
     made = merged(requests, own)
     options = [*made.options, *(["--accelerate", config.who] if config else []), *typed]

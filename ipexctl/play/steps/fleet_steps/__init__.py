@@ -1,1 +1,1 @@
-"""Steps that need all hosts: each calls the command of its name."""
+"""Steps that need all hosts: each calls the command of the same name."""

@@ -56,7 +56,7 @@ class Ansible(FleetStep):
 
 
 def _pythons(on: Acting) -> dict[str, str]:
-    """Those that our agents run with: Ansible itself may take one that does not start."""
+    """Return the Pythons that our agents run with: Ansible may choose one that does not start."""
     found = {host.name: agent.hello for host, agent in on.fleet.agents.items()}
     return {name: hello.path for name, hello in found.items() if hello.python >= _OLDEST}
 
@@ -70,7 +70,7 @@ def _result(on: Acting, name: str, n: Counter[str] | None, code: int, lines: lis
     counts = f"ok={n['ok']} changed={n['changed']} skipped={n['skipped']}"
     if n["unreachable"] or n["failed"]:
         state = State.UNREACHABLE if n["unreachable"] else State.FAILED
-        if on.check and not n["unreachable"]:  # it may need what a task before it would make
+        if on.check and not n["unreachable"]:  # it may need what an earlier task would create
             return Result(State.UNKNOWN, f"a task fails in check mode ({counts})")
         detail = "a task failed" if n["failed"] else "Ansible could not log in"
         said = (f"fatal: [{name}", f"failed: [{name}")  # as it prints them for a host
@@ -88,8 +88,8 @@ _COUNT = re.compile(r"([a-z]+)=(\d+)")
 
 
 def read_recap(lines: Iterable[str]) -> dict[str, Counter[str]]:
-    """The counts in the recap that `ansible-playbook` prints, by host; empty if the program ended
-    before it."""
+    """Return the counts in the recap of `ansible-playbook` by host; empty if the program ended
+    before printing it."""
     in_recap = False
     found: dict[str, Counter[str]] = {}
     for line in lines:

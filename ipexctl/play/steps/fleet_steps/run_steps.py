@@ -71,7 +71,7 @@ class Run(RunOptions, FleetStep):
             return run_results(on, run(target, options, RunLines(on.say), interrupts))
 
     def run_options(self, root: str, say: Callable[[str, str], None]) -> RunOptions:
-        """With the ranks and variables of the settings and of its Accelerate config."""
+        """Return the options with ranks and variables of the settings and its Accelerate config."""
         from ipexctl.project.send_agreed import always
 
         n, ppn, env = self._ranks_and_env(say)
@@ -90,7 +90,7 @@ class Run(RunOptions, FleetStep):
     def _ranks_and_env(
         self, say: Callable[[str, str], None]
     ) -> tuple[int | None, int | None, dict[str, str]]:
-        """The step goes before its Accelerate config, and both before the settings."""
+        """Merge ranks and variables: the step, then its Accelerate config, then the settings."""
         from ipexctl.local.settings import configured_env, load, option_defaults
         from ipexctl.play.accelerate_options import ConfigOptions, config_options
 
