@@ -52,7 +52,8 @@ CONTENTS = {  # caption -> pages, in order
         "docs/benchmarks", "CHANGELOG",
     ),
     "How it works": (
-        "ARCHITECTURE", "docs/messages", "docs/security", "CONTRIBUTING", "docs/decisions/*",
+        "ARCHITECTURE", "docs/words", "docs/messages", "docs/security", "CONTRIBUTING",
+        "docs/decisions/*",
     ),
 }  # fmt: skip
 CONF = """\

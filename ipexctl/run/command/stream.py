@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PlainView(View):
-    """Without a terminal: ranks' lines on stdout, all else on stderr. Nothing is left out.
+    """The view without a terminal: ranks' lines on stdout, all else on stderr, complete.
 
     `aside`: print the lines to stderr, too, as stdout is for the run's id.
     """
