@@ -10,7 +10,16 @@ import inspect
 import re
 from types import ModuleType
 
-from ipexctl.common import checkpoint_reports, hub_orders, run_events, run_orders, watch_orders
+from ipexctl.common import (
+    attempt_record,
+    checkpoint_reports,
+    hub_orders,
+    keeper_messages,
+    restart_plan,
+    run_events,
+    run_orders,
+    watch_orders,
+)
 from ipexctl.common.message import Message
 
 START = """\
@@ -25,6 +34,9 @@ SECTIONS = (
     ("What happens", run_events, "Hosts report it to the hub, and the hub to all journals."),
     ("What a command says that watches", watch_orders, "The one that started it, or `attach`."),
     ("What the hub orders", hub_orders, "On the first host; its orders go to all of them."),
+    ("What keepers are told when a run begins", restart_plan, "For runs with `--restarts`."),
+    ("What keepers say to each other", keeper_messages, "One of them leads."),
+    ("What keepers write down and answer", attempt_record, "On each host of such a run."),
     ("Checkpoints", checkpoint_reports, "What `ipexctl checkpoints` asks each host."),
 )
 

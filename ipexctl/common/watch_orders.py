@@ -1,6 +1,6 @@
 """What a command that watches a run tells its hosts. The first field of each is its mark."""
 
-from ipexctl.common.message import MYPY, Message
+from ipexctl.common.message import MYPY, Marked, Message
 
 if MYPY:
     from typing import Any
@@ -19,7 +19,7 @@ class WatchOrder(Message):
     logs: "list[tuple[int | str, int]]"  # (rank or program, bytes of it that were read before)
 
 
-class Said(Message):
+class Said(Marked):
     def document(self) -> "dict[str, Any]":
         """With its mark, also where that has a default."""
         mark = self._names[0]
@@ -69,12 +69,3 @@ class EndPart(Said):
     """The run is over; what is left of it here is to end."""
 
     stop: bool = True
-
-
-KINDS = {kind._names[0]: kind for kind in Said.__subclasses__()}
-
-
-def read(said: "dict[str, Any]") -> "Said | None":
-    """None for what only a later version says."""
-    kinds = (kind for mark, kind in KINDS.items() if mark in said)
-    return next((kind.read(said) for kind in kinds), None)
