@@ -13,6 +13,7 @@ from types import ModuleType
 from ipexctl.common import (
     attempt_record,
     checkpoint_reports,
+    copy_messages,
     hub_orders,
     keeper_messages,
     restart_plan,
@@ -37,6 +38,7 @@ SECTIONS = (
     ("What keepers are told when a run begins", restart_plan, "For runs with `--restarts`."),
     ("What keepers say to each other", keeper_messages, "One of them leads."),
     ("What keepers write down and answer", attempt_record, "On each host of such a run."),
+    ("Copies of checkpoints", copy_messages, "With `--checkpoints`: what is said and ordered."),
     ("Checkpoints", checkpoint_reports, "What `ipexctl checkpoints` asks each host."),
 )
 
@@ -56,7 +58,8 @@ def _section(title: str, module: ModuleType, what: str) -> str:
 
 
 def _name(kind: type[Message]) -> str:
-    return getattr(kind, "event", "") or getattr(kind, "order", "")
+    names = (getattr(kind, word, "") for word in ("event", "order", "shelf"))
+    return next(filter(None, names), "")
 
 
 def _kind(kind: type[Message]) -> str:

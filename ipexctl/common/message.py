@@ -93,6 +93,10 @@ class Message(object):
 class Marked(Message):
     """One of several messages: the name of its first field is its mark, by which it is known."""
 
+    @property
+    def mark(self) -> str:
+        return self._names[0]
+
     @classmethod
     def kind_of(cls, said: "dict[str, Any]") -> "type[Self] | None":
         """None for what only a later version says."""

@@ -22,8 +22,7 @@ class WatchOrder(Message):
 class Said(Marked):
     def document(self) -> "dict[str, Any]":
         """With its mark, also where that has a default."""
-        mark = self._names[0]
-        return {mark: getattr(self, mark), **super().document()}
+        return {self.mark: getattr(self, self.mark), **super().document()}
 
 
 class Ping(Said):

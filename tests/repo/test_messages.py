@@ -12,6 +12,7 @@ import pytest
 from ipexctl.common import (
     attempt_record,
     checkpoint_reports,
+    copy_messages,
     hub_orders,
     keeper_messages,
     restart_plan,
@@ -25,7 +26,7 @@ from tools.message_page import kinds_in
 ROOT = Path(__file__).parents[2]
 MODULES = (
     run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
-    keeper_messages, attempt_record,
+    keeper_messages, attempt_record, copy_messages,
 )  # fmt: skip
 FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Marked in kind.__bases__]
 MARKED = [kind for family in FAMILIES for kind in family.__subclasses__()]

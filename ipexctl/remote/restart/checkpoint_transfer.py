@@ -2,8 +2,8 @@
 
 import os
 import shutil
-import time
 
+from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
 from ipexctl.common.keeper_messages import KeptCheckpoint, Layout, PartCleared
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
@@ -92,11 +92,9 @@ class Shelves:
         files = checkpoint_files.entries(os.path.join(work, name))
         sha = shelf.keep(work, name, files)
         size = sum(size for size, _, _ in files.values())
-        part = {"sha": sha, "list": os.path.getsize(shelf.path(sha)), "bytes": size}
-        shelf.publish({
-            "number": LAID_OUT, "name": name, "step": checkpoint_rules.step_of(name),
-            "time": time.time() - lay.age, "parts": {lay.parts[0][0]: part},
-        })  # fmt: skip
+        parts = {lay.parts[0][0]: CopiedPart(sha, os.path.getsize(shelf.path(sha)), size)}
+        step = checkpoint_rules.step_of(name)
+        shelf.publish(Manifest(name, LAID_OUT, lay.age, parts, step))
 
     def shelf_of(self, asked: StartOrder):
         return Shelf(os.path.join(self.runs, asked.run_id, "shelf", asked.host))
