@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipexctl.common.run_orders import RankOrder, StartOrder
+from ipexctl.common.restart_plan import RestartCommon
+from ipexctl.common.run_orders import HostOfRun, HubOrder, RankOrder, StartOrder
 from ipexctl.facts.facts import (
     ClockFacts,
     Cpu,
@@ -82,6 +83,20 @@ def start_order(**values: object) -> StartOrder:
         "run": None, "host": "a",
     }  # fmt: skip
     return StartOrder(**{**usual, **values})
+
+
+def row_of_host(name: str, ranks: list[int], **more: object) -> HostOfRun:
+    usual: dict[str, object] = {
+        "host": name, "label": name, "prefix": "/p", "nic": "", "mpi_bin": "", "ranks": ranks,
+        "starter": [], "address": name,
+    }  # fmt: skip
+    return HostOfRun(**{**usual, **more})
+
+
+def restart_common(run_id: str) -> RestartCommon:
+    """Of a run with --restarts that has no MPI."""
+    hub = HubOrder([], [], None, None, 45.0, "note", 10.0, False, "a")
+    return RestartCommon(run_id, {}, hub, {}, {"RANK": "rank"}, [], "")
 
 
 def rank_order(rank: int) -> RankOrder:

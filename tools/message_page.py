@@ -10,7 +10,17 @@ import inspect
 import re
 from types import ModuleType
 
-from ipexctl.common import checkpoint_reports, hub_orders, run_events, run_orders, watch_orders
+from ipexctl.common import (
+    attempt_record,
+    checkpoint_reports,
+    copy_messages,
+    hub_orders,
+    keeper_messages,
+    restart_plan,
+    run_events,
+    run_orders,
+    watch_orders,
+)
 from ipexctl.common.message import Message
 
 START = """\
@@ -25,6 +35,10 @@ SECTIONS = (
     ("What happens", run_events, "Hosts report it to the hub, and the hub to all journals."),
     ("What a command says that watches", watch_orders, "The one that started it, or `attach`."),
     ("What the hub orders", hub_orders, "On the first host; its orders go to all of them."),
+    ("What keepers are told when a run begins", restart_plan, "For runs with `--restarts`."),
+    ("What keepers say to each other", keeper_messages, "One of them leads."),
+    ("What keepers write down and answer", attempt_record, "On each host of such a run."),
+    ("Copies of checkpoints", copy_messages, "With `--checkpoints`: what is said and ordered."),
     ("Checkpoints", checkpoint_reports, "What `ipexctl checkpoints` asks each host."),
 )
 
@@ -44,7 +58,8 @@ def _section(title: str, module: ModuleType, what: str) -> str:
 
 
 def _name(kind: type[Message]) -> str:
-    return getattr(kind, "event", "") or getattr(kind, "order", "")
+    names = (getattr(kind, word, "") for word in ("event", "order", "shelf"))
+    return next(filter(None, names), "")
 
 
 def _kind(kind: type[Message]) -> str:

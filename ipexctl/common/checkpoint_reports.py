@@ -20,6 +20,7 @@ class Manifest(Message):
     age: float
     parts: "dict[str, CopiedPart]"  # by the host that wrote it
     step: "int | None" = None
+    holders: "dict[str, list[str]]" = {}  # hosts that keep the part of each, as it was published
 
 
 class Unpublished(Message):

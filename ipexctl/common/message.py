@@ -33,8 +33,8 @@ kinds = {}  # type: dict[str, type[Message]]  # all declared messages by name
 @dataclass_transform()
 class Message(object):
     _names = ()  # type: tuple[str, ...]  # names of the fields, in order
-    # fields that hold a message, a list of them, or (True) a dictionary of them
-    _inner = {}  # type: dict[str, tuple[type[Message], bool]]
+    # fields that hold messages, and the words of their types
+    _inner = {}  # type: dict[str, tuple[type[Message], list[str]]]
 
     def __init_subclass__(cls) -> None:
         cls._names, cls._inner, kinds[cls.__name__] = (), {}, cls
@@ -44,7 +44,7 @@ class Message(object):
                 words = re.findall(r"\w+", getattr(type_, "__name__", type_))
                 for word in words:
                     if word in kinds:
-                        cls._inner[name] = kinds[word], "dict" in words
+                        cls._inner[name] = kinds[word], words
         type.__setattr__(cls, "__match_args__", cls._names)
 
     def __init__(self, *values: object, **named: object) -> None:
@@ -60,18 +60,22 @@ class Message(object):
         """Return the message in a document; names that are not declared are ignored."""
         known = {name: said[name] for name in cls._names if name in said}
         for name in known.keys() & cls._inner.keys():
-            (kind, by_name), value = cls._inner[name], known[name]
-            if isinstance(value, list):
+            (kind, words), value = cls._inner[name], known[name]
+            if "list" in words:
                 known[name] = [kind.read(one) for one in value]
-            elif by_name:
+            elif "dict" in words:
                 known[name] = {key: kind.read(one) for key, one in value.items()}
-            elif value is not None:
+            elif value is not None or "None" not in words:
                 known[name] = kind.read(value)
         return cls(**known)
 
     def document(self) -> "dict[str, Any]":
         """Return the message as a document for JSON: the values that were given."""
         return {name: plain(value) for name, value in vars(self).items()}
+
+    def replace(self, **changes: "Any") -> "Self":
+        """Return the same message with other values in these fields."""
+        return type(self)(**dict(vars(self), **changes))
 
     def __eq__(self, other: object) -> bool:
         names = self._names
@@ -84,6 +88,28 @@ class Message(object):
     def __repr__(self) -> str:
         values = ("%s=%r" % (name, getattr(self, name)) for name in self._names)
         return "%s(%s)" % (type(self).__name__, ", ".join(values))
+
+
+class Marked(Message):
+    """One of several messages: the name of its first field is its mark, by which it is known."""
+
+    @property
+    def mark(self) -> str:
+        return self._names[0]
+
+    @classmethod
+    def kind_of(cls, said: "dict[str, Any]") -> "type[Self] | None":
+        """Return the message's class; None for a kind that only a later version sends."""
+        return next((kind for kind in cls.__subclasses__() if kind._names[0] in said), None)
+
+    @classmethod
+    def any_of(cls, said: "dict[str, Any]") -> "Self | None":
+        """Return the message; None for what another version of ipexctl says in another way."""
+        kind = cls.kind_of(said)
+        try:
+            return kind.read(said) if kind else None
+        except TypeError:
+            return None
 
 
 def plain(value: object) -> object:

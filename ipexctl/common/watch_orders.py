@@ -1,6 +1,6 @@
 """Messages of a command that watches a run to its hosts. The first field of each is its mark."""
 
-from ipexctl.common.message import MYPY, Message
+from ipexctl.common.message import MYPY, Marked, Message
 
 if MYPY:
     from typing import Any
@@ -19,11 +19,10 @@ class WatchOrder(Message):
     logs: "list[tuple[int | str, int]]"  # (rank or program, bytes of it that were read before)
 
 
-class Said(Message):
+class Said(Marked):
     def document(self) -> "dict[str, Any]":
         """Return the document with the mark, even if that has its default value."""
-        mark = self._names[0]
-        return {mark: getattr(self, mark), **super().document()}
+        return {self.mark: getattr(self, self.mark), **super().document()}
 
 
 class Ping(Said):
@@ -69,12 +68,3 @@ class EndPart(Said):
     """The run is over: the host ends what is left of it."""
 
     stop: bool = True
-
-
-KINDS = {kind._names[0]: kind for kind in Said.__subclasses__()}
-
-
-def read(said: "dict[str, Any]") -> "Said | None":
-    """Return the message in a document; None for a kind that only a later version sends."""
-    kinds = (kind for mark, kind in KINDS.items() if mark in said)
-    return next((kind.read(said) for kind in kinds), None)

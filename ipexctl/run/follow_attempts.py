@@ -10,11 +10,18 @@ from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any
 
-from ipexctl.base.host_answer import Answer, rows
+from ipexctl.base.host_answer import Answer, Odd, as_type
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.option import Seconds
 from ipexctl.base.sizes import duration
-from ipexctl.base.values import texts
+from ipexctl.base.values import listed
+from ipexctl.common.attempt_record import (
+    AttemptBegins,
+    KeeperAnswer,
+    KeeperQuestion,
+    RecordLine,
+    RunEnded,
+)
 from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -26,7 +33,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.logs import kept_elsewhere
 from ipexctl.run.jobs.ps import NEWEST, find, look, noted, reached
 from ipexctl.run.outcome import verdict
-from ipexctl.run.outcome.listed_runs import SECONDS, Run
+from ipexctl.run.outcome.listed_runs import Run
 from ipexctl.run.outcome.run_result import Left, RunResult
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
@@ -50,46 +57,36 @@ WAITS = 5.0  # seconds without an attempt, until hosts are asked what they wait 
 REACH = 30.0  # seconds without a decision, until hosts that did not answer are tried again
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of RUN/attempts. `why`, `lasted`: how the previous attempt ended, after how many
-    seconds. `age`: of the checkpoint then. `open`: checkpoints that were not complete. `kept`:
-    whether they are copied. `away`: the last checkpoint, if it is only on hosts that cannot be
-    reached. `end`: why no attempt follows; `by_user`: a user stopped the run; `cut_off`: a host
-    says so that did not reach the others, where it may go on."""
-
-    attempt: int = 0
-    run_id: str = ""
-    hosts: tuple[str, ...] = ()
-    why: str = ""
-    checkpoint: str = ""
-    end: str = ""
-    lasted: float = field(default=0.0, metadata=SECONDS)
-    age: float = field(default=0.0, metadata=SECONDS)
-    open: tuple[str, ...] = ()
-    kept: bool = False
-    away: str = ""
-    by_user: bool = False
-    cut_off: bool = False
-
-    @property
-    def told(self) -> str:
-        on = f"attempt {self.attempt} on {fold(self.hosts)}"
-        more = [f"and {len(self.open) - 4} more"] if len(self.open) > 4 else []
-        left = f"; not complete: {', '.join([*self.open[:4], *more])}" if self.open else ""
-        if self.checkpoint:
-            return f"{on} from {self.checkpoint}, {duration(self.age)} old{left}"
-        if self.away:
-            return f"{on} from the beginning: no host that is reached has {self.away}{left}"
-        return on + (f" from the beginning: no checkpoint is complete{left}" if self.kept else "")
+def in_words(line: AttemptBegins) -> str:
+    on = f"attempt {line.attempt} on {fold(line.hosts)}"
+    more = [f"and {len(line.open) - 4} more"] if len(line.open) > 4 else []
+    left = f"; not complete: {', '.join([*line.open[:4], *more])}" if line.open else ""
+    if line.checkpoint:
+        return f"{on} from {line.checkpoint}, {duration(line.age or 0.0)} old{left}"
+    if line.away:
+        return f"{on} from the beginning: no host that is reached has {line.away}{left}"
+    return on + (f" from the beginning: no checkpoint is complete{left}" if line.kept else "")
 
 
-def read_story(raw: Any) -> tuple[Line, ...]:
-    """Read the lines that a host reports; invalid values become empty ones."""
-    return rows(Line, raw)
+def read_story(raw: Any) -> tuple[RecordLine, ...]:
+    """Return the lines that have the declared values."""
+    found = []
+    for said in listed(raw):
+        with suppress(Odd):
+            if isinstance(said, dict) and (kind := RecordLine.kind_of(said)):
+                found.append(as_type(kind, said))
+    return tuple(found)
 
 
-def summary(story: Mapping[int, Line]) -> list[str]:
+def attempts_in(story: Iterable[RecordLine]) -> list[AttemptBegins]:
+    return [line for line in story if isinstance(line, AttemptBegins)]
+
+
+def _last_attempt(story: Iterable[RecordLine]) -> int:
+    return max((line.attempt for line in attempts_in(story)), default=0)
+
+
+def summary(story: Mapping[int, AttemptBegins]) -> list[str]:
     """Return a line for each attempt but the last, whose result follows."""
     lines = [story[attempt] for attempt in sorted(story)]
     return [
@@ -129,9 +126,9 @@ def attach_and_follow(
             painter.close()
 
 
-def _stopped(result: RunResult, line: Line | None) -> RunResult:
+def _stopped(result: RunResult, end: RunEnded | None) -> RunResult:
     """Return the result of a run that Ctrl-C stopped between two attempts."""
-    cause = line.end if line else ""
+    cause = end.end if end else ""
     return replace(result, exit_code=EXIT_INTERRUPTED, ended_by=verdict.INTERRUPTED, cause=cause)
 
 
@@ -144,7 +141,7 @@ class Attempts:
     busy: Collection[str] = ()  # the hosts of the attempt that is shown
     records: Records = field(default_factory=Records)
     silent: set[Host] = field(default_factory=set)  # hosts that did not answer
-    story: dict[int, Line] = field(default_factory=dict)  # number -> what is known of it
+    story: dict[int, AttemptBegins] = field(default_factory=dict)  # number -> what is known of it
     leaves: bool = False  # -d: a further attempt is not shown
 
     def hosts_taken_back(self) -> AbstractContextManager[None]:
@@ -155,10 +152,11 @@ class Attempts:
 
     def from_attempt(self, number: int) -> RunResult | Left:
         """Return the result of the last attempt. Raise Unreachable."""
-        lines = [line for one in self._asked("story") for line in read_story(one["story"])]
+        stories = [attempts_in(read_story(one["story"])) for one in self._asked("story")]
+        lines = [line for story in stories for line in story]
         line = next((one for one in lines if one.attempt == number and one.run_id), None)
         if line and number > 1:
-            self.painter.note(f"{line.why}; {line.told}")
+            self.painter.note(f"{line.why}; {in_words(line)}")
         result = self._shown(line) if line else None
         if result is None:
             raise Unreachable(
@@ -173,7 +171,7 @@ class Attempts:
             line = self._waited_for(seen, ended_well=result.exit_code == 0)
             if self.interrupts.detach:
                 return Left(self.run_id)
-            if line is None or line.end:
+            if not isinstance(line, AttemptBegins):
                 for text in summary(self.story):
                     self.painter.note(text)
                 if line and result.exit_code:
@@ -184,7 +182,7 @@ class Attempts:
                 return _stopped(result, line) if by_user else result
             at = last_step(result.tails)
             then = "" if at is None else f"; the ranks were at step {at:,}"
-            self.painter.note(f"{line.why}; {line.told}{then}")
+            self.painter.note(f"{line.why}; {in_words(line)}{then}")
             if self.leaves:
                 return Left(self.run_id)
             kept = self.records.of(result.run_id).kept()
@@ -193,7 +191,7 @@ class Attempts:
             result = self._shown(line) or result
         return result
 
-    def _waited_for(self, seen: int, *, ended_well: bool) -> Line | None:
+    def _waited_for(self, seen: int, *, ended_well: bool) -> AttemptBegins | RunEnded | None:
         """Wait for the next attempt, or the end. Ctrl-C stops the run, as during an attempt."""
         pressed, self.interrupts.armed, self.busy = self.interrupts.count, True, ()
         try:
@@ -201,25 +199,25 @@ class Attempts:
         finally:
             self.interrupts.armed = False
 
-    def _next(self, seen: int, pressed: int, *, noted: bool) -> Line | None:
+    def _next(self, seen: int, pressed: int, *, noted: bool) -> AttemptBegins | RunEnded | None:
         """Return None if no host knows a next attempt or an end, or the user leaves."""
         heard = tried = asked = time.monotonic()
         waits = ""
-        end: Line | None = None
+        end: RunEnded | None = None
         while time.monotonic() - heard < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
-                self._asked("ask", ask={"stop": self.interrupts.last})
+                self._asked("ask", ask=KeeperQuestion(stop=self.interrupts.last).document())
             told = self._asked("story")
             stories = [read_story(one["story"]) for one in told]
-            lines = [line for story in stories for line in story]
-            self.story |= {line.attempt: line for line in lines if line.attempt}
-            furthest = sorted(filter(None, stories), key=lambda s: -max(one.attempt for one in s))
+            lines = [line for story in stories for line in attempts_in(story)]
+            self.story |= {line.attempt: line for line in lines}
+            furthest = sorted(stories, key=_last_attempt, reverse=True)
             later = [line for line in lines if line.attempt > seen]
             if later:
                 return min(later, key=lambda line: line.attempt)
             alive = any(one["alive"] is True for one in told)
-            ended = [story[-1] for story in furthest if story[-1].end]
+            ended = [end for story in furthest for end in story[-1:] if isinstance(end, RunEnded)]
             if known := [line for line in ended if not line.cut_off]:
                 return known[0]
             if ended and not alive:  # these hosts were cut off, and the rest goes on
@@ -258,9 +256,10 @@ class Attempts:
         self.silent |= {host for host, said in found.items() if isinstance(said, HostDown)}
         return [said for said in found.values() if not isinstance(said, HostDown)]
 
-    def _shown(self, line: Line) -> RunResult | Left | None:
+    def _shown(self, line: AttemptBegins) -> RunResult | Left | None:
         """Show an attempt; None: its hosts did not report it in time. Lost hosts are not asked."""
-        target, root = replace(self.fleet.target, limit=line.hosts, exclude=()), self.fleet.root
+        root = self.fleet.root
+        target = replace(self.fleet.target, limit=tuple(line.hosts), exclude=())
         until, self.busy = time.monotonic() + SHOWS, line.hosts
         while time.monotonic() < until:
             with suppress(IpexctlError), Fleet(target, root) as fleet:
@@ -397,10 +396,10 @@ class ReturnedHosts:
             with suppress(IpexctlError):
                 agent = self.fleet.agents.get(host) or self.fleet.connect(host)
                 asked = self._of_run(host) | {"ask": {}}
-                answer = agent.call("restart.attempts.ask", asked, timeout=ANSWER).done
-                if answer.get("leads") is True:
-                    away = texts(answer.get("away"))
-                    return {one for one in self.fleet.hosts.hosts if one.name in away}
+                said = agent.call("restart.attempts.ask", asked, timeout=ANSWER).done
+                answer = said.read(KeeperAnswer)
+                if answer.leads:
+                    return {one for one in self.fleet.hosts.hosts if one.name in answer.away}
             self.asked = [*self.asked[1:], host]  # not the leader: ask the next one first
             if dead := self.fleet.agents.pop(host, None):
                 dead.close()
@@ -430,7 +429,6 @@ class ReturnedHosts:
     def _orders_of(self, away: Host) -> dict[str, Any]:
         """Get a host's orders from the leading host; {} if it cannot give them now."""
         leads = self.asked[0]
-        asked = self._of_run(leads) | {"ask": {"returned": away.name}}
+        asked = self._of_run(leads) | {"ask": KeeperQuestion(returned=away.name).document()}
         answer = self.fleet.agents[leads].call("restart.attempts.ask", asked, timeout=ANSWER).done
-        found = answer.get("orders")
-        return found if isinstance(found, dict) else {}
+        return answer.read(KeeperAnswer).orders

@@ -105,8 +105,8 @@ def _stand_by(
     fleet: Fleet, spares: Sequence[Host], of_all: Orders, work: Mapping[str, tuple[str, str]]
 ) -> None:
     def stand_by(host: Host) -> None:
-        asked = of_all.of(host.name, work[host.name][0]).document()
-        asked |= {"spare": True, "run": None, "root": fleet.root_of(host), "host": host.name}
-        fleet.agents[host].call("restart.attempts.spare", asked)
+        order = of_all.of(host.name, work[host.name][0])
+        order = order.replace(spare=True, run=None, root=fleet.root_of(host), host=host.name)
+        fleet.agents[host].call("restart.attempts.spare", order.document())
 
     each(fleet, stand_by, spares, typed=Typed())

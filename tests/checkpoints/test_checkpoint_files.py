@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 from ipexctl.blobs.tls_keys import make_keys
+from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.shelf import checkpoint_files as files
@@ -104,9 +105,8 @@ def kept(shelf, work, name):
 
 
 def published(shelf, number, name, sha):
-    part = {"sha": sha, "list": os.path.getsize(shelf.path(sha)), "bytes": 1, "stamp": "1"}
-    manifest = {"number": number, "name": name, "step": number, "parts": {"a": part}}
-    shelf.publish(dict(manifest, holders={"a": ["a"]}, time=0.0))
+    part = CopiedPart(sha, os.path.getsize(shelf.path(sha)), 1, "1")
+    shelf.publish(Manifest(name, number, 0.0, {"a": part}, number, {"a": ["a"]}))
     return part
 
 
@@ -124,7 +124,7 @@ def test_unchanged_files_are_stored_once_and_what_nothing_needs_goes(shelf, tmp_
     shelf.clean([])
     assert sorted(shelf.manifests()) == [2, 3]
     assert len(stored(shelf)) == 2 + 2 + 1
-    assert all(shelf.holds(m["parts"]["a"]["sha"]) for m in shelf.manifests().values())
+    assert all(shelf.holds(m.parts["a"].sha) for m in shelf.manifests().values())
     zipped(work / "c-4/model.pt")
     sha = kept(shelf, work, "c-4")
     shelf.clean([sha])

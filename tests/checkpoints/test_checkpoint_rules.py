@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.base.host_answer import Answer
+from ipexctl.common.copy_messages import PartFound
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.remote.shelf import checkpoint_rules as rules
 from ipexctl.run.outcome import listed_checkpoints as listed
@@ -69,7 +70,10 @@ def test_the_step_is_in_the_name(name, step):
     ],
 )
 def test_parts_lack_what_none_of_them_has(parts, missing):
-    assert rules.lacking([{"names": names, "needs": needs} for names, needs in parts]) == missing
+    assert (
+        rules.lacking([PartFound("c-1", "", names, needs, 0.0) for names, needs in parts])
+        == missing
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,16 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common import copy_messages
+from ipexctl.common.copy_messages import (
+    CopierServes,
+    CopyFailed,
+    ManifestWritten,
+    PartAbsent,
+    PartCopied,
+    PartFound,
+    PartKept,
+)
 from ipexctl.remote.hub import judge
 from ipexctl.remote.shelf.publication import AGAIN, Publication
 
@@ -29,7 +39,7 @@ class Cluster:
 
     def say(self, host: str, what: str, **more: Any) -> None:
         more = {"age": 0.0, **more} if what == "ready" else more
-        self.hub.take(host, {"shelf": what, **more}, self.now)
+        self.hub.take(host, copy_messages.read({"shelf": what, **more}), self.now)
         self.hub.begin(self.now)
         self.orders += self.hub.orders
         self.facts += self.hub.facts
@@ -303,39 +313,35 @@ def test_a_partner_that_cannot_keep_a_copy_is_replaced_at_once() -> None:
     """And not asked again, unless all others cannot either."""
     hub = Publication(["a", "b", "c"])
     for host in HOSTS:
-        hub.take(host, {"shelf": "serves", "address": host, "port": 1}, 0.0)
+        hub.take(host, CopierServes(1, host), 0.0)
 
     def copied_to() -> list[str]:
         orders, hub.orders = hub.orders, []
         return [host for host, order in orders if "copy" in order["shelf"]]
 
     def written(name: str, now: float) -> None:
-        ready = {"name": name, "stamp": name, "names": ["m.pt"], "needs": [], "age": 0.0}
-        hub.take("a", {"shelf": "ready", **ready}, now)
+        hub.take("a", PartFound(name, name, ["m.pt"], [], 0.0), now)
         for host in "bc":
-            hub.take(host, {"shelf": "none", "name": name}, now)
+            hub.take(host, PartAbsent(name), now)
         hub.begin(now)
-        kept = {"number": hub.number, "sha": "5a", "list": 1, "bytes": 5, "stamp": name}
-        hub.take("a", {"shelf": "kept", **kept}, now)
+        hub.take("a", PartKept(hub.number, "5a", 1, 5, name), now)
 
     def failed(host: str, now: float) -> None:
-        said = {"number": hub.number, "why": "not enough disk space", "of": "a"}
-        hub.take(host, {"shelf": "failed", **said}, now)
+        hub.take(host, CopyFailed(hub.number, "not enough disk space", "a"), now)
 
     written("c-1", 1.0)
     assert copied_to() == ["b"]
     failed("b", 2.0)
     assert copied_to() == ["c"]
     assert any("not enough disk space" in fact["text"] for fact in hub.facts)
-    hub.take("c", {"shelf": "copied", "number": hub.number, "of": "a"}, 3.0)
+    hub.take("c", PartCopied(hub.number, "a"), 3.0)
     assert hub.current and hub.current.manifest
-    assert hub.current.manifest["holders"] == {"a": ["a", "c"]}
+    assert hub.current.manifest.holders == {"a": ["a", "c"]}
     for host in "ac":
-        hub.take(host, {"shelf": "published", "number": hub.number}, 4.0)
+        hub.take(host, ManifestWritten(hub.number), 4.0)
     written("c-2", 5.0)
     assert copied_to() == ["c"]
     failed("c", 6.0)
     hub.begin(6.0 + AGAIN)
-    kept = {"number": hub.number, "sha": "5a", "list": 1, "bytes": 5, "stamp": "c-2"}
-    hub.take("a", {"shelf": "kept", **kept}, 6.0 + AGAIN)
+    hub.take("a", PartKept(hub.number, "5a", 1, 5, "c-2"), 6.0 + AGAIN)
     assert copied_to() == ["b"]

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from ipexctl.common.copy_messages import CopyOrder
 from ipexctl.remote.shelf import shelf_link, shelf_reports
 from ipexctl.remote.shelf.shelf_worker import Worker
 from tests.checkpoints.test_checkpoint_files import zipped
@@ -41,7 +42,7 @@ class Hub:
         return self.said()
 
     def tell(self, **order):
-        self.worker.obey(order)
+        self.worker.obey(CopyOrder.any_of(order))
         return self.said()
 
 

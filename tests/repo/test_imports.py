@@ -20,11 +20,12 @@ PURE = tuple(
     facts inventory data.rules doctor.checks doctor.report env.choice explain.causes
     install.stack machines.openssh migrate.code play.text project.files
     pages.page_shell user_code
-    common.addresses common.checkpoint_reports common.hub_orders common.message common.root_paths
+    common.addresses common.attempt_record common.checkpoint_reports common.copy_messages
+    common.hub_orders common.keeper_messages common.message common.restart_plan common.root_paths
     common.run_events common.run_orders common.secret_names common.sizes common.watch_orders
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch remote.hub.stall
     remote.restart.attempt_orders
-    remote.restart.leader remote.restart.restart_policy
+    remote.restart.leader remote.restart.record remote.restart.restart_policy
     remote.shelf.checkpoint_rules remote.shelf.publication
     report.difference_lines report.run_difference report.recorded_inputs
     report.curves report.host_parts report.host_record report.report_data report.report_material

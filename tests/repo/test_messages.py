@@ -9,18 +9,33 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.common import checkpoint_reports, hub_orders, run_events, run_orders, watch_orders
-from ipexctl.common.message import Message
+from ipexctl.common import (
+    attempt_record,
+    checkpoint_reports,
+    copy_messages,
+    hub_orders,
+    keeper_messages,
+    restart_plan,
+    run_events,
+    run_orders,
+    watch_orders,
+)
+from ipexctl.common.message import Marked, Message
 from tools.message_page import kinds_in
 
 ROOT = Path(__file__).parents[2]
-MODULES = (run_orders, watch_orders, run_events, hub_orders, checkpoint_reports)
+MODULES = (
+    run_orders, watch_orders, run_events, hub_orders, checkpoint_reports, restart_plan,
+    keeper_messages, attempt_record, copy_messages,
+)  # fmt: skip
+FAMILIES = [kind for module in MODULES for kind in kinds_in(module) if Marked in kind.__bases__]
+MARKED = [kind for family in FAMILIES for kind in family.__subclasses__()]
 KINDS = [kind for module in MODULES for kind in kinds_in(module) if kind.__match_args__]
 
 
 def names_read() -> set[str]:
     """What some module of the product reads, as an attribute, an item or by its position."""
-    found = {*watch_orders.KINDS}  # the mark of a message, by which it is known
+    found = {kind.__match_args__[0] for kind in MARKED}  # by which a message is known
     for path in (ROOT / "ipexctl").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -80,8 +95,17 @@ def test_messages_in_messages_are_read_and_written() -> None:
     assert run_orders.HubOrder.read(order.document()) == order
 
 
-@pytest.mark.parametrize("kind", watch_orders.KINDS.values(), ids=lambda kind: kind.__name__)
-def test_what_a_command_says_is_known_by_its_mark(kind: type[watch_orders.Said]) -> None:
-    said = kind(*("x" for name in kind.__match_args__ if not hasattr(kind, name)))
-    assert watch_orders.read(said.document()) == said
-    assert watch_orders.read({"later": 1}) is None
+@pytest.mark.parametrize("kind", MARKED, ids=lambda kind: kind.__name__)
+def test_a_message_is_known_by_its_mark(kind: type[Marked]) -> None:
+    (family,) = kind.__bases__
+    said = kind(*("x" for name in kind.__match_args__ if not hasattr(kind, name))).document()
+    assert family.kind_of(said) is kind
+    assert family.any_of({"later": 1}) is None
+
+
+def test_a_message_in_a_message_is_there_unless_it_may_be_none() -> None:
+    for odd in (None, 7):
+        with pytest.raises(TypeError):
+            keeper_messages.Mine.read({"mine": odd})
+    assert keeper_messages.Mine.read({"mine": {"over": None}}).mine.over is None
+    assert watch_orders.Said.any_of({"ping": True}) == watch_orders.Ping()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from ipexctl.common.restart_plan import RestartPlan, VoterPlan
 from ipexctl.remote.restart import attempt_orders
 from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
@@ -27,17 +28,23 @@ def orders(made: LaunchPlan) -> Orders:
     return Orders(made, made.run_id, OPTIONS, about={"command": "train.py"})
 
 
-def night() -> dict[str, dict[str, object]]:
+def night() -> dict[str, RestartPlan]:
     work = {node.host.name: ("/work", "") for node in FOUR}
     return nights(orders(plan(THREE)), FOUR, work, lambda nodes: orders(plan(nodes)))
 
 
+def of_voter(name: str) -> VoterPlan:
+    """As its keeper reads it."""
+    return VoterPlan.read(night()[name].document())
+
+
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (0, 3, 2), (3, 1, 2), (1, 2)])
 def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, ...]) -> None:
-    given = night()["node01"]
+    given = of_voter("node01")
     names = [FOUR[i].host.name for i in chosen]
-    sheets = [given["sheets"][name] for name in names]
-    made = dict(attempt_orders.compose(given["common"], sheets, 2))
+    sheets = [given.sheets[name] for name in names]
+    composed = attempt_orders.compose(given.common, sheets, 2)
+    made = {order.host: order.document() for order in composed}
     wanted = orders(plan([FOUR[i] for i in chosen], SECOND))
     assert list(made) == names
     for name in names:
@@ -50,16 +57,17 @@ def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, .
 
 
 def test_the_checkpoint_is_a_variable_of_each_rank() -> None:
-    given = night()["node01"]
-    common = {**given["common"], "resume": ["--resume", "{checkpoint}"]}
-    made = attempt_orders.compose(common, [given["sheets"]["node02"]], 2, "out/c-20")
-    for rank in made[0][1]["ranks"]:
-        assert rank["env"]["IPEXCTL_CHECKPOINT"] == "/work/out/c-20"
-        assert rank["argv"][-2:] == ["--resume", "/work/out/c-20"]
+    given = of_voter("node01")
+    common = given.common.replace(resume=["--resume", "{checkpoint}"])
+    (made,) = attempt_orders.compose(common, [given.sheets["node02"]], 2, "out/c-20")
+    for rank in made.ranks:
+        assert rank.env["IPEXCTL_CHECKPOINT"] == "/work/out/c-20"
+        assert rank.argv[-2:] == ["--resume", "/work/out/c-20"]
 
 
 def test_only_voters_get_the_sheets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_request, "VOTERS", 3)
     given = night()
-    assert [name for name in given if "sheets" in given[name]] == ["node01", "node02", "node03"]
-    assert all(one["hosts"] == [node.host.name for node in FOUR] for one in given.values())
+    voters = [name for name, told in given.items() if isinstance(told, VoterPlan)]
+    assert voters == ["node01", "node02", "node03"]
+    assert all(one.hosts == [node.host.name for node in FOUR] for one in given.values())

@@ -9,6 +9,8 @@ import threading
 import types
 from pathlib import Path
 
+from ipexctl.common.attempt_record import AttemptRuns
+from ipexctl.common.keeper_messages import HostState, Layout
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.keeper import Keeper
@@ -22,7 +24,7 @@ def part(runs: Path) -> Part:
     """Of a supervisor that was there, and is not any more."""
     (runs / RUN).mkdir(parents=True)
     asked = start_order(run_id=RUN, host="node01", ranks=[rank_order(2), rank_order(3)])
-    made = Part(types.SimpleNamespace(runs=str(runs)), asked.document(), 1)
+    made = Part(types.SimpleNamespace(runs=str(runs)), asked, 1)
     made.seen = True
     return made
 
@@ -36,8 +38,8 @@ def test_a_part_that_vanished_is_a_lost_host_and_its_ranks_are_ended(tmp_path: P
     finally:
         rank.kill()
     said = made.end()
-    assert made.ended and not said["well"]
-    assert [(fact["event"], fact["host"]) for fact in said["facts"]] == [("lost", "node01")]
+    assert made.ended and not said.well
+    assert [(fact["event"], fact["host"]) for fact in said.facts] == [("lost", "node01")]
 
 
 def test_a_part_whose_end_is_in_the_journal_is_not_lost(tmp_path: Path) -> None:
@@ -47,7 +49,7 @@ def test_a_part_whose_end_is_in_the_journal_is_not_lost(tmp_path: Path) -> None:
     kept.add({"over": "ended", "survivors": 0})
     made.look(0.0)
     said = made.end()
-    assert made.ended and (said["well"], said["facts"]) == (True, [])
+    assert made.ended and (said.well, said.facts) == (True, [])
 
 
 WELL = {"code": 0, "signal": None, "lost": False}
@@ -61,8 +63,8 @@ def finished(tmp_path: Path, *records: dict[str, object]) -> bool:
         kept.add(record)
     made.look(0.0)
     said = made.end()
-    assert made.ended and not said["well"]
-    return bool(said["finished"])
+    assert made.ended and not said.well
+    return bool(said.finished)
 
 
 def test_a_part_of_which_all_ranks_ended_with_0_is_finished(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
         laying=threading.Lock(), shelves=shelves, starter=None,
         is_latest=lambda part: part is second,
     )  # fmt: skip
-    lay = {"name": "out/c-7", "order": [1, 3]}
+    lay = Layout("out/c-7", (1, 3), 5.0, [])
     Keeper.begin_part(keeper, first, lay, {})
     assert done == []
     Keeper.begin_part(keeper, second, lay, {})
@@ -101,19 +103,22 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
 
 
 def test_a_leader_that_most_voters_do_not_reach_wants_nothing_of_what_it_sees() -> None:
-    wanted = list[dict[str, int]]()
+    wanted = list[tuple[dict[str, int], int]]()
     member = types.SimpleNamespace(
-        term=lambda: 4, leads=lambda: True, nodes=dict.fromkeys("abc"), add=wanted.append
+        term=lambda: 4,
+        leads=lambda: True,
+        nodes=dict.fromkeys("abc"),
+        add=lambda *line: wanted.append(line),
     )
     keeper = types.SimpleNamespace(
-        leader=types.SimpleNamespace(tick=lambda *_: {"running": 1}, orders=lambda _: {}),
+        leader=types.SimpleNamespace(tick=lambda *_: AttemptRuns(1), orders=lambda _: {}),
         record=types.SimpleNamespace(term=4, lines=[]), said={}, orders={},
         led_term=4, ordered=0, wanted=0.0, next_order=9.0,
     )  # fmt: skip
     Keeper.lead(keeper, member, 1.0, set())
     assert wanted == []
     Keeper.lead(keeper, member, 1.0, {"b"})
-    assert wanted == [{"running": 1, "term": 4}]
+    assert wanted == [({"running": 1}, 4)]
 
 
 def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeypatch) -> None:
@@ -125,8 +130,9 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
 
     keeper = types.SimpleNamespace(
         inbox=types.SimpleNamespace(get=nothing), connected=set, member=None,
-        night={"lease": 12.0}, led=100.0, turned=100.0,
-        starter=types.SimpleNamespace(has_ended=lambda: False), over=False, alone=False, stop="",
+        night=types.SimpleNamespace(lease=12.0), led=100.0, turned=100.0,
+        starter=types.SimpleNamespace(has_ended=lambda: False), over=False, alone=False,
+        state=HostState(),
         record=types.SimpleNamespace(end=None), leader=None, name="a", end_part=done.append,
         note_record=lambda: None, look_at_part=lambda now: None, speak=lambda now, there: None,
     )  # fmt: skip

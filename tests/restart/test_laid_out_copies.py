@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from ipexctl.common.keeper_messages import KeptCheckpoint, Layout
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.restart.checkpoint_transfer import Shelves
 from ipexctl.remote.restart.restart_policy import newest
@@ -26,7 +26,7 @@ class Host:
         self.root, self.name, self.work = root / name, name, root / name / "work"
         (self.work / "out").mkdir(parents=True)
         self.shelves = Shelves(str(self.root / "runs"), {})
-        self.rows: list[list[Any]] = []
+        self.rows: list[tuple[str, str, int, list[str]]] = []
         shelf = Shelf(str(self.root / "runs" / FIRST / "shelf" / name))
         (self.root / "runs" / FIRST).mkdir(parents=True)
         (self.root / "runs" / f"{FIRST}-r02").mkdir()
@@ -39,10 +39,10 @@ class Host:
             infos = {b: (made / b).stat() for b in files}
             seen = {b: (i.st_size, i.st_mtime_ns, i.st_ino) for b, i in infos.items()}
             sha = shelf.keep(str(root / "made" / writer), "out/c-7", seen)
-            self.rows.append([writer, sha, Path(shelf.path(sha)).stat().st_size, []])
+            self.rows.append((writer, sha, Path(shelf.path(sha)).stat().st_size, []))
 
     def lays_out(self) -> None:
-        lay = {"name": "out/c-7", "order": [1, 3], "age": 5.0, "parts": self.rows}
+        lay = Layout("out/c-7", (1, 3), 5.0, self.rows)
         asked = self.order()
         self.shelves.lay_out(asked, lay, ATTEMPTS)
         self.shelves.hold(asked, lay)
@@ -54,8 +54,8 @@ class Host:
             root=str(self.root), cwd=work, checkpoints=["out/c-*"], host=self.name, run_id=run_id
         )
 
-    def tells(self) -> Any:
-        return self.shelves.report(ATTEMPTS)["checkpoints"]
+    def tells(self) -> list[KeptCheckpoint]:
+        return self.shelves.report(ATTEMPTS, 1).checkpoints
 
 
 @pytest.fixture
@@ -70,11 +70,11 @@ def test_any_host_that_laid_it_out_can_give_it(hosts: list[Host]) -> None:
         host.lays_out()
         assert {b: (host.work / "out/c-7" / b).read_bytes() for b in FILES} == FILES
     found = newest({host.name: host.tells() for host in hosts})
-    assert found and found["order"] == [2, 0] and found["age"] >= 5.0
-    (part,) = found["parts"]
+    assert found and found.order == (2, 0) and found.age >= 5.0
+    (part,) = found.parts
     assert part[3] == ["a", "b", "c"]
     alone = newest({"c": hosts[2].tells()})
-    assert alone and alone["parts"][0][1] == part[1]
+    assert alone and alone.parts[0][1] == part[1]
     document = Shelf(str(hosts[2].root / f"runs/{FIRST}-r02/shelf/c")).part(part[1])
     assert document and sorted(row[0] for row in document["files"]) == sorted(FILES)
 
@@ -84,10 +84,10 @@ def test_what_the_ranks_do_with_their_files_changes_no_copy(hosts: list[Host]) -
     (hosts[0].work / "out/c-7/model.pt").write_bytes(b"other  ")
     shutil.rmtree(hosts[0].work / "out/c-7")
     (one,) = hosts[0].tells()
-    assert one["held"] == [part["sha"] for part in one["parts"].values()]
+    assert one.held == [part.sha for part in one.parts.values()]
     asked = hosts[0].order()
-    rows = [[w, part["sha"], part["list"], []] for w, part in one["parts"].items()]
-    hosts[0].shelves.lay_out(asked, {"name": "out/c-7", "parts": rows}, ATTEMPTS)
+    rows = [(w, part.sha, part.list, []) for w, part in one.parts.items()]
+    hosts[0].shelves.lay_out(asked, Layout("out/c-7", (1, 3), 5.0, rows), ATTEMPTS)
     assert (hosts[0].work / "out/c-7/model.pt").read_bytes() == b"weights"
     hosts[0].shelves.release(asked)
     assert hosts[0].tells() == []

@@ -3,78 +3,91 @@ and what it puts into the record is agreed on at once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from ipexctl.remote.restart.leader import AWAY, BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader, read
+from ipexctl.common.attempt_record import (
+    AttemptRuns,
+    Leads,
+    RecordLine,
+    RunEnded,
+    StopNoted,
+)
+from ipexctl.common.checkpoint_reports import CopiedPart
+from ipexctl.common.keeper_messages import (
+    HostState,
+    KeptCheckpoint,
+    PartCleared,
+    PartFailed,
+    PartOver,
+    PartReady,
+)
+from ipexctl.common.restart_plan import RestartHost, VoterPlan
+from ipexctl.remote.restart.leader import AWAY, BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader
 from ipexctl.remote.restart.record import Record
+from tests.made import rank_order, restart_common, row_of_host, start_order
 from tests.restart.test_restart_policy import LOST, rank
 
 LEASE = 15.0
 CLOSED = rank("RuntimeError: closed")
 
 
-def sheet(name: str) -> dict[str, Any]:
-    one = {"rank": 0, "local_rank": 0, "env": {}, "argv": ["python3", "train.py"]}
-    return {
-        "asked": {"host": name, "cwd": "/work", "ranks": [one], "starts": []},
-        "work": name,
-        "row": {"host": name, "ranks": [0], "starter": ["sh", "0:0"]},
-        "mpirun": [],
-        "line": "",
-        "address": f"10.0.0.{ord(name)}",
-        "port": 20000,
-        "shown": {"name": name, "ranks": [[0, 0, "0", None]]},
-    }
+def sheet(name: str) -> RestartHost:
+    return RestartHost(
+        asked=start_order(host=name, cwd="/work", ranks=[rank_order(0)]),
+        work=name,
+        row=row_of_host(name, [0], starter=["sh", "0:0"]),
+        mpirun=[],
+        line="",
+        address=f"10.0.0.{ord(name)}",
+        port=20000,
+        shown={"name": name, "ranks": [[0, 0, "0", None]]},
+    )
 
 
 class Night:
     """A run: `a` leads it. `at(now, there)` is a look of the leader's."""
 
     def __init__(self, first: str = "abc", every: str = "abcx", **more: Any) -> None:
-        self.told = {
-            "run_id": "20260101-000000-000001", "hosts": [*every], "first": [*first],
-            "restarts": 3, "least": len(first), "lease": LEASE, "kept": False, "without": "wait",
-            "common": {
-                "run_id": "20260101-000000-000001", "about": {}, "of_all": {}, "shown": {},
-                "varies": {"RANK": "rank"}, "resume": [], "resumed": "",
-            },
-            "sheets": {name: sheet(name) for name in every},
-            **more,
-        }  # fmt: skip
+        self.told = VoterPlan(
+            run_id="20260101-000000-000001", hosts=[*every], first=[*first], places=[],
+            restarts=3, least=len(first), lease=LEASE, kept=False, without="wait",
+            common=restart_common("20260101-000000-000001"),
+            sheets={name: sheet(name) for name in every},
+        ).replace(**more)  # fmt: skip
         self.record = Record([*first])
-        self.mine: dict[str, dict[str, Any]] = {}
-        self.record.add({"leads": "a", "term": 1})
+        self.mine: dict[str, HostState] = {}
+        self.record.add(Leads("a"), 1)
         self.leader = Leader(self.told, "a", self.record, 0.0)
 
     def says(self, names: str, **what: Any) -> None:
         for name in names:
-            self.mine[name] = read({**self.mine.get(name, {}), **what})
+            state = self.mine.get(name, HostState()).replace(**what)
+            self.mine[name] = HostState.read(state.document())  # as other hosts get it
 
-    def at(self, now: float, there: str) -> dict[str, Any] | None:
-        line: dict[str, Any] | None = self.leader.tick(now, {*there}, self.mine)
+    def at(self, now: float, there: str) -> Any:
+        line: RecordLine | None = self.leader.tick(now, {*there}, self.mine)
         if line:
-            self.record.add({**line, "term": 1})
+            read = RecordLine.any_of(line.document())
+            assert read == line
+            self.record.add(read, 1)
         return line
 
     def ends(self, names: str, facts: list[dict[str, Any]], **more: Any) -> None:
-        over = {
-            "attempt": self.record.number, "well": False, "finished": False, "facts": facts,
-            "seconds": 100.0, "ago": 0.0, "complete": "",
-        }  # fmt: skip
-        self.says(names, over={**over, **more})
+        over = PartOver(self.record.number, False, False, facts, 100.0, "")
+        self.says(names, over=over.replace(**more))
 
-    def clears(self, names: str, checkpoints: Any = ()) -> None:
-        cleared = {"attempt": self.record.cleared(), "port": 40000, "open": []}
-        self.says(names, cleared={**cleared, "checkpoints": checkpoints})
+    def clears(self, names: str, checkpoints: Sequence[KeptCheckpoint] = ()) -> None:
+        self.says(names, cleared=PartCleared(self.record.cleared(), 40000, [*checkpoints], []))
 
     def begins(self, names: str) -> None:
-        self.says(names, ready={"attempt": self.record.number, "port": 40000})
+        self.says(names, ready=PartReady(self.record.number, 40000))
 
     def ordered(self, kind: str) -> str:
         orders = self.leader.orders(self.mine)
-        return "".join(name for name, order in orders.items() if order.get(kind))
+        return "".join(name for name, order in orders.items() if getattr(order, kind))
 
 
 def ended(
@@ -92,7 +105,7 @@ def ended(
 def test_a_run_that_ended_well_is_done() -> None:
     night = Night()
     night.ends("b", [], well=True)
-    assert night.at(100.0, "bcx") == {"end": "done", "well": True}
+    assert night.at(100.0, "bcx") == RunEnded("done", True)
     assert night.ordered("end") == "abcx"
     assert night.at(101.0, "bcx") is None
 
@@ -102,7 +115,7 @@ def test_a_run_of_which_all_ranks_ended_with_0_is_done_though_a_host_was_lost_th
     night.ends("ab", [{"event": "lost", "host": "c"}], finished=True)
     assert night.at(100.0, "bcx") is None
     night.ends("c", [], finished=True)
-    assert night.at(101.0, "bcx") == {"end": "done", "well": True}
+    assert night.at(101.0, "bcx") == RunEnded("done", True)
 
 
 def test_all_hosts_end_what_is_left_before_the_next_attempt_begins() -> None:
@@ -112,14 +125,14 @@ def test_all_hosts_end_what_is_left_before_the_next_attempt_begins() -> None:
     assert night.at(105.0, "bcx") is None  # x has not said so
     night.clears("x")
     line = night.at(106.0, "bcx")
-    assert line and (line["attempt"], line["hosts"]) == (2, ["a", "b", "c"])
+    assert line and (line.attempt, line.hosts) == (2, ["a", "b", "c"])
     assert (night.ordered("begin"), night.ordered("hub")) == ("abc", "")
     night.begins("ab")
     assert night.at(107.0, "bcx") is None
     night.begins("c")
-    assert night.at(108.0, "bcx") == {"running": 2}
+    assert night.at(108.0, "bcx") == AttemptRuns(2)
     assert (night.ordered("begin"), night.ordered("hub")) == ("", "abc")
-    assert night.leader.orders(night.mine)["b"]["hub"] == ["10.0.0.97", 40000]
+    assert night.leader.orders(night.mine)["b"].hub == ("10.0.0.97", 40000)
 
 
 def test_a_leader_that_follows_another_begins_with_the_record_alone() -> None:
@@ -130,7 +143,7 @@ def test_a_leader_that_follows_another_begins_with_the_record_alone() -> None:
     night.leader = Leader(night.told, "b", night.record, 200.0)
     assert night.leader.orders(night.mine) == before
     night.begins("abc")
-    assert night.at(200.1, "acx") == {"running": 2}
+    assert night.at(200.1, "acx") == AttemptRuns(2)
 
 
 def test_a_spare_takes_the_place_of_a_lost_host_once_that_must_have_ended_its_ranks() -> None:
@@ -138,25 +151,22 @@ def test_a_spare_takes_the_place_of_a_lost_host_once_that_must_have_ended_its_ra
     night.clears("acx")
     assert night.at(106.0, "cx") is None
     line = night.at(104.0 + FENCE, "cx")
-    assert line and (line["attempt"], line["hosts"]) == (2, ["a", "x", "c"])
+    assert line and (line.attempt, line.hosts) == (2, ["a", "x", "c"])
     assert night.ordered("begin") == "acx"
 
 
-CHECKPOINT = {
-    "name": "out/c-5", "order": [1, 1], "age": 4.0, "parts": {"a": {"sha": "5a", "list": 90}},
-    "held": ["5a"],
-}  # fmt: skip
+CHECKPOINT = KeptCheckpoint("out/c-5", (1, 1), 4.0, {"a": CopiedPart("5a", 90, 7)}, ["5a"])
 
 
 def test_of_hosts_that_share_a_folder_one_lays_out_the_checkpoint() -> None:
     night = ended([CLOSED])
-    night.told["sheets"]["b"]["work"] = night.told["sheets"]["a"]["work"]
+    night.told.sheets["b"].work = night.told.sheets["a"].work
     night.clears("abcx", [CHECKPOINT])
     line = night.at(106.0, "bcx")
     orders = night.leader.orders(night.mine)
-    lays = {name: one["begin"]["lay"] for name, one in orders.items() if "begin" in one}
+    lays = {name: one.begin.lay for name, one in orders.items() if one.begin}
     assert [name for name, lay in lays.items() if lay] == ["a", "c"] and "b" in lays
-    assert line and (line["checkpoint"], line["age"]) == ("out/c-5", 4.0)
+    assert line and (line.checkpoint, line.age) == ("out/c-5", 4.0)
 
 
 def test_nothing_begins_from_a_checkpoint_before_its_holders_have_told_this_leader() -> None:
@@ -171,17 +181,17 @@ def test_nothing_begins_from_a_checkpoint_before_its_holders_have_told_this_lead
 
 
 def test_a_host_that_is_gone_is_lost_though_no_host_noted_it() -> None:
-    assert ended([], there="acx", told="ac").record.endings[-1]["lost"] == ["b"]
+    assert ended([], there="acx", told="ac").record.endings[-1].lost == ["b"]
     night = ended([], there="abcx", told="ac")  # the keeper of b was started again
-    assert night.record.endings[-1]["lost"] == ["b"] and night.record.endings[-1]["again"]
+    assert night.record.endings[-1].lost == ["b"] and night.record.endings[-1].again
     night = ended([])
-    assert night.record.end and not night.record.end["well"]
+    assert night.record.end and not night.record.end.well
 
 
 def test_a_host_that_is_away_when_another_one_was_lost_is_named_too() -> None:
     night = ended([LOST], there="abx", told="a")
     line = night.record.endings[-1]
-    assert (line["lost"], line["away"]) == (["b"], ["c"]) and line["why"].endswith(": c")
+    assert (line.lost, line.away) == (["b"], ["c"]) and line.why.endswith(": c")
 
 
 def test_an_attempt_whose_hosts_have_all_gone_has_ended() -> None:
@@ -189,7 +199,7 @@ def test_an_attempt_whose_hosts_have_all_gone_has_ended() -> None:
     assert night.at(10.0, "bxy") is None
     assert night.at(10.0 + LEASE + FENCE, "xy") is None
     line = night.at(10.1 + LEASE + FENCE, "xy")
-    assert line and line["ended"] == 1 and line["lost"] == ["b"]
+    assert line and line.ended == 1 and line.lost == ["b"]
 
 
 def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
@@ -197,7 +207,7 @@ def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
     night.clears("acx")
     assert night.at(104.0 + FENCE, "cx") is None
     line = night.at(104.1 + FENCE + LEASE, "cx")
-    assert line and line["hosts"] == ["a", "x", "c"]
+    assert line and line.hosts == ["a", "x", "c"]
 
 
 def test_the_lease_of_a_second_lost_host_began_when_it_was_heard_last() -> None:
@@ -213,12 +223,12 @@ def test_the_lease_of_a_second_lost_host_began_when_it_was_heard_last() -> None:
     assert night.at(since + FENCE - 0.1, "xy") is None
     heard = 100.0  # the attempt ended then
     line = night.at(heard + FENCE + LEASE, "xy")
-    assert line and line["hosts"] == ["a", "x", "y"]
+    assert line and line.hosts == ["a", "x", "y"]
 
 
 def test_a_host_that_ended_its_part_alone_is_lost_and_not_all_the_others() -> None:
     night = ended([], there="bcx", told="b")  # its keeper was frozen
-    assert night.record.endings[-1]["lost"] == ["b"] and night.record.endings[-1]["again"]
+    assert night.record.endings[-1].lost == ["b"] and night.record.endings[-1].again
 
 
 def test_hosts_that_no_host_lost_are_waited_for_before_it_is_said_why_an_attempt_ended() -> None:
@@ -227,7 +237,7 @@ def test_hosts_that_no_host_lost_are_waited_for_before_it_is_said_why_an_attempt
     assert night.at(100.0, "") is None  # this leader was frozen: all connections ended
     night.ends("bc", [CLOSED])
     line = night.at(101.0, "bc")
-    assert line and (line["lost"], line["away"]) == ([], [])
+    assert line and (line.lost, line.away) == ([], [])
 
 
 def test_a_host_that_is_back_while_the_others_clear_takes_part() -> None:
@@ -236,7 +246,7 @@ def test_a_host_that_is_back_while_the_others_clear_takes_part() -> None:
     assert night.at(106.0, "bcx") is None
     night.clears("b")
     line = night.at(106.6, "bcx")
-    assert line and line["hosts"] == ["a", "b", "c"]
+    assert line and line.hosts == ["a", "b", "c"]
 
 
 def lost_with_checkpoint(**more: Any) -> Night:
@@ -254,24 +264,24 @@ def test_a_checkpoint_on_a_host_that_is_away_is_waited_for_and_never_forgotten()
     waits = "no host in reach has out/c-5; b may come back (1 s left)"
     assert night.leader.waits == waits
     line = night.at(104.0 + HOLDER, "cx")
-    assert line and "out/c-5" in line["end"] and not line["well"]
+    assert line and "out/c-5" in line.end and not line.well
     night = lost_with_checkpoint()
     assert night.at(150.0, "cx") is None
     night.clears("b", [CHECKPOINT])
     line = night.at(150.3, "bcx")
-    assert line and line["checkpoint"] == "out/c-5" and not night.leader.waits
+    assert line and line.checkpoint == "out/c-5" and not night.leader.waits
 
 
 def test_with_without_checkpoint_begin_it_begins_again() -> None:
     line = lost_with_checkpoint(without="begin").at(104.0 + FENCE, "cx")
-    assert line and (line["checkpoint"], line["away"]) == ("", "out/c-5")
+    assert line and (line.checkpoint, line.away) == ("", "out/c-5")
 
 
 def test_a_checkpoint_that_no_host_has_any_more_is_not_waited_for() -> None:
     night = lost_with_checkpoint()
     night.clears("b")
     line = night.at(115.0, "bcx")
-    assert line and "out/c-5" in line["end"]
+    assert line and "out/c-5" in line.end
 
 
 def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
@@ -281,14 +291,14 @@ def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
     assert night.leader.waits == "2 hosts are too few"
     night.clears("x")
     line = night.at(104.0 + AWAY - 0.5, "cx")
-    assert line and line["hosts"] == ["a", "x", "c"]
+    assert line and line.hosts == ["a", "x", "c"]
 
 
 def test_too_few_hosts_end_the_run_after_a_while() -> None:
     night = ended([LOST], there="acx", told="ac", least=4)
     night.clears("acx")
     line = night.at(104.0 + AWAY, "cx")
-    assert line and "too few" in line["end"]
+    assert line and "too few" in line.end
 
 
 def begun() -> Night:
@@ -301,10 +311,10 @@ def begun() -> Night:
 
 def test_an_attempt_that_never_had_a_rank_uses_up_no_restart() -> None:
     night = begun()
-    night.says("b", failed={"attempt": 2, "why": "a full disk"})
+    night.says("b", failed=PartFailed(2, "a full disk"))
     line = night.at(107.0, "bcx")
-    assert line and (line["ended"], line["ran"], line["lost"]) == (2, False, ["b"])
-    assert night.record.used() == 0 and "a full disk" in line["why"]
+    assert line and (line.ended, line.ran, line.lost) == (2, False, ["b"])
+    assert night.record.used() == 0 and "a full disk" in line.why
 
 
 @pytest.mark.parametrize(("there", "now"), [("acx", 107.0), ("bcx", 106.1 + BEGIN)])
@@ -313,64 +323,64 @@ def test_a_host_that_goes_or_is_late_before_it_begins_is_lost(there: str, now: f
     assert night.at(106.05, "bcx") is None
     night.begins("ac")
     line = night.at(now, there)
-    assert line and (line["ran"], line["lost"]) == (False, ["b"])
+    assert line and (line.ran, line.lost) == (False, ["b"])
 
 
 def test_a_host_that_could_not_begin_is_chosen_only_where_there_is_no_other() -> None:
     night = begun()
-    night.says("b", failed={"attempt": 2, "why": "no guardian"})
+    night.says("b", failed=PartFailed(2, "no guardian"))
     night.at(107.0, "bcx")
     night.clears("abcx")
     line = night.at(160.0, "bcx")
-    assert line and line["hosts"] == ["a", "x", "c"]
-    night.says("x", failed={"attempt": 3, "why": "a full disk"})
+    assert line and line.hosts == ["a", "x", "c"]
+    night.says("x", failed=PartFailed(3, "a full disk"))
     night.at(161.0, "bcx")
     night.clears("abcx")
     line = night.at(260.0, "bcx")
-    assert line and line["hosts"] == ["a", "x", "c"] and "a full disk" in line["why"]
+    assert line and line.hosts == ["a", "x", "c"] and "a full disk" in line.why
 
 
 def test_attempts_that_never_begin_have_an_end() -> None:
     night = begun()
     for attempt in range(2, 20):
-        night.says("a", failed={"attempt": attempt, "why": "a full disk"})
+        night.says("a", failed=PartFailed(attempt, "a full disk"))
         night.at(1000.0 * attempt, "bcx")
         night.clears("abcx")
         night.at(1000.0 * attempt + 100.0, "bcx")
         night.at(1000.0 * attempt + 101.0, "bcx")
         if night.record.end:
             break
-    assert night.record.end and "no attempt began" in night.record.end["end"]
+    assert night.record.end and "no attempt began" in night.record.end.end
 
 
 def test_the_number_of_restarts_is_limited() -> None:
     night = ended([CLOSED], restarts=0)
     night.clears("abcx")
     line = night.at(105.0, "bcx")
-    assert line and "--restarts 0" in line["end"]
+    assert line and "--restarts 0" in line.end
 
 
 def test_a_run_that_a_user_stops_is_not_started_again() -> None:
     night = Night()
     night.says("b", stop="me")
-    assert night.at(10.0, "bcx") == {"stop": "me"}
+    assert night.at(10.0, "bcx") == StopNoted("me")
     assert night.at(10.3, "bcx") is None  # its hub ends what runs
     night.ends("abc", [CLOSED])
     night.at(11.0, "bcx")
-    assert night.at(11.3, "bcx") == {"end": "stopped by me", "well": False, "by_user": True}
+    assert night.at(11.3, "bcx") == RunEnded("stopped by me", False, by_user=True)
     between = ended([CLOSED])
     between.says("x", stop="me")
     between.at(104.5, "bcx")
-    assert between.at(104.8, "bcx") == {"end": "stopped by me", "well": False, "by_user": True}
+    assert between.at(104.8, "bcx") == RunEnded("stopped by me", False, by_user=True)
 
 
 def test_the_orders_of_a_host_that_is_back() -> None:
-    night = Night(places=[["a", "10.0.0.97", 1], ["b", "10.0.0.98", 2]])
+    night = Night(places=[("a", "10.0.0.97", 1), ("b", "10.0.0.98", 2)])
     found = {name: night.leader.orders_of_returned(name) for name in "bcz"}
-    assert found["b"]["night"] == night.told
-    assert found["c"]["spare"] is True and found["c"]["returned"] is True
-    assert not {"sheets", "common"} & found["c"]["night"].keys()
-    assert found["z"] == {}
+    assert found["b"].night == night.told
+    assert found["c"].spare is True and found["c"].returned is True
+    assert not {"sheets", "common"} & found["c"].document()["night"].keys()
+    assert found["z"] is None
 
 
 def test_a_host_that_comes_late_has_time_to_end_what_is_left() -> None:
@@ -384,7 +394,7 @@ def test_a_host_that_comes_late_has_time_to_end_what_is_left() -> None:
     assert night.at(late, "cxy") is None  # y is slow, and x has just come
     night.clears("xy")
     line = night.at(late + 0.3, "cxy")
-    assert line and line["hosts"] == ["a", "x", "c"]
+    assert line and line.hosts == ["a", "x", "c"]
 
 
 def test_reports_are_gathered_for_a_while() -> None:
@@ -394,4 +404,4 @@ def test_reports_are_gathered_for_a_while() -> None:
     assert night.at(100.0 + GATHER, "bcx") is None
     night.ends("c", [CLOSED])
     line = night.at(100.1 + GATHER, "bcx")
-    assert line and "closed" in line["why"]
+    assert line and "closed" in line.why

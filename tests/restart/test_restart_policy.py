@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.attempt_record import AttemptEnded
+from ipexctl.common.checkpoint_reports import CopiedPart
+from ipexctl.common.keeper_messages import KeptCheckpoint
 from ipexctl.remote.restart import restart_policy
 
 
 def rank(tail: str = "", *, code: int | None = 1, **how: Any) -> dict[str, Any]:
     ended = {"code": code, "signal": None, "hints": [], **how}
     return {"event": "rank", "host": "b", "rank": 1, "ended": ended, "tail": tail}
+
+
+def ending(fact: dict[str, Any]) -> AttemptEnded:
+    end = restart_policy.ending([fact], 100.0)
+    return AttemptEnded(1, True, **end, lasted=100.0, complete="")
 
 
 LOST = {"event": "lost", "host": "b", "why": "no message from it for 15 s"}
@@ -60,11 +68,11 @@ def test_memory_that_ran_out_at_once_runs_out_again() -> None:
 
 
 def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_between() -> None:
-    end = restart_policy.ending([rank("ValueError: loss is nan at step 812")], 100.0)
-    again = restart_policy.ending([rank("ValueError: loss is nan at step 907")], 100.0)
-    assert end["error"] == again["error"]
-    same = [(end["error"], "checkpoint-500"), (again["error"], "checkpoint-500")]
-    newer = [(end["error"], "checkpoint-500"), (again["error"], "checkpoint-900")]
+    end = ending(rank("ValueError: loss is nan at step 812"))
+    again = ending(rank("ValueError: loss is nan at step 907"))
+    assert end.error == again.error
+    same = [(end.error, "checkpoint-500"), (again.error, "checkpoint-500")]
+    newer = [(end.error, "checkpoint-500"), (again.error, "checkpoint-900")]
     assert restart_policy.refusal(again, same, 1, 5)
     assert not restart_policy.refusal(again, newer, 1, 5)
     assert not restart_policy.refusal(end, same[:1], 0, 5)
@@ -72,13 +80,13 @@ def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_betwe
 
 @pytest.mark.parametrize("fact", [LOST, rank(code=None, signal=9), rank(code=None, lost=True)])
 def test_what_was_killed_has_no_error_that_could_come_twice(fact: dict[str, Any]) -> None:
-    end = restart_policy.ending([fact], 100.0)
-    assert not restart_policy.refusal(end, [(end["error"], ""), (end["error"], "")], 1, 5)
+    end = ending(fact)
+    assert not restart_policy.refusal(end, [(end.error, ""), (end.error, "")], 1, 5)
     assert restart_policy.refusal(end, [], 5, 5)
 
 
-def ended(seconds: float, *lost: str) -> dict[str, Any]:
-    return {"ran": True, "lasted": seconds, "lost": list(lost)}
+def ended(seconds: float, *lost: str) -> AttemptEnded:
+    return AttemptEnded(1, True, True, "", "", list(lost), seconds, "")
 
 
 def test_attempts_that_end_at_once_are_further_and_further_apart() -> None:
@@ -111,25 +119,20 @@ def test_a_run_that_shrank_grows_again(there: str, found: str) -> None:
     assert restart_policy.chosen([*"xc"], [*"abcxy"], {*there}, 2, 3) == [*found]
 
 
-def kept(order: list[int], held: str, parts: str = "ab") -> dict[str, Any]:
+def kept(order: tuple[int, int], held: str, parts: str = "ab") -> KeptCheckpoint:
     """`held`: whose parts this host has."""
-    made = {writer: {"sha": f"{writer}{order}", "list": 9} for writer in parts}
-    return {
-        "name": f"c-{order[1]}",
-        "order": order,
-        "age": 1.0,
-        "parts": made,
-        "held": [made[writer]["sha"] for writer in held],
-    }
+    made = {writer: CopiedPart(f"{writer}{order}", 9, 7) for writer in parts}
+    shas = [made[writer].sha for writer in held]
+    return KeptCheckpoint(f"c-{order[1]}", order, 1.0, made, shas)
 
 
 def test_the_newest_checkpoint_is_one_of_which_all_parts_are_there() -> None:
-    old, new = [1, 7], [2, 1]
+    old, new = (1, 7), (2, 1)
     told = {"b": [kept(old, "ab"), kept(new, "b")], "c": [kept(new, "a"), kept(old, "b")]}
     found = restart_policy.newest(told)
-    assert found and (found["name"], found["order"]) == ("c-1", new)
-    assert [(part[0], part[3]) for part in found["parts"]] == [("a", ["c"]), ("b", ["b"])]
+    assert found and (found.name, found.order) == ("c-1", new)
+    assert [(part[0], part[3]) for part in found.parts] == [("a", ["c"]), ("b", ["b"])]
     told["c"] = []  # lost: no host has what `a` wrote last
     found = restart_policy.newest(told)
-    assert found and found["order"] == old
+    assert found and found.order == old
     assert restart_policy.newest({"b": []}) is None

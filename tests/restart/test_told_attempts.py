@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ipexctl.run.follow_attempts import last_step, read_story, summary
+import pytest
+
+from ipexctl.common.attempt_record import AttemptBegins
+from ipexctl.run.follow_attempts import attempts_in, in_words, last_step, read_story, summary
+
+
+def read_attempts(said: list[object]) -> list[AttemptBegins]:
+    return attempts_in(read_story(said))
+
 
 FIRST = {"attempt": 1, "run_id": "run-1", "hosts": ["node01", "node02"]}
 SECOND = {
@@ -12,20 +20,20 @@ SECOND = {
 
 
 def test_an_attempt_names_its_checkpoint_its_age_and_what_was_not_complete() -> None:
-    _, second = read_story([FIRST, SECOND])
+    _, second = read_attempts([FIRST, SECOND])
     for text in ("out/c-4", "9 s", "out/c-5", "node[01,03]"):
-        assert text in second.told
-    (many,) = read_story([SECOND | {"open": [f"out/c-{n}" for n in range(5, 12)]}])
-    assert "out/c-8, and 3 more" in many.told
+        assert text in in_words(second)
+    (many,) = read_attempts([SECOND | {"open": [f"out/c-{n}" for n in range(5, 12)]}])
+    assert "out/c-8, and 3 more" in in_words(many)
     bare = SECOND | {"checkpoint": "", "open": []}
-    kept, not_kept = read_story([bare, bare | {"kept": False}])
-    assert kept.told.startswith(not_kept.told) and kept.told != not_kept.told
-    (away,) = read_story([bare | {"away": "out/c-9"}])
-    assert "out/c-9" in away.told
+    kept, not_kept = read_attempts([bare, bare | {"kept": False}])
+    assert in_words(kept).startswith(in_words(not_kept)) and in_words(kept) != in_words(not_kept)
+    (away,) = read_attempts([bare | {"away": "out/c-9"}])
+    assert "out/c-9" in in_words(away)
 
 
 def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:
-    first, second = read_story([FIRST, SECOND])
+    first, second = read_attempts([FIRST, SECOND])
     (line,) = summary({2: second, 1: first})
     assert "node[01-02]" in line and "1 min 20 s" in line and second.why in line
 
@@ -36,8 +44,16 @@ def test_the_last_step_is_that_of_the_rank_that_came_furthest() -> None:
     assert last_step([("up",), ()]) is None
 
 
-def test_odd_values_of_a_story_are_empty() -> None:
-    (line,) = read_story([{"attempt": "x", "hosts": 3, "age": "soon", "lasted": -1, "open": None}])
-    assert (line.attempt, line.hosts, line.age, line.lasted, line.open) == (0, (), 0.0, 0.0, ())
-    (line,) = read_story([SECOND | {"lasted": float("inf")}])
-    assert line.lasted == 0.0
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"attempt": "x", "hosts": 3, "age": "soon", "lasted": -1, "open": None},
+        SECOND | {"lasted": float("inf")},
+        {"attempt": 3},
+        {"later": 1},
+        7,
+    ],
+)
+def test_a_line_that_is_not_as_declared_is_left_out(odd: object) -> None:
+    (line,) = read_attempts([odd, SECOND])
+    assert line.attempt == 2

@@ -10,6 +10,14 @@ from typing import Any
 
 import pytest
 
+from ipexctl.common.attempt_record import (
+    AttemptBegins,
+    AttemptEnded,
+    AttemptRuns,
+    Leads,
+    RunEnded,
+)
+from ipexctl.common.keeper_messages import Vote
 from ipexctl.remote.restart import voters
 from ipexctl.remote.restart.record import Record
 from ipexctl.remote.restart.voters import Member
@@ -27,11 +35,14 @@ class Net:
             self.start(name)
 
     def start(self, name: str, *, returned: bool = False) -> None:
-        def send(to: str, message: dict[str, str]) -> None:
-            self.under_way.append((name, to, message["vote"]))
+        def send(to: str, message: Vote) -> None:
+            self.under_way.append((name, to, message.vote))
 
-        self.applied[name] = []
-        apply = self.applied[name].append
+        applied = self.applied[name] = []
+
+        def apply(line: Any, term: int) -> None:
+            applied.append(line)
+
         self.members[name] = Member(name, [*NAMES], send, apply, returned)
 
     def there(self, name: str) -> set[str]:
@@ -75,7 +86,7 @@ def net(monkeypatch: pytest.MonkeyPatch) -> Net:
 
 def test_the_first_host_leads_and_all_agree(net: Net) -> None:
     leads = net.until(net.leaders)
-    net.members[leads].add({"x": 1})
+    net.members[leads].add({"x": 1}, 1)
     net.agree([{"x": 1}])
 
 
@@ -89,9 +100,9 @@ def test_the_larger_part_goes_on_and_the_other_agrees_later(
     large = [one for one in NAMES if one not in small]
     net.divide(small)
     if with_leader:
-        net.members[before].add({"never": True})  # it has no majority any more
+        net.members[before].add({"never": True}, 1)  # it has no majority any more
     leads = net.until(lambda: net.leaders(large))
-    net.members[leads].add({"x": 1})
+    net.members[leads].add({"x": 1}, 1)
     net.agree([{"x": 1}], "".join(large))
     net.until(lambda: not net.leaders(small))
     net.passes(2.0)
@@ -100,7 +111,7 @@ def test_the_larger_part_goes_on_and_the_other_agrees_later(
     net.agree([{"x": 1}])
     leads = net.until(net.leaders)
     assert len(leads) == 1
-    net.members[leads].add({"x": 2})
+    net.members[leads].add({"x": 2}, 1)
     net.agree([{"x": 1}, {"x": 2}])
 
 
@@ -115,7 +126,7 @@ def test_who_was_cut_off_does_not_end_the_work_of_one_that_leads(net: Net) -> No
 
 def test_a_process_that_is_new_neither_votes_nor_stands_before_it_has_the_record(net: Net) -> None:
     leads = net.until(net.leaders)
-    net.members[leads].add({"x": 1})
+    net.members[leads].add({"x": 1}, 1)
     net.agree([{"x": 1}])
     for name in "abc":
         net.members.pop(name)
@@ -130,7 +141,7 @@ def test_a_process_that_is_new_neither_votes_nor_stands_before_it_has_the_record
 
 def test_two_of_five_that_return_get_the_record(net: Net) -> None:
     leads = net.until(net.leaders)
-    net.members[leads].add({"x": 1})
+    net.members[leads].add({"x": 1}, 1)
     net.agree([{"x": 1}])
     gone = [one for one in NAMES if one != leads][:2]
     for name in gone:
@@ -144,16 +155,17 @@ def test_two_of_five_that_return_get_the_record(net: Net) -> None:
 
 def test_lines_of_an_earlier_leader_are_no_part_of_the_record() -> None:
     record = Record(["a"])
-    record.add({"leads": "a", "term": 1})
-    record.add({"leads": "b", "term": 2})
-    record.add({"ended": 1, "ran": True, "term": 1})
+    ended = AttemptEnded(1, True, True, "", "", [], 1.0, "")
+    record.add(Leads("a"), 1)
+    record.add(Leads("b"), 2)
+    record.add(ended, 1)
     assert record.phase() == "watch"
-    record.add({"ended": 1, "ran": True, "term": 2})
-    record.add({"ended": 1, "ran": True, "term": 2})
+    record.add(ended, 2)
+    record.add(ended, 2)
     assert record.phase() == "clear" and len(record.endings) == 1
-    record.add({"running": 2, "term": 2})
-    record.add({"attempt": 3, "hosts": ["a"], "term": 2})
+    record.add(AttemptRuns(2), 2)
+    record.add(AttemptBegins(3, ["a"]), 2)
     assert record.number == 1
-    record.add({"end": "done", "well": True, "term": 2})
-    record.add({"attempt": 2, "hosts": ["a"], "term": 2})
+    record.add(RunEnded("done", True), 2)
+    record.add(AttemptBegins(2, ["a"]), 2)
     assert record.number == 1 and record.end

@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 
-from ipexctl.common import hub_orders, run_events, watch_orders
+from ipexctl.common import copy_messages, hub_orders, run_events, watch_orders
 from ipexctl.common.run_orders import HubOrder
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug
@@ -143,10 +143,11 @@ class Hub:
 
     def take_checkpoint(self, host, event, now):
         try:
-            if event.get("shelf") == "serves":
+            said = copy_messages.read(event)
+            if isinstance(said, copy_messages.CopierServes):
                 known = self.link.address(host) if self.link and host in self.others else ""
-                event = dict(event, address=known or self.run.address)
-            self.checkpoints.take(host, event, now)
+                said.address = known or self.run.address
+            self.checkpoints.take(host, said, now)
         except Exception:  # an invalid message: the run goes on
             what = "checkpoints: %s sent an invalid message (%s)" % (host, bug()["what"])
             self.publish([run_events.Noted(what).document()])

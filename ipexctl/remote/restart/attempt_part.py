@@ -4,6 +4,7 @@ import os
 import time
 
 from ipexctl.common import run_events
+from ipexctl.common.keeper_messages import PartFailed, PartOver, PartReady
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.hub import judge
 from ipexctl.remote.own_process import start_thread
@@ -17,9 +18,8 @@ NO_PROCESS = -1  # whose descendants are to be killed: those that carry the run'
 
 
 class Part:
-    def __init__(self, keeper, asked, attempt):
-        self.keeper, self.asked, self.attempt = keeper, asked, attempt
-        self.order = StartOrder.read(asked)
+    def __init__(self, keeper, order: StartOrder, attempt):
+        self.keeper, self.order, self.attempt = keeper, order, attempt
         self.run_id = self.order.run_id
         folder = os.path.join(keeper.runs, self.run_id)
         self.journal = journal.Reader(journal.path_of(folder, self.order.host))
@@ -38,7 +38,7 @@ class Part:
     def begin(self, starter):
         self.link = starter.begin()
         start_thread(self.listen, self.link)
-        self.write(self.asked)
+        self.write(self.order.document())
 
     def write(self, header):
         try:
@@ -56,10 +56,10 @@ class Part:
                 return
             header = frame[0]
             if header.get("event") == "ready":
-                keeper.take(keeper.name, {"part": self.attempt, "port": header["port"]})
+                keeper.take(keeper.name, PartReady(self.attempt, header["port"]))
             elif "error" in header:
                 what = str(header["error"].get("what"))
-                keeper.take(keeper.name, {"part": self.attempt, "failed": what})
+                keeper.take(keeper.name, PartFailed(self.attempt, what))
 
     def look(self, now):
         self.read()
@@ -101,11 +101,11 @@ class Part:
             self.facts.append(run_events.about(self.order.host, run_events.HostLost(why)))
 
     def end(self):
-        return {
-            "attempt": self.attempt,
-            "well": self.well,
-            "finished": not self.unfinished,
-            "facts": self.facts,
-            "seconds": self.seconds,
-            "complete": self.complete,
-        }
+        return PartOver(
+            attempt=self.attempt,
+            well=self.well,
+            finished=not self.unfinished,
+            facts=self.facts,
+            seconds=self.seconds,
+            complete=self.complete,
+        )

@@ -23,13 +23,13 @@ def op_spare(call, **order):
 
 
 def op_story(call, root, known_as, run_id):
-    """{root, known_as, run_id} -> {story: [{attempt, run_id, hosts, why, ...}, ...], alive}"""
+    """{root, known_as, run_id} -> {story: [RecordLine, ...], alive}"""
     folder = run_folders.folder_of(root, run_id)
     found = journal.read_lines(keeper.attempts_of(folder, known_as))
     return {"story": found, "alive": control.is_alive(run_id, control.keeper_of(known_as))}
 
 
 def op_ask(call, root, known_as, run_id, ask):
-    """-> what the keeper here answers to `ask` (Keeper.answer); {} where there is none."""
+    """A KeeperQuestion -> KeeperAnswer; {} where there is no keeper."""
     name = control.keeper_of(known_as)
     return control.ask(run_folders.checked_id(run_id), name, ask) or {}

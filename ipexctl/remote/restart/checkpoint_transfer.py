@@ -2,8 +2,9 @@
 
 import os
 import shutil
-import time
 
+from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
+from ipexctl.common.keeper_messages import KeptCheckpoint, Layout, PartCleared
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote.blobs import blob_server, blobs
@@ -26,26 +27,22 @@ class Shelves:
             for name in sorted(names_in(top)):
                 yield run_id, name, Shelf(os.path.join(top, name))
 
-    def report(self, attempts):
-        """{port, checkpoints: [{name, order, age, parts: {writer: {sha, list}}, held}, ...], open}:
-        `held` are the parts that are here, `open` the names that the last attempt left incomplete.
-        """
+    def report(self, attempts, cleared):
+        """The PartCleared of that attempt."""
         found, left = [], []
         for run_id, name, shelf in self.all(attempts):
             try:
                 told = shelf_reports.report(name, shelf)
                 for one in told.manifests:
                     held = sorted({p.sha for p in one.parts.values()} & set(told.held))
-                    order = [attempts[run_id], one.number]
-                    row = {"name": one.name, "order": order, "age": one.age}
-                    parts = {writer: part.document() for writer, part in one.parts.items()}
-                    found.append(dict(row, parts=parts, held=held))
+                    order = attempts[run_id], one.number
+                    found.append(KeptCheckpoint(one.name, order, one.age, one.parts, held))
             except (Failure, OSError, ValueError, KeyError):
                 continue  # the other hosts of the run may have it
             if attempts[run_id] == max(attempts.values()):
                 left += [one.name for one in told.pending]
         port = self.serve(attempts) if found and self.keys else 0
-        return {"port": port, "checkpoints": found, "open": left}
+        return PartCleared(cleared, port, found, left)
 
     def serve(self, attempts):
         """To the other hosts of the run, whose names for files are hashes."""
@@ -55,18 +52,17 @@ class Shelves:
         self.server.paths = FilesBySha([shelf for _, _, shelf in self.all(attempts)])
         return self.server.server_address[1]
 
-    def lay_out(self, asked: StartOrder, lay, attempts):
-        """`lay`: {name, parts: [[writer, sha, size of its list, [url, ...]], ...]}. Raises
-        Failure, OSError."""
+    def lay_out(self, asked: StartOrder, lay: Layout, attempts):
+        """Raises Failure, OSError."""
         rows, givers = {}, []  # type: dict[str, list], list[dict]
-        own_first = sorted(lay["parts"], key=lambda part: part[0] != asked.host)
+        own_first = sorted(lay.parts, key=lambda part: part[0] != asked.host)
         for _, sha, size, urls in own_first:
             giver, part = self.giver(asked, sha, size, urls, attempts)
             for below, blob, length in part["files"]:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
         shelf_reports.op_lay_out(
-            Silent(), asked.root, asked.cwd, lay["name"], asked.checkpoints, list(rows.values()),
+            Silent(), asked.root, asked.cwd, lay.name, asked.checkpoints, list(rows.values()),
             self.keys, givers,
         )  # fmt: skip
 
@@ -87,20 +83,18 @@ class Shelves:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")
 
-    def hold(self, asked: StartOrder, lay):
+    def hold(self, asked: StartOrder, lay: Layout):
         """A checkpoint that was laid out here counts as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
-        name, work = lay["name"], asked.cwd
+        name, work = lay.name, asked.cwd
         shelf = self.shelf_of(asked)
         shelf.make()
         files = checkpoint_files.entries(os.path.join(work, name))
         sha = shelf.keep(work, name, files)
         size = sum(size for size, _, _ in files.values())
-        part = {"sha": sha, "list": os.path.getsize(shelf.path(sha)), "bytes": size}
-        shelf.publish({
-            "number": LAID_OUT, "name": name, "step": checkpoint_rules.step_of(name),
-            "time": time.time() - lay["age"], "parts": {lay["parts"][0][0]: part},
-        })  # fmt: skip
+        parts = {lay.parts[0][0]: CopiedPart(sha, os.path.getsize(shelf.path(sha)), size)}
+        step = checkpoint_rules.step_of(name)
+        shelf.publish(Manifest(name, LAID_OUT, lay.age, parts, step))
 
     def shelf_of(self, asked: StartOrder):
         return Shelf(os.path.join(self.runs, asked.run_id, "shelf", asked.host))

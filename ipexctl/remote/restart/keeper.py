@@ -12,6 +12,26 @@ import threading
 import time
 from functools import partial
 
+from ipexctl.common.attempt_record import (
+    AttemptBegins,
+    KeeperAnswer,
+    KeeperQuestion,
+    Leads,
+    RecordLine,
+    RunEnded,
+)
+from ipexctl.common.keeper_messages import (
+    HostState,
+    KeeperOrder,
+    KeeperSaid,
+    Layout,
+    Mine,
+    Ordered,
+    PartFailed,
+    PartReady,
+    Vote,
+)
+from ipexctl.common.restart_plan import RestartPlan, VoterPlan
 from ipexctl.common.root_paths import run_id_of
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.watch_orders import HubAt
@@ -39,7 +59,7 @@ SMALLER = "not more than half of the voters are reached from %s"
 RETURNED = "; a host that is back votes again while `ipexctl attach` shows the run"
 
 
-def begin(asked):
+def begin(order: StartOrder):
     """Fork the keeper; called where there are no threads yet. Its parent is init."""
     pid = os.fork()
     if pid:
@@ -49,18 +69,18 @@ def begin(asked):
         os.setsid()
         if os.fork():
             os._exit(0)
-        run(asked)
+        run(order)
     finally:
         os._exit(0)
 
 
-def run(asked):
-    if StartOrder.read(asked).secret:
+def run(order: StartOrder):
+    if order.secret:
         no_core_dump()
     rank_wrapper.set_name(NAME)
     close_files()
     run_folders.held.clear()
-    keeper = Keeper(asked, guardian_starter.Starter())  # it forks before there are threads
+    keeper = Keeper(order, guardian_starter.Starter())  # it forks before there are threads
     try:
         keeper.keep()
     except Exception:
@@ -70,43 +90,43 @@ def run(asked):
 
 
 class Keeper:
-    def __init__(self, asked, starter):
-        self.order, self.starter = StartOrder.read(asked), starter
-        self.night, self.name, self.keys = self.order.night, self.order.host, self.order.keys
+    def __init__(self, order: StartOrder, starter):
+        self.order, self.starter = order, starter
+        self.night, self.name, self.keys = RestartPlan.read(order.night), order.host, order.keys
         top = root_folder.checked(self.order.root)
-        self.base = run_folders.checked_id(self.night["run_id"])  # of the first attempt
+        self.base = run_folders.checked_id(self.night.run_id)  # of the first attempt
         self.runs = os.path.join(top, "runs")
         self.folder = root_folder.subfolder(top, "runs", self.base)
         run_folders.hold(self.folder)
         self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
         self.inbox = queue.Queue()  # type: queue.Queue
-        self.record, self.noted = Record(self.night["first"]), 0
-        self.part = None if self.order.spare else Part(self, asked, 1)
+        self.record, self.noted = Record(self.night.first), 0
+        self.part = None if order.spare else Part(self, order, 1)
         self.laying = threading.Lock()  # one attempt at a time lays a checkpoint out
-        self.events = {}  # type: dict[str, dict]  # of this host's part, as the leader has to know
-        self.stop = ""  # the user who stopped the run
+        self.state = HostState()  # of this host's part, as the leader has to know
+        self.since = {}  # type: dict[str, float]  # when each of that was so
         self.clearing = 0  # the attempt that has to end here
-        self.said = {}  # type: dict[str, dict]  # by host, what it said last
+        self.said = {}  # type: dict[str, HostState]  # by host, what it said last
         self.next_word = self.next_order = 0.0
         self.term, self.alone = 0, False
         self.led = self.turned = time.monotonic()  # when a leader was heard, and the last turn
         self.over = False
         self.ending = 0.0  # since when it is known that the run is over
-        self.orders = {}  # type: dict[str, dict]  # the last ones
+        self.orders = {}  # type: dict[str, KeeperOrder]  # the last ones
         self.led_term = self.ordered = 0
         self.wanted = 0.0
         self.connect_voters()
 
     def connect_voters(self):
         """Each host connects to the voters before it."""
-        places = self.night["places"]
-        names, hosts = [place[0] for place in places], self.night["hosts"]
+        places = self.night.places
+        names, hosts = [place[0] for place in places], self.night.hosts
         before = names[: names.index(self.name)] if self.name in names else names
         self.member = self.leader = self.hub = None
         self.spokes = {}  # type: dict[str, hub_link.Spoke]
         if self.name in names:
-            returned, add = self.order.returned, self.record.add
-            self.member = voters.Member(self.name, names, self.send, add, returned)
+            returned = self.order.returned
+            self.member = voters.Member(self.name, names, self.send, self.agree, returned)
             others = [host for host in hosts if host not in before and host != self.name]
             if others:
                 _, address, port = places[names.index(self.name)]
@@ -118,6 +138,12 @@ class Keeper:
             spoke.connect(address, port)
             self.spokes[name] = spoke
 
+    def agree(self, said, term):
+        """The voters have agreed on a line of the record."""
+        line = RecordLine.any_of(said)
+        if line is not None:
+            self.record.add(line, term)
+
     def keep(self):
         control.serve(self.base, control.keeper_of(self.name), self.answer, lambda link: None)
         while not self.over:
@@ -128,34 +154,37 @@ class Keeper:
                 link.close()
 
     def take(self, name, message):
-        self.inbox.put((name, message if isinstance(message, dict) else {}))
+        """A document of another keeper, or what happened on this host."""
+        self.inbox.put((name, message))
 
-    def send(self, name, message):
+    def send(self, name, message: KeeperSaid):
         """To a host that is connected now; what is still so is said again."""
         if name in self.spokes:
-            self.spokes[name].send(message)
+            self.spokes[name].send(message.document())
         elif self.hub is not None:
-            self.hub.send(name, message)
+            self.hub.send(name, message.document())
 
     def connected(self):
         there = {name for name, spoke in self.spokes.items() if spoke.connected()}
         return there | (self.hub.connected() if self.hub is not None else set())
 
     def answer(self, message):
-        """Answer a process of this host (control.py): {stop: the user, returned: host} or {} ->
-        {leads: whether this keeper does, waits: for what the run does, away: hosts that are not
-        connected to the one that leads, orders: for a new keeper of the host that has returned}."""
-        if "stop" in message:
-            self.take(self.name, {"stop": str(message["stop"])})
+        """Answer a process of this host (control.py): a KeeperQuestion."""
+        question = KeeperQuestion.read(message)
+        if question.stop:
+            self.take(self.name, question)
+        return self.answer_to(question).document()
+
+    def answer_to(self, question: KeeperQuestion):
         leads, there = self.leader, self.connected() | {self.name}
         if leads is None:
             why = SMALLER % self.name + RETURNED if self.alone else ""
-            return {"leads": False, "waits": why, "away": [], "orders": {}}
-        away = [name for name in self.night["hosts"] if name not in there]
-        back = str(message.get("returned", ""))
-        orders = leads.orders_of_returned(back) if back in away else {}
-        orders = orders and dict(orders, keys=self.keys)
-        return {"leads": True, "waits": leads.waits, "away": away, "orders": orders}
+            return KeeperAnswer(waits=why)
+        away = [name for name in self.night.hosts if name not in there]
+        back = question.returned
+        order = leads.orders_of_returned(back) if back in away else None
+        orders = order.replace(keys=self.keys).document() if order else {}
+        return KeeperAnswer(True, leads.waits, away, orders)
 
     def turn(self):
         wait = LOOK
@@ -171,7 +200,7 @@ class Keeper:
             pass
         now, there = time.monotonic(), self.connected()
         if now - self.turned > ALONE:  # it was frozen: the one that leads is to be heard first
-            self.led = max(self.led, now - self.night["lease"])
+            self.led = max(self.led, now - self.night.lease)
         self.turned = now
         if self.member is not None:
             self.member.tick(there & set(self.member.nodes))
@@ -185,47 +214,47 @@ class Keeper:
             self.over = True
 
     def hear(self, name, message):
-        if "vote" in message:
+        if isinstance(message, dict):
+            message = KeeperSaid.any_of(message)
+        if isinstance(message, Vote):
             if self.member is not None:
-                self.member.take(name, message["vote"])
-        elif "mine" in message:
-            self.said[name] = leader.read(message["mine"])
-        elif "order" in message:
-            self.obey(message["order"], message["term"], message.get("lines", ()))
-        elif "part" in message and name == self.name:
-            attempt, why = message["part"], message.get("failed")
-            kind, more = ("failed", {"why": why}) if why else ("ready", {"port": message["port"]})
-            self.happened(kind, dict(more, attempt=attempt))
-        elif "stop" in message and name == self.name:
-            self.stop, self.next_word = message["stop"], 0.0
+                self.member.take(name, message.vote)
+        elif isinstance(message, Mine):
+            self.said[name] = message.mine
+        elif isinstance(message, Ordered):
+            self.obey(message.order, message.term, message.lines)
+        elif isinstance(message, PartReady):
+            self.happened("ready", message)
+        elif isinstance(message, PartFailed):
+            self.happened("failed", message)
+        elif isinstance(message, KeeperQuestion):
+            self.happened("stop", message.stop)
             self.look_for_leader(time.monotonic())
 
     def happened(self, kind, what):
-        self.events[kind] = dict(what, at=time.monotonic())
+        setattr(self.state, kind, what)
+        self.since[kind] = time.monotonic()
         self.next_word = 0.0
 
     def mine(self, now):
-        """What is so on this host; the times are those until now."""
-        told = {"stop": self.stop}  # type: dict
-        for kind, what in self.events.items():
-            ago = now - what["at"]
-            told[kind] = {key: value for key, value in what.items() if key != "at"}
-            if kind == "over":
-                told[kind]["ago"] = ago
-            elif kind == "cleared":
-                rows = [dict(one, age=one["age"] + ago) for one in what["checkpoints"]]
-                told[kind]["checkpoints"] = rows
-        return told
+        """What is so on this host now."""
+        state = self.state.replace()
+        if state.over:
+            state.over = state.over.replace(ago=now - self.since["over"])
+        if state.cleared:
+            ago = now - self.since["cleared"]
+            rows = [one.replace(age=one.age + ago) for one in state.cleared.checkpoints]
+            state.cleared = state.cleared.replace(checkpoints=rows)
+        return state
 
     def speak(self, now, there):
         """To the voters."""
         if now < self.next_word:
             return
         self.next_word = now + SAYS
-        told = self.mine(now)
-        self.said[self.name] = leader.read(told)
-        for name in there & {place[0] for place in self.night["places"]}:
-            self.send(name, {"mine": told})
+        self.said[self.name] = mine = self.mine(now)
+        for name in there & {place[0] for place in self.night.places}:
+            self.send(name, Mine(mine))
 
     def lead(self, member, now, there):
         term = member.term()
@@ -233,10 +262,11 @@ class Keeper:
             self.leader = None
             return
         if self.leader is None or self.led_term != term:
-            self.leader = leader.Leader(self.night, self.name, self.record, now)
+            night = VoterPlan.read(self.order.night)
+            self.leader = leader.Leader(night, self.name, self.record, now)
             self.led_term = term
             self.wanted, self.ordered = 0.0, -1
-            member.add({"leads": self.name, "term": term})
+            member.add(Leads(self.name).document(), term)
         reached = 1 + len(there & set(member.nodes))
         if self.record.term != term or 2 * reached <= len(member.nodes):
             return  # others have to agree that it leads, and on whatever it wants
@@ -246,45 +276,44 @@ class Keeper:
         line = self.leader.tick(now, there, self.said)
         if line and now > self.wanted:
             self.wanted = now + COMMIT  # until then it may become part of the record
-            member.add(dict(line, term=term))
+            member.add(line.document(), term)
         orders = self.leader.orders(self.said)
         if now > self.next_order or orders != self.orders:
             self.next_order, self.orders = now + SAYS, orders
             self.give_orders(member, orders, term, there)
 
     def give_orders(self, member, orders, term, there):
+        lines = [line.document() for line in self.record.lines]
         for name, order in orders.items():
-            message = {"order": order, "term": term}
-            if name not in member.nodes:
-                message["lines"] = self.record.lines
             if name == self.name:
                 self.obey(order, term)
             elif name in there:
-                self.send(name, message)
+                self.send(name, Ordered(order, term, [] if name in member.nodes else lines))
 
-    def obey(self, order, term, lines=()):
+    def obey(self, order: KeeperOrder, term, lines=()):
         """The orders of a leader before the last one that was heard do not count."""
-        number, clear = int(order["number"]), int(order["clear"])
+        number, clear = order.number, order.clear
         if term < self.term:
             return
         self.term, self.led, self.alone = term, time.monotonic(), False
-        for line in lines[len(self.record.lines) :]:
+        new = lines[len(self.record.lines) :]
+        for line in filter(None, map(RecordLine.any_of, new)):
             self.record.fold(line)
-        part = self.part
-        if "end" in order:
+        part, cleared = self.part, self.state.cleared
+        if order.end:
             self.end_part("the run has ended")
             self.over = self.leader is None or self.others_know()
             return
-        if clear and self.events.get("cleared", {}).get("attempt", 0) < clear:
+        if clear and (cleared is None or cleared.attempt < clear):
             if self.clearing != clear:
                 self.clearing = clear
                 self.end_part("the next attempt")
-        elif "begin" in order and (part is None or part.attempt < number):
-            self.start(order["begin"]["asked"], number, order["begin"]["lay"])
-        elif "hub" in order and part is not None and not part.joined:
+        elif order.begin and (part is None or part.attempt < number):
+            self.start(order.begin.asked, number, order.begin.lay)
+        elif order.hub and part is not None and not part.joined:
             part.joined = part.attempt == number
             if part.joined:
-                part.write(HubAt(order["hub"]).document())
+                part.write(HubAt(order.hub).document())
 
     def others_know(self):
         """Hosts that know of the end have gone. Not all may be reached."""
@@ -298,24 +327,24 @@ class Keeper:
         if self.record.end is not None and self.leader is None:  # as a voter knows
             self.end_part("the run has ended")
             self.over = True
-        if not self.alone and now - self.led > self.night["lease"] + ALONE:
+        if not self.alone and now - self.led > self.night.lease + ALONE:
             self.alone = True
             self.end_part(SMALLER % self.name)
-        if self.alone and (self.stop or now - self.led > LOST):
-            why = "stopped by %s" % self.stop if self.stop else SMALLER % self.name
-            by_user = bool(self.stop)
-            self.note({"end": why, "well": False, "by_user": by_user, "cut_off": not by_user})
+        if self.alone and (self.state.stop or now - self.led > LOST):
+            by_user = bool(self.state.stop)
+            why = "stopped by %s" % self.state.stop if by_user else SMALLER % self.name
+            self.note(RunEnded(why, False, by_user=by_user, cut_off=not by_user).document())
             self.end_part(why)
             self.over = True
 
     def attempts(self):
         """Their ids, derived: a path below the root is made of each."""
-        numbers = [one["attempt"] for one in self.record.attempts]
+        numbers = [one.attempt for one in self.record.attempts]
         return {run_id_of(self.base, number): number for number in numbers}
 
-    def start(self, asked, attempt, lay):
+    def start(self, asked: StartOrder, attempt, lay: "Layout | None"):
         run_id = run_id_of(self.base, attempt)
-        asked = dict(asked, keys=self.keys, root=self.order.root, run_id=run_id)
+        asked = asked.replace(keys=self.keys, root=self.order.root, run_id=run_id)
         run_folders.hold(root_folder.subfolder(os.path.dirname(self.runs), "runs", run_id))
         self.part = Part(self, asked, attempt)
         start_thread(self.begin_part, self.part, lay, self.attempts())
@@ -326,10 +355,10 @@ class Keeper:
             try:
                 if lay and self.is_latest(part):
                     self.shelves.lay_out(part.order, lay, attempts)
-                    self.shelves.forget(attempts, lay["order"][0])
+                    self.shelves.forget(attempts, lay.order[0])
             except (Failure, OSError) as e:
                 what = e.what if isinstance(e, Failure) else str(e)
-                self.take(self.name, {"part": part.attempt, "failed": what})
+                self.take(self.name, PartFailed(part.attempt, what))
                 return
         if not self.is_latest(part):
             return
@@ -340,7 +369,7 @@ class Keeper:
             if part.complete:  # meanwhile
                 self.shelves.release(part.order)
         except (Failure, OSError, Changed) as e:
-            self.note({"holds_no_copy": "%s: %s" % (lay["name"], e)})
+            self.note({"holds_no_copy": "%s: %s" % (lay.name, e)})
 
     def is_latest(self, part):
         return part is self.part
@@ -353,8 +382,7 @@ class Keeper:
             part.reported = True
             self.happened("over", part.end())
         if self.clearing and (part.ended if part else not self.is_left()):
-            found = self.shelves.report(self.attempts())
-            self.happened("cleared", dict(found, attempt=self.clearing))
+            self.happened("cleared", self.shelves.report(self.attempts(), self.clearing))
             self.clearing = 0
 
     def is_left(self):
@@ -371,9 +399,9 @@ class Keeper:
 
     def note_record(self):
         for line in self.record.lines[self.noted :]:
-            if "attempt" in line:
-                line = dict(line, run_id=run_id_of(self.base, line["attempt"]))
-            self.note(line)
+            if isinstance(line, AttemptBegins):
+                line = line.replace(run_id=run_id_of(self.base, line.attempt))
+            self.note(line.document())
             self.noted += 1
 
     def note(self, line):

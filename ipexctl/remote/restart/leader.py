@@ -5,7 +5,17 @@ leader wants, it puts into the record; what is in the record, it orders.
 """
 
 from ipexctl.common.addresses import peer_url
+from ipexctl.common.attempt_record import (
+    AttemptBegins,
+    AttemptEnded,
+    AttemptRuns,
+    RunEnded,
+    StopNoted,
+)
+from ipexctl.common.keeper_messages import BeginPart, HostState, KeeperOrder, PartOver
+from ipexctl.common.restart_plan import RestartPlan, VoterPlan
 from ipexctl.remote.restart import attempt_orders, restart_policy
+from ipexctl.remote.restart.record import Record
 from ipexctl.remote.shelf.checkpoint_rules import step_of
 
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
@@ -14,50 +24,14 @@ AWAY = 60.0  # for hosts to come back, if there are too few
 HOLDER = 300.0  # for a host that holds a checkpoint to come back, where no other does
 FENCE = 7.0  # beyond the lease, until a host that is not heard has ended its ranks
 BEGIN = 90.0  # for all hosts of an attempt to be ready
-VOTERS_ONLY = ("common", "sheets")  # of what keepers get: run/watch/start_request.py
-
-
-def read(mine):
-    """What a host said of itself. Raises LookupError, TypeError, ValueError, AttributeError."""
-    found = {"stop": str(mine.get("stop") or "")}  # type: dict
-    over, cleared = mine.get("over"), mine.get("cleared")
-    if over:
-        found["over"] = {
-            "attempt": int(over["attempt"]), "well": over["well"] is True,
-            "finished": over["finished"] is True,
-            "facts": [dict(fact) for fact in over["facts"]], "seconds": float(over["seconds"]),
-            "ago": float(over["ago"]), "complete": str(over["complete"]),
-        }  # fmt: skip
-    if cleared:
-        found["cleared"] = {
-            "attempt": int(cleared["attempt"]), "port": int(cleared["port"]),
-            "open": [str(name) for name in cleared["open"]],
-            "checkpoints": [read_checkpoint(one) for one in cleared["checkpoints"]],
-        }  # fmt: skip
-    for kind, more, of in (("ready", "port", int), ("failed", "why", str)):
-        if mine.get(kind):
-            found[kind] = {"attempt": int(mine[kind]["attempt"]), more: of(mine[kind][more])}
-    return found
-
-
-def read_checkpoint(one):
-    parts = {
-        str(writer): {"sha": str(part["sha"]), "list": int(part["list"])}
-        for writer, part in one["parts"].items()
-    }
-    attempt, number = one["order"]
-    return {
-        "name": str(one["name"]), "order": [int(attempt), int(number)], "age": float(one["age"]),
-        "parts": parts, "held": [str(sha) for sha in one["held"]],
-    }  # fmt: skip
 
 
 class Leader:
-    def __init__(self, night, name, record, now):
+    def __init__(self, night: VoterPlan, name, record: Record, now):
         self.night, self.name, self.record = night, name, record
-        self.names = night["hosts"]
+        self.names = night.hosts
         self.heard = dict.fromkeys(self.names, now)  # when each was there last
-        self.at = None  # the phase of the record that it has seen
+        self.at = "", 0  # the phase of the record that it has seen
         self.waits = ""  # for what, as ps shows
         self.ended = now  # when the last attempt had ended on a host
         self.watch(now, set())
@@ -67,7 +41,7 @@ class Leader:
         self.known = set(there)  # hosts that were there at the last look
         self.first_report = None
 
-    def tick(self, now, there, mine):
+    def tick(self, now, there, mine: "dict[str, HostState]"):
         """The next line of the record, None where there is none. `there`: hosts with a connection;
         `mine`: what each host said last."""
         there = there | {self.name}
@@ -82,28 +56,28 @@ class Leader:
         self.waits = ""
         if self.record.end is not None:
             return None
-        stop = [said["stop"] for said in mine.values() if said.get("stop")]
+        stop = [said.stop for said in mine.values() if said.stop]
         if stop and not self.record.stopped:
-            return {"stop": stop[0]}
+            return StopNoted(stop[0])
         return getattr(self, "in_%s" % at[0])(now, there, mine)
 
     # -- an attempt runs --
 
-    def in_watch(self, now, there, mine):
-        record, lease = self.record, self.night["lease"]
-        told = {host: said["over"] for host, said in mine.items() if said.get("over")}
-        told = {h: over for h, over in told.items() if over["attempt"] == record.number}
+    def in_watch(self, now, there, mine: "dict[str, HostState]"):
+        record, lease = self.record, self.night.lease
+        told = {host: said.over for host, said in mine.items() if said.over}
+        told = {h: over for h, over in told.items() if over.attempt == record.number}
         reports = [told[host] for host in self.names if host in told]
         # what ended the attempt after its last rank had ended with 0 does not count
-        finished = all(host in told and told[host]["finished"] for host in record.hosts)
-        if finished or any(report["well"] for report in reports):
-            return {"end": "done", "well": True}
+        finished = all(host in told and told[host].finished for host in record.hosts)
+        if finished or any(report.well for report in reports):
+            return RunEnded("done", True)
         if not reports:  # all hosts of the attempt have gone
             left = max(self.heard[host] for host in record.hosts)
             return self.over({}, there, now) if now - left > lease + FENCE else None
         if self.first_report is None:
             self.first_report = now
-        facts = [fact for report in reports for fact in report["facts"]]
+        facts = [fact for report in reports for fact in report.facts]
         lost = {fact.get("host") for fact in facts if fact.get("event") == "lost"}
         # one that is not connected, and that no host lost, may be back at once
         awaited = (set(record.hosts) & there | set(record.hosts) - lost) - set(told)
@@ -111,12 +85,12 @@ class Leader:
             return self.over(told, there, now)
         return None
 
-    def over(self, told, there, now):
+    def over(self, told: "dict[str, PartOver]", there, now):
         reports = [told[host] for host in self.names if host in told]
-        most = max([[]] + [report["facts"] for report in reports], key=len)
-        lasted = max((report["seconds"] for report in reports), default=0.0)
-        complete = next((one["complete"] for one in reports if one["complete"]), "")
-        self.ended = now - max((report["ago"] for report in reports), default=0.0)
+        most = max([[], *(report.facts for report in reports)], key=len)
+        lasted = max((report.seconds for report in reports), default=0.0)
+        complete = next((one.complete for one in reports if one.complete), "")
+        self.ended = now - max((report.ago for report in reports), default=0.0)
         # those who watched the run may have ended the rest of it before that was noted, a keeper
         # that was started again knows nothing of its part, and one may have ended its part alone
         silent = [h for h in self.record.hosts if h not in told]
@@ -125,23 +99,19 @@ class Leader:
         away = [h for h in self.record.hosts if h not in there | set(told) | set(end["lost"])]
         if away:
             end["why"] += "; not reached: %s" % ", ".join(away)
-        return dict(
-            end, away=away, ended=self.record.number, ran=True, lasted=lasted, complete=complete
-        )
+        number = self.record.number
+        return AttemptEnded(number, True, **end, lasted=lasted, complete=complete, away=away)
 
     # -- it has ended --
 
-    def in_clear(self, now, there, mine):
+    def in_clear(self, now, there, mine: "dict[str, HostState]"):
         record, last = self.record, self.record.endings[-1]
         if record.stopped:
-            return {"end": "stopped by %s" % record.stopped, "well": False, "by_user": True}
-        if not last["again"]:
-            return {"end": last["why"], "well": False}
-        cleared = {
-            host: mine[host]["cleared"]
-            for host in there
-            if (mine.get(host, {}).get("cleared") or {}).get("attempt") == record.cleared()
-        }
+            return RunEnded("stopped by %s" % record.stopped, False, by_user=True)
+        if not last.again:
+            return RunEnded(last.why, False)
+        cleared = {h: said.cleared for h, said in mine.items() if h in there and said.cleared}
+        cleared = {h: one for h, one in cleared.items() if one.attempt == record.cleared()}
         done = there <= set(cleared) or now - self.came > CLEAR
         waited = now - self.since >= restart_policy.pause(record.endings)
         if not (done and waited and self.fenced(now, cleared)):
@@ -152,133 +122,128 @@ class Leader:
         if not chosen and now - self.since < AWAY:
             self.waits = "%d hosts are too few" % len(usable)
             return None
-        told = {host: said["checkpoints"] for host, said in cleared.items()}
+        told = {host: said.checkpoints for host, said in cleared.items()}
         found = restart_policy.newest(told)
         if record.complete and not found:
             waited = self.for_checkpoint(now, there)
             if waited is not True:
                 return waited
-        name = found["name"] if found else ""
-        errors = [(one["error"], one["checkpoint"]) for one in record.attempts[1:]]
-        errors.append((last["error"], name))
-        why = restart_policy.refusal(last, errors[-2:], record.used(), self.night["restarts"])
+        name = found.name if found else ""
+        errors = [(one.error, one.checkpoint) for one in record.attempts[1:]]
+        errors.append((last.error, name))
+        why = restart_policy.refusal(last, errors[-2:], record.used(), self.night.restarts)
         if len(record.in_vain()) > len(self.names):
-            why = "%s; no attempt began" % last["why"]
+            why = "%s; no attempt began" % last.why
         if why or not chosen:
-            few = "%s; %d hosts are too few" % (last["why"], len(usable))
-            return {"end": why or few, "well": False}
-        left = {one for said in cleared.values() for one in said["open"]} - {name}
-        return {
-            "attempt": record.number + 1, "hosts": chosen, "why": last["why"],
-            "error": last["error"], "checkpoint": name, "lasted": last["lasted"],
-            "kept": self.night["kept"], "age": found["age"] if found else None,
-            "open": sorted(left, key=lambda one: (step_of(one) or 0, one)),
-            "away": "" if found else record.complete,
-        }  # fmt: skip
+            few = "%s; %d hosts are too few" % (last.why, len(usable))
+            return RunEnded(why or few, False)
+        left = {one for said in cleared.values() for one in said.open} - {name}
+        return AttemptBegins(
+            record.number + 1,
+            chosen,
+            why=last.why,
+            error=last.error,
+            lasted=last.lasted,
+            checkpoint=name,
+            kept=self.night.kept,
+            age=found.age if found else None,
+            open=sorted(left, key=lambda one: (step_of(one) or 0, one)),
+            away="" if found else record.complete,
+        )
 
     def fenced(self, now, cleared):
         """Has each host of the attempt that is not heard ended its ranks?"""
-        record, lease = self.record, self.night["lease"]
+        record, lease = self.record, self.night.lease
         for host in set(record.hosts) - set(cleared):
             if now - self.since < FENCE:
                 return False
-            lost = host in record.endings[-1]["lost"]  # so it was silent for as long
+            lost = host in record.endings[-1].lost  # so it was silent for as long
             if not lost and now - max(self.heard[host], self.ended) < FENCE + lease:
                 return False
         return True
 
     def for_checkpoint(self, now, there):
         """None: a host that is away may have it; True: it begins without; or the end."""
-        if self.night["without"] == "begin":
+        if self.night.without == "begin":
             return True
-        last, left = self.record.complete, max(HOLDER, self.night["lease"]) - now + self.since
+        last, left = self.record.complete, max(HOLDER, self.night.lease) - now + self.since
         away = [name for name in self.names if name not in there]
         if away and left > 0:
             of = ", ".join(away)
             self.waits = "no host in reach has %s; %s may come back (%d s left)" % (last, of, left)
             return None
-        return {
-            "end": "no host that is reached has %s (--without-checkpoint)" % last,
-            "well": False,
-        }
+        return RunEnded("no host that is reached has %s (--without-checkpoint)" % last, False)
 
     def choose(self, there):
-        first, least = self.record.attempts[0]["hosts"], self.night["least"]
+        first, least = self.record.attempts[0].hosts, self.night.least
         return restart_policy.chosen(self.record.hosts, self.names, there, least, len(first))
 
     # -- it begins --
 
-    def in_begin(self, now, there, mine):
+    def in_begin(self, now, there, mine: "dict[str, HostState]"):
         record = self.record
         for host in record.hosts:
-            failed = mine.get(host, {}).get("failed") or {}
-            if failed.get("attempt") == record.number:
-                return self.in_vain(host, str(failed["why"]))
+            failed = mine[host].failed if host in mine else None
+            if failed and failed.attempt == record.number:
+                return self.in_vain(host, failed.why)
             if host not in there:
                 return self.in_vain(host, "the connection ended")
         late = [host for host in record.hosts if self.port_of(mine, host) is None]
         if not late:
-            return {"running": record.number}
+            return AttemptRuns(record.number)
         if now - self.since > BEGIN:
             return self.in_vain(late[0], "it was not ready after %d s" % BEGIN)
         return None
 
     def in_vain(self, host, why):
-        end = restart_policy.ending([{"event": "lost", "host": host, "unready": why}], 0.0)
-        return dict(end, ended=self.record.number, ran=False, lasted=0.0, complete="")
+        end = restart_policy.ended(True, "%s: %s" % (host, why), lost=[host])
+        return AttemptEnded(self.record.number, False, **end, lasted=0.0, complete="")
 
-    def port_of(self, mine, host):
-        ready = mine.get(host, {}).get("ready") or {}
-        return ready["port"] if ready.get("attempt") == self.record.number else None
+    def port_of(self, mine: "dict[str, HostState]", host):
+        ready = mine[host].ready if host in mine else None
+        return ready.port if ready and ready.attempt == self.record.number else None
 
     # -- what the hosts are to do --
 
-    def orders(self, mine):
-        """host -> what is to be, whatever was before"""
+    def orders(self, mine: "dict[str, HostState]"):
+        """host -> KeeperOrder"""
         record = self.record
-        same = {"number": record.number, "clear": record.cleared()}
-        if record.end is not None:
-            same["end"] = record.end
-        orders = {host: dict(same) for host in self.names}
+        number, clear = record.number, record.cleared()
+        orders = {host: KeeperOrder(number, clear, record.end) for host in self.names}
         if record.phase() == "begin":
-            for host, begin in self.begins(mine):
-                orders[host]["begin"] = begin
+            for begin in self.begins(mine):
+                orders[begin.asked.host].begin = begin
         elif record.phase() == "watch" and self.port_of(mine, record.hosts[0]) is not None:
-            address = self.night["sheets"][record.hosts[0]]["address"]
+            address = self.night.sheets[record.hosts[0]].address
             for host in record.hosts:
-                orders[host]["hub"] = [address, self.port_of(mine, record.hosts[0])]
+                orders[host].hub = address, self.port_of(mine, record.hosts[0])
         return orders
 
-    def begins(self, mine):
-        """(host, {asked, lay})"""
-        line, sheets = self.record.attempts[-1], self.night["sheets"]
-        name = line["checkpoint"]
-        told = {host: said["cleared"] for host, said in mine.items() if said.get("cleared")}
-        found = name and restart_policy.newest(
-            {host: said["checkpoints"] for host, said in told.items()}, name
-        )
-        if name and not found:
-            return  # the hosts have not told this leader yet
-        lay = found and dict(
-            found, parts=[part[:3] + [self.urls(told, part[3])] for part in found["parts"]]
-        )
-        chosen = [sheets[host] for host in line["hosts"]]
+    def begins(self, mine: "dict[str, HostState]"):
+        """The BeginPart of each host."""
+        line, sheets = self.record.attempts[-1], self.night.sheets
+        told = {host: said.cleared for host, said in mine.items() if said.cleared}
+        lay = None
+        if line.checkpoint:
+            kept = {host: said.checkpoints for host, said in told.items()}
+            lay = restart_policy.newest(kept, line.checkpoint)
+            if lay is None:
+                return  # the hosts have not told this leader yet
+            for *_, givers in lay.parts:
+                givers[:] = [peer_url(sheets[h].address, told[h].port) for h in givers]
+        chosen = [sheets[host] for host in line.hosts]
         laid = set()
-        for host, asked in attempt_orders.compose(
-            self.night["common"], chosen, line["attempt"], name
+        for order in attempt_orders.compose(
+            self.night.common, chosen, line.attempt, line.checkpoint
         ):
-            own = None if sheets[host]["work"] in laid else lay or None
-            laid.add(sheets[host]["work"])  # hosts that share the folder: the first of them
-            yield host, {"asked": asked, "lay": own}
-
-    def urls(self, told, hosts):
-        """Where they give files."""
-        return [peer_url(self.night["sheets"][h]["address"], told[h]["port"]) for h in hosts]
+            work = sheets[order.host].work
+            yield BeginPart(order, None if work in laid else lay)
+            laid.add(work)  # hosts that share the folder: the first of them
 
     def orders_of_returned(self, name):
-        """For the keeper of a host that was away; {} for one that knows no such run."""
-        if name not in self.night["sheets"]:
-            return {}
-        votes = name in [place[0] for place in self.night["places"]]
-        night = {k: v for k, v in self.night.items() if votes or k not in VOTERS_ONLY}
-        return dict(self.night["sheets"][name]["asked"], night=night, spare=True, returned=True)
+        """A StartOrder for the keeper of a host that was away; None: it has no part in the run."""
+        if name not in self.night.sheets:
+            return None
+        votes = name in [place[0] for place in self.night.places]
+        night = self.night if votes else RestartPlan.read(vars(self.night))
+        return self.night.sheets[name].asked.replace(night=night, spare=True, returned=True)

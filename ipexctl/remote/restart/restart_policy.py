@@ -2,6 +2,8 @@
 
 import re
 
+from ipexctl.common.attempt_record import AttemptEnded
+from ipexctl.common.keeper_messages import KeptCheckpoint, Layout
 from ipexctl.remote.hub.judge import failed
 
 AT_ONCE = 60.0  # seconds; what fails sooner is not for want of luck
@@ -19,10 +21,8 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
 
 def ending(facts, seconds):
-    """Return {again: may it be repeated, why, error: to compare with the next one, lost: hosts}.
-
-    `facts`: those that ended an attempt, the first one first (remote/hub/judge.py).
-    """
+    """How an attempt ended: fields of AttemptEnded. `facts`: those that ended it, the first one
+    first (remote/hub/judge.py)."""
     for fact in facts:
         event = fact.get("event")
         if event == "asked" and fact.get("by") == STALLED:
@@ -31,9 +31,6 @@ def ending(facts, seconds):
             return ended(False, {"asked": "it was stopped", "timeout": "--timeout"}.get(event, ""))
     lost = [fact["host"] for fact in facts if fact.get("event") == "lost" and "host" in fact]
     if lost:
-        unready = facts[0].get("unready")
-        if unready:
-            return ended(True, "%s: %s" % (lost[0], unready), lost=lost)
         return ended(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
     for fact in facts:
         if fact.get("event") == "rank" and failed(fact.get("ended") or {"code": 0}):
@@ -66,26 +63,26 @@ def of_rank(fact, seconds):
     return ended(True, why, "" if killed else "%s %s" % (end, _NUMBER.sub("0", last)))
 
 
-def refusal(end, before, made, limit):
+def refusal(end: AttemptEnded, before, made, limit):
     """Why there is no further attempt, "" if there is one.
 
     `before`: (error, newest checkpoint) of the attempt before and of this one; `made`: restarts.
     """
-    if not end["again"]:
-        return end["why"]
+    if not end.again:
+        return end.why
     if made >= limit:
-        return "%s; no restarts are left (--restarts %d)" % (end["why"], limit)
-    if end["error"] and len(before) == 2 and before[0] == before[1]:
-        return "%s: the same error twice, with no checkpoint in between" % end["why"]
+        return "%s; no restarts are left (--restarts %d)" % (end.why, limit)
+    if end.error and len(before) == 2 and before[0] == before[1]:
+        return "%s: the same error twice, with no checkpoint in between" % end.why
     return ""
 
 
-def pause(endings):
+def pause(endings: "list[AttemptEnded]"):
     """Seconds to wait before the next attempt, after programs that failed at once. An attempt that
     lost a host does not count. `endings`: those of the record."""
     soon = 0
-    for one in reversed([one for one in endings if one["ran"]]):
-        if one["lasted"] >= AT_ONCE or one["lost"]:
+    for one in reversed([one for one in endings if one.ran]):
+        if one.lasted >= AT_ONCE or one.lost:
             break
         soon += 1
     return BACK_OFF[min(soon, len(BACK_OFF) - 1)]
@@ -105,23 +102,18 @@ def chosen(last, every, there, least, most):
     return found if len(found) >= least else []
 
 
-def newest(told, name=""):
+def newest(told: "dict[str, list[KeptCheckpoint]]", name=""):
     """The newest checkpoint, or the one of that name, of which every part is on a host that is
-    there; None: there is none.
-
-    `told`: host -> what checkpoint_transfer.py reports of it. Returns {name, order, age, parts:
-    [[writer, sha, size of its list, hosts], ...]}.
-    """
-    known = {}  # type: dict[tuple, dict]
+    there; None: there is none. `told`: by host. The Layout has hosts in place of URLs."""
+    known = {}  # type: dict[tuple, KeptCheckpoint]
     for one in (one for each in told.values() for one in each):
-        if not name or one["name"] == name:
-            known.setdefault(tuple(one["order"]), one)
+        if not name or one.name == name:
+            known.setdefault(tuple(one.order), one)
     for order in sorted(known, reverse=True):
         one, parts = known[order], []
-        for writer, part in sorted(one["parts"].items()):
-            hosts = [h for h, each in told.items() if any(part["sha"] in o["held"] for o in each)]
-            parts.append([writer, part["sha"], part["list"], hosts])
+        for writer, part in sorted(one.parts.items()):
+            hosts = [h for h, each in told.items() if any(part.sha in o.held for o in each)]
+            parts.append((writer, part.sha, part.list, hosts))
         if all(part[3] for part in parts):
-            about = {"name": one["name"], "order": list(order), "age": one["age"]}
-            return dict(about, parts=parts)
+            return Layout(one.name, one.order, one.age, parts)
     return None

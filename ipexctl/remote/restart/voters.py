@@ -9,6 +9,8 @@ import pickle
 import socket
 import time
 
+from ipexctl.common.keeper_messages import Vote
+
 inet_ntop = socket.inet_ntop
 from pysyncobj.config import SyncObjConf  # noqa: E402
 from pysyncobj.node import Node  # noqa: E402
@@ -26,7 +28,7 @@ NEVER = 10**9
 
 class Member(SyncObj):  # type: ignore[misc]
     """`send(name, message)` brings a message to `take` of another member's; `tick` is to be called
-    a few times per second. `apply(line)`: what the members agreed on, in order."""
+    a few times per second. `apply(line, term)`: what the members agreed on, in order."""
 
     def __init__(self, name, names, send, apply, returned=False):
         self.name, self.apply = name, apply
@@ -53,9 +55,9 @@ class Member(SyncObj):  # type: ignore[misc]
         conf.appendEntriesPeriod = BEATS
 
     @replicated
-    def add(self, line):
-        """Also what an earlier leader wanted: lines have the term of theirs (record.py)."""
-        self.apply(line)
+    def add(self, line, term):
+        """Also what an earlier leader wanted: `term` is that of the one that adds it."""
+        self.apply(line, term)
 
     def tick(self, connected):
         """`connected`: names of members."""
@@ -101,7 +103,7 @@ class Links(Transport):  # type: ignore[misc]
 
     def send(self, node, message):
         text = base64.b64encode(pickle.dumps(message, 2)).decode("ascii")
-        self.to(node.id, {"vote": text})
+        self.to(node.id, Vote(text))
 
     def destroy(self):
         pass

@@ -34,7 +34,7 @@ def guard(link, keep=None):
         os._exit(0)
     asked = StartOrder.read(frame[0])
     if keep is not None and asked.night:
-        keep(frame[0])
+        keep(asked)
         if asked.spare:
             link.write({"kept": True})
             os._exit(0)

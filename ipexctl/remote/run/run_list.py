@@ -3,6 +3,13 @@
 import os
 import time
 
+from ipexctl.common.attempt_record import (
+    AttemptBegins,
+    AttemptEnded,
+    KeeperAnswer,
+    RecordLine,
+    RunEnded,
+)
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.remote import root_folder
 from ipexctl.remote.hub import judge
@@ -51,8 +58,9 @@ def op_list(call, root, known_as, only, newest, sizes):
         row["unreadable"] = not records
         keeper = control.keeper_of(name)
         row["kept"] = control.is_alive(first, keeper)
-        said = (control.ask(first, keeper, {}) if row["kept"] and not alive else None) or {}
-        row["waits"], row["leads"] = said.get("waits", ""), said.get("leads", False)
+        said = control.ask(first, keeper, {}) if row["kept"] and not alive else None
+        answer = KeeperAnswer.read(said or {})
+        row["waits"], row["leads"] = answer.waits, answer.leads
         row.update(recorded(os.path.join(root, "runs", first), name, run))
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
@@ -74,19 +82,21 @@ def recorded(folder, name, run):
     loss ended it, stopped: why no attempt follows, if a user wanted that, else "", done: whether
     the run succeeded, cut_off: whether it may go on where this host could not reach, later: whether
     another attempt followed, settled: whether the run is over according to that record}."""
-    story = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
-    numbers = {line.get("run_id"): line["attempt"] for line in story if "attempt" in line}
-    ended = [line for line in story if line.get("ended", 0) == numbers.get(run)]
-    lost = [line["lost"] + line.get("away", []) for line in ended]
-    ends = [str(line.get("end")) for line in story if line.get("by_user")]
+    said = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
+    story = list(map(RecordLine.any_of, said))
+    numbers = {line.run_id: line.attempt for line in story if isinstance(line, AttemptBegins)}
+    ended = [line for line in story if isinstance(line, AttemptEnded)]
+    lost = [line.lost + line.away for line in ended if line.ended == numbers.get(run)]
+    ends = [line for line in story if isinstance(line, RunEnded)]
+    stopped = [line.end for line in ends if line.by_user]
     last = list(numbers)[-1:] == [run]
     return {
         "lost": lost[-1] if lost else [],
-        "stopped": ends[-1] if ends and last else "",
+        "stopped": stopped[-1] if stopped and last else "",
         "later": bool(numbers) and not last,
-        "settled": any("end" in line and not line.get("cut_off") for line in story),
-        "done": any(line.get("well") is True for line in story),
-        "cut_off": any(line.get("cut_off") is True for line in story),
+        "settled": any(not line.cut_off for line in ends),
+        "done": any(line.well for line in ends),
+        "cut_off": any(line.cut_off for line in ends),
     }
 
 

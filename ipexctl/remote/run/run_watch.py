@@ -163,7 +163,7 @@ class Watch:
             if frame is None:
                 return
             header = frame[0]
-            order = watch_orders.read(header)
+            order = watch_orders.Said.any_of(header)
             if isinstance(order, watch_orders.Shown):
                 self.follower.give(order.shown)
             elif self.link is not None:

@@ -127,7 +127,7 @@ class Supervisor:
             return
         if starts:
             self.last_heard = time.monotonic()
-        order = watch_orders.read(header)
+        order = watch_orders.Said.any_of(header)
         if isinstance(order, watch_orders.Ping):
             watcher.put(run_events.Pong().document())
         elif isinstance(order, watch_orders.EndPart):

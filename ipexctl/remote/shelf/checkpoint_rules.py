@@ -8,6 +8,8 @@ import fnmatch
 import posixpath
 import re
 
+from ipexctl.common.copy_messages import PartFound
+
 KEPT = 2  # complete checkpoints of a run
 LEAST_FREE, LEAST_SHARE = 1 << 30, 0.05  # of a disk: bytes, and part of its size
 # of torch.distributed.checkpoint, Trainer and Accelerate: the file that ends a checkpoint, and what
@@ -68,10 +70,10 @@ def family(name):
     return NUMBER.sub("#", name)
 
 
-def lacking(parts):
-    """Files that the parts together need and do not have. `parts`: {names, needs} of each."""
-    names = {name for part in parts for name in part["names"]}
-    needed = {name for part in parts for name in part["needs"]}
+def lacking(parts: "list[PartFound]"):
+    """Files that the parts together need and do not have."""
+    names = {name for part in parts for name in part.names}
+    needed = {name for part in parts for name in part.needs}
     for name in names:
         folder, base = posixpath.split(name)
         ends = [end for end, early in ENDS if re.fullmatch(early, base)]

@@ -7,7 +7,17 @@ these. Whatever fails before leaves what was complete before.
 The caller takes `orders` for hosts and `facts` for all journals, and empties both.
 """
 
-from ipexctl.common import hub_orders, run_events
+from ipexctl.common import copy_messages, hub_orders, run_events
+from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
+from ipexctl.common.copy_messages import (
+    CopyOrder,
+    CopyPart,
+    KeepPart,
+    NoteWait,
+    SeekPart,
+    WithdrawManifest,
+    WriteManifest,
+)
 from ipexctl.remote.shelf.checkpoint_rules import family, lacking, partner, step_of
 
 AGAIN = 15.0  # seconds after which what failed is tried again
@@ -40,31 +50,28 @@ class Publication:
         self.waits = {}  # name -> why it is not copied yet, as its hosts were told
         self.said = set()
 
-    def take(self, host, said, now):
-        """What the shelf of a host says: one of on_...; an invalid message raises anything. `begin`
-        follows once for all that came together."""
-        getattr(self, "on_%s" % said["shelf"])(host, said, now)
+    def take(self, host, said: copy_messages.CopierSaid, now):
+        """What a host says: one of on_... `begin` follows once for all that came together."""
+        getattr(self, "on_%s" % said.shelf)(host, said, now)
 
     # -- what hosts say --
 
-    def on_serves(self, host, said, now):
-        """Once, or again where its process was killed."""
+    def on_serves(self, host, said: copy_messages.CopierServes, now):
         if host in self.places and self.current:
             if self.current.manifest:
                 self.tell_publish(host, self.current, now)
             else:
                 self.try_again(self.current, now)
-        self.places[host] = [str(said["address"]), int(said["port"])]
+        self.places[host] = said.address, said.port
         for name in self.order:
             if host not in self.answers[name]:
-                self.tell(host, {"seek": name})
+                self.tell(host, SeekPart(name))
 
-    def on_note(self, host, said, now):
-        self.note("checkpoints on %s: %s" % (host, str(said["text"])[:300]))
+    def on_note(self, host, said: copy_messages.CopierNote, now):
+        self.note("checkpoints on %s: %s" % (host, said.text[:300]))
 
     def on_ended(self, host, said, now):
-        """Its processes were killed; what is complete stays. Without a host that has never written
-        a part, the others go on."""
+        """What is complete stays. The others go on if it has never written a part."""
         if host not in self.hosts:
             return
         writes = not self.series or any(host in writers for writers in self.series.values())
@@ -78,8 +85,8 @@ class Publication:
         if self.current:
             self.try_again(self.current, now)
 
-    def on_ready(self, host, said, now):
-        name, stamp = str(said["name"]), str(said["stamp"])
+    def on_ready(self, host, said: copy_messages.PartFound, now):
+        name, stamp = said.name, said.stamp
         again = self.seen.get((host, name)) == stamp and name not in self.answers
         if again and not (self.current and self.current.name == name):
             return
@@ -96,43 +103,38 @@ class Publication:
             if self.current.manifest:
                 self.withdraw(name, self.current.wanted())
             self.current = None
-        self.answers.setdefault(name, {})[host] = {
-            "stamp": stamp,
-            "names": [str(one) for one in said["names"]],
-            "needs": [str(one) for one in said["needs"]],
-        }
+        self.answers.setdefault(name, {})[host] = said
         self.order.pop(name, None)
         self.order[name] = None
-        written = now - max(0.0, float(said["age"]))
+        written = now - said.age
         self.since[name] = max(self.since.get(name, written), written)
         for other in self.hosts:
             if other not in self.answers[name]:
-                self.tell(other, {"seek": name})
+                self.tell(other, SeekPart(name))
 
-    def on_none(self, host, said, now):
-        """It has nothing of that name."""
-        name = said["name"]
+    def on_none(self, host, said: copy_messages.PartAbsent, now):
+        name = said.name
         late = host in self.series.get(family(name), ())  # it usually has: that is to come
         if name in self.answers and late:
             self.wait(name, "the part of %s is missing" % host)
         elif name in self.answers:
             self.answers[name].setdefault(host, None)
 
-    def on_kept(self, host, said, now):
-        if self.current and said["number"] == self.current.number:
-            part = {key: said[key] for key in ("sha", "list", "bytes", "stamp")}
+    def on_kept(self, host, said: copy_messages.PartKept, now):
+        if self.current and said.number == self.current.number:
+            part = CopiedPart(said.sha, said.list, said.bytes, said.stamp)
             self.current.parts[host] = part
             self.copy(self.current, host)
             self.publish(self.current, now)
 
-    def on_copied(self, host, said, now):
-        if self.current and said["number"] == self.current.number:
-            self.current.copied.add(said["of"])
+    def on_copied(self, host, said: copy_messages.PartCopied, now):
+        if self.current and said.number == self.current.number:
+            self.current.copied.add(said.of)
             self.publish(self.current, now)
 
-    def on_published(self, host, said, now):
+    def on_published(self, host, said: copy_messages.ManifestWritten, now):
         current = self.current
-        if not current or said["number"] != current.number:
+        if not current or said.number != current.number:
             return
         current.published.add(host)
         if current.published < current.holders():
@@ -140,17 +142,15 @@ class Publication:
         self.current = None
         self.writers.setdefault(current.name, []).append(set(current.parts))
         self.series.setdefault(family(current.name), set()).update(current.parts)
-        size = sum(part["bytes"] for part in current.parts.values())
+        size = sum(part.bytes for part in current.parts.values())
         seconds = round(now - current.written, 1)
         name, hosts = current.name, tuple(sorted(current.published))
         done = run_events.Checkpoint(name, step_of(name), hosts, size, seconds)
         self.facts.append(done.document())
 
-    def on_failed(self, host, said, now):
-        """`why` is empty where the script has written to it meanwhile."""
-        if self.current and said["number"] == self.current.number:
-            why = str(said["why"])[:300]
-            of = said.get("of")
+    def on_failed(self, host, said: copy_messages.CopyFailed, now):
+        if self.current and said.number == self.current.number:
+            why, of = said.why[:300], said.of
             if why and of in self.current.parts and not self.current.manifest:
                 self.unfit.add(host)
                 other = partner(self.hosts, of, self.unfit, self.groups)
@@ -184,7 +184,7 @@ class Publication:
         for name in reversed(names):
             found = self.answers[name]
             parts = {host: part for host, part in found.items() if part}
-            lacks = lacking(parts.values())
+            lacks = lacking(list(parts.values()))
             if lacks:
                 self.wait(name, "%s is missing" % lacks[0])
             if lacks or len(found) < len(self.hosts):
@@ -196,8 +196,7 @@ class Publication:
             self.number += 1
             self.current = Attempt(self.number, name, found, written[-1])
             for host, part in sorted(parts.items()):
-                order = {"keep": self.number, "name": name, "stamp": part["stamp"]}
-                self.tell(host, order)
+                self.tell(host, KeepPart(self.number, name, part.stamp))
             return
 
     def copy(self, current, host):
@@ -205,26 +204,28 @@ class Publication:
         to = partner(self.hosts, host, self.unfit, self.groups)
         current.partners[host] = [to] if to else []
         if to:
-            order = {"copy": current.number, "of": host, "part": current.parts[host]}
-            self.tell(to, dict(order, at=self.places[host]))
+            part, at = current.parts[host], self.places[host]
+            self.tell(to, CopyPart(current.number, host, part, at))
 
     def publish(self, current, now):
         """Once every part is on two hosts."""
         copied = len(self.hosts) == 1 or current.copied == current.wanted()
         if current.wanted() != set(current.parts) or not copied:
             return
-        current.manifest = {
-            "number": current.number,
-            "name": current.name,
-            "step": step_of(current.name),
-            "parts": current.parts,
-            "holders": {host: [host] + current.partners[host] for host in current.parts},
-        }
+        current.manifest = Manifest(
+            name=current.name,
+            number=current.number,
+            age=0.0,
+            parts=current.parts,
+            step=step_of(current.name),
+            holders={host: [host] + current.partners[host] for host in current.parts},
+        )
         for host in sorted(current.holders()):
             self.tell_publish(host, current, now)
 
     def tell_publish(self, host, current, now):
-        self.tell(host, {"publish": dict(current.manifest, age=now - current.written)})
+        age = max(0.0, now - current.written)
+        self.tell(host, WriteManifest(current.manifest.replace(age=age)))
 
     def try_again(self, failed, now):
         """Later, unless a newer one is finished by then."""
@@ -239,15 +240,15 @@ class Publication:
             self.waits[name] = why
             for host, part in self.answers[name].items():
                 if part:
-                    self.tell(host, {"waits": name, "why": why})
+                    self.tell(host, NoteWait(name, why))
 
     def withdraw(self, name, writers):
         """It was published without a part that was found later."""
         for host in self.hosts if writers else ():
-            self.tell(host, {"withdraw": name})
+            self.tell(host, WithdrawManifest(name))
         self.facts.append(run_events.Checkpoint(name, withdrawn=True).document())
 
-    def tell(self, host, order):
+    def tell(self, host, order: CopyOrder):
         self.orders.append((host, hub_orders.Shelf(order).document()))
 
     def note(self, text):
@@ -265,7 +266,7 @@ class Attempt:
         self.partners = {}  # host -> where its part is copied to
         self.copied = set()  # hosts whose part is on the disk of their partner
         self.published = set()
-        self.manifest = None  # once all parts are on two disks: from then on it is complete
+        self.manifest = None  # type: Manifest | None  # once all parts are on two disks: from then on it is complete
 
     def wanted(self):
         return {host for host, part in self.found.items() if part}

@@ -11,7 +11,9 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 
+from ipexctl.common.checkpoint_reports import Manifest
 from ipexctl.common.files import hash_of, sync_folder, write_atomic
 from ipexctl.common.sizes import human
 from ipexctl.remote import root_folder
@@ -127,17 +129,19 @@ class Shelf:
     def manifest_path(self, number):
         return os.path.join(self.folder, "published", "%06d.json" % number)
 
-    def publish(self, manifest):
-        text = json.dumps(manifest, sort_keys=True).encode("ascii")
-        write_atomic(self.manifest_path(manifest["number"]), text, mode=None, sync=True)
+    def publish(self, manifest: Manifest):
+        document = dict(manifest.document(), time=time.time() - manifest.age)
+        text = json.dumps(document, sort_keys=True).encode("ascii")
+        write_atomic(self.manifest_path(manifest.number), text, mode=None, sync=True)
 
     def manifests(self):
-        """number -> manifest"""
-        found = {}
+        """number -> Manifest"""
+        found, now = {}, time.time()
         for name in sorted(os.listdir(os.path.join(self.folder, "published"))):
             if name.endswith(".json"):
                 document = checkpoint_files.read_json(os.path.join(self.folder, "published", name))
-                found[document["number"]] = document
+                age = max(0.0, now - document["time"])
+                found[document["number"]] = Manifest.read(dict(document, age=age))
         return found
 
     def clean(self, pending):
@@ -147,7 +151,7 @@ class Shelf:
         wanted = set(pending)
         for number, manifest in manifests.items():
             if number in stays:
-                wanted.update(part["sha"] for part in manifest["parts"].values())
+                wanted.update(part.sha for part in manifest.parts.values())
             else:
                 blobs.unlink(self.manifest_path(number))
         parts = [part for part in map(self.part, sorted(wanted)) if part]

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 
+from ipexctl.common.copy_messages import CopierEnded
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.own_process import close_files, start_thread
 from ipexctl.remote.rank import rank_wrapper
@@ -78,9 +79,9 @@ def listen(link, report, over):
             said = receive(link)
             if said is None:
                 if not over():
-                    report({"event": "shelf", "shelf": "ended"})
+                    report(CopierEnded().document())
                 return
-            report(dict(said, event="shelf"))
+            report(said)
 
     start_thread(loop)
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import time
 
-from ipexctl.common.checkpoint_reports import Manifest, ShelfReport, Unpublished
+from ipexctl.common.checkpoint_reports import ShelfReport, Unpublished
 from ipexctl.common.files import hash_of, rename_synced, sync_disk
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote import root_folder
@@ -33,12 +33,12 @@ def report(name, shelf) -> ShelfReport:
     try:
         manifests = list(shelf.manifests().values())
         rows = checkpoint_files.read_json(pending) if os.path.exists(pending) else []
-    except (OSError, ValueError, KeyError) as e:
+    except (OSError, ValueError, KeyError, TypeError) as e:
         raise Failure("cannot read %s" % shelf.folder, str(e), slug="shelf-unreadable") from None
-    shas = {part["sha"] for manifest in manifests for part in manifest["parts"].values()}
+    shas = {part.sha for manifest in manifests for part in manifest.parts.values()}
     return ShelfReport(
         host=name,
-        manifests=[Manifest.read(dict(m, age=max(0.0, now - m["time"]))) for m in manifests],
+        manifests=manifests,
         held=sorted(sha for sha in shas if shelf.holds(sha)),
         pending=[
             Unpublished(name, step, size, max(0.0, now - written), why)

@@ -11,6 +11,24 @@ import socket
 import time
 
 from ipexctl.common.addresses import peer_url
+from ipexctl.common.copy_messages import (
+    CopierNote,
+    CopierSaid,
+    CopierServes,
+    CopyFailed,
+    CopyOrder,
+    CopyPart,
+    KeepPart,
+    ManifestWritten,
+    NoteWait,
+    PartAbsent,
+    PartCopied,
+    PartFound,
+    PartKept,
+    SeekPart,
+    WithdrawManifest,
+    WriteManifest,
+)
 from ipexctl.common.files import write_atomic
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.failure import Failure, bug
@@ -48,14 +66,14 @@ class Worker:
         try:
             self.serve()
         except Exception:
-            self.say("note", text=bug()["what"])
+            self.say(CopierNote(bug()["what"]))
 
     def serve(self):
         try:
             self.shelf.make()
-            self.say("serves", port=self.listen() if self.keys else 0)
+            self.say(CopierServes(self.listen() if self.keys else 0))
         except (Failure, OSError) as e:
-            self.say("note", text="cannot copy them: %s" % in_words(e))
+            self.say(CopierNote("cannot copy them: %s" % in_words(e)))
             return
         due = 0.0
         while True:
@@ -64,7 +82,7 @@ class Worker:
                 order = shelf_link.receive(self.link)
                 if order is None:
                     return
-                self.obey(order)
+                self.obey(CopyOrder.any_of(order))
             if time.monotonic() >= due:
                 try:
                     self.look()
@@ -72,8 +90,8 @@ class Worker:
                     pass  # a file was removed meanwhile
                 due = time.monotonic() + EVERY
 
-    def say(self, what, **more):
-        shelf_link.send(self.link, dict(more, shelf=what))
+    def say(self, said: CopierSaid):
+        shelf_link.send(self.link, said.document())
 
     def listen(self):
         server = blob_server.Server(self.keys, FilesBySha([self.shelf]))
@@ -97,7 +115,7 @@ class Worker:
                 del self.sought[name]
             elif self.sought[name] <= 0:
                 del self.sought[name]
-                self.say("none", name=name)
+                self.say(PartAbsent(name))
         self.write_pending()
 
     def look_at(self, name, files, stamp, odd):
@@ -119,7 +137,7 @@ class Worker:
             row[-1] = "it is not copied yet"
             self.ready.append(name)
             age = max(0.0, time.time() - written)
-            self.say("ready", name=name, stamp=stamp, names=names, needs=needs, age=age)
+            self.say(PartFound(name, stamp, names, needs, age))
 
     def write_pending(self):
         rows = [[name] + row for name, row in sorted(self.waiting.items())]
@@ -134,81 +152,76 @@ class Worker:
 
     # -- orders of the hub --
 
-    def obey(self, order):
+    def obey(self, order: "CopyOrder | None"):
         try:
-            for what in ("seek", "waits", "keep", "copy", "publish", "withdraw"):
-                if what in order:
-                    getattr(self, what)(order)
-                    return
+            if order is not None:
+                getattr(self, order.mark)(order)
         except (Changed, FileNotFoundError):  # the script has removed it
-            self.say("failed", number=self.number, why="")
+            self.say(CopyFailed(self.number, ""))
         except (Failure, OSError) as e:
-            self.say("failed", number=self.number, why=in_words(e), of=order.get("of"))
+            of = order.of if isinstance(order, CopyPart) else None
+            self.say(CopyFailed(self.number, in_words(e), of))
 
-    def seek(self, order):
-        """What is here of that name? It is told at a later look, once it is finished."""
-        name = order["seek"]
-        self.told.pop(name, None)
-        self.sought[name] = 3
+    def seek(self, order: SeekPart):
+        """It is told at a later look."""
+        self.told.pop(order.seek, None)
+        self.sought[order.seek] = 3
 
-    def waits(self, order):
-        if order["waits"] in self.waiting:
-            self.waiting[order["waits"]][-1] = order["why"]
+    def waits(self, order: NoteWait):
+        if order.waits in self.waiting:
+            self.waiting[order.waits][-1] = order.why
 
     def begin(self, number):
         if number != self.number:
             self.number, self.pending = number, []
             self.shelf.clean([])
 
-    def keep(self, order):
-        self.begin(order["keep"])
-        name, stamp = order["name"], order["stamp"]
+    def keep(self, order: KeepPart):
+        self.begin(order.keep)
+        name, stamp = order.name, order.stamp
         files = checkpoint_files.entries(os.path.join(self.folder, name))
         if not files or checkpoint_files.stamp(files) != stamp:
             raise Changed
         size = sum(size for size, _, _ in files.values())
         sha = self.shelf.keep(self.folder, name, files)
         self.pending.append(sha)
-        self.say(
-            "kept", number=self.number, sha=sha, bytes=size, stamp=stamp,
-            list=os.path.getsize(self.shelf.path(sha)),
-        )  # fmt: skip
+        length = os.path.getsize(self.shelf.path(sha))
+        self.say(PartKept(self.number, sha, length, size, stamp))
 
-    def copy(self, order):
+    def copy(self, order: CopyPart):
         """From the host whose partner this one is."""
-        self.begin(order["copy"])
-        part, (address, port) = order["part"], order["at"]
-        url = peer_url(address, port)
-        self.pending.append(part["sha"])
+        self.begin(order.copy)
+        part, url = order.part, peer_url(*order.at)
+        self.pending.append(part.sha)
         for left in reversed(range(TRIES)):
             try:
-                self.shelf.fetch(part["sha"], part["list"], self.keys, url)
+                self.shelf.fetch(part.sha, part.list, self.keys, url)
                 break
             except Failure as e:
                 if not left or e.slug == "no-space":
                     raise
                 time.sleep(PAUSE)
-        self.say("copied", number=self.number, of=order["of"])
+        self.say(PartCopied(self.number, order.of))
 
-    def publish(self, order):
-        manifest = order["publish"]
-        for host, part in manifest["parts"].items():
-            if self.host in manifest["holders"][host] and not self.shelf.holds(part["sha"]):
-                raise Failure("a part of %s is not here" % manifest["name"], slug="part-missing")
-        self.shelf.publish(dict(manifest, time=time.time() - manifest["age"]))
+    def publish(self, order: WriteManifest):
+        manifest = order.publish
+        for host, part in manifest.parts.items():
+            if self.host in manifest.holders[host] and not self.shelf.holds(part.sha):
+                raise Failure("a part of %s is not here" % manifest.name, slug="part-missing")
+        self.shelf.publish(manifest)
         self.pending = []
         self.shelf.clean([])
-        if manifest["name"] in self.ready:  # those before it are skipped
-            at = self.ready.index(manifest["name"]) + 1
+        if manifest.name in self.ready:  # those before it are skipped
+            at = self.ready.index(manifest.name) + 1
             done, self.ready = self.ready[:at], self.ready[at:]
             for name in set(done) - set(self.ready):
                 self.waiting.pop(name, None)
             self.write_pending()
-        self.say("published", number=manifest["number"])
+        self.say(ManifestWritten(manifest.number))
 
-    def withdraw(self, order):
+    def withdraw(self, order: WithdrawManifest):
         for number, manifest in self.shelf.manifests().items():
-            if manifest["name"] == order["withdraw"]:
+            if manifest.name == order.withdraw:
                 blobs.unlink(self.shelf.manifest_path(number))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ipexctl.base.host_answer import Answer, rows
 from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost, Recap
+from ipexctl.common.attempt_record import KeeperQuestion
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
 from ipexctl.facts.live_runs import LiveRun
 from ipexctl.inventory.hostfile_text import fold
@@ -127,7 +128,7 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
         def no_more(host: Host) -> None:
-            op, ask = "restart.attempts.ask", {"stop": by}
+            op, ask = "restart.attempts.ask", KeeperQuestion(stop=by).document()
             fleet.call(host, op, known_as=names[host], run_id=run.first_id, ask=ask)
 
         def ask(host: Host) -> None:

@@ -6,9 +6,9 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import pairwise
-from typing import Any
 
 from ipexctl.blobs.tls_keys import Keys
+from ipexctl.common.restart_plan import RestartCommon, RestartHost, RestartPlan, VoterPlan
 from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames, RankOrder, StartOrder
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
@@ -37,7 +37,7 @@ class Orders:
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
     keys: Keys = field(default_factory=dict, repr=False)
     resumed: str = ""  # the checkpoint with which ranks start, relative to their folder
-    nights: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
+    nights: Mapping[str, RestartPlan] = field(default_factory=dict, repr=False)
     inputs: Inputs = Inputs({}, {})
 
     def of(self, name: str, work: str) -> StartOrder:
@@ -140,7 +140,7 @@ class Orders:
 def nights(
     first: Orders, nodes: Sequence[Node], work: Mapping[str, tuple[str, str]],
     orders_on: Callable[[Sequence[Node]], Orders],
-) -> dict[str, dict[str, Any]]:  # fmt: skip
+) -> dict[str, RestartPlan]:  # fmt: skip
     """Return what each host's keeper is told. `first`: orders of the first attempt; `nodes`: its
     hosts, then the spares; `orders_on`: returns the orders on some nodes, that of rank 0 first.
     `work`: where ranks start, and the mark that this folder has on all hosts that share it.
@@ -153,61 +153,57 @@ def nights(
         for node in nodes
     }
     places = [
-        [node.host.name, leads[node.host.name].master_addr, node.prepared.keeper_port]
+        (node.host.name, leads[node.host.name].master_addr, node.prepared.keeper_port)
         for node in nodes[:VOTERS]
     ]
-    night = {
-        "run_id": orders.run_id,
-        "hosts": [node.host.name for node in nodes],
-        "first": hosts,
-        "places": places,
-        "restarts": options.restarts,
-        "least": least,
-        "lease": options.host_timeout,
-        "kept": bool(options.checkpoints),
-        "without": options.without_checkpoint,
-    }
-    of_voters = {
-        "common": _common(orders, first.resumed),
-        "sheets": {
+    night = RestartPlan(
+        run_id=orders.run_id,
+        hosts=[node.host.name for node in nodes],
+        first=hosts,
+        places=places,
+        restarts=options.restarts,
+        least=least,
+        lease=options.host_timeout,
+        kept=bool(options.checkpoints),
+        without=options.without_checkpoint,
+    )
+    of_voters = VoterPlan(
+        **vars(night),
+        common=_common(orders, first.resumed),
+        sheets={
             host.host: _sheet(host, leads[host.host], orders, work[host.host])
             for host in orders.plan.hosts
         },
-    }
+    )
     voters = [place[0] for place in places]
-    return {name: night | (of_voters if name in voters else {}) for name in work}
+    return {name: of_voters if name in voters else night for name in work}
 
 
-def _common(orders: Orders, resumed: str) -> dict[str, Any]:
+def _common(orders: Orders, resumed: str) -> RestartCommon:
     shown = orders.shown()
     same = ("argv", "mpi", "ddp", "joins", "trains", "tuned", "secret", "host_timeout")
-    return {
-        "run_id": orders.run_id,
-        "about": dict(orders.about),
-        "of_all": orders.of_all().document(),
-        "shown": {name: shown[name] for name in same},
-        "varies": rank_variables.VARIES,
-        "resume": list(resume_words(orders.options.resume_arg, "{checkpoint}")),
-        "resumed": resumed,
-    }
+    return RestartCommon(
+        run_id=orders.run_id,
+        about=dict(orders.about),
+        of_all=orders.of_all(),
+        shown={name: shown[name] for name in same},
+        varies=rank_variables.VARIES,
+        resume=list(resume_words(orders.options.resume_arg, "{checkpoint}")),
+        resumed=resumed,
+    )
 
 
-def _sheet(
-    host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, str]
-) -> dict[str, Any]:
-    """Return what one host is told regardless of the other hosts; remote/restart/attempt_orders.py
-    assembles the orders of an attempt from these."""
+def _sheet(host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, str]) -> RestartHost:
+    """Return what one host is told regardless of the other hosts."""
     cwd, mark = work
-    asked = orders.of(host.host, cwd).document()
-    asked |= {"host": host.host, "run": None, "keys": {}}
     mpirun = [N if before == "-n" else word for before, word in pairwise(("", *lead.mpirun))]
-    return {
-        "asked": asked,
-        "work": mark or host.host,
-        "row": orders.row(host).document(),
-        "mpirun": mpirun,
-        "line": mpi.machinefile([host], lead.mpi),
-        "address": lead.master_addr,
-        "port": lead.master_port,
-        "shown": shown_plan.of_host(host),
-    }
+    return RestartHost(
+        asked=orders.of(host.host, cwd).replace(host=host.host, run=None, keys={}),
+        work=mark or host.host,
+        row=orders.row(host),
+        mpirun=mpirun,
+        line=mpi.machinefile([host], lead.mpi),
+        address=lead.master_addr,
+        port=lead.master_port,
+        shown=shown_plan.of_host(host),
+    )

@@ -1,0 +1,115 @@
+"""What the keepers of a run with --restarts say to each other."""
+
+from ipexctl.common.attempt_record import RunEnded
+from ipexctl.common.checkpoint_reports import CopiedPart
+from ipexctl.common.message import MYPY, Marked, Message
+from ipexctl.common.run_orders import StartOrder
+
+if MYPY:
+    from typing import Any
+
+
+# --- of each host, how its part is ---------------------------------------------------------------
+
+
+class PartReady(Message):
+    """Its supervisor waits for those of the other hosts, at this port."""
+
+    attempt: int
+    port: int
+
+
+class PartFailed(Message):
+    """It could not begin."""
+
+    attempt: int
+    why: str
+
+
+class PartOver(Message):
+    """It has ended."""
+
+    attempt: int
+    well: bool
+    finished: bool  # all ranks here had ended with 0 before anything failed
+    facts: "list[dict[str, Any]]"  # that ended it: common/run_events.py
+    seconds: float  # until then
+    complete: str  # the last checkpoint that was complete
+    ago: float = 0.0
+
+
+class KeptCheckpoint(Message):
+    """A complete checkpoint of which this host has parts."""
+
+    name: str
+    order: "tuple[int, int]"  # attempt, and number in that
+    age: float
+    parts: "dict[str, CopiedPart]"  # by the host that wrote it
+    held: "list[str]"  # sha of the parts that are intact here
+
+
+class PartCleared(Message):
+    """No rank of that attempt is left here, and these checkpoints are."""
+
+    attempt: int
+    port: int  # where this host gives them
+    checkpoints: "list[KeptCheckpoint]"
+    open: "list[str]"  # names of those that the last attempt left incomplete
+
+
+class HostState(Message):
+    """What is so on a host; the times are those until now."""
+
+    stop: str = ""  # the user who stopped the run
+    ready: "PartReady | None" = None
+    failed: "PartFailed | None" = None
+    over: "PartOver | None" = None
+    cleared: "PartCleared | None" = None
+
+
+# --- orders of the one that leads ----------------------------------------------------------------
+
+
+class Layout(Message):
+    """A checkpoint to begin from, and who gives its parts."""
+
+    name: str
+    order: "tuple[int, int]"
+    age: float
+    parts: "list[tuple[str, str, int, list[str]]]"  # writer, sha, size of its list, URLs
+
+
+class BeginPart(Message):
+    asked: StartOrder
+    lay: "Layout | None"
+
+
+class KeeperOrder(Message):
+    """What is to be on a host, whatever was before."""
+
+    number: int  # of the attempt
+    clear: int  # the attempt of which nothing may be left
+    end: "RunEnded | None" = None
+    begin: "BeginPart | None" = None
+    hub: "tuple[str, int] | None" = None  # where it listens
+
+
+# --- between keepers -----------------------------------------------------------------------------
+
+
+class KeeperSaid(Marked):
+    """One of those below."""
+
+
+class Vote(KeeperSaid):
+    vote: str  # of PySyncObj, in base64
+
+
+class Mine(KeeperSaid):
+    mine: HostState
+
+
+class Ordered(KeeperSaid):
+    order: KeeperOrder
+    term: int  # of the one that leads
+    lines: "list[dict[str, Any]]" = []  # the record, for hosts that are no voters
