@@ -105,7 +105,7 @@ class SeekPart(CopyOrder):
 
 
 class NoteWait(CopyOrder):
-    """For those who ask this host: why it is not copied yet."""
+    """Why a checkpoint is not copied yet, for commands that ask this host."""
 
     waits: str  # its name
     why: str

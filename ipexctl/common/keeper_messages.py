@@ -112,4 +112,4 @@ class Mine(KeeperSaid):
 class Ordered(KeeperSaid):
     order: KeeperOrder
     term: int  # of the one that leads
-    lines: "list[dict[str, Any]]" = []  # the record, for hosts that are no voters
+    lines: "list[dict[str, Any]]" = []  # the record, for hosts that do not vote

@@ -8,7 +8,7 @@ if MYPY:
 
 
 class RestartPlan(Message):
-    """For each keeper."""
+    """What each keeper is told."""
 
     run_id: str  # of the first attempt
     hosts: "list[str]"  # spares last
@@ -48,7 +48,7 @@ class RestartCommon(Message):
 
 
 class VoterPlan(RestartPlan):
-    """For the hosts of which one leads: it puts the orders of each further attempt together."""
+    """What voters are told besides: the leading one composes the orders of further attempts."""
 
     common: RestartCommon
     sheets: "dict[str, RestartHost]"

@@ -80,7 +80,7 @@ def of_host(common: RestartCommon, sheet: RestartHost, facts, checkpoint):
 
 
 def shown(common: RestartCommon, sheets: "list[RestartHost]", facts):
-    """For those who attach: run/plan/shown_plan.py."""
+    """Return the plan of an attempt for commands that attach: run/plan/shown_plan.py."""
     hosts, begin = [], 0
     for sheet in sheets:
         places = [[begin + n] + place[1:] for n, place in enumerate(sheet.shown["ranks"])]

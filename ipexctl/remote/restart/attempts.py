@@ -8,7 +8,7 @@ from ipexctl.remote.run_files import journal, run_folders
 
 
 def op_begin(agent):
-    """As run.stand_by.begin, for a run with keepers."""
+    """Begin the host's part as run.stand_by.begin does, for a run with keepers."""
     stand_by.op_begin(agent, keeper.begin)
 
 

@@ -45,7 +45,7 @@ class Shelves:
         return PartCleared(cleared, port, found, left)
 
     def serve(self, attempts):
-        """To the other hosts of the run, whose names for files are hashes."""
+        """Serve files to the other hosts of the run, which name them by their hashes."""
         if self.server is None:
             self.server = blob_server.Server(self.keys, {})
             self.server.begin()

@@ -59,7 +59,7 @@ def serve(link):
 
 
 def received(link):
-    """None when the other end has closed the link."""
+    """Return the next message; None when the other end has closed the link."""
     fds = array.array("i")
     _, more, _, _ = link.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
     if not more:

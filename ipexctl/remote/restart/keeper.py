@@ -158,7 +158,7 @@ class Keeper:
         self.inbox.put((name, message))
 
     def send(self, name, message: KeeperSaid):
-        """To a host that is connected now; what is still so is said again."""
+        """Send a message to a host that is connected now; what still holds is sent again."""
         if name in self.spokes:
             self.spokes[name].send(message.document())
         elif self.hub is not None:
@@ -248,7 +248,7 @@ class Keeper:
         return state
 
     def speak(self, now, there):
-        """To the voters."""
+        """Report this host's state to the voters."""
         if now < self.next_word:
             return
         self.next_word = now + SAYS
@@ -405,7 +405,7 @@ class Keeper:
             self.noted += 1
 
     def note(self, line):
-        """To RUN/attempts."""
+        """Append a line to RUN/attempts."""
         try:
             line = dict(line, at=round(time.time(), 1))
             how = os.O_APPEND if self.noted else os.O_TRUNC

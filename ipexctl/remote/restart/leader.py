@@ -163,7 +163,8 @@ class Leader:
         return True
 
     def for_checkpoint(self, now, there):
-        """None: a host that is away may have it; True: it begins without; or the end."""
+        """Choose the checkpoint to begin with. Return None while a lost host may have it, True to
+        begin without one, or the end of the run."""
         if self.night.without == "begin":
             return True
         last, left = self.record.complete, max(HOLDER, self.night.lease) - now + self.since

@@ -153,7 +153,7 @@ def begin(folder, host):
 
 
 def append(path, record):
-    """To the journal of a run that has ended."""
+    """Append to the journal of a run that has ended."""
     kept = Journal(path, at=end_of(contents(path)))
     try:
         kept.add(record, sync=True)
@@ -167,7 +167,7 @@ def path_of(folder, host):
 
 
 def names(folder):
-    """Of the hosts that keep their journal of the run here: several, where they share a home."""
+    """List the hosts that keep their journal of the run here: several, if they share a home."""
     beside = (SIZES, SAMPLES, SIZES + ".new", SAMPLES + ".new")
     found = names_in(os.path.join(folder, "journals"))
     return sorted(name for name in found if not name.endswith(beside))

@@ -32,7 +32,7 @@ def found_in(folder, patterns):
 
 
 def place(top, below):
-    """Of a file of a checkpoint; "" is a checkpoint that is a file itself."""
+    """Return the place of a file of a checkpoint; "" is a checkpoint that is a file itself."""
     return os.path.join(top, below) if below else top
 
 

@@ -1,4 +1,4 @@
-"""When a checkpoint is complete: decided in the hub, from what the hosts say, without any I/O.
+"""Decide when a checkpoint is complete: in the hub, from what the hosts say, without any I/O.
 
 One checkpoint is copied at a time, the newest that is finished on all hosts. Its parts are kept on
 the hosts that wrote them, then on their partners, and then the manifest is published on all of

@@ -189,7 +189,7 @@ class Worker:
         self.say(PartKept(self.number, sha, length, size, stamp))
 
     def copy(self, order: CopyPart):
-        """From the host whose partner this one is."""
+        """Copy from the host whose partner this one is."""
         self.begin(order.copy)
         part, url = order.part, peer_url(*order.at)
         self.pending.append(part.sha)

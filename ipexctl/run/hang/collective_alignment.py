@@ -26,7 +26,7 @@ Mismatch = list[tuple[Collective, tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which ranks wait for which. `waits_in`: the collective in which a rank waits. `waits_for`: ranks that
+    """`waits_in`: the collective in which a rank waits. `waits_for`: ranks that
     have not arrived there; this is unknown for `unseen`, ranks without a record."""
 
     waits_in: Mapping[int, Collective]
