@@ -201,8 +201,8 @@ class Case:
         for name, host in self.bench.lab.hosts.items():
             if host.pid:
                 runs = host.files / f".{self.bench.mpi}" / "runs"
-                data = journal.contents(runs / run_id / "journals" / name)
-                said += [f"-- {name}", *map(json.dumps, journal.parse(data))]
+                data = journal.read_journal_bytes(runs / run_id / "journals" / name)
+                said += [f"-- {name}", *map(json.dumps, journal.parse_records(data))]
         return "\n".join(said)
 
     def all_gone(self) -> bool:

@@ -33,7 +33,7 @@ sys.path.insert(0, str(ROOT))
 from ipexctl.base import toml  # noqa: E402
 from ipexctl.errors import NotHere  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
-from ipexctl.lab.cluster.machine_support import check  # noqa: E402
+from ipexctl.lab.cluster.machine_support import choose_rung  # noqa: E402
 from ipexctl.lab.cluster.rung_limits import FULL  # noqa: E402
 from ipexctl.packages.uv import find_uv  # noqa: E402
 from tests.install import over_ssh  # noqa: E402
@@ -150,7 +150,7 @@ def main() -> int:
             print(f"guard: NOT measured: commit {baseline['commit']} is not in this clone")
             return 0
         try:
-            check(LabSpec.plain(1), FULL)
+            choose_rung(LabSpec.plain(1), FULL)
         except NotHere as missing:
             print(f"guard: NOT measured: {missing.what}; {missing.hint or missing.why}")
             return 0

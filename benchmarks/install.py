@@ -35,7 +35,7 @@ sys.path.insert(0, str(HERE.parent))
 from ipexctl.blobs.blob_store import default_store  # noqa: E402
 from ipexctl.install.stack.lock_file import Lock  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
-from ipexctl.lab.cluster.lab_network import limit  # noqa: E402
+from ipexctl.lab.cluster.lab_network import limit_rate  # noqa: E402
 from ipexctl.local.project_lock import read_lock  # noqa: E402
 from tests.packages.served import served  # noqa: E402
 
@@ -241,7 +241,7 @@ def main() -> None:
         spec = LabSpec.plain(args.hosts, name="bench")
         lab = Lab.up(spec, owner=os.getpid(), root=work / "labs")
         if args.uplink:
-            limit(lab.link, args.uplink)
+            limit_rate(lab.link, args.uplink)
         address = next(iter(lab.hosts.values())).address.rsplit(".", 1)[0] + ".1"
         try:
             lock = prepare(work, lab)

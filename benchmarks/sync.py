@@ -31,12 +31,12 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
-from ipexctl.machines.agent_start import connect  # noqa: E402
+from ipexctl.machines.agent_start import start_host_agent  # noqa: E402
 from ipexctl.machines.fleet import fan_out  # noqa: E402
 from ipexctl.machines.ssh.paramiko_transport import SshTransport  # noqa: E402
-from ipexctl.machines.target import Target, inventory  # noqa: E402
-from ipexctl.project.send_agreed import never  # noqa: E402
-from ipexctl.project.send_project import Project, take  # noqa: E402
+from ipexctl.machines.target import Target, read_inventory  # noqa: E402
+from ipexctl.project.send_agreed import answer_no  # noqa: E402
+from ipexctl.project.send_project import Project, read_project  # noqa: E402
 
 STATES = ("first", "unchanged", "edited")
 EDITED = 10
@@ -99,13 +99,13 @@ def _sources(count: int) -> Iterator[tuple[Path, Path]]:
 
 
 def _ipexctl(lab: Lab, folder: Path, name: str, cache: dict[str, str]) -> dict[str, float]:
-    hosts = inventory(Target(hostfile=lab.hostfile)).hosts
+    hosts = read_inventory(Target(hostfile=lab.hostfile)).hosts
     began = time.monotonic()
     transport = SshTransport(hosts, lab.ssh_config)
-    agents = fan_out(hosts, lambda host: connect(transport, host))
+    agents = fan_out(hosts, lambda host: start_host_agent(transport, host))
     connected = time.monotonic()
     try:
-        snapshot = take(Project(folder), never, cache)
+        snapshot = read_project(Project(folder), answer_no, cache)
         sent = fan_out(hosts, lambda h: snapshot.bring(agents[h], "~/.ipexctl", f"run-{name}"))
         done = time.monotonic()
         assert all(s.cwd for s in sent.values()), sent

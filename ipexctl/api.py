@@ -24,17 +24,17 @@ from typing import Any
 from ipexctl.base.located_errors import Bad
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Scalar
-from ipexctl.doctor.doctor import Options, examine_hosts
+from ipexctl.doctor.doctor import DoctorOptions, examine_hosts
 from ipexctl.doctor.report.report import Report
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.probe_host import probe
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
-from ipexctl.machines.target import ROOT, Target, inventory
+from ipexctl.machines.target import ROOT, Target, read_inventory
 from ipexctl.notebook.run_handle import RunContinues, RunHandle, RunList
-from ipexctl.play.host_batch import Listener
+from ipexctl.play.host_batch import PlayListener
 from ipexctl.play.play import run_play
 from ipexctl.play.play_files import read_play_file
 from ipexctl.play.steps import all_steps
@@ -98,7 +98,7 @@ class Cluster:
             exclude=tuple(exclude),
         )
         self.root = root
-        self.inventory: Inventory = inventory(self.target)
+        self.inventory: Inventory = read_inventory(self.target)
         self._password, self._say = sudo_password, say
         self._ssh: SshTransport | None = None
 
@@ -106,10 +106,10 @@ class Cluster:
     def from_settings(cls, **arguments: Any) -> Cluster:
         """Use the hosts of ipexctl.toml, as the commands do. `arguments`: others of Cluster."""
         from ipexctl.cli.options import make_target
-        from ipexctl.local.settings import load, option_defaults
+        from ipexctl.local.settings import load_settings, option_defaults
 
         target = make_target(ssh_config=None, root=ROOT)
-        root = option_defaults(load(), "").get("root", ROOT)
+        root = option_defaults(load_settings(), "").get("root", ROOT)
         reached = {"hostfile": target.hostfile, "ssh_config": target.ssh_config, "root": root}
         return cls(*target.hosts, **{**reached, **arguments})
 
@@ -132,7 +132,7 @@ class Cluster:
     def facts(self) -> dict[str, Facts]:
         """Return the facts of the hosts that answered. Raises the first failure if none did."""
         with Fleet(self.target, self.root, self.inventory) as fleet:
-            found = fleet.each(lambda h: probe(fleet.connect(h), fleet.root_of(h)))
+            found = fleet.each(lambda h: probe_facts(fleet.connect(h), fleet.root_of(h)))
             if not found and fleet.failures:
                 down = fleet.failures[0]
                 raise IpexctlError(down.what, why=down.why, hint=down.hint)
@@ -140,7 +140,7 @@ class Cluster:
 
     def doctor(self, level: str = "quick") -> Report:
         fleet = Fleet(self.target, self.root, self.inventory)
-        return examine_hosts(fleet, Options(self.root, level))
+        return examine_hosts(fleet, DoctorOptions(self.root, level))
 
     def install(self, **arguments: Any) -> dict[str, StepOutcome]:
         """Install, as `do(Install(...))` does."""
@@ -153,19 +153,19 @@ class Cluster:
     def start(self, script: str, **arguments: Any) -> RunHandle:
         """Start a run like `ipexctl run -d`: returns once all ranks have started; the run
         continues. The options under [run] in ipexctl.toml are used if `arguments` lacks them."""
-        from ipexctl.local.settings import load, option_defaults
+        from ipexctl.local.settings import load_settings, option_defaults
         from ipexctl.play.run_lines import RunLines
-        from ipexctl.run.run import run
+        from ipexctl.run.run import start_and_follow_run
         from ipexctl.run.watch.run_watchers import counted_interrupts
 
-        usual = option_defaults(load(), "run").items()
+        usual = option_defaults(load_settings(), "run").items()
         given = {k: v for k, v in usual if k in ("compress", "restarts", "checkpoints")} | arguments
         step = _step(Run, {"script": script, **_in_words(given), "detach": True})
         with _as_input_error():
             step.check()
         options = step.run_options(self.root, self._say)
         with counted_interrupts() as interrupts:
-            begun = run(self.target, options, RunLines(self._say), interrupts)
+            begun = start_and_follow_run(self.target, options, RunLines(self._say), interrupts)
         if getattr(begun, "ended_by", "") == "interrupted":
             raise KeyboardInterrupt
         return RunHandle(self.target, begun.run_id, self.root)
@@ -179,10 +179,10 @@ class Cluster:
     def find_run(self, run: str = "@last") -> RunHandle:
         """Find a run by its name, its ID or the first characters of it."""
         from ipexctl.machines.fleet import Fleet
-        from ipexctl.run.jobs.ps import find
+        from ipexctl.run.jobs.ps import find_run
 
         with Fleet(self.target, self.root) as fleet:
-            return RunHandle(self.target, find(fleet, run).first_id, self.root)
+            return RunHandle(self.target, find_run(fleet, run).first_id, self.root)
 
     def last_run(self) -> RunHandle:
         """Return the newest run on the hosts."""
@@ -210,7 +210,7 @@ class Cluster:
         return self._play(read_play(text, source, all_steps()), check, dict(variables or {}))
 
     def _play(self, play: Play, check: bool, variables: dict[str, str]) -> PlayReport:
-        listener = Listener(lambda h, s: None, lambda h, s, text: self._say(h, text), _ignore)
+        listener = PlayListener(lambda h, s: None, lambda h, s, text: self._say(h, text), _ignore)
         options = PlayOptions((), (), variables, check, root=self.root, password=self._password)
         return run_play(play, self.target, options, listener)
 

@@ -61,9 +61,9 @@ class IpexctlError(Exception):
     exit_code = EXIT_FAILED
 
     def __init__(self, what: str, *, why: str = "", hint: str = "", slug: str = "") -> None:
-        self.what = printable(what)
-        self.why = printable(why)
-        self.hint = printable(hint)
+        self.what = printable_text(what)
+        self.why = printable_text(why)
+        self.hint = printable_text(hint)
         self.slug = slug or type(self).slug
         self.others: tuple[IpexctlError, ...] = ()  # more of them, found in the same pass
         super().__init__(self.what)
@@ -80,7 +80,7 @@ class IpexctlError(Exception):
         return [f"{type(self).__name__}: {self.what}", *more]
 
 
-def printable(text: str) -> str:
+def printable_text(text: str) -> str:
     """Remove what a terminal would interpret: hosts put their own words into our errors."""
     if text.isascii() and text.isprintable():
         return text

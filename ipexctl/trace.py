@@ -59,7 +59,7 @@ def mark(name: str, lane: str = HERE, **more: Any) -> None:
     add(name, now, now, lane, **more)
 
 
-def _write() -> None:
+def _write_trace() -> None:
     lanes = {
         lane: number for number, lane in enumerate(dict.fromkeys([HERE, *(s[1] for s in _spans)]))
     }
@@ -100,4 +100,4 @@ def _process_began() -> float:
 
 if FILE:
     add("python", _process_began(), time.monotonic())
-    atexit.register(_write)
+    atexit.register(_write_trace)

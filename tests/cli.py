@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from ipexctl.cli import explain, main
+from ipexctl.cli import main, report_error
 from ipexctl.errors import IpexctlError
 
 
@@ -36,7 +36,7 @@ def ipexctl(
     """stdin holds `given`; nothing is a terminal."""
     errors: list[IpexctlError] = []
     with ExitStack() as stack:
-        stack.enter_context(patch("ipexctl.cli.explain", _noting(errors)))
+        stack.enter_context(patch("ipexctl.cli.report_error", _noting(errors)))
         stack.enter_context(patch("ipexctl.cli.streams.errors_as_json", False))
         stdin, stdout, stderr = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         stdin.write(given)
@@ -55,7 +55,7 @@ def ipexctl(
 def _noting(errors: list[IpexctlError]) -> Callable[[IpexctlError], None]:
     def noted(e: IpexctlError) -> None:
         errors.append(e)
-        explain(e)
+        report_error(e)
 
     return noted
 

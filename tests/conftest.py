@@ -14,7 +14,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.lab.cluster import rung_limits
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
 from tests.facts.recorded import read_all
 from tests.practice_hosts import (  # noqa: F401  fixtures, hooks of pytest
@@ -51,7 +51,7 @@ def pytest_configure() -> None:
 @pytest.fixture
 def agent() -> Iterator[Agent]:
     """The real agent, on this machine."""
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
     yield agent
     agent.close()
 

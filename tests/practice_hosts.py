@@ -22,10 +22,10 @@ from ipexctl.install.install import install
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import InstallReport
 from ipexctl.lab import HostSpec, Lab, LabSpec
-from ipexctl.lab.cluster.machine_support import check
+from ipexctl.lab.cluster.machine_support import choose_rung
 from ipexctl.lab.cluster.rung_limits import FLAT, FULL
 from ipexctl.machines.target import Target
-from ipexctl.terminal.progress import Progress
+from ipexctl.terminal.progress import HostProgress
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "train_ddp.py"
 HOSTS = (HostSpec(), HostSpec(nics=("ens3",)), HostSpec())
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def rung(config: pytest.Config) -> str:
     """The rung of this test run; skips, and says why, where no practice host can start."""
     try:
-        return check(LabSpec.plain(1), str(config.getoption("--rung")))
+        return choose_rung(LabSpec.plain(1), str(config.getoption("--rung")))
     except NotHere as missing:
         pytest.skip(f"{missing.what}; {missing.hint or missing.why}")
 
@@ -168,7 +168,7 @@ def installed_lab(installed: Installed) -> Lab:
 
 def _install_all(lab: Lab, home: Home) -> None:
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-    report = install(target, InstallOptions(stack="stock", folder=home.folder), Progress())
+    report = install(target, InstallOptions(stack="stock", folder=home.folder), HostProgress())
     assert report.exit_code == 0, report.recaps
     first, *others = (Path(host.files) for host in lab.hosts.values())
     for other in others:
@@ -206,7 +206,7 @@ def _install_first(mpi: str, lab: Lab, home: Home) -> None:
     assert lab.run_in("node01", ["/bin/sh", "-c", link], user="trainer").returncode == 0
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config, limit=("node01",))
     asked = InstallOptions(stack="stock", mpi=mpi, root=f"~/{root}", folder=home.folder)
-    report = install(target, asked, Progress())
+    report = install(target, asked, HostProgress())
     assert [r.detail for r in report.recaps] == ["torch 2.13.0+cpu, 2 ranks agree"], report
     _compile(lab, f"~/{root}")
     home.keep(node01, root, report)

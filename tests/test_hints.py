@@ -13,18 +13,18 @@ import pytest
 import ipexctl
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.cli.options import make_target
-from ipexctl.env.choice.env_choice import EnvChoice, Project
+from ipexctl.env.choice.env_choice import EnvChoice, ProjectEnv
 from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Hello
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.ssh.openssh_transport import explain
+from ipexctl.machines.ssh.openssh_transport import explain_ssh_error
 from ipexctl.machines.suggested_commands import (
-    command,
     install_command,
     merged_hints,
     other_pythons,
-    spelled,
+    spell_hint,
+    suggest_command,
 )
 from ipexctl.machines.target import Target
 from tests.cli import ipexctl as typed
@@ -48,7 +48,7 @@ WAY = "-f 'my hosts' -F cfg -l a,b -x c"
     ],
 )
 def test_a_command_names_the_hosts_as_the_user_did(target, verb, root, expected):
-    assert command(target, verb, root) == expected
+    assert suggest_command(target, verb, root) == expected
 
 
 def test_a_lock_of_another_folder_is_installed_from_there(tmp_path, monkeypatch):
@@ -58,13 +58,13 @@ def test_a_lock_of_another_folder_is_installed_from_there(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path / "two")
     target = Target(hostfile=Path("hosts"), configured=frozenset({"hostfile"}))
     here, there = (
-        EnvChoice(Project("", "", ""), "k", f"{tmp_path}/{name}/ipexctl.lock", shown=shown)
+        EnvChoice(ProjectEnv("", "", ""), "k", f"{tmp_path}/{name}/ipexctl.lock", shown=shown)
         for name, shown in (("two", "ipexctl.lock"), ("one", "../one/ipexctl.lock"))
     )
     assert install_command(target, here) == install_command(target, None) == "ipexctl install"
     typed = install_command(target, there)
     assert typed == f"cd ../one && ipexctl install -f {tmp_path}/two/hosts"
-    assert spelled(typed, target) == typed
+    assert spell_hint(typed, target) == typed
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_lock_of_another_folder_is_installed_from_there(tmp_path, monkeypatch)
     ],
 )
 def test_a_hint_gets_what_its_author_could_not_know(said, expected):
-    assert spelled(said, FILE) == expected
+    assert spell_hint(said, FILE) == expected
 
 
 ANN = Host("node3", user="ann", port=2222, address="10.0.0.3")
@@ -104,14 +104,14 @@ ANN = Host("node3", user="ann", port=2222, address="10.0.0.3")
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (login_command.ssh(Host("node1"), "uptime"), "ssh node1 uptime"),
-        (login_command.ssh(ANN, "uptime"), "ssh -p 2222 ann@10.0.0.3 uptime"),
-        (login_command.ssh(ANN), "ssh -p 2222 ann@10.0.0.3"),
-        (login_command.debug(ANN), "ssh -v -p 2222 ann@10.0.0.3 true"),
-        (login_command.ssh(Host("localhost", local=True), "uptime"), "uptime"),
+        (login_command.ssh_to(Host("node1"), "uptime"), "ssh node1 uptime"),
+        (login_command.ssh_to(ANN, "uptime"), "ssh -p 2222 ann@10.0.0.3 uptime"),
+        (login_command.ssh_to(ANN), "ssh -p 2222 ann@10.0.0.3"),
+        (login_command.ssh_debug_command(ANN), "ssh -v -p 2222 ann@10.0.0.3 true"),
+        (login_command.ssh_to(Host("localhost", local=True), "uptime"), "uptime"),
         (login_command.copy_id(ANN, "root"), "ssh-copy-id -p 2222 ann@10.0.0.3"),
         (login_command.copy_id(Host("node1"), "root"), "ssh-copy-id root@node1"),
-        (login_command.ssh(Host("a", user="a b"), "true"), "ssh 'a b@a' true"),
+        (login_command.ssh_to(Host("a", user="a b"), "true"), "ssh 'a b@a' true"),
     ],
 )
 def test_a_login_has_the_user_port_and_address_of_the_hostfile(said, expected):
@@ -131,7 +131,7 @@ def test_a_login_has_the_user_port_and_address_of_the_hostfile(said, expected):
     ],
 )
 def test_what_ssh_itself_says_leads_to_the_same_login(said, hint):
-    error = explain(ANN, 255, said)
+    error = explain_ssh_error(ANN, 255, said)
     told = error if isinstance(error, Unreachable) else error.error
     assert told.what.startswith("node3: ")
     assert told.hint.startswith(hint)
@@ -159,7 +159,7 @@ def _template(node: ast.AST) -> str:
 
 
 def test_without_options_a_hint_stays_as_it_is():
-    assert [spelled(t, Target()) for t in ("ipexctl install", "ssh a")] == [
+    assert [spell_hint(t, Target()) for t in ("ipexctl install", "ssh a")] == [
         "ipexctl install",
         "ssh a",
     ]
@@ -204,12 +204,12 @@ def test_doctor_offers_its_command_without_hosts_that_are_down(tmp_path, down, n
 
 def test_what_a_settings_file_says_is_not_typed_again():
     target = Target(Path("hosts"), ssh_config=Path("cfg"))
-    assert command(target, "install") == "ipexctl install -f hosts -F cfg"
+    assert suggest_command(target, "install") == "ipexctl install -f hosts -F cfg"
     known = replace(target, configured=frozenset({"hostfile", "ssh_config"}))
-    assert command(known, "install") == "ipexctl install"
-    assert command(replace(known, hosts=("a",)), "logs x") == "ipexctl logs x -H a"
+    assert suggest_command(known, "install") == "ipexctl install"
+    assert suggest_command(replace(known, hosts=("a",)), "logs x") == "ipexctl logs x -H a"
     part = replace(target, configured=frozenset({"hostfile", "root"}))
-    assert command(part, "ps", "/r") == "ipexctl ps -F cfg"
+    assert suggest_command(part, "ps", "/r") == "ipexctl ps -F cfg"
 
 
 @pytest.mark.parametrize(
@@ -231,4 +231,4 @@ def test_a_variable_ends_with_its_shell_and_a_settings_file_stays(
     Path("hosts").write_text("a\n")
     Path("ipexctl.toml").write_text(settings)
     target = make_target(root="/r" if "root" in settings else "~/.ipexctl")
-    assert command(target, "ps", "/r" if "root" in settings else "~/.ipexctl") == expected
+    assert suggest_command(target, "ps", "/r" if "root" in settings else "~/.ipexctl") == expected

@@ -12,9 +12,9 @@ import typer.main
 from ipexctl import cli
 from ipexctl.api import Run
 from ipexctl.base.option import Seconds, option, options_of, setting_types
-from ipexctl.cli.options import declared_parameters, taken
+from ipexctl.cli.options import declared_parameters, take_options
 from ipexctl.local.settings_file import setting_kinds
-from ipexctl.play.text.step_schema import arguments
+from ipexctl.play.text.step_schema import step_arguments
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.command.command_line_words import for_click
 from ipexctl.run.plan.run_options import RunOptions
@@ -47,13 +47,13 @@ def test_a_command_has_a_parameter_for_each_option() -> None:
 def test_what_is_typed_becomes_the_value_and_the_rest_has_its_default() -> None:
     given: dict[str, Any] = dict.fromkeys(options_of(Sample)) | {"fast": True, "other": 1}
     given |= {"files": ["a", "b"], "place": Path("x"), "env": ["A"]}
-    made = taken(Sample, given, {"env": lambda names: dict.fromkeys(names, "1")})
+    made = take_options(Sample, given, {"env": lambda names: dict.fromkeys(names, "1")})
     assert made == Sample(("a", "b"), fast=True, env={"A": "1"}, place="x")
     assert given == {"other": 1}, "the options are taken out"
 
 
 def test_plays_and_settings_have_the_options_that_say_so() -> None:
-    docs = {name: about.doc for name, about in arguments(Sample).items()}
+    docs = {name: about.doc for name, about in step_arguments(Sample).items()}
     assert docs == {"files": "Files.", "fast": "Be quick."}
     assert setting_types(Sample) == {"fast": bool, "count": int, "env": dict}
 
@@ -61,7 +61,7 @@ def test_plays_and_settings_have_the_options_that_say_so() -> None:
 def test_each_option_of_run_is_on_its_command_line_and_in_the_api() -> None:
     command = typer.main.get_command(cli.app).commands["run"]  # type: ignore[attr-defined]
     assert options_of(RunOptions).keys() <= {p.name for p in command.params}
-    assert arguments(Run).keys() < options_of(RunOptions).keys()
+    assert step_arguments(Run).keys() < options_of(RunOptions).keys()
     run = {key for key in setting_kinds() if key.startswith("run.")}
     assert run == {f"run.{name}" for name in setting_types(RunOptions)}
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.wrapping import wrapped
-from ipexctl.shipped_tables import failures
+from ipexctl.base.wrapping import wrap_text
+from ipexctl.shipped_tables import known_failures
 
 ROOT = Path(__file__).parents[1]
 INIT = "ipexctl init -F /home/ann/labs/lab/ssh_config node1 node2"
@@ -41,17 +41,17 @@ INIT = "ipexctl init -F /home/ann/labs/lab/ssh_config node1 node2"
     ],
 )
 def test_lines_end_between_words_and_outside_of_commands(text, lines):
-    assert wrapped(text, 20) == lines
+    assert wrap_text(text, 20) == lines
 
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_no_word_of_any_advice_is_lost_and_no_line_is_too_long_for_want_of_a_break(width):
-    for cause in failures():
+    for cause in known_failures():
         for text in (cause.why, cause.fix):
-            lines = wrapped(text, width)
+            lines = wrap_text(text, width)
             assert " ".join(lines).split() == text.split()
             for line in lines:
-                assert len(line) <= width or not wrapped(line.strip(), width)[1:], line
+                assert len(line) <= width or not wrap_text(line.strip(), width)[1:], line
 
 
 def in_terminal(*words: str, folder: Path, **more: str) -> list[str]:

@@ -24,9 +24,9 @@ import message_page  # noqa: E402
 import play_docs  # noqa: E402
 import table_pages  # noqa: E402
 
-from ipexctl.doctor.checks import catalogue  # noqa: E402
+from ipexctl.doctor.checks import all_checks  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
-from ipexctl.shipped_tables import failures, migration_rules, table  # noqa: E402
+from ipexctl.shipped_tables import known_failures, migration_rules, stack_rows  # noqa: E402
 
 SOURCE, SITE = ROOT / "build/site-source", ROOT / "build/site"
 FOLDERS = ("docs", "examples", "playbooks")
@@ -81,13 +81,13 @@ smartquotes = False  # it would turn --level into a dash and "level"
 
 def generated_pages() -> dict[str, str]:
     return {
-        "checks": checks_tables.page(catalogue()),
+        "checks": checks_tables.page(all_checks()),
         "cli": cli_reference.page(),
         "errors": error_catalogue.page(*error_catalogue.catalogue(ROOT / "ipexctl")),
         "migrate-rules": table_pages.rules(migration_rules().all),
-        "stack-rows": table_pages.stack_rows(table()),
+        "stack-rows": table_pages.stack_rows(stack_rows()),
         "play-steps": play_docs.steps_page(all_steps()),
-        "failures": table_pages.failures(failures()),
+        "failures": table_pages.failures(known_failures()),
         "messages": message_page.page(),
     }
 

@@ -87,7 +87,7 @@ _WORDS = {
     "strerror": "REASON",
     "blob": "FILE",
 }
-_LOGINS = {"debug": "ssh -v HOST true", "copy_id": "ssh-copy-id HOST"}
+_LOGINS = {"ssh_debug_command": "ssh -v HOST true", "copy_id": "ssh-copy-id HOST"}
 _ANY = re.compile(r"(?<![\w-])[A-Z][A-Z0-9_]{2,}(?![\w=-])")
 Functions = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -16,8 +16,8 @@ from ipexctl.play.text.step_schema import (
     Count,
     HostPattern,
     Step,
-    arguments,
-    described,
+    describe_type,
+    step_arguments,
 )
 
 _HEAD = """\
@@ -47,16 +47,16 @@ def _step(keyword: str, kind: type[Step]) -> Iterator[str]:
     for paragraph in step_doc(kind):
         yield " ".join(paragraph.split()) + "\n"
     yield textwrap.indent(f"- {kind.example}", "    ") + "\n"
-    if not arguments(kind):
+    if not step_arguments(kind):
         yield "It has no arguments.\n"
         return
     yield "| argument | | default | |\n|---|---|---|---|"
-    for about in arguments(kind).values():
+    for about in step_arguments(kind).values():
         name = f"**{about.name}**" if about.required else about.name
         mark = " `*`" if about.name == kind.main else ""
         default = "" if about.required else default_text(about.default)
         doc = about.doc.replace("|", "\\|")
-        yield f"| {name}{mark} | {described(about.kind)} | {default} | {doc} |"
+        yield f"| {name}{mark} | {describe_type(about.kind)} | {default} | {doc} |"
     yield ""
 
 
@@ -64,7 +64,7 @@ def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:
     beside = _keys(PlayStep)
     kinds = {keyword: _json_schema(kind) for keyword, kind in steps.items()}
     for kind in steps.values():
-        for about in arguments(kind).values() if kind.main else ():
+        for about in step_arguments(kind).values() if kind.main else ():
             if about.name not in (kind.main, *kinds):  # sh: make, with creates: ... beside it
                 beside.setdefault(about.name, {**_json_type(about.kind), "description": about.doc})
     play = {
@@ -73,7 +73,9 @@ def play_schema(steps: Mapping[str, type[Step]]) -> dict[str, Any]:
         "required": ["steps"],
         "additionalProperties": False,
     }
-    bare = [k for k, kind in steps.items() if not any(a.required for a in arguments(kind).values())]
+    bare = [
+        k for k, kind in steps.items() if not any(a.required for a in step_arguments(kind).values())
+    ]
     step = {
         "anyOf": [
             {"enum": bare},
@@ -111,7 +113,7 @@ _NODES: dict[str, dict[str, Any]] = {  # of keys that a play's reader reads itse
 def _keys(kind: Any) -> dict[str, Any]:
     """Of a play or a step; no names are replaced in them."""
     found = {}
-    for about in arguments(kind).values():
+    for about in step_arguments(kind).values():
         schema = _NODES.get(about.name) or _json_type(about.kind)
         if "anyOf" in schema:
             schema = {"anyOf": [one for one in schema["anyOf"] if one != _REFERENCE]}
@@ -122,9 +124,9 @@ def _keys(kind: Any) -> dict[str, Any]:
 def _json_schema(kind: type[Step]) -> dict[str, Any]:
     """Of what may stand behind the keyword."""
     properties = {
-        a.name: {**_json_type(a.kind), "description": a.doc} for a in arguments(kind).values()
+        a.name: {**_json_type(a.kind), "description": a.doc} for a in step_arguments(kind).values()
     }
-    required = [a.name for a in arguments(kind).values() if a.required]
+    required = [a.name for a in step_arguments(kind).values() if a.required]
     whole: dict[str, Any] = {
         "type": "object",
         "properties": properties,
@@ -134,7 +136,7 @@ def _json_schema(kind: type[Step]) -> dict[str, Any]:
         whole["required"] = required
     forms = [whole]
     if kind.main and set(required) <= {kind.main}:
-        forms.append(_json_type(arguments(kind)[kind.main].kind))
+        forms.append(_json_type(step_arguments(kind)[kind.main].kind))
     if not required:
         forms.append({"type": "null"})
     doc = " ".join((kind.__doc__ or "").split("\n\n")[0].split())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.local.settings_file import LARGEST, NAME, SECTIONS, Kind, setting_kinds
+from ipexctl.local.settings_file import LARGEST, NAME, SECTIONS, SettingKind, setting_kinds
 
 SECTION_DOCS = {
     "run": "Options of ipexctl run; those on the command line override them.",
@@ -29,12 +29,12 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def _json_schema(kind: Kind) -> dict[str, Any]:
+def _json_schema(kind: SettingKind) -> dict[str, Any]:
     default = {} if kind.default in (None, "", {}, ()) else {"default": kind.default}
     return {"description": kind.doc, **_json_type(kind), **default}
 
 
-def _json_type(kind: Kind) -> dict[str, Any]:
+def _json_type(kind: SettingKind) -> dict[str, Any]:
     if kind.choices:
         return {"enum": list(kind.choices)}
     if kind.type is int:

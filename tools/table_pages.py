@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ipexctl.explain.causes.causes import Cause
-from ipexctl.install.stack.table_view import span
-from ipexctl.install.stack.version_table import Row
+from ipexctl.install.stack.table_view import python_span
+from ipexctl.install.stack.version_table import StackRow
 from ipexctl.migrate.code.rules import Rule
 from ipexctl.run.plan.rank_variables import ERROR_FILE, HOST_WIDE, TABLE
 
@@ -26,7 +26,7 @@ def _between(text: str, marks: tuple[str, str], table: Iterable[str]) -> str:
 # --- the tables of `stacks` and `migrate`, on the site -------------------------------------------
 
 
-def stack_rows(rows: Sequence[Row]) -> str:
+def stack_rows(rows: Sequence[StackRow]) -> str:
     """A page of the site."""
     head = "[stacks](stacks.md) explains the table; `?` marks a row that was not fully tested."
     columns = "| name | torch | ipex | oneccl | backend | module | python | isa | glibc | source |"
@@ -34,10 +34,10 @@ def stack_rows(rows: Sequence[Row]) -> str:
     return "\n".join(["# The rows of the version table", "", head, "", *table, ""])
 
 
-def _stack_row(row: Row) -> str:
+def _stack_row(row: StackRow) -> str:
     cells = (
         f"`{row.name}`" + " ?" * bool(row.doubts), row.torch, row.ipex or "-", row.oneccl or "-",
-        row.backend, f"`{row.oneccl_import}`" if row.oneccl else "-", span(row), row.isa,
+        row.backend, f"`{row.oneccl_import}`" if row.oneccl else "-", python_span(row), row.isa,
         f"{row.glibc[0]}.{row.glibc[1]}", row.source,
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"

@@ -27,7 +27,7 @@ from typing import (
     get_type_hints,
 )
 
-from ipexctl.base.values import Reader, listed, plain
+from ipexctl.base.values import Reader, list_of, plain
 from ipexctl.common.message import Message
 from ipexctl.errors import HostFailed, is_shown
 
@@ -75,7 +75,7 @@ class Answer(dict[str, Any]):
     def path(self, name: str) -> str:
         """Return an absolute path."""
         value = self.text(name)
-        if absolute(value) is None:
+        if read_absolute_path(value) is None:
             raise self.odd(f"{name!r} is not an absolute path")
         return value
 
@@ -107,19 +107,19 @@ class AnyText(str):
     """The type of a string of any characters, for a caller that expects them."""
 
 
-def _line(value: Any) -> str | None:
+def _read_line(value: Any) -> str | None:
     return plain(value) if isinstance(value, str) else None
 
 
-def _signed(value: Any) -> int | None:
+def _read_signed(value: Any) -> int | None:
     return value if type(value) is int and abs(value) <= _HUGE else None
 
 
-Line = Annotated[str, _line]  # text to show, without control characters and ends of lines
-Signed = Annotated[int, _signed]  # a number that may be negative
+Line = Annotated[str, _read_line]  # text to show, without control characters and ends of lines
+Signed = Annotated[int, _read_signed]  # a number that may be negative
 
 
-def absolute(value: Any) -> str | None:
+def read_absolute_path(value: Any) -> str | None:
     """Read an absolute path."""
     return value if _is_line(value) and value.startswith("/") else None
 
@@ -133,13 +133,13 @@ def as_type(type_: Any, value: Any, *, strict: bool = True) -> Any:
     return reader_of(type_, strict)(value)
 
 
-def record(kind: type[_T], raw: Any, **given: Any) -> _T:
+def read_record(kind: type[_T], raw: Any, **given: Any) -> _T:
     """Return a dataclass from what is known of it; `given` are values that are not read."""
     known = raw if isinstance(raw, Mapping) else {}
     return _record(kind, known, False, given)  # type: ignore[no-any-return]
 
 
-def rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
+def read_rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
     """Read a list of objects, or of lists with the values in the order of the fields. Rows without
     a `needed` value are left out."""
     try:
@@ -158,9 +158,9 @@ def reader_of(type_: Any, strict: bool) -> Reader:
     if is_dataclass(type_) or _is_message(type_):
         return lambda value: _record(type_, value, strict)
     if kind is Annotated:
-        return _known(parts[1])
+        return _refuse_values(parts[1])
     if kind is Literal:
-        return _known(lambda value: value if value in parts else None)
+        return _refuse_values(lambda value: value if value in parts else None)
     if NoneType in parts:
         read = reader_of(parts[0], strict)
         return lambda value: None if value is None else read(value)
@@ -168,14 +168,14 @@ def reader_of(type_: Any, strict: bool) -> Reader:
         return _dict_reader(*(reader_of(part, strict) for part in parts), whole=parts[0] is int)
     if kind is tuple and parts[-1] is not Ellipsis:
         each = tuple(reader_of(part, strict) for part in parts)
-        return lambda value: _fixed(each, value)
+        return lambda value: _read_fixed_list(each, value)
     if kind:
         read = reader_of(parts[0], strict)
-        return lambda value: _many(kind, read, strict, value)
+        return lambda value: _read_many(kind, read, strict, value)
     return _LOOSE_TEXT if type_ is str and not strict else _LEAVES[type_]
 
 
-def _known(reader: Reader, empty: tuple[Any, ...] = (None,)) -> Reader:
+def _refuse_values(reader: Reader, empty: tuple[Any, ...] = (None,)) -> Reader:
     def read(value: Any) -> Any:
         found = reader(value)
         if found in empty:
@@ -189,24 +189,24 @@ def _dict_reader(name: Reader, one: Reader, *, whole: bool) -> Reader:
     def read(value: Any) -> dict[Any, Any]:
         if not isinstance(value, dict):
             raise Odd(_FORMAT)
-        return {name(_number(key) if whole else key): one(value[key]) for key in value}
+        return {name(_number_key(key) if whole else key): one(value[key]) for key in value}
 
     return read
 
 
-def _number(name: str) -> int | None:
+def _number_key(name: str) -> int | None:
     """Return a JSON key, which is always text, as a number."""
     return int(name) if name.isascii() and name.isdigit() and len(name) < 20 else None
 
 
-def _fixed(readers: tuple[Reader, ...], value: Any) -> tuple[Any, ...]:
+def _read_fixed_list(readers: tuple[Reader, ...], value: Any) -> tuple[Any, ...]:
     """Read a list that has one value of each kind."""
     if not isinstance(value, list) or len(value) != len(readers):
         raise Odd(_FORMAT)
     return tuple([read(one) for read, one in zip(readers, value, strict=True)])
 
 
-def _many(made: Any, read: Reader, strict: bool, value: Any) -> Any:
+def _read_many(made: Any, read: Reader, strict: bool, value: Any) -> Any:
     if not strict and isinstance(value, Mapping):  # lists of them, each by its first value
         value = [[n, *one] if isinstance(one, list) else [n, one] for n, one in value.items()]
     if not isinstance(value, list):
@@ -214,7 +214,7 @@ def _many(made: Any, read: Reader, strict: bool, value: Any) -> Any:
     if strict:
         return made([read(one) for one in value])
     found = []
-    for one in listed(value):
+    for one in list_of(value):
         try:
             found.append(read(one))
         except Odd:
@@ -235,11 +235,11 @@ class _Declared(NamedTuple):
 
 
 @cache
-def _declared(kind: Any, strict: bool) -> tuple[_Declared, ...]:
+def _declared_fields(kind: Any, strict: bool) -> tuple[_Declared, ...]:
     if _is_message(kind):
         return tuple(_declare_in(kind, name, type_, strict) for name, type_ in _hints(kind).items())
     hints = cache(lambda: _hints(kind))  # many classes need none
-    return tuple(_declare(one, hints, strict) for one in fields(kind))
+    return tuple(_declare_field(one, hints, strict) for one in fields(kind))
 
 
 def _is_message(kind: Any) -> bool:
@@ -252,24 +252,24 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def _declare_in(kind: type[Message], name: str, type_: Any, strict: bool) -> _Declared:
     default = hasattr(kind, name)
-    empty = None if strict or default else _empty(type_)
+    empty = None if strict or default else _unknown_value(type_)
     return _Declared(name, name, reader_of(type_, strict), default, strict, empty)
 
 
-def _declare(one: Field[Any], hints: Callable[[], dict[str, Any]], strict: bool) -> _Declared:
+def _declare_field(one: Field[Any], hints: Callable[[], dict[str, Any]], strict: bool) -> _Declared:
     about, default = one.metadata, one.default is not MISSING or one.default_factory is not MISSING
     needed = about.get("needed", False)
     if reader := about.get("reader"):
-        read = _known(reader, (None, "") if needed and not strict else (None,))
+        read = _refuse_values(reader, (None, "") if needed and not strict else (None,))
         type_ = None
     else:
         type_ = _NAMED.get(one.type) or hints()[one.name]
         read = reader_of(type_, strict)
-    empty = None if strict or needed or default else _empty(type_ or hints()[one.name])
+    empty = None if strict or needed or default else _unknown_value(type_ or hints()[one.name])
     return _Declared(one.name, about.get("key") or one.name, read, default, strict or needed, empty)
 
 
-def _empty(type_: Any) -> Any:
+def _unknown_value(type_: Any) -> Any:
     """Return the value that represents an unknown one of this type."""
     if is_dataclass(type_) or _is_message(type_):
         return _record(type_, {}, False)
@@ -279,7 +279,7 @@ def _empty(type_: Any) -> Any:
 
 def _record(kind: Any, raw: Any, strict: bool, given: Mapping[str, Any] = _NOTHING) -> Any:
     """Build it from an object, or from a list with the values in the order of the fields."""
-    declared, values = _declared(kind, strict), dict(given)
+    declared, values = _declared_fields(kind, strict), dict(given)
     if isinstance(raw, list) and len(raw) <= len(declared):
         raw = dict(zip([one.key for one in declared], raw, strict=False))
     if not isinstance(raw, Mapping):
@@ -305,7 +305,7 @@ def _record(kind: Any, raw: Any, strict: bool, given: Mapping[str, Any] = _NOTHI
 # --- values --------------------------------------------------------------------------------------
 
 
-def _leaf(fits: Callable[[Any], bool]) -> Reader:
+def _leaf_reader(fits: Callable[[Any], bool]) -> Reader:
     def read(value: Any) -> Any:
         if not fits(value):
             raise Odd(_FORMAT)
@@ -319,14 +319,14 @@ def _is_line(value: object) -> bool:
 
 
 _LEAVES: dict[Any, Reader] = {
-    str: _leaf(_is_line),
-    AnyText: _leaf(lambda value: isinstance(value, str)),
-    int: _leaf(lambda value: type(value) is int and 0 <= value <= _HUGE),
-    float: _leaf(lambda value: type(value) in (int, float) and 0 <= value < _HUGE),
-    bool: _leaf(lambda value: type(value) is bool),
+    str: _leaf_reader(_is_line),
+    AnyText: _leaf_reader(lambda value: isinstance(value, str)),
+    int: _leaf_reader(lambda value: type(value) is int and 0 <= value <= _HUGE),
+    float: _leaf_reader(lambda value: type(value) in (int, float) and 0 <= value < _HUGE),
+    bool: _leaf_reader(lambda value: type(value) is bool),
     Any: lambda value: value,  # read where it is used
 }
-_LOOSE_TEXT = _known(_line)  # control characters are removed
+_LOOSE_TEXT = _refuse_values(_read_line)  # control characters are removed
 # names of common/message.py, which cannot say it there
 _MEANT = {"Line": Line, "AnyText": AnyText, "Signed": Signed, "Any": Any}
 # get_type_hints is slow: it compiles each of these

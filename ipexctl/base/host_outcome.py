@@ -32,8 +32,8 @@ class HostDown:
         return cls(host, e.slug, e.what, e.why, e.hint, unreachable=isinstance(e, Unreachable))
 
     @property
-    def state(self) -> Recap:
-        return Recap.UNREACHABLE if self.unreachable else Recap.FAILED
+    def state(self) -> HostState:
+        return HostState.UNREACHABLE if self.unreachable else HostState.FAILED
 
     @property
     def brief(self) -> str:
@@ -46,7 +46,7 @@ def without_host(host: str, what: str) -> str:
     return what.removeprefix(f"{host}: ")
 
 
-class Recap(str, Enum):
+class HostState(str, Enum):
     """The outcome of a host: exactly one of these."""
 
     OK = "ok"
@@ -57,14 +57,14 @@ class Recap(str, Enum):
 
     @property
     def exit_code(self) -> int:
-        codes = {Recap.UNREACHABLE: EXIT_UNREACHABLE, Recap.FAILED: EXIT_FAILED}
+        codes = {HostState.UNREACHABLE: EXIT_UNREACHABLE, HostState.FAILED: EXIT_FAILED}
         return codes.get(self, EXIT_OK)
 
 
 @dataclass(frozen=True)
-class HostRecap:
+class HostResult:
     host: str
-    state: Recap
+    state: HostState
     detail: str = ""
     seconds: float = 0.0
     notes: tuple[str, ...] = field(default=())
@@ -75,7 +75,7 @@ class HostRecap:
 class PerHost:
     """Base of outcomes that have one recap per host."""
 
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
 
     @property
     def declined(self) -> bool:

@@ -39,7 +39,7 @@ class Bad(Exception):
 
 
 @contextmanager
-def located(start: Place | None) -> Iterator[None]:
+def locate_errors(start: Place | None) -> Iterator[None]:
     """Turn a Bad raised inside into an error for the user, at its position after `start`."""
     try:
         yield
@@ -70,11 +70,11 @@ class FoundErrors:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ` (did you mean 'slots'?)`, or ""."""
-    near = nearest(word, known)
+    near = nearest_word(word, known)
     return f" (did you mean {near!r}?)" if near else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest_word(word: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word.lower()[:64], list(known), 1)), "")
 
 

@@ -15,13 +15,13 @@ def quote(argv: Sequence[str]) -> str:
 
 def quote_for_pasting(argv: tuple[str, ...]) -> str:
     """Quote for a person to read and paste: control characters are spelled for bash and zsh."""
-    return " ".join(shlex.quote(a) if all(map(is_shown, a)) else _spelled(a) for a in argv)
+    return " ".join(shlex.quote(a) if all(map(is_shown, a)) else _ansi_quoted(a) for a in argv)
 
 
-def _spelled(word: str) -> str:
+def _ansi_quoted(word: str) -> str:
     text = re.sub(r"[\\']", r"\\\g<0>", word)
-    return "$'" + "".join(c if is_shown(c) else _escaped(c) for c in text) + "'"
+    return "$'" + "".join(c if is_shown(c) else _escape_letter(c) for c in text) + "'"
 
 
-def _escaped(letter: str) -> str:
+def _escape_letter(letter: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))

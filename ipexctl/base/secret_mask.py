@@ -52,7 +52,7 @@ _NOTHING = re.compile(
 _WORD = re.compile(r"[\w.-]+")
 
 
-def masked(text: str, secrets: Iterable[str]) -> str:
+def mask_secrets(text: str, secrets: Iterable[str]) -> str:
     """Mask these secrets: complete ones, single lines, cut ones, and as programs quote them."""
     forms = _all_forms(frozenset(secrets))
     for form in forms:
@@ -64,10 +64,12 @@ def masked(text: str, secrets: Iterable[str]) -> str:
 
 @lru_cache(8)
 def _all_forms(secrets: frozenset[str]) -> list[str]:
-    return sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
+    return sorted(
+        {form for secret in secrets for form in _secret_forms(secret)}, key=len, reverse=True
+    )
 
 
-def _forms(secret: str) -> Iterator[str]:
+def _secret_forms(secret: str) -> Iterator[str]:
     yield from filter(None, (secret, secret.strip()))
     parts = [line.strip() for line in secret.splitlines()]
     for part in (secret.strip(), *(part for part in parts if len(part) >= _SHORTEST)):
@@ -112,7 +114,9 @@ def secret_arguments(command: str) -> frozenset[str]:
             found.add(value)
         elif _names_next(before):
             found.add(word)
-        found |= {word[a:b].strip("\"'") for a, b in _named(word)}  # --config '{"api_key": "..."}'
+        found |= {
+            word[a:b].strip("\"'") for a, b in _find_named_secrets(word)
+        }  # --config '{"api_key": "..."}'
         found |= {scheme[1] for scheme in _SCHEME.finditer(word)}
         for url in _URL.finditer(word):
             login = url[1].rpartition("@")[0]
@@ -129,15 +133,17 @@ class SecretMask:
         self._known = frozenset(known).union(*map(secret_arguments, commands))
 
     def text(self, text: str) -> str:
-        text = _masked_at(text, _keys(text))  # first: lines of a known key are its marks
-        text = masked(text, self._known)
-        return _masked_at(text, (*_logins(text), *_named(text)))
+        text = _masked_at(
+            text, _find_private_keys(text)
+        )  # first: lines of a known key are its marks
+        text = mask_secrets(text, self._known)
+        return _masked_at(text, (*_find_url_logins(text), *_find_named_secrets(text)))
 
     def document(self, value: Any) -> Any:
         """Mask in all texts of a JSON document, and all values under or after a secret's name."""
         if isinstance(value, Mapping):
             return {
-                key: MASK if inner and _hides(key, value) else self.document(inner)
+                key: MASK if inner and _names_a_secret(key, value) else self.document(inner)
                 for key, inner in value.items()
             }
         if isinstance(value, list | tuple):
@@ -169,7 +175,7 @@ def _is_name(word: str) -> bool:
     return _WORD.fullmatch(word) is not None and is_secret_name(word)
 
 
-def _hides(key: str, pairs: Mapping[str, Any]) -> bool:
+def _names_a_secret(key: str, pairs: Mapping[str, Any]) -> bool:
     """Decide whether its name, or the name beside a "value", is that of a secret."""
     name = pairs.get("name") if key.lower() == "value" else key
     return isinstance(name, str) and is_secret_name(name)
@@ -179,7 +185,7 @@ def _names_next(word: str) -> bool:
     return word[:1] == "-" and "=" not in word and is_secret_name(word)
 
 
-def _keys(text: str) -> Iterator[tuple[int, int]]:
+def _find_private_keys(text: str) -> Iterator[tuple[int, int]]:
     """Yield private keys; of one that is cut, everything up to its last mark or after its first."""
     start, inside = 0, False
     for mark in _KEY_MARK.finditer(text):
@@ -190,7 +196,7 @@ def _keys(text: str) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
-def _logins(text: str) -> Iterator[tuple[int, int]]:
+def _find_url_logins(text: str) -> Iterator[tuple[int, int]]:
     for url in _URL.finditer(text):
         if at := url[1].rfind("@") + 1:
             yield url.start(1), url.start(1) + at
@@ -200,7 +206,7 @@ def _logins(text: str) -> Iterator[tuple[int, int]]:
         yield from (f.span("value") for f in form.finditer(text) if is_secret_name(f["name"]))
 
 
-def _named(text: str) -> Iterator[tuple[int, int]]:
+def _find_named_secrets(text: str) -> Iterator[tuple[int, int]]:
     at = 0
     while found := _NAME.search(text, at):
         start, at = found.end(), max(found.end("name"), at + 1)
@@ -222,18 +228,18 @@ def _value_end(text: str, name: re.Match[str], at: int) -> int:
     around = text[name.start() - 1 : name.start()]
     if opening is None and around in ("'", '"') and not name["close"]:  # '--token=two words'
         end = text.find(around, at, at + _LONGEST)
-        return _shell_word(text, end) if end >= 0 else _rest(text, at)
+        return _shell_word(text, end) if end >= 0 else _end_of_line(text, at)
     if opening is None and text[at : at + 1] in ("[", "(", "{"):
         return _list_end(text, at)
     if opening is None:
-        return _rest(text, at) if name["is"] in (":", "：") else _shell_word(text, at)
-    end = _closing(text, opening[1], opening.end())
+        return _end_of_line(text, at) if name["is"] in (":", "：") else _shell_word(text, at)
+    end = _after_closing_mark(text, opening[1], opening.end())
     if end < 0 or (name["is"] == ":" and text.startswith(";", end)):  # Cookie: "a"; b
-        return _rest(text, at)
+        return _end_of_line(text, at)
     return _shell_word(text, end) if _GLUED.match(text, end) else end
 
 
-def _closing(text: str, mark: str, at: int) -> int:
+def _after_closing_mark(text: str, mark: str, at: int) -> int:
     """Return the position after the closing mark, or -1."""
     end = text.find(mark, at, at + _LONGEST)
     while end > 0 and mark[0] != "\\" and text[end - 1] == "\\":
@@ -247,7 +253,7 @@ def _list_end(text: str, at: int) -> int:
         open_ones += -1 if found["close"] else found[0] in "[({"
         if not open_ones:
             return found.end()
-    return _rest(text, at)
+    return _end_of_line(text, at)
 
 
 def _shell_word(text: str, at: int) -> int:
@@ -255,6 +261,6 @@ def _shell_word(text: str, at: int) -> int:
     return word.end() if word else at
 
 
-def _rest(text: str, at: int) -> int:
+def _end_of_line(text: str, at: int) -> int:
     end = text.find("\n", at)
     return end if end >= 0 else len(text)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ipexctl.common.sizes import human as human
+from ipexctl.common.sizes import format_bytes as format_bytes
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 RATE = 100  # Mbit/s: assumed for download times if nothing was measured
 
 
-def short(number: float) -> str:
+def short_size(number: float) -> str:
     """Return bytes in the shortest readable form."""
     for unit in ("B", "kB", "MB"):
         if number < 999.5:
@@ -53,7 +53,7 @@ def seconds_of(text: str) -> float | None:
     return sum(float(number) * _TYPED[unit] for number, unit in parts)
 
 
-def minutes(size: int) -> str:
+def transfer_minutes(size: int) -> str:
     """Return how long a download of this size takes at RATE."""
     return f"about {max(1, round(size * 8 / RATE / 1e6 / 60))} min at {RATE} Mbit/s"
 
@@ -63,7 +63,7 @@ GIB = 1 << 30
 MIB = 1 << 20
 
 
-def size(count: int) -> str:
+def binary_size(count: int) -> str:
     """Return bytes for people: 64 KiB, 512 MiB, 1.5 GiB, 503 GiB."""
     if count < MIB:
         return f"{count // 1024} KiB"
@@ -79,7 +79,7 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def ranges(numbers: Iterable[int]) -> str:
+def fold_numbers(numbers: Iterable[int]) -> str:
     """Return numbers as ranges: "0-2,5" for 0, 1, 2 and 5."""
     parts: list[list[int]] = []
     for number in sorted(set(numbers)):

@@ -22,7 +22,7 @@ def by(reader: Reader, *, key: str = "", needed: bool = False) -> dict[str, Any]
     return {"reader": reader, "key": key, "needed": needed}
 
 
-def matching(form: re.Pattern[str]) -> Reader:
+def matching_text(form: re.Pattern[str]) -> Reader:
     """Return a reader of texts of this form, which may become parts of paths or commands."""
     return lambda value: value if isinstance(value, str) and form.fullmatch(value) else None
 
@@ -37,7 +37,7 @@ def plain(value: Any, most: int = 4096) -> str:
     return "".join(filter(is_shown, text)).strip()
 
 
-def name(value: Any) -> str:
+def command_safe_name(value: Any) -> str:
     """Return a name for use in a command; characters that such names never have become ?"""
     return _ODD.sub("?", plain(value, 255))
 
@@ -48,29 +48,29 @@ def count_or_none(value: Any) -> int | None:
     return value if ok else None
 
 
-def listed(value: Any) -> list[Any]:
+def list_of(value: Any) -> list[Any]:
     return value[:MOST] if isinstance(value, list) else []
 
 
-def texts(value: Any) -> tuple[str, ...]:
-    return tuple(t for t in map(plain, listed(value)) if t)
+def texts_of(value: Any) -> tuple[str, ...]:
+    return tuple(t for t in map(plain, list_of(value)) if t)
 
 
 def truth(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def number(value: Any) -> float | None:
+def number_or_none(value: Any) -> float | None:
     ok = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < _HUGE
     return float(value) if ok else None
 
 
-def positive(value: Any) -> float | None:
-    return number(value) or None
+def positive_or_none(value: Any) -> float | None:
+    return number_or_none(value) or None
 
 
-def counts(value: Any) -> tuple[int, ...]:
-    return tuple(n for n in map(count_or_none, listed(value)) if n is not None)
+def counts_of(value: Any) -> tuple[int, ...]:
+    return tuple(n for n in map(count_or_none, list_of(value)) if n is not None)
 
 
 def int_of(text: Any) -> int | None:

@@ -18,10 +18,10 @@ _COMMANDS = frozenset(
 _BEFORE = frozenset({"or", "and", "then", "with", "use", "run", "try", "type", "#"})
 
 
-def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
+def wrap_text(text: str, width: int, indent: str = "  ") -> list[str]:
     """Return `text` in lines of at most `width` characters, unless a word or command is longer."""
     lines, line = [], ""
-    for gap, unit in _units(text):
+    for gap, unit in _unbreakable_units(text):
         if line.strip() and len(line) + len(gap) + len(unit) > width:
             lines.append(line)
             line = indent + unit
@@ -30,7 +30,7 @@ def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
     return [*lines, line]
 
 
-def _units(text: str) -> Iterator[tuple[str, str]]:
+def _unbreakable_units(text: str) -> Iterator[tuple[str, str]]:
     """Yield pieces that are kept on one line, each with the blanks before it."""
     gap, unit, inside, before = "", "", "", ":"
     for blanks, word in _WORDS.findall(text):
@@ -42,7 +42,7 @@ def _units(text: str) -> Iterator[tuple[str, str]]:
                 yield gap, unit
             gap, unit = blanks, word
         if not goes_on:
-            inside = _opens(word, before, len(blanks) > 2)
+            inside = _unit_kind(word, before, len(blanks) > 2)
         if inside == "option" and goes_on:
             inside = ""
         if inside == "`" and word.count("`") % 2 == goes_on:
@@ -54,7 +54,7 @@ def _units(text: str) -> Iterator[tuple[str, str]]:
     yield gap, unit
 
 
-def _opens(word: str, before: str, apart: bool) -> str:
+def _unit_kind(word: str, before: str, apart: bool) -> str:
     """Return the kind of piece that this word begins: command, option, quotation or ""."""
     if word.startswith(("`", "(`")):
         return "" if word.count("`") > 1 else "`"

@@ -101,9 +101,9 @@ def read_yaml(text: str, source: str, what: str = "an inventory") -> Node:
         if "nesting depth" in problem:  # newer libyaml stops before it reports the outer levels
             raise _too_deep().placed(place) from None
         problem = f"YAML syntax: {_PLAIN.get(problem, problem)}"
-        raise Bad(problem, why=_began(e), hint=_hint(text, e), slug="yaml-syntax").placed(
-            place
-        ) from None
+        raise Bad(
+            problem, why=_where_it_began(e), hint=_yaml_hint(text, e), slug="yaml-syntax"
+        ).placed(place) from None
     except yaml.YAMLError as e:
         place = place_in(text, getattr(e, "position", 0), source)
         raise Bad(
@@ -136,14 +136,14 @@ _HINTS = {  # by what libyaml says
 }
 
 
-def _began(error: Any) -> str:
+def _where_it_began(error: Any) -> str:
     mark, problem = error.context_mark, error.problem_mark
     if not mark or not problem or mark.line == problem.line:
         return ""
     return f"{error.context} that begins on line {mark.line + 1}"
 
 
-def _hint(text: str, error: Any) -> str:
+def _yaml_hint(text: str, error: Any) -> str:
     lines, mark = text.splitlines(), error.problem_mark
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
@@ -209,10 +209,14 @@ class _Builder:
         null = plain and event.value in ("", "~", "null", "Null", "NULL") and not event.tag
         raw = self._text[event.start_mark.index : event.end_mark.index]
         same = raw == event.value
-        return Scalar(event.value, self._place(event), null, _tag(event), raw="" if same else raw)
+        return Scalar(
+            event.value, self._place(event), null, _event_tag(event), raw="" if same else raw
+        )
 
     def _sequence(self, start: Any, nodes: list[Node]) -> Sequence:
-        return Sequence(tuple(nodes), self._place(start), _tag(start), self._weigh(start, nodes))
+        return Sequence(
+            tuple(nodes), self._place(start), _event_tag(start), self._weigh(start, nodes)
+        )
 
     def _mapping(self, start: Any, nodes: list[Node]) -> Mapping:
         items: dict[str, tuple[Scalar, Node]] = {}
@@ -242,7 +246,7 @@ class _Builder:
             for key, value in mapping.items:
                 items.setdefault(key.text, (key, value))
         weight = self._weigh(start, [node for item in items.values() for node in item])
-        return Mapping(tuple(items.values()), self._place(start), _tag(start), weight)
+        return Mapping(tuple(items.values()), self._place(start), _event_tag(start), weight)
 
     def _merges(self, value: Node) -> Iterator[Mapping]:
         for node in value.items if isinstance(value, Sequence) else (value,):
@@ -272,6 +276,6 @@ def _too_many() -> Bad:
     return Bad(f"more than {MAX_NODES:,} values", why=why, slug="yaml-too-large")
 
 
-def _tag(event: Any) -> str:
+def _event_tag(event: Any) -> str:
     tag = event.tag or ""
     return "" if tag in ("", "!", *_PLAIN_TAGS) else str(tag)

@@ -11,21 +11,21 @@ from collections.abc import Callable
 from ipexctl.bench.allreduce_options import AllreduceOptions
 from ipexctl.bench.allreduce_result import (
     BACKENDS,
+    BenchLines,
     Benchmark,
-    Heard,
     Placed,
     host_rates,
-    rows,
+    measured_rows,
     slow_parts,
     slowest_rate,
 )
-from ipexctl.bench.rank_script import Interruptible, RankLines, examined, run_in_ranks
+from ipexctl.bench.rank_script import Interruptible, RankLines, examine_links, run_in_ranks
 from ipexctl.errors import HostFailed, InputError, IpexctlError, NothingFits, unknown_value
-from ipexctl.machines.target import Target, inventory
+from ipexctl.machines.target import Target, read_inventory
 from ipexctl.run.watch.run_watchers import View
 
 
-def bench(
+def bench_allreduce(
     target: Target,
     asked: AllreduceOptions,
     view: View,
@@ -33,16 +33,16 @@ def bench(
     note: Callable[[str], None],
 ) -> Benchmark:
     """Run the benchmark. `interrupts` count while ranks run. Raises IpexctlError without result."""
-    _check(target, asked)
+    _check_request(target, asked)
     began = time.monotonic()
     note("measuring the links between the hosts")
-    cluster = examined(target, asked.root)
+    cluster = examine_links(target, asked.root)
     note(f"measuring all_reduce, about {asked.seconds:.0f} s")
-    heard = Heard(0)
+    heard = BenchLines(0)
     lines = RankLines(view, heard)
     result = run_in_ranks(target, asked, lines, interrupts)
     if heard.error:
-        raise _refusal(heard)
+        raise _error_of_ranks(heard)
     plan = lines.plan
     ranks = {h.host: [p.rank for p in h.ranks] for h in plan.hosts} if plan else {}
     placed = Placed(cluster, ranks)
@@ -53,7 +53,7 @@ def bench(
         backend=heard.backend or asked.backend,
         torch=heard.torch,
         ranks=heard.ranks,
-        rows=rows(heard, slowest_rate(links)),
+        rows=measured_rows(heard, slowest_rate(links)),
         left=heard.left,
         left_why=heard.left_why,
         hosts=host_rates(placed, heard),
@@ -63,10 +63,10 @@ def bench(
     )
 
 
-def _check(target: Target, asked: AllreduceOptions) -> None:
+def _check_request(target: Target, asked: AllreduceOptions) -> None:
     if asked.backend not in BACKENDS:
         raise unknown_value("--backend", asked.backend, BACKENDS)
-    if len(inventory(target).hosts) * asked.ppn < 2:
+    if len(read_inventory(target).hosts) * asked.ppn < 2:
         raise InputError(
             "all_reduce needs at least two ranks",
             why="one host was given, with one rank",
@@ -75,7 +75,7 @@ def _check(target: Target, asked: AllreduceOptions) -> None:
         )
 
 
-def _refusal(heard: Heard) -> IpexctlError:
+def _error_of_ranks(heard: BenchLines) -> IpexctlError:
     if heard.error == "no-ccl":
         return NothingFits(
             "--backend ccl: the environment on the hosts has no oneCCL bindings",

@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from ipexctl.base.values import count_or_none, listed, plain, positive
-from ipexctl.doctor.checks import catalogue
+from ipexctl.base.values import count_or_none, list_of, plain, positive_or_none
+from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.checks.perf import EQUALS, SLOW
-from ipexctl.doctor.checks.registry import Check, Sight, run
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.checks.registry import Check, Evidence, run_checks
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.errors import InputError
 from ipexctl.facts import host_facts
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.measurements import HostBench, Link
+from ipexctl.facts.measurements import HostBench, MeasuredLink
 from ipexctl.quick_dataclass import dataclass
 
 MARK = "ipexctl-allreduce:"  # as in in_ranks/allreduce_bench.py
@@ -64,7 +64,7 @@ def reason_of(finding: Finding, slugs: Mapping[str, str] = OF_HOST) -> Reason:
 
 
 def known_checks() -> dict[str, Check]:
-    return {check.id: check for check in catalogue()}
+    return {check.id: check for check in all_checks()}
 
 
 @dataclass(frozen=True)
@@ -89,16 +89,19 @@ def line_of(text: str, mark: str) -> Mapping[str, Any] | None:
 
 
 def pressure_of(line: Mapping[str, Any]) -> Pressure:
-    throttled, seconds = positive(line.get("throttled")), positive(line.get("seconds"))
+    throttled, seconds = (
+        positive_or_none(line.get("throttled")),
+        positive_or_none(line.get("seconds")),
+    )
     return Pressure(
-        positive(line.get("cpus")),
+        positive_or_none(line.get("cpus")),
         min(1.0, throttled / seconds) if throttled and seconds else 0.0,
         count_or_none(line.get("heat")) or 0,
-        min(1.0, positive(line.get("stolen")) or 0.0),
+        min(1.0, positive_or_none(line.get("stolen")) or 0.0),
     )
 
 
-def noticed(seen: Sequence[Pressure]) -> Iterator[tuple[str, str, str]]:
+def pressure_signs(seen: Sequence[Pressure]) -> Iterator[tuple[str, str, str]]:
     """Yield (slug, check, evidence) of what the ranks of a host noticed."""
     if paused := max((p.paused for p in seen if p.paused > PAUSED), default=0.0):
         yield "cpu-quota", "CORE-003", f"paused for {paused:.0%} of the time"
@@ -121,7 +124,7 @@ class Rate:
 
 
 @dataclass
-class Heard:
+class BenchLines:
     """The lines of all ranks of a run with `ranks` ranks."""
 
     ranks: int
@@ -147,14 +150,14 @@ class Heard:
         kind = line.get("kind")
         if kind == "size":
             size, count = count_or_none(line.get("size")), count_or_none(line.get("iterations"))
-            average = positive(line.get("average"))
+            average = positive_or_none(line.get("average"))
             if size and size in SIZES and count and average and average >= SHORTEST:
                 self.times.setdefault(size, {})[rank] = average, count
-        elif kind == "compute" and (gflops := positive(line.get("gflops"))):
+        elif kind == "compute" and (gflops := positive_or_none(line.get("gflops"))):
             threads = count_or_none(line.get("threads")) or None
             self.rates[rank] = Rate(gflops, threads, pressure_of(line))
         elif kind == "left" and line.get("why") in ("time", "memory"):
-            named = listed(line.get("sizes"))
+            named = list_of(line.get("sizes"))
             self.left = tuple(size for size in SIZES if size in named)
             self.left_why = line["why"]
         elif kind == "rank":
@@ -166,7 +169,7 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Row:
+class AllreduceRow:
     """One size, in OSU's columns: microseconds, over the averages of the ranks."""
 
     size: int
@@ -178,7 +181,7 @@ class Row:
     of_link: float | None = None  # as a share of what the slowest link carried alone
 
 
-def rows(heard: Heard, link: float | None) -> tuple[Row, ...]:
+def measured_rows(heard: BenchLines, link: float | None) -> tuple[AllreduceRow, ...]:
     """Return sizes that all ranks measured. `link`: bits per second of the slowest link."""
     found = []
     for size, by_rank in sorted(heard.times.items()):
@@ -189,7 +192,7 @@ def rows(heard: Heard, link: float | None) -> tuple[Row, ...]:
         bus = bus_rate(size, mean, heard.ranks)
         count = min(count for _, count in by_rank.values())
         share = bus / link if link else None
-        found.append(Row(size, mean, min(times), max(times), count, bus, share))
+        found.append(AllreduceRow(size, mean, min(times), max(times), count, bus, share))
     return tuple(found)
 
 
@@ -198,7 +201,7 @@ def bus_rate(size: int, microseconds: float, ranks: int) -> float:
     return size * 8 * 2 * (ranks - 1) / ranks / (microseconds * 1e-6)
 
 
-def slowest_rate(links: Iterable[Link]) -> float | None:
+def slowest_rate(links: Iterable[MeasuredLink]) -> float | None:
     return min((link.rate for link in links if link.rate), default=None)
 
 
@@ -240,10 +243,10 @@ class SlowPart:
 class Placed:
     """What the doctor found and measured on the hosts, and the ranks of each host."""
 
-    cluster: Cluster
+    cluster: CheckedHosts
     ranks: Mapping[str, Sequence[int]]
 
-    def rates(self, heard: Heard) -> dict[str, float]:
+    def rates(self, heard: BenchLines) -> dict[str, float]:
         """Return each host's 1e9 operations per second, all its ranks together."""
         found = {}
         for host, ranks in self.ranks.items():
@@ -261,17 +264,17 @@ class Placed:
         best = {model: max(hosts, key=lambda h: rates[h]) for model, hosts in models.items()}
         return {host: best[model] for model, hosts in models.items() for host in hosts}
 
-    def with_rates(self, heard: Heard) -> Cluster:
+    def with_rates(self, heard: BenchLines) -> CheckedHosts:
         """Add the hosts' rates, without threads: all hosts have the same work."""
         rates = self.rates(heard).items()
         hosts = tuple(HostBench(host, "ok", torch=heard.torch, fp32=rate) for host, rate in rates)
         return replace(self.cluster, measured=replace(self.cluster.measured, hosts=hosts))
 
 
-def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
+def slow_parts(placed: Placed, heard: BenchLines) -> tuple[SlowPart, ...]:
     """Return the slow parts, links first: they slow down every size, hosts only the computing."""
     used = [check for name, check in known_checks().items() if name in _USED]
-    found = run(used, placed.with_rates(heard))
+    found = run_checks(used, placed.with_rates(heard))
     reasons = [(f.host, reason_of(f)) for f in found if f.id in OF_HOST]
     reasons += _seen_by_ranks(placed, heard)
     slugs: dict[str, set[str]] = {host: set() for host in placed.ranks}
@@ -282,9 +285,9 @@ def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
     own = {host: slugs[host] - slugs[best] for host, best in alike.items()}
     hosts = [f for f in found if f.id == _SLOW_HOST]
     slow = {f.host for f in hosts}
-    hosts += (f for f in _explained(rates, alike, own) if f.host not in slow)
+    hosts += (f for f in _explained_slow_hosts(rates, alike, own) if f.host not in slow)
     parts = [
-        _part(f, (r for host, r in reasons if host == f.host and r.slug in own.get(host, ())))
+        _slow_part(f, (r for host, r in reasons if host == f.host and r.slug in own.get(host, ())))
         for f in hosts
     ]
     slow = {f.host for f in hosts}
@@ -296,7 +299,7 @@ def slow_parts(placed: Placed, heard: Heard) -> tuple[SlowPart, ...]:
     return (*_slow_links(found, len(placed.cluster.measured.links)), *parts)
 
 
-def _part(f: Finding, reasons: Iterable[Reason]) -> SlowPart:
+def _slow_part(f: Finding, reasons: Iterable[Reason]) -> SlowPart:
     kind = "host" if f.id == _SLOW_HOST else "link"
     slug = {**_SLOW, **_OF_LINK}[f.id]
     first: dict[str, Reason] = {}
@@ -313,14 +316,14 @@ def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
     facts = [f for f in found if f.id in _OF_LINK]
     slow = [f for f in found if f.id in _SLOW and f.id != _SLOW_HOST]
     for f in slow:
-        yield _part(f, (reason_of(g, _OF_LINK) for g in facts if g.host in (f.host, "")))
+        yield _slow_part(f, (reason_of(g, _OF_LINK) for g in facts if g.host in (f.host, "")))
     for f in facts if not slow else ():
         compared = _OF_LINK[f.id] == "link-speed" and links >= EQUALS
         if f.severity is not Severity.NOTE and not compared:
-            yield _part(f, ())
+            yield _slow_part(f, ())
 
 
-def _seen_by_ranks(placed: Placed, heard: Heard) -> Iterator[tuple[str, Reason]]:
+def _seen_by_ranks(placed: Placed, heard: BenchLines) -> Iterator[tuple[str, Reason]]:
     """Yield what a host's ranks noticed while all computed."""
     known, facts_of = known_checks(), placed.cluster.facts_of
     for host, ranks in placed.ranks.items():
@@ -330,13 +333,13 @@ def _seen_by_ranks(placed: Placed, heard: Heard) -> Iterator[tuple[str, Reason]]
         shared = facts is not None and any(host_facts.share_cpus(facts, f) for f in others)
         if reason := _one_thread(rates, facts):
             yield host, reason
-        for slug, name, evidence in _noticed(rates, shared=shared):
+        for slug, name, evidence in _rank_pressure_signs(rates, shared=shared):
             about = known[name]
             yield host, Reason(slug, name, about.title, evidence, str(about.fix))
 
 
 def _one_thread(rates: Sequence[Rate], facts: Facts | None) -> Reason | None:
-    cores = host_facts.cores(facts) if facts else None
+    cores = host_facts.count_usable_cores(facts) if facts else None
     threads = max((r.threads or 0 for r in rates), default=0)
     if threads != 1 or not cores or cores < 2 * len(rates):
         return None
@@ -344,20 +347,20 @@ def _one_thread(rates: Sequence[Rate], facts: Facts | None) -> Reason | None:
     return Reason(_ONE_THREAD, _ONE_THREAD, title, f"{cores} cores", _THREADS)
 
 
-def _noticed(rates: Sequence[Rate], *, shared: bool) -> Iterator[tuple[str, str, str]]:
+def _rank_pressure_signs(rates: Sequence[Rate], *, shared: bool) -> Iterator[tuple[str, str, str]]:
     """Yield (slug, check, evidence). `shared`: hosts on the same CPUs keep each other busy."""
     seen = [r.pressure for r in rates]
-    slugs = [one[0] for one in noticed(seen)]
+    slugs = [one[0] for one in pressure_signs(seen)]
     if not shared and "cpu-quota" not in slugs:
         had = [(r.pressure.cpus, r.threads) for r in rates if r.pressure.cpus and r.threads]
         cpus, wanted = min(had, key=lambda one: one[0] / one[1], default=(1.0, 1))
         if cpus < STARVED * wanted:
             each = f"{wanted} thread{'s' * (wanted != 1)}"
             yield "busy", "LOAD-001", f"{each} got {cpus:.1f} CPUs"
-    yield from noticed(seen)
+    yield from pressure_signs(seen)
 
 
-def _explained(
+def _explained_slow_hosts(
     rates: Mapping[str, float], alike: Mapping[str, str], own: Mapping[str, set[str]]
 ) -> Iterator[Finding]:
     """Yield slow hosts, among too few equal ones to compare, with a reason the fastest lacks."""
@@ -365,7 +368,7 @@ def _explained(
     for host, best in alike.items():
         if rates[host] < SLOW * rates[best] and own[host]:
             text = f"fp32 {rates[host]:.0f} GFLOP/s, {rates[best]:.0f} on {best}"
-            yield about.finding(Sight(text, host=host))
+            yield about.finding(Evidence(text, host=host))
 
 
 # --- the outcome ---------------------------------------------------------------------------------
@@ -388,11 +391,11 @@ class Benchmark:
     backend: str
     torch: str
     ranks: int
-    rows: tuple[Row, ...]
+    rows: tuple[AllreduceRow, ...]
     left: tuple[int, ...]
     left_why: str
     hosts: tuple[HostRate, ...]
-    links: tuple[Link, ...]
+    links: tuple[MeasuredLink, ...]
     slow: tuple[SlowPart, ...]
     seconds: float
 
@@ -401,15 +404,15 @@ class Benchmark:
         return self.code or int(bool(self.slow))
 
 
-def host_rates(placed: Placed, heard: Heard) -> tuple[HostRate, ...]:
+def host_rates(placed: Placed, heard: BenchLines) -> tuple[HostRate, ...]:
     rates = placed.rates(heard)
     return tuple(
-        HostRate(host, len(ranks), rates.get(host), _threads(heard, ranks))
+        HostRate(host, len(ranks), rates.get(host), _least_threads(heard, ranks))
         for host, ranks in placed.ranks.items()
     )
 
 
-def _threads(heard: Heard, ranks: Iterable[int]) -> int | None:
+def _least_threads(heard: BenchLines, ranks: Iterable[int]) -> int | None:
     found = {heard.rates[r].threads for r in ranks if r in heard.rates}
     return min((n for n in found if n), default=None)
 

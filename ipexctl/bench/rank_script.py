@@ -9,21 +9,20 @@ from pathlib import Path
 
 from ipexctl.base.option import Seconds
 from ipexctl.bench.allreduce_options import AllreduceOptions
-from ipexctl.bench.allreduce_result import Heard
-from ipexctl.doctor.doctor import Options as DoctorOptions
-from ipexctl.doctor.doctor import examine_hosts
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.bench.allreduce_result import BenchLines
+from ipexctl.doctor.doctor import DoctorOptions, examine_hosts
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.local.project_lock import choice_here
 from ipexctl.local.settings import configured_env
 from ipexctl.machines.fleet import GRACE, Fleet
 from ipexctl.machines.target import Target
-from ipexctl.project.send_agreed import always
+from ipexctl.project.send_agreed import answer_yes
 from ipexctl.project.send_project import Project
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.run_result import Left, RunResult
+from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run import run
+from ipexctl.run.run import start_and_follow_run
 from ipexctl.run.run_script import Script
 from ipexctl.run.watch.run_watchers import Interrupts, View
 
@@ -39,7 +38,7 @@ class RankLines(View):
     """A view that keeps the output of our script, and shows the run's progress if it fails."""
 
     shown: View
-    heard: Heard
+    heard: BenchLines
     plan: LaunchPlan | None = None
     as_data = True
 
@@ -64,17 +63,17 @@ class RankLines(View):
         self.shown.close()
 
 
-def examined(target: Target, root: str) -> Cluster:
+def examine_links(target: Target, root: str) -> CheckedHosts:
     """Return what the doctor finds and measures between the hosts; the run reports hosts down."""
     fleet = Fleet(target, root, grace=GRACE)
     options = DoctorOptions(root, level="std", env=choice_here(), compute=False)
     report = examine_hosts(fleet, options)
-    return Cluster(report.facts, report.peers, measured=report.measured)
+    return CheckedHosts(report.facts, report.peers, measured=report.measured)
 
 
 def run_in_ranks(
     target: Target, asked: AllreduceOptions, lines: RankLines, interrupts: Interruptible
-) -> RunResult | Left:
+) -> RunResult | DetachedRun:
     """Run the script; none of our modules is loaded in the ranks, as that would be measured too."""
     work = {
         "backend": asked.backend,
@@ -92,11 +91,11 @@ def run_in_ranks(
         timeout=Seconds(asked.seconds + PATIENCE),
         ports=asked.ports,
         root=asked.root,
-        confirm=always,
+        confirm=answer_yes,
         typed=target.typed,
     )
     started = Script(
         Project(_FOLDER), (SCRIPT, *options.args), env=choice_here(), typed=target.typed
     )
     with interrupts() as counted:
-        return run(target, options, lines, counted, started)
+        return start_and_follow_run(target, options, lines, counted, started)

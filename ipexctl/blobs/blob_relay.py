@@ -15,7 +15,7 @@ from itertools import chain
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import without_host
-from ipexctl.blobs.blob_store import SILENCE, OnBytes, Room, Source, missing_blobs, send
+from ipexctl.blobs.blob_store import SILENCE, OnBytes, Room, Source, missing_blobs, send_blobs
 from ipexctl.blobs.tls_keys import Keys, make_keys
 from ipexctl.common.addresses import peer_url
 from ipexctl.errors import HostFailed
@@ -134,7 +134,9 @@ class Carrier:
 
     def _send(self, turn: Turn, host: _Getter) -> Moved:
         count = host.counter("sending")
-        return Moved(sent=send(host.agent, host.root, turn.blobs, self._source, count, Room()))
+        return Moved(
+            sent=send_blobs(host.agent, host.root, turn.blobs, self._source, count, Room())
+        )
 
     def _fetch(self, turn: Turn, host: _Getter) -> Moved | str:
         """Fetch from another host; returns what came, or why that was not possible."""
@@ -197,10 +199,10 @@ class _Getter:
         self._tell("waiting for files", self._done, total)
 
     def counter(self, what: str) -> OnBytes:
-        return counter(what, self._total, self._tell, self._done)
+        return byte_counter(what, self._total, self._tell, self._done)
 
 
-def counter(what: str, total: int, tell: Tell, done: int = 0) -> OnBytes:
+def byte_counter(what: str, total: int, tell: Tell, done: int = 0) -> OnBytes:
     """Return a function that reports the sum of its arguments and of the bytes `done` before."""
 
     def count(n: int) -> None:

@@ -50,7 +50,7 @@ def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob,
     return tuple(found)
 
 
-def send(
+def send_blobs(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
 ) -> int:
     """Put every blob under `root` on the agent's host, which is known to lack them.
@@ -63,7 +63,7 @@ def send(
     for some in _batches(blobs):
         to_come, files = to_come - sum(b.size for b in some), files - len(some)
         more = Room(room.bytes + to_come, room.files + files)
-        size += _send(agent, root, some, source, on_bytes, more)
+        size += _send_batch(agent, root, some, source, on_bytes, more)
     return size
 
 
@@ -78,18 +78,18 @@ def _batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
         yield blobs[at : at + AT_ONCE]
 
 
-def _send(
+def _send_batch(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
 ) -> int:
     pairs = [[b.sha256, b.size] for b in blobs]
     asked = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
     number = agent.start("blobs.blobs.put", asked)
-    answers = _answers(agent, number, sum(b.size for b in blobs))
-    begins = _begins(blobs, next(answers, Answer(agent.host.name, {})))
+    answers = _transfer_answers(agent, number, sum(b.size for b in blobs))
+    begins = _first_missing_bytes(blobs, next(answers, Answer(agent.host.name, {})))
     left = sum(b.size - begin for b, begin in begins.items())
     on_bytes(sum(b.size for b in blobs) - left)
     try:
-        for on_its_way, chunk in enumerate(_chunks(begins, source)):
+        for on_its_way, chunk in enumerate(_read_chunks(begins, source)):
             if on_its_way >= WINDOW:
                 on_bytes(next(answers, Answer(agent.host.name, {})).whole("bytes", CHUNK))
             agent.feed(number, {}, chunk)
@@ -102,7 +102,7 @@ def _send(
     return left
 
 
-def _begins(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
+def _first_missing_bytes(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
     """Return which of the blobs the host waits for, and from which byte on."""
     said = go.get("from")
     if isinstance(said, dict):
@@ -112,14 +112,14 @@ def _begins(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
     raise go.odd("from where its files go on")
 
 
-def _answers(agent: Agent, number: int, size: int) -> Iterator[Answer]:
+def _transfer_answers(agent: Agent, number: int, size: int) -> Iterator[Answer]:
     """Yield first which blobs to send, then each chunk the host has taken; ends when it has all."""
     for frame in agent.answers(number, SILENCE, size):
         if frame.header.get("event") in ("go", "got"):
             yield Answer(agent.host.name, frame.header)
 
 
-def _chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
+def _read_chunks(begins: Mapping[Blob, int], source: Source) -> Iterator[bytes]:
     for blob, begin in begins.items():
         for offset in range(begin, blob.size, CHUNK):
             size = min(CHUNK, blob.size - offset)

@@ -15,7 +15,7 @@ import typer
 
 from ipexctl import __version__
 from ipexctl.cli import streams
-from ipexctl.cli.lazy_group import Entry, LazyGroup, found_at
+from ipexctl.cli.lazy_group import CommandEntry, LazyGroup, found_at
 from ipexctl.errors import (
     EXIT_BUG,
     EXIT_FAILED,
@@ -38,102 +38,124 @@ START, HOSTS, STACK, RUNS, PLAYS, FILES = "Start here", "Hosts", "Stack", "Runs"
 class Root(LazyGroup):
     entries = {
         # in the order in which a new user needs them
-        "init": Entry("hosts.cli:init", "Write a hostfile and ipexctl.toml in this folder.", START),
-        "doctor": Entry(
+        "init": CommandEntry(
+            "hosts.cli:init", "Write a hostfile and ipexctl.toml in this folder.", START
+        ),
+        "doctor": CommandEntry(
             "doctor.command.cli:doctor",
             "Check every host for problems that break or slow down training.",
             START,
         ),
-        "install": Entry(
+        "install": CommandEntry(
             "install.command.cli:install", "Install PyTorch and MPI on every host.", START
         ),
-        "run": Entry(
+        "run": CommandEntry(
             "run.command.cli:run", "Run a PyTorch script on every host.", START, keeps_rest=True
         ),
-        "hosts": Entry(
+        "hosts": CommandEntry(
             "hosts.cli:hosts",
             "List the hosts in a hostfile, or convert it to another format.",
             HOSTS,
         ),
-        "trust": Entry(
+        "trust": CommandEntry(
             "hosts.cli:trust", "Show the hosts' SSH keys and remember the ones you accept.", HOSTS
         ),
-        "shell": Entry("shell.cli:shell", "Log in to a host with its environment active.", HOSTS),
-        "lab": Entry(
+        "shell": CommandEntry(
+            "shell.cli:shell", "Log in to a host with its environment active.", HOSTS
+        ),
+        "lab": CommandEntry(
             "lab.cli:lab_app", "Practice with real SSH hosts on this machine (Linux).", HOSTS
         ),
-        "bench": Entry(
+        "bench": CommandEntry(
             "bench.command.cli:bench_app",
             "Measure all_reduce between the hosts.",
             HOSTS,
         ),
-        "stacks": Entry(
+        "stacks": CommandEntry(
             "install.command.cli:stacks",
             "Show the supported versions: which fit, and why others do not.",
             STACK,
         ),
-        "bundle": Entry(
+        "bundle": CommandEntry(
             "install.command.cli:bundle",
             "Pack everything in ipexctl.lock into one file for offline hosts.",
             STACK,
         ),
-        "env": Entry("env.cli:env_app", "Manage the environments on the hosts.", STACK),
-        "ps": Entry("run.command.jobs_cli:ps", "List the runs on the hosts.", RUNS),
-        "attach": Entry("run.command.jobs_cli:attach", "Show a run live, from any machine.", RUNS),
-        "logs": Entry("run.command.jobs_cli:logs", "Show the output of a run's ranks.", RUNS),
-        "metrics": Entry(
+        "env": CommandEntry("env.cli:env_app", "Manage the environments on the hosts.", STACK),
+        "ps": CommandEntry("run.command.jobs_cli:ps", "List the runs on the hosts.", RUNS),
+        "attach": CommandEntry(
+            "run.command.jobs_cli:attach", "Show a run live, from any machine.", RUNS
+        ),
+        "logs": CommandEntry(
+            "run.command.jobs_cli:logs", "Show the output of a run's ranks.", RUNS
+        ),
+        "metrics": CommandEntry(
             "run.command.jobs_cli:metrics",
             "Show steps, losses and rates from a run's output.",
             RUNS,
         ),
-        "why": Entry(
+        "why": CommandEntry(
             "run.command.jobs_cli:why", "Show which rank a run waits for, and where.", RUNS
         ),
-        "report": Entry("report.cli:report", "Write a report of a run as one HTML file.", RUNS),
-        "tune": Entry(
+        "report": CommandEntry(
+            "report.cli:report", "Write a report of a run as one HTML file.", RUNS
+        ),
+        "tune": CommandEntry(
             "tune.command.cli:tune",
             "Find the settings with which a script trains fastest.",
             RUNS,
             keeps_rest=True,
         ),
-        "fetch": Entry("run.command.jobs_cli:fetch", "Fetch files that a run's ranks wrote.", RUNS),
-        "checkpoints": Entry(
+        "fetch": CommandEntry(
+            "run.command.jobs_cli:fetch", "Fetch files that a run's ranks wrote.", RUNS
+        ),
+        "checkpoints": CommandEntry(
             "run.command.jobs_cli:checkpoints",
             "List the checkpoints of a run that its hosts hold.",
             RUNS,
         ),
-        "stop": Entry("run.command.jobs_cli:stop", "Stop a run.", RUNS),
-        "wait": Entry(
+        "stop": CommandEntry("run.command.jobs_cli:stop", "Stop a run.", RUNS),
+        "wait": CommandEntry(
             "run.command.jobs_cli:wait", "Wait until a run ends, and exit with its exit code.", RUNS
         ),
-        "rm": Entry("run.command.jobs_cli:rm", "Remove a run that has ended from its hosts.", RUNS),
-        "play": Entry("play.command.cli:play", "Run the steps of a play on every host.", PLAYS),
-        "data": Entry(
+        "rm": CommandEntry(
+            "run.command.jobs_cli:rm", "Remove a run that has ended from its hosts.", RUNS
+        ),
+        "play": CommandEntry(
+            "play.command.cli:play", "Run the steps of a play on every host.", PLAYS
+        ),
+        "data": CommandEntry(
             "data.cli:data_app", "Manage datasets and caches that stay on the hosts.", FILES
         ),
-        "prune": Entry("remove.cli:prune", "Remove old runs, project copies and caches.", FILES),
-        "remove": Entry(
+        "prune": CommandEntry(
+            "remove.cli:prune", "Remove old runs, project copies and caches.", FILES
+        ),
+        "remove": CommandEntry(
             "remove.cli:remove", "Remove everything that ipexctl put on the hosts.", FILES
         ),
-        "explain": Entry(
+        "explain": CommandEntry(
             "explain.cli:explain", "Explain a check, a known failure, or an error log."
         ),
-        "migrate": Entry(
+        "migrate": CommandEntry(
             "migrate.cli:migrate",
             "Find uses of the discontinued Intel stack in files.",
             keeps_rest=True,
         ),
-        "support": Entry(
+        "support": CommandEntry(
             "support.cli:support", "Write a redacted support bundle into this folder."
         ),
-        "config": Entry("hosts.cli:config", "Show the settings and where each one comes from."),
-        "schema": Entry("schema.cli:schema", "Print the lines that enable completion in editors."),
+        "config": CommandEntry(
+            "hosts.cli:config", "Show the settings and where each one comes from."
+        ),
+        "schema": CommandEntry(
+            "schema.cli:schema", "Print the lines that enable completion in editors."
+        ),
     }
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args or ctx.resilient_parsing:
             return super().parse_args(ctx, args)
-        print(overview(self.groups()), file=sys.stderr)
+        print(command_overview(self.groups()), file=sys.stderr)
         raise typer.Exit(EXIT_INPUT)
 
 
@@ -175,14 +197,14 @@ def _root(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    from ipexctl.cli.options import note
+    from ipexctl.cli.options import print_note
     from ipexctl.local.project_lock import nearest_lock
-    from ipexctl.local.settings import load
+    from ipexctl.local.settings import load_settings
 
-    nearest_lock(Path.cwd(), note)
+    nearest_lock(Path.cwd(), print_note)
     try:
-        found = load(note=note)
-        hidden = {s.key for s in _unaccepted(context, found)}
+        found = load_settings(note=print_note)
+        hidden = {s.key for s in _unaccepted_settings(context, found)}
         context.obj = {k: s for k, s in found.items() if k not in hidden}
     except InputError:
         if not _asks_for_help():  # help must work even if ipexctl.toml is broken
@@ -199,11 +221,13 @@ def _asks_for_json(args: list[str]) -> bool:
     return "--json" in own and args[0] not in _PASTED
 
 
-def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[Setting, ...]:
+def _unaccepted_settings(
+    context: typer.Context, settings: dict[str, Setting]
+) -> tuple[Setting, ...]:
     """Return a project's settings that are not accepted, after asking if there is a terminal."""
-    from ipexctl.local.accepted_settings import accept, is_accepted, proposal
+    from ipexctl.local.accepted_settings import accept_proposal, find_proposal, is_accepted
 
-    proposed = proposal(settings)
+    proposed = find_proposal(settings)
     if proposed is None or is_accepted(proposed):
         return ()
     asks = context.invoked_subcommand in _ASKING and not _asks_for_help()
@@ -211,27 +235,27 @@ def _unaccepted(context: typer.Context, settings: dict[str, Setting]) -> tuple[S
         from ipexctl.terminal.confirm import ask_to_accept
 
         if ask_to_accept(proposed, sys.stdin):
-            accept(proposed)
+            accept_proposal(proposed)
             return ()
     return proposed.settings
 
 
 def main() -> None:
     """Run a command; every exit: a result's code, an explained error, an interrupt, or a bug."""
-    streams.prepare()
+    streams.prepare_streams()
     restrict_umask()
     streams.errors_as_json = _asks_for_json(sys.argv[1:])
     try:
         try:
             _stand_somewhere()
-            sys.argv[1:] = _rewritten(sys.argv[1:], _PASTED)  # a pasted line
-            app(args=_spelled(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
+            sys.argv[1:] = _rewrite_args(sys.argv[1:], _PASTED)  # a pasted line
+            app(args=_spell_for_click(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
         finally:
             sys.stdout.flush()
     except SystemExit as e:
         sys.exit(EXIT_NO_READER if streams.has_no_reader(e) else e.code)
     except IpexctlError as e:
-        explain(e)
+        report_error(e)
         sys.exit(e.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
@@ -239,11 +263,11 @@ def main() -> None:
         if streams.has_no_reader(e):
             sys.exit(EXIT_NO_READER)
         if trouble := streams.stdout_trouble(e):
-            explain(IpexctlError(f"stdout: {trouble.strerror}", slug="stdout-failed"))
+            report_error(IpexctlError(f"stdout: {trouble.strerror}", slug="stdout-failed"))
             sys.exit(EXIT_FAILED)
         if isinstance(e, OSError) and e.filename is not None:
             # a full disk, a folder without access
-            explain(NotHere(f"{e.filename}: {e.strerror or e}", slug="file-failed"))
+            report_error(NotHere(f"{e.filename}: {e.strerror or e}", slug="file-failed"))
             sys.exit(NotHere.exit_code)
         import traceback
 
@@ -279,21 +303,21 @@ _SPELLED = {
 }
 
 
-def _rewritten(args: list[str], by: dict[str, str]) -> list[str]:
+def _rewrite_args(args: list[str], by: dict[str, str]) -> list[str]:
     place = by.get(args[0]) if args else None
     return list(found_at(place)(args)) if place else args
 
 
-def _spelled(args: list[str]) -> list[str]:
+def _spell_for_click(args: list[str]) -> list[str]:
     """Rewrite words for Click: `help`, MPI's one-dash words, --ipex without a version."""
     if args[:1] == ["help"]:
         return [*args[1:], "--help"]
     if args == ["version"]:
         return ["--version"]
-    return _rewritten(args, _SPELLED)
+    return _rewrite_args(args, _SPELLED)
 
 
-def explain(e: IpexctlError) -> None:
+def report_error(e: IpexctlError) -> None:
     """Print an error on stderr; with `--json` also on stdout for programs."""
     with suppress(BrokenPipeError):
         _print_error(e)
@@ -309,7 +333,7 @@ def _print_error(e: IpexctlError) -> None:
         _print_error(other)
 
 
-def overview(groups: Mapping[str, Iterable[str]]) -> str:
+def command_overview(groups: Mapping[str, Iterable[str]]) -> str:
     """Return what `ipexctl` alone prints: the first commands, then where the others are."""
     import textwrap
 

@@ -14,7 +14,7 @@ from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """A command. `place` is `module:name` in ipexctl, of a function or a Typer app."""
 
     place: str
@@ -73,7 +73,7 @@ HABITS = {
 class Commands(dict[str, Any]):
     """Name -> command; a command is loaded when it is first used."""
 
-    def __init__(self, entries: dict[str, Entry]) -> None:
+    def __init__(self, entries: dict[str, CommandEntry]) -> None:
         super().__init__(dict.fromkeys(entries))
         self.entries = entries
 
@@ -95,7 +95,7 @@ class Commands(dict[str, Any]):
 class LazyGroup(HelpGroup):
     """The commands of `entries`, in that order, and those that were added to the app."""
 
-    entries: dict[str, Entry] = {}
+    entries: dict[str, CommandEntry] = {}
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -121,9 +121,9 @@ class LazyGroup(HelpGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
-    def groups(self) -> dict[str, dict[str, Entry]]:
+    def groups(self) -> dict[str, dict[str, CommandEntry]]:
         """Return title -> name -> command, in the order of `entries`."""
-        found: dict[str, dict[str, Entry]] = {}
+        found: dict[str, dict[str, CommandEntry]] = {}
         for name, entry in self.entries.items():
             found.setdefault(entry.group, {})[name] = entry
         return found

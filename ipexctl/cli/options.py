@@ -17,7 +17,7 @@ import typer
 from ipexctl.base.option import Option, Seconds, options_of
 from ipexctl.cli import streams
 from ipexctl.cli.help.help_layout import hosts_option, output_option, ssh_option
-from ipexctl.cli.streams import fitted
+from ipexctl.cli.streams import fold_for_stderr
 from ipexctl.errors import InputError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def make_target(
     given = {
         "hostfile": given_here, "hosts": given_here, "ssh_config": ssh_config, "root": root,
     }  # fmt: skip
-    configured = _configured(given)
+    configured = _lasting_settings(given)
     lasting = frozenset(key for key, setting in configured.items() if is_from_file(setting))
     if "hostfile" in configured:
         hostfile = Path(short_path(configured["hostfile"].value))
@@ -153,7 +153,7 @@ def make_target(
     config = Path(ssh_config) if ssh_config else None
     return Target(
         hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
-        typed=Typed(tuple(sys.argv[1:])), configured=lasting, note=note, **more,
+        typed=Typed(tuple(sys.argv[1:])), configured=lasting, note=print_note, **more,
     )  # fmt: skip
 
 
@@ -180,21 +180,21 @@ def _refuse_files(names: Sequence[str]) -> None:
     )
 
 
-def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
+def _lasting_settings(given: Mapping[str, Any]) -> dict[str, Setting]:
     """Return the settings that decide which hosts are used and how; a note names their files.
 
     Raises InputError for those of a project that are not accepted, and for files that others can
     write: ssh itself refuses such an ssh_config, if it is the user's own.
     """
-    from ipexctl.local.accepted_settings import is_accepted, proposal, refusal
+    from ipexctl.local.accepted_settings import find_proposal, is_accepted, refusal_error
     from ipexctl.local.nearest_file import short_path
-    from ipexctl.local.ownership import closing, untrusted_above, untrusted_reason
-    from ipexctl.local.settings import load
+    from ipexctl.local.ownership import chmod_command, untrusted_above, untrusted_reason
+    from ipexctl.local.settings import load_settings
     from ipexctl.machines.target import ROOT
 
-    settings = load()
+    settings = load_settings()
     defaults = {"hostfile": False, "hosts": False, "ssh_config": None, "root": ROOT}
-    proposed = proposal(settings)
+    proposed = find_proposal(settings)
     unaccepted = (
         {s.key for s in proposed.settings} if proposed and not is_accepted(proposed) else ()
     )
@@ -210,7 +210,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
     typed |= set(hosts) if typed & set(hosts) else set()
     wanted = {key for key in settings if key in defaults and key not in typed}
     if proposed and unaccepted and any(s.key in wanted for s in proposed.settings):
-        raise refusal(proposed, wanted)
+        raise refusal_error(proposed, wanted)
     used: dict[str, Setting] = {key: settings[key] for key in settings if key in wanted}
     for key, setting in used.items():
         path = Path(setting.value)
@@ -220,7 +220,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
             raise InputError(
                 f"{setting.value}: {why}",
                 why=f"this file decides what runs and where; it is set in {setting.origin}",
-                hint=f"{closing(path, why)}\n"
+                hint=f"{chmod_command(path, why)}\n"
                 f"or use another file: {'-f' if key == 'hostfile' else '-F'} FILE".strip(),
                 slug="settings-file-untrusted",
             )
@@ -235,7 +235,7 @@ def _configured(given: Mapping[str, Any]) -> dict[str, Setting]:
         if key in used
     ]
     if told:
-        note("; ".join(told))
+        print_note("; ".join(told))
     return used
 
 
@@ -295,7 +295,7 @@ def on_hosts(
         @functools.wraps(command)
         def with_target(**given: Any) -> None:
             values = {
-                name: taken(kind, given, readers or {}, (only or {}).get(kind))
+                name: take_options(kind, given, readers or {}, (only or {}).get(kind))
                 for name, kind in declaring.items()
             }
             target = {name: given.pop(name) for name in options}
@@ -311,9 +311,9 @@ def on_hosts(
     return decorate
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     printable = "".join(c if c.isprintable() else "?" for c in text)
-    for line in fitted(f"ipexctl: note: {printable}", "  "):
+    for line in fold_for_stderr(f"ipexctl: note: {printable}", "  "):
         print(line, file=sys.stderr)
 
 
@@ -323,19 +323,19 @@ def project_lock_folder() -> Path:
 
     folder = lock_folder()
     if folder != Path():
-        note(f"the lock of this project is {os.path.relpath(folder / LOCK_FILE)}")
+        print_note(f"the lock of this project is {os.path.relpath(folder / LOCK_FILE)}")
     return folder
 
 
-class Done(Protocol):
+class HasExitCode(Protocol):
     @property
     def exit_code(self) -> int: ...
 
 
-D = TypeVar("D", bound=Done)
+D = TypeVar("D", bound=HasExitCode)
 
 
-def end(
+def end_command(
     done: D, document: Callable[[D], Mapping[str, Any]], show: Callable[[D], None], *, json: bool
 ) -> NoReturn:
     """Print the result of a command, and exit with its code."""
@@ -352,7 +352,7 @@ def print_json(document: Mapping[str, Any]) -> None:
     print(json.dumps({"schema_version": 1, **document}, indent=2))
 
 
-def _seconds(text: str | float, *, least: float) -> float:
+def _read_seconds(text: str | float, *, least: float) -> float:
     from ipexctl.base.sizes import seconds_of
 
     seconds = seconds_of(str(text))
@@ -363,7 +363,7 @@ def _seconds(text: str | float, *, least: float) -> float:
     return seconds
 
 
-FROM_ZERO = functools.partial(_seconds, least=0.0)
+FROM_ZERO = functools.partial(_read_seconds, least=0.0)
 
 
 def declared_parameters(
@@ -380,7 +380,7 @@ def declared_parameters(
         yield keyword_parameter(name, Annotated[typed, _for_typer(about, hints[name])], default)
 
 
-def declared(kind: Any, name: str) -> Any:
+def declare_option(kind: Any, name: str) -> Any:
     """Return a declared option for another command: the second part of its Annotated[...]."""
     return _for_typer(options_of(kind)[name], typing.get_type_hints(kind)[name])
 
@@ -415,7 +415,7 @@ def _for_typer(about: Option, kind: Any) -> Any:
         rich_help_panel=about.group or None,
         metavar=about.metavar,
         min=None if timed else about.least,
-        parser=functools.partial(_seconds, least=least) if timed else None,
+        parser=functools.partial(_read_seconds, least=least) if timed else None,
         show_default=about.show_default,
         help=about.help,
     )
@@ -424,7 +424,7 @@ def _for_typer(about: Option, kind: Any) -> Any:
 Readers = Mapping[str, Callable[[Any], Any]]
 
 
-def taken(
+def take_options(
     kind: Any, given: dict[str, Any], readers: Readers, only: Sequence[str] | None = None
 ) -> Any:
     """Take the options of `kind` out of what Typer read. `readers`: for those whose value differs
@@ -435,11 +435,11 @@ def taken(
         if name in readers:
             values[name] = readers[name](typed)
         elif typed is not None:
-            values[name] = _value(typed)
+            values[name] = _plain_value(typed)
     return kind(**values)
 
 
-def _value(typed: Any) -> Any:
+def _plain_value(typed: Any) -> Any:
     if isinstance(typed, Path):
         return str(typed)
-    return tuple(map(_value, typed)) if isinstance(typed, list) else typed
+    return tuple(map(_plain_value, typed)) if isinstance(typed, list) else typed

@@ -11,7 +11,7 @@ from contextlib import nullcontext, suppress
 errors_as_json = False  # `--json` was given
 
 
-def prepare() -> None:
+def prepare_streams() -> None:
     """Open closed streams as empty ones, and replace what stdout cannot encode by `?`."""
     for number in range(3):
         try:
@@ -28,37 +28,37 @@ def prepare() -> None:
         sys.stderr = _Stderr.instead_of(sys.stderr, "backslashreplace")
 
 
-def fitted(text: str, indent: str) -> list[str]:
+def fold_for_stderr(text: str, indent: str) -> list[str]:
     """Return lines for stderr: wrapped between words on a terminal, else a single line."""
     if not sys.stderr.isatty():
         return [text]
-    from ipexctl.base.wrapping import wrapped
+    from ipexctl.base.wrapping import wrap_text
 
-    return wrapped(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80, indent)
+    return wrap_text(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80, indent)
 
 
 def print_error(what: str, why: str, hint: str) -> None:
-    lines = fitted(f"ipexctl: {what}", "  ")
+    lines = fold_for_stderr(f"ipexctl: {what}", "  ")
     for label, text in (("why", why), ("try", hint)):
         for i, line in enumerate(text.splitlines()):
-            lines += fitted(f"  {label + ':' if i == 0 else '':5}{line}", " " * 7)
+            lines += fold_for_stderr(f"  {label + ':' if i == 0 else '':5}{line}", " " * 7)
     print("\n".join(lines), file=sys.stderr)
 
 
 def stdout_trouble(error: Exception) -> OSError | None:
     """Return the error if it is stdout's."""
-    return _trouble(error, sys.stdout)
+    return _stream_error(error, sys.stdout)
 
 
 def has_no_reader(error: BaseException) -> bool:
     """Decide whether the reader of stdout or stderr has closed the pipe, as in `ipexctl doctor |
     head`. Click then ends with SystemExit."""
     cause = error.__context__ if isinstance(error, SystemExit) and error.__context__ else error
-    trouble = _trouble(cause, sys.stdout) or _trouble(cause, sys.stderr)
+    trouble = _stream_error(cause, sys.stdout) or _stream_error(cause, sys.stderr)
     return trouble is not None and trouble.errno == errno.EPIPE
 
 
-def _trouble(error: BaseException, stream: object) -> OSError | None:
+def _stream_error(error: BaseException, stream: object) -> OSError | None:
     stream = getattr(stream, "wrapped", stream)  # Click's, after an EPIPE
     trouble = stream.trouble if isinstance(stream, _Stream) else None
     return trouble if error is trouble else None

@@ -73,7 +73,7 @@ def hash_of(
     return digest
 
 
-def remove(path: "Path | bytes") -> None:
+def remove_path(path: "Path | bytes") -> None:
     """Remove a file, a link or a folder, as far as possible: failures are ignored."""
     import shutil
 

@@ -14,7 +14,7 @@ HEAD = struct.Struct(">II")
 LIMIT = 64 << 20
 
 
-def encode(header: "Mapping[str, Any]", body: bytes = b"") -> bytes:
+def encode_frame(header: "Mapping[str, Any]", body: bytes = b"") -> bytes:
     data = json.dumps(header).encode("utf-8")
     return HEAD.pack(len(data), len(body)) + data + body
 
@@ -28,7 +28,7 @@ class Frames:
         self.lock = threading.Lock()
 
     def write(self, header: "Mapping[str, Any]", body: bytes = b"") -> None:
-        frame = encode(header, body)
+        frame = encode_frame(header, body)
         with self.lock:
             self.sink.write(frame)
             self.sink.flush()

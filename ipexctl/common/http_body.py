@@ -12,7 +12,7 @@ PIECE = 1 << 17
 FINAL = frozenset({400, 401, 403, 404, 405, 407, 410, 451})
 
 
-class Broken(Exception):
+class BodyBroken(Exception):
     """A failure of the server or of the network, described in words. `status` 0: no HTTP response.
 
     `untrusted`: the host whose certificate could not be verified.
@@ -32,7 +32,7 @@ class Broken(Exception):
         return bool(self.untrusted) or self.status in FINAL
 
 
-class TooLarge(Broken):
+class TooLarge(BodyBroken):
     """The server sends more than the requested file can have; nothing of it is kept."""
 
     @property
@@ -40,7 +40,7 @@ class TooLarge(Broken):
         return True
 
 
-def pieces(
+def read_body_pieces(
     answer: http.client.HTTPResponse, most: int, timeout: float, slowest: int,
     longest: float = float("inf"), have: int = 0
 ) -> "Iterator[bytes]":  # fmt: skip
@@ -54,18 +54,18 @@ def pieces(
     while left != 0:  # older Pythons would wait until the server closes
         now = time.monotonic()
         if now - began > longest:
-            raise Broken("not complete after %g s" % longest)
+            raise BodyBroken("not complete after %g s" % longest)
         if now - since > timeout:
             if came < slowest * timeout:
                 words = "less than %g kB/s for %g s" % (slowest / 1e3, timeout)
-                raise Broken(words, stalled=True)
+                raise BodyBroken(words, stalled=True)
             came, since = 0, now
         try:
             piece = answer.read1(PIECE)
         except socket.timeout:
-            raise Broken("no more data for %g s" % timeout, stalled=True) from None
+            raise BodyBroken("no more data for %g s" % timeout, stalled=True) from None
         except (http.client.HTTPException, OSError) as e:
-            raise Broken(str(e) or type(e).__name__) from None
+            raise BodyBroken(str(e) or type(e).__name__) from None
         if size + max(left or 0, len(piece)) > most:
             raise TooLarge("larger than the {:,} bytes that are allowed".format(most))
         if not piece:
@@ -74,4 +74,4 @@ def pieces(
         size, came = size + len(piece), came + len(piece)
         left = None if left is None else left - len(piece)
     if left:
-        raise Broken("the connection ended %.1f MB too early" % (left / 1e6))
+        raise BodyBroken("the connection ended %.1f MB too early" % (left / 1e6))

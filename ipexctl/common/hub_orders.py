@@ -84,5 +84,5 @@ class Stop(Order):
 KINDS = {kind.order: kind for kind in Order.__subclasses__()}
 
 
-def read(said: "dict[str, Any]") -> Order:
+def read_hub_order(said: "dict[str, Any]") -> Order:
     return KINDS[said["order"]].read(said)

@@ -57,7 +57,7 @@ class PartCleared(Message):
     open: "list[str]"  # names of those that the last attempt left incomplete
 
 
-class HostState(Message):
+class HostReport(Message):
     """What is so on a host; the times are those until now."""
 
     stop: str = ""  # the user who stopped the run
@@ -70,7 +70,7 @@ class HostState(Message):
 # --- orders of the one that leads ----------------------------------------------------------------
 
 
-class Layout(Message):
+class CheckpointLayout(Message):
     """A checkpoint to begin from, and who gives its parts."""
 
     name: str
@@ -81,7 +81,7 @@ class Layout(Message):
 
 class BeginPart(Message):
     asked: StartOrder
-    lay: "Layout | None"
+    lay: "CheckpointLayout | None"
 
 
 class KeeperOrder(Message):
@@ -106,7 +106,7 @@ class Vote(KeeperSaid):
 
 
 class Mine(KeeperSaid):
-    mine: HostState
+    mine: HostReport
 
 
 class Ordered(KeeperSaid):

@@ -71,7 +71,7 @@ class Message(object):
 
     def document(self) -> "dict[str, Any]":
         """Return the message as a document for JSON: the values that were given."""
-        return {name: plain(value) for name, value in vars(self).items()}
+        return {name: to_json_value(value) for name, value in vars(self).items()}
 
     def replace(self, **changes: "Any") -> "Self":
         """Return the same message with other values in these fields."""
@@ -112,9 +112,9 @@ class Marked(Message):
             return None
 
 
-def plain(value: object) -> object:
+def to_json_value(value: object) -> object:
     if isinstance(value, Message):
         return value.document()
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {name: to_json_value(one) for name, one in value.items()}
+    return [to_json_value(one) for one in value] if isinstance(value, (list, tuple)) else value

@@ -52,7 +52,7 @@ def with_ancestors(pid, processes):
     return found
 
 
-def descendants(pid, processes):
+def find_descendants(pid, processes):
     # type: (int, dict[int, tuple[str, int, int]]) -> set[int]
     """Return the descendants of a process, without the process itself."""
     found, size = {pid}, 0

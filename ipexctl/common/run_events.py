@@ -96,7 +96,7 @@ class Swept(Event):
     left: float = 0  # bytes of output that are still to be sent: may be many
 
 
-class Looked(Event):
+class RanksLooked(Event):
     """What a host's ranks do, when no rank of the run makes progress (run/hang/evidence.py)."""
 
     event = "look"
@@ -270,13 +270,13 @@ class Over(Event):
     well: bool = False
 
 
-def declared() -> "dict[str, type[Event]]":
+def event_kinds_by_name() -> "dict[str, type[Event]]":
     """Return the kinds of event by name, without those of ranks."""
     kinds = Event.__subclasses__()
     return {kind.event: kind for kind in kinds if kind.event != RankStarted.event}
 
 
-def about(host: str, event: Event) -> "dict[str, Any]":
+def make_host_fact(host: str, event: Event) -> "dict[str, Any]":
     """Return the document of a fact about this host."""
     return dict(event.document(), host=host)
 
@@ -290,7 +290,7 @@ def kind_of(said: "dict[str, Any]") -> "type[Event] | None":
     return RankExited if "ended" in said else RankStarted
 
 
-def read(said: "dict[str, Any]") -> Event:
+def read_run_event(said: "dict[str, Any]") -> Event:
     """Read the event in a document from another host of the run."""
     kind = kind_of(said)
     if kind is None:
@@ -298,4 +298,4 @@ def read(said: "dict[str, Any]") -> Event:
     return kind.read(said)
 
 
-KINDS = declared()
+KINDS = event_kinds_by_name()

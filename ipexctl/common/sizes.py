@@ -1,7 +1,7 @@
 """Format sizes in bytes. Pure."""
 
 
-def human(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Format a size for people: 900 bytes, 12.3 kB, 4.5 MB, 1,234.5 GB."""
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= one:

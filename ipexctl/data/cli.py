@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.help.help_layout import CommandGroup
-from ipexctl.cli.options import Check, Json, Root, Yes, end, on_hosts
+from ipexctl.cli.options import Check, Json, Root, Yes, end_command, on_hosts
 
 data_app = CommandGroup(
     name="data",
@@ -40,14 +40,19 @@ def push(
 
     Only files that a host lacks are sent.
     """
-    from ipexctl.data.data import push as verb
+    from ipexctl.data.data import push_dataset as verb
     from ipexctl.data.data_text import pushed_document, show_pushed
-    from ipexctl.machines.suggested_commands import command
+    from ipexctl.machines.suggested_commands import suggest_command
     from ipexctl.terminal.progress_view import ProgressView
 
     with ProgressView(quiet=json) as progress:
         pushed = verb(target, folder, name, progress, root, relay=not no_relay)
-    end(pushed, pushed_document, lambda p: show_pushed(p, command(target, "run", root)), json=json)
+    end_command(
+        pushed,
+        pushed_document,
+        lambda p: show_pushed(p, suggest_command(target, "run", root)),
+        json=json,
+    )
 
 
 @data_app.command()
@@ -85,19 +90,24 @@ def pull(
 
     From the Hugging Face hub, or from an address such as https://... or s3://...
     """
-    from ipexctl.data.data_text import agreed, pulled_document, show_pulled
+    from ipexctl.data.data_text import confirm_pull, pulled_document, show_pulled
     from ipexctl.data.pull import Pull
-    from ipexctl.data.pull import pull as verb
-    from ipexctl.machines.suggested_commands import command
+    from ipexctl.data.pull import pull_dataset as verb
+    from ipexctl.machines.suggested_commands import suggest_command
     from ipexctl.terminal.progress_view import ProgressView
 
     with ProgressView(quiet=json) as progress:
-        ask = None if check else agreed(yes=yes)
+        ask = None if check else confirm_pull(yes=yes)
         asked = Pull(
             source, name or "", tuple(include or ()), tuple(leave_out or ()), not no_relay, ask
         )
         pulled = verb(target, asked, progress, root)
-    end(pulled, pulled_document, lambda p: show_pulled(p, command(target, "run", root)), json=json)
+    end_command(
+        pulled,
+        pulled_document,
+        lambda p: show_pulled(p, suggest_command(target, "run", root)),
+        json=json,
+    )
 
 
 @data_app.command()
@@ -109,13 +119,13 @@ def ls(
     json: Json = False,
 ) -> None:
     """List the datasets on the hosts, with versions and sizes."""
-    from ipexctl.data.data import listed
+    from ipexctl.data.data import list_datasets
     from ipexctl.data.data_text import listed_document, show_listed
-    from ipexctl.machines.suggested_commands import command
+    from ipexctl.machines.suggested_commands import suggest_command
 
-    found = listed(target, root)
-    push = command(target, "data push", root)
-    end(found, listed_document, lambda found: show_listed(found, push), json=json)
+    found = list_datasets(target, root)
+    push = suggest_command(target, "data push", root)
+    end_command(found, listed_document, lambda found: show_listed(found, push), json=json)
 
 
 @data_app.command()
@@ -132,10 +142,10 @@ def rm(
     json: Json = False,
 ) -> None:
     """Remove a dataset from the hosts, except where a run is using it."""
-    from ipexctl.data.data import remove
+    from ipexctl.data.data import remove_dataset
     from ipexctl.data.data_text import removed_document, show_going, show_removed
     from ipexctl.terminal.confirm import removal_agreed
 
     agreed = removal_agreed(show_going, yes=yes)
-    done = remove(target, name, None if check else agreed, root)
-    end(done, removed_document, show_removed, json=json)
+    done = remove_dataset(target, name, None if check else agreed, root)
+    end_command(done, removed_document, show_removed, json=json)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ipexctl.base.host_answer import Answer
-from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
-from ipexctl.base.sizes import human
+from ipexctl.base.host_outcome import HostResult, HostState, PerHost
+from ipexctl.base.sizes import format_bytes
 from ipexctl.blobs.blob_relay import Carrier, Moved, Tell
 from ipexctl.data.dataset_transfer import Round, Transfer
 from ipexctl.data.rules import dataset_rules as core
@@ -22,15 +22,15 @@ from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.project_lock import project_of
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.probe_host import probe
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.project.files.project_files import Ignore, Tree
-from ipexctl.project.folder_transfer import Bundle
-from ipexctl.project.project_folder import Reader, Walk
+from ipexctl.project.folder_transfer import TreeContents
+from ipexctl.project.project_folder import ProjectReader, Walk
 from ipexctl.project.send_project import why_refused
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.terminal.progress import Progress, Step
+from ipexctl.terminal.progress import HostProgress, ProgressStep
 
 LEAST = 8 << 20  # bytes; fewer are sent to every host
 T = TypeVar("T")
@@ -45,34 +45,34 @@ class Pushed(PerHost):
     bytes: int
     sent: int
     passed: int  # from host to host
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
 
 
 @dataclass(frozen=True)
-class Listed(PerHost):
+class DatasetList(PerHost):
     """The datasets of each host, and the hosts that did not answer."""
 
     hosts: tuple[tuple[str, tuple[Held, ...]], ...]
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
 
 
 @dataclass(frozen=True)
-class Removed(PerHost):
+class RemovedDatasets(PerHost):
     """`going`: what is to be removed. `done` False: it was only shown. `declined`: the user
     answered no."""
 
     name: str
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
     done: bool = True
-    going: Listed = Listed((), ())
+    going: DatasetList = DatasetList((), ())
     declined: bool = False
 
 
-def push(
+def push_dataset(
     target: Target,
     folder: Path,
     name: str | None,
-    progress: Progress,
+    progress: HostProgress,
     root: str = ROOT,
     *,
     relay: bool = True,
@@ -90,10 +90,10 @@ def push(
     if why := why_refused(folder):
         raise InputError(f"{folder} is not sent to other machines: {why}", slug="folder-refused")
     name = core.checked_name(folder.name if name is None else name)
-    progress.step(Step("", f"reading {folder}"))
+    progress.step(ProgressStep("", f"reading {folder}"))
     found = Walk(folder, everything=True).run(Ignore())
-    reader = Reader(folder, Hashes(folder), WAY_OUT)
-    bundle = Bundle(reader.tree(found), reader)
+    reader = ProjectReader(folder, Hashes(folder), WAY_OUT)
+    bundle = TreeContents(reader.tree(found), reader)
     tree = bundle.tree
     if not tree.files:
         raise InputError(f"there are no files in {folder}", slug="folder-empty")
@@ -101,25 +101,30 @@ def push(
         progress.say(note)
     if check:
         with Fleet(target, root) as fleet:
-            recaps = fleet.recaps(fleet.each(lambda h: _would(fleet, h, name, tree)))
-        return _pushed(name, tree, Moved(), recaps)
+            recaps = fleet.recaps(fleet.each(lambda h: _predict_push(fleet, h, name, tree)))
+        return _push_result(name, tree, Moved(), recaps)
     source = f"{project_of(folder).by}:{folder}"
     asked = {"name": name, "hub": core.hub_kind(tree), "source": source}
     return push_bundle(Fleet(target, root), bundle, asked, progress, relay=relay)
 
 
 def push_bundle(
-    fleet: Fleet, bundle: Bundle, asked: Mapping[str, str], progress: Progress, *, relay: bool
+    fleet: Fleet,
+    bundle: TreeContents,
+    asked: Mapping[str, str],
+    progress: HostProgress,
+    *,
+    relay: bool,
 ) -> Pushed:
     """Push a tree to hosts. `asked`: {name, hub, source}, as the hosts read it."""
     with fleet:
         work = _Push(fleet, bundle, asked, progress, relay)
         recaps = fleet.recaps(work.to_all())
     moved = sum((one.moved for one in work.transfers.values()), Moved())
-    return _pushed(asked["name"], bundle.tree, moved, recaps)
+    return _push_result(asked["name"], bundle.tree, moved, recaps)
 
 
-def _pushed(name: str, tree: Tree, moved: Moved, recaps: tuple[HostRecap, ...]) -> Pushed:
+def _push_result(name: str, tree: Tree, moved: Moved, recaps: tuple[HostResult, ...]) -> Pushed:
     return Pushed(
         name,
         version=tree.key[:16],
@@ -131,12 +136,12 @@ def _pushed(name: str, tree: Tree, moved: Moved, recaps: tuple[HostRecap, ...]) 
     )
 
 
-def _would(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostRecap:
+def _predict_push(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostResult:
     fleet.connect(host)
     if fleet.call(host, "data.datasets.look", name=name, key=tree.key).flag("same"):
-        return HostRecap(host.name, Recap.OK, "was already there")
-    most = f"{human(tree.bytes)} in {len(tree.files):,} files"
-    return HostRecap(host.name, Recap.CHANGED, f"would be sent the missing part of {most}")
+        return HostResult(host.name, HostState.OK, "was already there")
+    most = f"{format_bytes(tree.bytes)} in {len(tree.files):,} files"
+    return HostResult(host.name, HostState.CHANGED, f"would be sent the missing part of {most}")
 
 
 @dataclass
@@ -145,13 +150,13 @@ class _Push:
     round until all hosts have them."""
 
     fleet: Fleet
-    bundle: Bundle
+    bundle: TreeContents
     asked: Mapping[str, str]
-    progress: Progress
+    progress: HostProgress
     relay: bool
     transfers: dict[Host, Transfer] = field(default_factory=dict)
 
-    def to_all(self) -> dict[Host, HostRecap]:
+    def to_all(self) -> dict[Host, HostResult]:
         self.transfers = transfers = self.fleet.each(self._begin)
         todo = [host for host, one in transfers.items() if one.missing]
         busy = [host for host, one in transfers.items() if one.busy]
@@ -166,7 +171,7 @@ class _Push:
         # another push, or a host that shares its home, is creating it meanwhile
         alone = Carrier(self.bundle.read)
         done |= self._on(busy, lambda h: transfers[h].bring_alone(alone, self._tell(h)))
-        return {h: _recap(h, done[h], one.moved) for h, one in transfers.items() if h in done}
+        return {h: _push_recap(h, done[h], one.moved) for h, one in transfers.items() if h in done}
 
     def _begin(self, host: Host) -> Transfer:
         agent = self.fleet.connect(host)
@@ -189,14 +194,16 @@ class _Push:
         ]
         if not self.relay or len(much) < 2:
             return {}
-        facts = self._on(much, lambda h: probe(self.fleet.agents[h], self.fleet.root_of(h)))
+        facts = self._on(much, lambda h: probe_facts(self.fleet.agents[h], self.fleet.root_of(h)))
         return {h.name: peer_address(found) for h, found in facts.items()}
 
     def _tell(self, host: Host) -> Tell:
-        return lambda what, done, total: self.progress.step(Step(host.name, what, done, total))
+        return lambda what, done, total: self.progress.step(
+            ProgressStep(host.name, what, done, total)
+        )
 
 
-def _recap(host: Host, done: Answer, moved: Moved) -> HostRecap:
+def _push_recap(host: Host, done: Answer, moved: Moved) -> HostResult:
     held = done.read(Held)
     same = done.get("same") is True
     what = f"{_outcome_text(done, moved)}: {held.path}"
@@ -204,15 +211,15 @@ def _recap(host: Host, done: Answer, moved: Moved) -> HostRecap:
     old = Answer(host.name, replaced).read(Held) if replaced else held
     other = old.source and old.source != held.source
     notes = (f"replaced {old}",) if other else ()
-    return HostRecap(host.name, Recap.OK if same else Recap.CHANGED, what, notes=notes)
+    return HostResult(host.name, HostState.OK if same else HostState.CHANGED, what, notes=notes)
 
 
 def _outcome_text(done: Answer, moved: Moved) -> str:
     if done.get("same") is True:
         return "was already there"
-    sent = f"{human(moved.sent)} sent"
+    sent = f"{format_bytes(moved.sent)} sent"
     if moved.passed:
-        sent = f"{human(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)
+        sent = f"{format_bytes(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)
     n = done.get("mended")
     if isinstance(n, int) and n > 0:
         was = "1 file was" if n == 1 else f"{n} files were"
@@ -220,16 +227,16 @@ def _outcome_text(done: Answer, moved: Moved) -> str:
     return sent
 
 
-def listed(target: Target, root: str = ROOT) -> Listed:
+def list_datasets(target: Target, root: str = ROOT) -> DatasetList:
     with Fleet(target, root) as fleet:
-        found = fleet.each(lambda host: _there(fleet, host))
-        return Listed(tuple((h.name, held) for h, held in found.items()), fleet.recaps())
+        found = fleet.each(lambda host: _datasets_on_host(fleet, host))
+        return DatasetList(tuple((h.name, held) for h, held in found.items()), fleet.recaps())
 
 
-def remove(
-    target: Target, name: str, agreed: Callable[[Listed], bool] | None, root: str = ROOT,
+def remove_dataset(
+    target: Target, name: str, agreed: Callable[[DatasetList], bool] | None, root: str = ROOT,
     *, absent_ok: bool = False,
-) -> Removed:  # fmt: skip
+) -> RemovedDatasets:  # fmt: skip
     """Remove a dataset from the hosts where no run uses it.
 
     `agreed` gets what would be removed; None removes nothing. `absent_ok`: it is not an error if no
@@ -237,7 +244,7 @@ def remove(
     """
     core.checked_name(name)
     with Fleet(target, root) as fleet:
-        found = fleet.each(lambda host: _there(fleet, host))
+        found = fleet.each(lambda host: _datasets_on_host(fleet, host))
         having = tuple(
             (host.name, tuple(d for d in held if d.name == name)) for host, held in found.items()
         )
@@ -247,29 +254,29 @@ def remove(
                 hint="ipexctl data ls",
                 slug="dataset-missing",
             )
-        going = Listed(having, fleet.recaps())
+        going = DatasetList(having, fleet.recaps())
         if agreed is None or not agreed(going):
-            return Removed(name, going.recaps, False, going, agreed is not None)
+            return RemovedDatasets(name, going.recaps, False, going, agreed is not None)
         recaps = fleet.each(
-            lambda host: _removed(
+            lambda host: _removal_recap(
                 host, fleet.call(host, "data.datasets.remove", total=LONG, name=name)
             )
         )
-        return Removed(name, fleet.recaps(recaps), going=going)
+        return RemovedDatasets(name, fleet.recaps(recaps), going=going)
 
 
-def _there(fleet: Fleet, host: Host) -> tuple[Held, ...]:
+def _datasets_on_host(fleet: Fleet, host: Host) -> tuple[Held, ...]:
     fleet.connect(host)
     return fleet.call(host, "data.datasets.list").value("data", tuple[Held, ...])
 
 
-def use(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
+def use_datasets(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
     """Return the host's versions of these datasets; they cannot be removed while the agent runs."""
     done = agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
     return done.value("data", tuple[Held, ...])
 
 
-def planned(
+def plan_datasets(
     plan: LaunchPlan, held: Mapping[str, Sequence[Held]], names: Sequence[str], given: Iterable[str]
 ) -> LaunchPlan:
     """Return the plan with the hosts' dataset paths. Raises RunFailed if versions differ."""
@@ -277,14 +284,16 @@ def planned(
     return core.with_data(plan, held, given)
 
 
-def _removed(host: Host, done: Answer) -> HostRecap:
+def _removal_recap(host: Host, done: Answer) -> HostResult:
     if done["removed"] is not None:
         size = done.whole("removed")
-        return HostRecap(host.name, Recap.CHANGED, f"{human(size)} removed")
+        return HostResult(host.name, HostState.CHANGED, f"{format_bytes(size)} removed")
     if done.get("used"):
-        return HostRecap(host.name, Recap.FAILED, "stays: a run is using it", slug="dataset-in-use")
-    if done.get("pushed"):
-        return HostRecap(
-            host.name, Recap.FAILED, "stays: it is being pushed", slug="dataset-being-pushed"
+        return HostResult(
+            host.name, HostState.FAILED, "stays: a run is using it", slug="dataset-in-use"
         )
-    return HostRecap(host.name, Recap.OK, "was not there")
+    if done.get("pushed"):
+        return HostResult(
+            host.name, HostState.FAILED, "stays: it is being pushed", slug="dataset-being-pushed"
+        )
+    return HostResult(host.name, HostState.OK, "was not there")

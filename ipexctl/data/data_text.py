@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from ipexctl.base.sizes import human
-from ipexctl.data.data import Listed, Pushed, Removed
+from ipexctl.base.sizes import format_bytes
+from ipexctl.data.data import DatasetList, Pushed, RemovedDatasets
 from ipexctl.data.pull import Pulled, PullPlan
-from ipexctl.data.rules.dataset_rules import Held, variable
+from ipexctl.data.rules.dataset_rules import Held, data_variable_name
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.project.files.project_files import amount
+from ipexctl.project.files.project_files import amount_text
 from ipexctl.terminal.confirm import DECLINED, confirm
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.live_lines import without_live_lines
@@ -23,10 +23,10 @@ def show_pushed(pushed: Pushed, run: str = "ipexctl run", found: str = "") -> No
     """Print the outcome. `run`: with the options that name hosts. `found`: how scripts find it."""
     print_lines(stdout_console(), host_lines(pushed.recaps))
     if pushed.exit_code == 0:
-        found = found or f"its path: ${variable(pushed.name)}"
+        found = found or f"its path: ${data_variable_name(pushed.name)}"
         print_text(
             stdout_console(),
-            f"{pushed.name}: {amount(pushed.files, pushed.bytes)}, version {pushed.version}\n"
+            f"{pushed.name}: {amount_text(pushed.files, pushed.bytes)}, version {pushed.version}\n"
             f"next: {run} --data {pushed.name} SCRIPT   # {found}",
         )
 
@@ -45,12 +45,14 @@ def pushed_document(pushed: Pushed) -> dict[str, Any]:
     }
 
 
-def listed_text(listed: Listed, push: str = "ipexctl data push", *, paths: bool = False) -> str:
+def listed_text(
+    listed: DatasetList, push: str = "ipexctl data push", *, paths: bool = False
+) -> str:
     """Return the list; hosts that have the same version of a dataset share a line."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for host, held in listed.hosts:
         for one in held:
-            what = _what(one) + f", in {one.path}" * (paths and bool(one.path))
+            what = _describe_dataset(one) + f", in {one.path}" * (paths and bool(one.path))
             what += f", from {one.source}" * bool(one.source)
             groups.setdefault((one.name, one.version, what), []).append(host)
     if not groups:
@@ -62,19 +64,19 @@ def listed_text(listed: Listed, push: str = "ipexctl data push", *, paths: bool 
     )
 
 
-def _what(one: Held) -> str:
-    said = [amount(one.files, one.bytes), *(["hub cache"] if one.hub else [])]
+def _describe_dataset(one: Held) -> str:
+    said = [amount_text(one.files, one.bytes), *(["hub cache"] if one.hub else [])]
     said += [f"{one.old} older version{'s' * (one.old != 1)}"] if one.old else []
     said += [f"{one.parts} push{'es' * (one.parts != 1)} not finished"] if one.parts else []
     return ", ".join(said)
 
 
-def show_listed(listed: Listed, push: str = "ipexctl data push") -> None:
+def show_listed(listed: DatasetList, push: str = "ipexctl data push") -> None:
     print_text(stdout_console(), listed_text(listed, push))
     print_lines(stdout_console(), not_shown(listed.recaps, len(listed.hosts)))
 
 
-def listed_document(listed: Listed) -> dict[str, Any]:
+def listed_document(listed: DatasetList) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "hosts": [{"host": h, "data": [asdict(d) for d in held]} for h, held in listed.hosts],
@@ -83,11 +85,11 @@ def listed_document(listed: Listed) -> dict[str, Any]:
     }
 
 
-def show_going(listed: Listed) -> None:
+def show_going(listed: DatasetList) -> None:
     print_text(stderr_console(), f"to be removed:\n{listed_text(listed, paths=True)}")
 
 
-def show_removed(removed: Removed) -> None:
+def show_removed(removed: RemovedDatasets) -> None:
     if removed.declined:
         print(DECLINED)
     elif removed.done:
@@ -97,7 +99,7 @@ def show_removed(removed: Removed) -> None:
         print_text(stdout_console(), f"would be removed:\n{going}")
 
 
-def removed_document(removed: Removed) -> dict[str, Any]:
+def removed_document(removed: RemovedDatasets) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "name": removed.name,
@@ -113,14 +115,14 @@ def removed_document(removed: Removed) -> dict[str, Any]:
 
 
 def plan_text(plan: PullPlan) -> str:
-    here = f"{human(plan.lacking)} to fetch" if plan.lacking else "nothing to fetch"
+    here = f"{format_bytes(plan.lacking)} to fetch" if plan.lacking else "nothing to fetch"
     return (
-        f"{plan.source}: {amount(plan.files, plan.bytes)}; {here} (in {plan.folder})\n"
+        f"{plan.source}: {amount_text(plan.files, plan.bytes)}; {here} (in {plan.folder})\n"
         f"to {fold(plan.hosts)} as {plan.name}\n"
     )
 
 
-def agreed(*, yes: bool) -> Callable[[PullPlan], bool]:
+def confirm_pull(*, yes: bool) -> Callable[[PullPlan], bool]:
     """Return a function that shows the plan and asks; with `yes` it does not ask."""
 
     @without_live_lines()

@@ -17,8 +17,8 @@ from ipexctl.blobs.blob_store import Room, missing_blobs, need_room
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.project.folder_transfer import (
     SILENCE,
-    Bundle,
     Pack,
+    TreeContents,
     ask_complete,
     ask_missing,
     dropped_on_error,
@@ -47,7 +47,7 @@ class Transfer:
     """A dataset on its way to one host. `done`: the host's answer if it has everything. `busy`:
     another push to it is running. `moved`: bytes so far, also if the host fails afterwards."""
 
-    bundle: Bundle
+    bundle: TreeContents
     asked: Mapping[str, Any]
     agent: Agent
     root: str
@@ -69,7 +69,7 @@ class Transfer:
         """Return what the host has to get, in order; packed once for all hosts that lack it."""
         with self._dropped_on_error():
             large, packs = self.bundle.blobs(self.missing)
-            return tuple(_rounds(large, packs))
+            return tuple(_transfer_rounds(large, packs))
 
     def bring(self, carrier: Carrier, one: Round, tell: Tell) -> None:
         """Send the blobs of the round to the host."""
@@ -106,7 +106,7 @@ class Transfer:
         return dropped_on_error(self.agent, MODULE, self._header)
 
 
-def _rounds(large: Sequence[Blob], packs: Sequence[Pack]) -> Iterator[Round]:
+def _transfer_rounds(large: Sequence[Blob], packs: Sequence[Pack]) -> Iterator[Round]:
     """Split into rounds; large files need no additional space: they are in the first one."""
     now, size, named = Round(tuple(large)), 0, 0
     for pack in packs:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from ipexctl.base.remote_file import RemoteFile
 from ipexctl.base.sizes import duration
-from ipexctl.common.http_body import Broken
+from ipexctl.common.http_body import BodyBroken
 from ipexctl.data.rules.pulled_tree import (
     DATASETS,
     MODELS,
@@ -28,21 +28,21 @@ from ipexctl.data.rules.pulled_tree import (
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local.environment import environment
 from ipexctl.packages.download import AGAIN, Download
-from ipexctl.packages.file_fetch import OnBytes, PullFailed, ask, next_step
+from ipexctl.packages.file_fetch import OnBytes, PullFailed, next_step, request_url
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.terminal.progress import Progress, Step
+from ipexctl.terminal.progress import HostProgress, ProgressStep
 
 LONGEST = 330.0  # seconds of a pause that the hub asks for; its windows last 5 minutes
 LOGIN = "accept its terms on {url} if it has any; then: hf auth login   # or export HF_TOKEN"
 
 
 @dataclass
-class HubClient:
+class HfClient:
     """A client of the Hub. Tests pass in `wait`."""
 
-    progress: Progress
+    progress: HostProgress
     wait: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class HubClient:
         download = Download(self._open, wait=self._pause, longest=LONGEST)
         try:
             download.into(out, file.url, on_bytes, file.size)
-        except Broken as e:
+        except BodyBroken as e:
             refused = e.status in (401, 403)
             page = file.url.partition("/resolve/")[0]
             raise PullFailed(
@@ -108,14 +108,14 @@ class HubClient:
 
     def _pause(self, seconds: float) -> None:
         if seconds > 1:
-            self.progress.step(Step("", f"waiting {duration(seconds)}, as the hub asks"))
+            self.progress.step(ProgressStep("", f"waiting {duration(seconds)}, as the hub asks"))
         self.wait(seconds)
 
     def _look(self, source: HubSource, kind: str) -> Repository | None:
         """Return the repository; None if there is none of this kind."""
         revision = quote(source.revision, safe="")
         url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
-        said = ask(self._open, "GET", url)
+        said = request_url(self._open, "GET", url)
         code = said.headers.get("X-Error-Code", "")
         wrong_token = "Invalid credentials" in said.headers.get("X-Error-Message", "")
         unknown = code in ("RepoNotFound", "RevisionNotFound")
@@ -127,13 +127,13 @@ class HubClient:
             raise self._refused(source, kind)
         if said.status != 200:
             hint = next_step(said.status, self._page(kind, source.repository))
-            raise _failed(source, f"HTTP {said.status}", hint)
+            raise _hf_error(source, f"HTTP {said.status}", hint)
         try:
             info = json.loads(said.body)
             files = tuple(self._files(info, source, kind))
             return Repository(kind, source.repository, source.revision, str(info["sha"]), files)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise _failed(source, "it sent something else than a list of files") from None
+            raise _hf_error(source, "it sent something else than a list of files") from None
 
     def _files(self, info: Any, source: HubSource, kind: str) -> Iterator[RemoteFile]:
         for one in info["siblings"]:
@@ -158,5 +158,5 @@ class HubClient:
         return f"{self._endpoint}/{'datasets/' * (kind == DATASETS)}{name}"
 
 
-def _failed(source: HubSource, why: str, hint: str = AGAIN) -> PullFailed:
+def _hf_error(source: HubSource, why: str, hint: str = AGAIN) -> PullFailed:
     return PullFailed(f"the hub did not describe {source.repository}", why=why, hint=hint)

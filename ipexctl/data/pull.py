@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.base.host_outcome import HostRecap, PerHost
+from ipexctl.base.host_outcome import HostResult, PerHost
 from ipexctl.base.remote_file import RemoteFile
 from ipexctl.data.data import Pushed, push_bundle
-from ipexctl.data.hub_client import HubClient
+from ipexctl.data.hub_client import HfClient
 from ipexctl.data.rules import dataset_rules, pulled_tree
 from ipexctl.data.rules.pulled_tree import (
     HubSource,
@@ -23,10 +23,10 @@ from ipexctl.local.file_hashes import Hashes
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.packages.file_fetch import FileFetch
-from ipexctl.project.files.project_files import File
-from ipexctl.project.folder_transfer import Bundle
+from ipexctl.project.files.project_files import ProjectFile
+from ipexctl.project.folder_transfer import TreeContents
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.terminal.progress import FETCHING, Progress, Step
+from ipexctl.terminal.progress import FETCHING, HostProgress, ProgressStep
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Pulled(PerHost):
     """`pushed` None: it was only shown, or the user answered no."""
 
     plan: PullPlan
-    recaps: tuple[HostRecap, ...] = ()
+    recaps: tuple[HostResult, ...] = ()
     fetched: int = 0
     pushed: Pushed | None = None
     declined: bool = False
@@ -77,18 +77,18 @@ class _LocalFiles:
     def path(self, sha256: str) -> Path:
         return self.paths[sha256]
 
-    def content(self, file: File) -> bytes:
+    def content(self, file: ProjectFile) -> bytes:
         made = self.made.get(file.path)
         return self.paths[file.sha256].read_bytes() if made is None else made
 
 
-def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> Pulled:
+def pull_dataset(target: Target, asked: Pull, progress: HostProgress, root: str = ROOT) -> Pulled:
     """Pull. Raises InputError, NotHere or PullFailed before anything is sent to the hosts."""
     source = read_source(asked.source)
     name = dataset_rules.checked_name(asked.name or source.name)
     fleet = Fleet(target, root)
-    progress.step(Step("", f"looking at {asked.source}"))
-    shown, files, fetch, repository = _look(source, asked, progress)
+    progress.step(ProgressStep("", f"looking at {asked.source}"))
+    shown, files, fetch, repository = _list_source(source, asked, progress)
     plan = PullPlan(
         name,
         shown,
@@ -103,42 +103,42 @@ def pull(target: Target, asked: Pull, progress: Progress, root: str = ROOT) -> P
         return Pulled(plan, declined=asked.agreed is not None)
     contents = fetch.all(files)
     if repository:
-        _link(fetch.folder.parent.parent, repository)
+        _complete_hf_cache(fetch.folder.parent.parent, repository)
         tree, made = pulled_tree.hub_tree(repository, contents), repository.refs()
     else:
         tree, made = pulled_tree.plain_tree(files, contents), {}
     paths = {one.sha256: fetch.folder / local for local, one in contents.items()}
     asks = {"name": name, "hub": "cache" if repository else "", "source": shown}
-    bundle = Bundle(tree, _LocalFiles(paths, made))
+    bundle = TreeContents(tree, _LocalFiles(paths, made))
     pushed = push_bundle(fleet, bundle, asks, progress, relay=asked.relay)
     return Pulled(plan, pushed.recaps, fetch.fetched, pushed)
 
 
-def _look(
-    source: HubSource | UrlSource, asked: Pull, progress: Progress
+def _list_source(
+    source: HubSource | UrlSource, asked: Pull, progress: HostProgress
 ) -> tuple[str, tuple[RemoteFile, ...], FileFetch, Repository | None]:
     """Return the source's title, its files, and how to fetch them. Addresses have no repository."""
-    client: HubClient | UrlClient
+    client: HfClient | UrlClient
     if isinstance(source, HubSource):
-        client = HubClient(progress)
+        client = HfClient(progress)
         seen = client.look(source)
-        repository = replace(seen, files=_chosen(seen.files, asked))
+        repository = replace(seen, files=_choose_files(seen.files, asked))
         files, name = repository.files, str(repository)
         folder = client.cache / repository.folder / "blobs"
     else:
         client, repository = UrlClient(source), None
-        files, name = _chosen(client.look(), asked), source.url.partition("?")[0]
+        files, name = _choose_files(client.look(), asked), source.url.partition("?")[0]
         folder = client.cache(files)
 
     def tell(done: int, total: int) -> None:
-        progress.step(Step("", FETCHING, done, total))
+        progress.step(ProgressStep("", FETCHING, done, total))
 
     fetch = FileFetch(folder, client.bring, tell, hashes=Hashes(folder))
     return name, files, fetch, repository
 
 
-def _chosen(files: Sequence[RemoteFile], asked: Pull) -> tuple[RemoteFile, ...]:
-    found = pulled_tree.chosen(files, asked.include, asked.leave_out)
+def _choose_files(files: Sequence[RemoteFile], asked: Pull) -> tuple[RemoteFile, ...]:
+    found = pulled_tree.choose_remote_files(files, asked.include, asked.leave_out)
     if not found:
         raise InputError(
             f"no file of {asked.source} is left" if files else f"{asked.source} has no files",
@@ -148,7 +148,7 @@ def _chosen(files: Sequence[RemoteFile], asked: Pull) -> tuple[RemoteFile, ...]:
     return found
 
 
-def _link(cache: Path, repository: Repository) -> None:
+def _complete_hf_cache(cache: Path, repository: Repository) -> None:
     """Complete the local Hub cache, so that programs here find the files as well."""
     for path, target in repository.links():
         place = cache / path

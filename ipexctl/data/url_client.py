@@ -10,13 +10,20 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from ipexctl.base.remote_file import RemoteFile
-from ipexctl.common.http_body import Broken
+from ipexctl.common.http_body import BodyBroken
 from ipexctl.data.rules.pulled_tree import UrlSource, is_plain
 from ipexctl.errors import InputError, NotHere
 from ipexctl.local.environment import environment
 from ipexctl.local.user_dirs import cache_dir
 from ipexctl.packages.download import Download
-from ipexctl.packages.file_fetch import CHUNK, FetchFailed, OnBytes, PullFailed, ask, next_step
+from ipexctl.packages.file_fetch import (
+    CHUNK,
+    FetchFailed,
+    OnBytes,
+    PullFailed,
+    next_step,
+    request_url,
+)
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
 from ipexctl.quick_dataclass import dataclass
@@ -52,7 +59,7 @@ class UrlClient:
             try:
                 download = Download(self._opener().open, longest=330.0)
                 return download.into(out, file.url, on_bytes, max(file.size, 0))
-            except Broken as e:
+            except BodyBroken as e:
                 raise self._failed(str(e), e.status) from None
         try:
             with self._filesystem().open(file.url, "rb") as opened:
@@ -74,7 +81,7 @@ class UrlClient:
 
     def _head(self) -> RemoteFile:
         """Return the file's size and version, as far as the server reports them."""
-        said = ask(self._opener().open, "HEAD", self.source.url)
+        said = request_url(self._opener().open, "HEAD", self.source.url)
         if said.status != 200:
             raise self._failed(f"HTTP {said.status}", said.status)
         headers = said.headers

@@ -16,16 +16,16 @@ from ipexctl.base import quoting
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.checks import run_all
-from ipexctl.doctor.checks.reachability import pairs
-from ipexctl.doctor.measure import measure
-from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.doctor.checks.reachability import choose_peers
+from ipexctl.doctor.measure import measure_hosts
+from ipexctl.doctor.report.cluster import CheckedHosts
+from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.doctor.report.report import Report
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError, unknown_value
 from ipexctl.facts.facts import Facts, Peer
 from ipexctl.facts.host_facts import peer_address
-from ipexctl.facts.measurements import Measured
+from ipexctl.facts.measurements import Measurements
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.hostfile_reader import hostfile_here
@@ -33,13 +33,13 @@ from ipexctl.local.project_lock import LOCK_FILE, choice_here, lock_folder, read
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import AHEAD
 from ipexctl.machines.fleet import GRACE, Fleet, fan_out
-from ipexctl.machines.probe_host import answer, question
-from ipexctl.machines.suggested_commands import options as options_of
+from ipexctl.machines.probe_host import facts_request, read_facts_reply
 from ipexctl.machines.suggested_commands import other_pythons, with_options
+from ipexctl.machines.suggested_commands import target_options as options_of
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.script_files.training_script import training_script
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
@@ -48,7 +48,7 @@ _BESIDE = "beside MASTER_PORT: "  # prefix of the name, for the second port of t
 
 
 @dataclass(frozen=True)
-class Options:
+class DoctorOptions:
     """Options of an examination. `python`: the interpreter whose torch std measures, "" for the
     stack's. `compute` False: only the network is measured."""
 
@@ -60,7 +60,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ConnectedHost:
     """A connected host that listens on `port` for the others (None: it does not)."""
 
     agent: Agent
@@ -68,32 +68,34 @@ class Seen:
     port: int | None
 
 
-def examine(target: Target, root: str = ROOT, options: Options | None = None) -> Report:
+def run_doctor(target: Target, root: str = ROOT, options: DoctorOptions | None = None) -> Report:
     """Examine the hosts. Raises InputError for invalid host names; all else is in the report."""
-    fleet = Fleet(target, (options or Options(root)).root, grace=GRACE)
+    fleet = Fleet(target, (options or DoctorOptions(root)).root, grace=GRACE)
     choice = choice_here()
     if choice and choice.newer:
         from ipexctl.install.requirement_files import changed_note
 
         if note := changed_note(target, choice, fleet.root):
             target.note(note)
-    report = examine_hosts(fleet, replace(options or Options(root), env=choice))
+    report = examine_hosts(fleet, replace(options or DoctorOptions(root), env=choice))
     fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
     return report
 
 
-def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
+def examine_hosts(fleet: Fleet, options: DoctorOptions | None = None) -> Report:
     """Examine hosts that are already known. The fleet is opened and closed here."""
-    hosts, target, options = fleet.hosts, fleet.target, options or Options(fleet.root)
+    hosts, target, options = fleet.hosts, fleet.target, options or DoctorOptions(fleet.root)
     if options.level not in LEVELS:
         raise unknown_value("--level", options.level, LEVELS)
     began = time.monotonic()
     with fleet:
-        facts, peers, measured = _asked(fleet, options)
+        facts, peers, measured = _ask_hosts(fleet, options)
     gone = {d.host for d in fleet.failures}
     peers = tuple(p for p in peers if p.target not in gone)
     alive = tuple(f for f in facts if f.host not in gone)
-    cluster = Cluster(alive, peers, rows=table(), measured=measured, lock=_lock(fleet.target))
+    cluster = CheckedHosts(
+        alive, peers, rows=stack_rows(), measured=measured, lock=_lock_for_install(fleet.target)
+    )
     return Report(
         hosts=hosts.hosts,
         facts=facts,
@@ -101,13 +103,13 @@ def examine_hosts(fleet: Fleet, options: Options | None = None) -> Report:
         peers=peers,
         findings=with_options(run_all(cluster), target, options.root),
         seconds=time.monotonic() - began,
-        named=named(target, hosts),
+        named=quote_host_options(target, hosts),
         root="" if options.root == ROOT or "root" in target.configured else options.root,
         without_downs=fleet.without_downs(),
         level=options.level,
         script=training_script(Path.cwd()),
         measured=measured,
-        recommendations=recommend(cluster),
+        recommendations=recommend_settings(cluster),
         env=options.env,
         requirements=_requirements_here(options.env),
         unchecked=hostfile_here() if not (target.hostfile or target.hosts) else "",
@@ -120,7 +122,7 @@ def _requirements_here(choice: EnvChoice | None) -> str:
     return name if choice and not choice.lock and os.path.isfile(name) else ""
 
 
-def _lock(target: Target) -> Lock | None:
+def _lock_for_install(target: Target) -> Lock | None:
     """Return the lock that `install` follows."""
     try:
         return read_lock(lock_folder() / LOCK_FILE)
@@ -129,29 +131,31 @@ def _lock(target: Target) -> Lock | None:
         return None
 
 
-def _asked(fleet: Fleet, options: Options) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measured]:
+def _ask_hosts(
+    fleet: Fleet, options: DoctorOptions
+) -> tuple[tuple[Facts, ...], tuple[Peer, ...], Measurements]:
     """Collect facts in one round trip per host: the request is sent along with the agent."""
     several, env = len(fleet.hosts.hosts) > 1, options.env.key if options.env else ""
 
-    def first(host: Host) -> Seen:
+    def first(host: Host) -> ConnectedHost:
         root = fleet.root_of(host)
-        agent = fleet.connect(host, ahead=[question(root, listen=several, env=env, dns=True)])
-        return Seen(agent, *answer(agent, AHEAD, agent.hello.sent, root))
+        agent = fleet.connect(host, ahead=[facts_request(root, listen=several, env=env, dns=True)])
+        return ConnectedHost(agent, *read_facts_reply(agent, AHEAD, agent.hello.sent, root))
 
     seen = {host.name: one for host, one in fleet.each(first).items()}
     for text in other_pythons(one.agent for one in seen.values()):
         fleet.target.note(text)
     tried = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))
     peers = tuple(peer for found in tried.values() for peer in found)
-    measured = Measured()
+    measured = Measurements()
     if options.level != "quick":
         alive = {host: seen[host.name].facts for host in fleet.alive}
-        measured = measure(fleet, alive, options.python, env, compute=options.compute)
+        measured = measure_hosts(fleet, alive, options.python, env, compute=options.compute)
     facts = tuple(one.facts for one in seen.values())
     return facts, peers, measured
 
 
-def named(target: Target, hosts: Inventory) -> str:
+def quote_host_options(target: Target, hosts: Inventory) -> str:
     """Return the hosts as the user would name them in another command."""
     said = options_of(target)
     if said or target.hostfile:
@@ -161,7 +165,7 @@ def named(target: Target, hosts: Inventory) -> str:
 
 
 def connect_all(
-    hosts: Sequence[Host], seen: Mapping[str, Seen], forks: int
+    hosts: Sequence[Host], seen: Mapping[str, ConnectedHost], forks: int
 ) -> dict[Host, list[Peer] | HostDown]:
     """Return what each host can reach; hosts may be lost meanwhile."""
     where = {n: (peer_address(s.facts), s.port) for n, s in seen.items() if s.port}
@@ -172,7 +176,7 @@ def connect_all(
         if s.facts.net.range_port and where.get(n, ("", 0))[0] == s.facts.net.ssh_address
     }
     able = [h for h in hosts if h.name in where and where[h.name][0]]
-    plan = pairs([h.name for h in able])
+    plan = choose_peers([h.name for h in able])
 
     def second(host: Host) -> list[Peer]:
         targets = [(name, *where[name]) for name in plan[host.name]]
@@ -187,12 +191,12 @@ def connect_all(
         reply = seen[host.name].agent.call(
             "facts.host_network.connect", args, timeout=PEER_TIMEOUT + 10, total=PEER_TIMEOUT + 30
         )
-        return _peers(host.name, targets, reply.done)
+        return _read_peers(host.name, targets, reply.done)
 
     return fan_out(able, second, forks=forks)
 
 
-def _peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
+def _read_peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
     errors = dict(done.value("results", tuple[tuple[str, str], ...]))
     tried = done.value("large", tuple[_Large, ...]) if "large" in done else ()
     large = {name: (lost, passes) for name, lost, passes in tried}

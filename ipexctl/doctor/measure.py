@@ -9,7 +9,7 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import measurements
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.measurements import HostBench, Link, Losses, Measured
+from ipexctl.facts.measurements import HostBench, Losses, MeasuredLink, Measurements
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
@@ -20,17 +20,17 @@ LINK_BYTES = 64 << 20
 _QUIET = 15.0  # how long a host may stay silent
 
 
-def measure(
+def measure_hosts(
     fleet: Fleet, facts: Mapping[Host, Facts], python: str, env: str, *, compute: bool = True
-) -> Measured:
+) -> Measurements:
     """Measure computing first and links afterwards: each would disturb the other."""
     able = {h: f for h, f in facts.items() if fleet.agents[h].hello.kind == "python"}
-    computed = _computed(fleet, able, python, env) if compute else ()
-    servers = _serving(fleet, able)
-    return Measured(computed, _linked(fleet, servers), _lost(fleet, servers))
+    computed = _measure_compute(fleet, able, python, env) if compute else ()
+    servers = _start_servers(fleet, able)
+    return Measurements(computed, _measure_links(fleet, servers), _measure_losses(fleet, servers))
 
 
-def _computed(
+def _measure_compute(
     fleet: Fleet, able: Mapping[Host, Facts], python: str, env: str
 ) -> tuple[HostBench, ...]:
     waves, left = measurements.benchmark_waves(list(able.values()))
@@ -40,7 +40,7 @@ def _computed(
             "root": fleet.root_of(host),
             "environment": env,
             "python": python,
-            "threads": of.cores(able[host]) or 1,
+            "threads": of.count_usable_cores(able[host]) or 1,
             "timeout": CHILD_TIMEOUT,
         }
         reply = fleet.agents[host].call("facts.benchmark.host", args, timeout=_QUIET)
@@ -67,7 +67,7 @@ class _Servers:
     at: Mapping[str, tuple[str, int]]
 
 
-def _serving(fleet: Fleet, able: Mapping[Host, Facts]) -> _Servers:
+def _start_servers(fleet: Fleet, able: Mapping[Host, Facts]) -> _Servers:
     token = secrets.token_hex(16)
 
     def serve(host: Host) -> int:
@@ -81,7 +81,7 @@ def _serving(fleet: Fleet, able: Mapping[Host, Facts]) -> _Servers:
     return _Servers(token, {h.name: h for h in ports}, at)
 
 
-def _lost(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
+def _measure_losses(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
     """Measure the losses from each host to the next, all at once: that takes little bandwidth."""
     names = list(servers.at)
     next_of = dict(zip(names, [*names[1:], *names[:1]], strict=True)) if len(names) > 1 else {}
@@ -90,18 +90,18 @@ def _lost(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
         target = next_of[host.name]
         args = {"token": servers.token, "target": servers.at[target]}
         done = fleet.agents[host].call("facts.benchmark.losses", args, timeout=_QUIET).done
-        return measurements.losses(host.name, target, done)
+        return measurements.read_losses(host.name, target, done)
 
     outcomes = fan_out([servers.hosts[name] for name in next_of], one, forks=fleet.target.forks)
     return tuple(found for found in outcomes.values() if isinstance(found, Losses))
 
 
-def _linked(fleet: Fleet, servers: _Servers) -> tuple[Link, ...]:
-    found: list[Link] = []
-    for group in measurements.rounds(list(servers.at)):
+def _measure_links(fleet: Fleet, servers: _Servers) -> tuple[MeasuredLink, ...]:
+    found: list[MeasuredLink] = []
+    for group in measurements.plan_rounds(list(servers.at)):
         plan = dict(group)
 
-        def one(host: Host, plan: Mapping[str, str] = plan) -> list[Link]:
+        def one(host: Host, plan: Mapping[str, str] = plan) -> list[MeasuredLink]:
             name = plan[host.name]
             args = {
                 "token": servers.token,
@@ -110,12 +110,12 @@ def _linked(fleet: Fleet, servers: _Servers) -> tuple[Link, ...]:
                 "seconds": LINK_SECONDS,
             }
             reply = fleet.agents[host].call("facts.benchmark.link", args, timeout=_QUIET)
-            return measurements.links(host.name, [name], reply.done)
+            return measurements.read_links(host.name, [name], reply.done)
 
         hosts = [servers.hosts[name] for name in plan]
         outcomes = fan_out(hosts, one, forks=measurements.AT_ONCE)
         for host, outcome in outcomes.items():
             if isinstance(outcome, HostDown):
-                outcome = [Link(host.name, plan[host.name], error=outcome.brief)]
+                outcome = [MeasuredLink(host.name, plan[host.name], error=outcome.brief)]
             found += outcome
     return tuple(found)

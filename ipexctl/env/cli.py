@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.help.help_layout import CommandGroup
-from ipexctl.cli.options import Check, Json, Root, Yes, end, on_hosts, print_json
+from ipexctl.cli.options import Check, Json, Root, Yes, end_command, on_hosts, print_json
 
 env_app = CommandGroup(
     name="env",
@@ -28,7 +28,7 @@ def ls(
     from ipexctl.env.env_text import kept_document, show_kept
 
     found = list_envs(target, root)
-    end(found, kept_document, show_kept, json=json)
+    end_command(found, kept_document, show_kept, json=json)
 
 
 @env_app.command()
@@ -46,11 +46,11 @@ def diff(
     json: Json = False,
 ) -> None:
     """Show manual changes since `install`, and differences between hosts."""
-    from ipexctl.env.env import compare
+    from ipexctl.env.env import compare_environments
     from ipexctl.env.env_text import compared_document, show_compared
 
-    compared = compare(target, root, full=full)
-    end(compared, compared_document, show_compared, json=json)
+    compared = compare_environments(target, root, full=full)
+    end_command(compared, compared_document, show_compared, json=json)
 
 
 # what follows the command belongs to it, even if it looks like an option
@@ -70,10 +70,10 @@ def exec_(
     The command runs without a shell. For shell syntax, use: -- sh -c '...'
     """
     from ipexctl.env.env_exec import run_in_env
-    from ipexctl.env.env_text import CollectedLines, printer, ran_document, show_ran
+    from ipexctl.env.env_text import CollectedLines, host_line_printer, ran_document, show_ran
 
     collected = CollectedLines()
-    ran = run_in_env(target, command, collected if json else printer(), root)
+    ran = run_in_env(target, command, collected if json else host_line_printer(), root)
     if json:
         print_json(ran_document(ran, collected))
     else:
@@ -102,7 +102,7 @@ def rm(
 
     The current and the previous environment are always kept.
     """
-    from ipexctl.env.env import remove
+    from ipexctl.env.env import remove_environments
     from ipexctl.env.env_text import removed_document, show_going, show_removed
     from ipexctl.errors import InputError
     from ipexctl.terminal.confirm import removal_agreed
@@ -115,5 +115,5 @@ def rm(
         )
 
     agreed = removal_agreed(show_going, yes=yes)
-    done = remove(target, keys or (), None if check else agreed, root)
-    end(done, removed_document, show_removed, json=json)
+    done = remove_environments(target, keys or (), None if check else agreed, root)
+    end_command(done, removed_document, show_removed, json=json)

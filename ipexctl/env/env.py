@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
+from ipexctl.base.host_outcome import HostResult, HostState, PerHost
 from ipexctl.env.choice import env_list as core
 from ipexctl.env.choice.env_choice import EnvChoice
-from ipexctl.env.choice.env_list import Drift, HostEnvs, spared, use_of
+from ipexctl.env.choice.env_list import Drift, HostEnvs, still_named_envs, use_of
 from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, worst_exit
 from ipexctl.install import fleet_locks
@@ -18,18 +18,18 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here, choose_instead
 from ipexctl.machines.agent import LONG
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.suggested_commands import command
+from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class Kept(PerHost):
+class EnvListing(PerHost):
     """The environments of each host; `recaps` has the hosts that could not be asked. `remove`: the
     command that removes unused ones, "" if there are none."""
 
     all_hosts: tuple[HostEnvs, ...]
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
     choice: EnvChoice
     remove: str = ""
 
@@ -39,7 +39,7 @@ class Back(PerHost):
     """`key`: the environment that hosts were switched back to, "" if none has a previous one."""
 
     key: str
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
     check: bool = False
 
 
@@ -48,7 +48,7 @@ class Compared(PerHost):
     """Each host's environment compared with its build. `mend`: the repair command, "" for none."""
 
     drifts: tuple[Drift, ...]
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
     mend: str
 
     @property
@@ -78,22 +78,22 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Removed(PerHost):
+class RemovedEnvs(PerHost):
     """`done` False: only shown. `declined`: the user answered no."""
 
     removals: tuple[Removal, ...]
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
     done: bool
     declined: bool = False
 
 
-def list_envs(target: Target, root: str = ROOT) -> Kept:
+def list_envs(target: Target, root: str = ROOT) -> EnvListing:
     choice = choice_here()
     with Fleet(target, root) as fleet:
         found = tuple(fleet.each(lambda host: _host_envs(fleet, host, sizes=True)).values())
         uses = {use_of(on_host, env.key, choice) for on_host in found for env in on_host.envs}
-        remove = command(target, "env rm", root) + " --unused" if "unused" in uses else ""
-        return Kept(found, fleet.recaps(), choice, remove)
+        remove = suggest_command(target, "env rm", root) + " --unused" if "unused" in uses else ""
+        return EnvListing(found, fleet.recaps(), choice, remove)
 
 
 def _host_envs(fleet: Fleet, host: Host, *, sizes: bool) -> HostEnvs:
@@ -102,7 +102,7 @@ def _host_envs(fleet: Fleet, host: Host, *, sizes: bool) -> HostEnvs:
     return done.read(HostEnvs, host=host.name)
 
 
-def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
+def compare_environments(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
     """Compare the project's environments, else the current ones, with their builds and each other.
     `full`: read every file."""
     key = choice_here().key
@@ -115,10 +115,10 @@ def compare(target: Target, root: str = ROOT, *, full: bool = False) -> Compared
             return done.read(Drift, host=host.name)
 
         found = tuple(fleet.each(one).values())
-        return Compared(found, fleet.recaps(), _mend(target, root, found))
+        return Compared(found, fleet.recaps(), _repair_command(target, root, found))
 
 
-def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
+def _repair_command(target: Target, root: str, found: Sequence[Drift]) -> str:
     """Return the command that makes them intact and equal, "" if they are. `install` does not
     detect changes in files alone, and a rebuild is for those hosts only."""
     by_hand = [d.host for d in found if d.by_hand]
@@ -128,7 +128,7 @@ def _mend(target: Target, root: str, found: Sequence[Drift]) -> str:
     if same and by_hand and len(found) > len(by_hand):
         target = replace(target, limit=(fold(by_hand),))
     again = any(d.files and not d.changed for d in found)
-    return command(target, "install", root) + " --rebuild" * again
+    return suggest_command(target, "install", root) + " --rebuild" * again
 
 
 def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
@@ -144,46 +144,46 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
         def say(host: str, text: str) -> None:
             target.note(f"{host}: {text}")
 
-        def back(host: Host, on_host: HostEnvs) -> HostRecap:
+        def back(host: Host, on_host: HostEnvs) -> HostResult:
             recap = _back_recap(on_host, key, check=check)
-            if recap.state is Recap.CHANGED and not check:
+            if recap.state is HostState.CHANGED and not check:
                 project = choice.project.document() if choice.key else None
                 op = "install.environments.switch"
                 fleet.call(host, op, total=LONG, key=key, project=project)
             return recap
 
         changes = key and not check
-        with fleet_locks.hold(fleet, choice.project, say) if changes else nullcontext():
+        with fleet_locks.hold_locks(fleet, choice.project, say) if changes else nullcontext():
             recaps = fleet.recaps(fleet.each(lambda host: back(host, all_hosts[host])))
     if not check:
-        if any(recap.state is Recap.CHANGED for recap in recaps):
+        if any(recap.state is HostState.CHANGED for recap in recaps):
             choose_instead(choice, key, "install --rollback")
         fleet.remember_recaps(recaps)
     return Back(key, recaps, check)
 
 
-def _back_recap(on_host: HostEnvs, key: str, *, check: bool) -> HostRecap:
+def _back_recap(on_host: HostEnvs, key: str, *, check: bool) -> HostResult:
     env = on_host.env(key)
     if env and key == on_host.current:
-        return HostRecap(on_host.host, Recap.OK, f"already uses {key}, {env.title}")
+        return HostResult(on_host.host, HostState.OK, f"already uses {key}, {env.title}")
     if why := core.not_back(on_host, key):
         stays = on_host.current or "nothing"
-        return HostRecap(on_host.host, Recap.FAILED, why, notes=(f"still uses {stays}",))
+        return HostResult(on_host.host, HostState.FAILED, why, notes=(f"still uses {stays}",))
     now = "would use" if check else "now uses"
     before = on_host.current or "nothing"
     text = f"{now} {key}, {env.title if env else ''}; before: {before}"
     notes = (f"changed by hand: {describe_changes(env.changed)}",) if env and env.changed else ()
-    return HostRecap(on_host.host, Recap.CHANGED, text, notes=notes)
+    return HostResult(on_host.host, HostState.CHANGED, text, notes=notes)
 
 
-def remove(
+def remove_environments(
     target: Target,
     keys: Sequence[str],
     agreed: Callable[[Sequence[Removal]], bool] | None,
     root: str = ROOT,
     *,
     absent_ok: bool = False,
-) -> Removed:
+) -> RemovedEnvs:
     """Remove environments; without keys, all that are neither current nor previous, and that no
     other project asked for. `agreed` gets what would be removed; None removes nothing. `absent_ok`:
     a key that no host has is not an error."""
@@ -207,7 +207,7 @@ def remove(
             on_host = all_hosts[host]
             if not on_host.envs and not on_host.blobs:
                 return Removal(host.name, (), (), 0, 0)  # there may be no root: make none
-            wanted = spared(on_host, choice)
+            wanted = still_named_envs(on_host, choice)
             stays = {} if keys else wanted
             going = [key for key in keys or on_host.unused if on_host.env(key) and key not in stays]
             done = fleet.call(
@@ -225,8 +225,8 @@ def remove(
 
         found = tuple(fleet.each(lambda host: one(host, check=True)).values())
         if agreed is None or not any(r.removed or r.blobs for r in found):
-            return Removed(found, fleet.recaps(), done=False)
+            return RemovedEnvs(found, fleet.recaps(), done=False)
         done = agreed(found)
         if done:
             found = tuple(fleet.each(lambda host: one(host, check=False)).values())
-        return Removed(found, fleet.recaps(), done, declined=not done)
+        return RemovedEnvs(found, fleet.recaps(), done, declined=not done)

@@ -6,12 +6,12 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 
-from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
+from ipexctl.base.host_outcome import HostResult, HostState, PerHost
 from ipexctl.env.choice.env_choice import EnvChoice, asked_env
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here
 from ipexctl.machines.fleet import SILENCE, Fleet
-from ipexctl.machines.suggested_commands import installing
+from ipexctl.machines.suggested_commands import hint_install
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.quick_dataclass import dataclass
@@ -26,7 +26,7 @@ class Ran(PerHost):
     """One recap per host; `codes`: the exit codes of the command."""
 
     codes: tuple[tuple[str, int], ...]
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
 
 
 def run_in_env(target: Target, argv: Sequence[str], on_line: OnLine, root: str = ROOT) -> Ran:
@@ -55,7 +55,7 @@ def run_in_env(target: Target, argv: Sequence[str], on_line: OnLine, root: str =
 
         codes = fleet.each(one)
     recaps = {
-        host: HostRecap(host.name, Recap.FAILED if code else Recap.OK, f"exit {code}")
+        host: HostResult(host.name, HostState.FAILED if code else HostState.OK, f"exit {code}")
         for host, code in codes.items()
     }
     return Ran(tuple((host.name, code) for host, code in codes.items()), fleet.recaps(recaps))
@@ -66,7 +66,7 @@ def _on_host(
     note: Callable[[str], None],
 ) -> int:  # fmt: skip
     name, agent = host.name, fleet.agents[host]
-    with installing(fleet.target, choice, fleet.root):
+    with hint_install(fleet.target, choice, fleet.root):
         done = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
     prepared = launch_plan.read_prepared(done, choice)
     if prepared.environment and not choice.key:

@@ -6,18 +6,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ipexctl.base.host_outcome import Recap
-from ipexctl.base.sizes import human
+from ipexctl.base.host_outcome import HostState
+from ipexctl.base.sizes import format_bytes
 from ipexctl.env.choice.env_choice import EnvChoice
-from ipexctl.env.choice.env_list import Drift, Env, HostEnvs, most_common_env, use_of
-from ipexctl.env.choice.package_changes import between
-from ipexctl.env.env import Back, Compared, Kept, Removal, Removed
+from ipexctl.env.choice.env_list import BuiltEnv, Drift, HostEnvs, most_common_env, use_of
+from ipexctl.env.choice.package_changes import compare_packages
+from ipexctl.env.env import Back, Compared, EnvListing, Removal, RemovedEnvs
 from ipexctl.env.env_exec import OnLine, Ran
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import (
-    counts,
+    count_states,
     host_documents,
     host_lines,
     hosts_with_lines,
@@ -30,7 +30,7 @@ MOST = 6  # requested packages that are listed
 # --- env ls --------------------------------------------------------------------------------------
 
 
-def kept_text(kept: Kept) -> str:
+def kept_text(kept: EnvListing) -> str:
     return hosts_with_lines(
         (on_host.host, _host_lines(on_host, kept.choice)) for on_host in kept.all_hosts
     )
@@ -39,37 +39,39 @@ def kept_text(kept: Kept) -> str:
 def _host_lines(on_host: HostEnvs, choice: EnvChoice) -> tuple[str, ...]:
     n = len(on_host.envs)
     count = f"{n} environment{'s' * (n != 1)}" if n else "no environments"
-    size = f", {human(on_host.size)}" if n else ""
-    head = f"{count} in {on_host.root}{size}, and {human(on_host.blobs)} of wheels"
+    size = f", {format_bytes(on_host.size)}" if n else ""
+    head = f"{count} in {on_host.root}{size}, and {format_bytes(on_host.blobs)} of wheels"
     lines = [_env_line(on_host, env, choice) for env in on_host.envs]
     if choice.key and not on_host.env(choice.key):
         lines.append(f"  {choice.key}  missing   {choice.names(choice.key)}: ipexctl install")
     return (head, *lines)
 
 
-def _env_line(on_host: HostEnvs, env: Env, choice: EnvChoice) -> str:
+def _env_line(on_host: HostEnvs, env: BuiltEnv, choice: EnvChoice) -> str:
     use = use_of(on_host, env.key, choice)
     state = ("tested" if env.proved else "not tested") if env.whole else "incomplete"
     state = "changed" if env.changed else state
-    line = f"  {env.key}  {use:8}  {state:10}  {human(env.size):>9}  {env.title}".rstrip()
-    shared = f"{human(env.shared)} of it shared with other environments" if env.shared else ""
-    details = (_requested(env), shared, _users(env, choice))
+    line = f"  {env.key}  {use:8}  {state:10}  {format_bytes(env.size):>9}  {env.title}".rstrip()
+    shared = (
+        f"{format_bytes(env.shared)} of it shared with other environments" if env.shared else ""
+    )
+    details = (_requested_text(env), shared, _users_text(env, choice))
     return "\n    ".join([line, *filter(None, details)])
 
 
-def _requested(env: Env) -> str:
+def _requested_text(env: BuiltEnv) -> str:
     names = [" ".join(package) for package in env.requested]
     more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
     return f"requested: {', '.join(names[:MOST])}{more}" if names else ""
 
 
-def _users(env: Env, choice: EnvChoice) -> str:
+def _users_text(env: BuiltEnv, choice: EnvChoice) -> str:
     built = f"built {env.built[:10]}" if env.built else ""
     users = map(str, env.users) if env.users else ["project unknown"]
     return "; ".join(filter(None, [choice.names(env.key), built, *users]))
 
 
-def kept_document(kept: Kept) -> dict[str, Any]:
+def kept_document(kept: EnvListing) -> dict[str, Any]:
     return {
         "lock": kept.choice.lock or None,
         "hosts": [_host_document(on_host, kept.choice) for on_host in kept.all_hosts],
@@ -107,7 +109,7 @@ def _host_document(on_host: HostEnvs, choice: EnvChoice) -> dict[str, Any]:
     }
 
 
-def show_kept(kept: Kept) -> None:
+def show_kept(kept: EnvListing) -> None:
     print_text(stdout_console(), kept_text(kept))
     print_lines(stdout_console(), not_shown(kept.recaps, len(kept.all_hosts)))
     if kept.remove:
@@ -142,7 +144,7 @@ def _other_lines(d: Drift, key: str, packages: Mapping[str, str]) -> list[str]:
     """Return what distinguishes its environment from the one that most hosts have."""
     if d.current == key or not d.current:
         return []
-    return [f"  than {key}:", *(f"    {c}" for c in between(packages, dict(d.packages)))]
+    return [f"  than {key}:", *(f"    {c}" for c in compare_packages(packages, dict(d.packages)))]
 
 
 def compared_document(compared: Compared) -> dict[str, Any]:
@@ -188,12 +190,13 @@ def _removal_lines(r: Removal) -> list[str]:
         first, *rest = stays or ["nothing"]
         return [first, *(f"  {line}" for line in rest)]
     use = f"; {r.current} stays in use" if r.current else ""
-    lines = [f"{human(r.bytes)} in {r.root}{use}"]
+    lines = [f"{format_bytes(r.bytes)} in {r.root}{use}"]
     titles = dict(r.titles)
     lines += [
-        f"  {key}  {human(size):>9}  {titles.get(key, '')}".rstrip() for key, size in r.removed
+        f"  {key}  {format_bytes(size):>9}  {titles.get(key, '')}".rstrip()
+        for key, size in r.removed
     ]
-    lines += [f"  {r.blobs} wheels that no environment needs  {human(r.blob_bytes)}"] * bool(
+    lines += [f"  {r.blobs} wheels that no environment needs  {format_bytes(r.blob_bytes)}"] * bool(
         r.blobs
     )
     return [*lines, *(f"  {line}" for line in stays)]
@@ -203,7 +206,7 @@ def show_going(removals: Sequence[Removal]) -> None:
     print_text(stderr_console(), f"to be removed:\n{removal_text(removals)}")
 
 
-def show_removed(removed: Removed) -> None:
+def show_removed(removed: RemovedEnvs) -> None:
     if removed.declined:
         print(DECLINED)
     else:
@@ -214,7 +217,7 @@ def show_removed(removed: Removed) -> None:
     print_lines(stdout_console(), not_shown(removed.recaps, len(removed.removals)))
 
 
-def removed_document(removed: Removed) -> dict[str, Any]:
+def removed_document(removed: RemovedEnvs) -> dict[str, Any]:
     return {
         "done": removed.done,
         "declined": removed.declined,
@@ -240,7 +243,7 @@ def removed_document(removed: Removed) -> dict[str, Any]:
 
 def show_back(back: Back) -> None:
     print_lines(stdout_console(), host_lines(back.recaps))
-    if back.key and not back.check and any(r.state is not Recap.FAILED for r in back.recaps):
+    if back.key and not back.check and any(r.state is not HostState.FAILED for r in back.recaps):
         print(
             "`ipexctl run` uses it here until the next `ipexctl install`; ipexctl.lock is unchanged"
         )
@@ -258,7 +261,7 @@ def back_document(back: Back) -> dict[str, Any]:
 # --- env exec ------------------------------------------------------------------------------------
 
 
-def printer() -> OnLine:
+def host_line_printer() -> OnLine:
     """Return a printer that keeps stdout and stderr apart, with colour only if allowed."""
     colours = {
         False: stdout_console().color_system is not None,
@@ -283,8 +286,8 @@ class CollectedLines:
 
 
 def show_ran(ran: Ran) -> None:
-    bad = [r for r in ran.recaps if r.state is not Recap.OK]
-    print_lines(stderr_console(), [*host_lines(bad)[:-1], counts(ran.recaps)] if bad else ())
+    bad = [r for r in ran.recaps if r.state is not HostState.OK]
+    print_lines(stderr_console(), [*host_lines(bad)[:-1], count_states(ran.recaps)] if bad else ())
 
 
 def ran_document(ran: Ran, collected: CollectedLines) -> dict[str, Any]:
@@ -298,6 +301,6 @@ def ran_document(ran: Ran, collected: CollectedLines) -> dict[str, Any]:
             }
             for host, code in ran.codes
         ],
-        "failed": host_documents([r for r in ran.recaps if r.state is not Recap.OK]),
+        "failed": host_documents([r for r in ran.recaps if r.state is not HostState.OK]),
         "exit_code": ran.exit_code,
     }

@@ -22,21 +22,21 @@ def explain(
     json: Json = False,
 ) -> None:
     """Explain a check, a known failure, or an error log."""
-    from ipexctl.explain.explain import document, everything
     from ipexctl.explain.explain import explain as verb
+    from ipexctl.explain.explain import explainable_items, explanation_document
 
     if what is None:
         if json:
-            print_json({"command": "explain", "known": dict(everything())})
+            print_json({"command": "explain", "known": dict(explainable_items())})
         else:
-            print("\n".join(f"{name:<24}  {title}" for name, title in everything()))
+            print("\n".join(f"{name:<24}  {title}" for name, title in explainable_items()))
         return
     found = verb(what, sys.stdin.buffer)
     if json:
-        print_json(document(found))
+        print_json(explanation_document(found))
     else:
-        from ipexctl.explain.explain_text import show
+        from ipexctl.explain.explain_text import show_explanation
         from ipexctl.terminal.console import stdout_console
 
-        show(found, stdout_console())
+        show_explanation(found, stdout_console())
     raise typer.Exit(found.exit_code)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from ipexctl.base.values import plain
-from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.checks.registry import Check
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause, Match
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 _ID = re.compile(r"[A-Za-z]{2,8}-\d{1,4}")
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
@@ -46,33 +46,37 @@ def explain(what: str, stdin: IO[bytes]) -> Explanation:
     """Explain `what`: a check's id, a failure's slug, a file, - for `stdin`, or a message. Raises
     InputError."""
     if what == "-":
-        return Explanation(source="stdin", matches=causes.matches(lines(stdin), failures()))
-    check = next((c for c in catalogue() if c.id == what.upper()), None)
+        return Explanation(
+            source="stdin", matches=causes.find_causes(read_log_lines(stdin), known_failures())
+        )
+    check = next((c for c in all_checks() if c.id == what.upper()), None)
     if check:
-        related = (c for c in failures() if check.id in c.checks)
+        related = (c for c in known_failures() if check.id in c.checks)
         return Explanation(check=check, related=tuple(related))
-    cause = next((c for c in failures() if c.slug == what), None)
+    cause = next((c for c in known_failures() if c.slug == what), None)
     if cause:
         return Explanation(cause=cause)
     if " " in what and not os.path.lexists(what):  # a pasted message
-        found = causes.matches(what.splitlines(), failures())
-        if found or not _near(what):
+        found = causes.find_causes(what.splitlines(), known_failures())
+        if found or not _similar_names(what):
             return Explanation(source="this text", matches=found)
     try:
         with Path(what).open("rb") as file:
-            return Explanation(source=what, matches=causes.matches(lines(file), failures()))
+            return Explanation(
+                source=what, matches=causes.find_causes(read_log_lines(file), known_failures())
+            )
     except OSError as e:
-        raise _unknown(what, e) from None
+        raise _unknown_name_error(what, e) from None
 
 
-def everything() -> tuple[tuple[str, str], ...]:
+def explainable_items() -> tuple[tuple[str, str], ...]:
     """Return all that can be explained: id or name, and title."""
-    checks = ((c.id, c.title) for c in catalogue())
-    return (*checks, *((c.slug, c.title) for c in failures()))
+    checks = ((c.id, c.title) for c in all_checks())
+    return (*checks, *((c.slug, c.title) for c in known_failures()))
 
 
-def _unknown(what: str, error: OSError) -> InputError:
-    near = [f"ipexctl explain {name}   # {title}" for name, title in _near(what)]
+def _unknown_name_error(what: str, error: OSError) -> InputError:
+    near = [f"ipexctl explain {name}   # {title}" for name, title in _similar_names(what)]
     hint = "\n".join([*near, "ipexctl explain   # lists all checks and known failures"])
     if _ID.fullmatch(what):
         return InputError(f"there is no check {what}", hint=hint, slug="check-unknown")
@@ -90,9 +94,9 @@ def _unknown(what: str, error: OSError) -> InputError:
     )
 
 
-def _near(what: str) -> list[tuple[str, str]]:
+def _similar_names(what: str) -> list[tuple[str, str]]:
     """Return similarly spelled names, then those with all its words in name or title."""
-    known = dict(everything())
+    known = dict(explainable_items())
     word = what.upper() if _ID.fullmatch(what) else what
     like = difflib.get_close_matches(word, known, _MOST_NEAR, _LIKE)
     words = what.lower().split()
@@ -102,7 +106,7 @@ def _near(what: str) -> list[tuple[str, str]]:
     return [(name, known[name]) for name in found][:_MOST_NEAR]
 
 
-def lines(stream: IO[bytes]) -> Iterator[str]:
+def read_log_lines(stream: IO[bytes]) -> Iterator[str]:
     """Yield lines of any bytes, truncated, without colours; of a progress bar the last state."""
     while raw := stream.readline(_LONGEST):
         text = raw.decode("utf-8", "replace").rstrip("\r\n").rpartition("\r")[2]
@@ -112,10 +116,10 @@ def lines(stream: IO[bytes]) -> Iterator[str]:
 # --- as one JSON document ------------------------------------------------------------------------
 
 
-def document(found: Explanation) -> dict[str, Any]:
+def explanation_document(found: Explanation) -> dict[str, Any]:
     return {
         "command": "explain",
-        "check": _check(found.check) if found.check else None,
+        "check": _check_document(found.check) if found.check else None,
         "cause": asdict(found.cause) if found.cause else None,
         "source": found.source,
         "matches": [
@@ -131,7 +135,7 @@ def document(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _check(check: Check) -> dict[str, Any]:
+def _check_document(check: Check) -> dict[str, Any]:
     return {
         "id": check.id,
         "title": check.title,

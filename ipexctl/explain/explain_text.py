@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ipexctl.base.values import plain
-from ipexctl.base.wrapping import wrapped
+from ipexctl.base.wrapping import wrap_text
 from ipexctl.doctor.checks.registry import Check
 from ipexctl.explain.causes.causes import Cause, Match
 from ipexctl.explain.explain import Explanation
@@ -14,7 +14,7 @@ from ipexctl.explain.explain import Explanation
 _SHOWN = 300
 
 
-def show(found: Explanation, console: Console) -> None:
+def show_explanation(found: Explanation, console: Console) -> None:
     if found.check:
         _show_check(found.check, found.related, console)
     elif found.cause:
@@ -30,23 +30,23 @@ def show(found: Explanation, console: Console) -> None:
 def _show_check(check: Check, related: tuple[Cause, ...], console: Console) -> None:
     levels = ", ".join(s.value for s in check.severities)
     console.print(Text.assemble((f"{check.id}  {check.title}", "bold"), f"  ({levels})"))
-    _row("seen", check.seen, console)
-    _row("why", check.why, console)
-    _row("fix", str(check.fix) or "depends on the host: ipexctl doctor -v shows it", console)
+    _print_row("seen", check.seen, console)
+    _print_row("why", check.why, console)
+    _print_row("fix", str(check.fix) or "depends on the host: ipexctl doctor -v shows it", console)
     for cause in related:
-        _row("failure", f"{cause.title} ({cause.slug})", console)
+        _print_row("failure", f"{cause.title} ({cause.slug})", console)
 
 
 def _show_cause(cause: Cause, console: Console) -> None:
     console.print(Text(f"{cause.title}", "bold"), Text(f"({cause.slug})", "dim"))
-    _row("why", cause.why, console)
-    _row("fix", cause.fix, console)
+    _print_row("why", cause.why, console)
+    _print_row("fix", cause.fix, console)
     if cause.by_hand:
-        _row("or", f"by hand: {cause.by_hand}", console)
-    _row("doctor", before(cause), console)
+        _print_row("or", f"by hand: {cause.by_hand}", console)
+    _print_row("doctor", doctor_coverage(cause), console)
 
 
-def before(cause: Cause) -> str:
+def doctor_coverage(cause: Cause) -> str:
     """Return how it could have been detected before the run."""
     if cause.checks:
         return f"sees it before a run: {', '.join(cause.checks)}"
@@ -60,11 +60,11 @@ def _show_match(match: Match, console: Console) -> None:
     _show_cause(match.cause, console)
 
 
-def _row(label: str, text: str, console: Console) -> None:
+def _print_row(label: str, text: str, console: Console) -> None:
     """Print text wrapped beside its label on a terminal; commands are not wrapped."""
     width = max(40, console.width - len(_INDENT))
     for i, line in enumerate(text.splitlines()):
-        parts = wrapped(line, width, "") if console.is_terminal else [line]
+        parts = wrap_text(line, width, "") if console.is_terminal else [line]
         for j, part in enumerate(parts):
             head = f"{label:>6} " if i == j == 0 else _INDENT
             console.print(Text.assemble((head, "dim"), part), soft_wrap=True)

@@ -10,13 +10,13 @@ import ipaddress
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.values import by, count_or_none, listed, name, plain
+from ipexctl.base.values import by, command_safe_name, count_or_none, list_of, plain
 from ipexctl.facts.software_facts import SoftwareFacts
 from ipexctl.facts.system_facts import Condition
 from ipexctl.quick_dataclass import dataclass
 
 
-def address(value: Any) -> str:
+def read_address(value: Any) -> str:
     """Return an IP address without its zone; "" for anything else."""
     text = plain(value).partition("%")[0]
     try:
@@ -25,12 +25,12 @@ def address(value: Any) -> str:
         return ""
 
 
-def addresses(value: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(a for a in map(address, listed(value)) if a))
+def read_addresses(value: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(a for a in map(read_address, list_of(value)) if a))
 
 
-NAME = by(name)
-ADDRESS = by(address)
+NAME = by(command_safe_name)
+ADDRESS = by(read_address)
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class Node:
+class NumaNode:
     """One NUMA node. It may have memory and no CPU (HBM, CXL)."""
 
     id: int = field(metadata=by(count_or_none, needed=True))
@@ -110,10 +110,10 @@ class Python:
 
 @dataclass(frozen=True)
 class Nic:
-    name: str = field(metadata=by(name, needed=True))
+    name: str = field(metadata=by(command_safe_name, needed=True))
     up: bool
     mtu: int | None
-    addresses: tuple[str, ...] = field(metadata=by(addresses))
+    addresses: tuple[str, ...] = field(metadata=by(read_addresses))
     # Mbit/s; None: not reported, or not that of a cable (veth, tun)
     speed: int | None = None
     duplex: str = ""  # full, half
@@ -129,7 +129,7 @@ class Route:
 class NameServer:
     """`said`: why it did not respond, or its error."""
 
-    address: str = field(metadata=by(name, needed=True))
+    address: str = field(metadata=by(command_safe_name, needed=True))
     configured: bool  # False: the local one, which is used if none is named
     responds: bool
     said: str = ""
@@ -139,7 +139,7 @@ class NameServer:
 class NetFacts:
     hostname: str = field(metadata=NAME)
     # what the host's own name resolves to on itself
-    hostname_addresses: tuple[str, ...] = field(metadata=by(addresses))
+    hostname_addresses: tuple[str, ...] = field(metadata=by(read_addresses))
     # the address at which the controller's connection arrived; "" if local
     ssh_address: str = field(metadata=ADDRESS)
     nics: tuple[Nic, ...]
@@ -204,7 +204,7 @@ class Facts:
     disk: DiskFacts
     pythons: tuple[Python, ...]
     clock: ClockFacts | None
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[NumaNode, ...] = ()
     os_ids: tuple[str, ...] = ()  # ID and ID_LIKE of os-release: ("ubuntu", "debian")
     software: SoftwareFacts | None = None  # None: not read
     condition: Condition = Condition()

@@ -12,13 +12,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ipexctl.base.host_answer import record
-from ipexctl.base.values import MOST, int_of, positive
+from ipexctl.base.host_answer import read_record
+from ipexctl.base.values import MOST, int_of, positive_or_none
 from ipexctl.base.values import count_or_none as count_or_none
 from ipexctl.base.values import plain as plain
 from ipexctl.errors import HostFailed
 from ipexctl.facts import usable_cores
-from ipexctl.facts.facts import ClockFacts, Facts, address
+from ipexctl.facts.facts import ClockFacts, Facts, read_address
 
 _PARTS = ("host", "cpu", "mem", "disk", "net")
 
@@ -26,23 +26,25 @@ _PARTS = ("host", "cpu", "mem", "disk", "net")
 def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
     """Return the facts. Raises HostFailed if this is not an answer of our probe at all."""
     if not isinstance(raw, Mapping):
-        raise _unreadable(host, "not a document")
+        raise _invalid_facts_error(host, "not a document")
     wrong = [name for name in _PARTS if not isinstance(raw.get(name), Mapping)]
     if wrong:
-        raise _unreadable(host, "no " + ", ".join(wrong))
-    return record(Facts, {**raw["host"], **raw}, host=host, agent="python", clock=clock, tried=())
+        raise _invalid_facts_error(host, "no " + ", ".join(wrong))
+    return read_record(
+        Facts, {**raw["host"], **raw}, host=host, agent="python", clock=clock, tried=()
+    )
 
 
 def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
     """Return facts from the `:name` sections that plain sh printed."""
-    parts = _sections(text)
+    parts = _split_sections(text)
     if "kernel" not in parts:
-        raise _unreadable(host, "not what our shell commands print")
+        raise _invalid_facts_error(host, "not what our shell commands print")
     line = {name: plain(lines[0]) if lines else "" for name, lines in parts.items()}
-    mem = _fields("\n".join(parts.get("mem", [])))
-    release = _release(parts.get("os", []))
+    mem = _read_fields("\n".join(parts.get("mem", [])))
+    release = _read_os_release(parts.get("os", []))
     home = line.get("home", "")
-    df = _df(parts.get("df", []))
+    df = _read_df(parts.get("df", []))
     shm = df.pop("/dev/shm", (None, None))
     ssh = line.get("ssh", "").split()
     about = {
@@ -53,11 +55,11 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
     }
     raw = {
         "host": {**line, **about},
-        "cpu": {**_cpuinfo("\n".join(parts.get("cpu", []))), "arch": line.get("arch")},
+        "cpu": {**_read_cpuinfo("\n".join(parts.get("cpu", []))), "arch": line.get("arch")},
         "mem": {
-            "total": _kib(mem.get("MemTotal")),
-            "available": _kib(mem.get("MemAvailable")),
-            "swap_total": _kib(mem.get("SwapTotal")),
+            "total": _read_kib(mem.get("MemTotal")),
+            "available": _read_kib(mem.get("MemAvailable")),
+            "swap_total": _read_kib(mem.get("SwapTotal")),
             "shm_total": shm[0],
             "shm_free": shm[1],
         },
@@ -71,14 +73,14 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
             "free": next((free for _, free in df.values()), None),
         },
     }
-    tried = tuple(t for t in map(_tried, parts.get("tried", [])) if t)
+    tried = tuple(t for t in map(_read_tried_python, parts.get("tried", [])) if t)
     return replace(from_json(host, raw), agent="sh", tried=tried)
 
 
-def clock(*, sent: float, received: float, now: float, remote: Any) -> ClockFacts | None:
+def estimate_clock(*, sent: float, received: float, now: float, remote: Any) -> ClockFacts | None:
     """Compute the offset from one question: when it left and when the answer came (monotonic), our
     clock `now` on arrival, and the host's time, which it read somewhere between the two."""
-    told = positive(remote)
+    told = positive_or_none(remote)
     half = (received - sent) / 2
     return ClockFacts(offset=told - (now - half), uncertainty=half) if told else None
 
@@ -93,55 +95,55 @@ def peer_address(facts: Facts) -> str:
     known = facts.net.ssh_address
     if link_local(known):
         own = (n.addresses for n in facts.net.nics if n.name == facts.net.ssh_nic and n.up)
-        return best(next(own, ())) or known
-    if known and not loopback(known):
+        return best_address(next(own, ())) or known
+    if known and not is_loopback(known):
         return known
     for nic in sorted(facts.net.nics, key=lambda n: n.name != facts.net.default_nic):
         for own_address in nic.addresses:
-            if nic.up and not loopback(own_address):
+            if nic.up and not is_loopback(own_address):
                 return own_address
     return known
 
 
 @cache  # called repeatedly with the same addresses
-def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_address(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(address)
     except ValueError:
         return None
 
 
-def loopback(address: str) -> bool:
-    ip = _parsed(address)
+def is_loopback(address: str) -> bool:
+    ip = _parse_address(address)
     return ip is not None and ip.is_loopback
 
 
 def link_local(address: str) -> bool:
     """Decide if it is in fe80::/10; IPv4 link-local addresses (169.254.x.y) need no interface."""
-    ip = _parsed(address)
+    ip = _parse_address(address)
     return ip is not None and ip.version == 6 and ip.is_link_local
 
 
-def best(addresses: Iterable[str]) -> str:
+def best_address(addresses: Iterable[str]) -> str:
     """Return the address of an interface that other hosts can use, IPv4 if it has one."""
     return min((a for a in addresses if not link_local(a)), key=lambda a: ":" in a, default="")
 
 
-def public(address: str) -> bool:
-    ip = _parsed(address)
+def is_public(address: str) -> bool:
+    ip = _parse_address(address)
     return ip is not None and ip.is_global
 
 
 def is_address(name: str) -> bool:
-    return bool(address(name))
+    return bool(read_address(name))
 
 
-def cores(facts: Facts) -> int | None:
+def count_usable_cores(facts: Facts) -> int | None:
     """Return how many cores this user may use; logical CPUs if cores are hidden."""
-    return None if usable(facts) is None else len(usable_cores.cores(facts.cpu))
+    return None if usable_cpus(facts) is None else len(usable_cores.list_cores(facts.cpu))
 
 
-def usable(facts: Facts) -> frozenset[int] | None:
+def usable_cpus(facts: Facts) -> frozenset[int] | None:
     """Return the logical CPUs that are online and allowed; None if the host reported none."""
     online = frozenset(c.id for c in facts.cpu.cpus)
     if not online:
@@ -153,11 +155,11 @@ def share_cpus(one: Facts, other: Facts) -> bool:
     """Decide whether they are hosts of one machine (containers) that may use the same CPUs."""
     if not one.boot_id or one.boot_id != other.boot_id:
         return False
-    own, others = usable(one), usable(other)
+    own, others = usable_cpus(one), usable_cpus(other)
     return own is None or others is None or bool(own & others)
 
 
-def memory(facts: Facts) -> int | None:
+def usable_memory(facts: Facts) -> int | None:
     """Return the bytes that this user's processes can have: less than the host's if a control group
     limits them or allows the memory of some NUMA nodes only."""
     known = (facts.mem.total, facts.mem.limit, _of_allowed_nodes(facts))
@@ -175,7 +177,7 @@ def _of_allowed_nodes(facts: Facts) -> int | None:
 # --- plain values --------------------------------------------------------------------------------
 
 
-def _unreadable(host: str, why: str) -> HostFailed:
+def _invalid_facts_error(host: str, why: str) -> HostFailed:
     return HostFailed(
         f"{host}: the host sent invalid facts",
         why=why,
@@ -184,7 +186,7 @@ def _unreadable(host: str, why: str) -> HostFailed:
     )
 
 
-def _kib(text: Any) -> int | None:
+def _read_kib(text: Any) -> int | None:
     words = plain(text).split()
     number = int_of(words[0]) if words else None
     return None if number is None else number * 1024
@@ -193,7 +195,7 @@ def _kib(text: Any) -> int | None:
 # --- what plain sh printed -----------------------------------------------------------------------
 
 
-def _tried(line: str) -> tuple[str, str] | None:
+def _read_tried_python(line: str) -> tuple[str, str] | None:
     """Parse `127 /usr/bin/python3: message` to (path, message)."""
     code, _, rest = plain(line, 1000).partition(" ")
     path, colon, words = rest.partition(": ")
@@ -202,7 +204,7 @@ def _tried(line: str) -> tuple[str, str] | None:
     return path.removesuffix(":"), words.strip() if colon else f"exit code {code}"
 
 
-def _sections(text: str) -> dict[str, list[str]]:
+def _split_sections(text: str) -> dict[str, list[str]]:
     parts: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
@@ -213,7 +215,7 @@ def _sections(text: str) -> dict[str, list[str]]:
     return parts
 
 
-def _fields(text: str) -> dict[str, str]:
+def _read_fields(text: str) -> dict[str, str]:
     fields: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
@@ -222,23 +224,23 @@ def _fields(text: str) -> dict[str, str]:
     return fields
 
 
-def _release(lines: list[str]) -> dict[str, str]:
+def _read_os_release(lines: list[str]) -> dict[str, str]:
     pairs = (line.partition("=") for line in lines)
     return {name: plain(value.strip("\"'")) for name, _, value in pairs}
 
 
-def _df(lines: list[str]) -> dict[str, tuple[int | None, int | None]]:
+def _read_df(lines: list[str]) -> dict[str, tuple[int | None, int | None]]:
     """Return mount point -> (total bytes, free bytes), in the order of `df -Pk`."""
     found = {}
     for line in lines:
         words = line.split()
         if len(words) >= 6 and words[1].isdigit():
-            found[words[5]] = (_kib(words[1]), _kib(words[3]))
+            found[words[5]] = (_read_kib(words[1]), _read_kib(words[3]))
     return found
 
 
-def _cpuinfo(text: str) -> dict[str, Any]:
-    blocks = [_fields(block) for block in text.split("\n\n") if block.strip()]
+def _read_cpuinfo(text: str) -> dict[str, Any]:
+    blocks = [_read_fields(block) for block in text.split("\n\n") if block.strip()]
     cpus = []
     cores: dict[tuple[str, str], int] = {}
     for block in blocks[:MOST]:

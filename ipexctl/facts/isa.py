@@ -24,7 +24,7 @@ ARM = (
 )
 
 
-def level(cpu: CpuFacts) -> str:
+def cpu_level(cpu: CpuFacts) -> str:
     """Return the best level of a host, "" if its flags are unknown."""
     if not cpu.flags:
         return ""
@@ -44,6 +44,6 @@ def is_x86(cpu: CpuFacts) -> bool:
     return not cpu.arch or cpu.arch.startswith(("x86", "amd64")) or cpu.arch in ("i386", "i686")
 
 
-def bf16(cpu: CpuFacts) -> bool:
+def has_bf16(cpu: CpuFacts) -> bool:
     """Decide whether PyTorch uses bf16 in hardware: on ARM it computes in fp32 by default."""
-    return level(cpu) in ("amx", "avx512-bf16")
+    return cpu_level(cpu) in ("amx", "avx512-bf16")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import field
 
-from ipexctl.base.sizes import duration, human
+from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.base.values import by, plain
 from ipexctl.quick_dataclass import dataclass
 
@@ -32,32 +32,32 @@ class LiveRun:
     @property
     def title(self) -> str:
         """Such as "run 20261122-122416-107233 (bert, train.py --epochs 3)"."""
-        said = _joined(self.name, self.command)
+        said = _join_parts(self.name, self.command)
         return f"run {self.id}" + f" ({said})" * bool(said)
 
     @property
     def use(self) -> str:
         """Such as "ann, 4 ranks, 8 cores, 3.1 GB, for 2 h 5 min"."""
-        memory = human(self.memory) if self.memory else ""
-        return _joined(self.owner, *self._size, memory, self._since)
+        memory = format_bytes(self.memory) if self.memory else ""
+        return _join_parts(self.owner, *self._size, memory, self._since)
 
     @property
     def use_of_cores(self) -> str:
         """The title and the use, which is mostly the same on each host of a run."""
-        return f"{self.title} of {_joined(self.owner, *self._size, self._since)}"
+        return f"{self.title} of {_join_parts(self.owner, *self._size, self._since)}"
 
     @property
     def _size(self) -> tuple[str, str]:
-        return _count(self.ranks, "rank"), _count(self.cores, "core")
+        return _count_text(self.ranks, "rank"), _count_text(self.cores, "core")
 
     @property
     def _since(self) -> str:
         return f"for {duration(self.seconds)}" if self.seconds is not None else ""
 
 
-def _joined(*parts: str) -> str:
+def _join_parts(*parts: str) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _count(number: int | None, word: str) -> str:
+def _count_text(number: int | None, word: str) -> str:
     return f"{number} {word}{'s' * (number != 1)}" if number else ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from ipexctl.base.host_answer import record
-from ipexctl.base.values import count_or_none, plain, positive
+from ipexctl.base.host_answer import read_record
+from ipexctl.base.values import count_or_none, plain, positive_or_none
 from ipexctl.facts.facts import Facts
 from ipexctl.quick_dataclass import dataclass
 
@@ -41,7 +41,7 @@ class HostBench:
 
 
 @dataclass(frozen=True)
-class Link:
+class MeasuredLink:
     """One direction between two hosts: the latency of small messages, then one TCP stream."""
 
     source: str
@@ -62,16 +62,16 @@ class Losses:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     hosts: tuple[HostBench, ...] = ()
-    links: tuple[Link, ...] = ()
+    links: tuple[MeasuredLink, ...] = ()
     losses: tuple[Losses, ...] = ()
 
 
 # --- what to measure -----------------------------------------------------------------------------
 
 
-def rounds(names: Sequence[str]) -> list[list[Pair]]:
+def plan_rounds(names: Sequence[str]) -> list[list[Pair]]:
     """Return the pairs to measure: a host is at most once in a round, and there are few pairs.
 
     It is a ring up to 32 hosts, so that each one sends once and receives once. With more, each host
@@ -86,10 +86,10 @@ def rounds(names: Sequence[str]) -> list[list[Pair]]:
     else:
         pairs = [(a, names[(i + 1) % count]) for i, a in enumerate(names)]
         pairs = [*pairs[0::2], *pairs[1::2]]
-    return _disjoint(pairs)
+    return _disjoint_groups(pairs)
 
 
-def _disjoint(pairs: Sequence[Pair]) -> list[list[Pair]]:
+def _disjoint_groups(pairs: Sequence[Pair]) -> list[list[Pair]]:
     found: list[list[Pair]] = []
     for pair in pairs:
         for group in found:
@@ -122,21 +122,23 @@ def benchmark_waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]
 
 
 def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
-    return record(HostBench, raw, host=host)
+    return read_record(HostBench, raw, host=host)
 
 
-def links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[Link]:
+def read_links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[MeasuredLink]:
     """Return one Link for each target, whatever the host answered."""
     rows = raw.get("links")
-    found: dict[str, Link] = {}
+    found: dict[str, MeasuredLink] = {}
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, list) and len(row) == 4:
             name = plain(row[0])
-            found[name] = Link(source, name, positive(row[1]), positive(row[2]), plain(row[3]))
-    return [found.get(t) or Link(source, t, error="no answer") for t in targets]
+            found[name] = MeasuredLink(
+                source, name, positive_or_none(row[1]), positive_or_none(row[2]), plain(row[3])
+            )
+    return [found.get(t) or MeasuredLink(source, t, error="no answer") for t in targets]
 
 
-def losses(source: str, target: str, raw: Mapping[str, Any]) -> Losses | None:
+def read_losses(source: str, target: str, raw: Mapping[str, Any]) -> Losses | None:
     """Return the losses; None if the host could not count them."""
     sent, lost = count_or_none(raw.get("sent")), count_or_none(raw.get("lost"))
     return None if not sent or lost is None else Losses(source, target, sent, lost)

@@ -104,14 +104,14 @@ UNKNOWN = Processor("")
 _CUT = re.compile("Pentium|Celeron")
 
 
-def processor(cpu: CpuFacts) -> Processor:
+def find_processor(cpu: CpuFacts) -> Processor:
     """Return the processor; UNKNOWN if it is in no table, or a hypervisor's invention."""
     if cpu.family is None or cpu.model is None:
         return UNKNOWN
     if cpu.vendor.startswith("0x"):
         return Processor(_ARM.get((int_of(cpu.vendor) or 0, cpu.model), ""))
     if cpu.vendor == "GenuineIntel":
-        return _intel(cpu)
+        return _intel_processor(cpu)
     if cpu.vendor in ("AuthenticAMD", "HygonGenuine"):
         return next(
             (p for a, b, p in _ZEN_FAMILIES.get(cpu.family, ()) if a <= cpu.model <= b), UNKNOWN
@@ -119,9 +119,9 @@ def processor(cpu: CpuFacts) -> Processor:
     return UNKNOWN
 
 
-def hidden(cpu: CpuFacts) -> Processor | None:
+def underreported_processor(cpu: CpuFacts) -> Processor | None:
     """Return the processor if /proc/cpuinfo shows less than it can compute, else None."""
-    known, level = processor(cpu), isa.level(cpu)
+    known, level = find_processor(cpu), isa.cpu_level(cpu)
     if not known.level or not level or isa.at_least(level, known.level):
         return None
     return known
@@ -136,17 +136,17 @@ def anonymous_guest(cpu: CpuFacts) -> bool:
     return is_guest(cpu) and not re.search(r"\d{4}", cpu.model_name.partition(" @ ")[0])
 
 
-def generation(cpu: CpuFacts) -> str:
+def processor_generation(cpu: CpuFacts) -> str:
     """Return Sapphire Rapids, EPYC Milan, Neoverse V1; "" for unknown or older ones."""
     if "EPYC" in cpu.model_name:
         for (family, first, last), name in _EPYC.items():
             if cpu.family == family and cpu.model is not None and first <= cpu.model <= last:
                 return name
-    found = processor(cpu)
+    found = find_processor(cpu)
     return "" if found is _OLD else found.name
 
 
-def _intel(cpu: CpuFacts) -> Processor:
+def _intel_processor(cpu: CpuFacts) -> Processor:
     if cpu.family != 6 or cpu.model is None:
         return UNKNOWN
     if cpu.model == 85:  # three generations, distinguished by the stepping

@@ -9,7 +9,7 @@ from dataclasses import field
 
 from ipexctl.base.values import by, plain
 from ipexctl.env.choice.env_choice import EnvUsed
-from ipexctl.env.choice.package_changes import Change
+from ipexctl.env.choice.package_changes import PackageChange
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -71,7 +71,7 @@ class Current:
     exists: bool
     whole: bool | None  # None: not one of ipexctl's own
     # packages changed by hand since it was built
-    changed: tuple[Change, ...] = ()
+    changed: tuple[PackageChange, ...] = ()
     wanted: str = ""  # the key of ipexctl.lock, if the host has no such environment
     environment: EnvUsed | None = None
 

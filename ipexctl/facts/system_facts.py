@@ -37,7 +37,7 @@ class Kernel:
     swappiness: int | None = None
 
 
-def _limit(value: Any) -> int | None:
+def _read_limit(value: Any) -> int | None:
     """Return a limit: -1, and on some kernels the largest number, mean no limit."""
     endless = isinstance(value, int) and (value == -1 or value >= NO_LIMIT)
     return NO_LIMIT if endless else count_or_none(value)
@@ -47,12 +47,12 @@ def _limit(value: Any) -> int | None:
 class Limit:
     """A limit; NO_LIMIT if there is none."""
 
-    soft: int = field(metadata=by(_limit, needed=True))
-    hard: int = field(metadata=by(_limit, needed=True))
+    soft: int = field(metadata=by(_read_limit, needed=True))
+    hard: int = field(metadata=by(_read_limit, needed=True))
 
 
 @dataclass(frozen=True)
-class Limits:
+class UserLimits:
     nofile: Limit | None = None
     nproc: Limit | None = None
     file_size: Limit | None = None
@@ -98,6 +98,6 @@ class Load:
 class Condition:
     power: Power = Power()
     kernel: Kernel = Kernel()
-    limits: Limits = Limits()
+    limits: UserLimits = UserLimits()
     system: System = System()
     load: Load = Load()

@@ -10,7 +10,7 @@ from ipexctl.facts.facts import Cpu, CpuFacts
 Core = tuple[int, ...]  # the ids of its threads
 
 
-def cores(cpu: CpuFacts) -> tuple[Core, ...]:
+def list_cores(cpu: CpuFacts) -> tuple[Core, ...]:
     """Return the physical cores this user may run on, in NUMA order.
 
     Threads of one core that appear in two nodes are one core, which never gets two ranks.
@@ -22,18 +22,20 @@ def cores(cpu: CpuFacts) -> tuple[Core, ...]:
             # a CPU with an unknown core id counts as a core
             key = (c.socket, c.core) if c.core is not None else c.id
             found.setdefault(key, []).append(c)
-    in_order = sorted((sorted(same, key=lambda c: c.id) for same in found.values()), key=_order)
+    in_order = sorted(
+        (sorted(same, key=lambda c: c.id) for same in found.values()), key=_core_order
+    )
     return tuple(tuple(c.id for c in same) for same in in_order)
 
 
-def _order(core: list[Cpu]) -> tuple[int, int, int]:
+def _core_order(core: list[Cpu]) -> tuple[int, int, int]:
     return core[0].node or 0, core[0].socket or 0, core[0].id
 
 
 def fast_cores(cpu: CpuFacts) -> tuple[Core, ...]:
     """Return the cores for ranks: without the slower ones, unless only those may be used."""
     slow = set(cpu.efficient)
-    all_of_them = cores(cpu)
+    all_of_them = list_cores(cpu)
     return tuple(core for core in all_of_them if not slow & set(core)) or all_of_them
 
 

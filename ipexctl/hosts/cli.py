@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import Forks, Json, SshConfig, note, on_hosts, print_json
+from ipexctl.cli.options import Forks, Json, SshConfig, on_hosts, print_json, print_note
 from ipexctl.cli.streams import print_error
 from ipexctl.errors import unknown_value
 
@@ -30,23 +30,23 @@ def hosts(
     json: Json = False,
 ) -> None:
     """List the hosts in a hostfile, or convert it to another format."""
-    from ipexctl.hosts.hosts_text import document, table
-    from ipexctl.inventory.hostfile_formats import FORMS, render
-    from ipexctl.machines.target import inventory
+    from ipexctl.hosts.hosts_text import hosts_document, hosts_table
+    from ipexctl.inventory.hostfile_formats import FORMS, render_inventory
+    from ipexctl.machines.target import read_inventory
 
     if to and to not in FORMS:
         raise unknown_value("--to", to, FORMS)
-    found = inventory(target)
+    found = read_inventory(target)
     if to:
-        rendered = render(found, to)
+        rendered = render_inventory(found, to)
         for text in rendered.notes:
-            note(text)
+            print_note(text)
         print(rendered.text, end="")
         return
     if json:
-        print_json(document(found))
+        print_json(hosts_document(found))
     else:
-        print("".join(f"{h.name}\n" for h in found.hosts) if list_ else table(found), end="")
+        print("".join(f"{h.name}\n" for h in found.hosts) if list_ else hosts_table(found), end="")
 
 
 def init(
@@ -71,20 +71,20 @@ def init(
 ) -> None:
     """Write a hostfile and ipexctl.toml in this folder."""
     from ipexctl.hosts.hosts_text import ask_overwrite, show_started
-    from ipexctl.hosts.init import Options
+    from ipexctl.hosts.init import InitOptions
     from ipexctl.hosts.init import init as verb
-    from ipexctl.local.accepted_settings import accept, proposal
-    from ipexctl.local.settings import load
+    from ipexctl.local.accepted_settings import accept_proposal, find_proposal
+    from ipexctl.local.settings import load_settings
     from ipexctl.machines.target import Target
 
     asks = sys.stdin.isatty()
     started = verb(
-        Target(None, tuple(names or ()), ssh_config, forks, note=note),
-        Options(probe=probe, yes=yes, force=force),
+        Target(None, tuple(names or ()), ssh_config, forks, note=print_note),
+        InitOptions(probe=probe, yes=yes, force=force),
         (lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr)) if asks else None,
     )
-    if started.written and (proposed := proposal(load())):
-        accept(proposed)
+    if started.written and (proposed := find_proposal(load_settings())):
+        accept_proposal(proposed)
     show_started(started)
     raise typer.Exit(started.exit_code)
 
@@ -101,17 +101,17 @@ def config(
     """Show the settings in ipexctl.toml, your config.toml and the environment."""
     from ipexctl.hosts.hosts_text import settings_text
     from ipexctl.local import accepted_settings
-    from ipexctl.local.settings import document, load
+    from ipexctl.local.settings import load_settings, settings_document
 
-    found = load()
-    proposed = accepted_settings.proposal(found)
+    found = load_settings()
+    proposed = accepted_settings.find_proposal(found)
     if accept and proposed:
-        accepted_settings.accept(proposed)
-        note(f"accepted: {', '.join(s.key for s in proposed.settings)} of {proposed.project}")
+        accepted_settings.accept_proposal(proposed)
+        print_note(f"accepted: {', '.join(s.key for s in proposed.settings)} of {proposed.project}")
     elif proposed and not accepted_settings.is_accepted(proposed):
-        note(accepted_settings.refusal(proposed).what)
+        print_note(accepted_settings.refusal_error(proposed).what)
     if json:
-        print_json(document(found))
+        print_json(settings_document(found))
     else:
         print(settings_text(found, show_origin=show_origin), end="")
 
@@ -126,16 +126,16 @@ def trust(
     json: Json = False,
 ) -> None:
     """Show the hosts' SSH keys and remember the ones you accept."""
-    from ipexctl.hosts.hosts_text import ask_keys, show, trust_document
+    from ipexctl.hosts.hosts_text import ask_keys, show_keys, trust_document
     from ipexctl.hosts.trust import trust as verb
 
     report = verb(target, lambda keys: yes or ask_keys(keys, sys.stdin, sys.stderr))
     if json:
         print_json(trust_document(report))
     else:
-        show(report, sys.stdout)
+        show_keys(report, sys.stdout)
         if not report.keys and not report.downs:
-            note(
+            print_note(
                 "no hosts to trust: this machine alone needs no host key; name hosts with -f or -H"
             )
     for down in report.downs:

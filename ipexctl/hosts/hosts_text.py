@@ -9,9 +9,9 @@ from typing import Any, TextIO
 
 from ipexctl.cli.streams import print_error
 from ipexctl.errors import InputError
-from ipexctl.hosts.init import Started
+from ipexctl.hosts.init import InitReport
 from ipexctl.hosts.trust import ShownKey, TrustReport
-from ipexctl.inventory.hostfile_formats import members
+from ipexctl.inventory.hostfile_formats import group_members
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.settings_file import Setting
@@ -20,16 +20,16 @@ from ipexctl.terminal.confirm import confirm
 _COLUMNS = ("name", "address", "port", "user", "slots", "nic", "python", "root", "groups")
 
 
-def table(hosts: Inventory) -> str:
+def hosts_table(hosts: Inventory) -> str:
     """Return a table with only the columns that some host has a value for."""
     used = [c for c in _COLUMNS if c == "name" or any(getattr(h, c) for h in hosts.hosts)]
-    rows = [[c.upper() for c in used], *([_cell(h, c) for c in used] for h in hosts.hosts)]
+    rows = [[c.upper() for c in used], *([_host_cell(h, c) for c in used] for h in hosts.hosts)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(used))]
     lines = ("  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def _cell(host: Host, column: str) -> str:
+def _host_cell(host: Host, column: str) -> str:
     value = getattr(host, column)
     return ",".join(value) if isinstance(value, tuple) else str(value or "-")
 
@@ -52,7 +52,7 @@ def ask_overwrite(paths: Sequence[Path], asked: TextIO, out: TextIO) -> bool:
     return confirm(f"Replace {names}? [y/N] ", asked, out=out)
 
 
-def show_started(started: Started) -> None:
+def show_started(started: InitReport) -> None:
     for down in started.down:
         print_error(down.what, "", down.hint)
     total = len(started.hosts.hosts)
@@ -77,7 +77,7 @@ def show_started(started: Started) -> None:
     print("next: ipexctl trust" if started.untrusted else "next: ipexctl doctor")
 
 
-def document(hosts: Inventory) -> dict[str, Any]:
+def hosts_document(hosts: Inventory) -> dict[str, Any]:
     """Return a JSON document; values that are not given are "" or 0."""
     return {
         "command": "hosts",
@@ -98,7 +98,7 @@ def document(hosts: Inventory) -> dict[str, Any]:
             }
             for h in hosts.hosts
         ],
-        "groups": {group: list(names) for group, names in members(hosts).items()},
+        "groups": {group: list(names) for group, names in group_members(hosts).items()},
         "notes": list(hosts.notes),
     }
 
@@ -106,7 +106,7 @@ def document(hosts: Inventory) -> dict[str, Any]:
 # --- host keys -----------------------------------------------------------------------------------
 
 
-def show(report: TrustReport, out: TextIO) -> None:
+def show_keys(report: TrustReport, out: TextIO) -> None:
     """Print the keys, one line per host."""
     print(key_table(report.keys), end="", file=out)
 

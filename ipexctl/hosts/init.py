@@ -17,15 +17,15 @@ from ipexctl.base.quoting import quote
 from ipexctl.common.files import write_atomic
 from ipexctl.errors import EXIT_OK, EXIT_UNREACHABLE, HostKeyUnknown, InputError
 from ipexctl.inventory.host_address import parse_bare
-from ipexctl.inventory.hostfile_formats import render
+from ipexctl.inventory.hostfile_formats import render_inventory
 from ipexctl.inventory.hostfile_text import parse_hosts
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.local import hostfile_reader
 from ipexctl.local.nearest_file import PROJECT_FILE, short_path
-from ipexctl.local.ownership import closing, untrusted_reason
+from ipexctl.local.ownership import chmod_command, untrusted_reason
 from ipexctl.local.settings import of_project
 from ipexctl.local.settings_file import Setting
-from ipexctl.machines.target import Target, inventory
+from ipexctl.machines.target import Target, read_inventory
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.schema.schema_files import schema_line
 
@@ -46,7 +46,7 @@ Overwrite = Callable[[Sequence[Path]], bool]
 
 
 @dataclass(frozen=True)
-class Options:
+class InitOptions:
     """`force` replaces files; `yes` takes every host of ssh_config if there is no hostfile."""
 
     folder: Path = Path()
@@ -56,7 +56,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Started:
+class InitReport:
     """`adopted`: the existing hostfile. `settings`: an ipexctl.toml that already names it."""
 
     written: tuple[Path, ...]
@@ -71,39 +71,41 @@ class Started:
         return EXIT_OK if self.written or self.settings else EXIT_UNREACHABLE
 
 
-def init(target: Target, options: Options, overwrite: Overwrite | None) -> Started:
+def init(target: Target, options: InitOptions, overwrite: Overwrite | None) -> InitReport:
     """Write the files. `overwrite` asks the user; None: there is no terminal.
 
     Hosts that don't answer are left out, or written as comments; none at all writes nothing.
     A host whose key is not accepted yet counts as one that answers."""
     adopted = "" if target.hosts or options.force else _hostfile_here(options.folder)
     if used := None if target.hosts or options.force else _named_already(adopted, target):
-        hosts = inventory(replace(target, hostfile=Path(short_path(used.value))))
-        return Started((), hosts, adopted=short_path(used.value), settings=used.origin)
+        hosts = read_inventory(replace(target, hostfile=Path(short_path(used.value))))
+        return InitReport((), hosts, adopted=short_path(used.value), settings=used.origin)
     hosts = (
-        inventory(replace(target, hostfile=Path(adopted))) if adopted else _chosen(target, options)
+        read_inventory(replace(target, hostfile=Path(adopted)))
+        if adopted
+        else _choose_hosts(target, options)
     )
     name = adopted or HOSTFILE
     files = {PROJECT_FILE: ""} if adopted else {name: "", PROJECT_FILE: ""}
     ssh = target.ssh_config
     settings = [f"hostfile = {json.dumps(name, ensure_ascii=False)}"]
-    settings += [f"ssh_config = {_quoted(ssh)}"] if ssh else []
+    settings += [f"ssh_config = {_toml_path(ssh)}"] if ssh else []
     paths = [options.folder / file for file in files]
     _may_write(paths, options, overwrite, "\n".join(settings) if adopted else "")
-    down = _probe(hosts, target) if options.probe else ()
+    down = _probe_hosts(hosts, target) if options.probe else ()
     untrusted = tuple(d for d in down if d.slug == HostKeyUnknown.slug)
     down = tuple(d for d in down if d not in untrusted)
     gone = {d.host for d in down}
     good = tuple(h for h in hosts.hosts if h.name not in gone)
     if not good:
-        return Started((), hosts, down)
+        return InitReport((), hosts, down)
     if not adopted:
         files[name] = _hosts_text(replace(hosts, hosts=good), down)
     files[PROJECT_FILE] = _TOML.format(schema=schema_line("settings"), settings="\n".join(settings))
     for file, text in files.items():
         write_atomic(options.folder / file, text, mode=None)
     written = tuple(options.folder / file for file in files)
-    return Started(written, hosts, down, untrusted, adopted)
+    return InitReport(written, hosts, down, untrusted, adopted)
 
 
 def _hostfile_here(folder: Path) -> str:
@@ -113,7 +115,7 @@ def _hostfile_here(folder: Path) -> str:
         raise InputError(
             f"{name} is not used: {why}",
             why="it decides which hosts receive your code",
-            hint=closing(folder / name, why)
+            hint=chmod_command(folder / name, why)
             or f"cp {name} into a folder of your own; or ipexctl init node1 node2",
             slug="hostfile-untrusted",
         )
@@ -129,7 +131,7 @@ def _named_already(adopted: str, target: Target) -> Setting | None:
     return setting
 
 
-def offered(ssh_config: Path | None) -> tuple[str, ...]:
+def ssh_config_host_names(ssh_config: Path | None) -> tuple[str, ...]:
     """Return names of ssh_config that are one host each, not patterns; Node1 equals node1."""
     from ipexctl.machines.ssh.config import SshConfig
 
@@ -140,10 +142,10 @@ def offered(ssh_config: Path | None) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def _chosen(target: Target, options: Options) -> Inventory:
+def _choose_hosts(target: Target, options: InitOptions) -> Inventory:
     if target.hosts:
-        return _own(parse_hosts(target.hosts))
-    names = offered(target.ssh_config)
+        return _with_this_machine(parse_hosts(target.hosts))
+    names = ssh_config_host_names(target.ssh_config)
     config = ("-F", str(target.ssh_config)) if target.ssh_config else ()
     init = quote(("ipexctl", "init", *config))
     if names and options.yes:
@@ -163,7 +165,7 @@ def _none_offered(ssh_config: Path | None) -> str:
     return f"{file} has no Host line with a name" if found else f"{file} does not exist"
 
 
-def _own(hosts: Inventory) -> Inventory:
+def _with_this_machine(hosts: Inventory) -> Inventory:
     """Make `localhost` this machine, without SSH; it cannot be combined with other hosts."""
     own = [h for h in hosts.hosts if h.name in _LOOPBACK and not (h.user or h.port)]
     if own and len(hosts.hosts) > 1:
@@ -177,7 +179,7 @@ def _own(hosts: Inventory) -> Inventory:
 
 
 def _may_write(
-    paths: Sequence[Path], options: Options, overwrite: Overwrite | None, lines: str
+    paths: Sequence[Path], options: InitOptions, overwrite: Overwrite | None, lines: str
 ) -> None:
     """Check that the files may be written. `lines`: the content needed in a file that stays."""
     there = [path for path in paths if os.path.lexists(path)]
@@ -194,7 +196,7 @@ def _may_write(
         )
 
 
-def _probe(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:
+def _probe_hosts(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:
     from ipexctl.doctor.doctor import examine_hosts
     from ipexctl.machines.fleet import GRACE, Fleet
 
@@ -203,11 +205,11 @@ def _probe(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:
 
 def _hosts_text(hosts: Inventory, down: Sequence[HostDown]) -> str:
     comments = [" ".join(f"# {d.host} left out: {d.what}".split()) for d in down]
-    text = render(hosts, "hostfile").text
+    text = render_inventory(hosts, "hostfile").text
     return text + "".join(f"{''.join(filter(str.isprintable, c))}\n" for c in comments)
 
 
-def _quoted(path: Path) -> str:
+def _toml_path(path: Path) -> str:
     text = str(path.resolve())
     if not text.isprintable() or "'" in text:
         raise InputError(

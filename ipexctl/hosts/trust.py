@@ -13,10 +13,10 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.errors import EXIT_FAILED, EXIT_UNREACHABLE, HostKeyUnknown, worst_exit
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import fan_out
-from ipexctl.machines.ssh.known_hosts import HostKey, Standing, remember, verdict_down
+from ipexctl.machines.ssh.known_hosts import HostKey, Standing, remember_key, verdict_down
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
-from ipexctl.machines.suggested_commands import command, spelled_downs
-from ipexctl.machines.target import Target, inventory
+from ipexctl.machines.suggested_commands import spelled_downs, suggest_command
+from ipexctl.machines.target import Target, read_inventory
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -51,11 +51,11 @@ Confirm = Callable[[Sequence[ShownKey]], bool]
 
 def trust(target: Target, confirm: Confirm) -> TrustReport:
     """Ask `confirm` about all new keys at once; jump hosts come first, as they lead to others."""
-    hosts = inventory(target)
+    hosts = read_inventory(target)
     keys: dict[str, ShownKey] = {}
     downs: dict[str, HostDown] = {}
-    for stage in _stages(target, hosts):
-        found, lost = _scan(target, stage, confirm)
+    for stage in _trust_stages(target, hosts):
+        found, lost = _scan_keys(target, stage, confirm)
         keys |= {key.host: key for key in found}
         downs |= {down.host: down for down in lost}
         if any(key.state == "new" for key in found):
@@ -74,12 +74,12 @@ def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | 
     return HostKeyUnknown(
         f"{many} that are not trusted yet",
         why="\n".join(lines),
-        hint=command(target, "trust"),
+        hint=suggest_command(target, "trust"),
         slug="host-key-unknown",
     )
 
 
-def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
+def _trust_stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
     """Return jump hosts by their distance, then the hosts themselves."""
     remote = tuple(h for h in hosts.hosts if not h.local)
     with closing(SshTransport(remote, target.ssh_config, target.secrets)) as ssh:
@@ -90,7 +90,7 @@ def _stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
     return [*jumps, remote]
 
 
-def _scan(
+def _scan_keys(
     target: Target, hosts: tuple[Host, ...], confirm: Confirm
 ) -> tuple[list[ShownKey], list[HostDown]]:
     # a new one: it reads what we just wrote
@@ -103,16 +103,16 @@ def _scan(
     downs = [down for down in outcomes.values() if isinstance(down, HostDown)]
     downs += [down for key in shown.values() if (down := verdict_down(key))]
     new = [key for key in shown.values() if key.verdict.standing is Standing.UNKNOWN]
-    accepted = bool(new) and confirm([_shown(key, "new") for key in new])
+    accepted = bool(new) and confirm([_shown_key(key, "new") for key in new])
     if accepted:
         for key in {(key.names[0], key.blob): key for key in new}.values():
-            remember(key)
+            remember_key(key)
     states = {Standing.UNKNOWN: "accepted" if accepted else "new"}
     return [
-        _shown(key, states.get(key.verdict.standing, key.verdict.standing.value))
+        _shown_key(key, states.get(key.verdict.standing, key.verdict.standing.value))
         for key in shown.values()
     ], downs
 
 
-def _shown(key: HostKey, state: str) -> ShownKey:
+def _shown_key(key: HostKey, state: str) -> ShownKey:
     return ShownKey(key.answer.name, key.key_type, key.fingerprint, state)

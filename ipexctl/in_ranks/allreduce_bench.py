@@ -22,7 +22,7 @@ PART_OF_MEMORY = 8  # gloo needs buffers besides the tensor, and other programs 
 BINDINGS = ("oneccl_bindings_for_pytorch", "torch_ccl")  # the second is older
 
 
-def say(kind, **fields):
+def print_record(kind, **fields):
     fields["kind"] = kind
     print(MARK + json.dumps(fields), flush=True)
 
@@ -36,24 +36,24 @@ def load_backend(name):
         except ImportError:
             continue
     if name == "ccl":
-        say("error", slug="no-ccl", why="no oneCCL bindings in this environment")
+        print_record("error", slug="no-ccl", why="no oneCCL bindings in this environment")
         sys.exit(1)
 
 
 # --- speed of the host while all hosts are busy ---------------------------------------------------
 
 
-def compute(torch, distributed, seconds):
+def measure_compute(torch, distributed, seconds):
     a, b = torch.ones(PRODUCT, PRODUCT), torch.ones(PRODUCT, PRODUCT)
     torch.mm(a, b)
     distributed.barrier()
-    before = pressure()
+    before = read_pressure_counts()
     began, turns, took = time.perf_counter(), 0, 0.0
     while took < seconds or not turns:
         torch.mm(a, b)
         turns += 1
         took = max(time.perf_counter() - began, 1e-6)
-    say(
+    print_record(
         "compute",
         gflops=2e-9 * PRODUCT**3 * turns / took,
         threads=torch.get_num_threads(),
@@ -65,19 +65,19 @@ def compute(torch, distributed, seconds):
 # --- external causes of delays: control group quota, heat, a hypervisor ---------------------------
 
 
-def pressure():
+def read_pressure_counts():
     """Return counts since boot; None for what this machine does not count."""
     seconds, own = time.perf_counter(), time.process_time()
-    return (seconds, own, throttled_seconds(), heat()) + machine_times()
+    return (seconds, own, throttled_seconds(), count_core_throttles()) + machine_times()
 
 
-def since(now, before):
+def count_since(now, before):
     return None if now is None or before is None else max(0, now - before)
 
 
 def pressure_since(before):
     """Return the fields of a line that ipexctl/bench/allreduce_result.py reads."""
-    seconds, own, throttled, hot, stolen, total = map(since, pressure(), before)
+    seconds, own, throttled, hot, stolen, total = map(count_since, read_pressure_counts(), before)
     return {
         "seconds": seconds,
         "cpus": own / max(seconds, 1e-6),
@@ -120,7 +120,7 @@ def control_groups():
             path = path.rpartition("/")[0]
 
 
-def heat():
+def count_core_throttles():
     """Return how often the cores were throttled since boot; None if the machine does not count."""
     pattern = "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count"
     counts = []
@@ -167,7 +167,9 @@ class Bench(object):
         value = self.torch.full((4,), float(self.rank + 1))
         self.distributed.all_reduce(value)
         if value.tolist() != [number * (number + 1) / 2.0] * 4:
-            say("error", slug="wrong-sum", why="all_reduce of 1..%d gave %s" % (number, value[0]))
+            print_record(
+                "error", slug="wrong-sum", why="all_reduce of 1..%d gave %s" % (number, value[0])
+            )
             sys.exit(1)
 
     def least(self, number):
@@ -205,7 +207,7 @@ class Bench(object):
             elif not self.decided(int(expected <= self.left())):
                 why = "time"
             if why:
-                say("left", sizes=sizes[place:], why=why)
+                print_record("left", sizes=sizes[place:], why=why)
                 return
             share = self.left() / (len(sizes) - place)
             brief = BRIEF * self.seconds if size <= LATENCY_BOUND else share
@@ -231,7 +233,7 @@ class Bench(object):
             times += [self.timed(tensor) for _ in range(more)]
         times = times[1:] or times
         mean = sum(times) / len(times)
-        say("size", size=size, iterations=len(times), average=mean * 1e6)
+        print_record("size", size=size, iterations=len(times), average=mean * 1e6)
         return mean
 
 
@@ -251,8 +253,8 @@ def main():
     distributed.init_process_group(asked["backend"])
     bench = Bench(torch, distributed, asked["seconds"])
     bench.check()
-    say("rank", torch=torch.__version__, backend=distributed.get_backend())
-    compute(torch, distributed, asked["compute"])
+    print_record("rank", torch=torch.__version__, backend=distributed.get_backend())
+    measure_compute(torch, distributed, asked["compute"])
     bench.run(asked["max_size"])
     distributed.barrier()
     distributed.destroy_process_group()

@@ -8,7 +8,7 @@ OPTION = "bucket_cap_mb"
 built = []  # type: list  # "default" or "script" per model: who chose the size
 
 
-def choose(module):
+def set_bucket_size(module):
     """Patch DistributedDataParallel. `module`: torch.nn.parallel.distributed."""
     kind = module.DistributedDataParallel
     made = kind.__init__
@@ -31,4 +31,4 @@ def choose(module):
 
 
 def begin(after_import):
-    after_import("torch.nn.parallel.distributed", choose)
+    after_import("torch.nn.parallel.distributed", set_bucket_size)

@@ -20,15 +20,15 @@ said = set()  # type: set
 
 def begin(after_import):
     if os.environ.get("IPEXCTL_COMPRESS") in NAMES:
-        after_import("torch.nn.parallel.distributed", wrap)
+        after_import("torch.nn.parallel.distributed", wrap_ddp_module)
 
 
-def wrap(module):
+def wrap_ddp_module(module):
     """Patch DDP's constructor. Importing torch imports this module: look up the rest later."""
     try:
         wrap_class(module.DistributedDataParallel)
     except AttributeError as e:
-        say("not used, as this torch is not known: %s" % e)
+        say_once("not used, as this torch is not known: %s" % e)
 
 
 def wrap_class(ddp):
@@ -38,9 +38,11 @@ def wrap_class(ddp):
     def __init__(self, *args, **kwargs):
         init(self, *args, **kwargs)
         try:
-            compress(self)
+            compress_gradients(self)
         except Exception as e:
-            say("not used, as this torch is not known: %s: %s" % (type(e).__name__, first_line(e)))
+            say_once(
+                "not used, as this torch is not known: %s: %s" % (type(e).__name__, first_line(e))
+            )
 
     def register_comm_hook(self, state, hook):
         ours = registered.get(self)
@@ -69,7 +71,7 @@ def wrap_class(ddp):
         setattr(ddp, original.__name__, functools.wraps(original)(wrapper))
 
 
-def compress(ddp):
+def compress_gradients(ddp):
     import torch  # type: ignore
     import torch.distributed as dist  # type: ignore
 
@@ -79,10 +81,10 @@ def compress(ddp):
     dtype = getattr(torch, NAMES[os.environ["IPEXCTL_COMPRESS"]])
     why = why_not(ddp, dtype, group)
     if why:
-        say("not used, as %s" % why)
+        say_once("not used, as %s" % why)
         return
     hook = Hook(ddp, dtype, group)
-    dist._register_comm_hook(ddp.reducer, hook, compressed)
+    dist._register_comm_hook(ddp.reducer, hook, reduce_compressed_bucket)
     registered[ddp] = hook
 
 
@@ -92,7 +94,7 @@ def why_not(ddp, dtype, group):
     import torch.distributed as dist
 
     if getattr(ddp, "_comm_hooks", None):  # the module's own hook, for mixed precision
-        return whose(ddp._comm_hooks[0][0])
+        return describe_user_hook(ddp._comm_hooks[0][0])
     if getattr(ddp, "_use_python_reducer", False):
         return "torch.compile's python_reducer exchanges the gradients"
     device = next(p.device for p in ddp.parameters() if p.requires_grad)
@@ -121,14 +123,14 @@ class Hook(object):
 
     def give_way(self, hook):
         self.gave_way = True
-        say("not used, as %s" % whose(hook))
+        say_once("not used, as %s" % describe_user_hook(hook))
 
     def current_group(self):
         """Return DDP's group, which can change."""
         return getattr(self.ddp(), "process_group", None) or self.group
 
 
-def compressed(ours, bucket):
+def reduce_compressed_bucket(ours, bucket):
     """Divide before the sum, as DDP does, so that it fits into fp16."""
     import torch
 
@@ -137,7 +139,7 @@ def compressed(ours, bucket):
         return hook(state, bucket)
     dtype, group, wide = ours.dtype, ours.current_group(), bucket.buffer()
     if getattr(ours.ddp(), "_divide_by_initial_world_size", True) is False:
-        say("join(divide_by_initial_world_size=False) is ignored: the mean is over all ranks")
+        say_once("join(divide_by_initial_world_size=False) is ignored: the mean is over all ranks")
     wide.div_(group.size())
     half = None
     if dtype is not None and wide.dtype == torch.float32 and not wide.is_sparse:
@@ -145,10 +147,10 @@ def compressed(ours, bucket):
         if dtype == torch.float16 and is_first():
             look_for_zeros(ours, bucket, wide, half)
     if dtype is not None:
-        kind = "sparse" if wide.is_sparse else named(wide)
-        say(
+        kind = "sparse" if wide.is_sparse else dtype_name(wide)
+        say_once(
             "%s gradients are sent %s"
-            % (kind, "uncompressed" if half is None else "as %s" % named(half))
+            % (kind, "uncompressed" if half is None else "as %s" % dtype_name(half))
         )
 
     def received(future):
@@ -179,18 +181,18 @@ def look_for_zeros(ours, bucket, wide, half):
     if ours.step % EVERY == 0 or EVERY % ours.step == 0:
         parameters = bucket.parameters()
         sizes = [one.numel() for one in parameters]
-        ours.counts += map(count, parameters, wide.split(sizes), half.split(sizes))
+        ours.counts += map(count_lost_values, parameters, wide.split(sizes), half.split(sizes))
     if bucket.is_last():
         ours.step += 1
         if ours.counts:
             share, ours.counts = lost_share(ours.counts, ours.ddp()), []
             if share and ours.loses:  # a single odd step does not count
                 text = "gradients too small for fp16 became 0: %s; use --compress bf16"
-                warn("zeros", text % share)
+                warn_once("zeros", text % share)
             ours.loses = bool(share)
 
 
-def count(parameter, before, after):
+def count_lost_values(parameter, before, after):
     from torch import count_nonzero
 
     nonzero = int(count_nonzero(before))
@@ -218,7 +220,7 @@ def look_for_overflow(ours, mine, found, group):
     if math.isfinite(float(found.max())) and math.isfinite(float(found.min())):
         return  # both are nan if a value is nan
     if ours.overflowed and not all(bool(p.isfinite().all()) for p in ours.ddp().parameters()):
-        warn(
+        warn_once(
             "nan",
             "the overflow has made parameters NaN or infinite, and training cannot recover; "
             "start again, or from a checkpoint before it, with --compress bf16",
@@ -228,7 +230,7 @@ def look_for_overflow(ours, mine, found, group):
     if bool(own.any()):
         ours.overflowed = True
         largest = float(size[own].max()) * group.size()
-        warn(
+        warn_once(
             "overflow",
             "a gradient of %.3g is too large for fp16 and became infinite on every rank; "
             "use --compress bf16" % largest,
@@ -242,30 +244,30 @@ def is_first():
     return os.environ.get("RANK", "0") == "0"
 
 
-def say(text):
+def say_once(text):
     """Print a message once, on rank 0 only."""
     if is_first():
-        write(text, "ipexctl: --compress %s: %s\n", text)
+        write_once(text, "ipexctl: --compress %s: %s\n", text)
 
 
-def warn(kind, text):
+def warn_once(kind, text):
     """Print a warning once per kind, on the rank that notices; the run's summary repeats it."""
-    write(kind, "ipexctl: warning: --compress %s: %s\n", text)
+    write_once(kind, "ipexctl: warning: --compress %s: %s\n", text)
 
 
-def write(key, line, text):
+def write_once(key, line, text):
     if key not in said:
         said.add(key)
         sys.stderr.write(line % (os.environ["IPEXCTL_COMPRESS"], text))
         sys.stderr.flush()
 
 
-def whose(hook):
+def describe_user_hook(hook):
     name = getattr(hook, "__qualname__", None) or str(hook)
     return "the model has a communication hook of its own: %s" % name
 
 
-def named(tensor):
+def dtype_name(tensor):
     return str(tensor.dtype).rpartition(".")[2]
 
 

@@ -19,13 +19,13 @@ def look_in_cache(module):
     @functools.wraps(made)
     def factory(path, revision=None, *args, **kwargs):
         offline = getattr(module.config, "HF_HUB_OFFLINE", False)
-        folder = cached(path, revision or "main") if offline else None
+        folder = find_cached_dataset(path, revision or "main") if offline else None
         return made(folder or path, revision, *args, **kwargs)
 
     module.dataset_module_factory = factory
 
 
-def cached(name, revision):
+def find_cached_dataset(name, revision):
     """Return the folder with the files of the repository, None if the cache does not have it."""
     if not isinstance(name, str) or name.count("/") > 1 or os.path.exists(name):
         return None

@@ -100,7 +100,7 @@ def gloo_threads():
     return found
 
 
-def finish(is_watched):
+def exit_with_script_code(is_watched):
     try:
         let_gloo_finish()
         code = exit_code() if is_watched else None
@@ -117,4 +117,4 @@ def finish(is_watched):
 
 def begin(after_import):
     """Register `finish` before anything of the user's, so that it is called last."""
-    atexit.register(finish, watch_exit_code())
+    atexit.register(exit_with_script_code, watch_exit_code())

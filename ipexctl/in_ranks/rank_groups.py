@@ -99,14 +99,14 @@ class Record(object):
             return
         self.place, self.world = self.distributed.get_rank(), self.distributed.get_world_size()
         members, names = self.tables()
-        entries, self.pending = recorded(self.since), False
+        entries, self.pending = read_recorded_operations(self.since), False
         for group, ranks in list(members.items()):
             if self.place in ranks:
                 name, ranks = names.get(group), sorted(ranks)
                 row = self.groups.setdefault((name, tuple(ranks)), [ranks, "", None, 0])
                 row[1] = str(self.distributed.get_backend(group))
                 own = [e for e in entries if (e.get("process_group") or [None])[0] == name]
-                self.learn(row, name, operations(group), own)
+                self.learn(row, name, count_operations(group), own)
 
     def learn(self, row, name, count, entries):
         """Record whether data was exchanged in a group: True, False, or None if uncertain."""
@@ -132,7 +132,7 @@ class Record(object):
             "place": self.place,
             "world": self.world,
             "torch": str(getattr(sys.modules.get("torch"), "__version__", "")),
-            "others": others(),
+            "others": find_other_frameworks(),
             "groups": [[[] if len(r[0]) == self.world else r[0]] + r[1:] for r in rows],
         }
         if said == self.said:  # a new file would count as progress of the rank
@@ -169,7 +169,7 @@ def called_before(function, call):
     return called
 
 
-def recorded(since):
+def read_recorded_operations(since):
     """Return gloo's last operations; none if it does not record them."""
     try:
         from torch._C import _distributed_c10d  # type: ignore
@@ -180,7 +180,7 @@ def recorded(since):
         return []
 
 
-def operations(group):
+def count_operations(group):
     """Return how many operations began in a group, including barriers and send(); None: unknown."""
     try:
         import torch  # type: ignore
@@ -194,7 +194,7 @@ def operations(group):
     return None
 
 
-def others():
+def find_other_frameworks():
     found = [name for name in OTHERS if name in sys.modules]
     if getattr(sys.modules.get("torch.distributed.rpc"), "_init_counter", 0):
         found.append("torch.distributed.rpc")

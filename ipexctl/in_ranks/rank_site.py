@@ -93,7 +93,7 @@ def answer_questions(distributed):
     import select
     import threading
 
-    groups = load("rank_groups.py")
+    groups = load_file_beside("rank_groups.py")
     record = groups["Record"](HERE, distributed)
     groups["safely"](record.watch, after_import)
 
@@ -110,13 +110,13 @@ def answer_questions(distributed):
             if not select.select([ask], [], [], pause)[0]:
                 groups["safely"](record.write)
             elif os.read(ask, 64):
-                write_whole(base, load("thread_waits.py")["answer"](distributed))
+                write_whole(base, load_file_beside("thread_waits.py")["answer"](distributed))
 
     thread = threading.Thread(target=answer, name="ipexctl", daemon=True)
     thread.start()
 
 
-def load(name):
+def load_file_beside(name):
     """Run a file beside this one, and return its names."""
     path = os.path.join(HERE, name)
     names = {"__name__": name[:-3]}  # type: dict

@@ -44,13 +44,13 @@ class Meter(object):
         said = {"steps": self.steps, "at": round(self.at, 6), "pid": os.getpid()}
         said["ddp"] = bucket.built if bucket else []
         if self.told_steps == 0:
-            said["libraries"] = libraries()
+            said["libraries"] = list_loaded_libraries()
         self.told, self.told_steps = self.at, self.steps
         # one write, so that it splits no line of the script
         os.write(2, ("\n%s%s\n" % (MARK, json.dumps(said))).encode("ascii"))
 
 
-def libraries():
+def list_loaded_libraries():
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             names = {line.rpartition("/")[2] for line in maps}
@@ -59,7 +59,7 @@ def libraries():
     return sorted(kind for kind in LIBRARIES if any(name.startswith(kind) for name in names))
 
 
-def count(module, meter):
+def count_optimizer_steps(module, meter):
     """Patch the optimizers. `module`: torch.optim.optimizer."""
     register = getattr(module, "register_optimizer_step_post_hook", None)
     if register is not None:
@@ -71,12 +71,12 @@ def count(module, meter):
         made(self, *args, **kwargs)
         kind = type(self)
         if not getattr(kind.step, "is_counted", False):
-            kind.step = counted(kind.step, meter)
+            kind.step = wrap_optimizer_step(kind.step, meter)
 
     module.Optimizer.__init__ = init
 
 
-def counted(step, meter):
+def wrap_optimizer_step(step, meter):
     import functools
 
     @functools.wraps(step)
@@ -93,4 +93,4 @@ def begin(after_import):
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     meter = Meter(max(EVERY, float(ranks) / PER_SECOND))
     atexit.register(meter.tell)
-    after_import("torch.optim.optimizer", lambda module: count(module, meter))
+    after_import("torch.optim.optimizer", lambda module: count_optimizer_steps(module, meter))

@@ -47,7 +47,7 @@ def last_collectives(distributed):
         by_group = {}  # type: dict
         for entry in entries:
             if not entry.get("is_p2p"):  # gloo does not record send and recv
-                row = collective(entry, time.time())
+                row = describe_collective(entry, time.time())
                 by_group.setdefault(row["group"], []).append(row)
         last = [row for name in sorted(by_group)[:GROUPS] for row in by_group[name][-LAST:]]
         return {"last": last, "groups": groups_of(distributed)}, ""
@@ -55,7 +55,7 @@ def last_collectives(distributed):
         return None, "silent"
 
 
-def collective(entry, now):
+def describe_collective(entry, now):
     group = entry.get("process_group") or [entry.get("pg_id")]
     created = entry.get("time_created_ns") or 0
     return {
@@ -124,7 +124,7 @@ def wait_of(stack, stacks, held):
     row = {}
     if is_wrapper(stack[0]):
         stack = stack[1:]
-    node = pending(stack[0])
+    node = find_pending_call(stack[0])
     if isinstance(node, ast.Call):
         row["call"] = called_name(stack[0], node.func)
     for frame in stack:
@@ -182,7 +182,7 @@ def wait_in_library(frame, inner, stacks, held):
         state = "%d of %d" % (owner._count, owner._parties)
         return {"what": "barrier", "state": state}
     if "Semaphore" in kind.__name__:
-        return dict(what="semaphore", **holder(owner, held))
+        return dict(what="semaphore", **find_lock_holder(owner, held))
     return {"what": {"Event": "event", "Condition": "condition"}.get(kind.__name__, "")}
 
 
@@ -223,7 +223,7 @@ def wait_for_lock(frame, node, held):
     module = frame.f_globals.get("__name__", "").partition(".")[0]
     own = not LIBRARY.search(frame.f_code.co_filename)
     named = {"text": text_of(node)} if own else {"state": module}
-    return dict(named, what="lock", **holder(lock, held))
+    return dict(named, what="lock", **find_lock_holder(lock, held))
 
 
 def lock_of(value):
@@ -233,7 +233,7 @@ def lock_of(value):
     return value if isinstance(value, (LOCK, RLOCK, threading.Semaphore)) else None
 
 
-def holder(lock, held):
+def find_lock_holder(lock, held):
     ident, place = held.get(id(lock), (None, None))
     if isinstance(lock, RLOCK):
         owner = repr(lock).partition("owner=")[2].split(" ")[0]
@@ -276,11 +276,13 @@ def taken_in(frame):
             for item in node.items if line <= last_line(node) else []:
                 yield lock_of(value_of(frame, item.context_expr)), node.lineno
         for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
-            for value, taken in acquired(frame, block if isinstance(block, list) else [], line):
+            for value, taken in find_acquired_locks(
+                frame, block if isinstance(block, list) else [], line
+            ):
                 yield value, taken
 
 
-def acquired(frame, block, line):
+def find_acquired_locks(frame, block, line):
     """Yield locks from `lock.acquire()` earlier in the block, without a release() in between."""
     before = [s for s in block if last_line(s) < line]
     if not any(s.lineno <= line <= last_line(s) for s in block):
@@ -339,7 +341,7 @@ def last_line(node):
     return end or max(getattr(part, "lineno", 0) for part in ast.walk(node))
 
 
-def pending(frame):
+def find_pending_call(frame):
     """Return the call, or the lock of a `with`, in which a frame is; None if uncertain."""
     try:
         function = function_of(frame)

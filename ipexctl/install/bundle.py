@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from ipexctl.base.blob import Blob
-from ipexctl.blobs.blob_relay import counter
+from ipexctl.blobs.blob_relay import byte_counter
 from ipexctl.blobs.blob_store import OnBytes, Store, default_store
 from ipexctl.common.files import open_atomic
 from ipexctl.errors import InputError, NotHere, NothingFits, reason_of
@@ -26,19 +26,19 @@ from ipexctl.facts.facts import Facts
 from ipexctl.install import carried_python
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import Work
-from ipexctl.install.lock_wheels import fetch, lock_for, write_lock
+from ipexctl.install.lock_wheels import fetch_lock_wheels, lock_for, write_lock
 from ipexctl.install.stack import lock_file as locks
 from ipexctl.install.stack import table_view
-from ipexctl.install.stack.lock_file import Lock, Package
-from ipexctl.install.stack.selection import checked
-from ipexctl.install.stack.stack_decision import decide
+from ipexctl.install.stack.lock_file import Lock, LockedPackage
+from ipexctl.install.stack.selection import check_request
+from ipexctl.install.stack.stack_decision import decide_stack
 from ipexctl.install.stack.version_table import Request
 from ipexctl.local.project_lock import LOCK_FILE, read_lock
 from ipexctl.packages.resolver import Resolved
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
-from ipexctl.shipped_tables import table
-from ipexctl.terminal.progress import Progress
+from ipexctl.shipped_tables import stack_rows
+from ipexctl.terminal.progress import HostProgress
 
 CHUNK = 1 << 20
 LOCK_MEMBER = "ipexctl.lock"
@@ -57,11 +57,11 @@ class Bundled:
 
 
 def bundle(
-    asked: InstallOptions, glibc: str, arch: str, out: Path | None, progress: Progress
+    asked: InstallOptions, glibc: str, arch: str, out: Path | None, progress: HostProgress
 ) -> Bundled:
     """Pack what `asked` chooses for hosts with this glibc and architecture; "": those of the
     folder's lock. No host is contacted. Raises InputError, NothingFits, NotHere."""
-    checked(asked.wanted)
+    check_request(asked.wanted)
     place = asked.folder / LOCK_FILE
     old = read_lock(place)
     python = asked.python
@@ -80,24 +80,24 @@ def bundle(
     work = Work(asked, progress)
     host = table_view.as_host(python, "", glibc, arch)
     carried = carried_python.python_to_carry(work, [host], old)
-    decision = decide([host], asked.wanted, old, table(), carried)
+    decision = decide_stack([host], asked.wanted, old, stack_rows(), carried)
     found = carried_python.in_lock(lock_for(work, decision.candidates, old)[0], carried)
     carried_python.check_here(found.lock)
     for note in found.notes:
         progress.say(f"warning: {note}")
-    lock, fetched = fetch(work, found)
+    lock, fetched = fetch_lock_wheels(work, found)
     if lock != old:
         write_lock(place, lock)
     path = out or asked.folder / f"ipexctl-{lock.key}.tar"
-    text = _write(path, work, lock, place)
+    text = _write_bundle(path, work, lock, place)
     digest = hashlib.sha256(text).hexdigest()
     return Bundled(path, path.stat().st_size, lock, digest, lock != old, fetched)
 
 
-def _write(path: Path, work: Work, lock: Lock, place: Path) -> bytes:
+def _write_bundle(path: Path, work: Work, lock: Lock, place: Path) -> bytes:
     """Write the bundle. Returns the text of the lock at `place`, with which it begins."""
     total = sum(b.size for b in lock.blobs)
-    count = counter("writing the bundle", total, partial(work.step, ""))
+    count = byte_counter("writing the bundle", total, partial(work.step, ""))
     try:
         text = place.read_bytes()
     except OSError as e:
@@ -110,7 +110,7 @@ def _write(path: Path, work: Work, lock: Lock, place: Path) -> bytes:
 
 
 @dataclass(frozen=True)
-class Bundle:
+class AcceptedBundle:
     """A bundle whose lock is accepted. `new_lock`: the folder's lock is not exactly this one."""
 
     path: Path
@@ -119,7 +119,7 @@ class Bundle:
     new_lock: bool
 
 
-def accepted(asked: InstallOptions) -> Bundle | None:
+def open_bundle(asked: InstallOptions) -> AcceptedBundle | None:
     """Open the bundle of --bundle, if that is given. Its files are not checked yet."""
     path = Path(asked.bundle)
     if not asked.bundle:
@@ -138,10 +138,10 @@ def accepted(asked: InstallOptions) -> Bundle | None:
     own = read_lock(asked.folder / LOCK_FILE)
     if asked.lock_sha256:
         _known_by_hash(asked, text)
-        lock = _parsed(path, text)
+        lock = _parse_bundled_lock(path, text)
     else:
         lock = _known_by_lock(asked, own, text)
-    return Bundle(path, text, lock, own != lock)
+    return AcceptedBundle(path, text, lock, own != lock)
 
 
 def _known_by_hash(asked: InstallOptions, text: bytes) -> None:
@@ -163,7 +163,7 @@ def _known_by_lock(asked: InstallOptions, own: Lock | None, text: bytes) -> Lock
             hint="--lock-sha256 HEX   # as `ipexctl bundle` printed it where it was made",
             slug="bundle-unverified",
         )
-    lock = _parsed(Path(asked.bundle), text)
+    lock = _parse_bundled_lock(Path(asked.bundle), text)
     if not own.is_same(lock):
         raise InputError(
             f"the lock in {asked.bundle} is not this folder's ipexctl.lock",
@@ -174,22 +174,22 @@ def _known_by_lock(asked: InstallOptions, own: Lock | None, text: bytes) -> Lock
     return replace(lock, requirement_files=own.requirement_files)
 
 
-def _parsed(path: Path, text: bytes) -> Lock:
+def _parse_bundled_lock(path: Path, text: bytes) -> Lock:
     remedy = "ipexctl bundle   # writes a new one"
-    return locks.parse(text.decode("utf-8", "replace"), f"the lock in {path}", remedy=remedy)
+    return locks.parse_lock(text.decode("utf-8", "replace"), f"the lock in {path}", remedy=remedy)
 
 
 def resolve_from_bundle(
-    facts: Sequence[Facts], wanted: Request, python: Package | None, bundle: Bundle
+    facts: Sequence[Facts], wanted: Request, python: LockedPackage | None, bundle: AcceptedBundle
 ) -> Resolved:
     """Resolve to the bundle's own lock; options cannot ask for anything else."""
     asked = replace(wanted, mpi=mpi.word_of(bundle.lock.mpi))
     try:
-        candidates = decide(facts, asked, bundle.lock, table(), python).candidates
+        candidates = decide_stack(facts, asked, bundle.lock, stack_rows(), python).candidates
     except NothingFits as e:
         raise NothingFits(e.what, why=e.why, hint=_ANEW, slug="bundle-does-not-fit") from None
     for stack in candidates:
-        if locks.fits(bundle.lock, stack):
+        if locks.lock_fits(bundle.lock, stack):
             return Resolved(replace(stack, reason="the bundle has it"), bundle.lock, {})
     have = " or ".join(stack.python_text for stack in candidates)
     raise NothingFits(
@@ -201,11 +201,11 @@ def resolve_from_bundle(
     )
 
 
-def unpack(work: Work, bundle: Bundle) -> Lock:
+def unpack_bundle(work: Work, bundle: AcceptedBundle) -> Lock:
     """Put every file of the lock into the store, checked while it is copied."""
     blobs = bundle.lock.blobs
     total = sum(b.size for b in blobs)
-    count = counter("unpacking the bundle", total, partial(work.step, ""))
+    count = byte_counter("unpacking the bundle", total, partial(work.step, ""))
     unpack_archive(bundle.path, bundle.text, blobs, default_store(), count)
     return bundle.lock
 
@@ -226,10 +226,10 @@ def write_archive(
             open_atomic(path, mode=0o644, sync=True) as out,
             tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive,
         ):
-            _add(archive, LOCK_MEMBER, len(lock), io.BytesIO(lock))
+            _add_member(archive, LOCK_MEMBER, len(lock), io.BytesIO(lock))
             for blob in blobs:
                 with store.path(blob).open("rb") as source:
-                    _add(archive, _member(blob), blob.size, _Counted(source, on_bytes))
+                    _add_member(archive, _member_name(blob), blob.size, _Counted(source, on_bytes))
     except OSError as e:
         raise NotHere(
             f"cannot write the bundle {path}", why=reason_of(e), slug="bundle-not-written"
@@ -248,21 +248,23 @@ class _Counted:
         return chunk
 
 
-def _add(archive: tarfile.TarFile, name: str, size: int, source: IO[bytes] | _Counted) -> None:
+def _add_member(
+    archive: tarfile.TarFile, name: str, size: int, source: IO[bytes] | _Counted
+) -> None:
     """Add a file without date and owner: the same content gives the same bytes."""
     info = tarfile.TarInfo(name)
     info.size = size
     archive.addfile(info, source)
 
 
-def _member(blob: Blob) -> str:
+def _member_name(blob: Blob) -> str:
     return f"blobs/{blob.sha256}"
 
 
 def read_lock_of(path: Path) -> bytes:
     """Return the text of the lock with which the bundle begins. Raises InputError."""
-    with _opened(path) as archive:
-        return _lock(archive)
+    with _open_archive(path) as archive:
+        return _read_lock_member(archive)
 
 
 def unpack_archive(
@@ -272,18 +274,18 @@ def unpack_archive(
 
     Good blobs before a bad one stay.
     """
-    with _opened(path) as archive:
-        if _lock(archive) != lock:
+    with _open_archive(path) as archive:
+        if _read_lock_member(archive) != lock:
             raise BadBundle("its lock was replaced while it was read")
         for blob in blobs:
             member = archive.next()
             if member is None:
-                raise BadBundle(f"it ends before {_member(blob)}")
-            if (member.name, member.size, member.isreg()) != (_member(blob), blob.size, True):
+                raise BadBundle(f"it ends before {_member_name(blob)}")
+            if (member.name, member.size, member.isreg()) != (_member_name(blob), blob.size, True):
                 what = f"its member {member.name[:100]!r}"
-                raise BadBundle(f"{what} is not {_member(blob)} with {blob.size} bytes")
+                raise BadBundle(f"{what} is not {_member_name(blob)} with {blob.size} bytes")
             try:
-                store.add(blob.name, _content(archive, member, on_bytes), sha256=blob.sha256)
+                store.add(blob.name, _read_member(archive, member, on_bytes), sha256=blob.sha256)
             except InputError as e:
                 raise BadBundle(f"{blob.name} in it was changed: {e.why}") from None
         if archive.next():
@@ -291,7 +293,7 @@ def unpack_archive(
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tarfile.TarFile]:
+def _open_archive(path: Path) -> Iterator[tarfile.TarFile]:
     """Open the bundle; its errors become an InputError that names it."""
     try:
         source: IO[bytes] = path.open("rb")
@@ -311,16 +313,16 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
         ) from None
 
 
-def _lock(archive: tarfile.TarFile) -> bytes:
+def _read_lock_member(archive: tarfile.TarFile) -> bytes:
     member = archive.next()
     if member is None or member.name != LOCK_MEMBER or not member.isreg():
         raise BadBundle(f"it does not begin with {LOCK_MEMBER}")
     if member.size > LARGEST_LOCK:
         raise BadBundle(f"its {LOCK_MEMBER} has {member.size} bytes")
-    return b"".join(_content(archive, member, lambda n: None))
+    return b"".join(_read_member(archive, member, lambda n: None))
 
 
-def _content(
+def _read_member(
     archive: tarfile.TarFile, member: tarfile.TarInfo, on_bytes: OnBytes
 ) -> Iterator[bytes]:
     source = archive.extractfile(member)

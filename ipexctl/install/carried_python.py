@@ -16,9 +16,9 @@ from ipexctl.blobs.blob_store import Store, default_store
 from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
 from ipexctl.install.install_plan import Work
-from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.install.stack.version_table import is_version
-from ipexctl.packages.indexes import expanded
+from ipexctl.packages.indexes import expand_user
 from ipexctl.packages.resolver import Resolved
 
 CHUNK = 1 << 20
@@ -26,7 +26,7 @@ _NAME = re.compile(r"cpython-(\d+\.\d+\.\d+)-linux-(x86_64|aarch64)-gnu")
 _HINT = "--python-from $(uv python dir)/cpython-...   # after: uv python install 3.11"
 
 
-def python_to_carry(work: Work, facts: Sequence[Facts], old: Lock | None) -> Package | None:
+def python_to_carry(work: Work, facts: Sequence[Facts], old: Lock | None) -> LockedPackage | None:
     """Return the requested build, else that of the lock. None: the hosts' own are used."""
     where, version = work.asked.python_from, work.asked.python
     if where:
@@ -43,7 +43,7 @@ def python_to_carry(work: Work, facts: Sequence[Facts], old: Lock | None) -> Pac
     return locked if suits else None
 
 
-def in_lock(found: Resolved, package: Package | None) -> Resolved:
+def in_lock(found: Resolved, package: LockedPackage | None) -> Resolved:
     return replace(found, lock=replace(found.lock, cpython=package))
 
 
@@ -58,10 +58,10 @@ def check_here(lock: Lock) -> None:
         )
 
 
-def find_build(where: str, arch: str, wanted: str, store: Store) -> Package:
+def find_build(where: str, arch: str, wanted: str, store: Store) -> LockedPackage:
     """Put the archive of the folder into the store and return it. `wanted`: the version given to
     --python, "" for any. Raises InputError or NotHere."""
-    folder = expanded(where).resolve()  # uv links cpython-3.11-... to the one with all numbers
+    folder = expand_user(where).resolve()  # uv links cpython-3.11-... to the one with all numbers
     found = _NAME.fullmatch(folder.name)
     if not found or not (folder / "bin" / "python3").exists():
         raise InputError(
@@ -78,25 +78,25 @@ def find_build(where: str, arch: str, wanted: str, store: Store) -> Package:
             hint=_HINT,
             slug="python-does-not-fit",
         )
-    blob = store.add(folder.name, _packed(folder))
+    blob = store.add(folder.name, _pack_folder(folder))
     file = f"cpython-{version}-{arch}.tar.gz"
-    return Package("cpython", version, file, blob.sha256, blob.size)
+    return LockedPackage("cpython", version, file, blob.sha256, blob.size)
 
 
-def _packed(folder: Path) -> Iterator[bytes]:
+def _pack_folder(folder: Path) -> Iterator[bytes]:
     """Pack the folder; the same tree gives the same bytes: no dates, no owners, sorted names."""
     with tempfile.TemporaryFile() as out:
         with (
             gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
         ):
-            archive.add(folder, "python", filter=partial(_plain, folder))
+            archive.add(folder, "python", filter=partial(_plain_member, folder))
         out.seek(0)
         while chunk := out.read(CHUNK):
             yield chunk
 
 
-def _plain(folder: Path, info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+def _plain_member(folder: Path, info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Return the normalized entry, or None to leave it out."""
     known = info.isreg() or info.isdir() or info.issym() or info.islnk()
     if info.name.endswith("/__pycache__") or not known:

@@ -11,11 +11,11 @@ from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_store import default_store
 from ipexctl.errors import NotHere
 from ipexctl.install import bundle as bundles
-from ipexctl.install.bundle import Bundle
+from ipexctl.install.bundle import AcceptedBundle
 from ipexctl.install.carried_python import check_here
 from ipexctl.install.install_plan import Plan, Work
-from ipexctl.install.lock_wheels import fetch, lacking_here, write_lock
-from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.lock_wheels import fetch_lock_wheels, lacking_here, write_lock
+from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.local.project_lock import LOCK_FILE
 from ipexctl.packages.wheel_fetch import GONE, with_sizes
 
@@ -27,7 +27,7 @@ class Supply:
     def __init__(
         self,
         lock: Lock,
-        lacking: Sequence[Package] = (),
+        lacking: Sequence[LockedPackage] = (),
         fetch: Callable[[], int] = lambda: 0,
         new_lock: Path | None = None,
     ) -> None:
@@ -84,7 +84,7 @@ class Supply:
             self._fetched.set_exception(e)
 
 
-def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
+def supply_wheels(work: Work, plan: Plan, bundle: AcceptedBundle | None) -> Supply:
     """Fetch what the controller lacks: while hosts are sent other files if the sizes of the missing
     ones are known, else before."""
     new_lock = plan.folder / LOCK_FILE if plan.new_lock else None
@@ -93,10 +93,12 @@ def supply(work: Work, plan: Plan, bundle: Bundle | None) -> Supply:
         lock = with_sizes(found.lock, default_store()) if new_lock else found.lock
         return Supply(lock, new_lock=new_lock)
     if bundle:
-        return Supply(bundles.unpack(work, bundle), new_lock=new_lock)
+        return Supply(bundles.unpack_bundle(work, bundle), new_lock=new_lock)
     check_here(found.lock)
     missing = lacking_here(found.lock)
     if missing and all(p.size for p in found.lock.files):
-        return Supply(found.lock, missing, lambda: fetch(work, found, missing)[1], new_lock)
-    lock, fetched = fetch(work, found, missing)
+        return Supply(
+            found.lock, missing, lambda: fetch_lock_wheels(work, found, missing)[1], new_lock
+        )
+    lock, fetched = fetch_lock_wheels(work, found, missing)
     return Supply(lock, fetch=lambda: fetched, new_lock=new_lock)

@@ -14,7 +14,7 @@ from functools import partial
 from time import monotonic, sleep
 
 from ipexctl.base.host_answer import Answer
-from ipexctl.env.choice.env_choice import Project
+from ipexctl.env.choice.env_choice import ProjectEnv
 from ipexctl.errors import HostFailed
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import SILENCE, Fleet
@@ -34,30 +34,30 @@ class _Try:
 
 
 @contextmanager
-def hold(fleet: Fleet, project: Project, say: Say) -> Iterator[None]:
+def hold_locks(fleet: Fleet, project: ProjectEnv, say: Say) -> Iterator[None]:
     """Hold the locks of all hosts. Raises HostFailed if another install holds a host for too long:
     nothing was changed then. After an error inside, the locks end with the agents."""
-    held = _all(fleet, project, say)
+    held = _take_all_locks(fleet, project, say)
     yield
-    _release(fleet, held)
+    _release_locks(fleet, held)
 
 
-def _all(fleet: Fleet, project: Project, say: Say) -> Mapping[Host, _Try]:
+def _take_all_locks(fleet: Fleet, project: ProjectEnv, say: Say) -> Mapping[Host, _Try]:
     asked = {"install": secrets.token_hex(8), "who": f"{project.name} ({project.by})"}
     deadline = monotonic() + WAIT
 
     def take(host: Host, wait: float = 0.0) -> _Try:
-        return _take(fleet, host, {**asked, "wait": wait}, say)
+        return _take_lock(fleet, host, {**asked, "wait": wait}, say)
 
     while True:
         tries = fleet.each(take)
         busy = [host for host, one in tries.items() if one.holder]
         if not busy:
             return tries
-        _release(fleet, tries)
+        _release_locks(fleet, tries)
         wait_for = partial(take, wait=max(0.0, deadline - monotonic()))
         waited = fleet.each(wait_for, busy[:1])
-        _release(fleet, waited)
+        _release_locks(fleet, waited)
         for host, one in waited.items():
             if one.holder:
                 raise HostFailed(
@@ -69,7 +69,7 @@ def _all(fleet: Fleet, project: Project, say: Say) -> Mapping[Host, _Try]:
         sleep(random.uniform(0, PAUSE))
 
 
-def _take(fleet: Fleet, host: Host, asked: Mapping[str, object], say: Say) -> _Try:
+def _take_lock(fleet: Fleet, host: Host, asked: Mapping[str, object], say: Say) -> _Try:
     agent = fleet.agents[host]
     number = agent.start("install.fleet_lock.hold", {"root": fleet.root_of(host), **asked})
     for frame in agent.answers(number, SILENCE, 0):
@@ -77,13 +77,13 @@ def _take(fleet: Fleet, host: Host, asked: Mapping[str, object], say: Say) -> _T
         if said.get("event") == "held":
             return _Try(number)
         if said.get("event") == "waiting":
-            say(host.name, f"waiting for the install of {_holder(said)}")
+            say(host.name, f"waiting for the install of {_lock_holder(said)}")
         elif done := said.get("done"):
-            return _Try(holder=_holder(Answer(host.name, done)))
+            return _Try(holder=_lock_holder(Answer(host.name, done)))
     raise AssertionError("an operation ends with done, or raises")
 
 
-def _release(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
+def _release_locks(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
     numbers = {h: one.number for h, one in tries.items() if not one.holder and h not in fleet.downs}
 
     def release(host: Host) -> None:
@@ -94,6 +94,6 @@ def _release(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
     fleet.each(release, list(numbers))
 
 
-def _holder(said: Answer) -> str:
+def _lock_holder(said: Answer) -> str:
     who, since = said.text("who") or "another user", said.whole("since")
     return who + f", since {since} s" * bool(since)

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from ipexctl.base.host_answer import Answer, AnyText
-from ipexctl.base.host_outcome import HostRecap, Recap
-from ipexctl.base.values import texts
+from ipexctl.base.host_outcome import HostResult, HostState
+from ipexctl.base.values import texts_of
 from ipexctl.blobs.blob_relay import Carrier, Moved
 from ipexctl.blobs.blob_store import Room, default_store, need_room
-from ipexctl.env.choice.env_choice import Project
+from ipexctl.env.choice.env_choice import ProjectEnv
 from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.install.fetch_wheels import Supply
-from ipexctl.install.install_plan import HostInstall, Plan, State, Work
+from ipexctl.install.install_plan import EnvState, HostInstall, Plan, Work
 from ipexctl.install.lock_wheels import in_order
 from ipexctl.install.stack import selection as stacks
 from ipexctl.install.stack.lock_file import Lock
@@ -27,39 +27,39 @@ from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.mpi import Pairs
-from ipexctl.terminal.progress import BUILDING, DONE, PROVING, Step
+from ipexctl.terminal.progress import BUILDING, DONE, PROVING, ProgressStep
 
 
 def state_of(
-    fleet: Fleet, host: Host, key: str, project: Project, own: str = "", used: str = "",
+    fleet: Fleet, host: Host, key: str, project: ProjectEnv, own: str = "", used: str = "",
     *, again: bool = False,
-) -> State:  # fmt: skip
+) -> EnvState:  # fmt: skip
     """Return what the host has of an environment. `own`: "system" if it uses the host's own MPI.
     `used`: the environment that the project uses so far."""
     op = "install.env_marks.state"
     done = fleet.call(host, op, key=key, mpi=own, project=project.id, used=used)
-    return done.read(State, again=again)
+    return done.read(EnvState, again=again)
 
 
-def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostRecap]:
+def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostResult]:
     """Return the recaps of a dry run."""
-    return {part.host: _would(part, plan.lock.key, agreed=agreed) for part in plan.parts}
+    return {part.host: _predict_install(part, plan.lock.key, agreed=agreed) for part in plan.parts}
 
 
-def _would(part: HostInstall, key: str, *, agreed: bool) -> HostRecap:
+def _predict_install(part: HostInstall, key: str, *, agreed: bool) -> HostResult:
     name, state = part.host.name, part.state
     if part.complete:
-        return HostRecap(name, Recap.OK, f"has {key}")
+        return HostResult(name, HostState.OK, f"has {key}")
     if not agreed:
-        return HostRecap(name, Recap.SKIPPED, "you answered no")
+        return HostResult(name, HostState.SKIPPED, "you answered no")
     notes = (f"changed by hand: {describe_changes(state.changed)}",) if state.changed else ()
     now = f", is {state.current}" if state.current else ""
-    return HostRecap(name, Recap.CHANGED, f"would become {key}{now}", notes=notes)
+    return HostResult(name, HostState.CHANGED, f"would become {key}{now}", notes=notes)
 
 
 def on_hosts(
     work: Work, fleet: Fleet, plan: Plan, supply: Supply
-) -> tuple[dict[Host, HostRecap], Moved]:
+) -> tuple[dict[Host, HostResult], Moved]:
     """Apply the plan. The bytes moved include those to hosts that failed afterwards."""
     relay = work.asked.relay and len(plan.parts) > 1
     reached_at = {part.host.name: part.address for part in plan.parts} if relay else {}
@@ -69,7 +69,7 @@ def on_hosts(
     building = any(part.builds for part in parts.values())
     moved: dict[Host, Moved] = {}
 
-    def apply(host: Host) -> HostRecap:
+    def apply(host: Host) -> HostResult:
         part, built = parts[host], False
         steps = _InstallOnHost(
             fleet.agents[host], part.state.root, plan, supply.lock, carrier, work.progress.step
@@ -79,7 +79,7 @@ def on_hosts(
                 steps.ask()
             if building:
                 steps.offer()
-            return steps.recap(Recap.OK, "nothing to do")
+            return steps.recap(HostState.OK, "nothing to do")
         if part.builds:
             # unpacked, they take at least as much again; the host checks before each wheel
             room = Room(2 * part.to_send, len(part.lacking))
@@ -91,7 +91,7 @@ def on_hosts(
         proved, switched = steps.proved(), steps.switch()
         work.switched.append(host.name)
         steps.tell(DONE)
-        state = Recap.CHANGED if built or switched else Recap.OK
+        state = HostState.CHANGED if built or switched else HostState.OK
         return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
 
     recaps = fleet.each(work.progress.shown(apply), list(parts))
@@ -105,7 +105,12 @@ class EnvOnHost:
     """An environment on one host: prove it, switch to it, report it. Raises HostFailed."""
 
     def __init__(
-        self, agent: Agent, root: str, key: str, project: Project, step: Callable[[Step], None]
+        self,
+        agent: Agent,
+        root: str,
+        key: str,
+        project: ProjectEnv,
+        step: Callable[[ProgressStep], None],
     ) -> None:
         self.host = agent.host.name
         self.key, self.prefix = key, f"{root}/envs/{key}"
@@ -137,7 +142,7 @@ class EnvOnHost:
             requested=[list(row) for row in requested],
             env=[list(pair) for pair in (*env, *mpi.single_host_vars(starter))],
         )
-        names = texts(done.get("imported"))
+        names = texts_of(done.get("imported"))
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         also = f", imports {', '.join(names[:3])}{more}" if names else ""
         return stacks.proved_text(done) + also
@@ -160,12 +165,12 @@ class EnvOnHost:
         self.call("install.env_users.ask", project=self.project.document())
 
     def recap(
-        self, state: Recap, detail: str, *, notes: tuple[str, ...] = (), sent: int = 0
-    ) -> HostRecap:
-        return HostRecap(self.host, state, detail, time.monotonic() - self._began, notes, sent)
+        self, state: HostState, detail: str, *, notes: tuple[str, ...] = (), sent: int = 0
+    ) -> HostResult:
+        return HostResult(self.host, state, detail, time.monotonic() - self._began, notes, sent)
 
     def tell(self, text: str, done: int = 0, total: int = 0) -> None:
-        self._step(Step(self.host, text, done, total))
+        self._step(ProgressStep(self.host, text, done, total))
 
     def _begin(self, text: str) -> None:
         self._doing = text
@@ -184,7 +189,7 @@ class _InstallOnHost(EnvOnHost):
 
     def __init__(
         self, agent: Agent, root: str, plan: Plan, lock: Lock, carrier: Carrier,
-        step: Callable[[Step], None],
+        step: Callable[[ProgressStep], None],
     ) -> None:  # fmt: skip
         super().__init__(agent, root, lock.key, project_of(plan.folder), step)
         self._root = root
@@ -202,7 +207,7 @@ class _InstallOnHost(EnvOnHost):
         return self._carrier.bring(self._agent, self._root, blobs, self.tell)
 
     @contextmanager
-    def building(self, state: State) -> Iterator[int]:
+    def building(self, state: EnvState) -> Iterator[int]:
         """Build while files are sent inside the context; the host unpacks what has arrived."""
         cpython = self._lock.cpython
         number = self._agent.start_beside(
@@ -235,7 +240,7 @@ class _InstallOnHost(EnvOnHost):
         packages = {p.name: p.version for p in self._lock.packages}
         starter = self.own_mpi() if own else mpi.in_packages(packages, self.prefix)
         sourced, env = self._with_setvars(mpi.env_vars(self.prefix, starter))
-        modules = stacks.modules(self._stack.row, self._lock.version)
+        modules = stacks.stack_modules(self._stack.row, self._lock.version)
         return (
             self.prove(starter, env, modules, system=own, requested=self._lock.requested)
             + f" with this host's {starter}" * own

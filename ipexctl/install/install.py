@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from ipexctl.base.host_outcome import Recap
+from ipexctl.base.host_outcome import HostState
 from ipexctl.blobs.blob_store import missing_blobs
 from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
-from ipexctl.env.choice.package_changes import between
+from ipexctl.env.choice.package_changes import compare_packages
 from ipexctl.errors import HostFailed, Interrupted
 from ipexctl.facts.facts import Facts, Python
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.install import bundle as bundles
 from ipexctl.install import carried_python, fleet_locks, requirement_files
-from ipexctl.install.bundle import Bundle
-from ipexctl.install.fetch_wheels import supply
+from ipexctl.install.bundle import AcceptedBundle
+from ipexctl.install.fetch_wheels import supply_wheels
 from ipexctl.install.host_steps import dry_run_recaps, on_hosts, state_of
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import (
@@ -28,33 +28,35 @@ from ipexctl.install.install_plan import (
 )
 from ipexctl.install.lock_wheels import lock_for, not_here
 from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.selection import checked
-from ipexctl.install.stack.stack_decision import decide
+from ipexctl.install.stack.selection import check_request
+from ipexctl.install.stack.stack_decision import decide_stack
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import LOCK_FILE, by_lock_again, project_of, read_lock
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.probe_host import probe
-from ipexctl.machines.suggested_commands import command
+from ipexctl.machines.probe_host import probe_facts
+from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
 from ipexctl.run.plan import mpi
-from ipexctl.shipped_tables import table
-from ipexctl.terminal.progress import Progress
+from ipexctl.shipped_tables import stack_rows
+from ipexctl.terminal.progress import HostProgress
 
 
-def install(target: Target, asked: InstallOptions, progress: Progress) -> InstallReport:
+def install(target: Target, asked: InstallOptions, progress: HostProgress) -> InstallReport:
     """Install. Raises NothingFits, InputError, NotHere; a failure on one host is in its recap."""
     began = time.monotonic()
-    checked(asked.wanted)
-    bundle = bundles.accepted(asked)
+    check_request(asked.wanted)
+    bundle = bundles.open_bundle(asked)
     work = Work(asked, progress)
     with Fleet(target, asked.root) as fleet:
-        requirement_files.needed(asked.needs, None)  # report their errors before asking the hosts
+        requirement_files.extra_requirements(
+            asked.needs, None
+        )  # report their errors before asking the hosts
         try:
             plan = plan_for(work, fleet, bundle)
-            report = _apply(work, fleet, plan, bundle) if plan else InstallReport()
+            report = _apply_plan(work, fleet, plan, bundle) if plan else InstallReport()
         except KeyboardInterrupt:
             if work.switched:
                 raise Interrupted(
@@ -66,9 +68,9 @@ def install(target: Target, asked: InstallOptions, progress: Progress) -> Instal
     fleet.remember_recaps(recaps)
     seconds = time.monotonic() - began - work.waited[0]
     report = replace(report, recaps=recaps, seconds=seconds, check=asked.dry_run)
-    done = any(recap.state in (Recap.OK, Recap.CHANGED) for recap in recaps)
+    done = any(recap.state in (HostState.OK, HostState.CHANGED) for recap in recaps)
     if done and not (asked.dry_run or report.declined):
-        run = command(target, "run", asked.root) + " SCRIPT"
+        run = suggest_command(target, "run", asked.root) + " SCRIPT"
         return report if report.exit_code else replace(report, run=run)
     return replace(report, without_downs=fleet.without_downs())
 
@@ -76,16 +78,16 @@ def install(target: Target, asked: InstallOptions, progress: Progress) -> Instal
 # --- plan ----------------------------------------------------------------------------------------
 
 
-def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | None:
+def plan_for(work: Work, fleet: Fleet, bundle: AcceptedBundle | None = None) -> Plan | None:
     """Build the plan without changing anything. None if no host answered."""
-    facts = fleet.each(lambda host: _facts(work, fleet, host))
+    facts = fleet.each(lambda host: _read_facts(work, fleet, host))
     if not facts:
         return None
-    found, new_lock = _found(work, tuple(facts.values()), bundle)
+    found, new_lock = _resolve_files(work, tuple(facts.values()), bundle)
     lock = found.lock
 
     def part(host: Host) -> HostInstall:
-        there = _part(work, fleet, host, lock)
+        there = _plan_host(work, fleet, host, lock)
         address, free = peer_address(facts[host]), facts[host].disk.free
         blobs = [p.blob for p in lock.files] if there.builds else []
         lacking = missing_blobs(fleet.agents[host], there.state.root, blobs)
@@ -98,12 +100,14 @@ def plan_for(work: Work, fleet: Fleet, bundle: Bundle | None = None) -> Plan | N
     )  # fmt: skip
 
 
-def _part(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
+def _plan_host(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
     own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
     project = project_of(work.asked.folder)
     used, again = work.asked.used, work.asked.rebuild
     state = state_of(fleet, host, lock.key, project, own, used, again=again)
-    changes = between(dict(state.before_packages), {p.name: p.version for p in lock.packages})
+    changes = compare_packages(
+        dict(state.before_packages), {p.name: p.version for p in lock.packages}
+    )
     return HostInstall(host, state, state.complete(lock.key), changes)
 
 
@@ -113,7 +117,7 @@ def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
     lock = plan.lock
 
     def part(host: Host) -> HostInstall:
-        found = _part(work, fleet, host, lock)
+        found = _plan_host(work, fleet, host, lock)
         return replace(
             parts[host], state=found.state, complete=found.complete, changes=found.changes
         )
@@ -122,12 +126,12 @@ def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
     return replace(plan, parts=tuple(fleet.each(part, there).values()))
 
 
-def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
+def _read_facts(work: Work, fleet: Fleet, host: Host) -> Facts:
     named = work.asked.python
     python = named if "/" in named else ""
     work.step(host.name, "connecting")
     agent = fleet.connect(host, python=python)
-    seen = probe(agent, fleet.root_of(host))
+    seen = probe_facts(agent, fleet.root_of(host))
     if problem := path_problem(seen.disk.root, seen.disk.real):
         raise HostFailed(
             f"{host.name}: the root folder {problem}",
@@ -138,7 +142,9 @@ def _facts(work: Work, fleet: Fleet, host: Host) -> Facts:
     return _with_named(seen, agent, python)
 
 
-def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[Resolved, bool]:
+def _resolve_files(
+    work: Work, facts: Sequence[Facts], bundle: AcceptedBundle | None
+) -> tuple[Resolved, bool]:
     """Return the files to install, and whether ipexctl.lock does not name them yet."""
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
@@ -146,7 +152,9 @@ def _found(work: Work, facts: Sequence[Facts], bundle: Bundle | None) -> tuple[R
     python = carried_python.python_to_carry(work, facts, old)
     if bundle:
         return bundles.resolve_from_bundle(facts, wanted, python, bundle), bundle.new_lock
-    found, new_lock = lock_for(work, decide(facts, wanted, old, table(), python).candidates, old)
+    found, new_lock = lock_for(
+        work, decide_stack(facts, wanted, old, stack_rows(), python).candidates, old
+    )
     return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python
 
 
@@ -162,16 +170,18 @@ def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
 # --- apply ---------------------------------------------------------------------------------------
 
 
-def _apply(work: Work, fleet: Fleet, plan: Plan, bundle: Bundle | None) -> InstallReport:
+def _apply_plan(
+    work: Work, fleet: Fleet, plan: Plan, bundle: AcceptedBundle | None
+) -> InstallReport:
     """Show the plan, and carry it out unless --check was given or the user declines."""
     work.progress.chosen(plan)
     agreed = not plan.todo or work.agreed(plan)
     if work.asked.dry_run or not agreed:
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan=plan, declined=not agreed)
-    files = supply(work, plan, bundle)
+    files = supply_wheels(work, plan, bundle)
     project = project_of(plan.folder)
-    with fleet_locks.hold(fleet, project, work.step) if plan.todo else nullcontext():
+    with fleet_locks.hold_locks(fleet, project, work.step) if plan.todo else nullcontext():
         plan = _seen_again(work, fleet, plan) if plan.todo else plan
         if files.complete:
             files.settle()

@@ -10,32 +10,32 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ipexctl.base.blob import Blob
-from ipexctl.base.host_answer import absolute
-from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost
+from ipexctl.base.host_answer import read_absolute_path
+from ipexctl.base.host_outcome import HostDown, HostResult, PerHost
 from ipexctl.base.values import by
-from ipexctl.env.choice.package_changes import Change
+from ipexctl.env.choice.package_changes import PackageChange
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.selection import requirements
+from ipexctl.install.stack.selection import stack_requirements
 from ipexctl.inventory.inventory import Host
 from ipexctl.packages.resolver import Resolved
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.terminal.progress import Progress, Step
+from ipexctl.terminal.progress import HostProgress, ProgressStep
 
 
 @dataclass(frozen=True)
-class State:
+class EnvState:
     """What a host has of the environment. `root` is absolute; `changed`: by hand, since it was
     built; `again`: it is to be rebuilt nevertheless; `mark`: which build it is; `asked`: this
     project has asked for it before. `before`: the environment that this project uses; without one,
     and `own` False, the current one.
     """
 
-    root: str = field(metadata=by(absolute))
+    root: str = field(metadata=by(read_absolute_path))
     built: bool
     proved: bool
     current: str
-    changed: tuple[Change, ...] = ()
+    changed: tuple[PackageChange, ...] = ()
     again: bool = False
     packages: tuple[tuple[str, str], ...] = ()  # of `current`
     mark: str = ""
@@ -63,9 +63,9 @@ class HostInstall:
     """
 
     host: Host
-    state: State
+    state: EnvState
     complete: bool
-    changes: tuple[Change, ...] = ()
+    changes: tuple[PackageChange, ...] = ()
     address: str = ""
     lacking: tuple[Blob, ...] = ()
     free: int | None = field(default=None, compare=False)
@@ -108,7 +108,7 @@ class Plan:
     @property
     def asked(self) -> tuple[str, ...]:
         """The packages that the stack and -r name; all others are their dependencies."""
-        wanted = ("torch", *requirements(self.found.stack), *self.lock.requirements)
+        wanted = ("torch", *stack_requirements(self.found.stack), *self.lock.requirements)
         named = dict.fromkeys(canonicalize_name(Requirement(text).name) for text in wanted)
         return tuple(name for name in named if self.lock.version(name))
 
@@ -129,7 +129,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class InstallReport(PerHost):
-    recaps: tuple[HostRecap, ...] = ()
+    recaps: tuple[HostResult, ...] = ()
     fetched: int = 0  # bytes from package indexes
     sent: int = 0  # bytes to hosts
     seconds: float = 0.0
@@ -149,7 +149,7 @@ class Work:
     """
 
     asked: InstallOptions
-    progress: Progress
+    progress: HostProgress
     waited: list[float] = field(default_factory=lambda: [0.0])
     switched: list[str] = field(default_factory=list)
 
@@ -162,4 +162,4 @@ class Work:
 
     def step(self, host: str, text: str, done: int = 0, total: int = 0) -> None:
         """Report progress; thread-safe if the callback is. `host` "" means the controller."""
-        self.progress.step(Step(host, text, done, total))
+        self.progress.step(ProgressStep(host, text, done, total))

@@ -8,18 +8,18 @@ from functools import partial
 from pathlib import Path
 
 from ipexctl.base.blob import Blob
-from ipexctl.base.sizes import human, minutes
+from ipexctl.base.sizes import format_bytes, transfer_minutes
 from ipexctl.blobs.blob_store import default_store
 from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install import requirement_files
 from ipexctl.install.install_plan import Work
 from ipexctl.install.stack import lock_file as locks
-from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.install.stack.selection import Stack
 from ipexctl.local.environment import environment
 from ipexctl.packages import resolver
-from ipexctl.packages.indexes import Indexes, from_pip, merged
+from ipexctl.packages.indexes import Indexes, from_pip, merge_indexes
 from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
 from ipexctl.terminal.progress import FETCHING
@@ -28,19 +28,19 @@ from ipexctl.terminal.progress import FETCHING
 def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple[Resolved, bool]:
     """Return the lock in the folder if it is for one of these, else a new one (True), which keeps
     the versions of the old one as far as they fit. With --upgrade none is kept."""
-    extra = requirement_files.needed(work.asked.needs, old)
-    files = requirement_files.names(work.asked, old)
+    extra = requirement_files.extra_requirements(work.asked.needs, old)
+    files = requirement_files.paths_for_lock(work.asked, old)
     notes = requirement_files.changed_since(work.asked, old)
-    notes += requirement_files.dropped(work.asked, old, extra)
+    notes += requirement_files.dropped_packages_note(work.asked, old, extra)
     for stack in candidates if old and not work.asked.upgrade else ():
-        if old and locks.fits(old, stack) and requirement_files.same_requirements(old, extra):
+        if old and locks.lock_fits(old, stack) and requirement_files.same_requirements(old, extra):
             requirement_files.check_hashes(old, extra)
             lock = replace(old, requirement_files=files)
             return Resolved(stack, lock, {}, notes=notes), lock != old
     work.step("", "resolving")
     indexes = indexes_of(work)
     kept = {p.name: p.version for p in old.packages} if old and not work.asked.upgrade else None
-    found = resolver.resolve(candidates, indexes, environment(), extra, kept)
+    found = resolver.resolve_stack(candidates, indexes, environment(), extra, kept)
     requirement_files.check_hashes(found.lock, extra)
     lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
     lock = replace(lock, requirement_files=files)
@@ -65,8 +65,8 @@ def _told_python(stack: Stack, candidates: Sequence[Stack]) -> Stack:
 def _only_cuda(found: Resolved, lacking: int) -> InputError:
     """Return the error for a CUDA build without consent: -y does not cover gigabytes per host."""
     lock = found.lock
-    size = f"{human(lock.size)} for every host"
-    size += f", {human(lacking)} to fetch ({minutes(lacking)})" if lacking else ""
+    size = f"{format_bytes(lock.size)} for every host"
+    size += f", {format_bytes(lacking)} to fetch ({transfer_minutes(lacking)})" if lacking else ""
     stock = "--stack stock   # without IPEX, which is discontinued\n" * bool(found.stack.row.ipex)
     return InputError(
         f"torch {lock.torch} is only available as a CUDA build: {size}",
@@ -85,44 +85,46 @@ def not_here(lock: Lock) -> tuple[Blob, ...]:
 
 
 def indexes_of(work: Work) -> Indexes:
-    own = merged(work.asked.indexes, from_pip(environment()), environment())
-    return requirement_files.with_indexes(own, requirement_files.needed(work.asked.needs, None))
+    own = merge_indexes(work.asked.indexes, from_pip(environment()), environment())
+    return requirement_files.with_indexes(
+        own, requirement_files.extra_requirements(work.asked.needs, None)
+    )
 
 
 def write_lock(path: Path, lock: Lock) -> None:
     try:
-        write_atomic(path, locks.render(lock), mode=None, sync=True)
+        write_atomic(path, locks.render_lock(lock), mode=None, sync=True)
     except OSError as e:
         raise NotHere(f"cannot write {path}", why=reason_of(e), slug="lock-not-written") from None
 
 
-def lacking_here(lock: Lock) -> list[Package]:
+def lacking_here(lock: Lock) -> list[LockedPackage]:
     """Return the files of indexes that are not in the store, in the order hosts need them."""
     store = default_store()
-    return [p for p in in_order(_indexed(lock)) if not store.whole(p.blob)]
+    return [p for p in in_order(_without_cpython(lock)) if not store.whole(p.blob)]
 
 
-def in_order(lock: Lock) -> list[Package]:
+def in_order(lock: Lock) -> list[LockedPackage]:
     """Order files: first what unpacks the others, then the largest ones."""
     tools = [p for p in (lock.uv, lock.cpython) if p]
     return tools + sorted(lock.packages, key=lambda p: -p.size)
 
 
-def fetch(
-    work: Work, found: Resolved, missing: Sequence[Package] | None = None
+def fetch_lock_wheels(
+    work: Work, found: Resolved, missing: Sequence[LockedPackage] | None = None
 ) -> tuple[Lock, int]:
     """Return the lock with all sizes, and the bytes fetched; every file is in the store then."""
     missing = lacking_here(found.lock) if missing is None else missing
     fetched = 0
     if missing:
         fetcher = Fetcher(default_store(), indexes_of(work))
-        urls = found.urls or resolver.locate(
-            found.stack, _indexed(found.lock), indexes_of(work), environment()
+        urls = found.urls or resolver.locate_files(
+            found.stack, _without_cpython(found.lock), indexes_of(work), environment()
         )
         fetcher.fetch(missing, urls, partial(work.step, "", FETCHING))
         fetched = fetcher.fetched
     return with_sizes(found.lock, default_store()), fetched
 
 
-def _indexed(lock: Lock) -> Lock:
+def _without_cpython(lock: Lock) -> Lock:
     return replace(lock, cpython=None)  # it is not in an index; see carried_python.py

@@ -15,23 +15,23 @@ from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError, reason_of
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.requirements import NOTHING, Extra, not_allowed, read
+from ipexctl.install.stack.requirements import NOTHING, Extra, not_allowed, read_requirements
 from ipexctl.local import bounded_read
 from ipexctl.local.environment import environment
 from ipexctl.local.project_lock import LOCK_FILE, lock_here, project_top, read_lock
 from ipexctl.machines.suggested_commands import install_command
 from ipexctl.machines.target import Target
-from ipexctl.packages.indexes import Indexes, absolute
+from ipexctl.packages.indexes import Indexes, absolute_place
 
 
-def needed(files: Sequence[Path], old: Lock | None) -> Extra:
+def extra_requirements(files: Sequence[Path], old: Lock | None) -> Extra:
     """Return what the files ask for; without any, what the lock in the folder was made for."""
     if files:
-        return read([str(file) for file in files], _text, environment())
+        return read_requirements([str(file) for file in files], _read_text, environment())
     return Extra(old.requirements, old.constraints) if old else NOTHING
 
 
-def names(asked: InstallOptions, old: Lock | None) -> tuple[str, ...]:
+def paths_for_lock(asked: InstallOptions, old: Lock | None) -> tuple[str, ...]:
     """Return paths of the files relative to the lock's folder. Files outside of the project are
     left out: they mean nothing to the next user of the lock."""
     if not asked.needs:
@@ -49,30 +49,30 @@ def changed_since(asked: InstallOptions, lock: Lock | None) -> tuple[str, ...]:
     shown = [os.path.relpath(asked.folder / name) for name in lock.requirement_files]
     return (
         f"{' or '.join(shown)} has changed since ipexctl.lock was written; the locked requirements "
-        f"are kept. To use the new ones, add {_options(shown)}",
+        f"are kept. To use the new ones, add {_requirement_options(shown)}",
     )
 
 
-def dropped(asked: InstallOptions, old: Lock | None, extra: Extra) -> tuple[str, ...]:
+def dropped_packages_note(asked: InstallOptions, old: Lock | None, extra: Extra) -> tuple[str, ...]:
     """Return a note if files other than the lock's are given, which drops some packages."""
     before = old.requirement_files if old else ()
-    if not old or not asked.needs or (before and set(before) <= set(names(asked, old))):
+    if not old or not asked.needs or (before and set(before) <= set(paths_for_lock(asked, old))):
         return ()
-    gone = sorted(_packages(old.requirements) - _packages(extra.requirements))
+    gone = sorted(_package_names(old.requirements) - _package_names(extra.requirements))
     if not gone:
         return ()
     there = [asked.folder / name for name in before if os.path.isfile(asked.folder / name)]
     shown = list(map(os.path.relpath, there))
-    keep = f"; to keep them, add {_options(shown)}" if shown else ""
+    keep = f"; to keep them, add {_requirement_options(shown)}" if shown else ""
     lock = os.path.relpath(asked.folder / LOCK_FILE)
-    given = _options([str(file) for file in asked.needs])
+    given = _requirement_options([str(file) for file in asked.needs])
     return (
         f"{given} replaces the requirements in {lock}, which no longer includes "
         f"{', '.join(gone)}{keep}",
     )
 
 
-def _packages(requirements: Sequence[str]) -> set[str]:
+def _package_names(requirements: Sequence[str]) -> set[str]:
     return {canonicalize_name(Requirement(text).name) for text in requirements}
 
 
@@ -85,7 +85,7 @@ def changed_note(target: Target, choice: EnvChoice | None, root: str) -> str:
         return ""
     shown = [os.path.relpath(folder / name) for name in choice.newer]
     there = shown if lock_here() == Path(choice.lock) else choice.newer
-    install = f"{install_command(target, choice, root)} {_options(there)}"
+    install = f"{install_command(target, choice, root)} {_requirement_options(there)}"
     return f"{' or '.join(shown)} has changed since {choice.shown} was written: {install}"
 
 
@@ -95,12 +95,12 @@ def _as_locked(lock: Lock, folder: Path) -> bool:
     if not files or not all(map(os.path.isfile, files)):
         return True
     try:
-        return same_requirements(lock, needed(files, None))
+        return same_requirements(lock, extra_requirements(files, None))
     except InputError:
         return False  # -r reports the error
 
 
-def _options(names: Sequence[str]) -> str:
+def _requirement_options(names: Sequence[str]) -> str:
     return quote_for_pasting(tuple(word for name in names for word in ("-r", name)))
 
 
@@ -114,7 +114,7 @@ def with_indexes(indexes: Indexes, extra: Extra) -> Indexes:
         indexes,
         index_url=indexes.index_url or extra.index_url,
         extra=(*indexes.extra, *extra.extra),
-        find_links=(*indexes.find_links, *map(absolute, extra.find_links)),
+        find_links=(*indexes.find_links, *map(absolute_place, extra.find_links)),
     )
 
 
@@ -129,22 +129,24 @@ def check_hashes(lock: Lock, extra: Extra) -> None:
         )
 
 
-def _text(name: str, asker: str) -> tuple[str, str]:
+def _read_text(name: str, asker: str) -> tuple[str, str]:
     path = Path(asker).parent / name if asker else Path(name)
     try:
         return bounded_read.read_file(path).decode("utf-8-sig"), str(path)
     except FileNotFoundError:
         raise InputError(
-            f"no such requirements file: {path}{_asked(asker)}",
+            f"no such requirements file: {path}{_named_by(asker)}",
             why="-r takes a file that lists packages",
             hint="echo PACKAGE >> requirements.txt; ipexctl install -r requirements.txt",
             slug="requirements-missing",
         ) from None
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(
-            f"cannot read {path}{_asked(asker)}", why=reason_of(e), slug="requirements-unreadable"
+            f"cannot read {path}{_named_by(asker)}",
+            why=reason_of(e),
+            slug="requirements-unreadable",
         ) from None
 
 
-def _asked(asker: str) -> str:
+def _named_by(asker: str) -> str:
     return f", which {asker} names" if asker else ""

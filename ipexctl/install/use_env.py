@@ -6,14 +6,14 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 
-from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
+from ipexctl.base.host_outcome import HostResult, HostState, PerHost
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.install import fleet_locks
 from ipexctl.install.host_steps import EnvOnHost, state_of
-from ipexctl.install.install_plan import State
+from ipexctl.install.install_plan import EnvState
 from ipexctl.install.stack import env_match
-from ipexctl.install.stack.env_match import Look
+from ipexctl.install.stack.env_match import EnvLook
 from ipexctl.install.stack.selection import IPEX
 from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
@@ -23,7 +23,7 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
-from ipexctl.terminal.progress import Progress, Step
+from ipexctl.terminal.progress import HostProgress, ProgressStep
 
 
 @dataclass(frozen=True)
@@ -32,37 +32,37 @@ class UseEnvReport(PerHost):
 
     path: str
     key: str
-    looks: tuple[Look, ...]
-    recaps: tuple[HostRecap, ...] = ()
+    looks: tuple[EnvLook, ...]
+    recaps: tuple[HostResult, ...] = ()
     seconds: float = 0.0
     check: bool = False
 
 
 def use_env(
-    target: Target, path: str, root: str, progress: Progress, *, system_mpi: bool, check: bool
+    target: Target, path: str, root: str, progress: HostProgress, *, system_mpi: bool, check: bool
 ) -> UseEnvReport:
     """Use an environment. `system_mpi`: use the hosts' own mpirun if the environment has none.
     Raises InputError if the hosts' environments do not match."""
     began, choice = time.monotonic(), choice_here()
     with Fleet(target, root) as fleet:
-        looks = fleet.each(lambda host: _look(fleet, host, path, progress))
-        found = _judged(path, tuple(looks.values()))
+        looks = fleet.each(lambda host: _inspect_env(fleet, host, path, progress))
+        found = _judge_envs(path, tuple(looks.values()))
         if looks:
             progress.say(_found_text(found))
 
         def say(host: str, text: str) -> None:
-            progress.step(Step(host, text))
+            progress.step(ProgressStep(host, text))
 
-        def one(host: Host) -> HostRecap:
+        def one(host: Host) -> HostResult:
             state = state_of(fleet, host, found.key, choice.project)
             if check:
-                return _would(host, state, found.key)
+                return _predict_use(host, state, found.key)
             agent, project = fleet.agents[host], choice.project
             steps = _UseOnHost(agent, state.root, found.key, project, progress.step)
             return steps.use(state, path, looks[host], system_mpi=system_mpi)
 
         changes = looks and not check
-        with fleet_locks.hold(fleet, choice.project, say) if changes else nullcontext():
+        with fleet_locks.hold_locks(fleet, choice.project, say) if changes else nullcontext():
             recaps = fleet.recaps(fleet.each(one))
     if not check:
         choose_instead(choice, found.key, "install --use-env")
@@ -70,24 +70,24 @@ def use_env(
     return replace(found, recaps=recaps, seconds=time.monotonic() - began, check=check)
 
 
-def _look(fleet: Fleet, host: Host, path: str, progress: Progress) -> Look:
-    progress.step(Step(host.name, "connecting"))
+def _inspect_env(fleet: Fleet, host: Host, path: str, progress: HostProgress) -> EnvLook:
+    progress.step(ProgressStep(host.name, "connecting"))
     if fleet.connect(host).hello.kind != "python":
         raise HostFailed(
             f"{host.name}: no Python 3.6 or newer on this host",
             hint="ipexctl doctor",
             slug="no-python",
         )
-    progress.step(Step(host.name, "looking"))
+    progress.step(ProgressStep(host.name, "looking"))
     done = fleet.call(host, "install.existing_env.inspect", path=path)
-    look = done.read(Look, host=host.name)
+    look = done.read(EnvLook, host=host.name)
     if not look.torch:
         raise HostFailed(f"{host.name}: there is no torch in {look.path}", slug="no-torch")
     return look
 
 
-def _judged(path: str, looks: tuple[Look, ...]) -> UseEnvReport:
-    if different := env_match.disagreement(looks):
+def _judge_envs(path: str, looks: tuple[EnvLook, ...]) -> UseEnvReport:
+    if different := env_match.find_disagreement(looks):
         raise InputError(
             f"the environments at {path} are not the same on all hosts",
             why=f"{different}; ranks exchange objects serialized by Python and torch",
@@ -105,40 +105,40 @@ def _found_text(found: UseEnvReport) -> str:
     return text + f"\n  {END_OF_LIFE}" * bool(looks[0].version(IPEX))
 
 
-def _would(host: Host, state: State, key: str) -> HostRecap:
+def _predict_use(host: Host, state: EnvState, key: str) -> HostResult:
     if state.built and state.current == key and not state.stale:
-        return HostRecap(host.name, Recap.OK, "already uses it")
+        return HostResult(host.name, HostState.OK, "already uses it")
     now = f", uses {state.current}" if state.current else ""
-    return HostRecap(host.name, Recap.CHANGED, f"would use it{now}")
+    return HostResult(host.name, HostState.CHANGED, f"would use it{now}")
 
 
 class _UseOnHost(EnvOnHost):
     """Links, proves and switches to the environment."""
 
-    def use(self, state: State, path: str, look: Look, *, system_mpi: bool) -> HostRecap:
+    def use(self, state: EnvState, path: str, look: EnvLook, *, system_mpi: bool) -> HostResult:
         taken = self.call("install.existing_env.link", path=path).flag("built")
         starter, system = self._mpi(look, system_mpi=system_mpi)
         whole = state.built and not taken and self._proved(system=system)
         if whole and state.current == self.key:
             if not state.asked:
                 self.ask()
-            return self.recap(Recap.OK, "nothing to do")
+            return self.recap(HostState.OK, "nothing to do")
         said = "tested before" if whole else self._proof(look, starter, system=system)
         self.switch()
         notes = () if starter else ("no mpirun: `run` starts the ranks itself",)
-        return self.recap(Recap.CHANGED, said, notes=notes)
+        return self.recap(HostState.CHANGED, said, notes=notes)
 
     def _proved(self, *, system: bool) -> bool:
         own = mpi.SYSTEM if system else ""
         asked = self.call("install.env_marks.state", mpi=own, project=self.project.id)
         return asked.flag("proved")
 
-    def _proof(self, look: Look, starter: Mpi | None, *, system: bool) -> str:
+    def _proof(self, look: EnvLook, starter: Mpi | None, *, system: bool) -> str:
         env = mpi.env_vars(self.prefix, starter)
         with_it = f" with {starter}" if starter and system else ""
-        return self.prove(starter, env, env_match.modules(look), system=system) + with_it
+        return self.prove(starter, env, env_match.env_modules(look), system=system) + with_it
 
-    def _mpi(self, look: Look, *, system_mpi: bool) -> tuple[Mpi | None, bool]:
+    def _mpi(self, look: EnvLook, *, system_mpi: bool) -> tuple[Mpi | None, bool]:
         """Return the MPI for its ranks, and whether to look for it at each run."""
         if wheel := mpi.in_packages(look.packages, self.prefix):
             return wheel, False

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.base.located_errors import Bad, did_you_mean, located
+from ipexctl.base.located_errors import Bad, did_you_mean, locate_errors
 from ipexctl.base.place import Place
 from ipexctl.inventory.host_address import parse_address
 from ipexctl.inventory.host_variables import Value
-from ipexctl.inventory.hostfile_lines import Line, numbered, options, split_line, unquoted
+from ipexctl.inventory.hostfile_lines import (
+    HostfileLine,
+    line_options,
+    number_lines,
+    split_line,
+    unquote_value,
+)
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.inventory.nodeset import is_range
 from ipexctl.inventory.precedence import Draft
@@ -22,31 +28,31 @@ _QUOTED = re.compile(r"""('[^']*'|"(?:[^"\\]|\\.)*")[ \t]*\#.*""")
 
 
 def is_ini(text: str) -> bool:
-    return any(_section(line) for _, line in numbered(text))
+    return any(_match_section(line) for _, line in number_lines(text))
 
 
 def parse_ini(text: str, source: str) -> Inventory:
     draft = Draft(source)
     name, kind = "ungrouped", "hosts"
-    for number, raw in numbered(text):
+    for number, raw in number_lines(text):
         place = Place(source, number, len(raw) - len(raw.lstrip(" \t")) + 1)
-        section = _section(raw)
+        section = _match_section(raw)
         if section:
-            name, kind = section[1], _kind(section[2], place)
+            name, kind = section[1], _section_kind(section[2], place)
             draft.group(name, place, defined=kind != "vars")
         elif raw.lstrip(" \t").startswith(";"):
             continue
         elif kind == "vars":
-            _variable(draft, name, raw, place)
+            _add_variable(draft, name, raw, place)
         elif kind == "children":
-            _child(draft, name, split_line(raw, number, source))
+            _add_child(draft, name, split_line(raw, number, source))
         else:
-            _host(draft, name, split_line(raw, number, source))
+            _add_host(draft, name, split_line(raw, number, source))
     _refuse_vars_of_nothing(draft)
     return draft.finish()
 
 
-def _section(line: str) -> re.Match[str] | None:
+def _match_section(line: str) -> re.Match[str] | None:
     """Match a [section] line; not an address or a range in brackets, which name hosts."""
     found = _SECTION.fullmatch(line)
     name = found[1] if found else ""
@@ -55,7 +61,7 @@ def _section(line: str) -> re.Match[str] | None:
     return found
 
 
-def _kind(text: str | None, place: Place) -> str:
+def _section_kind(text: str | None, place: Place) -> str:
     if text is not None and text not in _KINDS:
         what = f"{text!r} is not a kind of section{did_you_mean(text, _KINDS)}"
         raise Bad(
@@ -64,7 +70,7 @@ def _kind(text: str | None, place: Place) -> str:
     return text or "hosts"
 
 
-def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
+def _add_variable(draft: Draft, name: str, raw: str, place: Place) -> None:
     if not raw.strip(" \t") or raw.lstrip(" \t").startswith("#"):
         return
     match = _VARIABLE.fullmatch(raw)
@@ -76,10 +82,10 @@ def _variable(draft: Draft, name: str, raw: str, place: Place) -> None:
     text = quoted[1] if quoted else match[2]
     if not text.startswith(("'", '"')):
         text = text.partition(" #")[0].rstrip()
-    draft.groups[name].values[match[1]] = Value(unquoted(text), place)
+    draft.groups[name].values[match[1]] = Value(unquote_value(text), place)
 
 
-def _child(draft: Draft, name: str, line: Line) -> None:
+def _add_child(draft: Draft, name: str, line: HostfileLine) -> None:
     for i, (word, column) in enumerate(line.words):
         if i:
             raise Bad("one group per line", slug="several-groups-on-line").placed(
@@ -88,15 +94,15 @@ def _child(draft: Draft, name: str, line: Line) -> None:
         draft.add_child(name, word, line.place(column))
 
 
-def _host(draft: Draft, name: str, line: Line) -> None:
+def _add_host(draft: Draft, name: str, line: HostfileLine) -> None:
     if not line.words:
         return
     text, column = line.words[0]
     place = line.place(column)
-    with located(place):
+    with locate_errors(place):
         hosts = parse_address(text)
     _refuse_slots(hosts[0], text, place)
-    values = dict(options(line))
+    values = dict(line_options(line))
     draft.add_hosts(name, [Host(h.name, h.user, h.port, place=place) for h in hosts], values)
 
 

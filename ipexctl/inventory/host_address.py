@@ -12,7 +12,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.inventory.inventory import Host
-from ipexctl.inventory.nodeset import MAX_NAMES, expand, is_range, split
+from ipexctl.inventory.nodeset import MAX_NAMES, expand_names, is_range, split_outside_brackets
 
 SMALLEST_PORT_LOOKALIKE = 1000
 MOST_SLOTS = 999_999
@@ -39,11 +39,11 @@ def parse_address(text: str, limit: int = MAX_NAMES) -> list[Host]:
             slug="not-a-user-name",
         )
     name, number, is_port = _split_number(rest, says_port=bool(at_sign or start))
-    names = _names(name, limit, at=start + len(user) + len(at_sign))
+    names = _expand_host_names(name, limit, at=start + len(user) + len(at_sign))
     host = Host(names[0], user=user)
     if number is not None:
         port = parse_port(number) if is_port else 0
-        host = replace(host, port=port, slots=0 if is_port else _slots(name, number))
+        host = replace(host, port=port, slots=0 if is_port else _read_slots(name, number))
     return [replace(host, name=each) for each in names]
 
 
@@ -71,7 +71,7 @@ def parse_user(text: str) -> str:
 
 
 def parse_port(text: str) -> int:
-    port = _count(text)
+    port = _read_count(text)
     if not 1 <= port <= 65535:
         raise Bad(
             f"{text!r} is not a port", why="a port is a number from 1 to 65535", slug="not-a-port"
@@ -80,13 +80,13 @@ def parse_port(text: str) -> int:
 
 
 def parse_count(text: str) -> int:
-    count = _count(text)
+    count = _read_count(text)
     if not count:
         raise Bad(f"{text!r} is not a whole number from 1 to {MOST_SLOTS}", slug="not-a-slot-count")
     return count
 
 
-def _count(text: str) -> int:
+def _read_count(text: str) -> int:
     """Return the number, 0 if the text isn't a plain number."""
     return int(text) if _COUNT.fullmatch(text) else 0
 
@@ -129,7 +129,7 @@ def _split_number(rest: str, *, says_port: bool) -> tuple[str, str | None, bool]
             )
         _check_v6(name)
         return name, tail[1:] if tail else None, True
-    pieces = [piece for piece, _ in split(rest, ":")]
+    pieces = [piece for piece, _ in split_outside_brackets(rest, ":")]
     if len(pieces) == 2:
         return pieces[0], pieces[1], says_port
     return rest, None, True  # a name, or an IPv6 address
@@ -141,12 +141,12 @@ def _is_range(text: str) -> bool:
     return bool(closed) and is_range(inside) and not (":" in inside and _is_v6(inside))
 
 
-def _names(text: str, limit: int, *, at: int) -> list[str]:
+def _expand_host_names(text: str, limit: int, *, at: int) -> list[str]:
     if "[" not in text and "]" not in text:
         _check_name(text)
         return [text]
     try:
-        names = expand(text, limit)
+        names = expand_names(text, limit)
     except Bad as e:
         e.at += at
         raise
@@ -198,8 +198,8 @@ def _is_v6(name: str) -> bool:
     return not percent or bool(_NAME.fullmatch(zone))
 
 
-def _slots(name: str, text: str) -> int:
-    slots = _count(text)
+def _read_slots(name: str, text: str) -> int:
+    slots = _read_count(text)
     if not slots:
         raise Bad(
             f"{name}:{text} has no number of slots after the colon",

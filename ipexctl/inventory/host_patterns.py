@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ipexctl.base.located_errors import Bad, did_you_mean, nearest
+from ipexctl.base.located_errors import Bad, did_you_mean, nearest_word
 from ipexctl.errors import InputError
-from ipexctl.inventory.hostfile_formats import members
+from ipexctl.inventory.hostfile_formats import group_members
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.inventory.nodeset import expand, fold, split, wildcard
+from ipexctl.inventory.nodeset import compile_wildcard, expand_names, fold, split_outside_brackets
 
 _EVERYTHING = ("all", "*", "@all")
 
 Known = Mapping[str, frozenset[str] | None]  # @NAME -> hosts; None: nothing is known
 
 
-def select(
+def select_hosts(
     inventory: Inventory,
     limit: Iterable[str],
     exclude: Iterable[str] = (),
@@ -46,14 +46,14 @@ def select(
 class _Finder:
     def __init__(self, inventory: Inventory, known: Known) -> None:
         self._names = {h.name.lower(): h.name for h in inventory.hosts}
-        self._groups = {g: frozenset(names) for g, names in members(inventory).items()}
+        self._groups = {g: frozenset(names) for g, names in group_members(inventory).items()}
         ungrouped = frozenset(h.name for h in inventory.hosts if not h.groups)
         self._groups.setdefault("ungrouped", ungrouped)
         self._known = known
         self._source = inventory.source
         self._places = {h.name.lower(): h.place for h in inventory.hosts}
         hosts = fold(h.name for h in inventory.hosts)
-        groups = ", ".join(f"@{g}" for g in [*members(inventory), *known][:20])
+        groups = ", ".join(f"@{g}" for g in [*group_members(inventory), *known][:20])
         self.hint = f"available hosts: {hosts if len(hosts) < 400 else hosts[:400] + ' ...'}"
         self.hint += f"\navailable groups: {groups}" if groups else ""
 
@@ -80,10 +80,14 @@ class _Finder:
     def _items(self, pattern: str) -> list[str]:
         """Split at commas, then at colons, except in an IPv6 address."""
         items = []
-        for piece in (text.strip() for text, _ in split(pattern, ",")):
+        for piece in (text.strip() for text, _ in split_outside_brackets(pattern, ",")):
             bare = piece.lstrip("!&").strip("[]")
             whole = bare.lower() in self._names and bare.count(":") > 1
-            pieces = [piece] if whole else [text.strip() for text, _ in split(piece, ":")]
+            pieces = (
+                [piece]
+                if whole
+                else [text.strip() for text, _ in split_outside_brackets(piece, ":")]
+            )
             items += [p for p in pieces if p]
         return items
 
@@ -128,14 +132,14 @@ class _Finder:
         if not set(name) & set("*?"):
             one = self._names.get(name.lower()) if hosts else None
             return [frozenset([one])] if one else []
-        matches = wildcard(name.lower()).fullmatch
+        matches = compile_wildcard(name.lower()).fullmatch
         named = [members for group, members in self._groups.items() if matches(group.lower())]
         real = frozenset(full for lower, full in self._names.items() if hosts and matches(lower))
         return [*named, real] if real else named
 
     def _written_out(self, item: str) -> list[str]:
         try:
-            return expand(item) if "[" in item or "]" in item else [item]
+            return expand_names(item) if "[" in item or "]" in item else [item]
         except Bad as e:
             raise InputError(e.what, hint=e.hint or self.hint, slug=e.slug) from None
 
@@ -144,7 +148,7 @@ class _Finder:
         return InputError(f"there is no group {name!r}{near}", hint=self.hint, slug="unknown-group")
 
     def _no_match(self, name: str) -> InputError:
-        near = nearest(name, [*self._names, *self._groups])
+        near = nearest_word(name, [*self._names, *self._groups])
         place = self._places.get(near)
         return InputError(
             f"no host or group in {self._source} matches {name!r}"

@@ -38,7 +38,7 @@ class Value:
     odd: str = ""
 
 
-def _python(text: str) -> str:
+def _read_python(text: str) -> str:
     if text in _FINDS_ITSELF:
         return ""
     text = re.sub(r"^/usr/bin/env +", "", text)
@@ -51,7 +51,7 @@ def _python(text: str) -> str:
     return text
 
 
-def _root(text: str) -> str:
+def _read_root(text: str) -> str:
     if not _ROOT.fullmatch(text) or ".." in text.split("/"):
         raise Bad(
             f"{text!r} is not a valid value for 'root'",
@@ -62,7 +62,7 @@ def _root(text: str) -> str:
     return text
 
 
-def _nic(text: str) -> str:
+def _read_nic(text: str) -> str:
     if not _NIC.fullmatch(text):
         raise Bad(
             f"{text!r} is not the name of a network interface",
@@ -72,7 +72,7 @@ def _nic(text: str) -> str:
     return text
 
 
-def _local(text: str) -> bool:
+def _read_connection(text: str) -> bool:
     if text in ("local", "ansible.builtin.local"):
         return True
     if text in _SSH:
@@ -84,7 +84,7 @@ def _local(text: str) -> bool:
     )
 
 
-def _unused(text: str) -> None:
+def _ignore_value(text: str) -> None:
     return None
 
 
@@ -92,25 +92,25 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "address": ("address", parse_bare),
     "port": ("port", parse_port),
     "user": ("user", parse_user),
-    "python": ("python", _python),
+    "python": ("python", _read_python),
     "slots": ("slots", parse_count),
-    "nic": ("nic", _nic),
-    "root": ("root", _root),
+    "nic": ("nic", _read_nic),
+    "root": ("root", _read_root),
     "max_slots": ("", parse_count),  # Open MPI's limit for oversubscription; we stay within slots
-    "binding": ("", _unused),  # MPICH's; each host is pinned by its own topology here
+    "binding": ("", _ignore_value),  # MPICH's; each host is pinned by its own topology here
 }
 _ANSIBLE: dict[str, tuple[str, Callable[[str], Any]]] = {
     **{f"ansible_{prefix}host": _FIELDS["address"] for prefix in ("", "ssh_")},
     **{f"ansible_{prefix}port": _FIELDS["port"] for prefix in ("", "ssh_")},
     **{f"ansible_{prefix}user": _FIELDS["user"] for prefix in ("", "ssh_")},
     "ansible_python_interpreter": _FIELDS["python"],
-    "ansible_connection": ("local", _local),
-    "ansible_group_priority": ("", _unused),
+    "ansible_connection": ("local", _read_connection),
+    "ansible_group_priority": ("", _ignore_value),
 }
 KNOWN = tuple(_FIELDS)
 
 
-def apply(
+def apply_variables(
     host: Host, values: Iterable[tuple[str, Value]], *, strict: bool
 ) -> tuple[Host, set[str]]:
     """Return the host with its variables, and the names of those that only plays read.
@@ -120,7 +120,7 @@ def apply(
     unused: set[str] = set()
     given: set[str] = set()
     for key, value in values:
-        field, parse = _field(key)
+        field, parse = _field_parser(key)
         if parse is None:
             near = did_you_mean(key, KNOWN)
             if strict and (near or value.place is None or value.text is None):
@@ -133,7 +133,7 @@ def apply(
                 host = replace(host, vars=(*host.vars, (key, value.text)))
             continue
         try:
-            found = parse(_text(key, value))
+            found = parse(_value_text(key, value))
             if strict and field and (field in given):
                 raise Bad(f"{field} is set twice for host {host.name!r}", slug="host-key-set-twice")
         except Bad as e:
@@ -146,27 +146,27 @@ def apply(
 
 def field_of(key: str) -> str:
     """Return the field of Host that a key sets, so that keys can be compared; or ""."""
-    return _field(key)[0]
+    return _field_parser(key)[0]
 
 
-def _field(key: str) -> tuple[str, Callable[[str], Any] | None]:
+def _field_parser(key: str) -> tuple[str, Callable[[str], Any] | None]:
     name = key.replace("-", "_")
     return _FIELDS.get(name) or _ANSIBLE.get(name) or ("", None)
 
 
-def _text(key: str, value: Value) -> str:
+def _value_text(key: str, value: Value) -> str:
     if value.text is None:
-        vault = _shown(key, value, " --ask-vault-pass") if "vault" in value.odd else ""
+        vault = _ansible_command(key, value, " --ask-vault-pass") if "vault" in value.odd else ""
         raise Bad(value.odd or "expected a plain value", hint=vault, slug="not-plain-value")
     if "{{" in value.text or "{%" in value.text:
         raise Bad(
             "a Jinja template, which ipexctl does not evaluate",
-            hint=_shown(key, value),
+            hint=_ansible_command(key, value),
             slug="jinja-unsupported",
         )
     return value.text
 
 
-def _shown(key: str, value: Value, options: str = "") -> str:
+def _ansible_command(key: str, value: Value, options: str = "") -> str:
     file = shlex.quote(value.place.source) if value.place else "FILE"
     return f"ansible all -i {file} -m debug -a var={key}{options}   # shows what to write here"

@@ -26,13 +26,13 @@ class Rendered:
     notes: tuple[str, ...] = ()
 
 
-def render(inventory: Inventory, form: str) -> Rendered:
+def render_inventory(inventory: Inventory, form: str) -> Rendered:
     """Render the inventory; `form` is one of FORMS."""
     return _FORMS[form](inventory)
 
 
-def _hostfile(inventory: Inventory) -> Rendered:
-    text = "".join(" ".join((h.name, *_words(h, {}))) + "\n" for h in inventory.hosts)
+def _render_hostfile(inventory: Inventory) -> Rendered:
+    text = "".join(" ".join((h.name, *_host_words(h, {}))) + "\n" for h in inventory.hosts)
     lost = [("groups", "groups"), ("vars", "variables")]
     said = [name for field, name in lost if any(getattr(h, field) for h in inventory.hosts)]
     notes = (f"lost in this format: {', '.join(said)}; --to ansible keeps them",)
@@ -40,15 +40,17 @@ def _hostfile(inventory: Inventory) -> Rendered:
 
 
 def _ansible_ini(inventory: Inventory) -> Rendered:
-    lines = [" ".join((h.name, *_words(h, _ANSIBLE), *_own(h))) for h in inventory.hosts]
-    for group, names in members(inventory).items():
+    lines = [
+        " ".join((h.name, *_host_words(h, _ANSIBLE), *_play_variables(h))) for h in inventory.hosts
+    ]
+    for group, names in group_members(inventory).items():
         lines += ["", f"[{group}]", *names]
     return Rendered("\n".join(lines) + "\n")
 
 
 _FORMS: dict[str, Callable[[Inventory], Rendered]] = {
     "ansible": _ansible_ini,
-    "hostfile": _hostfile,
+    "hostfile": _render_hostfile,
 }
 FORMS = tuple(_FORMS)
 
@@ -56,13 +58,13 @@ FORMS = tuple(_FORMS)
 # --- pieces --------------------------------------------------------------------------------------
 
 
-def members(inventory: Inventory) -> dict[str, tuple[str, ...]]:
+def group_members(inventory: Inventory) -> dict[str, tuple[str, ...]]:
     """Return group -> its hosts, in the order of the inventory."""
     names = sorted({group for host in inventory.hosts for group in host.groups})
     return {g: tuple(h.name for h in inventory.hosts if g in h.groups) for g in names}
 
 
-def _words(host: Host, names: Mapping[str, str]) -> Iterator[str]:
+def _host_words(host: Host, names: Mapping[str, str]) -> Iterator[str]:
     for field in _FIELDS:
         value = getattr(host, field)
         if value:
@@ -71,6 +73,6 @@ def _words(host: Host, names: Mapping[str, str]) -> Iterator[str]:
         yield "ansible_connection=local"
 
 
-def _own(host: Host) -> Iterator[str]:
+def _play_variables(host: Host) -> Iterator[str]:
     """Yield the host's variables for plays, on a line of an INI inventory."""
     return (f"{name}={shlex.quote(value)}" for name, value in host.vars)

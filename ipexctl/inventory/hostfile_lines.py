@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ipexctl.base.located_errors import Bad, located
+from ipexctl.base.located_errors import Bad, locate_errors
 from ipexctl.base.place import Place
 from ipexctl.errors import InputError
 from ipexctl.inventory.host_address import parse_address
-from ipexctl.inventory.host_variables import Value, apply, field_of
+from ipexctl.inventory.host_variables import Value, apply_variables, field_of
 from ipexctl.inventory.inventory import Host, Inventory
-from ipexctl.inventory.nodeset import MAX_NAMES, fold, split
+from ipexctl.inventory.nodeset import MAX_NAMES, fold, split_outside_brackets
 from ipexctl.quick_dataclass import dataclass
 
 COMMAND_LINE = "the command line"
@@ -24,7 +24,7 @@ _QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)\"""")
 
 
 @dataclass(frozen=True)
-class Line:
+class HostfileLine:
     """One line without its comment: words, and the column of each (1-based)."""
 
     number: int
@@ -38,30 +38,30 @@ class Line:
 def parse_lines(text: str, source: str) -> Inventory:
     found: list[Host] = []
     seen: dict[str, list[Host]] = {}  # a PBS node file has one equal line per core
-    for number, line in numbered(text):
+    for number, line in number_lines(text):
         if line not in seen:
-            seen[line] = list(_read(split_line(line, number, source)))
+            seen[line] = list(_read_line(split_line(line, number, source)))
         for host in seen[line]:
             column = host.place.column if host.place else 1
             found.append(replace(host, place=Place(source, number, column)))
-    return _inventory(found, source)
+    return _merge_repeated(found, source)
 
 
 def parse_items(items: Iterable[str], source: str) -> Inventory:
     """Parse hosts of the command line: each item is `a` or `a,b:2,user@c:2222`."""
     found: list[Host] = []
     for item in items:
-        for piece, _ in split(item, ","):
-            with located(None):
+        for piece, _ in split_outside_brackets(item, ","):
+            with locate_errors(None):
                 found += parse_address(piece.strip()) if piece.strip() else []
-    return _inventory(found, source)
+    return _merge_repeated(found, source)
 
 
-def numbered(text: str) -> Iterator[tuple[int, str]]:
+def number_lines(text: str) -> Iterator[tuple[int, str]]:
     return enumerate(re.split(r"\r\n|\r|\n", text), 1)
 
 
-def split_line(line: str, number: int, source: str) -> Line:
+def split_line(line: str, number: int, source: str) -> HostfileLine:
     """Split a line; quotes keep spaces and `#` together, and are removed from values later."""
     words = []
     for token in _TOKEN.finditer(line):
@@ -74,10 +74,10 @@ def split_line(line: str, number: int, source: str) -> Line:
             )
         elif not token["comment"] and token[0].strip(" \t"):
             words.append((token[0], token.start() + 1))
-    return Line(number, tuple(words), source)
+    return HostfileLine(number, tuple(words), source)
 
 
-def options(line: Line) -> list[tuple[str, Value]]:
+def line_options(line: HostfileLine) -> list[tuple[str, Value]]:
     """Return the words after the host, each KEY=VALUE."""
     found = []
     for word, column in line.words[1:]:
@@ -89,36 +89,36 @@ def options(line: Line) -> list[tuple[str, Value]]:
                 hint=f"write one host per line, optionally with slots: {name} slots=4",
                 slug="unexpected-word",
             ).placed(line.place(column))
-        found.append((key, Value(unquoted(value), line.place(column))))
+        found.append((key, Value(unquote_value(value), line.place(column))))
     return found
 
 
-def unquoted(value: str) -> str:
+def unquote_value(value: str) -> str:
     r"""Remove quotes as a shell does: in double quotes, \ keeps a quote or itself."""
     return _QUOTED.sub(lambda m: m[1] or re.sub(r'\\(["\\])', r"\1", m[2] or ""), value)
 
 
-def _read(line: Line) -> Iterator[Host]:
+def _read_line(line: HostfileLine) -> Iterator[Host]:
     if not line.words:
         return
     text, column = line.words[0]
-    with located(line.place(column)):
+    with locate_errors(line.place(column)):
         hosts = parse_address(text)
-    values = options(line)
+    values = line_options(line)
     for key, value in values:
         if getattr(hosts[0], field_of(key) or "local"):
             raise Bad(
                 f"{field_of(key)} is set twice: in {text} and in {key}", slug="host-key-set-twice"
             ).placed(value.place)
     for host in hosts:
-        full, _ = apply(replace(host, place=line.place(column)), values, strict=True)
+        full, _ = apply_variables(replace(host, place=line.place(column)), values, strict=True)
         yield full
 
 
 # --- the list as a whole -------------------------------------------------------------------------
 
 
-def _inventory(named: list[Host], source: str) -> Inventory:
+def _merge_repeated(named: list[Host], source: str) -> Inventory:
     """Build an inventory; a host that is repeated without options has a slot for each time."""
     if not named:
         raise no_hosts(source)
@@ -130,7 +130,7 @@ def _inventory(named: list[Host], source: str) -> Inventory:
         if known is not host and (
             host.slots or replace(known, place=None) != replace(host, place=None)
         ):
-            raise _twice(known, host)
+            raise _named_twice_error(known, host)
         times[key] += 1
     check_count(len(first), source)
     hosts = tuple(first.values())
@@ -164,7 +164,7 @@ def _repeat_note(hosts: tuple[Host, ...], times: Counter[str], source: str) -> s
     return f"{source} names hosts several times, once per slot as PBS does: {several}"
 
 
-def _twice(first: Host, second: Host) -> InputError:
+def _named_twice_error(first: Host, second: Host) -> InputError:
     hint = f"to run several ranks on one host, give a number of slots: {first.name} slots=2"
     if first.port != second.port:
         hint = "give each port its own name in ssh_config (Host, HostName, Port), and use the names"

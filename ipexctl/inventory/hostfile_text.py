@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ipexctl.errors import InputError
-from ipexctl.inventory.hostfile_lines import COMMAND_LINE, numbered, parse_items, parse_lines
+from ipexctl.inventory.hostfile_lines import COMMAND_LINE, number_lines, parse_items, parse_lines
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.inventory.nodeset import fold
 
@@ -57,7 +57,7 @@ def this_machine() -> Inventory:
 
 def _looks_like_yaml(text: str) -> bool:
     """Detect YAML: by its first line, or a key with something indented below."""
-    lines = (line.rstrip() for _, line in numbered(text[:65536]))
+    lines = (line.rstrip() for _, line in number_lines(text[:65536]))
     said = [line for line in lines if line and not line.lstrip().startswith("#")][:2]
     if not said:
         return False

@@ -18,7 +18,7 @@ _NUMBERS = re.compile(r"([0-9]{1,9})(?:[-:]([0-9]{1,9})(?:[/:]([0-9]{1,9}))?)?",
 _LETTERS = re.compile(r"([a-z])[-:]([a-z])|([A-Z])[-:]([A-Z])", re.ASCII)
 
 
-def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
+def expand_names(text: str, limit: int = MAX_NAMES) -> list[str]:
     """Expand `r[1-2]n[01-03]` to r1n01 r1n02 ...; also [1-9/2], and Ansible's [01:50] and [a:f].
 
     Raises Bad. Counts before it expands, so that `[1-999999999]` costs nothing.
@@ -27,7 +27,7 @@ def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
     count, at = 1, 0
     for i, piece in enumerate(_GROUP.split(text)):
         if i % 2:
-            spans = list(_spans(text, piece, at))
+            spans = list(_parse_spans(text, piece, at))
             count *= sum(len(span.numbers) for span in spans)
             parts.append(spans)
         else:
@@ -40,18 +40,18 @@ def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
                 hint="check the numbers in the brackets",
                 slug="too-many-hosts",
             )
-    return ["".join(names) for names in product(*(list(_names(part)) for part in parts))]
+    return ["".join(names) for names in product(*(list(_part_names(part)) for part in parts))]
 
 
 def is_range(inside: str) -> bool:
     """Decide whether this is a valid range for brackets, without expanding it."""
     try:
-        return bool(list(_spans(inside, inside, 0)))
+        return bool(list(_parse_spans(inside, inside, 0)))
     except Bad:
         return False
 
 
-def split(text: str, separators: str) -> Iterator[tuple[str, int]]:
+def split_outside_brackets(text: str, separators: str) -> Iterator[tuple[str, int]]:
     """Yield the pieces between separators outside of brackets, with their positions."""
     depth = start = 0
     for i, char in enumerate(text):
@@ -64,11 +64,11 @@ def split(text: str, separators: str) -> Iterator[tuple[str, int]]:
 
 def fold(names: Iterable[str]) -> str:
     """Fold `node01 node02 node03 head` to `node[01-03],head`."""
-    return ",".join(_fold_shape(members) for members in _shapes(dict.fromkeys(names)))
+    return ",".join(_fold_shape(members) for members in _group_by_shape(dict.fromkeys(names)))
 
 
 @lru_cache(maxsize=1024)
-def wildcard(pattern: str) -> re.Pattern[str]:
+def compile_wildcard(pattern: str) -> re.Pattern[str]:
     """Compile OpenSSH's patterns: only * and ? are special, [ ] are not.
 
     fnmatch makes a pattern that never backtracks over a *: ten of them could else take minutes.
@@ -88,7 +88,7 @@ class _Span:
     alphabet: str = ""
 
 
-def _names(part: list[str] | list[_Span]) -> Iterator[str]:
+def _part_names(part: list[str] | list[_Span]) -> Iterator[str]:
     for piece in part:
         if isinstance(piece, str):
             yield piece
@@ -105,10 +105,10 @@ def _refuse_brackets(text: str, piece: str, at: int) -> None:
         raise Bad(what, at=at + bracket.start(), slug="bad-range")
 
 
-def _spans(text: str, inside: str, at: int) -> Iterator[_Span]:
+def _parse_spans(text: str, inside: str, at: int) -> Iterator[_Span]:
     for piece in inside.split(","):
         try:
-            yield _span(piece)
+            yield _parse_span(piece)
         except ValueError as e:
             why = f": {e}" if str(e) else ""
             raise Bad(
@@ -120,10 +120,12 @@ def _spans(text: str, inside: str, at: int) -> Iterator[_Span]:
         at += len(piece) + 1
 
 
-def _span(piece: str) -> _Span:
+def _parse_span(piece: str) -> _Span:
     if _LETTERS.fullmatch(piece):
         alphabet = ascii_lowercase if piece[0].islower() else ascii_uppercase
-        return _Span(_range(alphabet.index(piece[0]), alphabet.index(piece[2]), 1), 0, alphabet)
+        return _Span(
+            _checked_range(alphabet.index(piece[0]), alphabet.index(piece[2]), 1), 0, alphabet
+        )
     match = _NUMBERS.fullmatch(piece)
     if not match:
         raise ValueError
@@ -131,10 +133,10 @@ def _span(piece: str) -> _Span:
     padded = any(len(end) > 1 and end.startswith("0") for end in (first, last))
     if padded and len(first) != len(last) and (last.startswith("0") or not first.startswith("0")):
         raise ValueError(f"{first} and {last} are not written with the same width")
-    return _Span(_range(int(first), int(last), int(step)), len(first) if padded else 0)
+    return _Span(_checked_range(int(first), int(last), int(step)), len(first) if padded else 0)
 
 
-def _range(first: int, last: int, step: int) -> range:
+def _checked_range(first: int, last: int, step: int) -> range:
     if last < first:
         raise ValueError("it runs backwards")
     if not step:
@@ -147,13 +149,13 @@ def _range(first: int, last: int, step: int) -> range:
 _Cut = tuple[str, ...]  # texts and numbers in turn: text, digits, text, digits, text
 
 
-def _shapes(names: Iterable[str]) -> list[list[_Cut]]:
+def _group_by_shape(names: Iterable[str]) -> list[list[_Cut]]:
     """Group names that differ in one number only, in order of first appearance."""
     cuts = [tuple(re.split(r"([0-9]{1,9})", name)) for name in names]
     by_text: dict[_Cut, list[_Cut]] = {}
     for cut in cuts:
         by_text.setdefault(cut[::2], []).append(cut)
-    varying = {text: _varying(same) for text, same in by_text.items()}
+    varying = {text: _varying_place(same) for text, same in by_text.items()}
     padded = {text: _padded_widths(same, varying[text]) for text, same in by_text.items()}
     groups: dict[tuple[object, ...], list[_Cut]] = {}
     for cut in cuts:
@@ -164,7 +166,7 @@ def _shapes(names: Iterable[str]) -> list[list[_Cut]]:
     return list(groups.values())
 
 
-def _varying(cuts: list[_Cut]) -> int:
+def _varying_place(cuts: list[_Cut]) -> int:
     """Return the last place whose number isn't the same in all; 0 if there is none."""
     places = [i for i in range(1, len(cuts[0]), 2) if len({cut[i] for cut in cuts}) > 1]
     return places[-1] if places else 0
@@ -176,14 +178,14 @@ def _padded_widths(cuts: list[_Cut], at: int) -> set[int]:
 
 
 def _fold_shape(members: list[_Cut]) -> str:
-    at = _varying(members)
+    at = _varying_place(members)
     if not at:
         return "".join(members[0])
-    inside = ",".join(_ranges([cut[at] for cut in members]))
+    inside = ",".join(_fold_ranges([cut[at] for cut in members]))
     return "".join(members[0][:at]) + f"[{inside}]" + "".join(members[0][at + 1 :])
 
 
-def _ranges(numbers: list[str]) -> Iterator[str]:
+def _fold_ranges(numbers: list[str]) -> Iterator[str]:
     numbers = sorted(numbers, key=int)
     start = last = numbers[0]
     for number in [*numbers[1:], ""]:
@@ -200,14 +202,22 @@ _TASKS = re.compile(r"([0-9]{1,6})(?:\(x([0-9]{1,6})\))?")
 
 def hosts_of_job(environ: Mapping[str, str]) -> str:
     """Return `a1:2,a2:2` if the job asked for tasks, else `a1,a2`; "" outside a job."""
-    nodes = [name for part, _ in split(environ.get(NODES, ""), ",") for name in expand(part)]
-    tasks = _tasks(environ.get("SLURM_TASKS_PER_NODE", "")) if environ.get("SLURM_NTASKS") else []
+    nodes = [
+        name
+        for part, _ in split_outside_brackets(environ.get(NODES, ""), ",")
+        for name in expand_names(part)
+    ]
+    tasks = (
+        _read_task_counts(environ.get("SLURM_TASKS_PER_NODE", ""))
+        if environ.get("SLURM_NTASKS")
+        else []
+    )
     if len(tasks) == len(nodes):
         return ",".join(f"{name}:{count}" for name, count in zip(nodes, tasks, strict=True))
     return ",".join(nodes)
 
 
-def _tasks(text: str) -> list[int]:
+def _read_task_counts(text: str) -> list[int]:
     """Parse `2(x3),1` to 2, 2, 2, 1; [] for other text."""
     found: list[int] = []
     for part in text.split(","):

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from ipexctl.base.located_errors import Bad, did_you_mean
 from ipexctl.base.place import Place
 from ipexctl.errors import InputError
-from ipexctl.inventory.host_variables import KNOWN, Value, apply, field_of
+from ipexctl.inventory.host_variables import KNOWN, Value, apply_variables, field_of
 from ipexctl.inventory.hostfile_lines import check_count, no_hosts
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.inventory.nodeset import fold
@@ -60,7 +60,7 @@ class Draft:
         for host in hosts:
             key = host.name.lower()
             known, old = self.hosts.get(key, (host, {}))
-            self.hosts[key] = (_merged(known, host), {**old, **values})
+            self.hosts[key] = (_merge_host(known, host), {**old, **values})
             if group not in ROOT_GROUPS:
                 self.groups[group].hosts[key] = None
             check_count(len(self.hosts), self.source)
@@ -77,11 +77,13 @@ class Draft:
             mine = tuple(name for name in order if key in members[name])
             if mine not in inherited:
                 inherited[mine] = self._inherited(mine)
-            values = _nearest(host, inherited[mine], own)
-            full, ignored = apply(host, values, strict=self.strict)
+            values = _nearest_variables(host, inherited[mine], own)
+            full, ignored = apply_variables(host, values, strict=self.strict)
             found.append(replace(full, groups=tuple(sorted(mine))))
             unused |= ignored
-        return Inventory(tuple(found), self.source, _notes(found, unused, set(self.groups)))
+        return Inventory(
+            tuple(found), self.source, _inventory_notes(found, unused, set(self.groups))
+        )
 
     def _inherited(self, groups: tuple[str, ...]) -> Values:
         """Return inherited variables, by field if they set one: several keys can set a field."""
@@ -120,7 +122,7 @@ class Draft:
             )
         return sorted(
             (n for n in ready if n not in ROOT_GROUPS),
-            key=lambda n: (depth[n], _priority(self.groups[n]), n),
+            key=lambda n: (depth[n], _group_priority(self.groups[n]), n),
         )
 
     def _members(self, order: list[str]) -> dict[str, set[str]]:
@@ -131,7 +133,7 @@ class Draft:
         return members
 
 
-def _nearest(host: Host, inherited: Values, own: Values) -> list[tuple[str, Value]]:
+def _nearest_variables(host: Host, inherited: Values, own: Values) -> list[tuple[str, Value]]:
     """Return the host's own variables, then its groups' that it does not set itself."""
     for key, value in own.items():
         if getattr(host, field_of(key) or "local"):
@@ -143,13 +145,13 @@ def _nearest(host: Host, inherited: Values, own: Values) -> list[tuple[str, Valu
     return [*((k, v) for k, v in inherited.items() if k not in said), *own.items()]
 
 
-def _priority(group: _Group) -> int:
+def _group_priority(group: _Group) -> int:
     value = group.values.get("ansible_group_priority")
     text = value.text if value and value.text else ""
     return int(text) if re.fullmatch("[0-9]{1,9}", text, re.ASCII) else 1
 
 
-def _merged(known: Host, again: Host) -> Host:
+def _merge_host(known: Host, again: Host) -> Host:
     """Merge user, port and slots of one host named twice, which must not contradict each other."""
     for name in ("user", "port", "slots"):
         old, new = getattr(known, name), getattr(again, name)
@@ -162,7 +164,7 @@ def _merged(known: Host, again: Host) -> Host:
     return known
 
 
-def _notes(hosts: list[Host], unused: set[str], groups: set[str]) -> tuple[str, ...]:
+def _inventory_notes(hosts: list[Host], unused: set[str], groups: set[str]) -> tuple[str, ...]:
     notes = []
     ssh = sorted(key for key in unused if key.startswith("ansible_"))
     if ssh:
@@ -170,7 +172,7 @@ def _notes(hosts: list[Host], unused: set[str], groups: set[str]) -> tuple[str, 
     for name in sorted(unused.difference(ssh)):
         if near := did_you_mean(name, KNOWN):
             notes.append(f"{name} is a variable for plays{near}")
-    for address, names in _shared(hosts).items():
+    for address, names in _shared_addresses(hosts).items():
         notes.append(f"{fold(names)} have the same address {address}")
     both = sorted(groups.intersection(h.name for h in hosts))
     if both:
@@ -178,7 +180,7 @@ def _notes(hosts: list[Host], unused: set[str], groups: set[str]) -> tuple[str, 
     return tuple(notes)
 
 
-def _shared(hosts: list[Host]) -> dict[str, list[str]]:
+def _shared_addresses(hosts: list[Host]) -> dict[str, list[str]]:
     by_address: dict[tuple[str, int], list[str]] = {}
     for host in hosts:
         by_address.setdefault((host.address or host.name, host.port), []).append(host.name)

@@ -6,7 +6,7 @@ from ipexctl.base.quoting import quote
 from ipexctl.errors import InputError
 
 
-def decode(data: bytes, source: str) -> str:
+def decode_text(data: bytes, source: str) -> str:
     """Decode UTF-8, with or without a byte order mark. Raises InputError for anything else."""
     try:
         text = data.decode("utf-8-sig")

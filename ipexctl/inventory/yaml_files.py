@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ipexctl.base.located_errors import Bad, did_you_mean, located
+from ipexctl.base.located_errors import Bad, did_you_mean, locate_errors
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.inventory.host_address import parse_address
@@ -27,7 +27,7 @@ def parse_yaml(text: str, source: str) -> Inventory:
     _refuse_tag(root)
     if isinstance(root, Sequence):
         draft = Draft(source, strict=True)
-        _hosts(draft, "all", root)
+        _read_hosts(draft, "all", root)
         return draft.finish()
     if not isinstance(root, Mapping):
         raise Bad("this is not an inventory", hint=_HINT, slug="not-an-inventory").placed(
@@ -35,14 +35,14 @@ def parse_yaml(text: str, source: str) -> Inventory:
         )
     draft = Draft(source, strict=bool(root.keys() & set(_KEYS)))
     if draft.strict:
-        _group(draft, "all", root, root.place)
+        _read_group(draft, "all", root, root.place)
     else:
         for key, value in root.items:
-            _top(draft, key, value)
+            _read_top_level(draft, key, value)
     return draft.finish()
 
 
-def _top(draft: Draft, key: Scalar, value: Node) -> None:
+def _read_top_level(draft: Draft, key: Scalar, value: Node) -> None:
     near = did_you_mean(key.text, _OURS)
     empty = isinstance(value, Scalar) and value.null
     strange = isinstance(value, Mapping) and near and not value.keys() & set(_KEYS)
@@ -50,16 +50,16 @@ def _top(draft: Draft, key: Scalar, value: Node) -> None:
         raise Bad(f"{key.text!r} is not a group{near}", hint=_HINT, slug="not-a-group").placed(
             key.place
         )
-    _group(draft, key.text, value, key.place)
+    _read_group(draft, key.text, value, key.place)
 
 
-def _group(draft: Draft, name: str, node: Node, place: Place) -> None:
+def _read_group(draft: Draft, name: str, node: Node, place: Place) -> None:
     group = draft.group(name, place)
     _refuse_tag(node)
     if isinstance(node, Scalar) and node.null:
         return
     if not isinstance(node, Mapping):
-        _hosts(draft, name, node)
+        _read_hosts(draft, name, node)
         return
     for key, value in node.items:
         if key.text not in _KEYS:
@@ -68,41 +68,41 @@ def _group(draft: Draft, name: str, node: Node, place: Place) -> None:
                 what, hint="a group has hosts, children and vars", slug="unknown-group-key"
             ).placed(key.place)
         if key.text == "hosts":
-            _hosts(draft, name, value)
+            _read_hosts(draft, name, value)
         elif key.text == "vars":
-            group.values.update(_values(value))
+            group.values.update(_read_variables(value))
         else:
-            _children(draft, name, value)
+            _read_children(draft, name, value)
 
 
-def _children(draft: Draft, name: str, node: Node) -> None:
-    for key, value in _entries(node, "groups"):
+def _read_children(draft: Draft, name: str, node: Node) -> None:
+    for key, value in _mapping_entries(node, "groups"):
         if name not in ROOT_GROUPS:
             draft.add_child(name, key.text, key.place)
         elif key.text == "all":
             raise Bad("'all' cannot be inside another group", slug="group-inside-itself").placed(
                 key.place
             )
-        _group(draft, key.text, value, key.place)
+        _read_group(draft, key.text, value, key.place)
 
 
-def _hosts(draft: Draft, group: str, node: Node) -> None:
+def _read_hosts(draft: Draft, group: str, node: Node) -> None:
     _refuse_tag(node)
     if isinstance(node, Sequence):
         for item in node.items:
-            _item(draft, group, item)
+            _read_host_item(draft, group, item)
     elif isinstance(node, Mapping):
         for key, value in node.items:
-            draft.add_hosts(group, _read(key), _values(value))
+            draft.add_hosts(group, _read_host_name(key), _read_variables(value))
     elif not node.null:
-        draft.add_hosts(group, _read(node), {})
+        draft.add_hosts(group, _read_host_name(node), {})
 
 
-def _item(draft: Draft, group: str, item: Node) -> None:
+def _read_host_item(draft: Draft, group: str, item: Node) -> None:
     """Read `- node1`, or `- {name: node1, slots: 4}`."""
     if isinstance(item, Scalar):
         _refuse_again(draft, group, item)
-        draft.add_hosts(group, _read(item), {})
+        draft.add_hosts(group, _read_host_name(item), {})
         return
     name = item.get("name") if isinstance(item, Mapping) else None
     if not isinstance(item, Mapping) or not isinstance(name, Scalar):
@@ -111,8 +111,8 @@ def _item(draft: Draft, group: str, item: Node) -> None:
             item.place
         )
     _refuse_again(draft, group, name)
-    values = {key: value for key, value in _values(item).items() if key != "name"}
-    draft.add_hosts(group, _read(name), values)
+    values = {key: value for key, value in _read_variables(item).items() if key != "name"}
+    draft.add_hosts(group, _read_host_name(name), values)
 
 
 def _refuse_again(draft: Draft, group: str, name: Scalar) -> None:
@@ -121,26 +121,26 @@ def _refuse_again(draft: Draft, group: str, name: Scalar) -> None:
         raise Bad(f"{name.text!r} is listed twice", slug="host-listed-twice").placed(name.place)
 
 
-def _read(name: Scalar) -> list[Host]:
+def _read_host_name(name: Scalar) -> list[Host]:
     _refuse_tag(name)
-    with located(name.place):
+    with locate_errors(name.place):
         hosts = parse_address(name.text)
     return [replace(host, place=name.place) for host in hosts]
 
 
-def _values(node: Node) -> Values:
-    return {key.text: _value(value) for key, value in _entries(node, "variables")}
+def _read_variables(node: Node) -> Values:
+    return {key.text: _read_value(value) for key, value in _mapping_entries(node, "variables")}
 
 
-def _value(node: Node) -> Value:
+def _read_value(node: Node) -> Value:
     if node.tag:
-        return Value(None, node.place, odd=_about(node.tag))
+        return Value(None, node.place, odd=_describe_tag(node.tag))
     if not isinstance(node, Scalar):
         return Value(None, node.place)
     return Value("" if node.null else node.text, node.place)
 
 
-def _entries(node: Node, what: str) -> Iterator[tuple[Scalar, Node]]:
+def _mapping_entries(node: Node, what: str) -> Iterator[tuple[Scalar, Node]]:
     _refuse_tag(node)
     if isinstance(node, Mapping):
         yield from node.items
@@ -152,10 +152,10 @@ def _entries(node: Node, what: str) -> Iterator[tuple[Scalar, Node]]:
 
 def _refuse_tag(node: Node) -> None:
     if node.tag:
-        raise Bad(_about(node.tag), slug="unknown-yaml-tag").placed(node.place)
+        raise Bad(_describe_tag(node.tag), slug="unknown-yaml-tag").placed(node.place)
 
 
-def _about(tag: str) -> str:
+def _describe_tag(tag: str) -> str:
     if tag == "!vault":
         return "this value is encrypted with ansible-vault, which ipexctl cannot decrypt"
     return f"unsupported YAML tag {tag[:40]}"

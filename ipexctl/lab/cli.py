@@ -80,7 +80,7 @@ def lab_status(
     from ipexctl.lab import Lab
     from ipexctl.lab.cluster import practice_cluster
 
-    chosen = [name] if name else practice_cluster.names()
+    chosen = [name] if name else practice_cluster.list_lab_names()
     _show_labs([Lab.open(each) for each in chosen], json=json)
 
 
@@ -134,7 +134,7 @@ def lab_down(
     from ipexctl.lab import Lab
     from ipexctl.lab.cluster import practice_cluster
 
-    chosen = practice_cluster.names() if everything else [name]
+    chosen = practice_cluster.list_lab_names() if everything else [name]
     for each in chosen:
         Lab.open(each, verb="down").down()
     for each in chosen:
@@ -142,10 +142,10 @@ def lab_down(
 
 
 def _show_labs(labs: list[Lab], *, json: bool) -> None:
-    from ipexctl.lab.lab_text import document, lab_text
+    from ipexctl.lab.lab_text import lab_text, labs_document
 
     if json:
-        print_json(document(labs))
+        print_json(labs_document(labs))
     elif labs:
         print("\n\n".join(map(lab_text, labs)))
     else:

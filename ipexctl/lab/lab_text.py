@@ -28,7 +28,7 @@ def lab_text(lab: Lab) -> str:
     if lab.addresses:
         lines += [f"  {len(lab.addresses)} addresses, up to {lab.addresses[-1]}"]
     lines += ["", f"  ipexctl doctor -f {lab.hostfile} -F {lab.ssh_config}"]
-    login = login_command.ssh(Host(first), options=("-F", str(lab.ssh_config)))
+    login = login_command.ssh_to(Host(first), options=("-F", str(lab.ssh_config)))
     lines += [f"  {login}", "", "  in a project's folder, where commands then need no -f and -F:"]
     named = (fold(lab.addresses),) if lab.addresses else ("-y",)
     return "\n".join([*lines, f"  {quote(('ipexctl', 'init', '-F', str(lab.ssh_config), *named))}"])
@@ -41,7 +41,7 @@ def _state(pid: int, faults: Sequence[str]) -> str:
     return words or "ok"
 
 
-def document(labs: Sequence[Lab]) -> dict[str, Any]:
+def labs_document(labs: Sequence[Lab]) -> dict[str, Any]:
     return {"schema_version": 1, "labs": [_lab_document(lab) for lab in labs]}
 
 

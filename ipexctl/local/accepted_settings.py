@@ -23,7 +23,7 @@ _MEMORY = Memory("accepted")  # project's file -> digest
 
 
 @dataclass(frozen=True)
-class Proposal:
+class SettingsProposal:
     """The KEYS that the ipexctl.toml of a project sets."""
 
     project: str  # the path of that file
@@ -33,7 +33,7 @@ class Proposal:
     why: str = ""
 
 
-def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
+def find_proposal(settings: Mapping[str, Setting]) -> SettingsProposal | None:
     """Return a proposal; None if no setting of KEYS comes from a project's file.
 
     One that has an `unreadable` setting cannot be accepted.
@@ -44,26 +44,26 @@ def proposal(settings: Mapping[str, Setting]) -> Proposal | None:
     rows: list[list[str]] = []
     for setting in found:
         try:
-            content = _content(setting.value) if setting.key in PATHS else ""
+            content = _content_hash(setting.value) if setting.key in PATHS else ""
         except OSError as e:
-            return Proposal(found[0].project, found, "", setting, reason_of(e))
+            return SettingsProposal(found[0].project, found, "", setting, reason_of(e))
         rows.append([setting.key, setting.value, content])
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-    return Proposal(found[0].project, found, digest)
+    return SettingsProposal(found[0].project, found, digest)
 
 
-def is_accepted(proposed: Proposal) -> bool:
+def is_accepted(proposed: SettingsProposal) -> bool:
     return not proposed.unreadable and _MEMORY.load().get(proposed.project) == proposed.digest
 
 
-def accept(proposed: Proposal) -> None:
+def accept_proposal(proposed: SettingsProposal) -> None:
     """Accept it. Raises InputError if one of its files cannot be read, or is too large."""
     if proposed.unreadable:
-        raise refusal(proposed)
+        raise refusal_error(proposed)
     _MEMORY.save({proposed.project: proposed.digest})
 
 
-def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
+def refusal_error(proposed: SettingsProposal, wanted: Container[str] = KEYS) -> InputError:
     """Return the error for settings that are not accepted. `wanted`: keys the command would use."""
     if lost := proposed.unreadable:
         option = "-f" if lost.key == "hostfile" else "-F"
@@ -95,5 +95,5 @@ def refusal(proposed: Proposal, wanted: Container[str] = KEYS) -> InputError:
     )
 
 
-def _content(path: str) -> str:
+def _content_hash(path: str) -> str:
     return hashlib.sha256(read_file(Path(path), _MOST)).hexdigest()

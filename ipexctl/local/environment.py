@@ -26,7 +26,7 @@ def environment() -> Mapping[str, str]:
     return os.environ
 
 
-def hide(names: Sequence[str]) -> None:
+def hide_secrets(names: Sequence[str]) -> None:
     """Keep these secrets from programs that we start, and from our core dumps."""
     for name in names:
         os.environ.pop(name, None)

@@ -17,7 +17,7 @@ SETTLED = 2 * 10**9
 Stamp = tuple[int, int, int, int]
 
 
-def stamp(info: os.stat_result) -> Stamp:
+def file_stamp(info: os.stat_result) -> Stamp:
     """Return a value that changes with every write: no program can set a file's ctime."""
     return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
 

@@ -10,7 +10,7 @@ from ipexctl.base.located_errors import nearest_files
 from ipexctl.base.quoting import quote
 from ipexctl.errors import InputError, reason_of
 from ipexctl.inventory.hostfile_text import MAX_TEXT, parse_hostfile
-from ipexctl.inventory.text_encoding import decode
+from ipexctl.inventory.text_encoding import decode_text
 
 USUAL = ("hostfile", "hosts", "hosts.txt", "hosts.yaml", "hosts.yml", "hosts.ini", "machinefile")
 NEW = "ipexctl init node1 node2   # writes a hostfile here"
@@ -18,15 +18,15 @@ _LIKELY = 20  # files to read
 _SUFFIXES = (".txt", ".yaml", ".yml", ".ini", ".cfg", ".conf", ".hosts")
 
 
-def read(path: Path) -> str:
+def read_hostfile(path: Path) -> str:
     """Read at most MAX_TEXT bytes, so that a device or a dataset does not take forever."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_TEXT + 1)
     except FileNotFoundError:
-        raise _missing(path) from None
+        raise _missing_file_error(path) from None
     except IsADirectoryError:
-        raise _folder(path) from None
+        raise _is_folder_error(path) from None
     except (OSError, ValueError) as e:
         why = reason_of(e)
         raise InputError(
@@ -37,14 +37,14 @@ def read(path: Path) -> str:
             f"{path} is larger than {MAX_TEXT >> 20} MiB, too long for a hostfile",
             slug="hostfile-too-large",
         )
-    return decode(data, str(path))
+    return decode_text(data, str(path))
 
 
 def hostfile_here() -> str:
     """Return a hostfile of a usual name in the current folder, else the only file of hosts with a
     name that suggests it; "" if there is none."""
     words = ("host", "node", "machine", "cluster", "inventory")
-    named = [name for name in _names(Path()) if any(word in name.lower() for word in words)]
+    named = [name for name in _folder_names(Path()) if any(word in name.lower() for word in words)]
     found = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
     usual = next((name for name in USUAL if is_hostfile(name)), "")
     return usual or (found[0] if len(found) == 1 else "")
@@ -55,7 +55,7 @@ def is_hostfile(word: str) -> bool:
     if not word or not os.path.isfile(word):
         return False
     try:
-        parse_hostfile(read(Path(word)), word)
+        parse_hostfile(read_hostfile(Path(word)), word)
     except InputError:
         return False
     return True
@@ -69,12 +69,12 @@ def given_as_host(word: str) -> bool:
     return named_so or is_hostfile(word)
 
 
-def _missing(path: Path) -> InputError:
+def _missing_file_error(path: Path) -> InputError:
     folder = Path.cwd() / path.parent
     if not folder.is_dir():
         what = f"cannot read the hostfile {path}: there is no folder {folder}"
         return InputError(what, hint=NEW, slug="hostfile-missing")
-    names = [name for name in _names(folder) if (folder / name).is_file()]
+    names = [name for name in _folder_names(folder) if (folder / name).is_file()]
     near, usual = nearest_files(path.name, names), [name for name in USUAL if name in names]
     why = f"similar names there: {', '.join(near)}" if near else ""
     why = why or f"hostfiles there: {', '.join(usual)}" * bool(usual)
@@ -87,7 +87,7 @@ def _missing(path: Path) -> InputError:
     )
 
 
-def _folder(path: Path) -> InputError:
+def _is_folder_error(path: Path) -> InputError:
     inside = [str(path / name) for name in USUAL if is_hostfile(str(path / name))]
     return InputError(
         f"cannot read the hostfile {path}: it is a folder",
@@ -96,7 +96,7 @@ def _folder(path: Path) -> InputError:
     )
 
 
-def _names(folder: Path) -> list[str]:
+def _folder_names(folder: Path) -> list[str]:
     with suppress(OSError):
         return [path.name for path in folder.iterdir()]
     return []

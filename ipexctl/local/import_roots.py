@@ -39,8 +39,10 @@ def import_roots(project: Path) -> tuple[str, ...]:
     """
     if not any((project / name).is_file() for name in MARKERS):
         return ()
-    said = _pyproject(project)
-    named = [name for name in dict.fromkeys(_named(said)) if _is_inside(project, name)]
+    said = _read_pyproject(project)
+    named = [
+        name for name in dict.fromkeys(_build_backend_roots(said)) if _is_inside(project, name)
+    ]
     src = ["src"] if not named and _has_modules(project / "src") else []
     found = named or src or ["."] * _is_flat(project, said)
     return tuple(found)
@@ -57,15 +59,15 @@ def module_path(project: Path, place: str) -> str:
     return place if next((project / place).glob("*.py"), None) else ""
 
 
-def _named(said: dict[str, Any]) -> Iterator[str]:
+def _build_backend_roots(said: dict[str, Any]) -> Iterator[str]:
     """Yield the folders named in the tables of the usual build backends."""
     for path in _FOLDERS:
-        yield from _texts(said, path)
-    for package in _texts(said, "tool hatch build targets wheel packages"):
+        yield from _texts_at_path(said, path)
+    for package in _texts_at_path(said, "tool hatch build targets wheel packages"):
         yield package.rpartition("/")[0] or "."
 
 
-def _texts(said: Any, path: str) -> Iterator[str]:
+def _texts_at_path(said: Any, path: str) -> Iterator[str]:
     """Yield the texts at that path of keys: one, a list, or tables that contain one."""
     for name in path.split():
         said = said.get(name) if isinstance(said, dict) else None
@@ -76,7 +78,7 @@ def _texts(said: Any, path: str) -> Iterator[str]:
 
 
 def _is_flat(project: Path, said: dict[str, Any]) -> bool:
-    name = next(_texts(said, "project name"), "") or project.name
+    name = next(_texts_at_path(said, "project name"), "") or project.name
     module = re.sub(r"[-.]+", "_", name).lower()
     return (project / module / "__init__.py").is_file() or (project / f"{module}.py").is_file()
 
@@ -95,7 +97,7 @@ def _is_inside(project: Path, name: str) -> bool:
     return bool(name) and ":" not in name and inside and place.is_dir()
 
 
-def _pyproject(project: Path) -> dict[str, Any]:
+def _read_pyproject(project: Path) -> dict[str, Any]:
     try:
         return toml.loads(bounded_read.read_file(project / "pyproject.toml").decode("utf-8-sig"))
     except (OSError, ValueError):

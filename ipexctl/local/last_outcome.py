@@ -15,34 +15,34 @@ MEMORY = Memory("last", 100)  # by hostfile
 _GOOD = frozenset({"ok", "warn", "changed", "skipped"})
 
 
-def remember(hosts: Inventory, states: Mapping[str, str], command: str = "doctor") -> None:
+def remember_states(hosts: Inventory, states: Mapping[str, str], command: str = "doctor") -> None:
     """Store the outcome. `states`: host -> ok, warn, fail, failed, unreachable, changed, ..."""
     try:
-        key = _key(hosts)
+        key = _inventory_key(hosts)
     except OSError:  # the current folder was removed
         return
     entry = MEMORY.entry(key)
     entry["last"] = dict(states)
     if command == "doctor":
-        entry["doctor"] = {**_table(entry, "doctor"), **states}
+        entry["doctor"] = {**_states_table(entry, "doctor"), **states}
     MEMORY.add({key: entry})
 
 
 def last_states(hosts: Inventory) -> dict[str, frozenset[str] | None]:
     """Return the hosts of @healthy and @last-failed; None if no command has run yet."""
-    entry = MEMORY.entry(_key(hosts))
-    doctor, last = _table(entry, "doctor"), _table(entry, "last")
+    entry = MEMORY.entry(_inventory_key(hosts))
+    doctor, last = _states_table(entry, "doctor"), _states_table(entry, "last")
     return {
         HEALTHY: frozenset(h for h, s in doctor.items() if s in _GOOD) if doctor else None,
         LAST_FAILED: frozenset(h for h, s in last.items() if s not in _GOOD) if last else None,
     }
 
 
-def _key(hosts: Inventory) -> str:
+def _inventory_key(hosts: Inventory) -> str:
     """Return the hostfile's absolute path; hosts from the command line share one entry."""
     return hosts.source if hosts.source == COMMAND_LINE else str(Path(hosts.source).resolve())
 
 
-def _table(entry: Mapping[str, Any], name: str) -> dict[str, str]:
+def _states_table(entry: Mapping[str, Any], name: str) -> dict[str, str]:
     table = entry.get(name)
     return {str(k): str(v) for k, v in table.items()} if isinstance(table, dict) else {}

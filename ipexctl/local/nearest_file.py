@@ -13,11 +13,11 @@ PROJECT_FILE = "ipexctl.toml"
 Note = Callable[[str], None]
 
 
-def silent(text: str) -> None:
+def ignore_note(text: str) -> None:
     """Drop the note, for callers whose command prints it elsewhere."""
 
 
-def nearest_file(name: str, folder: Path, last: Path, note: Note = silent) -> Path | None:
+def nearest_file(name: str, folder: Path, last: Path, note: Note = ignore_note) -> Path | None:
     """Return the file in the folder or above it, up to `last`."""
     for parent in (folder, *folder.parents):
         path = parent / name
@@ -31,7 +31,7 @@ def nearest_file(name: str, folder: Path, last: Path, note: Note = silent) -> Pa
     return None
 
 
-def project_file(folder: Path, note: Note = silent) -> Path | None:
+def project_file(folder: Path, note: Note = ignore_note) -> Path | None:
     """Return ipexctl.toml, from here up to the top of a Git checkout or the user's home."""
     around = (
         p for p in (folder, *folder.parents) if os.path.exists(p / ".git") or p == Path.home()

@@ -17,7 +17,7 @@ ACCEPTED = "accepted.json"
 
 
 @dataclass(frozen=True)
-class Kept:
+class OwnFiles:
     """One kind of files. `goes`: removed even if the user does not name it."""
 
     kind: str
@@ -30,29 +30,29 @@ class Kept:
         return self.kind not in ASKED
 
 
-def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[Kept, ...]:
+def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[OwnFiles, ...]:
     """Return the kinds that exist. Raises NotHere if others can write to the folders."""
     cache, config, state = cache_dir(), config_dir(), state_dir()
-    known_hosts = [*_named(state, "known_hosts"), *_parts(state, "known_hosts")]
+    known_hosts = [*_existing(state, "known_hosts"), *_leftover_parts(state, "known_hosts")]
     kinds = (
         ("cache", "downloaded wheels and data, hashes of your files, resolver cache",
-         _named(cache, "blobs", "pulled", "hashes", "resolve", "agents", "preflight.json")),
+         _existing(cache, "blobs", "pulled", "hashes", "resolve", "agents", "preflight.json")),
         ("results", "results of the last command, rates of networks, finished steps of plays",
-         [*_named(state, "plays"), *(p for p in state.glob("*.json") if p.name != ACCEPTED)]),
+         [*_existing(state, "plays"), *(p for p in state.glob("*.json") if p.name != ACCEPTED)]),
         ("choices", "environments that a rollback or --use-env chose",
-         _named(state, "environments")),
+         _existing(state, "environments")),
         ("keys", "accepted host keys", known_hosts),
         ("settings", "config.toml and accepted project settings",
-         [*_named(config, "config.toml"), *_named(state, ACCEPTED)]),
+         [*_existing(config, "config.toml"), *_existing(state, ACCEPTED)]),
         ("labs", "files of labs that are down", [*dead_labs()]),
         ("logs", "logs of runs that were started in folders of other users",
-         _named(state, "runs", ".gitignore")),
+         _existing(state, "runs", ".gitignore")),
     )  # fmt: skip
-    found = (Kept(kind, what, tuple(paths), _size(paths)) for kind, what, paths in kinds)
+    found = (OwnFiles(kind, what, tuple(paths), _total_size(paths)) for kind, what, paths in kinds)
     return tuple(one for one in found if one.paths)
 
 
-def remove(kept: Iterable[Kept]) -> None:
+def remove_own_files(kept: Iterable[OwnFiles]) -> None:
     for path in (path for one in kept for path in one.paths):
         try:
             if path.is_symlink() or not path.is_dir():
@@ -69,22 +69,22 @@ def remove(kept: Iterable[Kept]) -> None:
             folder.rmdir()
 
 
-def _named(folder: Path, *names: str) -> list[Path]:
+def _existing(folder: Path, *names: str) -> list[Path]:
     return [folder / name for name in names if os.path.lexists(folder / name)]
 
 
-def _parts(folder: Path, name: str) -> Iterator[Path]:
+def _leftover_parts(folder: Path, name: str) -> Iterator[Path]:
     """Yield locks and unfinished copies beside a file."""
     yield from folder.glob(f"{name}.*")
     yield from folder.glob(f".{name}.*")
 
 
-def _size(paths: Iterable[Path]) -> int:
-    files = (p for path in paths for p in (path, *_below(path)))
+def _total_size(paths: Iterable[Path]) -> int:
+    files = (p for path in paths for p in (path, *_paths_below(path)))
     return sum(p.lstat().st_size for p in files if p.is_file() and not p.is_symlink())
 
 
-def _below(path: Path) -> Iterator[Path]:
+def _paths_below(path: Path) -> Iterator[Path]:
     if not path.is_symlink() and path.is_dir():
         for top, _, names in os.walk(path):
             yield from (Path(top, name) for name in names)

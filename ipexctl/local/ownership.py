@@ -21,7 +21,9 @@ def untrusted_reason(path: Path) -> str:
     """
     try:
         for _ in range(MOST_LINKS):
-            if why := _reason(path, "") or _reason(path.parent, f"{path.parent} is "):
+            if why := _untrusted_because(path, "") or _untrusted_because(
+                path.parent, f"{path.parent} is "
+            ):
                 return why
             if not path.is_symlink():
                 return ""
@@ -31,7 +33,7 @@ def untrusted_reason(path: Path) -> str:
     return "too many links"
 
 
-def closing(path: Path, why: str) -> str:
+def chmod_command(path: Path, why: str) -> str:
     """Return the command that resolves such a reason; "" for another user's file."""
     folder, is_named, _ = why.partition(" is ")
     return "" if "owned by" in why else f"chmod go-w {folder if is_named else path}"
@@ -43,7 +45,7 @@ def untrusted_above(path: Path) -> str:
     try:
         for folder in reversed(passed_folders(os.path.abspath(path))):  # noqa: PTH100  not resolved
             with suppress(FileNotFoundError):
-                if why := _reason(Path(folder), f"{folder} is "):
+                if why := _untrusted_because(Path(folder), f"{folder} is "):
                     return why
     except OSError as e:
         return reason_of(e)
@@ -52,7 +54,7 @@ def untrusted_above(path: Path) -> str:
 
 def untrusted_here(folder: Path) -> str:
     """Return why another user could have replaced the folder itself."""
-    return _reason(folder, "")
+    return _untrusted_because(folder, "")
 
 
 def foreign_owner(path: Path) -> str:
@@ -64,7 +66,7 @@ def foreign_owner(path: Path) -> str:
     return ""
 
 
-def _reason(path: Path, subject: str) -> str:
+def _untrusted_because(path: Path, subject: str) -> str:
     if owner := foreign_owner(path):
         return f"{subject}owned by {owner}"
     found = path.stat()

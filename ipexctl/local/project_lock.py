@@ -10,22 +10,22 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.env.choice.env_choice import EnvChoice, Project
+from ipexctl.env.choice.env_choice import EnvChoice, ProjectEnv
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install.stack import lock_file
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.local import bounded_read
 from ipexctl.local.import_roots import marked_project
 from ipexctl.local.memory import Memory
-from ipexctl.local.nearest_file import Note, nearest_file, project_file, silent
-from ipexctl.local.ownership import closing, foreign_owner, untrusted_reason
+from ipexctl.local.nearest_file import Note, ignore_note, nearest_file, project_file
+from ipexctl.local.ownership import chmod_command, foreign_owner, untrusted_reason
 
 LOCK_FILE = "ipexctl.lock"
 
 
 def read_lock(path: Path) -> Lock | None:
     try:
-        return lock_file.parse(bounded_read.read_file(path).decode(), str(path))
+        return lock_file.parse_lock(bounded_read.read_file(path).decode(), str(path))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as e:
@@ -54,7 +54,7 @@ def lock_folder() -> Path:
         raise InputError(
             f"ipexctl.lock is not used: {why}",
             why="it decides which programs are installed on the hosts",
-            hint=closing(own, why) or "copy the project into a folder of your own",
+            hint=chmod_command(own, why) or "copy the project into a folder of your own",
             slug="lock-untrusted",
         )
     return Path()
@@ -70,7 +70,7 @@ def env_choice_of(start: Path) -> EnvChoice:
             shown = os.path.relpath(path)
             project, newer = project_of(path.parent), _if_newer(lock.requirement_files, path)
             chosen = EnvChoice(project, lock.key, str(path), shown=shown, newer=newer)
-            return _instead(chosen) or chosen
+            return _chosen_environment(chosen) or chosen
     why = next(iter(ignored), f"no {LOCK_FILE} in {start}")
     return EnvChoice(project_of(project_top(start)), without=why)
 
@@ -85,7 +85,7 @@ def _if_newer(files: tuple[str, ...], lock: Path) -> tuple[str, ...]:
         return ()
 
 
-def nearest_lock(folder: Path, note: Note = silent) -> Path | None:
+def nearest_lock(folder: Path, note: Note = ignore_note) -> Path | None:
     """Search up to the top of the project, and at least to the folder of its ipexctl.toml and to
     the current one: a command's hosts and its environment come from the same place."""
     settings, here = project_file(folder), Path.cwd()
@@ -115,21 +115,21 @@ def project_top(folder: Path) -> Path:
     return marked_project(folder) or folder
 
 
-def project_of(folder: Path) -> Project:
+def project_of(folder: Path) -> ProjectEnv:
     folder = folder.resolve()
-    by = f"{_user()}@{platform.node()}"
-    words = f"{_machine()}\0{_user()}\0{folder}"
-    return Project(hashlib.sha256(words.encode()).hexdigest()[:12], folder.name or "/", by)
+    by = f"{_user_name()}@{platform.node()}"
+    words = f"{_machine_id()}\0{_user_name()}\0{folder}"
+    return ProjectEnv(hashlib.sha256(words.encode()).hexdigest()[:12], folder.name or "/", by)
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
 
 
-def _machine() -> str:
+def _machine_id() -> str:
     with suppress(OSError):
         return Path("/etc/machine-id").read_text("ascii", "replace").strip()
     return platform.node()
@@ -145,7 +145,7 @@ def choose_instead(choice: EnvChoice, key: str, command: str) -> None:
     if key == choice.locked:
         by_lock_again(Path(choice.lock).parent)
         return
-    chosen = _chosen(choice.project)
+    chosen = _choice_memory(choice.project)
     try:
         chosen.save({"lock": choice.locked or choice.key, "key": key, "command": command})
     except OSError as e:
@@ -155,16 +155,16 @@ def choose_instead(choice: EnvChoice, key: str, command: str) -> None:
 
 def by_lock_again(folder: Path) -> None:
     with suppress(FileNotFoundError):
-        _chosen(project_of(folder)).path.unlink()
+        _choice_memory(project_of(folder)).path.unlink()
 
 
-def _instead(choice: EnvChoice) -> EnvChoice | None:
-    said = _chosen(choice.project).load()
+def _chosen_environment(choice: EnvChoice) -> EnvChoice | None:
+    said = _choice_memory(choice.project).load()
     key, command = (str(said.get(name, "")) for name in ("key", "command"))
     if said.get("lock") != choice.key or key in ("", choice.key):
         return None
     return replace(choice, key=key, instead=command, locked=choice.key)
 
 
-def _chosen(project: Project) -> Memory:
+def _choice_memory(project: ProjectEnv) -> Memory:
     return Memory(f"environments/{project.id}")

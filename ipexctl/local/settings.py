@@ -15,8 +15,8 @@ from ipexctl.base.located_errors import Bad
 from ipexctl.errors import InputError, reason_of
 from ipexctl.inventory.nodeset import NODES, hosts_of_job
 from ipexctl.local.environment import environment
-from ipexctl.local.nearest_file import Note, project_file, short_path, silent
-from ipexctl.local.settings_file import PATHS, Setting, checked, parse_settings
+from ipexctl.local.nearest_file import Note, ignore_note, project_file, short_path
+from ipexctl.local.settings_file import PATHS, Setting, check_setting, parse_settings
 from ipexctl.local.user_dirs import config_dir
 
 # the first one that is set counts
@@ -30,14 +30,14 @@ _MOST = 1 << 20
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-def load(
+def load_settings(
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
-    note: Note = silent,
+    note: Note = ignore_note,
 ) -> dict[str, Setting]:
     """Return every setting that has a value. Raises InputError with file and line."""
     environ = environment() if environ is None else environ
-    found = _read(user_file(environ))
+    found = _read_settings(user_file(environ))
     own = of_project(folder or Path.cwd(), note)
     for setting in own.values():
         if setting.key.startswith("prune."):
@@ -54,21 +54,23 @@ def load(
     return found | own | around
 
 
-def of_project(folder: Path, note: Note = silent) -> dict[str, Setting]:
+def of_project(folder: Path, note: Note = ignore_note) -> dict[str, Setting]:
     """Return the settings of the project's file, which is in the folder or above it."""
     project = project_file(folder, note)
     if not project:
         return {}
-    return {k: replace(s, project=str(project.resolve())) for k, s in _read(project).items()}
+    return {
+        k: replace(s, project=str(project.resolve())) for k, s in _read_settings(project).items()
+    }
 
 
 def configured_env() -> dict[str, str]:
     """Return the variables for every rank."""
-    setting = load().get("run.env")
+    setting = load_settings().get("run.env")
     return dict(setting.value) if setting else {}
 
 
-def document(settings: Mapping[str, Setting]) -> dict[str, Any]:
+def settings_document(settings: Mapping[str, Setting]) -> dict[str, Any]:
     return {
         "command": "config",
         "settings": {s.key: {"value": s.value, "origin": s.origin} for s in settings.values()},
@@ -94,7 +96,7 @@ def option_defaults(settings: Mapping[str, Setting], command: str) -> dict[str, 
     return {**common, **run} if command in ("run", "tune") else common
 
 
-def _read(path: Path) -> dict[str, Setting]:
+def _read_settings(path: Path) -> dict[str, Setting]:
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MOST)
@@ -137,7 +139,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
         if name:
             text = environ[name]
             value = int(text) if key == "forks" and _NUMBER.fullmatch(text) else text
-            found[key] = Setting(key, checked(key, value, name), name)
+            found[key] = Setting(key, check_setting(key, value, name), name)
     if "hostfile" not in found and environ.get(NODES):
         found["hosts"] = Setting("hosts", _hosts_of_job(environ), NODES)
     return found

@@ -19,7 +19,7 @@ LARGEST = 999_999
 
 
 @dataclass(frozen=True)
-class Kind:
+class SettingKind:
     """The declaration of a setting. `least`: minimum number. `choices`: all values of a text."""
 
     type: type
@@ -30,17 +30,19 @@ class Kind:
 
 
 _COMMON = {
-    "hostfile": Kind(str, "File with one host per line, relative to this file."),
-    "ssh_config": Kind(str, "SSH configuration file to use, relative to this file."),
-    "root": Kind(str, "ipexctl's folder on the hosts.", "~/.ipexctl"),
-    "forks": Kind(int, "Maximum number of hosts to work on in parallel.", 64),
+    "hostfile": SettingKind(str, "File with one host per line, relative to this file."),
+    "ssh_config": SettingKind(str, "SSH configuration file to use, relative to this file."),
+    "root": SettingKind(str, "ipexctl's folder on the hosts.", "~/.ipexctl"),
+    "forks": SettingKind(int, "Maximum number of hosts to work on in parallel.", 64),
 }
 _PRUNE = {
-    "prune.copies": Kind(int, "Newest runs that keep their copy of the project.", 1),
-    "prune.runs": Kind(int, "Newest runs that keep their results; 0: all runs.", 20, least=0),
-    "prune.days": Kind(int, "Days for which every run that has ended is kept.", 14, least=0),
-    "prune.project_mb": Kind(int, "MB of project files that hosts cache.", 2000),
-    "prune.cache_mb": Kind(int, "MB of downloaded files on this machine.", 10000),
+    "prune.copies": SettingKind(int, "Newest runs that keep their copy of the project.", 1),
+    "prune.runs": SettingKind(
+        int, "Newest runs that keep their results; 0: all runs.", 20, least=0
+    ),
+    "prune.days": SettingKind(int, "Days for which every run that has ended is kept.", 14, least=0),
+    "prune.project_mb": SettingKind(int, "MB of project files that hosts cache.", 2000),
+    "prune.cache_mb": SettingKind(int, "MB of downloaded files on this machine.", 10000),
 }
 
 
@@ -56,24 +58,24 @@ class Setting:
 
 
 @cache
-def setting_kinds() -> dict[str, Kind]:
+def setting_kinds() -> dict[str, SettingKind]:
     """Return every key; those of [run] are declared with the options of run."""
     from dataclasses import MISSING, fields
 
     from ipexctl.base.option import options_of, setting_types
     from ipexctl.run.plan.run_options import RunOptions
 
-    types, about, run = setting_types(RunOptions), options_of(RunOptions), dict[str, Kind]()
+    types, about, run = setting_types(RunOptions), options_of(RunOptions), dict[str, SettingKind]()
     for field in fields(RunOptions):
         if kind := types.get(field.name):
             one, doc = about[field.name], field.metadata["doc"]
             least = 1 if one.least is None else one.least
             default = None if field.default is MISSING else field.default
-            run[f"run.{field.name}"] = Kind(kind, doc, default, least, one.choices)
+            run[f"run.{field.name}"] = SettingKind(kind, doc, default, least, one.choices)
     return {**_COMMON, **run, **_PRUNE}
 
 
-def _kind(key: str) -> Kind | None:
+def _setting_kind(key: str) -> SettingKind | None:
     """Return a key's kind, None if unknown. Imports the options of run only for them."""
     return _COMMON.get(key) or _PRUNE.get(key) or setting_kinds().get(key)
 
@@ -85,21 +87,21 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
     except (ValueError, RecursionError) as e:
         raise InputError(f"{source}: invalid TOML", why=str(e), slug="toml-invalid") from None
     found = {}
-    for key, value in _flat(document):
-        origin = f"{source}:{_line(text, key)}"
-        if _kind(key) is None:
+    for key, value in _flatten_tables(document):
+        origin = f"{source}:{_line_of_key(text, key)}"
+        if _setting_kind(key) is None:
             known = setting_kinds()
             what = f"{origin}: {key!r} is not a setting{did_you_mean(key, known)}"
             raise InputError(
                 what, hint=f"available settings: {', '.join(known)}", slug="setting-unknown"
             )
-        found[key] = Setting(key, checked(key, value, origin), origin)
+        found[key] = Setting(key, check_setting(key, value, origin), origin)
     return found
 
 
-def checked(key: str, value: Any, origin: str) -> Any:
+def check_setting(key: str, value: Any, origin: str) -> Any:
     """Return the value if it is of the right kind."""
-    about = _kind(key)
+    about = _setting_kind(key)
     assert about, key
     kind, choices = about.type, about.choices
     is_text = isinstance(value, str) and value and value.isprintable()
@@ -110,7 +112,7 @@ def checked(key: str, value: Any, origin: str) -> Any:
     if kind is int and type(value) is int and about.least <= value <= LARGEST:
         return value
     if kind is dict and isinstance(value, dict):
-        return _environment(value, origin)
+        return _read_environment(value, origin)
     if kind is tuple and isinstance(value, list) and all(isinstance(v, str) for v in value):
         return tuple(value)
     kinds: dict[type, str] = {
@@ -123,7 +125,7 @@ def checked(key: str, value: Any, origin: str) -> Any:
     raise InputError(f"{origin}: {key} must be {kinds[kind]}", slug="setting-invalid")
 
 
-def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
+def _read_environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
     for name, value in table.items():
         if (
             not re.fullmatch(NAME, name)
@@ -138,7 +140,7 @@ def _environment(table: Mapping[str, Any], origin: str) -> dict[str, str]:
     return {name: str(value) for name, value in table.items()}
 
 
-def _flat(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _flatten_tables(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return keys with their sections: n in `[run]` is run.n."""
     flat: list[tuple[str, Any]] = []
     for key, value in document.items():
@@ -149,7 +151,7 @@ def _flat(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return flat
 
 
-def _line(text: str, key: str) -> int:
+def _line_of_key(text: str, key: str) -> int:
     """Return the line of a key, which the TOML parser does not report; 1 if it is not found."""
     section, _, name = key.rpartition(".")
     current = ""

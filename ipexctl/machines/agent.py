@@ -13,8 +13,8 @@ from typing import Any
 
 from ipexctl import trace
 from ipexctl.base.host_answer import REPORT, Answer
-from ipexctl.common.frames import encode
-from ipexctl.errors import HostFailed, Unreachable, printable
+from ipexctl.common.frames import encode_frame
+from ipexctl.errors import HostFailed, Unreachable, printable_text
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines import agent_sources
 from ipexctl.machines.openssh import login_command
@@ -89,7 +89,9 @@ class Agent:
             number = self._next
             self._next += 1
             self._asked[number] = (op, time.monotonic())
-            self._ship(agent_sources.needed(op).union(*map(agent_sources.needed, also)))
+            self._ship(
+                agent_sources.modules_for_op(op).union(*map(agent_sources.modules_for_op, also))
+            )
             self._write({**(args or {}), "id": number, "op": op}, body)
         return number
 
@@ -103,7 +105,7 @@ class Agent:
     def _ship(self, names: frozenset[str]) -> None:
         """Send the modules that this agent lacks, ahead of the first request that needs them."""
         if missing := names - self._shipped:
-            packed = agent_sources.packed(missing, bytecode=self._bytecode)
+            packed = agent_sources.pack_modules(missing, bytecode=self._bytecode)
             self._write({"id": 0, "sources": True}, packed)
             self._shipped |= missing
 
@@ -154,7 +156,7 @@ class Agent:
                     self._beside[other] = frame
                 continue
             if "error" in frame.header:
-                raise failure(self.host, frame.header["error"])
+                raise agent_failure(self.host, frame.header["error"])
             if "done" in frame.header:
                 self._trace(number, frame.header.get("took"))
             yield frame
@@ -162,7 +164,7 @@ class Agent:
                 return
         raise Unreachable(
             f"{self.host.name}: the connection ended before the host answered",
-            why=tail(self.channel) or "it was cut, or the host went down",
+            why=stderr_tail(self.channel) or "it was cut, or the host went down",
             hint=_once_back(self.host),
             slug="connection-lost",
         )
@@ -193,11 +195,11 @@ class Agent:
             if left <= 0:
                 raise Unreachable(
                     f"{self.host.name}: sent data, but no complete answer within {total:.0f} s",
-                    why=tail(self.channel),
+                    why=stderr_tail(self.channel),
                     slug="no-answer-complete",
                 )
             if self._taken - before > limit:
-                raise unreadable(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
+                raise invalid_reply(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
             if waited >= timeout:
                 raise self._silent(timeout)
             asked = time.monotonic()
@@ -208,7 +210,7 @@ class Agent:
     def _silent(self, timeout: float | None) -> Unreachable:
         return Unreachable(
             f"{self.host.name}: no answer for {timeout:.0f} s",
-            hint=login_command.ssh(self.host, "uptime"),
+            hint=login_command.ssh_to(self.host, "uptime"),
             slug="no-answer",
         )
 
@@ -222,7 +224,7 @@ class Agent:
         except ChannelTimeout:
             raise self._silent(said or timeout) from None
         except BadFrame as e:
-            raise unreadable(self.host, str(e), self.channel) from None
+            raise invalid_reply(self.host, str(e), self.channel) from None
         return bool(data)
 
     def expect_frames_up_to(self, size: int) -> None:
@@ -236,11 +238,11 @@ class Agent:
 
     def _write(self, header: Mapping[str, Any], body: bytes) -> None:
         try:
-            (self._outbox or self.channel).write(encode(header, body))
+            (self._outbox or self.channel).write(encode_frame(header, body))
         except TimeoutError as e:
             raise Unreachable(
                 f"{self.host.name}: {e}",
-                why=tail(self.channel),
+                why=stderr_tail(self.channel),
                 hint=_once_back(self.host),
                 slug="connection-lost",
             ) from None
@@ -258,10 +260,10 @@ def transfer_time(size: int) -> float:
 
 
 def _once_back(host: Host) -> str:
-    return f"{login_command.ssh(host, 'uptime')}   # once it answers, run the same command again"
+    return f"{login_command.ssh_to(host, 'uptime')}   # once it answers, run the same command again"
 
 
-def failure(host: Host, error: Any) -> HostFailed:
+def agent_failure(host: Host, error: Any) -> HostFailed:
     """Turn an error that a host reported, which may be any value, into a HostFailed."""
     said = error if isinstance(error, Mapping) else {}
     what, why, hint, slug = (text_of(said.get(key)) for key in ("what", "why", "hint", "slug"))
@@ -280,19 +282,21 @@ def hint_of(host: Host, text: str) -> str:
     """Mark what another machine suggests as its own text: the user may paste it."""
     if host.local:
         return text
-    return "\n".join(f"the host suggests: {line}" for line in printable(text).splitlines() if line)
+    return "\n".join(
+        f"the host suggests: {line}" for line in printable_text(text).splitlines() if line
+    )
 
 
-def unreadable(host: Host, why: str, channel: Channel) -> HostFailed:
+def invalid_reply(host: Host, why: str, channel: Channel) -> HostFailed:
     return HostFailed(
         f"{host.name}: the agent sent an invalid reply ({why})",
-        why=tail(channel),
+        why=stderr_tail(channel),
         hint=REPORT,
         slug="agent-reply-invalid",
     )
 
 
-def tail(channel: Channel) -> str:
+def stderr_tail(channel: Channel) -> str:
     return channel.stderr().decode("utf-8", "replace").strip()[-2000:]
 
 

@@ -46,7 +46,7 @@ _kept: list[Callable[[], None]] = []
 _lock = RLock()
 
 
-def _once(function: Callable[_P, _T]) -> Callable[_P, _T]:
+def _cache_once(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """Cache like `cache`; concurrent callers (threads of many hosts) wait for the first one."""
     cached = cache(function)
     _kept.append(cached.cache_clear)
@@ -59,17 +59,19 @@ def _once(function: Callable[_P, _T]) -> Callable[_P, _T]:
     return locked
 
 
-def forget() -> None:
+def forget_sources() -> None:
     """Clear the caches; for tests."""
     for clear in _kept:
         clear()
 
 
-@_once
-def texts() -> dict[str, str]:
+@_cache_once
+def module_sources() -> dict[str, str]:
     """Return the source of every module by its name below remote/: `main`, `install.blobs`; with
     the prefix `common/` for those of common/."""
-    return {_below(_module_name(path)): path.read_text("utf-8") for path in _module_files()}
+    return {
+        _short_module_name(_module_name(path)): path.read_text("utf-8") for path in _module_files()
+    }
 
 
 def _module_files() -> list[Path]:
@@ -81,12 +83,12 @@ def _module_name(path: Path) -> str:
     return ".".join(path.relative_to(_FOLDERS[0].parents[1]).with_suffix("").parts)
 
 
-def _below(full: str) -> str:
+def _short_module_name(full: str) -> str:
     return full.removeprefix(f"{_PACKAGE}.").removeprefix("ipexctl.")
 
 
-@_once
-def library() -> dict[str, str]:
+@_cache_once
+def library_sources() -> dict[str, str]:
     """Return the source of each module of PySyncObj, by its full name."""
     paths = _library_folder().glob("*.py")
     found = {f"{_LIBRARY}.{path.stem}": path.read_text("utf-8") for path in paths}
@@ -100,68 +102,72 @@ def _library_folder() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-@_once
-def imports(name: str) -> frozenset[str]:
+@_cache_once
+def module_imports(name: str) -> frozenset[str]:
     """Return the modules of remote/ that a module imports, at its start or in a function, and all
     of PySyncObj if it uses that."""
-    if name not in texts():
+    if name not in module_sources():
         return frozenset()
     found: set[str] = set()
-    if _USES_LIBRARY.search(texts()[name]):
-        found |= library().keys()
-    for statement in _IMPORT.findall(texts()[name]):
+    if _USES_LIBRARY.search(module_sources()[name]):
+        found |= library_sources().keys()
+    for statement in _IMPORT.findall(module_sources()[name]):
         for node in ast.parse(statement).body:
             aliases = [alias.name for alias in node.names] if hasattr(node, "names") else []
             if isinstance(node, ast.ImportFrom):
                 aliases = [f"{node.module}.{alias}" for alias in aliases] + [node.module or ""]
-            found.update(map(_below, aliases))
-    return frozenset(one for one in found if one in texts() or one.startswith(f"{_LIBRARY}."))
+            found.update(map(_short_module_name, aliases))
+    return frozenset(
+        one for one in found if one in module_sources() or one.startswith(f"{_LIBRARY}.")
+    )
 
 
-@_once
+@_cache_once
 def boot_modules() -> frozenset[str]:
     """Return the modules that every agent starts with."""
     return _with_imports("boot")
 
 
-@_once
-def needed(op: str) -> frozenset[str]:
+@_cache_once
+def modules_for_op(op: str) -> frozenset[str]:
     """Return the further modules that an operation such as `facts.probe.facts` may use."""
     return _with_imports(op.rpartition(".")[0]) - boot_modules()
 
 
 def _with_imports(name: str) -> frozenset[str]:
     found: set[str] = set()
-    todo = {name} & texts().keys()
+    todo = {name} & module_sources().keys()
     while todo:
         name = todo.pop()
         found.add(name)
-        todo |= imports(name) - found
+        todo |= module_imports(name) - found
     return frozenset(found)
 
 
-@_once
-def packed(names: frozenset[str], *, bytecode: bool = False) -> bytes:
+@_cache_once
+def pack_modules(names: frozenset[str], *, bytecode: bool = False) -> bytes:
     """Pack modules for remote/main.py and the boot line: full name -> source or marshalled code."""
-    code = compiled() if bytecode else {}
-    chosen = {_full(name): code.get(name) or _text(name) for name in sorted(names)}
+    code = compiled_modules() if bytecode else {}
+    chosen = {
+        _full_module_name(name): code.get(name) or _source_text(name) for name in sorted(names)
+    }
     return zlib.compress(marshal.dumps(chosen, _WIRE), 1 if bytecode else 6)
 
 
-def _full(name: str) -> str:
+def _full_module_name(name: str) -> str:
     if name.startswith(f"{_LIBRARY}."):
         return name
     return f"ipexctl.{name}" if name.startswith(f"{_SHARED}.") else f"{_PACKAGE}.{name}"
 
 
-def _text(name: str) -> str:
-    return library()[name] if name.startswith(f"{_LIBRARY}.") else texts()[name]
+def _source_text(name: str) -> str:
+    return library_sources()[name] if name.startswith(f"{_LIBRARY}.") else module_sources()[name]
 
 
 def boot_payload(marker: str, names: frozenset[str], *, bytecode: bool = False) -> bytes:
     """Return the boot line and the modules it reads: those every agent starts with, and `names`. A
     Python with another bytecode format reports that and ends."""
-    body = packed(boot_modules() | names, bytecode=bytecode)
+    body = pack_modules(boot_modules() | names, bytecode=bytecode)
     name = f"{_PACKAGE}.boot"
     other = (
         f"sys.modules['_frozen_importlib_external'].MAGIC_NUMBER!={MAGIC_NUMBER!r} and "
@@ -180,32 +186,35 @@ def boot_payload(marker: str, names: frozenset[str], *, bytecode: bool = False) 
     return line.encode("ascii") + body
 
 
-@_once
-def compiled() -> dict[str, bytes]:
+@_cache_once
+def compiled_modules() -> dict[str, bytes]:
     """Return every module as compiled by this Python, marshalled; cached in the user's cache
     folder. {} if it cannot be cached: the hosts would have to wait for the compiler."""
     with suppress(OSError, RuntimeError):
         path = cache_dir() / "agents" / f"{sys.implementation.cache_tag}.marshal"
         if untrusted_above(path):
             return {}
-        stamp = _stamp()
+        stamp = _sources_stamp()
         with suppress(OSError, ValueError, EOFError, TypeError):
             before, found = marshal.loads(path.read_bytes())
             if before == stamp:
                 return dict(found)
-        made = {name: _code(name, text) for name, text in (texts() | library()).items()}
+        made = {
+            name: _marshalled_code(name, text)
+            for name, text in (module_sources() | library_sources()).items()
+        }
         make_private(path.parent)
         write_atomic(path, marshal.dumps((stamp, made)))
         return made
     return {}
 
 
-def _code(name: str, text: str) -> bytes:
-    file = _full(name).replace(".", "/") + ".py"
+def _marshalled_code(name: str, text: str) -> bytes:
+    file = _full_module_name(name).replace(".", "/") + ".py"
     return marshal.dumps(compile(text, file, "exec", dont_inherit=True, optimize=0))
 
 
-def _stamp() -> list[object]:
+def _sources_stamp() -> list[object]:
     """Return the cache key of compiled code: Python, and time and size of each file."""
     paths = [*_module_files(), *sorted(_library_folder().glob("*.py"))]
     about = [(str(path), path.stat()) for path in paths]

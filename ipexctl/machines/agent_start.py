@@ -21,11 +21,11 @@ from typing import Any
 from ipexctl import trace
 from ipexctl.base import quoting
 from ipexctl.base.host_answer import Answer
-from ipexctl.common.frames import encode
+from ipexctl.common.frames import encode_frame
 from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines import agent_sources
-from ipexctl.machines.agent import Agent, Hello, tail, text_of, unreadable
+from ipexctl.machines.agent import Agent, Hello, invalid_reply, stderr_tail, text_of
 from ipexctl.machines.openssh import login_command, startup_files
 from ipexctl.machines.wire.frames import LIMIT, BadFrame, Decoder
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout, Transport
@@ -134,11 +134,11 @@ class Ahead:
         return (self.op, self.fork, *self.also) if self.fork else (self.op,)
 
     def encoded(self, number: int) -> bytes:
-        fork = encode({"id": 0, "fork": self.fork}) if self.fork else b""
-        return fork + encode({**self.args, "id": number, "op": self.op})
+        fork = encode_frame({"id": 0, "fork": self.fork}) if self.fork else b""
+        return fork + encode_frame({**self.args, "id": number, "op": self.op})
 
 
-def connect(
+def start_host_agent(
     transport: Transport,
     host: Host,
     *,
@@ -154,15 +154,17 @@ def connect(
     sources over a new channel. After one that gave no answer the next one is tried over a new
     channel.
     """
-    bytecode = bytecode and bool(agent_sources.compiled())
+    bytecode = bytecode and bool(agent_sources.compiled_modules())
     python = python or host.python
     try:
-        return _connect(transport, host, timeout, python, ahead, bytecode=bytecode)
+        return _start_on_channel(transport, host, timeout, python, ahead, bytecode=bytecode)
     except _OtherBytecode:
-        return _connect(transport, host, timeout, python, ahead, bytecode=False)
+        return _start_on_channel(transport, host, timeout, python, ahead, bytecode=False)
     except _NoAnswer as e:
         try:
-            return _connect(transport, host, timeout, python, ahead, bytecode=False, after=e)
+            return _start_on_channel(
+                transport, host, timeout, python, ahead, bytecode=False, after=e
+            )
         except (HostFailed, Unreachable):
             raise e from None
 
@@ -171,7 +173,7 @@ class _OtherBytecode(Exception):
     pass
 
 
-def _connect(
+def _start_on_channel(
     transport: Transport,
     host: Host,
     timeout: float,
@@ -184,7 +186,7 @@ def _connect(
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
     ops = [op for asked in ahead for op in asked.ops]
-    shipped = frozenset[str]().union(*map(agent_sources.needed, ops))
+    shipped = frozenset[str]().union(*map(agent_sources.modules_for_op, ops))
     asked = b"".join(one.encoded(number) for number, one in enumerate(ahead, AHEAD))
     channel = transport.open(host, command_line(marker, python, after=after), timeout)
     try:
@@ -198,7 +200,7 @@ def _connect(
             hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
             return Agent(host, channel, hello, Decoder())
         if kind == b"gone":
-            found = startup_files.readers(_read_sh(channel, rest, deadline))
+            found = startup_files.stdin_readers(_read_sh(channel, rest, deadline))
             seen = "the first line that ipexctl sent was gone before Python read it"
             raise startup_files.input_gone(host, seen, "; ".join(found[:2]))
         if kind == b"old":
@@ -207,7 +209,7 @@ def _connect(
         decoder = Decoder(LIMIT if ahead else HELLO_LIMIT)
         hello = replace(hello, kind="python", started=started.path if started else "")
         first = Agent(host, channel, hello, decoder)
-        agent = _greeted(first, rest, deadline, started)
+        agent = _read_hello(first, rest, deadline, started)
         agent._next += len(ahead)
         agent._beside = dict.fromkeys(range(AHEAD + 1, agent._next))
         agent._asked = {number: (one.op, sent) for number, one in enumerate(ahead, AHEAD)}
@@ -221,15 +223,15 @@ def _connect(
         raise
 
 
-def _greeted(agent: Agent, rest: bytes, deadline: float, started: _Started | None) -> Agent:
+def _read_hello(agent: Agent, rest: bytes, deadline: float, started: _Started | None) -> Agent:
     """Read the agent's first frame, which says which python it is."""
     host, decoder = agent.host, agent._decoder
     try:
         ready = decoder.feed(rest)
         while not ready:
-            ready = decoder.feed(_read(agent.channel, host, deadline, started))
+            ready = decoder.feed(_read_channel(agent.channel, host, deadline, started))
     except BadFrame as e:
-        raise unreadable(host, str(e), agent.channel) from None
+        raise invalid_reply(host, str(e), agent.channel) from None
     decoder.limit = LIMIT
     done = Answer(host.name, ready.pop(0).header.get("done"))
     version = done.get("python")
@@ -253,22 +255,22 @@ def _skip_noise(
     seen, dropped = b"", 0
     trying: _Started | None = None
     while dropped < NOISE_LIMIT:
-        seen += _read(channel, host, deadline, trying, seen)
+        seen += _read_channel(channel, host, deadline, trying, seen)
         while found := wanted.search(seen):
             seen = seen[found.end() - 1 :]  # its newline may begin the next one
             if not found[1].startswith(b"try "):
                 return found[1], seen[1:], trying
-            trying = _announced(found[1][4:].decode("utf-8", "replace"))
+            trying = _parse_started(found[1][4:].decode("utf-8", "replace"))
         noise = max(0, len(seen) - NOISE_TAIL)
         seen, dropped = seen[noise:], dropped + noise
     raise HostFailed(
         f"{host.name}: the login shell printed more than 1 MiB before the command ran",
-        hint=f"{login_command.ssh(host, 'true')}   # should print nothing",
+        hint=f"{login_command.ssh_to(host, 'true')}   # should print nothing",
         slug="login-shell-noisy",
     )
 
 
-def _announced(text: str) -> _Started | None:
+def _parse_started(text: str) -> _Started | None:
     """Parse `1234 /usr/bin/python3`; None for anything else."""
     group, _, path = text.partition(" ")
     if not re.fullmatch("[0-9]{1,9}", group, re.ASCII) or not path.startswith("/"):
@@ -276,7 +278,7 @@ def _announced(text: str) -> _Started | None:
     return _Started(path, int(group)) if int(group) > 1 and _is_plain(path) else None
 
 
-def _read(
+def _read_channel(
     channel: Channel,
     host: Host,
     deadline: float,
@@ -284,40 +286,45 @@ def _read(
     noise: bytes = b"",
 ) -> bytes:
     try:
-        data = channel.read(1 << 16, _left(deadline))
+        data = channel.read(1 << 16, _seconds_left(deadline))
     except ChannelTimeout:
         if trying:
-            raise _hangs(channel, host, trying) from None
+            raise _hanging_python_error(channel, host, trying) from None
         raise Unreachable(
             f"{host.name}: logged in, but commands do not respond in time",
-            why=tail(channel),
-            hint=f"{login_command.ssh(host, 'true')}   # should return immediately; if not, check "
-            f"the shell's start-up files ({startup_files.USUAL}), and ForceCommand in sshd_config",
+            why=stderr_tail(channel),
+            hint=f"{login_command.ssh_to(host, 'true')}   # should return immediately; if not, "
+            f"check the shell's start-up files ({startup_files.USUAL}), "
+            "and ForceCommand in sshd_config",
             slug="login-no-answer",
         ) from None
     if not data:
-        raise _ended(channel, host, trying.path) if trying else _not_run(channel, host, noise)
+        raise (
+            _ended_early_error(channel, host, trying.path)
+            if trying
+            else _not_run(channel, host, noise)
+        )
     return data
 
 
-def _hangs(channel: Channel, host: Host, trying: _Started) -> _NoAnswer:
+def _hanging_python_error(channel: Channel, host: Host, trying: _Started) -> _NoAnswer:
     error = _NoAnswer(
         f"{host.name}: {trying.path} was started and did not respond in time",
-        why=tail(channel),
-        hint=login_command.ssh(host, f"{trying.path} -c 1") + _ANOTHER,
+        why=stderr_tail(channel),
+        hint=login_command.ssh_to(host, f"{trying.path} -c 1") + _ANOTHER,
         slug="python-no-answer",
     )
     error.group = trying.group
     return error
 
 
-def _ended(channel: Channel, host: Host, path: str) -> HostFailed:
-    status, said = channel.exit_status(1.0), tail(channel)
+def _ended_early_error(channel: Channel, host: Host, path: str) -> HostFailed:
+    status, said = channel.exit_status(1.0), stderr_tail(channel)
     kind = _NoAnswer if status == 0 else HostFailed
     return kind(
         f"{host.name}: {path} exited with code {status} without running the command",
         why=f"it printed: {said}" if said else "it is not a Python that runs what it is given",
-        hint=login_command.ssh(host, f"{path} --version") + _ANOTHER,
+        hint=login_command.ssh_to(host, f"{path} --version") + _ANOTHER,
         slug="python-ended",
     )
 
@@ -330,13 +337,13 @@ def _not_run(channel: Channel, host: Host, noise: bytes) -> HostFailed:
         causes += ["its login shell runs no commands (nologin)"]
     forced = "sshd runs another command instead (ForceCommand in sshd_config, command= in "
     causes += [f"or {forced}authorized_keys)"]
-    said = " ".join((noise.decode("utf-8", "replace")[-200:] + tail(channel)).split())
+    said = " ".join((noise.decode("utf-8", "replace")[-200:] + stderr_tail(channel)).split())
     return HostFailed(
         f"{host.name}: logged in, but the session ended with exit code {status} "
         "before the command ran",
         why=(f"it printed: {said}; " if said else "") + f"likely {', '.join(causes)}",
-        hint=f"{login_command.ssh(host)}   # and there: grep -nwE 'exit|exec' ~/.bashrc ~/.zshenv; "
-        "sudo sshd -T | grep -i forcecommand",
+        hint=f"{login_command.ssh_to(host)}   # and there: grep -nwE 'exit|exec' ~/.bashrc "
+        "~/.zshenv; sudo sshd -T | grep -i forcecommand",
         slug="session-ended",
     )
 
@@ -345,14 +352,14 @@ def _read_sh(channel: Channel, rest: bytes, deadline: float) -> str:
     """Read what plain sh prints, up to its last line or the deadline."""
     with suppress(ChannelTimeout):
         while not rest[-99:].rstrip().endswith(b":end") and len(rest) < SH_LIMIT:
-            data = channel.read(1 << 16, _left(deadline))
+            data = channel.read(1 << 16, _seconds_left(deadline))
             if not data:
                 break
             rest += data
     return rest.decode("utf-8", "replace")
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     """Return the seconds left, which also limits a host that keeps sending single bytes."""
     left = deadline - time.monotonic()
     if left <= 0:

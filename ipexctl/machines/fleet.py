@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 
 from ipexctl import trace
 from ipexctl.base.host_answer import Answer
-from ipexctl.base.host_outcome import HostDown, HostRecap, Recap
+from ipexctl.base.host_outcome import HostDown, HostResult, HostState
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local import last_outcome
 from ipexctl.machines import agent_sources
 from ipexctl.machines.agent import TOTAL, Agent
-from ipexctl.machines.agent_start import Ahead, connect
-from ipexctl.machines.suggested_commands import spelled_downs, spelled_error, without
-from ipexctl.machines.target import ROOT, Target, inventory, over_ssh, root_of
+from ipexctl.machines.agent_start import Ahead, start_host_agent
+from ipexctl.machines.suggested_commands import retry_without, spelled_downs, spelled_error
+from ipexctl.machines.target import ROOT, Target, over_ssh, read_inventory, root_of
 from ipexctl.machines.wire.transport import LocalTransport, RemoteTransport
 
 SILENCE = 60.0  # a working host reports more often
@@ -86,7 +86,7 @@ class Fleet:
         transport = self._ssh if self._ssh and not host.local else self._local
         key = agent_sources.python_key(host, python)
         with trace.span("connect", host.name):
-            agent = connect(
+            agent = start_host_agent(
                 transport, host, timeout=self._connect_timeout, python=python, ahead=ahead,
                 bytecode=self._takes_bytecode(key),
             )  # fmt: skip
@@ -162,12 +162,12 @@ class Fleet:
         """Return the command as it was typed for the reachable hosts; "" if these are none or all,
         or if a host key has to be accepted first."""
         slugs = {down.slug for down in self.downs.values()}
-        gone = [d.host for d in self.downs.values() if d.state is Recap.UNREACHABLE]
+        gone = [d.host for d in self.downs.values() if d.state is HostState.UNREACHABLE]
         if "host-key-unknown" in slugs or len(gone) == len(self.hosts.hosts):
             return ""
-        return without(self.target.typed, gone)
+        return retry_without(self.target.typed, gone)
 
-    def recaps(self, found: Mapping[Host, HostRecap] | None = None) -> tuple[HostRecap, ...]:
+    def recaps(self, found: Mapping[Host, HostResult] | None = None) -> tuple[HostResult, ...]:
         """Return the recaps in `found` and one for each failed host, in hostfile order."""
         seconds = time.monotonic() - self._began
         recaps = {host.name: recap for host, recap in (found or {}).items()}
@@ -176,9 +176,9 @@ class Fleet:
 
     def remember(self, states: Mapping[str, str], command: str) -> None:
         """Store the outcome for @healthy and @last-failed."""
-        last_outcome.remember(self.hosts, states, command)
+        last_outcome.remember_states(self.hosts, states, command)
 
-    def remember_recaps(self, recaps: Sequence[HostRecap]) -> None:
+    def remember_recaps(self, recaps: Sequence[HostResult]) -> None:
         self.remember({recap.host: recap.state.value for recap in recaps}, "install")
 
 
@@ -190,14 +190,14 @@ def _one_heap() -> None:
 
 def _hosts_of(target: Target, root: str) -> Inventory:
     try:
-        return inventory(target)
+        return read_inventory(target)
     except IpexctlError as e:  # about --limit and -x, so the suggested command goes without them
         raise spelled_error(e, replace(target, limit=(), exclude=()), root) from None
 
 
-def recap_of(down: HostDown, seconds: float) -> HostRecap:
+def recap_of(down: HostDown, seconds: float) -> HostResult:
     notes = tuple(text for text in (down.why, down.hint and f"try: {down.hint}") if text)
-    return HostRecap(down.host, down.state, down.what, seconds, notes, slug=down.slug)
+    return HostResult(down.host, down.state, down.what, seconds, notes, slug=down.slug)
 
 
 def fan_out(
@@ -216,7 +216,7 @@ def fan_out(
     for host in hosts:
         todo.put(host)
     for _ in range(min(forks, len(hosts))):
-        threading.Thread(target=_worker, args=(todo, done, work), daemon=True).start()
+        threading.Thread(target=_work_on_hosts, args=(todo, done, work), daemon=True).start()
     outcomes: dict[Host, T | HostDown] = {}
     for _ in hosts:
         host, value = done.get()
@@ -228,7 +228,7 @@ def fan_out(
     return {host: outcomes[host] for host in hosts}
 
 
-def beside(work: Callable[[], T]) -> Callable[[], T]:
+def start_in_thread(work: Callable[[], T]) -> Callable[[], T]:
     """Start `work` in a thread. Return a function that waits for its result or raises its error."""
     from concurrent.futures import Future
 
@@ -244,7 +244,7 @@ def beside(work: Callable[[], T]) -> Callable[[], T]:
     return future.result
 
 
-def _worker(
+def _work_on_hosts(
     todo: queue.SimpleQueue[Host],
     done: queue.SimpleQueue[tuple[Host, T | HostDown | BaseException]],
     work: Callable[[Host], T],

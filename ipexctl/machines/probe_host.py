@@ -12,12 +12,12 @@ from ipexctl.machines.target import ROOT
 from ipexctl.machines.wire.frames import Frame
 
 
-def probe(agent: Agent, root: str = ROOT) -> Facts:
+def probe_facts(agent: Agent, root: str = ROOT) -> Facts:
     """Return the facts of one host. Raises Unreachable or HostFailed."""
     return probe_and_listen(agent, root, listen=False)[0]
 
 
-def question(
+def facts_request(
     root: str = ROOT,
     *,
     listen: bool,
@@ -39,13 +39,15 @@ def probe_and_listen(
 ) -> tuple[Facts, int | None]:
     """Return facts, and the port where the host listens until the agent ends, or None."""
     if agent.hello.kind != "python":
-        return answer(agent, 0, 0.0, root)
+        return read_facts_reply(agent, 0, 0.0, root)
     sent = time.monotonic()
-    asked = question(root, listen=listen, fs=fs)
-    return answer(agent, agent.start(asked.op, asked.args), sent, root)
+    asked = facts_request(root, listen=listen, fs=fs)
+    return read_facts_reply(agent, agent.start(asked.op, asked.args), sent, root)
 
 
-def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Facts, int | None]:
+def read_facts_reply(
+    agent: Agent, number: int, sent: float, root: str = ROOT
+) -> tuple[Facts, int | None]:
     """Return the answer to `question` number `number`, which was sent at `sent` (monotonic)."""
     name = agent.host.name
     if agent.hello.kind != "python":
@@ -56,7 +58,7 @@ def answer(agent: Agent, number: int, sent: float, root: str = ROOT) -> tuple[Fa
         if frame.header.get("event") == "clock" and not clocks:
             received, now = time.monotonic(), time.time()
             remote = frame.header.get("now")
-            clocks.append(core.clock(sent=sent, received=received, now=now, remote=remote))
+            clocks.append(core.estimate_clock(sent=sent, received=received, now=now, remote=remote))
 
     reply = agent.wait(number, timeout=30.0, total=60.0, on_event=hear)
     facts = core.from_json(name, reply.done, clocks[0] if clocks else None)

@@ -31,7 +31,7 @@ _SSH = re.compile(r"(?:^|(?<=: ))(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILI
 _MOST = 4
 
 
-def options(target: Target) -> tuple[str, ...]:
+def target_options(target: Target) -> tuple[str, ...]:
     """Return the options for hosts and login as the user gave them, except ipexctl.toml's own."""
     known = target.configured
     argv = ["-f", str(target.hostfile)] if target.hostfile and "hostfile" not in known else []
@@ -43,9 +43,9 @@ def options(target: Target) -> tuple[str, ...]:
     return (*argv, "--ask-pass") if target.ask_pass else tuple(argv)
 
 
-def command(target: Target, verb: str, root: str = ROOT) -> str:
+def suggest_command(target: Target, verb: str, root: str = ROOT) -> str:
     """Return `ipexctl VERB` for the same hosts."""
-    own = options(target) if verb == "trust" else _all_options(target, root)
+    own = target_options(target) if verb == "trust" else _all_options(target, root)
     if verb.startswith("logs "):  # its -f is --follow
         own = tuple("--hostfile" if word == "-f" else word for word in own)
     return quoting.quote(("ipexctl", *verb.split(), *own))
@@ -54,17 +54,17 @@ def command(target: Target, verb: str, root: str = ROOT) -> str:
 def install_command(target: Target, choice: EnvChoice | None, root: str = ROOT) -> str:
     """Return `ipexctl install` for the lock in use, run from the folder of that lock."""
     if not choice or not choice.lock or lock_here() == Path(choice.lock):
-        return command(target, "install", root)
+        return suggest_command(target, "install", root)
     if target.hostfile:
         target = replace(target, hostfile=target.hostfile.absolute())
     if target.ssh_config:
         target = replace(target, ssh_config=target.ssh_config.absolute())
     there = quoting.quote(("cd", str(Path(choice.shown).parent)))
-    return f"{there} && {command(replace(target, configured=frozenset()), 'install', root)}"
+    return f"{there} && {suggest_command(replace(target, configured=frozenset()), 'install', root)}"
 
 
 @contextmanager
-def installing(target: Target, choice: EnvChoice | None, root: str = ROOT) -> Iterator[None]:
+def hint_install(target: Target, choice: EnvChoice | None, root: str = ROOT) -> Iterator[None]:
     """Hint at the right install command if a host lacks the environment; hosts do not know it."""
     try:
         yield
@@ -77,7 +77,7 @@ def installing(target: Target, choice: EnvChoice | None, root: str = ROOT) -> It
 def _all_options(target: Target, root: str) -> tuple[str, ...]:
     way = () if target.transport == "paramiko" else ("--transport", target.transport)
     usual = root == ROOT or "root" in target.configured
-    return (*options(target), *way, *(() if usual else ("--root", root)))
+    return (*target_options(target), *way, *(() if usual else ("--root", root)))
 
 
 def with_options(
@@ -88,9 +88,9 @@ def with_options(
     return tuple(replace(f, fix=f.fix.with_options(own)) for f in findings)
 
 
-def spelled(text: str, target: Target, root: str = ROOT) -> str:
+def spell_hint(text: str, target: Target, root: str = ROOT) -> str:
     """Return the hint with the user's options added to its ipexctl and ssh commands."""
-    text = _OURS.sub(lambda found: command(target, found[1], root), text)
+    text = _OURS.sub(lambda found: suggest_command(target, found[1], root), text)
     if not target.ssh_config:
         return text
     config = quoting.quote(("-F", str(target.ssh_config)))
@@ -98,12 +98,12 @@ def spelled(text: str, target: Target, root: str = ROOT) -> str:
 
 
 def spelled_error(error: IpexctlError, target: Target, root: str = ROOT) -> IpexctlError:
-    error.hint = spelled(error.hint, target, root)
+    error.hint = spell_hint(error.hint, target, root)
     return error
 
 
 def spelled_downs(downs: Sequence[HostDown], target: Target, root: str = ROOT) -> list[HostDown]:
-    return [replace(down, hint=spelled(down.hint, target, root)) for down in downs]
+    return [replace(down, hint=spell_hint(down.hint, target, root)) for down in downs]
 
 
 def merged_hints(downs: Sequence[HostDown]) -> str:
@@ -113,10 +113,10 @@ def merged_hints(downs: Sequence[HostDown]) -> str:
     return "\n".join([*hints[:_MOST], *more])
 
 
-def without(typed: Typed, hosts: Sequence[str]) -> str:
+def retry_without(typed: Typed, hosts: Sequence[str]) -> str:
     """Return the command as it was typed, for the other hosts."""
     names = fold(hosts)
-    again = retry_command.command(typed, (names,), None) if hosts else ""
+    again = retry_command.compose_retry_command(typed, (names,), None) if hosts else ""
     return f"{again}   # without {names}" if again else ""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError, NotHere, unknown_value
-from ipexctl.inventory.host_patterns import select
+from ipexctl.inventory.host_patterns import select_hosts
 from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts, this_machine
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local import hostfile_reader
@@ -53,7 +53,7 @@ class Target:
         self.secrets.ask_pass = self.ask_pass
 
 
-def inventory(target: Target) -> Inventory:
+def read_inventory(target: Target) -> Inventory:
     """Return the hosts named by -f, -H or as arguments, without those that --limit and -x exclude.
 
     If none is named, it is the controller.
@@ -63,7 +63,7 @@ def inventory(target: Target) -> Inventory:
         target.note(note)
     if not target.limit and not target.exclude:
         return hosts
-    return select(hosts, target.limit, target.exclude, last_states(hosts))
+    return select_hosts(hosts, target.limit, target.exclude, last_states(hosts))
 
 
 def root_of(host: Host, default: str) -> str:
@@ -80,8 +80,8 @@ def all_hosts(target: Target) -> Inventory:
             slug="options-conflict",
         )
     if target.hostfile:
-        hosts = parse_hostfile(hostfile_reader.read(target.hostfile), str(target.hostfile))
-        return replace(hosts, notes=(*hosts.notes, *_unread(target.hostfile)))
+        hosts = parse_hostfile(hostfile_reader.read_hostfile(target.hostfile), str(target.hostfile))
+        return replace(hosts, notes=(*hosts.notes, *_unread_variable_folders(target.hostfile)))
     if target.hosts:
         return parse_hosts(target.hosts)
     if not sys.platform.startswith("linux"):
@@ -97,7 +97,7 @@ def all_hosts(target: Target) -> Inventory:
     return here
 
 
-def _unread(hostfile: Path) -> Iterator[str]:
+def _unread_variable_folders(hostfile: Path) -> Iterator[str]:
     """Warn about Ansible's variable folders, which are not read: they may contain addresses."""
     for name in ("host_vars", "group_vars"):
         if (hostfile.parent / name).is_dir():

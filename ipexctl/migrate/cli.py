@@ -25,7 +25,7 @@ def migrate(
     No host is contacted, and no file is changed. The exit code is 1 if something was found.
     """
     from ipexctl.migrate.migrate import migrate as verb
-    from ipexctl.migrate.migrate_text import document, text
+    from ipexctl.migrate.migrate_text import migration_document, migration_text
     from ipexctl.terminal.console import print_text, stdout_console
 
     paths = [word for word in words if word != "--json"]
@@ -33,7 +33,7 @@ def migrate(
         words, json = paths, json or "--json" in words
     done = verb(words)
     if json:
-        print_json(document(done))
+        print_json(migration_document(done))
     else:
-        print_text(stdout_console(), text(done))
+        print_text(stdout_console(), migration_text(done))
     raise typer.Exit(done.exit_code)

@@ -12,7 +12,7 @@ from ipexctl.base import quoting
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
 from ipexctl.migrate.code import file_kinds
-from ipexctl.migrate.code.rules import Command, Reading
+from ipexctl.migrate.code.rules import LauncherRewrite, Reading
 from ipexctl.migrate.code.shell_code import ShellReader
 from ipexctl.project.files.project_files import CACHES, ENVIRONMENT_SIGNS
 from ipexctl.quick_dataclass import dataclass
@@ -20,7 +20,7 @@ from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.run.script_files.training_script import training_script
 from ipexctl.shipped_tables import migration_tables
 from ipexctl.user_code.shell_words import as_typed
-from ipexctl.user_code.source import Source
+from ipexctl.user_code.source import PythonSource
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def migrate(words: Sequence[str]) -> Migration:
     if missing:
         return _of_command(words, missing)
     found, skipped, read = list[Migrated](), list[tuple[str, str]](), 0
-    for path, named in _files(words):
+    for path, named in _files_to_read(words):
         try:
             one = _of_file(path, named=named)
         except (OSError, ValueError) as e:
@@ -70,7 +70,7 @@ def _of_command(words: Sequence[str], missing: str) -> Migration:
     if words[0].endswith(".py") and os.path.exists(words[0]):
         words = ("python3", *words)
     alone = words[0] if len(words) == 1 else ""
-    shell = ShellReader(migration_tables(), _sources(Path()), always=True)
+    shell = ShellReader(migration_tables(), _source_finder(Path()), always=True)
     reading = shell.read(alone) if alone else shell.of([as_typed(words)], lambda offset: 1)
     if not reading.commands and not reading.findings:
         raise InputError(
@@ -83,10 +83,10 @@ def _of_command(words: Sequence[str], missing: str) -> Migration:
     return Migration((Migrated("", reading),), read=1)
 
 
-def _sources(folder: Path) -> Callable[[str], Source | None]:
+def _source_finder(folder: Path) -> Callable[[str], PythonSource | None]:
     """Return a function that finds scripts relative to the line's folder or to the current one."""
 
-    def source(name: str) -> Source | None:
+    def source(name: str) -> PythonSource | None:
         tried = (folder / name, Path(name)) if name else ()
         path = next((p for p in tried if p.is_file() and not p.is_symlink()), None)
         sources = read_sources(path.parent, "", (path.name,)) if path else []
@@ -102,17 +102,17 @@ def _sources(folder: Path) -> Callable[[str], Source | None]:
 # --- files ---------------------------------------------------------------------------------------
 
 
-def _files(words: Sequence[str]) -> Iterator[tuple[Path, bool]]:
+def _files_to_read(words: Sequence[str]) -> Iterator[tuple[Path, bool]]:
     """Yield each file, and whether it was named itself."""
     for word in words:
         path = Path(word)
         if path.is_dir() and not path.is_symlink():
-            yield from ((found, False) for found in _below(path))
+            yield from ((found, False) for found in _files_below(path))
         else:
             yield path, True
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _files_below(folder: Path) -> Iterator[Path]:
     """Yield regular files, without those of caches, environments and hidden folders."""
     for root, folders, names in os.walk(folder):
         if any(sign in (*folders, *names) for sign in ENVIRONMENT_SIGNS):
@@ -142,10 +142,10 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the user's code
         config = (str(path), training_script(path.parent)) if kind == "yaml" else ()
-        sources = _sources(path.parent)
+        sources = _source_finder(path.parent)
         reading = file_kinds.read_file(kind, text, migration_tables(), sources, config)
     if named and kind == "python" and not reading.unread:
-        own = Command(1, "python", quoting.quote_for_pasting(("ipexctl", "run", str(path))))
+        own = LauncherRewrite(1, "python", quoting.quote_for_pasting(("ipexctl", "run", str(path))))
         reading = replace(reading, commands=(own, *reading.commands))
     return Migrated(str(path), reading)
 

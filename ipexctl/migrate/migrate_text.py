@@ -7,40 +7,40 @@ from typing import Any
 
 from ipexctl.base.sizes import count
 from ipexctl.errors import is_shown
-from ipexctl.migrate.code.rules import Command, Finding
+from ipexctl.migrate.code.rules import LauncherRewrite, MigrationFinding
 from ipexctl.migrate.migrate import Migrated, Migration
 
 
-def text(done: Migration) -> str:
-    lines = [line for file in done.files for line in _commands(file)]
+def migration_text(done: Migration) -> str:
+    lines = [line for file in done.files for line in _command_lines(file)]
     lines += [""] if lines and any(file.reading.findings for file in done.files) else []
-    lines += [line for file in done.files for line in _findings(file)]
+    lines += [line for file in done.files for line in _finding_lines(file)]
     lines += [f"{path}: not read: {why}" for path, why in done.skipped]
-    lines += _summary(done)
+    lines += _summary_lines(done)
     return "".join("".join(c if is_shown(c) else "?" for c in line) + "\n" for line in lines)
 
 
-def _commands(file: Migrated) -> Iterator[str]:
+def _command_lines(file: Migrated) -> Iterator[str]:
     for command in file.reading.commands:
         if command.why:
-            yield f"{_place(file, command)}not converted: {command.why}"
+            yield f"{_place_prefix(file, command)}not converted: {command.why}"
             continue
-        yield f"{_place(file, command)}{command.launcher} becomes"
+        yield f"{_place_prefix(file, command)}{command.launcher} becomes"
         yield f"  {command.text}"
 
 
-def _findings(file: Migrated) -> Iterator[str]:
+def _finding_lines(file: Migrated) -> Iterator[str]:
     for found in file.reading.findings:
-        yield f"{_place(file, found)}{found.rule.id}: {found.text}; {found.advice}"
+        yield f"{_place_prefix(file, found)}{found.rule.id}: {found.text}; {found.advice}"
         yield from (f"  {line}" for line in found.lines)
 
 
-def _place(file: Migrated, one: Command | Finding) -> str:
+def _place_prefix(file: Migrated, one: LauncherRewrite | MigrationFinding) -> str:
     """Return "train.py:12: "; "" for a command line."""
     return f"{file.path}:{one.line}: " if file.path else ""
 
 
-def _summary(done: Migration) -> Iterator[str]:
+def _summary_lines(done: Migration) -> Iterator[str]:
     findings = sum(len(file.reading.findings) for file in done.files)
     if findings:
         yield ""
@@ -51,18 +51,18 @@ def _summary(done: Migration) -> Iterator[str]:
         yield f"nothing discontinued found{where}"
 
 
-def document(done: Migration) -> dict[str, Any]:
+def migration_document(done: Migration) -> dict[str, Any]:
     """Return the document that --json prints."""
     return {
         "command": "migrate",
         "files_read": done.read,
         "commands": [
-            {**_where(file, one), "launcher": one.launcher, "text": one.text,
+            {**_place_document(file, one), "launcher": one.launcher, "text": one.text,
              "why": one.why}
             for file in done.files for one in file.reading.commands
         ],
         "findings": [
-            {**_where(file, one), "rule": one.rule.id, "name": one.name, "text": one.text,
+            {**_place_document(file, one), "rule": one.rule.id, "name": one.name, "text": one.text,
              "since": one.rule.since, "use": one.use, "lines": list(one.lines)}
             for file in done.files for one in file.reading.findings
         ],
@@ -70,5 +70,5 @@ def document(done: Migration) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _where(file: Migrated, one: Command | Finding) -> dict[str, Any]:
+def _place_document(file: Migrated, one: LauncherRewrite | MigrationFinding) -> dict[str, Any]:
     return {"file": file.path or None, "line": one.line}

@@ -11,14 +11,14 @@ from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import count, duration
-from ipexctl.errors import IpexctlError, printable
+from ipexctl.errors import IpexctlError, printable_text
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.diagnosis import stall_of
 from ipexctl.run.jobs.metrics import RankPoint
-from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.output.training_state import Progress, Training
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.output.training_state import Training, TrainingProgress
 from ipexctl.shipped_tables import metric_formats
 
 _LEFT = 'style="text-align:left"'
@@ -28,9 +28,9 @@ _LEFT = 'style="text-align:left"'
 class RunStatus:
     """The status of a run. `losses` are those of the first rank, in the order of its lines."""
 
-    run: Run
+    run: ListedRun
     seconds: float
-    progress: Progress = Progress()
+    progress: TrainingProgress = TrainingProgress()
     losses: tuple[float, ...] = ()
 
     @property
@@ -56,8 +56,8 @@ class RunStatus:
 
     def _repr_html_(self) -> str:
         title = self.run.id + (f" ({self.run.about.name})" if self.run.about.name else "")
-        rows = [_row(name, escape(text)) for name, text in self._rows() if text]
-        return table(f"run {title}", rows)
+        rows = [_labelled_row(name, escape(text)) for name, text in self._rows() if text]
+        return notebook_table(f"run {title}", rows)
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         """Yield rows without secrets: notebooks are shared with their output."""
@@ -66,31 +66,31 @@ class RunStatus:
         ranks = count(run.about.ranks, "rank")
         where = f"{ranks} on {fold(run.about.hosts)}, {duration(self.seconds)}"
         yield "state", f"{self.state}, {where}"
-        yield "command", mask.text(printable(run.about.command))
+        yield "command", mask.text(printable_text(run.about.command))
         total = f" of {at.total}" if at.total else ""
         yield "step", "" if at.step is None else f"{at.step}{total}"
         yield "steps/s", "" if at.rate is None else f"{at.rate:.3g}"
         yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._ends()))
-        yield "first cause", mask.text(printable(run.cause))
-        yield "held up by", printable(str(stall_of(run) or ""))
-        yield "last line", mask.text(printable(run.last)) if run.cause else ""
+        yield "first cause", mask.text(printable_text(run.cause))
+        yield "held up by", printable_text(str(stall_of(run) or ""))
+        yield "last line", mask.text(printable_text(run.last)) if run.cause else ""
 
     def _ends(self) -> Sequence[float]:
         return (self.losses[0], self.losses[-1]) if self.losses else ()
 
 
-def table(title: str, rows: Sequence[str]) -> str:
+def notebook_table(title: str, rows: Sequence[str]) -> str:
     """Return a table. `rows` are HTML, the title is text."""
     head = f"<caption {_LEFT}><b>{escape(title)}</b></caption>"
     return f"<table>{head}<tbody>{''.join(rows)}</tbody></table>"
 
 
-def _row(name: str, html: str) -> str:
+def _labelled_row(name: str, html: str) -> str:
     return f'<tr><th scope="row" {_LEFT}>{name}</th><td {_LEFT}>{html}</td></tr>'
 
 
-def cells(texts: Sequence[str], tag: str = "td") -> str:
-    row = (f"<{tag} {_LEFT}>{escape(printable(text))}</{tag}>" for text in texts)
+def table_row(texts: Sequence[str], tag: str = "td") -> str:
+    row = (f"<{tag} {_LEFT}>{escape(printable_text(text))}</{tag}>" for text in texts)
     return f"<tr>{''.join(row)}</tr>"
 
 
@@ -121,13 +121,15 @@ class RunHandle:
         try:
             return self.status()._repr_html_()
         except IpexctlError as e:  # a representation must not raise
-            return table(f"run {self.id}", [cells([text]) for text in (e.what, e.why, e.hint)])
+            return notebook_table(
+                f"run {self.id}", [table_row([text]) for text in (e.what, e.why, e.hint)]
+            )
 
     def status(self) -> RunStatus:
         """Return state, step, steps per second, losses and first cause."""
-        from ipexctl.run.jobs.metrics import metrics
+        from ipexctl.run.jobs.metrics import read_metrics
 
-        found = metrics(self._target, self.id, FIRST, self._root)
+        found = read_metrics(self._target, self.id, FIRST, self._root)
         training, last = Training(metric_formats()), 0.0
         for one in found.points:
             if one.time is not None:
@@ -141,51 +143,51 @@ class RunHandle:
     def state(self) -> str:
         """The state: running, stopping, restarting, done, failed, stopped or lost."""
         from ipexctl.machines.fleet import Fleet
-        from ipexctl.run.jobs.ps import NEWEST, find
+        from ipexctl.run.jobs.ps import NEWEST, find_run
 
         with Fleet(self._target, self._root) as fleet:
-            return find(fleet, self.id, newest=NEWEST).state.value
+            return find_run(fleet, self.id, newest=NEWEST).state.value
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
         """Steps, losses and rates of all ranks, from their output: one dict for each line that has
         one; missing values are left out."""
-        from ipexctl.run.jobs.metrics import metrics
+        from ipexctl.run.jobs.metrics import read_metrics
 
-        return metric_rows(metrics(self._target, self.id, root=self._root).points)
+        return metric_rows(read_metrics(self._target, self.id, root=self._root).points)
 
     def logs(self, rank: int | None = None, lines: int | None = None) -> ShownText:
         """Return the output of the ranks, or of one rank; `lines`: the last ones of each rank."""
-        from ipexctl.run.command.logs_text import place
-        from ipexctl.run.jobs.logs import Wanted, logs
+        from ipexctl.run.command.logs_text import rank_prefix
+        from ipexctl.run.jobs.logs import Wanted, show_logs
         from ipexctl.run.output.rank_lines import without_colour
 
         said: list[str] = []
 
-        def show(run: Run, host: str, number: int, texts: Sequence[str]) -> None:
-            before = f"{place(run, host, number)} | " if rank is None else ""
+        def show(run: ListedRun, host: str, number: int, texts: Sequence[str]) -> None:
+            before = f"{rank_prefix(run, host, number)} | " if rank is None else ""
             said.extend(before + without_colour(text) for text in texts)
 
         wanted = Wanted(self.id, () if rank is None else (rank,), lines)
-        read = logs(self._target, wanted, show, self._root)
+        read = show_logs(self._target, wanted, show, self._root)
         said += [f"{recap.host}: not read: {recap.detail}" for recap in read.recaps]
         return ShownText("\n".join(said))
 
     def why(self) -> ShownText:
         """Return the rank the run waits for, and what its steps wait for; fields: `.document`."""
         from ipexctl.run.command.why_text import why_document, why_lines
-        from ipexctl.run.jobs.why import why
+        from ipexctl.run.jobs.why import explain_run_state
 
-        found = why(self._target, self.id, self._root)
-        text = ShownText(printable("\n".join(why_lines(found, WIDTH))))
+        found = explain_run_state(self._target, self.id, self._root)
+        text = ShownText(printable_text("\n".join(why_lines(found, WIDTH))))
         text.document = why_document(found)
         return text
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code of the ended run. Raises RunContinues after `timeout` seconds."""
-        from ipexctl.run.jobs.ps import wait
+        from ipexctl.run.jobs.ps import wait_for_run
 
-        done = wait(self._target, self.id, self._root, timeout)
+        done = wait_for_run(self._target, self.id, self._root, timeout)
         if not done.run.over:
             raise RunContinues(
                 f"{self.id} is {done.run.state.value} after {duration(timeout or 0)}",
@@ -196,9 +198,9 @@ class RunHandle:
 
     def stop(self, seconds: float = 10) -> str:
         """Stop the run: Ctrl-C to its ranks and `seconds` for them to end. Returns its state."""
-        from ipexctl.run.jobs.ps import stop
+        from ipexctl.run.jobs.ps import stop_run
 
-        return stop(self._target, self.id, seconds, self._root).run.state.value
+        return stop_run(self._target, self.id, seconds, self._root).run.state.value
 
     def report(self, path: str | Path | None = None) -> Path | None:
         """Write the report of the run, an HTML file, and return its path."""
@@ -214,28 +216,28 @@ class RunContinues(IpexctlError):
 class RunList(list[RunHandle]):
     """The newest run is first. The table shows what was read when the list was made."""
 
-    def __init__(self, target: Target, runs: tuple[Run, ...], root: str) -> None:
+    def __init__(self, target: Target, runs: tuple[ListedRun, ...], root: str) -> None:
         super().__init__(RunHandle(target, run.id, root) for run in runs)
         self._runs = runs
 
     def _repr_html_(self) -> str:
-        head = cells(["run", "name", "state", "ranks", "hosts", "first cause"], "th")
+        head = table_row(["run", "name", "state", "ranks", "hosts", "first cause"], "th")
         rows = [
-            cells((r.id, a.name, r.state.value, str(a.ranks), fold(a.hosts), cause))
+            table_row((r.id, a.name, r.state.value, str(a.ranks), fold(a.hosts), cause))
             for r in self._runs
             for a in (r.about,)
             for cause in (SecretMask((), a.command).text(r.cause),)
         ]
-        return table(count(len(rows), "run"), [head, *rows])
+        return notebook_table(count(len(rows), "run"), [head, *rows])
 
 
 def metric_rows(points: Iterable[RankPoint]) -> list[dict[str, Any]]:
     return [
-        {"rank": p.rank, "host": p.host, "line": p.line, "time": _utc(p.time), **p.point.says}
+        {"rank": p.rank, "host": p.host, "line": p.line, "time": _utc_time(p.time), **p.point.says}
         for p in points
     ]
 
 
-def _utc(at: float | None) -> datetime | None:
+def _utc_time(at: float | None) -> datetime | None:
     """Return the time to the second, its precision."""
     return None if at is None else datetime.fromtimestamp(round(at), timezone.utc)

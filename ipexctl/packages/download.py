@@ -18,7 +18,7 @@ from email.message import Message
 from typing import BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
-from ipexctl.common.http_body import Broken, TooLarge, pieces
+from ipexctl.common.http_body import BodyBroken, TooLarge, read_body_pieces
 from ipexctl.quick_dataclass import dataclass
 
 AT_ONCE = 4  # files
@@ -56,7 +56,7 @@ class Download:
             except TooLarge:
                 out.truncate(0)
                 raise
-            except Broken as e:
+            except BodyBroken as e:
                 came = out.seek(0, os.SEEK_END) - before
                 vain = 0 if came > (LEAST * self.timeout if e.stalled else 0) else vain + 1
                 if e.final or vain >= TRIES:
@@ -73,7 +73,7 @@ class Download:
             if have and answer.status != 206:
                 out.truncate(0)
                 have = 0
-            for piece in pieces(answer, most, self.timeout, LEAST, have=have):
+            for piece in read_body_pieces(answer, most, self.timeout, LEAST, have=have):
                 out.write(piece)
                 on_bytes(len(piece))
 
@@ -84,25 +84,25 @@ class Download:
             e.close()
             if e.code == 416:
                 return None
-            raise Broken(f"HTTP {e.code} {e.reason}", e.code, _pause(e)) from None
+            raise BodyBroken(f"HTTP {e.code} {e.reason}", e.code, _retry_after(e)) from None
         except TimeoutError:
             raise self._stalled() from None
         except urllib.error.URLError as e:
             if isinstance(e.reason, ssl.SSLCertVerificationError):
                 host = urlsplit(e.filename or request.full_url).hostname or ""
                 words = f"the certificate of {host} is not valid: {e.reason.verify_message}"
-                raise Broken(words, untrusted=host) from None
+                raise BodyBroken(words, untrusted=host) from None
             if isinstance(e.reason, TimeoutError):
                 raise self._stalled() from None
-            raise Broken(str(e.reason)) from None
+            raise BodyBroken(str(e.reason)) from None
         except (http.client.HTTPException, OSError) as e:
-            raise Broken(str(e) or type(e).__name__) from None
+            raise BodyBroken(str(e) or type(e).__name__) from None
 
-    def _stalled(self) -> Broken:
-        return Broken(f"the server stalls: no answer for {self.timeout:.0f} s", stalled=True)
+    def _stalled(self) -> BodyBroken:
+        return BodyBroken(f"the server stalls: no answer for {self.timeout:.0f} s", stalled=True)
 
 
-def _pause(e: urllib.error.HTTPError) -> float | None:
+def _retry_after(e: urllib.error.HTTPError) -> float | None:
     """Return the seconds that the server asks for; dates are not supported."""
     headers = e.headers or Message()
     if re.fullmatch(r"[0-9]{1,9}", headers.get("Retry-After", "")):
@@ -137,12 +137,12 @@ def fetch_all(
         # daemons: Ctrl-C must not wait for a silent server
         threading.Thread(target=work, daemon=True).start()
     try:
-        return [_result(ended.get()) for _ in files]
+        return [_result_or_raise(ended.get()) for _ in files]
     finally:
         over.set()
 
 
-def _result(outcome: Outcome | BaseException) -> Outcome:
+def _result_or_raise(outcome: Outcome | BaseException) -> Outcome:
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

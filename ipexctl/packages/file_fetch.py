@@ -20,12 +20,12 @@ from urllib.parse import urlsplit
 
 from ipexctl.base.quoting import quote
 from ipexctl.base.remote_file import Content, RemoteFile
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.common.files import hash_of
-from ipexctl.common.http_body import FINAL, Broken, pieces
+from ipexctl.common.http_body import FINAL, BodyBroken, read_body_pieces
 from ipexctl.common.locks import is_named
 from ipexctl.errors import IpexctlError, NotHere, reason_of
-from ipexctl.local.file_hashes import Hashes, Stamp, stamp
+from ipexctl.local.file_hashes import Hashes, Stamp, file_stamp
 from ipexctl.packages.download import AGAIN, HEADERS, LEAST, TIMEOUT, fetch_all
 from ipexctl.quick_dataclass import dataclass
 
@@ -86,7 +86,7 @@ class FileFetch:
     def lacking(self, files: Sequence[RemoteFile]) -> int:
         """Return the bytes that are not here yet, as far as sizes are known."""
         paths = {self.folder / f.local: f.size for f in files}
-        return sum(max(size - _size(path), 0) for path, size in paths.items())
+        return sum(max(size - _fetched_size(path), 0) for path, size in paths.items())
 
     def _need_space(self, files: Sequence[RemoteFile]) -> None:
         lacking = self.lacking(files)
@@ -98,8 +98,8 @@ class FileFetch:
             raise self._cannot_save(e) from None
         if (free := stats.f_bavail * stats.f_frsize) < lacking:
             raise NotHere(
-                f"this machine has no space for {human(lacking)} in {self.folder}",
-                why=f"{human(free)} are free",
+                f"this machine has no space for {format_bytes(lacking)} in {self.folder}",
+                why=f"{format_bytes(free)} are free",
                 hint=ROOM,
                 slug="no-space-here",
             )
@@ -140,13 +140,13 @@ class FileFetch:
                 part.unlink(missing_ok=True)
                 return None
             part.replace(path)
-        return self._learned(file, stamp(path.stat()), sha)
+        return self._learned(file, file_stamp(path.stat()), sha)
 
     def _read(self, file: RemoteFile, path: Path) -> Content | None:
         """Read a local file; None if it is not the right one, which stays until it is replaced."""
         if not path.exists():
             return None
-        mark = stamp(path.stat())
+        mark = file_stamp(path.stat())
         sha = self.hashes.known(file.local, mark) if self.hashes else ""
         if sha and len(file.content) == len(sha) and sha != file.content:
             return None
@@ -189,7 +189,7 @@ def right_hash(file: RemoteFile, opened: BinaryIO) -> str:
     return sha256 if right and file.size in (-1, size) else ""
 
 
-def _size(path: Path) -> int:
+def _fetched_size(path: Path) -> int:
     for one in (path, path.with_name(path.name + PART)):
         with suppress(OSError):
             return one.stat().st_size
@@ -206,19 +206,21 @@ class Answered:
     body: bytes = b""
 
 
-def ask(open_url: Callable[..., http.client.HTTPResponse], method: str, url: str) -> Answered:
+def request_url(
+    open_url: Callable[..., http.client.HTTPResponse], method: str, url: str
+) -> Answered:
     """Send a request. `open_url` adds a token if needed. Raises PullFailed without an answer."""
     request = urllib.request.Request(url, headers=HEADERS, method=method)
     body = io.BytesIO()
     try:
         with open_url(request, timeout=TIMEOUT) as answer:
-            for piece in pieces(answer, MOST, TIMEOUT, LEAST, LONGEST):
+            for piece in read_body_pieces(answer, MOST, TIMEOUT, LEAST, LONGEST):
                 body.write(piece)
             return Answered(answer.status, answer.headers, body.getvalue())
     except urllib.error.HTTPError as e:
         e.close()
         return Answered(e.code, e.headers)
-    except (Broken, http.client.HTTPException, OSError) as e:
+    except (BodyBroken, http.client.HTTPException, OSError) as e:
         site = urlsplit(url).hostname
         why = str(getattr(e, "reason", e)) or type(e).__name__
         what = f"{site} did not describe its files" if body.tell() else f"cannot reach {site}"

@@ -33,17 +33,17 @@ class Logins:
     def __init__(self, indexes: Indexes, environ: Mapping[str, str]) -> None:
         given = (indexes.index_url, *indexes.extra, *indexes.find_links, *in_variables(environ))
         self._given = [(url, pair_in(url)) for url in given if pair_in(url)]
-        self._netrc = _netrc(environ)
+        self._netrc = _read_netrc(environ)
 
     def of(self, url: str) -> Pair | None:
         """Return the address' own login, else that of the index that contains it: same scheme, host
         and port, and of several the one with the longest common path. Else .netrc's."""
-        parts = _split(url)
+        parts = _split_url(url)
 
         def shared(given: tuple[str, Pair | None]) -> int:
-            return len(commonprefix((_split(given[0]).path, parts.path)))
+            return len(commonprefix((_split_url(given[0]).path, parts.path)))
 
-        beside = [given for given in self._given if origin(given[0]) == origin(url)]
+        beside = [given for given in self._given if url_origin(given[0]) == url_origin(url)]
         found = pair_in(url) or max(beside, key=shared, default=("", None))[1]
         if found and found[1]:
             return found
@@ -53,34 +53,34 @@ class Logins:
 
 
 def pair_in(url: str) -> Pair | None:
-    parts = _split(url)
+    parts = _split_url(url)
     if parts.username or parts.password:
         return unquote(parts.username or ""), unquote(parts.password or "")
     return None
 
 
-def bare(url: str) -> str:
+def url_without_login(url: str) -> str:
     """Return the same address without a login."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def origin(url: str) -> tuple[str, str, int]:
+def url_origin(url: str) -> tuple[str, str, int]:
     """Return scheme, host and port."""
-    parts = _split(url)
+    parts = _split_url(url)
     with suppress(ValueError):
         return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
     return "", "", 0
 
 
-def _split(url: str) -> SplitResult:
+def _split_url(url: str) -> SplitResult:
     """Split an address; an invalid one has no parts, and its user reports that."""
     with suppress(ValueError):
         return urlsplit(url)
     return urlsplit("")
 
 
-def _netrc(environ: Mapping[str, str]) -> netrc.netrc | None:
+def _read_netrc(environ: Mapping[str, str]) -> netrc.netrc | None:
     path = environ.get("NETRC") or str(Path(environ.get("HOME") or Path.home()) / ".netrc")
     with suppress(OSError, netrc.NetrcParseError, UnicodeDecodeError):
         return netrc.netrc(path)
@@ -90,7 +90,7 @@ def _netrc(environ: Mapping[str, str]) -> netrc.netrc | None:
 class Opener:
     def __init__(self, indexes: Indexes, environ: Mapping[str, str]) -> None:
         self._logins = Logins(indexes, environ)
-        https = _Https(_checked(environ.get("SSL_CERT_FILE") or indexes.cert), indexes)
+        https = _Https(_ssl_context(environ.get("SSL_CERT_FILE") or indexes.cert), indexes)
         self._director = urllib.request.build_opener(https, _Redirects())
 
     def open(self, request: urllib.request.Request, timeout: float) -> http.client.HTTPResponse:
@@ -99,7 +99,7 @@ class Opener:
             said = base64.b64encode(":".join(pair).encode()).decode()
             # an ordinary header would be sent on to the target of a redirect
             request.add_unredirected_header("Authorization", f"Basic {said}")
-        request.full_url = bare(request.full_url)
+        request.full_url = url_without_login(request.full_url)
         answer: http.client.HTTPResponse = self._director.open(request, timeout=timeout)
         return answer
 
@@ -135,12 +135,12 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             return None
         new = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
         said = req.get_header("Authorization")
-        if new and said and origin(new.full_url) == origin(req.full_url):
+        if new and said and url_origin(new.full_url) == url_origin(req.full_url):
             new.add_unredirected_header("Authorization", said)
         return new
 
 
-def _checked(cafile: str) -> ssl.SSLContext:
+def _ssl_context(cafile: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=cafile or None)
     except OSError as e:

@@ -47,10 +47,10 @@ class Indexes:
 
     def environ(self) -> dict[str, str]:
         """Return the variables with addresses for uv. Missing folders are left out, as by pip."""
-        said = {"UV_FIND_LINKS": ",".join(filter(_exists, self.find_links))}
+        said = {"UV_FIND_LINKS": ",".join(filter(_place_exists, self.find_links))}
         if not self.no_index:
             said["UV_DEFAULT_INDEX"] = self.index_url
-            said["UV_INDEX"] = " ".join(filter(_exists, self.extra))
+            said["UV_INDEX"] = " ".join(filter(_place_exists, self.extra))
         return {name: value for name, value in said.items() if value}
 
     def trusts(self, url: str) -> bool:
@@ -58,7 +58,7 @@ class Indexes:
         return any(host == "*" or _is_at(url, host) for host in self.trusted)
 
 
-def plain(url: str) -> str:
+def plain_index_url(url: str) -> str:
     """Return the address without the parts that do not identify the index."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
@@ -88,7 +88,7 @@ def from_pip(environ: Mapping[str, str]) -> Indexes:
     """Read pip's settings: later files replace earlier ones, the environment replaces all."""
     said: dict[str, str] = {}
     for path in _pip_files(environ):
-        said.update(_read(path))
+        said.update(_read_pip_file(path))
     for name in ("index-url", "extra-index-url", "find-links", "cert", "trusted-host", "no-index"):
         if value := environ.get("PIP_" + name.upper().replace("-", "_")):
             said[name] = value
@@ -102,7 +102,7 @@ def from_pip(environ: Mapping[str, str]) -> Indexes:
     )
 
 
-def merged(options: Indexes, pip: Indexes, environ: Mapping[str, str]) -> Indexes:
+def merge_indexes(options: Indexes, pip: Indexes, environ: Mapping[str, str]) -> Indexes:
     """Put options first; then what the user configured for uv, which hides pip's settings."""
 
     insecure = environ.get("UV_INSECURE_HOST", "").split()
@@ -117,7 +117,7 @@ def merged(options: Indexes, pip: Indexes, environ: Mapping[str, str]) -> Indexe
         index_url=options.index_url or ("" if index_known else pip.index_url),
         extra=options.extra + (() if extra_known else pip.extra),
         find_links=tuple(
-            absolute(p) for p in options.find_links + (() if links_known else pip.find_links)
+            absolute_place(p) for p in options.find_links + (() if links_known else pip.find_links)
         ),
         cert=options.cert or pip.cert,
         trusted=tuple(insecure) or pip.trusted,
@@ -140,7 +140,7 @@ def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
         yield Path(own)
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read_pip_file(path: Path) -> dict[str, str]:
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(path.read_text("utf-8"), str(path))
@@ -162,7 +162,7 @@ def _read(path: Path) -> dict[str, str]:
     return said
 
 
-def _exists(place: str) -> bool:
+def _place_exists(place: str) -> bool:
     """Decide whether it exists; only local folders are checked, the rest is left to uv."""
     url = urlsplit(place)
     if url.scheme == "file":
@@ -170,10 +170,10 @@ def _exists(place: str) -> bool:
     return bool(url.scheme) or Path(place).is_dir()
 
 
-def absolute(place: str) -> str:
-    return place if "://" in place else str(expanded(place).absolute())
+def absolute_place(place: str) -> str:
+    return place if "://" in place else str(expand_user(place).absolute())
 
 
-def expanded(place: str) -> Path:
+def expand_user(place: str) -> Path:
     """Expand ~ in a path; Path's own method raises for unknown users."""
     return Path(os.path.expanduser(place))  # noqa: PTH111

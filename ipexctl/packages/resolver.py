@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.install.stack.requirements import NOTHING, Extra
-from ipexctl.install.stack.selection import Stack, requirements
-from ipexctl.install.stack.version_table import IPEX, RESERVED, Row, of_intel
-from ipexctl.packages.indexes import Indexes, plain
-from ipexctl.packages.uv import ALONE, ANY_INDEX, NO_ANSWER, Found, Pin, Pins, Unresolved, Uv
+from ipexctl.install.stack.selection import Stack, stack_requirements
+from ipexctl.install.stack.version_table import IPEX, RESERVED, StackRow, of_intel
+from ipexctl.packages.indexes import Indexes, plain_index_url
+from ipexctl.packages.uv import ALONE, ANY_INDEX, NO_ANSWER, FoundUv, Pin, Pins, Unresolved, Uv
 from ipexctl.quick_dataclass import dataclass
 
 Urls = Mapping[str, str]
@@ -54,7 +54,7 @@ class _Way:
         return f"{self.torch} from {self.index.url if self.index else 'your indexes'}"
 
 
-def resolve(
+def resolve_stack(
     candidates: Sequence[Stack],
     indexes: Indexes,
     environ: Mapping[str, str],
@@ -68,7 +68,7 @@ def resolve(
     """
     search = _Search([Uv(stack, indexes, environ, preferred) for stack in candidates], extra)
     stack, found = search.solve()
-    tool = _tool(stack, indexes, environ)
+    tool = _resolve_uv(stack, indexes, environ)
     lock = Lock(
         row=stack.row.name,
         torch=stack.row.torch,
@@ -85,7 +85,7 @@ def resolve(
     return Resolved(stack, lock, urls, no_cpu_build)
 
 
-def _tool(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> Found:
+def _resolve_uv(stack: Stack, indexes: Indexes, environ: Mapping[str, str]) -> FoundUv:
     try:
         return _for_tools(stack, indexes, environ).compile(("uv",), {}, ALONE)[0]
     except Unresolved as e:
@@ -109,13 +109,13 @@ class _Search:
         self._reasons: dict[tuple[str, str], list[str]] = {}
         self._silent: set[str] = set()  # indexes that gave no answer; they are skipped from then on
 
-    def solve(self) -> tuple[Stack, list[Found]]:
+    def solve(self) -> tuple[Stack, list[FoundUv]]:
         """Try each way for every Python before the next way: the user's own indexes come first."""
         usable = list(self._with_intel())
         for way in self._ways() if usable else ():
             for uv, intel in usable:
                 try:
-                    return uv.stack, _compile(uv, intel, way, self._extra)
+                    return uv.stack, _compile_with_torch(uv, intel, way, self._extra)
                 except Unresolved as e:
                     self._note(str(way), uv, str(e))
                     if e.network and not way.index:  # every way uses the user's own indexes
@@ -161,9 +161,9 @@ class _Search:
         return _cannot_be_had(self._uvs[0].stack, why, self._extra)
 
 
-def _compile(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> list[Found]:
+def _compile_with_torch(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> list[FoundUv]:
     """Resolve one way. Raises Unresolved."""
-    wanted = (way.torch, *requirements(uv.stack), *extra.requirements)
+    wanted = (way.torch, *stack_requirements(uv.stack), *extra.requirements)
     pins = dict(intel)
     if way.index:
         named = [name for name in TORCHES if name == "torch" or extra.names(name)]
@@ -181,7 +181,7 @@ def _compile(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> list[Found]:
     return found
 
 
-def _other_builds(found: Sequence[Found], arch: str) -> dict[str, str]:
+def _other_builds(found: Sequence[FoundUv], arch: str) -> dict[str, str]:
     """Return torch, torchvision and torchaudio with their versions if their builds differ: then
     operators are missing at run time. For aarch64 all builds are CPU builds, under two names."""
     family = {f.package.name: f.package.version for f in found if f.package.name in TORCHES}
@@ -191,7 +191,7 @@ def _other_builds(found: Sequence[Found], arch: str) -> dict[str, str]:
 
 def _of_one_build(
     uv: Uv, wanted: Sequence[str], pins: Pins, way: _Way, extra: Extra, versions: Mapping[str, str]
-) -> list[Found]:
+) -> list[FoundUv]:
     """Resolve again with the +cpu builds of torchvision and torchaudio. Raises Unresolved."""
     exact = [f"{n}=={v.partition('+')[0]}+cpu" for n, v in versions.items() if n != "torch"]
     if not uv.indexes.no_index:
@@ -210,11 +210,11 @@ def _of_one_build(
 # --- allowed sources of torch and Intel's packages ------------------------------------------------
 
 
-def of_torch(row: Row) -> Pin:
+def of_torch(row: StackRow) -> Pin:
     return Pin(row.torch_index, "torch_index" in row.flat)
 
 
-def allowed_names(row: Row, pins: Pins) -> set[str]:
+def allowed_names(row: StackRow, pins: Pins) -> set[str]:
     """Return Intel's names that are known to come from Intel."""
     return {*pins, *((IPEX,) if row.public else ())}
 
@@ -224,15 +224,15 @@ def intel_pins(uv: Uv, silent: set[str]) -> Pins:
     gives no answer is added. Raises Unresolved."""
     if uv.indexes.no_index:
         return {}  # only the user's own folders are used
-    found = {name: _place(uv, name, v, silent) for name, v in of_intel(uv.stack.row).items()}
+    found = {name: _find_pin(uv, name, v, silent) for name, v in of_intel(uv.stack.row).items()}
     return {name: place for name, place in found.items() if place}
 
 
-def _place(uv: Uv, name: str, version: str, silent: set[str]) -> Pin | None:
+def _find_pin(uv: Uv, name: str, version: str, silent: set[str]) -> Pin | None:
     """Return the source of a package; None: the default index."""
     reasons = []
-    for place in _places(uv.stack.row, name, uv.indexes):
-        where = plain(place.url) if place else "the default index"
+    for place in _places_to_try(uv.stack.row, name, uv.indexes):
+        where = plain_index_url(place.url) if place else "the default index"
         if place and place.url in silent:
             reasons.append(f"{where}: no answer")
             continue
@@ -246,7 +246,7 @@ def _place(uv: Uv, name: str, version: str, silent: set[str]) -> Pin | None:
     raise Unresolved(f"{name} {version} is not available: {'; '.join(reasons)}")
 
 
-def _places(row: Row, name: str, indexes: Indexes) -> Iterator[Pin | None]:
+def _places_to_try(row: StackRow, name: str, indexes: Indexes) -> Iterator[Pin | None]:
     for place in indexes.find_links:
         if "://" in place:
             yield Pin(place, flat=True)
@@ -261,16 +261,16 @@ def _places(row: Row, name: str, indexes: Indexes) -> Iterator[Pin | None]:
 # --- an existing lock -----------------------------------------------------------------------------
 
 
-def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str]) -> Urls:
+def locate_files(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str]) -> Urls:
     """Return addresses for the files of an existing lock: only the sha256 decides."""
     uv, tools = Uv(stack, indexes, environ), _for_tools(stack, indexes, environ)
-    there: dict[str, Found] = {}  # by sha256
+    there: dict[str, FoundUv] = {}  # by sha256
     reasons: list[str] = []
     try:
         intel = intel_pins(uv, set())
     except Unresolved as e:
         raise _not_located(lock, there, [str(e)]) from None
-    places: list[tuple[Uv, Sequence[Package], Pins]]
+    places: list[tuple[Uv, Sequence[LockedPackage], Pins]]
     places = [(uv, lock.packages, intel), (tools, (lock.uv,), {})]
     if not indexes.no_index:
         places.append((uv, lock.packages, {**intel, "torch": of_torch(stack.row)}))
@@ -278,7 +278,7 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
         if all(p.sha256 in there for p in files):
             continue
         try:
-            there |= {f.package.sha256: f for f in _offered(asked, files, pins)}
+            there |= {f.package.sha256: f for f in _offered_wheels(asked, files, pins)}
         except Unresolved as e:
             reasons.append(str(e))
             if e.network:
@@ -288,7 +288,7 @@ def locate(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str
     raise _not_located(lock, there, reasons)
 
 
-def _offered(uv: Uv, files: Sequence[Package], pins: Pins) -> list[Found]:
+def _offered_wheels(uv: Uv, files: Sequence[LockedPackage], pins: Pins) -> list[FoundUv]:
     """Return all wheels of these versions: the index may have others for the hosts by now."""
     exact = [f"{p.name}=={p.version}" for p in files]
     kept = {name: pin for name, pin in pins.items() if name in {p.name for p in files}}
@@ -344,7 +344,7 @@ def _next_step(why: str) -> str:
     return ""
 
 
-def _not_located(lock: Lock, there: Mapping[str, Found], reasons: Iterable[str]) -> InputError:
+def _not_located(lock: Lock, there: Mapping[str, FoundUv], reasons: Iterable[str]) -> InputError:
     hint = "rm ipexctl.lock   # the next install resolves the versions again"
     names = {f.package.name for f in there.values()}
     others = [p for p in lock.files if p.sha256 not in there and p.name in names]

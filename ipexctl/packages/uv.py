@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlsplit
 
 from ipexctl.base import toml
 from ipexctl.errors import InputError, NotHere, reason_of
-from ipexctl.install.stack.lock_file import Package
+from ipexctl.install.stack.lock_file import LockedPackage
 from ipexctl.install.stack.selection import Stack
 from ipexctl.local.user_dirs import cache_dir, make_private
-from ipexctl.packages.indexes import Indexes, in_variables, plain
+from ipexctl.packages.indexes import Indexes, in_variables, plain_index_url
 from ipexctl.quick_dataclass import dataclass
 
 TIMEOUT = 600.0  # seconds of one resolution; UV_HTTP_TIMEOUT limits each wait for an answer
@@ -31,10 +31,10 @@ _LOGIN = re.compile(r"://[^\s/]*@")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundUv:
     """One wheel of a resolution, and its present address."""
 
-    package: Package
+    package: LockedPackage
     url: str
 
 
@@ -82,29 +82,31 @@ class Uv:
         pins: Pins,
         *options: str,
         constraints: Sequence[str] = (),
-    ) -> list[Found]:
+    ) -> list[FoundUv]:
         """Return one wheel for each package. Raises Unresolved with uv's message."""
         return [wheels[0] for wheels in self._resolved(wanted, pins, options, constraints)]
 
-    def wheels(self, wanted: Sequence[str], pins: Pins, *options: str) -> list[Found]:
+    def wheels(self, wanted: Sequence[str], pins: Pins, *options: str) -> list[FoundUv]:
         """Return every wheel of each package that the hosts can load. Raises Unresolved."""
         return [wheel for wheels in self._resolved(wanted, pins, options) for wheel in wheels]
 
     def _resolved(
         self, wanted: Sequence[str], pins: Pins, options: Sequence[str],
         constraints: Sequence[str] = (),
-    ) -> list[list[Found]]:  # fmt: skip
+    ) -> list[list[FoundUv]]:  # fmt: skip
         """Resolve. Raises Unresolved, and InputError if an index does not answer in time."""
         # not below /tmp: uv reads pyproject.toml and uv.toml, of any user, in the folders above
         above = cache_dir(self._environ) / "resolve"
         make_private(above)
         with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
             out = Path(folder, "pylock.toml")
-            Path(folder, "pyproject.toml").write_text(project(wanted, pins, constraints), "utf-8")
+            Path(folder, "pyproject.toml").write_text(
+                pyproject_text(wanted, pins, constraints), "utf-8"
+            )
             if self._preferred:
-                out.write_text(_earlier(self._preferred), "utf-8")
+                out.write_text(_preferences_text(self._preferred), "utf-8")
             self._run(folder, {"UV_CACHE_DIR": str(above / "uv"), **self._environ}, pins, options)
-            return [_found(raw) for raw in toml.loads(out.read_text("utf-8"))["packages"]]
+            return [_read_wheels(raw) for raw in toml.loads(out.read_text("utf-8"))["packages"]]
 
     def _run(
         self, folder: str, environ: Mapping[str, str], pins: Pins, options: Sequence[str]
@@ -134,7 +136,7 @@ class Uv:
 
     def _no_answer(self, pins: Pins) -> InputError:
         urls = (*(pin.url for pin in pins.values()), *in_variables(self._environ))
-        asked = dict.fromkeys(plain(url) for url in urls if "://" in url)
+        asked = dict.fromkeys(plain_index_url(url) for url in urls if "://" in url)
         return InputError(
             f"uv did not resolve the packages within {TIMEOUT:.0f} s",
             why=f"it asked {', '.join(asked) or 'the default index'}; a package index may stall",
@@ -143,11 +145,11 @@ class Uv:
         )
 
 
-def project(wanted: Iterable[str], pins: Pins, constraints: Iterable[str] = ()) -> str:
+def pyproject_text(wanted: Iterable[str], pins: Pins, constraints: Iterable[str] = ()) -> str:
     """Return a project file: only that can bind one package to one index."""
     lines = ["[project]", 'name = "ipexctl-environment"', 'version = "0"']
-    lines += [f"dependencies = {_list(wanted)}"]
-    lines += ["[tool.uv]", f"constraint-dependencies = {_list(constraints)}"]
+    lines += [f"dependencies = {_toml_list(wanted)}"]
+    lines += ["[tool.uv]", f"constraint-dependencies = {_toml_list(constraints)}"]
     lines += ["[tool.uv.workspace]"]  # its own: then uv does not search the folders above for one
     lines += ["[tool.uv.sources]"]
     places = list(dict.fromkeys(pins.values()))
@@ -158,11 +160,11 @@ def project(wanted: Iterable[str], pins: Pins, constraints: Iterable[str] = ()) 
     return "\n".join(lines) + "\n"
 
 
-def _list(texts: Iterable[str]) -> str:
+def _toml_list(texts: Iterable[str]) -> str:
     return json.dumps(list(texts), ensure_ascii=False)
 
 
-def _earlier(versions: Mapping[str, str]) -> str:
+def _preferences_text(versions: Mapping[str, str]) -> str:
     """Return an earlier output, from which uv takes preferred versions."""
     tables = (
         f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
@@ -186,19 +188,21 @@ def find_uv(environ: Mapping[str, str]) -> str:
     return found
 
 
-def _found(raw: Mapping[str, Any]) -> list[Found]:
-    wheels = [_wheel(raw, wheel) for wheel in raw.get("wheels", ())]
+def _read_wheels(raw: Mapping[str, Any]) -> list[FoundUv]:
+    wheels = [_read_wheel(raw, wheel) for wheel in raw.get("wheels", ())]
     known = [w for w in wheels if w.url and w.package.sha256]
     if not known:
         raise Unresolved(f"{raw['name']} {raw.get('version', '')} has no wheel with a sha256")
     return known
 
 
-def _wheel(raw: Mapping[str, Any], wheel: Mapping[str, Any]) -> Found:
+def _read_wheel(raw: Mapping[str, Any], wheel: Mapping[str, Any]) -> FoundUv:
     url = wheel.get("url") or _file_url(wheel.get("path", ""))
     file = wheel.get("name") or unquote(urlsplit(url).path.rsplit("/", 1)[-1])
     sha256 = wheel.get("hashes", {}).get("sha256", "")
-    return Found(Package(raw["name"], raw["version"], file, sha256, wheel.get("size", 0)), url)
+    return FoundUv(
+        LockedPackage(raw["name"], raw["version"], file, sha256, wheel.get("size", 0)), url
+    )
 
 
 def _file_url(path: str) -> str:

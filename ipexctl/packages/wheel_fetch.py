@@ -19,9 +19,9 @@ from urllib.request import url2pathname
 
 from ipexctl.base.remote_file import RemoteFile
 from ipexctl.blobs.blob_store import Store, place_of
-from ipexctl.common.http_body import Broken
+from ipexctl.common.http_body import BodyBroken
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.local.environment import environment
 from ipexctl.local.user_dirs import make_private
 from ipexctl.packages.download import AGAIN, HEADERS, TIMEOUT, Download
@@ -47,7 +47,7 @@ class Fetcher:
         seconds = environ.get("UV_HTTP_TIMEOUT", "")
         self._timeout = float(seconds) if seconds.isdecimal() else TIMEOUT
 
-    def fetch(self, files: Sequence[Package], urls: Mapping[str, str], tell: Tell) -> None:
+    def fetch(self, files: Sequence[LockedPackage], urls: Mapping[str, str], tell: Tell) -> None:
         """Fetch all the files into the store. After one failure no other is begun."""
         wanted = [
             RemoteFile(f.file, urls[f.sha256], place_of(f.sha256), f.size or -1, f.sha256)
@@ -67,7 +67,7 @@ class Fetcher:
             sized = {file.sha256: file for file in known}
         return lock.each_file(lambda file: sized[file.sha256])
 
-    def _sized(self, file: Package, url: str) -> Package:
+    def _sized(self, file: LockedPackage, url: str) -> LockedPackage:
         if file.size or not url:
             return file
         request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
@@ -84,12 +84,12 @@ class Fetcher:
             Download(self._opener.open, self._timeout).into(
                 out, file.url, on_bytes, max(file.size, 0)
             )
-        except Broken as e:
+        except BodyBroken as e:
             kept = out.seek(0, os.SEEK_END)
             raise FetchFailed(
                 f"{urlsplit(file.url).hostname} did not send {file.path}",
                 why=f"{e}; {kept / 1e6:.1f} MB of it are kept" if kept else str(e),
-                hint=_hint(e, file.url) or (GONE if e.status in (404, 410) else AGAIN),
+                hint=_no_retry_hint(e, file.url) or (GONE if e.status in (404, 410) else AGAIN),
             ) from None
 
     def _copy(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
@@ -108,7 +108,7 @@ class Fetcher:
             ) from None
 
 
-def _hint(e: Broken, url: str) -> str:
+def _no_retry_hint(e: BodyBroken, url: str) -> str:
     """Return the hint for an error that a retry does not change."""
     if e.untrusted:
         return CERT_HINT.format(e.untrusted)
@@ -118,7 +118,7 @@ def _hint(e: Broken, url: str) -> str:
 def with_sizes(lock: Lock, store: Store) -> Lock:
     """Return the lock with the sizes of the files that are in the store."""
 
-    def sized(file: Package) -> Package:
+    def sized(file: LockedPackage) -> LockedPackage:
         known = not file.size and store.has(file.blob)
         return replace(file, size=store.path(file.blob).stat().st_size) if known else file
 

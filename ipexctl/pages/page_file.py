@@ -8,10 +8,10 @@ from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, reason_of
-from ipexctl.pages.page_shell import mark
+from ipexctl.pages.page_shell import generator_tag
 from ipexctl.terminal.console import print_text, stderr_console
 
 SEEN = 2000  # bytes at the start that contain the mark
@@ -54,14 +54,14 @@ def put_page(html: str, to: str) -> None:
         sys.stdout.write(html)
         return
     write_page(Path(to), html)
-    print_text(stderr_console(), f"{to}  {human(len(html.encode()))}")
+    print_text(stderr_console(), f"{to}  {format_bytes(len(html.encode()))}")
 
 
 def _is_page(path: Path, command: str) -> bool:
     if path.is_symlink() or not path.is_file():
         return False
     with suppress(OSError), path.open("rb") as file:
-        return mark(command).encode() in file.read(SEEN)
+        return generator_tag(command).encode() in file.read(SEEN)
     return False
 
 

@@ -11,7 +11,7 @@ import html
 from collections.abc import Sequence
 
 
-def shell(
+def frame_page(
     title: str, body: str, *, command: str, styles: Sequence[str], scripts: Sequence[str] = ()
 ) -> str:
     """Return the page. `body` is markup; `command` is the one that writes the page."""
@@ -21,10 +21,10 @@ def shell(
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy(styles, scripts)}">
+<meta http-equiv="Content-Security-Policy" content="{content_policy(styles, scripts)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-{mark(command)}
+{generator_tag(command)}
 <meta name="referrer" content="no-referrer">
 <title>{html.escape(title)}</title>
 {style}</head>
@@ -34,17 +34,17 @@ def shell(
 """
 
 
-def mark(command: str) -> str:
+def generator_tag(command: str) -> str:
     """Return the mark of a file that the command may replace."""
     return f'<meta name="generator" content="ipexctl {command}">'
 
 
-def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
+def content_policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
     allowed = [("script-src", scripts), ("style-src", styles)]
-    parts = [f"{name} {' '.join(map(_hash, texts))}; " for name, texts in allowed if texts]
+    parts = [f"{name} {' '.join(map(_policy_hash, texts))}; " for name, texts in allowed if texts]
     return f"default-src 'none'; {''.join(parts)}base-uri 'none'; form-action 'none'"
 
 
-def _hash(text: str) -> str:
+def _policy_hash(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"

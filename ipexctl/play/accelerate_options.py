@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.script_files.accelerate_file import read
-from ipexctl.user_code.launchers.line_request import TypedOptions, merged
+from ipexctl.run.script_files.accelerate_file import read_accelerate_file
+from ipexctl.user_code.launchers.line_request import TypedOptions, merge_requests
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def config_options(
 ) -> ConfigOptions:
     """Read a config. `counts`: the step's own numbers of ranks, or "". The hosts are the play's."""
     own = TypedOptions(env=frozenset(env), hosts="the hosts of the play", counts=counts)
-    made = merged((read(path),), own)
+    made = merge_requests((read_accelerate_file(path),), own)
     for text in made.note():
         note(f"{path}: {text}")
     numbers: dict[str, int | None] = {"-n": None, "-ppn": None}

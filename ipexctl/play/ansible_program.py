@@ -17,7 +17,7 @@ from dataclasses import field
 from pathlib import Path
 
 from ipexctl.errors import InputError, NotHere
-from ipexctl.inventory.hostfile_formats import render
+from ipexctl.inventory.hostfile_formats import render_inventory
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.local.environment import environment, user_umask
 from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
@@ -72,17 +72,23 @@ def run_playbook(
             slug="options-conflict",
         )
     with tempfile.TemporaryDirectory(prefix="ipexctl-ansible-") as folder:  # mode 0700
-        inventory = _write(Path(folder), target, hosts, playbook.pythons)
-        words = [program, "-i", str(inventory), "-e", f"@{_extra(Path(folder), playbook)}"]
+        inventory = _write_inventory(Path(folder), target, hosts, playbook.pythons)
+        words = [
+            program,
+            "-i",
+            str(inventory),
+            "-e",
+            f"@{_write_extra_variables(Path(folder), playbook)}",
+        ]
         words += ["--check"] * playbook.check
         words += [w for tag in playbook.tags for w in ("--tags", tag)]
         words += [w for tag in playbook.skip_tags for w in ("--skip-tags", tag)]
         words += ["--", str(playbook.path)]
-        with _connections(Path(folder)):
-            return _run(words, say)
+        with _end_shared_connections(Path(folder)):
+            return _run_program(words, say)
 
 
-def _run(words: list[str], say: Callable[[str], None]) -> int:
+def _run_program(words: list[str], say: Callable[[str], None]) -> int:
     """Run the program and return its exit code. Ctrl-C is passed on, with some seconds to end."""
     with subprocess.Popen(
         words,
@@ -107,10 +113,12 @@ def _run(words: list[str], say: Callable[[str], None]) -> int:
             raise
 
 
-def _write(folder: Path, target: Target, hosts: Inventory, pythons: Mapping[str, str]) -> Path:
+def _write_inventory(
+    folder: Path, target: Target, hosts: Inventory, pythons: Mapping[str, str]
+) -> Path:
     """Write the inventory, with a file of variables for each host."""
     inventory = folder / "hosts"
-    inventory.write_text(render(hosts, "ansible").text)
+    inventory.write_text(render_inventory(hosts, "ansible").text)
     remote = tuple(host for host in hosts.hosts if not host.local)
     ssh = OpenSshTransport(remote, target.ssh_config) if remote else None
     for name in ("host_vars", _SOCKETS):
@@ -128,7 +136,7 @@ def _write(folder: Path, target: Target, hosts: Inventory, pythons: Mapping[str,
     return inventory
 
 
-def _extra(folder: Path, playbook: Playbook) -> Path:
+def _write_extra_variables(folder: Path, playbook: Playbook) -> Path:
     """Write the extra variables to a file: every user of the controller could read arguments."""
     path = folder / "extra.json"
     path.write_text(json.dumps(dict(playbook.extra)))
@@ -136,7 +144,7 @@ def _extra(folder: Path, playbook: Playbook) -> Path:
 
 
 @contextmanager
-def _connections(folder: Path) -> Iterator[None]:
+def _end_shared_connections(folder: Path) -> Iterator[None]:
     """End the shared connections together with the step."""
     try:
         yield

@@ -10,14 +10,14 @@ from typing import Any
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.located_errors import Bad
-from ipexctl.base.values import plain, texts
+from ipexctl.base.values import plain, texts_of
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import LONG, hint_of, slug_of, text_of
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.play.steps.step_kinds import HostStep, LocalFiles, Result
-from ipexctl.play.text.check_prediction import Looked, predict
+from ipexctl.play.text.check_prediction import StepPrediction, predict_state
 from ipexctl.play.text.interpolation import Scope, as_written
 from ipexctl.play.text.play_outcome import State, StepOutcome
 from ipexctl.play.text.play_values import PlayStep
@@ -39,7 +39,7 @@ class BoundStep:
 
 
 @dataclass(frozen=True)
-class Listener:
+class PlayListener:
     """Callbacks while hosts work; called from their threads."""
 
     begin: Callable[[str, PlayStep], None]
@@ -52,7 +52,7 @@ class HostBatches:
     """Runs steps on hosts. `pending`: by host, what the steps of a check would have changed."""
 
     fleet: Fleet
-    listener: Listener
+    listener: PlayListener
     check: bool
     diff: bool
     password: str = field(default="", repr=False)
@@ -72,10 +72,10 @@ class HostBatches:
                 batch.lost(HostDown.of(host.name, e))
         return batch.outcomes
 
-    def predicted(self, host: str, looked: Looked) -> State:
+    def predicted(self, host: str, looked: StepPrediction) -> State:
         """Return the state of a step in check mode, given the changes pending on its host."""
         pending = self.pending.setdefault(host, set())
-        state = predict(looked, pending)
+        state = predict_state(looked, pending)
         if state in (State.WOULD_CHANGE, State.UNKNOWN):
             pending.update(looked.writes)
         return state
@@ -150,11 +150,11 @@ class _Batch:
     def _end(self, step: PlayStep, said: Mapping[str, Any]) -> None:
         failure = said.get("failure")
         changed = said.get("changed")
-        looked = Looked(
+        looked = StepPrediction(
             changed if changed is None else changed is True,
             failure is not None,
-            texts(said.get("reads")),
-            texts(said.get("writes")),
+            texts_of(said.get("reads")),
+            texts_of(said.get("writes")),
         )
         state = State.FAILED if looked.failed else State.CHANGED if looked.changed else State.OK
         if self._batches.check:

@@ -17,22 +17,22 @@ from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local import last_outcome
 from ipexctl.machines.agent_start import AHEAD
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.probe_host import answer, question
+from ipexctl.machines.probe_host import facts_request, read_facts_reply
 from ipexctl.machines.target import Target
-from ipexctl.play.host_batch import BoundStep, HostBatches, Listener
+from ipexctl.play.host_batch import BoundStep, HostBatches, PlayListener
 from ipexctl.play.play_hosts import PlayHosts, play_hosts
 from ipexctl.play.play_journal import PlayJournal, of_handler, open_journal
 from ipexctl.play.play_scope import PlayScope
 from ipexctl.play.steps import all_steps
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, HostStep, Result
-from ipexctl.play.text.check_prediction import Looked
-from ipexctl.play.text.conditions import check_names, check_values, holds, needs_facts
+from ipexctl.play.text.check_prediction import StepPrediction
+from ipexctl.play.text.conditions import check_names, check_values, condition_holds, needs_facts
 from ipexctl.play.text.fact_values import FACTS
 from ipexctl.play.text.interpolation import Scope
 from ipexctl.play.text.play_options import PlayOptions
 from ipexctl.play.text.play_outcome import PlayReport, State, StepOutcome
 from ipexctl.play.text.play_values import Play, PlayStep, chosen_steps
-from ipexctl.play.text.step_schema import Step, bind
+from ipexctl.play.text.step_schema import Step, bind_step
 from ipexctl.quick_dataclass import dataclass
 
 WHEN = "condition (when) not met"
@@ -51,7 +51,7 @@ class PlayStart:
 
 
 def run_play(
-    play: Play, target: Target, options: PlayOptions, listener: Listener,
+    play: Play, target: Target, options: PlayOptions, listener: PlayListener,
     started: Callable[[PlayStart], None] = lambda start: None,
 ) -> PlayReport:  # fmt: skip
     """Run a play. Raises InputError for a mistake in the play before any host is asked."""
@@ -59,7 +59,7 @@ def run_play(
     steps = chosen_steps(play, options)
     hosts = play_hosts(play, target)
     scope = PlayScope(play, options.extra, hosts=hosts.inventory.hosts)
-    validate(play, hosts, scope)
+    validate_play(play, hosts, scope)
     names = tuple(host.name for host in hosts.inventory.hosts)
     on = {step.number: hosts.on[step.number] for step in steps}
     started(PlayStart(play, steps, names, on, scope.masked))
@@ -88,7 +88,7 @@ def run_play(
             break
     report = PlayReport(play, names, tuple(outcomes), options.check, time.monotonic() - began)
     if not options.check:
-        last_outcome.remember(hosts.inventory, report.states, "play")
+        last_outcome.remember_states(hosts.inventory, report.states, "play")
     return report
 
 
@@ -118,7 +118,7 @@ def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play], texts: Seque
             raise InputError(what, hint=f"-e {name}=... -e {second}", slug="variable-syntax")
 
 
-def validate(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
+def validate_play(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
     """Check every step with the values that are known before any host is asked.
 
     Raises InputError.
@@ -175,7 +175,7 @@ class _PlayRun:
 
     def __init__(
         self, play: Play, steps: Sequence[PlayStep], hosts: PlayHosts, fleet: Fleet,
-        options: PlayOptions, scope: PlayScope, listener: Listener, journal: PlayJournal,
+        options: PlayOptions, scope: PlayScope, listener: PlayListener, journal: PlayJournal,
     ) -> None:  # fmt: skip
         self.interrupted = False
         self._hosts, self._journal = hosts, journal
@@ -256,8 +256,8 @@ class _PlayRun:
             if not wants_facts:
                 self._fleet.connect(host)
                 return
-            agent = self._fleet.connect(host, ahead=[question(root, listen=False)])
-            self._scope.facts[host.name] = answer(agent, AHEAD, agent.hello.sent, root)[0]
+            agent = self._fleet.connect(host, ahead=[facts_request(root, listen=False)])
+            self._scope.facts[host.name] = read_facts_reply(agent, AHEAD, agent.hello.sent, root)[0]
 
         self._fleet.each(one)
         if any(self._wants_sudo(step) for step in self._may_run):
@@ -290,7 +290,7 @@ class _PlayRun:
         return (*self._steps, *(step for name in notified for step in handlers[name]))
 
     def _applies(self, step: PlayStep, host: Host) -> bool:
-        return holds(step.when, self._scope.on(host, step.item))
+        return condition_holds(step.when, self._scope.on(host, step.item))
 
     # -- steps --
 
@@ -390,7 +390,7 @@ class _PlayRun:
         self, bound: FleetStep, acting: Acting, step: PlayStep
     ) -> Mapping[str, Result]:
         for left in range(step.retries, -1, -1):
-            results = _act(bound, acting)
+            results = _act_on_fleet(bound, acting)
             bad = [name for name, result in results.items() if result.state.stops]
             if not bad or not left or acting.check:
                 break
@@ -404,7 +404,9 @@ class _PlayRun:
             return result
         changed = {State.WOULD_CHANGE: True, State.UNKNOWN: None}.get(result.state, False)
         failed = result.state is State.FAILED
-        state = self._batches.predicted(host, Looked(changed, failed, kind.reads, kind.writes))
+        state = self._batches.predicted(
+            host, StepPrediction(changed, failed, kind.reads, kind.writes)
+        )
         return replace(result, state=state)
 
     # -- outcomes --
@@ -424,10 +426,10 @@ class _PlayRun:
 
 def _bind_on(step: PlayStep, scope: Scope) -> Any:
     """Return the step with its values; None if one is not known yet. Raises InputError."""
-    return step.ready or bind(all_steps()[step.kind], step.node, scope)
+    return step.ready or bind_step(all_steps()[step.kind], step.node, scope)
 
 
-def _act(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:
+def _act_on_fleet(bound: FleetStep, acting: Acting) -> Mapping[str, Result]:
     try:
         return bound.act(acting)
     except IpexctlError as e:

@@ -7,9 +7,9 @@ from pathlib import Path
 from ipexctl.base.located_errors import did_you_mean
 from ipexctl.base.quoting import quote
 from ipexctl.errors import InputError, reason_of
-from ipexctl.inventory.text_encoding import decode
+from ipexctl.inventory.text_encoding import decode_text
 from ipexctl.local.bounded_read import read_file
-from ipexctl.local.ownership import closing, untrusted_above, untrusted_reason
+from ipexctl.local.ownership import chmod_command, untrusted_above, untrusted_reason
 
 SUFFIXES = (".yaml", ".yml")
 
@@ -31,13 +31,13 @@ def read_play_file(word: str) -> tuple[str, str]:
         what = f"{word} is a Python script, not a play"
         raise InputError(what, hint=f"ipexctl run {quote((word,))}", slug="not-a-play")
     if not shipped and "/" not in word and not path.suffix:
-        raise _missing(word)
+        raise _missing_play_error(word)
     # checked before reading: a user who can replace a folder above could undo that afterwards
     untrusted = "" if shipped else untrusted_reason(path) or untrusted_above(path)
     try:
-        text = decode(read_file(shipped or path), word)
+        text = decode_text(read_file(shipped or path), word)
     except FileNotFoundError:
-        raise _missing(word) from None
+        raise _missing_play_error(word) from None
     except (OSError, ValueError) as e:
         why = reason_of(e)
         raise InputError(f"cannot read the play {word}", why=why, slug="play-unreadable") from None
@@ -46,13 +46,13 @@ def read_play_file(word: str) -> tuple[str, str]:
         raise InputError(
             f"{word}: {untrusted}",
             why="a play runs commands on all hosts",
-            hint=closing(path, untrusted) or copy,
+            hint=chmod_command(path, untrusted) or copy,
             slug="play-untrusted",
         )
     return text, word
 
 
-def _missing(word: str) -> InputError:
+def _missing_play_error(word: str) -> InputError:
     if Path(word).is_file():
         what = f"there is no shipped play {word!r}"
         return InputError(

@@ -8,10 +8,10 @@ from dataclasses import replace
 from ipexctl.base.located_errors import Bad
 from ipexctl.base.place import Place
 from ipexctl.errors import InputError
-from ipexctl.inventory.host_patterns import Known, select
+from ipexctl.inventory.host_patterns import Known, select_hosts
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.last_outcome import last_states
-from ipexctl.machines.target import Target, all_hosts, inventory
+from ipexctl.machines.target import Target, all_hosts, read_inventory
 from ipexctl.play.text.play_values import Play, PlayStep
 from ipexctl.quick_dataclass import dataclass
 
@@ -30,7 +30,7 @@ class PlayHosts:
 
 def play_hosts(play: Play, target: Target) -> PlayHosts:
     """Return the hosts of the play. Raises InputError."""
-    return of_inventory(play, inventory(target), all_hosts(target))
+    return of_inventory(play, read_inventory(target), all_hosts(target))
 
 
 def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHosts:
@@ -38,7 +38,7 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
     known = last_states(everyone)
     hosts = wanted
     if play.hosts:
-        meant = _names(everyone, play.hosts, known, "hosts", play.hosts_place)
+        meant = _matching_names(everyone, play.hosts, known, "hosts", play.hosts_place)
         hosts = replace(wanted, hosts=tuple(h for h in wanted.hosts if h.name in meant))
     if not hosts.hosts:
         raise InputError(
@@ -48,7 +48,7 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
         )
     all_names = frozenset(host.name for host in hosts.hosts)
     on = {
-        step.number: all_names & _names(everyone, step.on, known, "on", step.place)
+        step.number: all_names & _matching_names(everyone, step.on, known, "on", step.place)
         if step.on
         else all_names
         for step in play.all_steps
@@ -56,11 +56,11 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
     return PlayHosts(hosts, on)
 
 
-def _names(
+def _matching_names(
     everyone: Inventory, pattern: str, known: Known, key: str, place: Place | None
 ) -> frozenset[str]:
     try:
-        found = select(everyone, (pattern,), (), known, option=key)
+        found = select_hosts(everyone, (pattern,), (), known, option=key)
     except InputError as e:
         raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint, slug=e.slug).placed(place) from None
     return frozenset(host.name for host in found.hosts)

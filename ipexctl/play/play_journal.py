@@ -28,18 +28,18 @@ class PlayJournal:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def has(self, host: str, what: str) -> bool:
-        return _key(host, what) in self.known
+        return _journal_key(host, what) in self.known
 
     def note(self, host: str, what: str, *, sync: bool = True) -> None:
         """Add a note. `sync`: write it to the disk before the next step begins."""
         if not self.check:
-            self.known.add(_key(host, what))
-            self._append(_key(host, what), sync)
+            self.known.add(_journal_key(host, what))
+            self._append(_journal_key(host, what), sync)
 
     def forget(self, host: str, what: str, *, sync: bool = True) -> None:
         if not self.check and self.has(host, what):
-            self.known.discard(_key(host, what))
-            self._append(f"-{_key(host, what)}", sync)
+            self.known.discard(_journal_key(host, what))
+            self._append(f"-{_journal_key(host, what)}", sync)
 
     def is_done(self, host: str, what: str) -> bool:
         """Return whether the step can be skipped; without `resume` forget it: it runs again."""
@@ -73,5 +73,5 @@ def of_handler(name: str) -> str:
     return f"handler {name}"
 
 
-def _key(host: str, what: str) -> str:
+def _journal_key(host: str, what: str) -> str:
     return hashlib.sha256(f"{host}\0{what}".encode()).hexdigest()

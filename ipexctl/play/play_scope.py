@@ -15,12 +15,12 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.play.text.fact_values import NAMES, fact_values
-from ipexctl.play.text.interpolation import Scope, expanded
+from ipexctl.play.text.interpolation import Scope, interpolate_text
 from ipexctl.play.text.play_values import Play
 from ipexctl.quick_dataclass import dataclass
 
 
-def _items(item: Node | None) -> Iterator[tuple[str, Scalar]]:
+def _item_variables(item: Node | None) -> Iterator[tuple[str, Scalar]]:
     if isinstance(item, Scalar):
         yield "item", item
     elif isinstance(item, MappingNode):
@@ -64,14 +64,14 @@ class PlayScope:
         )
         for name, (text, place) in self.play.vars.items():
             self._set(own, scope, name, text, place)
-        for name, node in _items(item):
+        for name, node in _item_variables(item):
             self._set(items, scope, name, node.text, node.place)
         return scope
 
     def _set(self, own: dict[str, str], scope: Scope, name: str, text: str, place: Place) -> None:
         """Set a variable of the play, which may use those above it."""
         try:
-            value = expanded(text, scope)
+            value = interpolate_text(text, scope)
         except Bad as e:
             later = any(f"${{{other}}}" in text for other in self.play.vars if other not in own)
             e.what = f"{name}: {e.what}"

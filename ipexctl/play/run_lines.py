@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from ipexctl.base.sizes import duration
 from ipexctl.errors import Interrupted
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.machines.suggested_commands import command
+from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.play.steps.step_kinds import Acting, Result
 from ipexctl.play.text.play_outcome import State
 from ipexctl.run.outcome.first_cause import known_cause
-from ipexctl.run.outcome.rank_exchange import sentence
-from ipexctl.run.outcome.run_result import Left, RunResult
+from ipexctl.run.outcome.rank_exchange import describe_exchange
+from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.output.short_paths import short_traceback, shortened
+from ipexctl.run.output.short_paths import short_traceback, shorten_paths
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.watch.run_watchers import View
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 
 class RunLines(View):
@@ -36,14 +36,14 @@ class RunLines(View):
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         for text in texts:
-            self._say(host, f"r{rank:02d} | {shortened(without_colour(text))}")
+            self._say(host, f"r{rank:02d} | {shorten_paths(without_colour(text))}")
 
     def bar(self, host: str, rank: int, text: str) -> None:
         self.lines(host, rank, [text])
 
     def result(self, result: RunResult) -> None:
         if result.exchange and result.exchange.alarming:
-            self.note(f"warning: {sentence(result.exchange, result.plan.world_size)}")
+            self.note(f"warning: {describe_exchange(result.exchange, result.plan.world_size)}")
         if result.gpu_check:
             self.note(f"warning: the script ended itself: {result.gpu_check}")
         for text in (*result.kept.trouble, *result.kept.outputs):
@@ -55,9 +55,9 @@ def ranks_of(plan: LaunchPlan) -> str:
     return f"{n} rank{'s' * (n != 1)} on {fold(host.host for host in plan.hosts)}"
 
 
-def run_results(on: Acting, ended: RunResult | Left) -> dict[str, Result]:
-    if isinstance(ended, Left):
-        hint = command(on.fleet.target, f"attach {ended.run_id}", on.fleet.root)
+def run_results(on: Acting, ended: RunResult | DetachedRun) -> dict[str, Result]:
+    if isinstance(ended, DetachedRun):
+        hint = suggest_command(on.fleet.target, f"attach {ended.run_id}", on.fleet.root)
         if ended.why:
             return dict.fromkeys(on.hosts, Result(State.FAILED, ended.why, hint=hint))
         return dict.fromkeys(on.hosts, Result(State.CHANGED, f"started run {ended.run_id}"))
@@ -68,22 +68,22 @@ def run_results(on: Acting, ended: RunResult | Left) -> dict[str, Result]:
         used = {host.host for host in ended.plan.hosts}
         idle = Result(State.OK, "no ranks on this host")
         return {h: Result(State.CHANGED, took) if h in used else idle for h in on.hosts}
-    return _failed(on, ended)
+    return _failed_results(on, ended)
 
 
-def _failed(on: Acting, ended: RunResult) -> dict[str, Result]:
+def _failed_results(on: Acting, ended: RunResult) -> dict[str, Result]:
     """Give the reasons to the host of the first cause, and one line to the others."""
-    known = known_cause(ended, failures)
+    known = known_cause(ended, known_failures)
     first = ended.first.host if ended.first else next(iter(sorted(ended.lost)), on.hosts[0])
     said = short_traceback([without_colour(text) for text in ended.last_words])
-    why = [shortened(text) for text in said]
+    why = [shorten_paths(text) for text in said]
     found = {}
     for host in on.hosts:
         state = State.UNREACHABLE if host in ended.lost else State.FAILED
         if host == first:
             why += [str(ended.stall)] if ended.stall else []
             why += [known.why] if known else []
-            logs = command(on.fleet.target, f"logs {ended.run_id}", on.fleet.root)
+            logs = suggest_command(on.fleet.target, f"logs {ended.run_id}", on.fleet.root)
             hint = f"{known.fix}\n{logs}" if known else logs
             found[host] = Result(state, f"run {ended.run_id}: {ended.cause}", "\n".join(why), hint)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ipexctl.base.host_outcome import HostRecap, Recap, without_host
+from ipexctl.base.host_outcome import HostResult, HostState, without_host
 from ipexctl.base.typed_command import Typed
 from ipexctl.machines.target import Target
 from ipexctl.play.steps.step_kinds import Acting, Result
@@ -14,9 +14,9 @@ from ipexctl.play.text.play_outcome import State
 
 if TYPE_CHECKING:
     from ipexctl.install.install_plan import Plan
-    from ipexctl.terminal.progress import Progress
+    from ipexctl.terminal.progress import HostProgress
 
-_STATES = {recap: State(recap.value) for recap in Recap}
+_STATES = {recap: State(recap.value) for recap in HostState}
 _TRY = "try: "
 
 
@@ -40,18 +40,18 @@ def notes_of(on: Acting) -> Callable[[str], None]:
     return note
 
 
-def progress_of(on: Acting, chosen: Callable[[Plan], None] = lambda plan: None) -> Progress:
+def progress_of(on: Acting, chosen: Callable[[Plan], None] = lambda plan: None) -> HostProgress:
     """Return progress that says a line whenever a host begins another task, without amounts."""
-    from ipexctl.terminal.progress import DONE, FAILED, Progress, lines_of
+    from ipexctl.terminal.progress import DONE, FAILED, HostProgress, lines_of
 
-    return Progress(chosen, lines_of(on.say, (DONE, FAILED)), notes_of(on))
-
-
-def results_of(on: Acting, recaps: Iterable[HostRecap]) -> dict[str, Result]:
-    return {recap.host: _result(recap, check=on.check) for recap in recaps}
+    return HostProgress(chosen, lines_of(on.say, (DONE, FAILED)), notes_of(on))
 
 
-def _result(recap: HostRecap, *, check: bool) -> Result:
+def results_of(on: Acting, recaps: Iterable[HostResult]) -> dict[str, Result]:
+    return {recap.host: _result_of_recap(recap, check=on.check) for recap in recaps}
+
+
+def _result_of_recap(recap: HostResult, *, check: bool) -> Result:
     state = _STATES[recap.state]
     if check and state is State.CHANGED:
         state = State.WOULD_CHANGE
@@ -60,5 +60,5 @@ def _result(recap: HostRecap, *, check: bool) -> Result:
     return Result(state, without_host(recap.host, recap.detail), why, hint)
 
 
-def changed(on: Acting) -> State:
+def changed_state(on: Acting) -> State:
     return State.WOULD_CHANGE if on.check else State.CHANGED

@@ -15,12 +15,12 @@ from typing import Any, BinaryIO, Protocol, cast
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import Answer
-from ipexctl.blobs.blob_store import Room, default_store, read_part, send
+from ipexctl.blobs.blob_store import Room, default_store, read_part, send_blobs
 from ipexctl.errors import InputError, IpexctlError, NotHere, reason_of
 from ipexctl.local.user_dirs import make_private
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.machines.wire.frames import Frame as Event
-from ipexctl.project.files.project_files import PACKED, File, Tree
+from ipexctl.project.files.project_files import PACKED, ProjectFile, Tree
 from ipexctl.quick_dataclass import dataclass
 
 MODULE = "project.synced_folders"
@@ -34,7 +34,7 @@ Pair = tuple[str, int]  # sha256, size
 class Contents(Protocol):
     def path(self, sha256: str) -> Path: ...
 
-    def content(self, file: File) -> bytes: ...
+    def content(self, file: ProjectFile) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Pack:
 
 
 @dataclass
-class Bundle:
+class TreeContents:
     """A tree and its bytes, for many hosts: what several of them lack is packed once."""
 
     tree: Tree
@@ -87,7 +87,7 @@ class Bundle:
             self._scratch.seek(begin + offset)
             return self._scratch.read(size)
 
-    def _large(self, file: File) -> Blob:
+    def _large(self, file: ProjectFile) -> Blob:
         self._places[file.sha256] = self.contents.path(file.sha256), 0
         return Blob(file.path, file.sha256, file.size)
 
@@ -140,14 +140,14 @@ def _temporary_file() -> BinaryIO:
 
 
 @dataclass(frozen=True)
-class Brought:
+class SentFolder:
     """`done`: the host's answer. `sent`: bytes of files that it lacked."""
 
     done: Answer
     sent: int = 0
 
 
-def send_folder(agent: Agent, bundle: Bundle, asked: Mapping[str, Any]) -> Brought:
+def send_folder(agent: Agent, bundle: TreeContents, asked: Mapping[str, Any]) -> SentFolder:
     """Have the host create the tree as `asked` says; files that it has are not sent.
 
     Raises HostFailed, Unreachable, or InputError when a file changes meanwhile.
@@ -156,22 +156,22 @@ def send_folder(agent: Agent, bundle: Bundle, asked: Mapping[str, Any]) -> Broug
     with dropped_on_error(agent, MODULE, header):
         done, missing = ask_missing(agent, bundle, header, MODULE)
         if not missing:
-            return Brought(done)
+            return SentFolder(done)
         return send_rest(agent, bundle, header, missing)
 
 
 def send_rest(
-    agent: Agent, bundle: Bundle, header: Mapping[str, Any], missing: Sequence[int]
-) -> Brought:
+    agent: Agent, bundle: TreeContents, header: Mapping[str, Any], missing: Sequence[int]
+) -> SentFolder:
     """Finish `send_folder` after the host has reported which files it lacks."""
     large, packs = bundle.blobs(missing)
     small = sum(size for pack in packs for _, size in pack.files)
     blobs = [*large, *(pack.blob for pack in packs)]
     room = Room(bundle.tree.bytes + small, len(bundle.tree.files))
-    sent = send(agent, header["root"], blobs, bundle.read, lambda size: None, room)
+    sent = send_blobs(agent, header["root"], blobs, bundle.read, lambda size: None, room)
     with_packs = {**header, "came": [pack.row for pack in packs]}
     done = ask_complete(agent, bundle, with_packs, MODULE)
-    return Brought(done, sent - sum(pack.size for pack in packs) + small)
+    return SentFolder(done, sent - sum(pack.size for pack in packs) + small)
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def dropped_on_error(agent: Agent, module: str, header: Mapping[str, Any]) -> It
 
 
 def ask_missing(
-    agent: Agent, bundle: Bundle, header: Mapping[str, Any], module: str
+    agent: Agent, bundle: TreeContents, header: Mapping[str, Any], module: str
 ) -> tuple[Answer, Sequence[int]]:
     """Have the host begin or continue with the tree. Returns its answer and the indices of the
     files that it lacks."""
@@ -205,13 +205,15 @@ def ask_missing(
         done = agent.wait(number, timeout=SILENCE, total=LONG, on_event=hear).done
     if "missing" not in done:
         return done, ()
-    missing = _ones(bits, len(tree.files))
+    missing = _set_bits(bits, len(tree.files))
     if not missing or len(missing) != done["missing"]:
         raise done.odd("which files it lacks")
     return done, missing
 
 
-def ask_complete(agent: Agent, bundle: Bundle, header: Mapping[str, Any], module: str) -> Answer:
+def ask_complete(
+    agent: Agent, bundle: TreeContents, header: Mapping[str, Any], module: str
+) -> Answer:
     """Have the host complete the tree after everything that it lacked was sent."""
     done, missing = ask_missing(agent, bundle, header, module)
     if missing:
@@ -219,7 +221,7 @@ def ask_complete(agent: Agent, bundle: Bundle, header: Mapping[str, Any], module
     return done
 
 
-def _ones(bits: bytes, count: int) -> tuple[int, ...]:
+def _set_bits(bits: bytes, count: int) -> tuple[int, ...]:
     """Return the indices of the set bits; () unless there are `count` bits."""
     if len(bits) != (count + 7) // 8:
         return ()

@@ -14,23 +14,23 @@ from pathlib import Path
 
 from ipexctl.base import quoting
 from ipexctl.common.secret_names import is_secret_file, is_secret_in_data
-from ipexctl.data.rules.dataset_rules import data_name, pushing
+from ipexctl.data.rules.dataset_rules import data_name, push_hint
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
-from ipexctl.local.file_hashes import Hashes, Stamp, stamp
+from ipexctl.local.file_hashes import Hashes, Stamp, file_stamp
 from ipexctl.project.files.project_files import ENVIRONMENT_SIGNS as SIGNS
 from ipexctl.project.files.project_files import (
     MAX_FILES,
     PACKED,
-    File,
     Ignore,
+    ProjectFile,
     Tree,
     is_large,
     is_never_sent,
     is_of_no_use,
     line_for,
     link_stays,
-    printable,
+    printable_path,
 )
 from ipexctl.quick_dataclass import dataclass
 
@@ -67,15 +67,15 @@ class Listing:
 
     def notes(self) -> Iterator[str]:
         if self.outside:
-            yield f"not sent, because they link outside the folder: {some(self.outside)}"
+            yield f"not sent, because they link outside the folder: {some_paths(self.outside)}"
         if self.odd:
-            yield f"not sent, because they are not regular files: {some(self.odd)}"
+            yield f"not sent, because they are not regular files: {some_paths(self.odd)}"
         if self.secrets:
-            yield f"never sent, as they may contain secrets: {some(self.secrets)}"
+            yield f"never sent, as they may contain secrets: {some_paths(self.secrets)}"
 
 
-def some(paths: list[str]) -> str:
-    shown = ", ".join(printable(p) for p in paths[:SHOWN])
+def some_paths(paths: list[str]) -> str:
+    shown = ", ".join(printable_path(p) for p in paths[:SHOWN])
     return shown if len(paths) <= SHOWN else f"{shown} and {len(paths) - SHOWN} more"
 
 
@@ -117,7 +117,7 @@ class Walk:
         if base and not inherited:
             self.found.folders.append(base[:-1])
         if not self._everything and not names.isdisjoint((".gitignore", ".ipexctlignore")):
-            ignore = _within(self._top, base, ignore)
+            ignore = _ignore_within(self._top, base, ignore)
         for entry in items:
             try:
                 self._one(entry, base + entry.name, ignore, inherited)
@@ -196,7 +196,7 @@ class Walk:
             if not names.isdisjoint(SIGNS):
                 continue
             if ".ipexctlignore" in names:
-                ignore = _within(self._top, base, ignore)
+                ignore = _ignore_within(self._top, base, ignore)
             for entry in items:
                 path = base + entry.name + "/" * entry.is_dir(follow_symlinks=False)
                 if is_of_no_use(entry.name) or ignore.ours_leave_out(path):
@@ -225,7 +225,7 @@ class Walk:
             self.found.outside.append(path)
 
 
-def _within(top: str, base: str, ignore: Ignore) -> Ignore:
+def _ignore_within(top: str, base: str, ignore: Ignore) -> Ignore:
     def text(name: str) -> str:
         path = Path(f"{top}/{base}{name}")
         try:
@@ -250,11 +250,11 @@ def left_out(top: Path, path: str, ignore: Ignore, beside: Sequence[str] = ()) -
     """
     base, *below = "", *path.split("/")
     for i, name in enumerate(below):
-        ignore = _within(os.fspath(top), base, ignore)
+        ignore = _ignore_within(os.fspath(top), base, ignore)
         base += name
         if _leads_out(top, base):
             target = os.path.realpath(top / base)
-            way = pushing(target, data_name(target)) if os.path.isdir(target) else ""
+            way = push_hint(target, data_name(target)) if os.path.isdir(target) else ""
             return f"{base} is a link to a place outside {top}", way or "copy the file there"
         base += "/" * (i < len(below) - 1 or _is_folder(top / base))
         if is_never_sent(name):
@@ -290,8 +290,8 @@ def _way_back(top: Path, path: str, rule_at: str, beside: Sequence[str]) -> str:
             return f"printf '%s\\n' {lines} >> {file}   # then run the same command again"
     folder = rule_at if rule_at.endswith("/") else posixpath.dirname(path)
     if not folder:
-        return f"move it into a folder DIR of its own: {pushing('DIR', 'NAME')}"
-    return pushing(str(top / folder), data_name(folder))
+        return f"move it into a folder DIR of its own: {push_hint('DIR', 'NAME')}"
+    return push_hint(str(top / folder), data_name(folder))
 
 
 def _is_large(path: Path) -> bool:
@@ -301,7 +301,7 @@ def _is_large(path: Path) -> bool:
     return found.cut or is_large(len(found.files), found.bytes)
 
 
-class Reader:
+class ProjectReader:
     """Reads contents by hash. Of a file that grows, only the bytes at listing time are read.
 
     `way_out`: what to do about files that cannot be read.
@@ -331,38 +331,38 @@ class Reader:
         holders = {
             path.rpartition("/")[0] for path in (*(f.path for f in files), *dict(found.links))
         }
-        parents = {above for path in holders for above in (path, *_above(path)) if above}
+        parents = {above for path in holders for above in (path, *_parent_folders(path)) if above}
         folders = sorted(parents.union(found.folders))  # sorted: parents come first
         return Tree(tuple(folders), tuple(files), tuple(found.links))
 
     def path(self, sha256: str) -> Path:
         return Path(f"{self._top}/{self._paths[sha256]}")
 
-    def content(self, file: File) -> bytes:
+    def content(self, file: ProjectFile) -> bytes:
         """Return the content of a small file as it was when it was listed."""
         if (data := self._held.get(file.sha256)) is not None:
             return data
         data = self._read(self._paths[file.sha256], file.size)
         if hashlib.sha256(data).hexdigest() != file.sha256:
             raise InputError(
-                f"{printable(self._paths[file.sha256])} changed while it was being sent",
+                f"{printable_path(self._paths[file.sha256])} changed while it was being sent",
                 hint="run the same command again",
                 slug="file-changed",
             )
         return data
 
-    def _unread(self, path: str, info: os.stat_result) -> File:
+    def _unread(self, path: str, info: os.stat_result) -> ProjectFile:
         if not os.access(f"{self._top}/{path}", os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return File(path, info.st_size, "", bool(info.st_mode & 0o100))
+        return ProjectFile(path, info.st_size, "", bool(info.st_mode & 0o100))
 
-    def _file(self, path: str, info: os.stat_result) -> File:
-        mark = stamp(info)
+    def _file(self, path: str, info: os.stat_result) -> ProjectFile:
+        mark = file_stamp(info)
         sha, size = self._hashes.known(path, mark), info.st_size
         if not sha:
             sha, size = self._hash(path, mark)
         self._paths[sha] = path
-        return File(path, size, sha, bool(info.st_mode & 0o100))
+        return ProjectFile(path, size, sha, bool(info.st_mode & 0o100))
 
     def _hash(self, path: str, mark: Stamp) -> tuple[str, int]:
         size = mark[0]
@@ -398,13 +398,13 @@ class Reader:
         return digest.hexdigest()
 
 
-def _above(path: str) -> Iterator[str]:
+def _parent_folders(path: str) -> Iterator[str]:
     while path := posixpath.dirname(path):
         yield path
 
 
 def cannot_read(folder: str, unreadable: list[tuple[str, str]], way_out: str) -> InputError:
-    shown = [f"{printable(path) or folder}: {why}" for path, why in unreadable[:SHOWN]]
+    shown = [f"{printable_path(path) or folder}: {why}" for path, why in unreadable[:SHOWN]]
     if more := len(unreadable) - len(shown):
         shown.append(f"and {more} more")
     return InputError(

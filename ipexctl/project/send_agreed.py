@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable
 
 
-def always(question: str) -> bool:
+def answer_yes(question: str) -> bool:
     """Agree, as -y does."""
     return True
 
 
-def never(question: str) -> bool:
+def answer_no(question: str) -> bool:
     """Refuse, since the user cannot be asked."""
     return False
 
@@ -20,6 +20,6 @@ def send_agreed(*, yes: bool) -> Callable[[str], bool]:
     from ipexctl.terminal.confirm import confirm
 
     if yes:
-        return always
+        return answer_yes
     asks = sys.stdin.isatty() and sys.stderr.isatty()
-    return (lambda question: confirm(f"{question} [y/N] ", sys.stdin)) if asks else never
+    return (lambda question: confirm(f"{question} [y/N] ", sys.stdin)) if asks else answer_no

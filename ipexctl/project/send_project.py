@@ -11,21 +11,21 @@ from dataclasses import field
 from pathlib import Path
 
 from ipexctl.base.quoting import quote
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.errors import InputError
 from ipexctl.explain.causes.missing_file import in_project, missing_module, missing_paths
 from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.import_roots import import_roots, marked_project, module_path
-from ipexctl.local.nearest_file import Note, silent
+from ipexctl.local.nearest_file import Note, ignore_note
 from ipexctl.local.ownership import foreign_owner
 from ipexctl.local.project_lock import git_root
 from ipexctl.machines.agent import Agent
 from ipexctl.project import folder_transfer
 from ipexctl.project.files import project_files as core
 from ipexctl.project.files.project_files import Ignore
-from ipexctl.project.project_folder import Found, Listing, Reader, Walk, left_out, some
-from ipexctl.project.send_agreed import always
+from ipexctl.project.project_folder import Found, Listing, ProjectReader, Walk, left_out, some_paths
+from ipexctl.project.send_agreed import answer_yes
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_result import LeftOut
 
@@ -59,7 +59,7 @@ class Snapshot:
     """What is sent to the hosts."""
 
     project: Project
-    bundle: folder_transfer.Bundle
+    bundle: folder_transfer.TreeContents
     notes: tuple[str, ...] = ()
     ignored: int = 0  # files that are sent although Git's rules leave them out
     left: tuple[str, ...] = ()  # files that Git's rules leave out and that are not sent
@@ -78,12 +78,12 @@ class Snapshot:
     def told(self, sent: int) -> str:
         tree = self.bundle.tree
         ignored = f", {self.ignored:,} of them data that .gitignore names" if self.ignored else ""
-        amount = core.amount(len(tree.files), tree.bytes)
+        amount = core.amount_text(len(tree.files), tree.bytes)
         what = f"{self.project.folder} ({amount}{ignored})"
         start = f"; ranks start in {self.project.cwd}" if self.project.cwd else ""
         if not sent:
             return f"{what}: already on all hosts{start}"
-        return f"{what}: {human(sent)} sent to all hosts{start}"
+        return f"{what}: {format_bytes(sent)} sent to all hosts{start}"
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def project_of(script: Path, cwd: Path) -> Project:
     return Project(folder, below, root is not None, notes, beside)
 
 
-def take(
-    project: Project, confirm: Confirm, environ: Mapping[str, str], note: Note = silent,
+def read_project(
+    project: Project, confirm: Confirm, environ: Mapping[str, str], note: Note = ignore_note,
     *, contents: bool = True,
 ) -> Snapshot:  # fmt: skip
     """Read the folder; without `contents` only its listing. `confirm` is asked before much is sent
@@ -142,20 +142,20 @@ def take(
     Raises InputError if the answer is no, or for unreadable files.
     """
     folder = project.folder
-    asks = not project.git and confirm is not always
+    asks = not project.git and confirm is not answer_yes
     walk = Walk(folder, most=core.MAX_FILES * 4 if asks else None)
-    found = walk.run(_outer(project, environ))
+    found = walk.run(_git_ignore(project, environ))
     sent, withheld, left = _of_the_ignored(project, found)
     found.files += sent
     count, size = len(found.files), found.bytes
     if asks and core.is_large(count, size):
-        _ask(folder, found, confirm)
+        _ask_to_send(folder, found, confirm)
     notes = [*project.notes, *found.notes()]
     notes += _left_out_notes(folder, withheld, left, found.unseen)
     if core.is_large(count, size):
-        note(f"a large folder: {_told(folder, found)}")
-    reader = Reader(folder, Hashes(folder))
-    bundle = folder_transfer.Bundle(reader.tree(found, contents=contents), reader)
+        note(f"a large folder: {_describe_folder(folder, found)}")
+    reader = ProjectReader(folder, Hashes(folder))
+    bundle = folder_transfer.TreeContents(reader.tree(found, contents=contents), reader)
     kept = tuple(path for path, _ in (*withheld, *left))
     return Snapshot(
         project, bundle, tuple(notes), len(sent), kept, frozenset(path for path, _ in withheld)
@@ -184,22 +184,22 @@ def _left_out_notes(
     there = (folder / ".ipexctlignore").exists()
     way = f"put !* at the top of {file}" if there else f"echo '!*' > {file}"
     if withheld:
-        named = some([path for path, _ in withheld])
+        named = some_paths([path for path, _ in withheld])
         yield (
-            f"WARNING: data that .gitignore names is not sent, because {_amount(withheld)} are too "
-            f"much ({core.MAX_FILES:,} files or {human(core.MAX_BYTES)}): {named}; "
+            f"WARNING: data that .gitignore names is not sent, because {_amount_text(withheld)} "
+            f"are too much ({core.MAX_FILES:,} files or {format_bytes(core.MAX_BYTES)}): {named}; "
             f"to send all: {way}"
         )
     if left or unseen:
-        what = [_amount(left)] if left else []
+        what = [_amount_text(left)] if left else []
         if unseen:
             what.append(f"{len(unseen)} folder{'s' * (len(unseen) > 1)}")
-        named = some([*unseen, *sorted((path for path, _ in left), key=core.is_made)])
+        named = some_paths([*unseen, *sorted((path for path, _ in left), key=core.is_made)])
         yield f"left out by .gitignore: {' and '.join(what)}: {named}; to send all: {way}"
 
 
-def _amount(files: Sequence[Found]) -> str:
-    size = human(sum(info.st_size for _, info in files))
+def _amount_text(files: Sequence[Found]) -> str:
+    size = format_bytes(sum(info.st_size for _, info in files))
     return f"{len(files):,} file{'s' * (len(files) != 1)} ({size})"
 
 
@@ -228,20 +228,20 @@ def left_out_file(
         places = (posixpath.normpath(posixpath.join(top, module)) for top in import_places(project))
         named += (module_path(project.folder, place) for place in places)
     path = next((one for one in named if one and os.path.exists(project.folder / one)), "")
-    if not path and (typed := _above(project, said)):
-        return _outside(project.folder, typed)
+    if not path and (typed := _path_above_project(project, said)):
+        return _outside_project(project.folder, typed)
     here = project.folder / path
     if not path or snapshot.holds(path):
         return None
     if path.startswith("../"):
-        return _outside(project.folder, os.path.normpath(here))
+        return _outside_project(project.folder, os.path.normpath(here))
     why, fix = why_left_out(snapshot, path, environ)
     if path in snapshot.withheld:
-        why += f", and with the other data there it is more than {human(core.MAX_BYTES)}"
+        why += f", and with the other data there it is more than {format_bytes(core.MAX_BYTES)}"
     return LeftOut(path, why, fix) if fix else None
 
 
-def _above(project: Project, said: Sequence[str]) -> str:
+def _path_above_project(project: Project, said: Sequence[str]) -> str:
     """Return one of the paths, relative to the command's folder, if it is above what is sent."""
     try:
         here = Path.cwd()
@@ -253,7 +253,7 @@ def _above(project: Project, said: Sequence[str]) -> str:
     return next(filter(os.path.exists, paths), "")
 
 
-def _outside(folder: Path, path: str) -> LeftOut:
+def _outside_project(folder: Path, path: str) -> LeftOut:
     above = quote((os.path.commonpath((folder, path)),))
     fix = f"git init {above}   # ipexctl run sends the complete Git work tree of the script"
     return LeftOut(path, f"only {folder} is sent, the script's folder", fix)
@@ -263,7 +263,7 @@ def why_left_out(snapshot: Snapshot, path: str, environ: Mapping[str, str]) -> t
     """Return why a file is not sent, and what to do about it."""
     project, place = snapshot.project, posixpath.dirname(path)
     beside = [one for one in snapshot.left if posixpath.dirname(one) == place and one != path]
-    return left_out(project.folder, path, _outer(project, environ), beside)
+    return left_out(project.folder, path, _git_ignore(project, environ), beside)
 
 
 def import_places(project: Project) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ def why_refused(folder: Path) -> str:
     return "there is a .ssh folder in it" if os.path.exists(folder / ".ssh") else ""
 
 
-def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:
+def _git_ignore(project: Project, environ: Mapping[str, str]) -> Ignore:
     """Return Git's rules outside of .gitignore files: the user's, and this clone's."""
     if not project.git:
         return Ignore()
@@ -296,8 +296,8 @@ def _outer(project: Project, environ: Mapping[str, str]) -> Ignore:
     return found
 
 
-def _ask(folder: Path, found: Listing, confirm: Confirm) -> None:
-    what = _told(folder, found)
+def _ask_to_send(folder: Path, found: Listing, confirm: Confirm) -> None:
+    what = _describe_folder(folder, found)
     if not confirm(f"{what}. Send it to the hosts?"):
         raise InputError(
             what,
@@ -309,7 +309,9 @@ def _ask(folder: Path, found: Listing, confirm: Confirm) -> None:
         )
 
 
-def _told(folder: Path, found: Listing) -> str:
+def _describe_folder(folder: Path, found: Listing) -> str:
     cut = " or more" if found.cut else ""
-    where = core.largest((path, info.st_size) for path, info in found.files)
-    return f"{folder} holds {core.amount(len(found.files), found.bytes)}{cut}; most is in {where}"
+    where = core.largest_entry((path, info.st_size) for path, info in found.files)
+    return (
+        f"{folder} holds {core.amount_text(len(found.files), found.bytes)}{cut}; most is in {where}"
+    )

@@ -56,4 +56,4 @@ def start(sources, marker):
     sys.meta_path.insert(0, SourceImporter(sources))
     from ipexctl.remote import main
 
-    main.start(sources, marker)
+    main.start_agent(sources, marker)

@@ -12,12 +12,12 @@ from ipexctl.remote.failure import Failure
 from ipexctl.remote.heartbeat import BEAT, Heartbeat
 
 
-def run(call, command, variables, timeout):
+def run_program(call, command, variables, timeout):
     """Return stdout of the command. Its process group ends with it, the agent, or the timeout."""
     import tempfile
 
     with tempfile.TemporaryFile() as log:
-        process = start(command, variables, log)
+        process = start_program(command, variables, log)
         out = output_of(call, process, timeout)
         if process.returncode:
             log.seek(0)
@@ -41,7 +41,7 @@ def with_variables(variables, pairs):
     return variables
 
 
-def start(command, variables, log, stdin=subprocess.DEVNULL, cwd="/", begin=None):
+def start_program(command, variables, log, stdin=subprocess.DEVNULL, cwd="/", begin=None):
     """Start a program. `begin`: called in the child before exec; by default start_process_group."""
     try:
         return subprocess.Popen(
@@ -67,7 +67,7 @@ def start(command, variables, log, stdin=subprocess.DEVNULL, cwd="/", begin=None
 def output_of(call, process, timeout):
     """Return the stdout of a process once it has ended."""
     with ends_with(call.agent.at_end, process):
-        return wait(call, process, time.time() + timeout)
+        return wait_for_output(call, process, time.time() + timeout)
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def ends_with(at_end, process):
         at_end.remove(kill)
 
 
-def wait(call, process, deadline):
+def wait_for_output(call, process, deadline):
     chunks = []
     reader = own_process.start_thread(lambda: chunks.append(process.stdout.read()))
     try:

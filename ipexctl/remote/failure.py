@@ -3,7 +3,7 @@
 import errno
 import os
 
-from ipexctl.common.sizes import human
+from ipexctl.common.sizes import format_bytes
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -16,14 +16,14 @@ class Failure(Exception):
         self.what, self.why, self.hint, self.slug = what, why, hint, slug
 
 
-def document(failure):
+def failure_document(failure):
     return {"what": failure.what, "why": failure.why, "hint": failure.hint, "slug": failure.slug}
 
 
 def disk_full(root, size):
     disk = os.statvfs(root)
-    takes = "this takes %s, " % human(size) if size else ""
-    free = human(disk.f_bavail * disk.f_frsize)
+    takes = "this takes %s, " % format_bytes(size) if size else ""
+    free = format_bytes(disk.f_bavail * disk.f_frsize)
     return Failure(
         "no space left on the disk of %s" % root,
         "%s%s are free now; something else filled the disk meanwhile" % (takes, free),
@@ -32,18 +32,18 @@ def disk_full(root, size):
     )
 
 
-def unexpected(e, root):
+def unexpected_document(e, root):
     """Return the document of an exception no operation handles. `root`: the request's, or None.
 
     Any write below the root can find the disk full, so that is explained here, for all of them.
     """
     place = os.path.expanduser(root) if isinstance(root, str) else ""
     if isinstance(e, OSError) and e.errno in FULL and os.path.isdir(place):
-        return document(disk_full(place, 0))
-    return bug()
+        return failure_document(disk_full(place, 0))
+    return bug_document()
 
 
-def bug():
+def bug_document():
     """Return the document of the current exception: a bug in ipexctl."""
     import traceback
 

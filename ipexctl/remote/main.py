@@ -18,7 +18,7 @@ import time
 import zlib
 
 from ipexctl.common.frames import Frames
-from ipexctl.remote.failure import Failure, document, unexpected
+from ipexctl.remote.failure import Failure, failure_document, unexpected_document
 from ipexctl.remote.own_process import restrict_umask
 
 
@@ -40,7 +40,7 @@ class Call:
         return self.inbox.get()
 
 
-class Agent:
+class AgentLoop:
     def __init__(self, source, sink, sources):
         self.frames = Frames(source, sink)
         self.write = self.frames.write
@@ -67,7 +67,7 @@ class Agent:
             self.sources.update(marshal.loads(zlib.decompress(body)))
             return
         if "fork" in header:
-            operation(header["fork"])(self)
+            find_operation(header["fork"])(self)
             return
         number = header["id"]
         call = self.calls.get(number)
@@ -85,15 +85,15 @@ class Agent:
             call.body = body
             began = time.monotonic()
             asked = {name: value for name, value in header.items() if name not in ("id", "op")}
-            done = operation(header["op"])(call, **asked)
+            done = find_operation(header["op"])(call, **asked)
             took = round(time.monotonic() - began, 6)
             self.write({"id": call.number, "done": done or {}, "took": took})
         except Failure as e:
-            self.write({"id": call.number, "error": document(e)})
+            self.write({"id": call.number, "error": failure_document(e)})
         except BaseException as e:
             gone = isinstance(e, BrokenPipeError)
             if not gone and not (isinstance(e, ValueError) and self.frames.sink.closed):
-                self.write({"id": call.number, "error": unexpected(e, header.get("root"))})
+                self.write({"id": call.number, "error": unexpected_document(e, header.get("root"))})
         finally:
             self.calls.pop(call.number, None)
 
@@ -110,14 +110,14 @@ class Agent:
                 pass
 
 
-def operation(name, prefix="op_"):
+def find_operation(name, prefix="op_"):
     """Return the function of an operation: op_put of that module for `install.blobs.put`."""
     module, _, op = ("ipexctl.remote." + name).rpartition(".")
     __import__(module)
     return getattr(sys.modules[module], prefix + op)
 
 
-def start(sources, marker):
+def start_agent(sources, marker):
     """Called by boot.py. stdout belongs to frames alone; anything printed goes to stderr."""
     restrict_umask()
     sink = os.fdopen(os.dup(1), "wb", 1 << 16)
@@ -126,7 +126,7 @@ def start(sources, marker):
     magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER.hex()
     about = {"python": list(sys.version_info[:3]), "path": sys.executable, "bytecode": magic}
     hello = {"id": 0, "done": about}
-    agent = Agent(sys.stdin.buffer, sink, sources)
+    agent = AgentLoop(sys.stdin.buffer, sink, sources)
     agent.write(hello)
     try:
         agent.serve()

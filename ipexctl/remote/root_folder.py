@@ -9,7 +9,7 @@ import stat
 from ipexctl.common.files import read_json
 from ipexctl.common.folder_trust import has_acl, is_private_group, passed_folders
 from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
-from ipexctl.common.sizes import human
+from ipexctl.common.sizes import format_bytes
 from ipexctl.remote.failure import FULL, Failure, disk_full
 
 SPARE = 64 << 20  # bytes left free for other programs that write to this disk
@@ -18,11 +18,11 @@ FIRST_USER = 1000  # accounts below are those of the system and its administrato
 MARK = ".ipexctl-root"  # lists what ipexctl created here, for `ipexctl remove --all`
 
 
-def existing(text):
+def check_existing_root(text):
     """Return the root as `checked` does, but create nothing: it may not exist."""
-    root = named(text)
+    root = expand_root_path(text)
     if os.path.lexists(root):
-        return checked(text, marks=False)
+        return prepare_root(text, marks=False)
     above = os.path.dirname(root)
     while not os.path.lexists(above):
         above = os.path.dirname(above)
@@ -42,7 +42,7 @@ def cannot_make(root, why):
     return Failure("cannot create the folder %s" % root, why, hint, slug="root-not-creatable")
 
 
-def named(text):
+def expand_root_path(text):
     if not isinstance(text, str) or not text or "\0" in text:
         raise Failure(
             "the root folder %r is not a path" % (text,),
@@ -63,12 +63,12 @@ def named(text):
     return root
 
 
-def checked(text, marks=True):
+def prepare_root(text, marks=True):
     """Return the absolute path of a root that only this user can change; create and mark it."""
-    root = named(text)
+    root = expand_root_path(text)
     try:
         check_parents(root)  # before a folder is made where others could replace it
-        make(root)
+        make_root(root)
         found = os.stat(root)
     except OSError as e:
         raise cannot_make(root, e.strerror or str(e)) from None
@@ -95,7 +95,7 @@ def checked(text, marks=True):
     return root
 
 
-def make(root):
+def make_root(root):
     """Create the folder together with its mark, in one step."""
     missing, path = [], root  # type: list[str], str
     while not os.path.lexists(path):
@@ -156,7 +156,7 @@ def check_parents(root):
         )
 
 
-def subfolder(root, *names):
+def make_subfolder(root, *names):
     """Create folders level by level: makedirs sets the mode of the last one only."""
     path = root
     for name in names:
@@ -184,7 +184,7 @@ def need_space(root, size, count):
     if size and free < size + SPARE:
         raise Failure(
             "not enough disk space in %s: %s is needed and %s must stay free, but only %s is free"
-            % (root, human(size), human(SPARE), human(free)),
+            % (root, format_bytes(size), format_bytes(SPARE), format_bytes(free)),
             "nothing was copied, because a partial copy would be unusable",
             "--root FOLDER   # on a bigger disk; or free some space",
             slug="no-space",

@@ -24,7 +24,7 @@ OLD = 3600  # age in seconds from which one without a lock is not being created 
 locks = {}  # type: dict[str, int]  # of this process, by folder
 
 
-def make(kind=""):
+def make_scratch_folder(kind=""):
     """Create a folder with a short path, as that of a socket in it has at most 107 bytes."""
     usual = tempfile.gettempdir()
     top = usual if len(usual) < 80 and not others_can_rename(usual) else "/tmp"
@@ -40,13 +40,13 @@ def make(kind=""):
     return folder
 
 
-def remove(folder):
+def remove_scratch_folder(folder):
     shutil.rmtree(folder, ignore_errors=True)
     if folder in locks:
         os.close(locks.pop(folder))
 
 
-def sweep():
+def sweep_scratch_folders():
     """Remove the folders of this user whose owners have ended."""
     for top in all_temporary():
         try:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import Check, Json, Root, Yes, end, on_hosts
+from ipexctl.cli.options import Check, Json, Root, Yes, end_command, on_hosts
 
 if TYPE_CHECKING:
-    from ipexctl.remove.remove import Agreed, Found
+    from ipexctl.remove.remove import Agreed, RemovalPlan
 
 
 @on_hosts()
@@ -65,7 +65,7 @@ def remove(
         )
 
     @without_live_lines()
-    def agreed(found: Found) -> Agreed:
+    def agreed(found: RemovalPlan) -> Agreed:
         if yes:
             return Agreed(True, named)
         show_plan(found)
@@ -79,7 +79,7 @@ def remove(
 
     with ProgressView(quiet=json) as progress:
         done = remove_all(target, agreed, progress, root, here=here, check=check)
-    end(done, removed_document, show_removed, json=json)
+    end_command(done, removed_document, show_removed, json=json)
 
 
 @on_hosts()
@@ -109,4 +109,4 @@ def prune(
     agreed = removal_agreed(show_prune_plan, yes=yes)
     with ProgressView(quiet=json) as progress:
         done = verb(target, agreed, progress, root, runs=runs, check=check)
-    end(done, pruned_document, show_pruned, json=json)
+    end_command(done, pruned_document, show_pruned, json=json)

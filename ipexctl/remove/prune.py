@@ -9,18 +9,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.base.host_answer import Answer
-from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
-from ipexctl.base.sizes import human
+from ipexctl.base.host_outcome import HostResult, HostState, PerHost
+from ipexctl.base.sizes import format_bytes
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
-from ipexctl.local.settings import load
+from ipexctl.local.settings import load_settings
 from ipexctl.local.user_dirs import cache_dir
 from ipexctl.machines.agent import LONG
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remove.prune_limits import MB, WORDS, Amount, Limits, added, describe, read_limits
-from ipexctl.terminal.progress import DONE, Progress, Step
+from ipexctl.remove.prune_limits import (
+    MB,
+    WORDS,
+    Amount,
+    PruneLimits,
+    add_amounts,
+    describe_amounts,
+    read_limits,
+)
+from ipexctl.terminal.progress import DONE, HostProgress, ProgressStep
 
 OP = "remove.prune_rules.prune"
 LARGE = 100 * MB  # bytes; smaller copies that are sent again anyway are removed silently
@@ -29,16 +37,16 @@ SILENCE, TOTAL = 10.0, 30.0  # seconds after a run, while its user waits
 
 
 @dataclass(frozen=True)
-class OnHost:
+class PrunedHost:
     host: str
     amounts: tuple[Amount, ...]
 
 
 @dataclass(frozen=True)
 class Pruned(PerHost):
-    hosts: tuple[OnHost, ...]
+    hosts: tuple[PrunedHost, ...]
     here: tuple[Amount, ...]
-    recaps: tuple[HostRecap, ...]
+    recaps: tuple[HostResult, ...]
     done: bool = True
     check: bool = False
 
@@ -50,7 +58,7 @@ class Pruned(PerHost):
 def prune(
     target: Target,
     agreed: Callable[[Pruned], bool],
-    progress: Progress,
+    progress: HostProgress,
     root: str = ROOT,
     *,
     runs: int | None = None,
@@ -58,36 +66,38 @@ def prune(
 ) -> Pruned:
     """Prune. `runs`: how many to keep, however new, instead of the settings. `agreed` sees the plan
     first."""
-    limits = read_limits(load())
+    limits = read_limits(load_settings())
     limits = limits if runs is None else replace(limits, runs=runs, days=0)
     with Fleet(target, root) as fleet:
 
-        def one(host: Host, *, check: bool) -> OnHost:
+        def one(host: Host, *, check: bool) -> PrunedHost:
             if host not in fleet.agents:
-                progress.step(Step(host.name, "connecting"))
+                progress.step(ProgressStep(host.name, "connecting"))
                 fleet.connect(host)
-            progress.step(Step(host.name, "looking for files to remove" if check else "removing"))
+            progress.step(
+                ProgressStep(host.name, "looking for files to remove" if check else "removing")
+            )
             asked = {"limits": limits.for_host(), "check": check}
             done = fleet.call(host, OP, total=LONG, **asked)
-            progress.step(Step(host.name, DONE))
-            return OnHost(host.name, _amounts(done))
+            progress.step(ProgressStep(host.name, DONE))
+            return PrunedHost(host.name, _read_amounts(done))
 
         found = fleet.each(progress.shown(lambda host: one(host, check=True)))
         here = prune_cache(limits.cache_mb * MB, check=True)
         plan = Pruned(tuple(found.values()), here, fleet.recaps(), done=False, check=check)
         if check:
-            recaps = {h: _recap(f, "would be removed") for h, f in found.items()}
+            recaps = {h: _prune_recap(f, "would be removed") for h, f in found.items()}
             return replace(plan, recaps=fleet.recaps(recaps))
         if (here or any(f.amounts for f in found.values())) and not agreed(plan):
             return replace(plan, recaps=())
         done = fleet.each(progress.shown(lambda host: one(host, check=False)))
         here = prune_cache(limits.cache_mb * MB, check=False)
-        recaps = {h: _recap(f, "removed") for h, f in done.items()}
+        recaps = {h: _prune_recap(f, "removed") for h, f in done.items()}
         return Pruned(tuple(done.values()), here, fleet.recaps(recaps))
 
 
 def after_run(
-    fleet: Fleet, hosts: Sequence[Host], limits: Limits,
+    fleet: Fleet, hosts: Sequence[Host], limits: PruneLimits,
     first: Callable[[Host], None] = lambda host: None, others: Sequence[Host] = (),
 ) -> str:  # fmt: skip
     """Apply the limits on hosts whose agents are connected. Returns one line, "" if nothing removed
@@ -99,16 +109,16 @@ def after_run(
             return ()
         asked = {"root": fleet.root_of(host), "limits": limits.for_host(), "check": False}
         done = fleet.agents[host].call(OP, asked, timeout=SILENCE, total=TOTAL).done
-        return _amounts(done)
+        return _read_amounts(done)
 
     outcomes = fan_out([*hosts, *others], one, forks=fleet.target.forks)
     found = [amounts for amounts in outcomes.values() if isinstance(amounts, tuple)]
     with suppress(IpexctlError, OSError, RuntimeError):
         found.append(prune_cache(limits.cache_mb * MB, check=False))
-    amounts = added(found)
+    amounts = add_amounts(found)
     size = sum(a.bytes for a in amounts)
     worth_a_line = size >= LARGE or any(a.kind == "runs" for a in amounts)
-    return f"pruned {human(size)}: {describe(amounts)}" if worth_a_line else ""
+    return f"pruned {format_bytes(size)}: {describe_amounts(amounts)}" if worth_a_line else ""
 
 
 def prune_cache(most: int, *, check: bool) -> tuple[Amount, ...]:
@@ -131,11 +141,11 @@ def prune_cache(most: int, *, check: bool) -> tuple[Amount, ...]:
     return (Amount("cache", count, size),) if count else ()
 
 
-def _amounts(done: Answer) -> tuple[Amount, ...]:
+def _read_amounts(done: Answer) -> tuple[Amount, ...]:
     return tuple(one for one in done.value("found", tuple[Amount, ...]) if one.kind in WORDS)
 
 
-def _recap(found: OnHost, what: str) -> HostRecap:
+def _prune_recap(found: PrunedHost, what: str) -> HostResult:
     if not found.amounts:
-        return HostRecap(found.host, Recap.OK, "nothing to remove")
-    return HostRecap(found.host, Recap.CHANGED, f"{describe(found.amounts)} {what}")
+        return HostResult(found.host, HostState.OK, "nothing to remove")
+    return HostResult(found.host, HostState.CHANGED, f"{describe_amounts(found.amounts)} {what}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.local.settings_file import Setting
 from ipexctl.quick_dataclass import dataclass
 
@@ -20,7 +20,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class PruneLimits:
     """The settings of [prune]. `runs` 0: no run's results are ever removed."""
 
     copies: int = 1  # newest runs that keep their copy of the project
@@ -38,9 +38,9 @@ class Limits:
         }
 
 
-def read_limits(settings: Mapping[str, Setting]) -> Limits:
+def read_limits(settings: Mapping[str, Setting]) -> PruneLimits:
     found = {key: s.value for key, s in settings.items() if key.startswith("prune.")}
-    return replace(Limits(), **{key.removeprefix("prune."): n for key, n in found.items()})
+    return replace(PruneLimits(), **{key.removeprefix("prune."): n for key, n in found.items()})
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Amount:
     bytes: int
 
 
-def describe(amounts: tuple[Amount, ...]) -> str:
+def describe_amounts(amounts: tuple[Amount, ...]) -> str:
     """Return e.g. "3 copies of projects in old runs (600.0 MB), 1 cached file (2.0 MB)"."""
-    texts = [f"{a.count} {WORDS[a.kind][a.count != 1]} ({human(a.bytes)})" for a in amounts]
+    texts = [f"{a.count} {WORDS[a.kind][a.count != 1]} ({format_bytes(a.bytes)})" for a in amounts]
     return ", ".join(texts)
 
 
-def added(several: list[tuple[Amount, ...]]) -> tuple[Amount, ...]:
+def add_amounts(several: list[tuple[Amount, ...]]) -> tuple[Amount, ...]:
     """Return the sum by kind."""
     sums: dict[str, Amount] = {}
     for amount in (a for amounts in several for a in amounts):

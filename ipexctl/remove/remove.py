@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.base.host_outcome import HostRecap, PerHost, Recap
-from ipexctl.base.sizes import human
+from ipexctl.base.host_outcome import HostResult, HostState, PerHost
+from ipexctl.base.sizes import format_bytes
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster import folders
 from ipexctl.lab.cluster.practice_cluster import is_up
@@ -16,13 +16,13 @@ from ipexctl.machines.agent import LONG
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.terminal.progress import DONE, Progress, Step
+from ipexctl.terminal.progress import DONE, HostProgress, ProgressStep
 
 BUSY = "end it, or wait for it; then run the same command again"
 
 
 @dataclass(frozen=True)
-class OnHost:
+class RemovedHost:
     """What `remove --all` finds on a host. `busy`: why everything on it is kept."""
 
     host: str
@@ -41,10 +41,10 @@ class OnHost:
 
 
 @dataclass(frozen=True)
-class Found:
-    hosts: tuple[OnHost, ...]
-    here: tuple[own_files.Kept, ...]
-    recaps: tuple[HostRecap, ...]  # of hosts that could not be asked
+class RemovalPlan:
+    hosts: tuple[RemovedHost, ...]
+    here: tuple[own_files.OwnFiles, ...]
+    recaps: tuple[HostResult, ...]  # of hosts that could not be asked
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Agreed:
 
 
 @dataclass(frozen=True)
-class Removed(PerHost):
-    found: Found
-    recaps: tuple[HostRecap, ...]
-    here: tuple[own_files.Kept, ...] = ()  # those that were removed
+class RemoveReport(PerHost):
+    found: RemovalPlan
+    recaps: tuple[HostResult, ...]
+    here: tuple[own_files.OwnFiles, ...] = ()  # those that were removed
     done: bool = True
     check: bool = False
 
@@ -70,31 +70,31 @@ class Removed(PerHost):
 
 def remove_all(
     target: Target,
-    agreed: Callable[[Found], Agreed],
-    progress: Progress,
+    agreed: Callable[[RemovalPlan], Agreed],
+    progress: HostProgress,
     root: str = ROOT,
     *,
     here: bool = False,
     check: bool = False,
-) -> Removed:
+) -> RemoveReport:
     """Remove everything; `agreed` sees the plan first. Hosts where something is in use keep all."""
     with Fleet(target, root) as fleet:
-        hosts = fleet.each(progress.shown(lambda host: _survey(fleet, host, progress)))
+        hosts = fleet.each(progress.shown(lambda host: _measure_root(fleet, host, progress)))
         kept = own_files.kept_here(dead_labs) if here else ()
-        found = Found(tuple(hosts.values()), kept, fleet.recaps())
+        found = RemovalPlan(tuple(hosts.values()), kept, fleet.recaps())
         if check:
-            recaps = {host: _foreseen(one) for host, one in hosts.items()}
-            return Removed(found, fleet.recaps(recaps), done=False, check=True)
+            recaps = {host: _predicted_recap(one) for host, one in hosts.items()}
+            return RemoveReport(found, fleet.recaps(recaps), done=False, check=True)
         if not (any(one.goes for one in hosts.values()) or kept):
-            recaps = {host: _foreseen(one) for host, one in hosts.items()}
-            return Removed(found, fleet.recaps(recaps))
+            recaps = {host: _predicted_recap(one) for host, one in hosts.items()}
+            return RemoveReport(found, fleet.recaps(recaps))
         said = agreed(found)
         if not said.go:
-            return Removed(found, (), done=False)
-        recaps = fleet.each(progress.shown(lambda host: _remove(fleet, host, hosts, progress)))
+            return RemoveReport(found, (), done=False)
+        recaps = fleet.each(progress.shown(lambda host: _remove_root(fleet, host, hosts, progress)))
     gone = tuple(one for one in kept if one.goes or one.kind in said.kinds)
-    own_files.remove(gone)  # last, as it includes notes written when the connections end
-    return Removed(found, fleet.recaps(recaps), gone)
+    own_files.remove_own_files(gone)  # last, as it includes notes written when the connections end
+    return RemoveReport(found, fleet.recaps(recaps), gone)
 
 
 def dead_labs() -> list[Path]:
@@ -102,49 +102,49 @@ def dead_labs() -> list[Path]:
     return [top / name for name in folders.labs_in(top) if not is_up(top / name)]
 
 
-def _survey(fleet: Fleet, host: Host, progress: Progress) -> OnHost:
-    progress.step(Step(host.name, "connecting"))
+def _measure_root(fleet: Fleet, host: Host, progress: HostProgress) -> RemovedHost:
+    progress.step(ProgressStep(host.name, "connecting"))
     fleet.connect(host)
-    progress.step(Step(host.name, "measuring"))
+    progress.step(ProgressStep(host.name, "measuring"))
     done = fleet.call(host, "remove.root_removal.survey", total=LONG)
-    progress.step(Step(host.name, DONE))
-    return done.read(OnHost, host=host.name)
+    progress.step(ProgressStep(host.name, DONE))
+    return done.read(RemovedHost, host=host.name)
 
 
-def _remove(
-    fleet: Fleet, host: Host, hosts: Mapping[Host, OnHost], progress: Progress
-) -> HostRecap:
+def _remove_root(
+    fleet: Fleet, host: Host, hosts: Mapping[Host, RemovedHost], progress: HostProgress
+) -> HostResult:
     one = hosts[host]
     if not one.goes:
-        return _foreseen(one)
-    progress.step(Step(host.name, f"removing {human(one.bytes)}"))
+        return _predicted_recap(one)
+    progress.step(ProgressStep(host.name, f"removing {format_bytes(one.bytes)}"))
     done = fleet.call(host, "remove.root_removal.remove", total=LONG)
-    progress.step(Step(host.name, DONE))
+    progress.step(ProgressStep(host.name, DONE))
     if busy := done.value("busy", tuple[str, ...]):
-        return _foreseen(replace(one, busy=busy))
+        return _predicted_recap(replace(one, busy=busy))
     if left := done.value("left", tuple[str, ...]):
         what = f"{one.root} could not be removed completely"
-        return HostRecap(host.name, Recap.FAILED, what, notes=left)
-    return _recap(one, f"{human(done.whole('removed'))} removed")
+        return HostResult(host.name, HostState.FAILED, what, notes=left)
+    return _removal_recap(one, f"{format_bytes(done.whole('removed'))} removed")
 
 
-def _foreseen(one: OnHost) -> HostRecap:
+def _predicted_recap(one: RemovedHost) -> HostResult:
     if not one.there:
-        return HostRecap(one.host, Recap.OK, f"nothing to remove: there is no {one.root}")
+        return HostResult(one.host, HostState.OK, f"nothing to remove: there is no {one.root}")
     if not one.made:
         what = f"nothing to remove: nothing in {one.root} was made by ipexctl"
-        return HostRecap(one.host, Recap.OK, what)
+        return HostResult(one.host, HostState.OK, what)
     if one.busy:
         notes = (*one.busy, f"try: {BUSY}")
-        return HostRecap(one.host, Recap.FAILED, "nothing removed", notes=notes)
-    return _recap(one, f"{human(one.bytes)} would be removed")
+        return HostResult(one.host, HostState.FAILED, "nothing removed", notes=notes)
+    return _removal_recap(one, f"{format_bytes(one.bytes)} would be removed")
 
 
-def _recap(one: OnHost, what: str) -> HostRecap:
+def _removal_recap(one: RemovedHost, what: str) -> HostResult:
     stays = f"; not made by ipexctl, so kept in {one.root}: {', '.join(one.stays)}"
     caches = tuple(
-        f"kept: {path} ({human(size)}), torch.compile's cache, shared with programs "
+        f"kept: {path} ({format_bytes(size)}), torch.compile's cache, shared with programs "
         "that ipexctl did not start"
         for path, size in one.caches
     )
-    return HostRecap(one.host, Recap.CHANGED, what + stays * bool(one.stays), notes=caches)
+    return HostResult(one.host, HostState.CHANGED, what + stays * bool(one.stays), notes=caches)

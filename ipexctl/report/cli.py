@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ipexctl.cli.help.help_layout import output_option
-from ipexctl.cli.options import Json, Root, end, on_hosts
+from ipexctl.cli.options import Json, Root, end_command, on_hosts
 from ipexctl.errors import InputError
 
 
@@ -46,11 +46,11 @@ def report(
     import sys
 
     from ipexctl.report.run_report import report as verb
-    from ipexctl.report.run_report import show
+    from ipexctl.report.run_report import show_report
 
     if json and to:
         raise InputError("--json cannot be combined with -o", slug="options-conflict")
     made = verb(target, run, root, compare=compare, to="-" if json else to)
     if made.path is None and not json:
         sys.stdout.write(made.html)
-    end(made, lambda found: found.document, show, json=json)
+    end_command(made, lambda found: found.document, show_report, json=json)

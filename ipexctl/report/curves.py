@@ -24,7 +24,7 @@ class Curve:
     high: tuple[float | None, ...]
 
 
-def short(value: float | None) -> float | None:
+def round_value(value: float | None) -> float | None:
     """Round to four digits: a chart shows no more."""
     if value is None or not isfinite(value):
         return None
@@ -32,7 +32,7 @@ def short(value: float | None) -> float | None:
     return rounded if isfinite(rounded) else value
 
 
-def grid(values: Iterable[float], most: int = BUCKETS) -> tuple[float, ...]:
+def thin_values(values: Iterable[float], most: int = BUCKETS) -> tuple[float, ...]:
     """Return the values if they are few, else some of them, including the first and the last."""
     found = sorted(set(values))
     if len(found) <= most:
@@ -40,7 +40,7 @@ def grid(values: Iterable[float], most: int = BUCKETS) -> tuple[float, ...]:
     return tuple(found[i * (len(found) - 1) // (most - 1)] for i in range(most))
 
 
-def curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
+def make_curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
     """Return a curve; each point counts for the nearest `x`."""
     held: list[list[float]] = [[] for _ in x]
     at = 0
@@ -49,17 +49,20 @@ def curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
             at += 1
         if held:
             held[at].append(value)
-    rows = [(short(median(h)), short(min(h)), short(max(h))) if h else (None,) * 3 for h in held]
+    rows = [
+        (round_value(median(h)), round_value(min(h)), round_value(max(h))) if h else (None,) * 3
+        for h in held
+    ]
     middle, low, high = zip(*rows, strict=True) if rows else ((), (), ())
     return Curve(tuple(x), middle, low, high)
 
 
-def chart(
+def make_chart(
     axis: str, unit: str, x: Sequence[float],
     series: Iterable[tuple[str, Sequence[Point]]], *, band: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Return a chart for page.js. `axis`: what `x` is. `band`: with minimum and maximum values."""
-    made = [(name, curve(points, x)) for name, points in series]
+    made = [(name, make_curve(points, x)) for name, points in series]
     return {
         "axis": axis,
         "unit": unit,
@@ -72,16 +75,16 @@ def chart(
     }
 
 
-def rates(points: Sequence[Point], edges: Sequence[float]) -> list[float | None]:
+def interval_rates(points: Sequence[Point], edges: Sequence[float]) -> list[float | None]:
     """Return the growth per second of a counter in each interval; None if it was not sampled."""
     found: list[float | None] = []
     for since, until in zip(edges, edges[1:], strict=False):
-        a, b = _between(points, since), _between(points, until)
+        a, b = _interpolate_value(points, since), _interpolate_value(points, until)
         found.append(None if a is None or b is None else (b - a) / (until - since))
     return found
 
 
-def _between(points: Sequence[Point], at: float) -> float | None:
+def _interpolate_value(points: Sequence[Point], at: float) -> float | None:
     if not points or not points[0][0] <= at <= points[-1][0]:
         return None
     low, high = 0, len(points) - 1
@@ -92,7 +95,7 @@ def _between(points: Sequence[Point], at: float) -> float | None:
     return v0 if t1 == t0 else v0 + (v1 - v0) * (at - t0) / (t1 - t0)
 
 
-def growing(points: Iterable[Point]) -> list[Point]:
+def growing_points(points: Iterable[Point]) -> list[Point]:
     """Return the last value at each time, in order of time, without decreasing values: an epoch may
     restart its count of steps."""
     found: list[Point] = []
@@ -104,7 +107,7 @@ def growing(points: Iterable[Point]) -> list[Point]:
     return found
 
 
-def edges(since: float, until: float, least: float = 5.0) -> list[float]:
+def column_edges(since: float, until: float, least: float = 5.0) -> list[float]:
     """Return the edges of a heat map's columns, each at least `least` seconds wide."""
     count = max(1, min(COLUMNS, int((until - since) / least)))
     return [since + (until - since) * i / count for i in range(count + 1)]
@@ -120,9 +123,9 @@ def merged_rows(
         some = rows[first : first + size]
         name = some[0][0] if len(some) == 1 else f"{some[0][0]} to {some[-1][0]}"
         columns = zip(*(values for _, values in some), strict=True)
-        found.append((name, [_largest(column) for column in columns]))
+        found.append((name, [_largest_value(column) for column in columns]))
     return found
 
 
-def _largest(column: Iterable[float | None]) -> float | None:
-    return short(max((v for v in column if v is not None), default=None))
+def _largest_value(column: Iterable[float | None]) -> float | None:
+    return round_value(max((v for v in column if v is not None), default=None))

@@ -6,27 +6,27 @@ from collections.abc import Iterator
 from typing import Any
 
 from ipexctl.report.recorded_inputs import Speed
-from ipexctl.report.run_difference import Comparison, Difference, Growth
+from ipexctl.report.run_difference import Difference, Growth, RunComparison
 
 
-def headline(found: Comparison) -> str:
+def comparison_headline(found: RunComparison) -> str:
     run, other = found.run.name, found.other.name
     if found.factor is None:
         missing = run if found.run.speed is None else other
         why = f"{missing} printed its steps for less than some 15 s"
         return f"{run} and {other} cannot be compared by speed: {why}"
-    speeds = f"{_rate(found.run.speed)}, against {_rate(found.other.speed)}"
+    speeds = f"{_rate_text(found.run.speed)}, against {_rate_text(found.other.speed)}"
     if not found.speed_differs:
         return f"no difference in speed beyond noise between {run} and {other}: {speeds}"
     how = f"{found.factor:.2f} times as fast as"
     return f"{run} is {how} {other}: {speeds}"
 
 
-def lines(found: Comparison) -> Iterator[str]:
-    yield headline(found)
+def comparison_lines(found: RunComparison) -> Iterator[str]:
+    yield comparison_headline(found)
     if found.noise is not None:
         yield f"  up to {found.noise - 1:.0%} is noise, by the spread of both runs' step times"
-    yield from step(found)
+    yield from step_cost_lines(found)
     if found.grown:
         yield from _longer_parts(found, found.grown)
     if others := [one for one in found.differences if not one.explains]:
@@ -39,7 +39,7 @@ def lines(found: Comparison) -> Iterator[str]:
         yield "their code, packages, plans, hosts and data are the same"
 
 
-def _longer_parts(found: Comparison, grown: Growth) -> Iterator[str]:
+def _longer_parts(found: RunComparison, grown: Growth) -> Iterator[str]:
     slow = found.run if (found.factor or 0) < 1 else found.other
     for part in grown.parts:
         yield f"longer in {slow.name} on {grown.host}: {PARTS[part]}"
@@ -54,7 +54,7 @@ PARTS = {
 }  # fmt: skip
 
 
-def step(found: Comparison) -> Iterator[str]:
+def step_cost_lines(found: RunComparison) -> Iterator[str]:
     """Yield where the time of a step goes."""
     if not found.step:
         return
@@ -67,7 +67,7 @@ def step(found: Comparison) -> Iterator[str]:
     yield f"  ms of a step on {host}: {'; '.join(parts)}"
 
 
-def document(found: Comparison) -> dict[str, Any]:
+def comparison_document(found: RunComparison) -> dict[str, Any]:
     return {
         "run": found.run.name,
         "compared_with": found.other.name,
@@ -75,27 +75,27 @@ def document(found: Comparison) -> dict[str, Any]:
         "times_as_fast": found.factor,
         "measured": found.is_measured,
         "noise": found.noise and found.noise - 1,
-        "steps_per_second": [_speed(one.speed) for one in (found.run, found.other)],
+        "steps_per_second": [_speed_document(one.speed) for one in (found.run, found.other)],
         "step_seconds": _step_document(found),
-        "differences": [_difference(one) for one in found.differences],
+        "differences": [_difference_document(one) for one in found.differences],
     }
 
 
-def _step_document(found: Comparison) -> dict[str, Any] | None:
+def _step_document(found: RunComparison) -> dict[str, Any] | None:
     if not found.step:
         return None
     host, *costs = found.step
     return {"host": host, **{part: [vars(c)[part] for c in costs] for part in PARTS}}
 
 
-def _difference(one: Difference) -> dict[str, Any]:
+def _difference_document(one: Difference) -> dict[str, Any]:
     blank = {"host": one.host or None, "part": one.part or None}
     return {**vars(one), "explains": one.explains, **blank}
 
 
-def _speed(speed: Speed | None) -> dict[str, float] | None:
+def _speed_document(speed: Speed | None) -> dict[str, float] | None:
     return dict(vars(speed)) if speed else None
 
 
-def _rate(speed: Speed | None) -> str:
+def _rate_text(speed: Speed | None) -> str:
     return f"{speed.rate:.3g} ± {speed.spread:.0%} steps/s" if speed else "unknown"

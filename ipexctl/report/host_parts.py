@@ -10,48 +10,50 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report import curves
 from ipexctl.report.curves import Point
-from ipexctl.report.host_record import HostRecord, Sample
+from ipexctl.report.host_record import HostRecord, RecordedSample
 from ipexctl.report.report_material import Attempt, Material
-from ipexctl.run.outcome.listed_checkpoints import Checkpoint
-from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.outcome.listed_runs import ListedRun
 
 BEFORE = {"hosts": "connect", "plan": "plan", "preflight": "preflight", "sync": "sync"}
 SILENT = 5.0  # seconds without a record: a host with a run writes a sample every 2.5 s
 Span = tuple[str, float, float]  # phase, from, to
 
 
-def timeline(of: Material) -> dict[str, Any]:
+def host_timeline(of: Material) -> dict[str, Any]:
     lanes: dict[str, list[Span]] = {}
     until = [*of.offsets[1:], None]  # when the next attempt begins
     for attempt, offset, then in zip(of.attempts, of.offsets, until, strict=True):
         for record in attempt.records:
-            spans = before(record) if offset == 0 else []
+            spans = spans_before_run(record) if offset == 0 else []
             own = lanes.setdefault(record.host, [])
             if own and offset > own[-1][2]:
                 own.append(("restart", own[-1][2], offset))
-            for kind, a, b in spans + phases(attempt.run, record, attempt.steps):
+            for kind, a, b in spans + run_phases(attempt.run, record, attempt.steps):
                 a, b = a + offset, min(b + offset, b + offset if then is None else then)
                 own += [(kind, a, b)] if b > a else []
     every = [span for spans in lanes.values() for span in spans]
     first = min((a for _, a, _ in every), default=0.0)
     return {
-        "from": curves.short(first),
-        "to": curves.short(max((b for _, _, b in every), default=0.0)),
+        "from": curves.round_value(first),
+        "to": curves.round_value(max((b for _, _, b in every), default=0.0)),
         "lanes": [
             {
                 "host": host,
-                "spans": [[kind, curves.short(a), curves.short(b)] for kind, a, b in spans],
+                "spans": [
+                    [kind, curves.round_value(a), curves.round_value(b)] for kind, a, b in spans
+                ],
             }
             for host, spans in lanes.items()
         ],
     }
 
 
-def before(record: HostRecord) -> list[Span]:
+def spans_before_run(record: HostRecord) -> list[Span]:
     """Return what the command did before the run began, one phase after the other."""
     took = dict(record.inputs.before if record.inputs else ())
     rows = [(phase, took[name]) for name, phase in BEFORE.items() if took.get(name)]
@@ -62,10 +64,12 @@ def before(record: HostRecord) -> list[Span]:
     return found
 
 
-def phases(run: Run, record: HostRecord, steps: Mapping[int, Sequence[Point]]) -> list[Span]:
+def run_phases(
+    run: ListedRun, record: HostRecord, steps: Mapping[int, Sequence[Point]]
+) -> list[Span]:
     """Return launch, import until the first printed step, training and end, with stalls."""
     ranks = {one.rank for sample in record.samples for one in sample.ranks}
-    ranks |= _planned(record)
+    ranks |= _planned_ranks(record)
     starts = [at for rank, at in record.starts if rank in ranks or not ranks]
     ends = [at for rank, at in record.ends if rank in ranks or not ranks]
     end = max(run.seconds, *ends, 0.0)
@@ -93,7 +97,7 @@ def phases(run: Run, record: HostRecord, steps: Mapping[int, Sequence[Point]]) -
     return [span for span in found if span[2] > span[1]]
 
 
-def _planned(record: HostRecord) -> set[int]:
+def _planned_ranks(record: HostRecord) -> set[int]:
     hosts = record.plan.get("hosts") if isinstance(record.plan, dict) else None
     own = [h for h in hosts or () if isinstance(h, dict) and h.get("name") == record.host]
     rows = own[0].get("ranks") if own else None
@@ -109,9 +113,9 @@ _USAGE: tuple[tuple[str, str, Callable[[Any], float | None]], ...] = (
 )
 
 
-def usage(of: Material) -> list[dict[str, Any]]:
+def usage_charts(of: Material) -> list[dict[str, Any]]:
     """Chart what each host used, over all attempts."""
-    samples = dict[str, list[Sample]]()
+    samples = dict[str, list[RecordedSample]]()
     for attempt, offset in zip(of.attempts, of.offsets, strict=True):
         for record in attempt.records:
             own = (replace(one, at=one.at + offset) for one in record.samples)
@@ -123,12 +127,12 @@ def usage(of: Material) -> list[dict[str, Any]]:
             for host, own in samples.items()
         ]
         charts.append((title, unit, rows))
-    sent = [(host, [*_sent(own)]) for host, own in samples.items()]
+    sent = [(host, [*_sent_rates(own)]) for host, own in samples.items()]
     charts.append(("Sent by the ranks to other hosts", "MB/s", sent))
     return [found for one in charts if (found := _hosts_chart(*one))]
 
 
-def _sent(samples: Sequence[Sample]) -> Iterable[Point]:
+def _sent_rates(samples: Sequence[RecordedSample]) -> Iterable[Point]:
     points = [(s.at, sum(one.sent for one in s.ranks)) for s in samples]
     for (a, x), (b, y) in zip(points, points[1:], strict=False):
         if b > a and y >= x:
@@ -141,15 +145,15 @@ def _hosts_chart(
     rows = [(name, points) for name, points in rows if len(points) > 1]
     if not rows:
         return None
-    x = curves.grid(round(at, 1) for _, points in rows for at, _ in points)
+    x = curves.thin_values(round(at, 1) for _, points in rows for at, _ in points)
     if len(rows) <= FEW:
-        return {"title": title, **curves.chart("time", unit, x, rows, band=False)}
+        return {"title": title, **curves.make_chart("time", unit, x, rows, band=False)}
     everything = [point for _, points in rows for point in points]
     series = [(f"median of {len(rows)} hosts", everything)]
-    return {"title": title, **curves.chart("time", unit, x, series, band=True)}
+    return {"title": title, **curves.make_chart("time", unit, x, series, band=True)}
 
 
-def places(last: Attempt) -> list[dict[str, Any]]:
+def rank_places(last: Attempt) -> list[dict[str, Any]]:
     """Return the placement of ranks; equal hosts share one map."""
     real = {rank: cpus for record in last.records for rank, cpus in record.places}
     sockets = {record.host: record.inputs.sockets for record in last.records if record.inputs}
@@ -174,7 +178,7 @@ def places(last: Attempt) -> list[dict[str, Any]]:
     ]
 
 
-def variables(last: Attempt) -> list[list[str]]:
+def variable_rows(last: Attempt) -> list[list[str]]:
     """Return rows of name, value, reason and hosts; hosts with other values than the first have
     rows of their own."""
     found: dict[tuple[str, str, str], list[str]] = {}
@@ -190,7 +194,7 @@ def variables(last: Attempt) -> list[list[str]]:
     ]
 
 
-def checkpoint(one: Checkpoint) -> list[str]:
+def checkpoint_row(one: ListedCheckpoint) -> list[str]:
     state = "complete" if one.complete else one.why
     step = "" if one.step is None else str(one.step)
-    return [one.name, step, human(one.bytes), state, fold(one.hosts)]
+    return [one.name, step, format_bytes(one.bytes), state, fold(one.hosts)]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.host_answer import rows
-from ipexctl.base.values import by, count_or_none, counts, int_of, listed, number, plain
+from ipexctl.base.host_answer import read_rows
+from ipexctl.base.values import by, count_or_none, counts_of, int_of, list_of, number_or_none, plain
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.recorded_inputs import HostInputs, RunInputs, read_host, read_inputs
 from ipexctl.run.output.metric_lines import Numbers, Point
@@ -22,14 +22,16 @@ class RankSample:
     """`sent`: bytes sent to other hosts so far, and the seconds that took, if they are known."""
 
     rank: int = field(metadata=by(int_of, needed=True))
-    cpus: float = field(metadata=by(number, needed=True))
-    sent: float = field(default=0.0, metadata=by(number))
+    cpus: float = field(metadata=by(number_or_none, needed=True))
+    sent: float = field(default=0.0, metadata=by(number_or_none))
     sending: float | None = None
 
 
 @dataclass(frozen=True)
-class Sample:
-    at: float = field(metadata=by(number, needed=True))  # seconds since the run began on the host
+class RecordedSample:
+    at: float = field(
+        metadata=by(number_or_none, needed=True)
+    )  # seconds since the run began on the host
     cpu: float | None = None  # share of the host's CPUs
     used: float | None = None  # bytes of memory
     net: float | None = None  # bytes per second
@@ -65,29 +67,29 @@ class HostRecord:
     tails: tuple[tuple[int, str], ...] = ()
     over: float | None = None
     seen: float = 0.0  # time of the last record or sample
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[RecordedSample, ...] = ()
 
 
-def read(host: str, raw: Mapping[str, Any]) -> HostRecord:
+def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
     """Read a host's records. Invalid values are left out: a host may send anything."""
-    records = [r for r in listed(raw.get("records")) if isinstance(r, dict)]
+    records = [r for r in list_of(raw.get("records")) if isinstance(r, dict)]
     inputs = next((r["inputs"] for r in records if isinstance(r.get("inputs"), dict)), None)
-    facts = [(_time(r), r["fact"]) for r in records if isinstance(r.get("fact"), dict)]
+    facts = [(_record_time(r), r["fact"]) for r in records if isinstance(r.get("fact"), dict)]
     ranks = [(at, f, r) for at, f in facts if (r := count_or_none(f.get("rank"))) is not None]
-    over = [_time(r) for r in records if "over" in r]
-    samples = rows(Sample, raw.get("samples"))
-    times = [*map(_time, records), *(one.at for one in samples)]
+    over = [_record_time(r) for r in records if "over" in r]
+    samples = read_rows(RecordedSample, raw.get("samples"))
+    times = [*map(_record_time, records), *(one.at for one in samples)]
     return HostRecord(
         host=host,
-        began=number(raw.get("began")) or 0.0,
+        began=number_or_none(raw.get("began")) or 0.0,
         plan=next((f["plan"] for _, f in facts if "plan" in f), None),
         inputs=read_host(inputs) if inputs else None,
         of_run=read_inputs(inputs),
         whole=next((read_pace(host, r["whole"]) for r in records if r.get("whole")), None),
         starts=tuple((rank, at) for at, fact, rank in ranks if fact.get("started") is True),
         ends=tuple((rank, at) for at, f, rank in ranks if "ended" in f),
-        places=tuple((rank, _cpus(f["where"])) for _, f, rank in ranks if "where" in f),
-        stalls=tuple(_stalls(facts)),
+        places=tuple((rank, _read_cpus(f["where"])) for _, f, rank in ranks if "where" in f),
+        stalls=tuple(_read_stalls(facts)),
         tails=tuple((rank, plain_lines(f["tail"])) for _, f, rank in ranks if "tail" in f),
         over=over[-1] if over else None,
         seen=max(times, default=0.0),
@@ -99,15 +101,15 @@ def plain_lines(text: Any) -> str:
     lines = text[-_TAIL:].splitlines() if isinstance(text, str) else []
     if len(lines) > 1 and len(text) >= _TAIL:  # the first line may have lost the name of a secret
         del lines[0]
-    return "\n".join(indented(line, 400) for line in lines)
+    return "\n".join(indented_text(line, 400) for line in lines)
 
 
-def indented(line: str, most: int) -> str:
+def indented_text(line: str, most: int) -> str:
     """Return plain text with its leading spaces."""
     return " " * min(80, len(line) - len(line.lstrip(" "))) + plain(line, most)
 
 
-def pace(record: HostRecord, since: float, until: float) -> HostPace:
+def host_pace(record: HostRecord, since: float, until: float) -> HostPace:
     """Return what the ranks of the host did between these times."""
     rows = [sample for sample in record.samples if since <= sample.at <= until]
     own: dict[int, list[tuple[float, RankSample]]] = {}
@@ -115,11 +117,11 @@ def pace(record: HostRecord, since: float, until: float) -> HostPace:
         for one in sample.ranks:
             own.setdefault(one.rank, []).append((sample.at, one))
     cpu = [sample.cpu for sample in rows if sample.cpu is not None]
-    found = tuple(made for rank, seen in sorted(own.items()) if (made := _pace(rank, seen)))
+    found = tuple(made for rank, seen in sorted(own.items()) if (made := _rank_pace(rank, seen)))
     return HostPace(record.host, found, sum(cpu) / len(cpu) if cpu else None)
 
 
-def _pace(rank: int, seen: list[tuple[float, RankSample]]) -> RankPace | None:
+def _rank_pace(rank: int, seen: list[tuple[float, RankSample]]) -> RankPace | None:
     (first, a), (last, b) = seen[0], seen[-1]
     seconds = last - first
     if seconds < SHORTEST:
@@ -131,19 +133,19 @@ def _pace(rank: int, seen: list[tuple[float, RankSample]]) -> RankPace | None:
     return RankPace(rank, seconds, cpus, max(0.0, b.sent - a.sent) / seconds, sending)
 
 
-def _time(record: Mapping[str, Any]) -> float:
-    return number(record.get("at")) or 0.0
+def _record_time(record: Mapping[str, Any]) -> float:
+    return number_or_none(record.get("at")) or 0.0
 
 
-def _cpus(where: Any) -> tuple[int, ...]:
-    return counts(where.get("cpus")) if isinstance(where, dict) else ()
+def _read_cpus(where: Any) -> tuple[int, ...]:
+    return counts_of(where.get("cpus")) if isinstance(where, dict) else ()
 
 
-def _stalls(facts: Iterable[tuple[float, Mapping[str, Any]]]) -> Iterable[tuple[float, Any]]:
+def _read_stalls(facts: Iterable[tuple[float, Mapping[str, Any]]]) -> Iterable[tuple[float, Any]]:
     since: float | None = None
     for at, fact in facts:
         if fact.get("event") == "stalled" and since is None:
-            since = max(0.0, at - (number(fact.get("seconds")) or 0.0))
+            since = max(0.0, at - (number_or_none(fact.get("seconds")) or 0.0))
         elif fact.get("event") == "moving" and since is not None:
             yield since, at
             since = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ipexctl.base.host_answer import record
+from ipexctl.base.host_answer import read_record
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.pace.rank_pace import HostPace
 from ipexctl.run.pace.slow_steps import asked_threads
@@ -84,17 +84,17 @@ class RunRecord:
 
 
 def read_host(raw: Any) -> HostInputs:
-    return record(HostInputs, raw)
+    return read_record(HostInputs, raw)
 
 
 def read_inputs(raw: Any) -> RunInputs | None:
     known = isinstance(raw, Mapping) and "packages" in raw
-    return record(RunInputs, raw) if known else None
+    return read_record(RunInputs, raw) if known else None
 
 
 def speed_of(steps: Sequence[Step], rates: Iterable[float] = ()) -> Speed | None:
     """Compute the speed from one rank's printed steps, or else rates, without the first window."""
-    found = list(_rates(steps)) or list(rates)
+    found = list(_window_rates(steps)) or list(rates)
     found = sorted(found[1:] if len(found) > LEAST else found)
     if len(found) < 2 or found[len(found) // 2] <= 0:
         return None  # one window has no spread
@@ -103,7 +103,7 @@ def speed_of(steps: Sequence[Step], rates: Iterable[float] = ()) -> Speed | None
     return Speed(middle, (found[-1 - cut] - found[cut]) / 2 / middle, len(found))
 
 
-def _rates(steps: Sequence[Step]) -> Iterable[float]:
+def _window_rates(steps: Sequence[Step]) -> Iterable[float]:
     """Yield the rates of windows, except those in which the count of steps restarts."""
     if not steps:
         return

@@ -7,24 +7,24 @@ from statistics import median
 from typing import Any
 
 from ipexctl.base.secret_mask import MASK, SecretMask
-from ipexctl.base.sizes import bit_rate, count, duration, human
-from ipexctl.base.values import texts
+from ipexctl.base.sizes import bit_rate, count, duration, format_bytes
+from ipexctl.base.values import texts_of
 from ipexctl.inventory.nodeset import fold
 from ipexctl.report import curves, difference_lines, host_parts, training_curves
-from ipexctl.report.host_record import indented
+from ipexctl.report.host_record import indented_text
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.run.hang.diagnosis import stall_of
-from ipexctl.run.outcome.listed_runs import State
+from ipexctl.run.outcome.listed_runs import ListedState
 from ipexctl.run.outcome.run_result import from_traceback
 from ipexctl.run.output.rank_lines import without_colour, without_rank_prefix
 from ipexctl.run.pace import slow_steps
 
 LONGEST = 400  # characters of a text
 LINES = 30  # of the last output of the first rank that failed
-TONES = {State.DONE: "good", State.FAILED: "bad", State.LOST: "bad"}
+TONES = {ListedState.DONE: "good", ListedState.FAILED: "bad", ListedState.LOST: "bad"}
 
 
-def document(of: Material) -> dict[str, Any]:
+def report_document(of: Material) -> dict[str, Any]:
     last, pair = of.attempts[-1], of.comparison
     run = last.run
     made = {
@@ -33,69 +33,75 @@ def document(of: Material) -> dict[str, Any]:
         "command": run.about.command,
         "state": run.state.value,
         "tone": "bad" if last.bad_loss else TONES.get(run.state, "plain"),
-        "headline": _headline(of),
-        "facts": _facts(of),
-        "cause": _cause(last, of.mask),
-        "cards": _cards(of),
-        "waiting": _waiting(last),
-        "loss": training_curves.loss(of),
-        "rate": training_curves.rate(of),
-        "metrics": training_curves.metrics(of),
-        "timeline": host_parts.timeline(of),
+        "headline": _headline_text(of),
+        "facts": _fact_rows(of),
+        "cause": _cause_document(last, of.mask),
+        "cards": _summary_cards(of),
+        "waiting": _waiting_document(last),
+        "loss": training_curves.loss_chart(of),
+        "rate": training_curves.rate_chart(of),
+        "metrics": training_curves.metric_charts(of),
+        "timeline": host_parts.host_timeline(of),
         "heat": [one for one in (_step_heat(last), _cpu_heat(last)) if one],
-        "usage": host_parts.usage(of),
-        "places": host_parts.places(last),
+        "usage": host_parts.usage_charts(of),
+        "places": host_parts.rank_places(last),
         "environment": [list(row) for row in of.environment],
         "packages": [list(row) for row in of.packages],
-        "variables": host_parts.variables(last),
-        "checkpoints": [host_parts.checkpoint(one) for one in of.checkpoints],
+        "variables": host_parts.variable_rows(last),
+        "checkpoints": [host_parts.checkpoint_row(one) for one in of.checkpoints],
         "findings": last.of_run.findings if last.of_run else None,
         "other": of.other.run.id if of.other else "",
-        "compared": [difference_lines.headline(pair), *difference_lines.step(pair)] if pair else [],
-        "comparison": pair and difference_lines.document(pair),
-        "notes": [*_as_of(of), *of.notes, *texts((last.result or {}).get("warnings"))],
+        "compared": [
+            difference_lines.comparison_headline(pair),
+            *difference_lines.step_cost_lines(pair),
+        ]
+        if pair
+        else [],
+        "comparison": pair and difference_lines.comparison_document(pair),
+        "notes": [*_as_of(of), *of.notes, *texts_of((last.result or {}).get("warnings"))],
         "made": of.made,
         "began": of.began,
     }
-    plain = _texts(made, _plain)
+    plain = _change_texts(made, _plain_text)
     masked = of.mask.document(plain)
     places = [name for name, value in masked.items() if MASK in str(value)]
     if places:
         masked["notes"].append(f"Secrets are masked ({MASK}) in: {', '.join(places)}.")
-    found: dict[str, Any] = _texts({**masked, "masked": places}, _short)
+    found: dict[str, Any] = _change_texts({**masked, "masked": places}, _cut_text)
     return found
 
 
-def _texts(value: Any, change: Callable[[str], str]) -> Any:
+def _change_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Return the document with all its texts changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _texts(one, change) for key, one in value.items()}
-    return [_texts(v, change) for v in value] if isinstance(value, list | tuple) else value
+        return {key: _change_texts(one, change) for key, one in value.items()}
+    return [_change_texts(v, change) for v in value] if isinstance(value, list | tuple) else value
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     """Remove colours and control characters."""
-    return "\n".join(indented(without_colour(line), 1 << 20) for line in text.split("\n"))
+    return "\n".join(indented_text(without_colour(line), 1 << 20) for line in text.split("\n"))
 
 
-def _short(text: str) -> str:
+def _cut_text(text: str) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 # --- the first screen ----------------------------------------------------------------------------
 
 
-def _headline(of: Material) -> str:
+def _headline_text(of: Material) -> str:
     last = of.attempts[-1]
     run = last.run
     hosts = len(run.about.hosts)
     size = f"{count(run.about.ranks, 'rank')} on {count(hosts, 'host')}"
     words = {
-        State.DONE: "Succeeded", State.FAILED: f"Failed with exit code {run.exit_code}",
-        State.RUNNING: "Running", State.STOPPED: "Stopped", State.STOPPING: "Stopping",
-        State.RESTARTING: "Restarting", State.LOST: "Lost",
+        ListedState.DONE: "Succeeded", ListedState.FAILED: f"Failed with exit code {run.exit_code}",
+        ListedState.RUNNING: "Running", ListedState.STOPPED: "Stopped",
+        ListedState.STOPPING: "Stopping", ListedState.RESTARTING: "Restarting",
+        ListedState.LOST: "Lost",
     }  # fmt: skip
     verb = "for" if not run.over else "after"
     text = f"{words[run.state]} {verb} {duration(of.seconds)}: {size}"
@@ -109,7 +115,7 @@ def _as_of(of: Material) -> list[str]:
     return [] if over else [f"As of {of.made}, when this page was made: the run continues."]
 
 
-def _facts(of: Material) -> list[list[str]]:
+def _fact_rows(of: Material) -> list[list[str]]:
     about = of.attempts[-1].run.about
     rows = [
         ("Hosts", fold(about.hosts)), ("Started", of.began), ("Started by", about.by),
@@ -121,7 +127,7 @@ def _facts(of: Material) -> list[list[str]]:
     return [[name, value] for name, value in rows if value]
 
 
-def _cause(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
+def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     run, said = last.run, last.result or {}
     if run.verdict is None or run.verdict.exit_code == 0:
         return None
@@ -143,87 +149,89 @@ def _cause(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     }
 
 
-def _cards(of: Material) -> list[dict[str, str]]:
+def _summary_cards(of: Material) -> list[dict[str, str]]:
     last, other = of.attempts[-1], of.other
-    cards = [_speed(last, other), _last_loss(of), _time(of), _cost(last)]
-    if exchange := _exchange(last):
+    cards = [_speed_card(last, other), _last_loss(of), _time_card(of), _waiting_card(last)]
+    if exchange := _exchange_card(last):
         cards.append(exchange)
     return cards
 
 
-def _card(label: str, value: str, note: str = "", tone: str = "") -> dict[str, str]:
+def _make_card(label: str, value: str, note: str = "", tone: str = "") -> dict[str, str]:
     return {"label": label, "value": value, "note": note, "tone": tone}
 
 
-def _speed(last: Attempt, other: Attempt | None) -> dict[str, str]:
+def _speed_card(last: Attempt, other: Attempt | None) -> dict[str, str]:
     if last.rate is None:
-        return _card("Speed", "unknown", "the output has no numbered steps")
+        return _make_card("Speed", "unknown", "the output has no numbered steps")
     took = 1 / last.rate
     note = f"{took * 1e3:.3g} ms a step" if took < 1 else f"{took:.3g} s a step"
     if other and other.rate:
         faster = f"{last.rate / other.rate - 1:+.0%}"
-        note = f"{faster} against {other.rate:.3g} in {training_curves.called(other, last)}"
-    return _card("Speed", f"{last.rate:.3g} steps/s", note)
+        note = f"{faster} against {other.rate:.3g} in {training_curves.other_run_name(other, last)}"
+    return _make_card("Speed", f"{last.rate:.3g} steps/s", note)
 
 
 def _last_loss(of: Material) -> dict[str, str]:
     last, other = of.attempts[-1], of.other
     ends = training_curves.loss_ends([last])
     if ends is None:
-        return _card("Loss", "unknown", "the output has no losses")
+        return _make_card("Loss", "unknown", "the output has no losses")
     axis, at, value = ends
     total = max((p.total for p in last.printed if p.total is not None), default=None)
     note = f"at {axis.removesuffix(' n')} {at:,.6g}"
     note += f" of {total:,}" if total and axis == training_curves.STEP else ""
     theirs = training_curves.loss_ends([other]) if other else None
     if other and theirs:
-        note += f"; {theirs[2]:.4g} in {training_curves.called(other, last)}"
+        note += f"; {theirs[2]:.4g} in {training_curves.other_run_name(other, last)}"
     elif first := training_curves.loss_ends(of.attempts, first=True):
         note += f"; {first[2]:.4g} at first"
     if last.bad_loss:
-        return _card("Loss", str(last.bad_loss), note, "bad")
-    return _card("Loss", f"{value:.4g}", note)
+        return _make_card("Loss", str(last.bad_loss), note, "bad")
+    return _make_card("Loss", f"{value:.4g}", note)
 
 
-def _time(of: Material) -> dict[str, str]:
+def _time_card(of: Material) -> dict[str, str]:
     last = of.attempts[-1]
     note = "no step was printed"
     if last.training:
-        note = f"{_seconds(last.training[0])} until the first printed step"
+        note = f"{_format_seconds(last.training[0])} until the first printed step"
     if len(of.attempts) > 1:
         took = duration(last.run.seconds)
         note = f"all attempts; {took} in attempt {last.run.attempt}: {note}"
     if of.other:
-        note = f"{duration(of.other.run.seconds)} in {training_curves.called(of.other, last)}"
-    return _card("Time", duration(of.seconds), note)
+        note = (
+            f"{duration(of.other.run.seconds)} in {training_curves.other_run_name(of.other, last)}"
+        )
+    return _make_card("Time", duration(of.seconds), note)
 
 
-def _seconds(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
 
 
-def _cost(last: Attempt) -> dict[str, str]:
-    parts = _shares(last)
+def _waiting_card(last: Attempt) -> dict[str, str]:
+    parts = _time_shares(last)
     if parts is None:
-        return _card("Waiting", "unknown", "too few samples of the ranks' CPUs")
+        return _make_card("Waiting", "unknown", "too few samples of the ranks' CPUs")
     waits = 1 - parts["computing"]
     cores = sum(len(h.ranks) * (h.threads or 0) for h in last.plan.hosts) if last.plan else 0
     since, until = last.training or (0.0, last.run.seconds)
     hours = cores * (until - since) * waits / 3600
     cost = f"{hours:,.1f} CPU hours" if hours >= 0.1 else f"{hours * 60:.1f} CPU minutes"
-    return _card("Waiting", f"{waits:.0%}", f"of the ranks' CPU time: {cost}")
+    return _make_card("Waiting", f"{waits:.0%}", f"of the ranks' CPU time: {cost}")
 
 
-def _exchange(last: Attempt) -> dict[str, str] | None:
+def _exchange_card(last: Attempt) -> dict[str, str] | None:
     said = (last.result or {}).get("exchange")
     size = said.get("bytes") if isinstance(said, dict) else None
     if isinstance(size, int) and size > 0:
-        return _card("Exchanged", human(size), "between the ranks")
+        return _make_card("Exchanged", format_bytes(size), "between the ranks")
     sent = sum(rank.sent for one in last.paces for rank in one.ranks)
-    return _card("Exchanged", f"{bit_rate(sent * 8)}", "sent by all ranks") if sent else None
+    return _make_card("Exchanged", f"{bit_rate(sent * 8)}", "sent by all ranks") if sent else None
 
 
-def _shares(last: Attempt) -> dict[str, float] | None:
+def _time_shares(last: Attempt) -> dict[str, float] | None:
     """Return the shares of the ranks' time between the first and the last step."""
     plan, paces = last.plan, {one.host: one for one in last.paces}
     known = list[tuple[float, float]]()  # computing, sending
@@ -254,14 +262,14 @@ _PARTS = {
 _CROWDED = "Other programs keep the CPUs busy; other waits"
 
 
-def _waiting(last: Attempt) -> dict[str, Any]:
-    slow, shares = last.slow, _shares(last)
+def _waiting_document(last: Attempt) -> dict[str, Any]:
+    slow, shares = last.slow, _time_shares(last)
     crowded = any((one.cpu or 0.0) >= slow_steps.CROWDED for one in last.paces)
     names = {**_PARTS, "rest": _CROWDED} if crowded else _PARTS
     return {
         "headline": slow.headline if slow else "",
         "parts": [
-            {"kind": kind, "name": names[kind], "share": curves.short(max(0.0, share))}
+            {"kind": kind, "name": names[kind], "share": curves.round_value(max(0.0, share))}
             for kind, share in (shares or {}).items()
         ],
         "proposals": [[p.text, p.command] for p in slow.proposals] if slow else [],
@@ -274,12 +282,12 @@ def _waiting(last: Attempt) -> dict[str, Any]:
 def _step_heat(last: Attempt) -> dict[str, Any] | None:
     if last.training is None:
         return None
-    edges = curves.edges(*last.training)
+    edges = curves.column_edges(*last.training)
     rows = []
     for rank, points in last.steps.items():
-        rates = curves.rates(points, edges)
+        rates = curves.interval_rates(points, edges)
         rows.append((f"rank {rank}", [1 / r if r else None for r in rates]))
-    return _heat(f"Step time of each rank{_which(last)}", "s", edges, rows)
+    return _heat_map(f"Step time of each rank{_attempt_suffix(last)}", "s", edges, rows)
 
 
 def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
@@ -292,17 +300,17 @@ def _cpu_heat(last: Attempt) -> dict[str, Any] | None:
     times = [at for points in held.values() for at, _ in points]
     if len(set(times)) < 2:
         return None
-    edges = curves.edges(min(times), max(times))
+    edges = curves.column_edges(min(times), max(times))
     middle = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
-    rows = [(f"rank {r}", curves.curve(p, middle).middle) for r, p in sorted(held.items())]
-    return _heat(f"CPUs that each rank uses{_which(last)}", "CPUs", edges, rows)
+    rows = [(f"rank {r}", curves.make_curve(p, middle).middle) for r, p in sorted(held.items())]
+    return _heat_map(f"CPUs that each rank uses{_attempt_suffix(last)}", "CPUs", edges, rows)
 
 
-def _which(last: Attempt) -> str:
+def _attempt_suffix(last: Attempt) -> str:
     return f", attempt {last.run.attempt}" if last.run.attempt > 1 else ""
 
 
-def _heat(
+def _heat_map(
     title: str, unit: str, edges: Sequence[float], rows: Sequence[tuple[str, Sequence[Any]]]
 ) -> dict[str, Any]:
     merged = curves.merged_rows(rows)
@@ -313,6 +321,6 @@ def _heat(
         usual = median(value for value, _ in middles)
         text = f"most: {middles[0][1]} with {middles[0][0]:.3g} {unit}; usual: {usual:.3g} {unit}"
     return {
-        "title": title, "unit": unit, "text": text, "from": curves.short(edges[0]),
-        "to": curves.short(edges[-1]), "rows": [[name, values] for name, values in merged],
+        "title": title, "unit": unit, "text": text, "from": curves.round_value(edges[0]),
+        "to": curves.round_value(edges[-1]), "rows": [[name, values] for name, values in merged],
     }  # fmt: skip

@@ -11,11 +11,11 @@ from typing import Any
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report import curves
-from ipexctl.report.host_record import HostRecord, Printed, pace
+from ipexctl.report.host_record import HostRecord, Printed, host_pace
 from ipexctl.report.recorded_inputs import RunInputs
-from ipexctl.report.run_difference import Comparison
-from ipexctl.run.outcome.listed_checkpoints import Checkpoint
-from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.report.run_difference import RunComparison
+from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.loss_check import BadLoss, bad_loss
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import HostPace
@@ -28,7 +28,7 @@ from ipexctl.run.plan.launch import LaunchPlan
 class Attempt:
     """One start of a run; --restarts makes several. `result`: the content of its local folder."""
 
-    run: Run
+    run: ListedRun
     records: tuple[HostRecord, ...] = ()
     printed: tuple[Printed, ...] = ()
     result: Mapping[str, Any] | None = None
@@ -36,7 +36,7 @@ class Attempt:
     @cached_property
     def plan(self) -> LaunchPlan | None:
         raw = (record.plan for record in self.records)
-        return next((p for one in raw if (p := shown_plan.read(one, self.run.id))), None)
+        return next((p for one in raw if (p := shown_plan.read_shown_plan(one, self.run.id))), None)
 
     @property
     def of_run(self) -> RunInputs | None:
@@ -55,7 +55,7 @@ class Attempt:
         for one in self.printed:
             if one.at is not None and one.step is not None:
                 found.setdefault(one.rank, []).append((one.at, one.step))
-        return {rank: curves.growing(points) for rank, points in sorted(found.items())}
+        return {rank: curves.growing_points(points) for rank, points in sorted(found.items())}
 
     @cached_property
     def bad_loss(self) -> BadLoss | None:
@@ -85,13 +85,13 @@ class Attempt:
     @cached_property
     def paces(self) -> list[HostPace]:
         since, until = self.training or (0.0, self.run.seconds)
-        return [pace(record, since, until) for record in self.records]
+        return [host_pace(record, since, until) for record in self.records]
 
     @cached_property
     def slow(self) -> SlowSteps | None:
         if self.plan is None or not any(one.ranks for one in self.paces):
             return None
-        return slow_steps.judge(self.plan, self.paces, self.rate, self.run.about.command)
+        return slow_steps.judge_slow_steps(self.plan, self.paces, self.rate, self.run.about.command)
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ class Material:
     made: str  # time of the report
     began: str = ""  # time of the run
     notes: tuple[str, ...] = ()
-    checkpoints: tuple[Checkpoint, ...] = ()
+    checkpoints: tuple[ListedCheckpoint, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     packages: tuple[tuple[str, str], ...] = ()
     other: Attempt | None = None  # --compare
-    comparison: Comparison | None = None  # with the other run
+    comparison: RunComparison | None = None  # with the other run
     mask: SecretMask = SecretMask()
 
     @cached_property

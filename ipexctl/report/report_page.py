@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ipexctl.pages.page_shell import shell
+from ipexctl.pages.page_shell import frame_page
 from ipexctl.quick_dataclass import dataclass
 
 # characters that could end the block, or be read as markup
@@ -38,7 +38,7 @@ class Assets:
     licence: str = ""  # of third-party scripts
 
 
-def page(document: Mapping[str, Any], assets: Assets) -> str:
+def render_report_page(document: Mapping[str, Any], assets: Assets) -> str:
     title = f"{document['name'] or document['run']} · {document['state']} · ipexctl"
     licence = html.escape(assets.licence).replace("--", "- -")
     sections = "".join(
@@ -52,13 +52,13 @@ def page(document: Mapping[str, Any], assets: Assets) -> str:
 <main>
 {sections}</main>
 <footer id="foot"><div class="body"></div></footer>
-<script type="application/json" id="data">{embedded(document)}</script>
+<script type="application/json" id="data">{embed_json(document)}</script>
 <!-- uPlot: {licence} -->
 """
-    return shell(title, body, command="report", styles=assets.styles, scripts=assets.scripts)
+    return frame_page(title, body, command="report", styles=assets.styles, scripts=assets.scripts)
 
 
-def embedded(document: Mapping[str, Any]) -> str:
+def embed_json(document: Mapping[str, Any]) -> str:
     """Return JSON that cannot end the block that contains it."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "replace").decode().translate(_ESCAPED)

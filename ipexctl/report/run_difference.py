@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import log, sqrt
 
 from ipexctl.base.secret_mask import SecretMask
-from ipexctl.base.sizes import human
-from ipexctl.env.choice.package_changes import between, describe_changes
+from ipexctl.base.sizes import format_bytes
+from ipexctl.env.choice.package_changes import compare_packages, describe_changes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.recorded_inputs import RunInputs, RunRecord
@@ -52,7 +52,7 @@ class Growth:
     late: frozenset[str]  # hosts that the others may wait for; `host` is one of them
 
 
-def change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
+def speed_change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
     """Return how many times as fast `a` is, and the factor of noise; None: a speed is unknown."""
     if a.speed is None or b.speed is None:
         return None
@@ -65,7 +65,7 @@ def is_noise(factor: float, noise: float) -> bool:
     return abs(log(factor)) <= log(noise)
 
 
-def costs(run: RunRecord) -> dict[str, Cost]:
+def step_costs(run: RunRecord) -> dict[str, Cost]:
     found = {}
     for host, pace in run.paces.items():
         if not pace.ranks or not run.speed:
@@ -82,14 +82,14 @@ def costs(run: RunRecord) -> dict[str, Cost]:
     return found
 
 
-def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
+def step_growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
     """Return what differs; None if the ranks' activity is unknown for one of the runs."""
-    now, before = costs(slow), costs(fast)
+    now, before = step_costs(slow), step_costs(fast)
     if not now or not before:
         return None
     host = max(now, key=lambda name: now[name].busy)
     busiest = max(before.values(), key=lambda cost: cost.busy)
-    more = _more(now[host], before.get(host, busiest))
+    more = _added_seconds(now[host], before.get(host, busiest))
     least = SHARE * sum(more.values())
     parts = [part for part, seconds in more.items() if seconds > 0 and seconds >= least]
     return Growth(
@@ -99,7 +99,7 @@ def growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
     )
 
 
-def _more(one: Cost, other: Cost) -> dict[str, float]:
+def _added_seconds(one: Cost, other: Cost) -> dict[str, float]:
     """Return how many seconds longer each part takes; more computing also means more waiting."""
     before = other.waited / other.computing if other.computing else 0.0
     now = one.waited / one.computing if one.computing else 0.0
@@ -110,12 +110,12 @@ def _more(one: Cost, other: Cost) -> dict[str, float]:
         "idle": one.idle - other.idle,
     }
     for part in ("waited", "sending"):
-        if not _grew(one, part, other):
+        if not _part_grew(one, part, other):
             found[part] = 0.0
     return {part: max(0.0, seconds) for part, seconds in found.items()}
 
 
-def _grew(one: Cost, part: str, other: Cost) -> bool:
+def _part_grew(one: Cost, part: str, other: Cost) -> bool:
     """Decide whether the part grew, as a share of a step's time."""
     now, before = (getattr(cost, part) / cost.step for cost in (one, other))
     return bool(now - before >= MORE)
@@ -157,7 +157,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """`factor`: how many times as fast `run` is; None: one speed is unknown. `noise`: a factor that
     the spread of both can cause on its own. `grown`: what takes longer in the slower run; None: the
     speeds are similar, or it is unknown."""
@@ -172,14 +172,14 @@ class Comparison:
     @property
     def is_measured(self) -> bool:
         """Whether it is known for both where the time of a step went."""
-        return bool(costs(self.run)) and bool(costs(self.other))
+        return bool(step_costs(self.run)) and bool(step_costs(self.other))
 
     @property
     def step(self) -> tuple[str, Cost, Cost] | None:
         """The host that the others wait for in the slower run, and the cost of a step on it in
         both; None: unknown."""
         slow, fast = (self.run, self.other) if (self.factor or 0) < 1 else (self.other, self.run)
-        grown, now, was = growth(slow, fast), costs(self.run), costs(self.other)
+        grown, now, was = step_growth(slow, fast), step_costs(self.run), step_costs(self.other)
         known = grown is not None and grown.host in now and grown.host in was
         return (grown.host, now[grown.host], was[grown.host]) if grown and known else None
 
@@ -188,20 +188,24 @@ class Comparison:
         return self.factor is not None and not is_noise(self.factor, self.noise or 1.0)
 
 
-def compare(run: RunRecord, other: RunRecord) -> Comparison:
-    factor, noise = change(run, other) or (None, None)
-    pair = Comparison(run, other, (), factor, noise)
+def compare_runs(run: RunRecord, other: RunRecord) -> RunComparison:
+    factor, noise = speed_change(run, other) or (None, None)
+    pair = RunComparison(run, other, (), factor, noise)
     if factor is not None and pair.speed_differs:
         slow, fast = (run, other) if factor < 1 else (other, run)
-        pair = replace(pair, grown=growth(slow, fast))
-    found = [_with_part(pair, one) for one in (*_inputs(pair), *_programs(pair))]
+        pair = replace(pair, grown=step_growth(slow, fast))
+    found = [
+        _with_part(pair, one) for one in (*_input_differences(pair), *_program_differences(pair))
+    ]
     parts = pair.grown.parts if pair.grown else ()
     order = {part: number for number, part in enumerate(parts)}
-    found = sorted([*found, *_facts(pair)], key=lambda one: order.get(one.part, len(order)))
+    found = sorted(
+        [*found, *_fact_differences(pair)], key=lambda one: order.get(one.part, len(order))
+    )
     return replace(pair, differences=tuple(found))
 
 
-def _with_part(pair: Comparison, one: Difference) -> Difference:
+def _with_part(pair: RunComparison, one: Difference) -> Difference:
     """Add the part of a step that takes longer if this difference affects it, on the same host."""
     grown = pair.grown
     if grown is None or (one.host and one.host not in grown.late):
@@ -213,9 +217,9 @@ def _with_part(pair: Comparison, one: Difference) -> Difference:
 # --- what was measured ----------------------------------------------------------------------------
 
 
-def _programs(pair: Comparison) -> Iterator[Difference]:
+def _program_differences(pair: RunComparison) -> Iterator[Difference]:
     for host in sorted({*pair.run.paces} & {*pair.other.paces}):
-        now, was = (_others(run, host) for run in (pair.run, pair.other))
+        now, was = (_other_programs_cpus(run, host) for run in (pair.run, pair.other))
         if abs(now - was) < OTHERS:
             continue
         busy = (pair.run if now > was else pair.other).paces[host].programs
@@ -224,22 +228,22 @@ def _programs(pair: Comparison) -> Iterator[Difference]:
         yield Difference("other-programs", text, f"{now:.1f}", f"{was:.1f}", host)
 
 
-def _others(run: RunRecord, host: str) -> float:
+def _other_programs_cpus(run: RunRecord, host: str) -> float:
     return sum(cpus for _, cpus in run.paces[host].programs)
 
 
 # --- what the run was given -----------------------------------------------------------------------
 
 
-def _inputs(pair: Comparison) -> Iterator[Difference]:
+def _input_differences(pair: RunComparison) -> Iterator[Difference]:
     a, b = pair.run.inputs, pair.other.inputs
     if a and b and a.files is not None and b.files is not None and a.tree != b.tree:
-        yield _code(a, b)
-    yield from _arguments(pair)
-    yield from _ranks(pair)
+        yield _code_difference(a, b)
+    yield from _argument_differences(pair)
+    yield from _rank_differences(pair)
     if a is None or b is None:
         return
-    changes = between(dict(b.packages), dict(a.packages))
+    changes = compare_packages(dict(b.packages), dict(a.packages))
     if changes:
         text = f"packages: {describe_changes(changes)}"
         yield Difference("packages", text, a.environment, b.environment)
@@ -249,10 +253,10 @@ def _inputs(pair: Comparison) -> Iterator[Difference]:
     if a.data != b.data:
         now, was = dict(a.data), dict(b.data)
         names = [name for name in sorted({*now, *was}) if now.get(name) != was.get(name)]
-        yield Difference("data", f"datasets of other content: {_some(names)}")
+        yield Difference("data", f"datasets of other content: {_first_words(names)}")
 
 
-def _code(a: RunInputs, b: RunInputs) -> Difference:
+def _code_difference(a: RunInputs, b: RunInputs) -> Difference:
     now, was = dict(a.files or ()), dict(b.files or ())
     names = [name for name in {**now, **was} if now.get(name) != was.get(name)]
     code = [name for name in names if name.endswith(SOURCE)]
@@ -266,25 +270,25 @@ def _code(a: RunInputs, b: RunInputs) -> Difference:
     slug = "code" if code else "files"
     if all(name.endswith(("ipexctl.toml", "ipexctl.lock")) for name in names):  # reported elsewhere
         slug = "settings"
-    return Difference(slug, f"code: {_some(words)}" if code else _some(words))
+    return Difference(slug, f"code: {_first_words(words)}" if code else _first_words(words))
 
 
-def _arguments(pair: Comparison) -> Iterator[Difference]:
+def _argument_differences(pair: RunComparison) -> Iterator[Difference]:
     now, was = pair.run.plan.argv, pair.other.plan.argv
     if now == was:
         return
-    ours, theirs = (" ".join(_only(x, y)) or "nothing" for x, y in ((now, was), (was, now)))
+    ours, theirs = (" ".join(_words_not_in(x, y)) or "nothing" for x, y in ((now, was), (was, now)))
     yield Difference("arguments", f"arguments: {ours}, against {theirs}", ours, theirs)
 
 
-def _only(words: Sequence[str], others: Sequence[str]) -> list[str]:
+def _words_not_in(words: Sequence[str], others: Sequence[str]) -> list[str]:
     """Return options, with their values, that the others do not have."""
-    known = set(_options(others))
-    mine = [one for one in _options(words) if one not in known]
+    known = set(_group_options(others))
+    mine = [one for one in _group_options(words) if one not in known]
     return [" ".join(SecretMask().document(one)) for one in mine]
 
 
-def _options(words: Sequence[str]) -> list[tuple[str, ...]]:
+def _group_options(words: Sequence[str]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for word in words:
         takes = found and len(found[-1]) == 1 and found[-1][0].startswith("-")
@@ -295,7 +299,7 @@ def _options(words: Sequence[str]) -> list[tuple[str, ...]]:
     return found
 
 
-def _ranks(pair: Comparison) -> Iterator[Difference]:
+def _rank_differences(pair: RunComparison) -> Iterator[Difference]:
     now, was = ([h.host for h in run.plan.hosts] for run in (pair.run, pair.other))
     counts = [run.plan.world_size for run in (pair.run, pair.other)]
     if counts[0] != counts[1]:
@@ -309,7 +313,7 @@ def _ranks(pair: Comparison) -> Iterator[Difference]:
 # --- what the hosts were --------------------------------------------------------------------------
 
 
-def _facts(pair: Comparison) -> Iterator[Difference]:
+def _fact_differences(pair: RunComparison) -> Iterator[Difference]:
     """Yield facts that differ; the same difference on several hosts is reported once."""
     found: dict[tuple[str, str, str], list[Difference]] = {}
     for host in sorted({*pair.run.hosts} & {*pair.other.hosts}):
@@ -321,20 +325,25 @@ def _facts(pair: Comparison) -> Iterator[Difference]:
         yield replace(best, host=where, text=f"{where}: {best.text}")
 
 
-def _of_host(pair: Comparison, host: str) -> Iterator[Difference]:
+def _of_host(pair: RunComparison, host: str) -> Iterator[Difference]:
     a, b = pair.run.hosts[host], pair.other.hosts[host]
     ours, theirs = pair.run.plan_of(host), pair.other.plan_of(host)
     rows = (
         ("threads", "threads of a rank", pair.run.threads(host), pair.other.threads(host)),
         ("cpu-set", "CPUs of the ranks", pair.run.cpus(host), pair.other.cpus(host)),
-        ("cpu-quota", "CPUs that the control group allows", _limit(a.quota), _limit(b.quota)),
+        (
+            "cpu-quota",
+            "CPUs that the control group allows",
+            _quota_text(a.quota),
+            _quota_text(b.quota),
+        ),
         ("cpu", "CPU", a.cpu, b.cpu),
         ("governor", "CPU governor", ", ".join(a.governors), ", ".join(b.governors)),
-        ("frequency", "highest CPU frequency", _ghz(a.max_khz), _ghz(b.max_khz)),
-        ("turbo", "turbo", _on(a.turbo), _on(b.turbo)),
+        ("frequency", "highest CPU frequency", _ghz_text(a.max_khz), _ghz_text(b.max_khz)),
+        ("turbo", "turbo", _on_or_off(a.turbo), _on_or_off(b.turbo)),
         ("huge-pages", "transparent huge pages", a.thp, b.thp),
         ("kernel", "kernel", a.kernel, b.kernel),
-        ("memory", "memory", human(a.memory or 0), human(b.memory or 0)),
+        ("memory", "memory", format_bytes(a.memory or 0), format_bytes(b.memory or 0)),
         ("network", "interface of the ranks", ours and ours.nic, theirs and theirs.nic),
         ("link-speed", "Mbit/s of its link", a.speed, b.speed),
     )
@@ -342,10 +351,10 @@ def _of_host(pair: Comparison, host: str) -> Iterator[Difference]:
         now, was = (str(value or "unknown") for value in values)
         if now != was:
             yield Difference(slug, f"{what} {now}, against {was}", now, was, host)
-    yield from _variables(pair, host)
+    yield from _variable_differences(pair, host)
 
 
-def _variables(pair: Comparison, host: str) -> Iterator[Difference]:
+def _variable_differences(pair: RunComparison, host: str) -> Iterator[Difference]:
     now, was = (dict(run.hosts[host].variables) for run in (pair.run, pair.other))
     told = {"OMP_NUM_THREADS"} | ({"GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE"})
     names = [n for n in sorted({*now, *was}) if now.get(n) != was.get(n) and n not in told]
@@ -353,21 +362,21 @@ def _variables(pair: Comparison, host: str) -> Iterator[Difference]:
         return
     words = [f"{n}={now.get(n, 'unset')}, against {was.get(n, 'unset')}" for n in names]
     ours, theirs = (str([known.get(name) for name in names]) for known in (now, was))
-    yield Difference("variables", _some(words), ours, theirs, host)
+    yield Difference("variables", _first_words(words), ours, theirs, host)
 
 
-def _some(words: Sequence[str]) -> str:
+def _first_words(words: Sequence[str]) -> str:
     more = [f"{len(words) - SOME} more"] if len(words) > SOME else []
     return ", ".join([*words[:SOME], *more])
 
 
-def _limit(quota: float | None) -> str:
+def _quota_text(quota: float | None) -> str:
     return f"{quota:g}" if quota else "no limit"
 
 
-def _ghz(khz: int | None) -> str:
+def _ghz_text(khz: int | None) -> str:
     return f"{khz / 1e6:.2f} GHz" if khz else ""
 
 
-def _on(value: bool | None) -> str:  # noqa: FBT001
+def _on_or_off(value: bool | None) -> str:  # noqa: FBT001
     return {True: "on", False: "off"}.get(value, "") if value is not None else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask, secret_values
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.errors import InputError, IpexctlError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.bounded_read import read_file
@@ -27,12 +27,12 @@ from ipexctl.report import difference_lines, host_record, report_data, training_
 from ipexctl.report.host_record import HostRecord, Printed
 from ipexctl.report.recorded_inputs import RunRecord, Speed, speed_of
 from ipexctl.report.report_material import Attempt, Material
-from ipexctl.report.report_page import Assets, page
-from ipexctl.report.run_difference import Comparison, compare
+from ipexctl.report.report_page import Assets, render_report_page
+from ipexctl.report.run_difference import RunComparison, compare_runs
 from ipexctl.run.jobs import checkpoints
-from ipexctl.run.jobs.metrics import RankPoint, metrics
-from ipexctl.run.jobs.ps import AskedRun, find, look, reached
-from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.jobs.metrics import RankPoint, read_metrics
+from ipexctl.run.jobs.ps import AskedRun, find_run, gather_runs, reporting_hosts
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.plan.mpi import in_packages
 from ipexctl.run.watch.run_folder import FOLDER, folder_for
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
@@ -40,21 +40,21 @@ from ipexctl.terminal.recap_lines import not_shown
 
 
 @dataclass(frozen=True)
-class Report(AskedRun):
+class RunReport(AskedRun):
     """`path` None: it went to stdout. If there is a path, `html` is already written to it."""
 
     path: Path | None
     document: Mapping[str, Any]
     html: str
-    comparison: Comparison | None
+    comparison: RunComparison | None
 
 
 def report(
     target: Target, text: str, root: str = ROOT, *, compare: str = "", to: str = ""
-) -> Report:
+) -> RunReport:
     """Write a report. `to`: a file, "-" for stdout, "" for report.html in the run's folder."""
     with Fleet(target, root) as fleet:
-        run, against = find(fleet, text), find(fleet, compare) if compare else None
+        run, against = find_run(fleet, text), find_run(fleet, compare) if compare else None
         if against and against.id == run.id:
             raise InputError(
                 f"--compare {compare}: the report is about this run",
@@ -64,40 +64,44 @@ def report(
             )
         place = Path(to) if to else folder_for(Path.cwd(), run.id) / "report.html"
         path = None if to == "-" else free_place(place, "report", "-o")
-        runs = [one for one in look(fleet) if one.first_id == run.first_id and one.id <= run.id]
-        runs = runs or [find(fleet, text)]  # `rm` may have removed it meanwhile: `find` reports it
+        runs = [
+            one for one in gather_runs(fleet) if one.first_id == run.first_id and one.id <= run.id
+        ]
+        runs = runs or [
+            find_run(fleet, text)
+        ]  # `rm` may have removed it meanwhile: `find` reports it
         attempts = [read_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
         other = read_attempt(fleet, against) if against else None
-        held = checkpoints.look(fleet, run)
+        held = checkpoints.gather_checkpoints(fleet, run)
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {down.what}" for down in fleet.failures]
     every = [*attempts, other] if other else attempts
     printed = {
-        one.run.id: metrics(target, one.run.attempt_id, root=root, named=True).points
+        one.run.id: read_metrics(target, one.run.attempt_id, root=root, named=True).points
         for one in every
     }
     attempts = _with_output(attempts, printed)
-    comparison = compared(attempts[-1], other, printed) if other else None
+    comparison = compare_attempts(attempts[-1], other, printed) if other else None
     material = Material(
         attempts=tuple(attempts),
         made=time.strftime("%Y-%m-%d %H:%M"),
         began=time.strftime("%Y-%m-%d %H:%M", time.localtime(attempts[0].run.began)),
         notes=tuple(failures),
         checkpoints=held,
-        environment=_environment(attempts[-1]),
+        environment=_recorded_environment(attempts[-1]),
         packages=attempts[-1].of_run.packages if attempts[-1].of_run else (),
         other=_with_output([other], printed)[0] if other else None,
         comparison=comparison,
-        mask=_mask(every),
+        mask=_secret_mask(every),
     )
-    document = report_data.document(material)
-    html = page(document, assets())
+    document = report_data.report_document(material)
+    html = render_report_page(document, read_assets())
     if path is not None:
         write_page(path, html)
-    return Report(run, recaps, answered, path, document, html, comparison)
+    return RunReport(run, recaps, answered, path, document, html, comparison)
 
 
-def _mask(attempts: Sequence[Attempt]) -> SecretMask:
+def _secret_mask(attempts: Sequence[Attempt]) -> SecretMask:
     given = [name for one in attempts if one.plan for name in one.plan.secret]
     return SecretMask(known_secrets(given), *(one.command for one in attempts))
 
@@ -109,7 +113,7 @@ def known_secrets(given: Sequence[str] = ()) -> frozenset[str]:
     return secret_values(environ) | {environ[name] for name in given if environ.get(name)}
 
 
-def assets() -> Assets:
+def read_assets() -> Assets:
     def read(name: str) -> str:
         return files("ipexctl").joinpath(f"report/assets/{name}").read_text("utf-8")
 
@@ -120,15 +124,15 @@ def assets() -> Assets:
     )
 
 
-def read_attempt(fleet: Fleet, run: Run) -> Attempt:
+def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
     """Read the hosts' records of an attempt."""
-    names = {host: name for name, host in reached(fleet, run).items()}
+    names = {host: name for name, host in reporting_hosts(fleet, run).items()}
 
     def ask(host: Host) -> HostRecord:
         op = "run.run_list.record"
         said = fleet.call(host, op, known_as=names[host], run_id=run.id)
         asked = ("began", "records", "samples")
-        return host_record.read(names[host], {name: said[name] for name in asked})
+        return host_record.read_host_record(names[host], {name: said[name] for name in asked})
 
     order = {name: number for number, name in enumerate(run.about.hosts)}
     found = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
@@ -140,12 +144,12 @@ def _with_output(
     attempts: Sequence[Attempt], points: Mapping[str, Sequence[RankPoint]]
 ) -> list[Attempt]:
     """Return the attempts with what their ranks printed."""
-    lines = [[_printed(one, p) for p in points[one.run.id]] for one in attempts]
+    lines = [[_printed_by_rank(one, p) for p in points[one.run.id]] for one in attempts]
     placed = training_curves.with_steps(lines)
     return [replace(one, printed=own) for one, own in zip(attempts, placed, strict=True)]
 
 
-def _printed(of: Attempt, one: RankPoint) -> Printed:
+def _printed_by_rank(of: Attempt, one: RankPoint) -> Printed:
     began = {record.host: record.began for record in of.records}.get(one.host)
     at = None if one.time is None or not began else max(0.0, one.time - began)
     epoch = [(name, value) for name, value in one.numbers if name == "epoch"]
@@ -160,7 +164,7 @@ def _kept_here(run_id: str) -> dict[str, Any] | None:
     return None
 
 
-def _environment(last: Attempt) -> tuple[tuple[str, str], ...]:
+def _recorded_environment(last: Attempt) -> tuple[tuple[str, str], ...]:
     """Return what the run recorded; only this folder's lock has the version of Python."""
     key = last.of_run.environment if last.of_run else ""
     found = dict(last.of_run.packages if last.of_run else ())
@@ -176,9 +180,9 @@ def _environment(last: Attempt) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value)) for name, value in rows if value)
 
 
-def compared(
+def compare_attempts(
     one: Attempt, other: Attempt, printed: Mapping[str, Sequence[RankPoint]]
-) -> Comparison:
+) -> RunComparison:
     """Compare attempts. `printed`: by the id of each run. Raises InputError if one never began."""
     names = [attempt.run.about.name or attempt.run.id for attempt in (one, other)]
     if names[0] == names[1]:
@@ -193,7 +197,7 @@ def compared(
                 slug="run-not-begun",
             )
         found.append(record)
-    return compare(*found)
+    return compare_runs(*found)
 
 
 def run_record(
@@ -208,11 +212,11 @@ def run_record(
         {one.host: one.inputs for one in attempt.records if one.inputs},
         {one.host: one.whole for one in attempt.records if one.whole},
         attempt.of_run,
-        _speed(points),
+        _measured_speed(points),
     )
 
 
-def _speed(points: Sequence[RankPoint]) -> Speed | None:
+def _measured_speed(points: Sequence[RankPoint]) -> Speed | None:
     """Return the speed of the lowest rank that prints its steps."""
     for rank in sorted({point.rank for point in points}):
         own = [one for one in points if one.rank == rank]
@@ -223,13 +227,13 @@ def _speed(points: Sequence[RankPoint]) -> Speed | None:
     return None
 
 
-def show(made: Report) -> None:
+def show_report(made: RunReport) -> None:
     """Print the path of the report, and the comparison."""
     if made.comparison is not None:
         out = stdout_console() if made.path else stderr_console()
-        print_text(out, "\n".join(difference_lines.lines(made.comparison)))
+        print_text(out, "\n".join(difference_lines.comparison_lines(made.comparison)))
     if made.path is not None:
-        size = human(len(made.html.encode()))
+        size = format_bytes(len(made.html.encode()))
         print_text(
             stdout_console(),
             f"{short_path(made.path)}  {size}: {made.run.id}, {made.run.state.value}",

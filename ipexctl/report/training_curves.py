@@ -34,7 +34,7 @@ def with_steps(
         epochs = [p.epoch for own in every for p in own if p.step is not None]
         first = min((e for e in epochs if e is not None), default=None)
         starts = [_epoch_starts(own, first) for own in every]
-    placed = iter(_counted(own, start) for own, start in zip(every, starts, strict=True))
+    placed = iter(_number_lines(own, start) for own, start in zip(every, starts, strict=True))
     return [tuple(p for _ in rows for p in next(placed)) for rows in ranks]
 
 
@@ -71,7 +71,7 @@ def _begins_again(one: Printed, before: Printed, begin: Printed) -> bool:
     return later or one.step <= begin.step
 
 
-def _counted(lines: Sequence[Printed], starts: Sequence[int | None]) -> list[Printed]:
+def _number_lines(lines: Sequence[Printed], starts: Sequence[int | None]) -> list[Printed]:
     """Add steps to lines: a line above a progress bar gets the step of the bar, which tqdm redraws
     below it. An evaluation's own step counts if it fits between its neighbours."""
     above: list[int | None] = []  # the step printed last before each line
@@ -84,7 +84,7 @@ def _counted(lines: Sequence[Printed], starts: Sequence[int | None]) -> list[Pri
     for one, start, before in reversed([*zip(lines, starts, above, strict=True)]):
         step = one.step
         if step is None:
-            step = _fitting(one, before, below.step if below else None)
+            step = _fitting_step(one, before, below.step if below else None)
         if step is None and below and below.bar and below.loss is None:
             step = below.step
         below = below if one.step is None else one
@@ -99,7 +99,7 @@ def _counted(lines: Sequence[Printed], starts: Sequence[int | None]) -> list[Pri
     return found[::-1]
 
 
-def _fitting(one: Printed, before: int | None, after: int | None) -> int | None:
+def _fitting_step(one: Printed, before: int | None, after: int | None) -> int | None:
     own = dict(one.numbers).get("step")
     fits = own is not None and (before or 0) <= own and (after is None or own <= after)
     return int(own) if fits and own is not None else None
@@ -111,12 +111,12 @@ def common_axis(rows: Sequence[Sequence[Value]]) -> str:
     known = sum(one.step is not None for one in every)
     if every and known >= ENOUGH * len(every):
         return STEP
-    if all(one.epoch is not None for one in every) and all(map(_different, rows)):
+    if all(one.epoch is not None for one in every) and all(map(_epochs_differ, rows)):
         return EPOCH
     return LAST if all(one.last is not None for one in every) else COUNT
 
 
-def _different(values: Sequence[Value]) -> bool:
+def _epochs_differ(values: Sequence[Value]) -> bool:
     """Decide whether each value of a rank has an epoch of its own."""
     places = {(one.rank, one.epoch) for one, _ in values}
     return len(places) == len(values)
@@ -161,26 +161,26 @@ EVALUATIONS = ("eval", "val", "test")
 Row = tuple[str, Sequence[Sequence[Value]]]  # name, and the values of each attempt
 
 
-def called(other: Attempt, last: Attempt) -> str:
+def other_run_name(other: Attempt, last: Attempt) -> str:
     name = other.run.about.name
     return name if name and name != last.run.about.name else "the other run"
 
 
-def loss(of: Material) -> dict[str, Any] | None:
-    rows = [("loss", _field(of.attempts, "loss"))]
-    if _beside(of):
-        rows.append(("evaluation", _field(of.attempts, "eval_loss")))
+def loss_chart(of: Material) -> dict[str, Any] | None:
+    rows = [("loss", _field_values(of.attempts, "loss"))]
+    if _share_an_axis(of):
+        rows.append(("evaluation", _field_values(of.attempts, "eval_loss")))
     if of.other:
-        name = f"loss of {called(of.other, of.attempts[-1])}"
-        rows.append((name, _field([of.other], "loss")))
-    return _chart(rows)
+        name = f"loss of {other_run_name(of.other, of.attempts[-1])}"
+        rows.append((name, _field_values([of.other], "loss")))
+    return _attempts_chart(rows)
 
 
 def loss_ends(
     attempts: Sequence[Attempt], *, first: bool = False
 ) -> tuple[str, float, float] | None:
     """Return the axis, the position of the last loss, and the median of the ranks' losses there."""
-    rows = _field(attempts, "loss")
+    rows = _field_values(attempts, "loss")
     axis = common_axis(rows)
     points = next((p for row in rows if (p := points_along(row, axis))), [])
     if not points:
@@ -190,40 +190,44 @@ def loss_ends(
     return axis, end, next((v for v in values if not isfinite(v)), median(values))
 
 
-def metrics(of: Material) -> list[dict[str, Any]]:
+def metric_charts(of: Material) -> list[dict[str, Any]]:
     """Return one small curve for each name."""
     rows = list[Row]()
-    if not _beside(of):
-        rows.append(("evaluation loss", _field(of.attempts, "eval_loss")))
+    if not _share_an_axis(of):
+        rows.append(("evaluation loss", _field_values(of.attempts, "eval_loss")))
     lines = [one for attempt in of.attempts for one in attempt.printed]
     names = dict.fromkeys(name for one in lines for name, _ in one.numbers)
-    rows += [(name, _named(of.attempts, name)) for name in names if name not in COUNTERS]
-    found = [(name, _chart([(name, values)])) for name, values in rows]
+    rows += [(name, _metric_values(of.attempts, name)) for name in names if name not in COUNTERS]
+    found = [(name, _attempts_chart([(name, values)])) for name, values in rows]
     return [{"title": name, **chart} for name, chart in found if chart][:MOST]
 
 
-def _beside(of: Material) -> bool:
+def _share_an_axis(of: Material) -> bool:
     """Decide whether the loss and the evaluation loss share an axis."""
-    one, other = (_field(of.attempts, name) for name in ("loss", "eval_loss"))
+    one, other = (_field_values(of.attempts, name) for name in ("loss", "eval_loss"))
     return any(one) and common_axis(one) == common_axis(other if any(other) else one)
 
 
-def _field(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
+def _field_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
     rows = ([(one, getattr(one, name)) for one in a.printed] for a in attempts)
-    return _known(rows, name)
+    return _known_values(rows, name)
 
 
-def _named(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
-    return _known(([(p, dict(p.numbers).get(name)) for p in a.printed] for a in attempts), name)
+def _metric_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
+    return _known_values(
+        ([(p, dict(p.numbers).get(name)) for p in a.printed] for a in attempts), name
+    )
 
 
-def _known(rows: Iterable[Sequence[tuple[Printed, float | None]]], name: str) -> list[list[Value]]:
+def _known_values(
+    rows: Iterable[Sequence[tuple[Printed, float | None]]], name: str
+) -> list[list[Value]]:
     found = ([(one, value) for one, value in row if value is not None] for row in rows)
     shorten = without_repeats if name.startswith(EVALUATIONS) else list[Value]
     return [shorten(row) for row in found]
 
 
-def _chart(rows: Sequence[Row]) -> dict[str, Any] | None:
+def _attempts_chart(rows: Sequence[Row]) -> dict[str, Any] | None:
     """Chart each attempt as a line of its own: a later one repeats steps of an earlier one."""
     axis = common_axis([values for _, attempts in rows for values in attempts])
     series = []
@@ -234,32 +238,32 @@ def _chart(rows: Sequence[Row]) -> dict[str, Any] | None:
                 series.append((name + again, found))
     if not series:
         return None
-    x = curves.grid(at for _, points in series for at, _ in points)
+    x = curves.thin_values(at for _, points in series for at, _ in points)
     odd = [at for _, points in series for at, value in points if not isfinite(value)]
     note = f"nan or inf first at {axis.removesuffix(' n')} {min(odd):,.6g}" if odd else ""
-    return {**curves.chart(axis, "", x, series, band=True), "note": note}
+    return {**curves.make_chart(axis, "", x, series, band=True), "note": note}
 
 
-def rate(of: Material) -> dict[str, Any] | None:
+def rate_chart(of: Material) -> dict[str, Any] | None:
     many = len(of.attempts) > 1
     found = []
     for one, offset in zip(of.attempts, of.offsets, strict=True):
         name = "steps per second" + (f", attempt {one.run.attempt}" if many else "")
-        found.append((name, [(at + offset, value) for at, value in _rates(one)]))
+        found.append((name, [(at + offset, value) for at, value in _step_rates(one)]))
     if of.other:
-        found.append((f"in {called(of.other, of.attempts[-1])}", _rates(of.other)))
+        found.append((f"in {other_run_name(of.other, of.attempts[-1])}", _step_rates(of.other)))
     found = [(name, points) for name, points in found if points]
     if not found:
         return None
-    x = curves.grid(at for _, points in found for at, _ in points)
-    return curves.chart("time", "steps/s", x, found, band=False)
+    x = curves.thin_values(at for _, points in found for at, _ in points)
+    return curves.make_chart("time", "steps/s", x, found, band=False)
 
 
-def _rates(of: Attempt) -> list[curves.Point]:
+def _step_rates(of: Attempt) -> list[curves.Point]:
     if of.training is None:
         return []
-    edges = curves.edges(*of.training)
+    edges = curves.column_edges(*of.training)
     middle = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
-    rows = [curves.rates(points, edges) for points in of.steps.values()]
+    rows = [curves.interval_rates(points, edges) for points in of.steps.values()]
     columns = [[v for v in column if v is not None] for column in zip(*rows, strict=True)]
     return [(at, median(c)) for at, c in zip(middle, columns, strict=True) if c]

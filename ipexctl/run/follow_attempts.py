@@ -14,7 +14,7 @@ from ipexctl.base.host_answer import Answer, Odd, as_type
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.option import Seconds
 from ipexctl.base.sizes import duration
-from ipexctl.base.values import listed
+from ipexctl.base.values import list_of
 from ipexctl.common.attempt_record import (
     AttemptBegins,
     KeeperAnswer,
@@ -27,21 +27,27 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
-from ipexctl.machines.suggested_commands import command
+from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.jobs.logs import kept_elsewhere
-from ipexctl.run.jobs.ps import NEWEST, find, look, noted, reached
+from ipexctl.run.jobs.ps import (
+    NEWEST,
+    find_run,
+    gather_runs,
+    journal_verdict_reader,
+    reporting_hosts,
+)
 from ipexctl.run.outcome import verdict
-from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.outcome.run_result import Left, RunResult
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import SHELF
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
-from ipexctl.run.watch.run_folder import Records
+from ipexctl.run.watch.run_folder import AttemptFolders
 from ipexctl.run.watch.run_format import require_same
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_output import RunOutput
@@ -71,7 +77,7 @@ def in_words(line: AttemptBegins) -> str:
 def read_story(raw: Any) -> tuple[RecordLine, ...]:
     """Return the lines that have the declared values."""
     found = []
-    for said in listed(raw):
+    for said in list_of(raw):
         with suppress(Odd):
             if isinstance(said, dict) and (kind := RecordLine.kind_of(said)):
                 found.append(as_type(kind, said))
@@ -86,7 +92,7 @@ def _last_attempt(story: Iterable[RecordLine]) -> int:
     return max((line.attempt for line in attempts_in(story)), default=0)
 
 
-def summary(story: Mapping[int, AttemptBegins]) -> list[str]:
+def attempt_lines(story: Mapping[int, AttemptBegins]) -> list[str]:
     """Return a line for each attempt but the last, whose result follows."""
     lines = [story[attempt] for attempt in sorted(story)]
     return [
@@ -106,10 +112,10 @@ def last_step(tails: Iterable[Sequence[str]]) -> int | None:
 
 def attach_and_follow(
     target: Target, text: str, view: View, interrupts: Interrupts, root: str = ROOT
-) -> RunResult | Left:
+) -> RunResult | DetachedRun:
     """Attach to a run and follow further attempts, too."""
     with Fleet(target, root) as fleet:
-        run = find(fleet, text, newest=NEWEST)
+        run = find_run(fleet, text, newest=NEWEST)
         painter = Painter(view, target.note)
         try:
             if run.kept or run.later or run.attempt > 1:
@@ -118,7 +124,7 @@ def attach_and_follow(
                 with attempts.hosts_taken_back():
                     result = attempts.from_attempt(run.attempt)
             else:
-                result = attached(fleet, run, painter, interrupts, Records())
+                result = attach_to_run(fleet, run, painter, interrupts, AttemptFolders())
             if isinstance(result, RunResult):
                 painter.result(result)
             return result
@@ -126,7 +132,7 @@ def attach_and_follow(
             painter.close()
 
 
-def _stopped(result: RunResult, end: RunEnded | None) -> RunResult:
+def _as_interrupted(result: RunResult, end: RunEnded | None) -> RunResult:
     """Return the result of a run that Ctrl-C stopped between two attempts."""
     cause = end.end if end else ""
     return replace(result, exit_code=EXIT_INTERRUPTED, ended_by=verdict.INTERRUPTED, cause=cause)
@@ -139,7 +145,7 @@ class Attempts:
     painter: Painter
     interrupts: Interrupts
     busy: Collection[str] = ()  # the hosts of the attempt that is shown
-    records: Records = field(default_factory=Records)
+    records: AttemptFolders = field(default_factory=AttemptFolders)
     silent: set[Host] = field(default_factory=set)  # hosts that did not answer
     story: dict[int, AttemptBegins] = field(default_factory=dict)  # number -> what is known of it
     leaves: bool = False  # -d: a further attempt is not shown
@@ -150,7 +156,7 @@ class Attempts:
         hosts = ReturnedHosts(target, root, self.run_id, lambda: self.busy, self._back)
         return hosts.taken_back()
 
-    def from_attempt(self, number: int) -> RunResult | Left:
+    def from_attempt(self, number: int) -> RunResult | DetachedRun:
         """Return the result of the last attempt. Raise Unreachable."""
         stories = [attempts_in(read_story(one["story"])) for one in self._asked("story")]
         lines = [line for story in stories for line in story]
@@ -164,27 +170,27 @@ class Attempts:
             )
         return self.followed(result, number)
 
-    def followed(self, result: RunResult | Left, seen: int = 1) -> RunResult | Left:
+    def followed(self, result: RunResult | DetachedRun, seen: int = 1) -> RunResult | DetachedRun:
         """Return the result of the last attempt; `result`: of the one before."""
         while isinstance(result, RunResult):
             pressed = self.interrupts.count
             line = self._waited_for(seen, ended_well=result.exit_code == 0)
             if self.interrupts.detach:
-                return Left(self.run_id)
+                return DetachedRun(self.run_id)
             if not isinstance(line, AttemptBegins):
-                for text in summary(self.story):
+                for text in attempt_lines(self.story):
                     self.painter.note(text)
                 if line and result.exit_code:
                     self.painter.note(f"no further attempt: {line.end}")
                 back = [host for host in self.silent if result.reachable(host.name)]
                 fan_out(back, self._reach)
                 by_user = self.interrupts.count > pressed or (line and line.by_user)
-                return _stopped(result, line) if by_user else result
+                return _as_interrupted(result, line) if by_user else result
             at = last_step(result.tails)
             then = "" if at is None else f"; the ranks were at step {at:,}"
             self.painter.note(f"{line.why}; {in_words(line)}{then}")
             if self.leaves:
-                return Left(self.run_id)
+                return DetachedRun(self.run_id)
             kept = self.records.of(result.run_id).kept()
             self.records.ended(replace(result, kept=kept))
             seen = line.attempt
@@ -238,7 +244,7 @@ class Attempts:
     def _waits(self, before: str) -> str:
         """Return what the hosts wait for, and note it if it has changed."""
         there = [host for host in self.fleet.agents if host not in self.silent]
-        run = next(iter(look(self.fleet, only=self.run_id, hosts=there)), None)
+        run = next(iter(gather_runs(self.fleet, only=self.run_id, hosts=there)), None)
         waits = run.waits if run else ""
         if waits and waits.partition(" (")[0] != before.partition(" (")[0]:
             self.painter.note(waits)
@@ -256,7 +262,7 @@ class Attempts:
         self.silent |= {host for host, said in found.items() if isinstance(said, HostDown)}
         return [said for said in found.values() if not isinstance(said, HostDown)]
 
-    def _shown(self, line: AttemptBegins) -> RunResult | Left | None:
+    def _shown(self, line: AttemptBegins) -> RunResult | DetachedRun | None:
         """Show an attempt; None: its hosts did not report it in time. Lost hosts are not asked."""
         root = self.fleet.root
         target = replace(self.fleet.target, limit=tuple(line.hosts), exclude=())
@@ -264,8 +270,8 @@ class Attempts:
         while time.monotonic() < until:
             with suppress(IpexctlError), Fleet(target, root) as fleet:
                 text = f"{self.run_id}-r{line.attempt:02d}"  # without it, the last one is meant
-                run = find(fleet, text, newest=NEWEST)  # its journals may not be there yet
-                return attached(fleet, run, self.painter, self.interrupts, self.records)
+                run = find_run(fleet, text, newest=NEWEST)  # its journals may not be there yet
+                return attach_to_run(fleet, run, self.painter, self.interrupts, self.records)
             time.sleep(LOOK)
         return None
 
@@ -290,15 +296,15 @@ class Attempts:
 KEYS = "Ctrl-C stops the run, Ctrl-\\ leaves it running"
 
 
-def attached(
-    fleet: Fleet, run: Run, painter: Painter, interrupts: Interrupts, records: Records
-) -> RunResult | Left:
+def attach_to_run(
+    fleet: Fleet, run: ListedRun, painter: Painter, interrupts: Interrupts, records: AttemptFolders
+) -> RunResult | DetachedRun:
     """Follow a run from its first output, until it ends or the user leaves it."""
     target, root = fleet.target, fleet.root
     require_same(run)
-    known = reached(fleet, run)
-    hub = _hub(run, known)
-    plan, age, options = _plan(fleet, run, hub, known[hub])
+    known = reporting_hosts(fleet, run)
+    hub = _hub_of_run(run, known)
+    plan, age, options = _read_plan(fleet, run, hub, known[hub])
     over = f"{run.id} has ended: {run.state.value}"
     painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
     painter.planned(run.id, plan)
@@ -308,21 +314,21 @@ def attached(
         HostLinks(watched, lambda name: fleet.reconnect(known[name])),
         RunOutput(watched, painter, records.make(run.id, plan)),
         interrupts,
-        noted=noted(fleet, run.id, known),
+        noted=journal_verdict_reader(fleet, run.id, known),
     )
     there = [host.host for host in plan.hosts if host.host in known]
     result = session.attach({name: fleet.agents[known[name]] for name in there})
-    if isinstance(result, Left):
+    if isinstance(result, DetachedRun):
         tell_left(painter, result, target, root)
         return result
     if session.missing:
         painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
     for (name, rank), lines in kept_elsewhere(fleet, run, session.missing).items():
         painter.output(name, rank, lines, 0)
-    return result.spelled(lambda name: command(target, name, root))
+    return result.spelled(lambda name: suggest_command(target, name, root))
 
 
-def _hub(run: Run, known: Mapping[str, Host]) -> str:
+def _hub_of_run(run: ListedRun, known: Mapping[str, Host]) -> str:
     """Return the host that controls the run; if the run is over, any host has its record."""
     first = next(iter(run.about.hosts), "")
     if first not in known and not (run.over and known):
@@ -335,10 +341,12 @@ def _hub(run: Run, known: Mapping[str, Host]) -> str:
     return first if first in known else next(iter(known))
 
 
-def _plan(fleet: Fleet, run: Run, name: str, host: Host) -> tuple[LaunchPlan, float, RunOptions]:
+def _read_plan(
+    fleet: Fleet, run: ListedRun, name: str, host: Host
+) -> tuple[LaunchPlan, float, RunOptions]:
     """Return the plan, the seconds since the run began (or that it took), and known options."""
     done = fleet.call(host, "run.run_list.plan", known_as=name, run_id=run.id)
-    plan = shown_plan.read(done["plan"], run.id)
+    plan = shown_plan.read_shown_plan(done["plan"], run.id)
     if plan is None:
         raise HostFailed(f"{name}: no record of {run.id}", slug="run-record-missing")
     options = RunOptions("", root=fleet.root, lives_on=True)

@@ -16,9 +16,9 @@ from ipexctl.run.outcome import line_filter
 from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
-from ipexctl.run.prepare_hosts import each, prepare_on
-from ipexctl.run.run import checked, choice_of, new_run_id
-from ipexctl.run.run_plan import networked, plan_of, with_shares
+from ipexctl.run.prepare_hosts import call_every_host, prepare_on
+from ipexctl.run.run import check_run_options, choice_of, new_run_id
+from ipexctl.run.run_plan import plan_of, with_chosen_network, with_shares
 from ipexctl.run.run_script import script_of
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class Planned:
     prepared: tuple[Prepared, ...] = ()
 
 
-def planned(target: Target, options: RunOptions) -> Planned:
+def gather_run_plan(target: Target, options: RunOptions) -> Planned:
     """Make the plan. Raise IpexctlError if `run` would, before it starts anything."""
-    options = checked(options)
+    options = check_run_options(options)
     fleet = Fleet(start_keepers.with_spares(target, options), options.root)
     chosen = choice_of(options, fleet.hosts)
     script = script_of(options)
@@ -47,22 +47,24 @@ def planned(target: Target, options: RunOptions) -> Planned:
     run_id = new_run_id()
     with fleet:
         spares = start_keepers.spares_of(options, fleet.hosts)
-        nodes = each(
+        nodes = call_every_host(
             fleet,
             lambda host: prepare_on(fleet, host, options, script, run_id, held),
             typed=script.typed,
             spares=spares,
         )
-        on_network, networks = networked(fleet, [*nodes.values()], options, script, target.note)
+        on_network, networks = with_chosen_network(
+            fleet, [*nodes.values()], options, script, target.note
+        )
         spares = tuple(host for host in spares if host in nodes)
         first = [node for node in on_network if node.host not in spares]
         shared = with_shares(fleet, first, options, script, target.note)
         plan = plan_of(shared, options, script, held, run_id)
-        line_filter.check(chosen, plan)
+        line_filter.require_selected_ranks(chosen, plan)
         used = {host.host for host in plan.hosts}
-        start_keepers.review(options, script, len(used), len(spares), target.note)
+        start_keepers.review_restarts(options, script, len(used), len(spares), target.note)
         those = [node for node in nodes.values() if node.host.name in used]
-        given = replace(options, confirm=send_agreed.always)
+        given = replace(options, confirm=send_agreed.answer_yes)
         files = script.files(given, target.note, contents=False)
         review_script(
             script.argv, script.sources, plan, files, those, target.note, force=options.force

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ipexctl.base import quoting
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.doctor import Seen, connect_all
+from ipexctl.doctor.doctor import ConnectedHost, connect_all
 from ipexctl.doctor.report.finding import Finding
 from ipexctl.facts.facts import Peer
 from ipexctl.inventory.inventory import Host
@@ -35,15 +35,15 @@ from ipexctl.project.send_project import (
 )
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import preflight_rules as core
-from ipexctl.run.plan.launch import LaunchPlan, Node
+from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.plan.tuning_variables import ROOTS_WHY
 from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import module_places
-from ipexctl.shipped_tables import launchers, migration_rules, table
-from ipexctl.user_code.source import Source
+from ipexctl.shipped_tables import known_launchers, migration_rules, stack_rows
+from ipexctl.user_code.source import PythonSource
 
 MEMORY = Memory("preflight", 50, in_cache=True)  # by marks of sets of hosts
 # modules of this Python, and of older and newer ones: the hosts' version does not matter here
@@ -56,7 +56,7 @@ class Flight:
     """The hosts of a run that is about to start."""
 
     fleet: Fleet
-    nodes: Mapping[Host, Node]
+    nodes: Mapping[Host, PlannedHost]
     options: RunOptions
     plan: LaunchPlan | None = None
 
@@ -66,34 +66,34 @@ class Flight:
         return self.options.ports is None
 
 
-def check(flight: Flight, note: Note) -> list[tuple[str, str, str]]:
+def run_preflight_checks(flight: Flight, note: Note) -> list[tuple[str, str, str]]:
     """Report and return findings: id, hosts, text. Raise RunFailed for findings that would break
     the run, unless forced."""
     facts = [node.facts for node in flight.nodes.values()]
-    facts = [core.planned(f, flight.plan) for f in facts] if flight.plan else facts
+    facts = [core.keep_competing_runs(f, flight.plan) for f in facts] if flight.plan else facts
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
-    mark = core.mark(facts, prefixes)
-    at, before = _recall(mark)
-    peers = _peers(flight) if before is None and flight.among and len(facts) > 1 else ()
-    judged = core.judge(
-        facts, prefixes, peers=peers, rows=table(), lives_on=flight.options.lives_on
+    mark = core.preflight_mark(facts, prefixes)
+    at, before = _recall_warnings(mark)
+    peers = _try_peers(flight) if before is None and flight.among and len(facts) > 1 else ()
+    judged = core.judge_preflight(
+        facts, prefixes, peers=peers, rows=stack_rows(), lives_on=flight.options.lives_on
     )
     found = (judged.blockers, judged.warnings)
     judged = Judged(*(with_options(each, flight.fleet.target, flight.fleet.root) for each in found))
     if judged.blockers and not flight.options.force:
-        raise core.refusal(judged.blockers)
-    told = _tell(judged, before or [], note)
+        raise core.make_refusal(judged.blockers)
+    told = _note_warnings(judged, before or [], note)
     if flight.among and not judged.among_hosts:
         MEMORY.add({mark: {"at": at or time.time(), "told": told}})
-    return core.folded((*judged.blockers, *judged.warnings))
+    return core.fold_findings((*judged.blockers, *judged.warnings))
 
 
 def review_script(
     argv: Sequence[str],
-    sources: Sequence[Source],
+    sources: Sequence[PythonSource],
     plan: LaunchPlan,
     files: Snapshot | InPlace,
-    nodes: Iterable[Node],
+    nodes: Iterable[PlannedHost],
     note: Note,
     *,
     force: bool = False,
@@ -126,20 +126,20 @@ def review_script(
     review = Review(
         read,
         argv[1:] if module else argv,
-        [_environment(node) for node in nodes],
+        [_host_environment(node) for node in nodes],
         given,
         rules=migration_rules(),
-        launchers=launchers,
+        launchers=known_launchers,
         ranks_per_host=counts.pop() if len(counts) == 1 else 0,
     )
     if not force:
         review.check_syntax()
-    local = {name: here for _, name, _ in review.named() if (here := _local(files, name))}
+    local = {name: here for _, name, _ in review.named() if (here := _local_path(files, name))}
     for line in replace(review, files=replace(given, local=local)).notes():
         note(f"preflight: {line}")
 
 
-def _local(files: Snapshot, name: str) -> LocalPath | None:
+def _local_path(files: Snapshot, name: str) -> LocalPath | None:
     """Return the path that a name means, relative to where ranks start or the command was typed."""
     project = files.project
     places = (os.path.normpath(place / name) for place in (project.start, Path.cwd()))
@@ -156,7 +156,9 @@ def _local(files: Snapshot, name: str) -> LocalPath | None:
     return LocalPath(shown, f"only {project.folder} is sent", way)
 
 
-def _kept_here(files: Snapshot, sources: Sequence[Source]) -> Iterator[tuple[tuple[str, int], str]]:
+def _kept_here(
+    files: Snapshot, sources: Sequence[PythonSource]
+) -> Iterator[tuple[tuple[str, int], str]]:
     """Yield imports of project modules that are not sent: (file and line, why and what to do)."""
     folder, tree, tops = files.project.folder, files.bundle.tree, import_places(files.project)
     sent = {*tree.folders, *(file.path for file in tree.files)}
@@ -172,7 +174,7 @@ def _kept_here(files: Snapshot, sources: Sequence[Source]) -> Iterator[tuple[tup
                 break
 
 
-def _environment(node: Node) -> HostEnvironment:
+def _host_environment(node: PlannedHost) -> HostEnvironment:
     prepared, facts = node.prepared, node.facts
     known = prepared.modules is not None and not prepared.borrowed
     modules = STDLIB.union(prepared.modules or ()) if known else None
@@ -182,37 +184,37 @@ def _environment(node: Node) -> HostEnvironment:
     return HostEnvironment(facts.host, dict(prepared.packages), modules, route, python)
 
 
-def _tell(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
+def _note_warnings(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
     """Report warnings; those that were reported a moment ago are only named."""
     for finding in judged.blockers:
-        note(f"preflight: {core.table([finding])[0]} (--force)")
-    new = [f for f in judged.warnings if _key(f) not in before]
-    for line in core.table(new):
+        note(f"preflight: {core.findings_table([finding])[0]} (--force)")
+    new = [f for f in judged.warnings if _finding_key(f) not in before]
+    for line in core.findings_table(new):
         note(f"preflight: {line}")
-    for line in dict.fromkeys(f"preflight: {check}: {fix}" for check, fix in core.fixes(new)):
+    for line in dict.fromkeys(f"preflight: {check}: {fix}" for check, fix in core.list_fixes(new)):
         note(line)
-    told = [_key(f) for f in judged.warnings if f.id not in core.EACH_TIME]
-    if old := sorted({f.id for f in judged.warnings if _key(f) in before}):
+    told = [_finding_key(f) for f in judged.warnings if f.id not in core.EACH_TIME]
+    if old := sorted({f.id for f in judged.warnings if _finding_key(f) in before}):
         note(f"preflight: same findings as before: {', '.join(old)} (ipexctl doctor)")
     return told
 
 
-def _key(finding: Finding) -> str:
+def _finding_key(finding: Finding) -> str:
     return f"{finding.id} {finding.host}"
 
 
 # --- between hosts -------------------------------------------------------------------------------
 
 
-def _peers(flight: Flight) -> tuple[Peer, ...]:
+def _try_peers(flight: Flight) -> tuple[Peer, ...]:
     """Let each host connect to others. If a host is lost meanwhile, the run will notice."""
 
     agents, forks = flight.fleet.agents, flight.fleet.target.forks
 
-    def listen(host: Host) -> Seen:
+    def listen(host: Host) -> ConnectedHost:
         port = agents[host].call("facts.host_network.listen").done.get("port")
         usable = port if isinstance(port, int) and 0 < port < 65536 else None
-        return Seen(agents[host], flight.nodes[host].facts, usable)
+        return ConnectedHost(agents[host], flight.nodes[host].facts, usable)
 
     hosts = tuple(flight.nodes)
     found = fan_out(hosts, listen, forks=forks)
@@ -227,7 +229,7 @@ def _peers(flight: Flight) -> tuple[Peer, ...]:
 # --- memory --------------------------------------------------------------------------------------
 
 
-def _recall(mark: str) -> tuple[float, list[str] | None]:
+def _recall_warnings(mark: str) -> tuple[float, list[str] | None]:
     """Return the time of the last note on these hosts and its lines; 0 and None without one."""
     entry = MEMORY.entry(mark)
     told = entry.get("told")

@@ -12,15 +12,15 @@ import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ipexctl.doctor.checks import catalogue
-from ipexctl.doctor.checks.registry import run
+from ipexctl.doctor.checks import all_checks
+from ipexctl.doctor.checks.registry import run_checks
 from ipexctl.doctor.checks.software_stack import REBUILT
-from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
+from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
 from ipexctl.doctor.report.finding import Finding, Fix, Severity
 from ipexctl.doctor.report.report import by_problem
 from ipexctl.errors import RunFailed
 from ipexctl.facts.facts import Facts, Peer
-from ipexctl.install.stack.version_table import Row
+from ipexctl.install.stack.version_table import StackRow
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
@@ -29,25 +29,25 @@ from ipexctl.run.plan.launch import LaunchPlan
 ROWS = 3  # rows for one problem if hosts have different values
 
 
-def _ids(*families: str) -> frozenset[str]:
+def _check_ids(*families: str) -> frozenset[str]:
     """Expand ids of one family: "NET 002 003" means two checks."""
     words = [family.split() for family in families]
     return frozenset(f"{name}-{number}" for name, *numbers in words for number in numbers)
 
 
 # with the severity "fail" these stop a run: it would break, or give wrong numbers
-BLOCK = _ids(
+BLOCK = _check_ids(
     "SOFT 001 003 004 008 012 015 025", "MPI 001 002 003 004 005", "SHM 001 003 004", "MEM 001",
     "DISK 001 002 003 009", "TMP 001", "NET 002 003 010 025 026", "UNI 001",
 )  # fmt: skip
 # these are reported when they warn
-TELL = BLOCK | _ids(
+TELL = BLOCK | _check_ids(
     "CLOCK 001", "SHM 002", "MEM 003", "DISK 004", "TMP 002", "NET 012 013 015",
     "UNI 002", "CPU 006", "LIM 001 003 004", "LOAD 004",
 )  # fmt: skip
 # and these for a run that continues without the login that started it
-AT_LOGOUT = _ids("SYS 005 006")
-EACH_TIME = _ids("LOAD 004")  # also if they were reported a moment ago
+AT_LOGOUT = _check_ids("SYS 005 006")
+EACH_TIME = _check_ids("LOAD 004")  # also if they were reported a moment ago
 PEERS = frozenset({"NET-002", "NET-003", "NET-025"})
 ROOM = 256 << 20  # bytes: the environment exists already; a run writes at least this much
 FRESH = 600.0  # seconds for which tests of connections are valid
@@ -64,26 +64,28 @@ class Judged:
         return any(f.id in PEERS for f in (*self.blockers, *self.warnings))
 
 
-def judge(
+def judge_preflight(
     facts: Sequence[Facts],
     prefixes: Mapping[str, str],
     *,
     peers: tuple[Peer, ...] = (),
-    rows: tuple[Row, ...] = (),
+    rows: tuple[StackRow, ...] = (),
     lives_on: bool = False,
 ) -> Judged:
     """Judge the facts. `prefixes`: each host's environment. `lives_on`: without its command."""
     told = TELL | AT_LOGOUT if lives_on else TELL
-    checks = [check for check in catalogue() if check.id in told]
-    found = [_for_a_run(f, facts) for f in run(checks, Cluster(tuple(facts), peers, rows))]
+    checks = [check for check in all_checks() if check.id in told]
+    found = [
+        _for_a_run(f, facts) for f in run_checks(checks, CheckedHosts(tuple(facts), peers, rows))
+    ]
     if not any(f.id == "SOFT-015" for f in found):
-        found += _environments(facts, prefixes)
+        found += _environment_findings(facts, prefixes)
     fails = tuple(f for f in found if f.severity is Severity.FAIL and f.id in BLOCK)
     warns = tuple(f for f in found if f not in fails and f.severity is not Severity.NOTE)
     return Judged(fails, warns)
 
 
-def planned(facts: Facts, plan: LaunchPlan) -> Facts:
+def keep_competing_runs(facts: Facts, plan: LaunchPlan) -> Facts:
     """Return facts with only those other runs that use the CPUs of this one."""
     ranks = (place for host in plan.hosts if host.host == facts.host for place in host.ranks)
     cpus = {cpu for place in ranks for cpu in (*place.cpus, *place.comm)} or None
@@ -104,8 +106,8 @@ def _for_a_run(finding: Finding, facts: Sequence[Facts]) -> Finding:
     return finding if little else replace(finding, severity=Severity.WARN)
 
 
-def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[Finding]:
-    found = groups(facts, lambda f: posixpath.basename(prefixes.get(f.host, "")))
+def _environment_findings(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[Finding]:
+    found = group_hosts(facts, lambda f: posixpath.basename(prefixes.get(f.host, "")))
     if len(found) < 2:
         return []
     why = "Ranks on some hosts import other versions, and may not understand what they receive."
@@ -116,34 +118,34 @@ def _environments(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[F
 # --- text ----------------------------------------------------------------------------------------
 
 
-def refusal(blockers: Sequence[Finding]) -> RunFailed:
+def make_refusal(blockers: Sequence[Finding]) -> RunFailed:
     hosts = {f.host for f in blockers if f.host}
     n = len(by_problem(blockers))
     problems = "a problem" if n == 1 else f"{n} problems"
     where = f" on {fold(sorted(hosts))}" if hosts else ""
-    todo = dict.fromkeys(f"{fix}   # {number}" for number, fix in fixes(blockers))
+    todo = dict.fromkeys(f"{fix}   # {number}" for number, fix in list_fixes(blockers))
     return RunFailed(
         f"nothing was started: {problems}{where} would break this run",
-        why="\n".join(table(blockers)),
+        why="\n".join(findings_table(blockers)),
         hint="\n".join([*todo, "or --force to start anyway"]),
         slug="preflight",
         exit_code=EXIT_HOST_FAILED,
     )
 
 
-def table(findings: Sequence[Finding]) -> list[str]:
+def findings_table(findings: Sequence[Finding]) -> list[str]:
     """Return a line for each: id, hosts, title, and evidence."""
-    rows = folded(findings)
+    rows = fold_findings(findings)
     width = max((len(hosts) for _, hosts, _ in rows), default=0)
     return [f"{number:9}  {hosts:{width}}  {text}" for number, hosts, text in rows]
 
 
-def fixes(findings: Iterable[Finding]) -> list[tuple[str, Fix]]:
+def list_fixes(findings: Iterable[Finding]) -> list[tuple[str, Fix]]:
     """Return id and fix; for many findings of one problem, the first ones."""
     return [(p.first.id, fix) for p in by_problem(findings) for fix in list(p.fixes)[:ROWS]]
 
 
-def folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
+def fold_findings(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
     """Return id, hosts, title and evidence, one row for equal findings."""
     rows = []
     for problem in by_problem(findings):
@@ -160,14 +162,14 @@ def folded(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
 # --- memory --------------------------------------------------------------------------------------
 
 
-def mark(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> str:
+def preflight_mark(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> str:
     """Return a mark of these hosts since their boot, with their environments and addresses."""
     said = sorted(
-        [f.host, f.boot_id, f.net.ssh_address, prefixes.get(f.host, ""), *_addresses(f)]
+        [f.host, f.boot_id, f.net.ssh_address, prefixes.get(f.host, ""), *_host_addresses(f)]
         for f in facts
     )
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
 
 
-def _addresses(facts: Facts) -> list[str]:
+def _host_addresses(facts: Facts) -> list[str]:
     return [address for nic in facts.net.nics for address in nic.addresses]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from ipexctl.base.host_outcome import HostDown, Recap
+from ipexctl.base.host_outcome import HostDown, HostState
 from ipexctl.base.typed_command import Typed
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.env.choice.env_choice import asked_env
@@ -18,13 +18,13 @@ from ipexctl.local import hostfile_reader
 from ipexctl.local.environment import environment
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.probe_host import answer, question
-from ipexctl.machines.suggested_commands import installing, merged_hints, without
+from ipexctl.machines.probe_host import facts_request, read_facts_reply
+from ipexctl.machines.suggested_commands import hint_install, merged_hints, retry_without
 from ipexctl.run.outcome import retry_command
 from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
 from ipexctl.run.plan import launch_plan, mpi
-from ipexctl.run.plan.launch import Node
-from ipexctl.run.plan.port_plan import top
+from ipexctl.run.plan.launch import PlannedHost
+from ipexctl.run.plan.port_plan import reserved_ports
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 
@@ -37,23 +37,23 @@ T = TypeVar("T")
 def prepare_on(
     fleet: Fleet, host: Host, options: RunOptions, script: Script, run_id: str,
     held: dict[str, tuple[Held, ...]],
-) -> Node:  # fmt: skip
+) -> PlannedHost:  # fmt: skip
     """Ask a host. The questions are sent with the agent, which saves two round trips."""
     root, env = fleet.root_of(host), script.env.key if script.env else ""
     facts_asked = replace(
-        question(root, listen=False, env=env, load=False),
+        facts_request(root, listen=False, env=env, load=False),
         fork="restart.attempts.begin" if options.restarts else "run.stand_by.begin",
         also=(SHELF,) * bool(options.checkpoints),
     )
-    bounded = top(options.ports) if options.ports else None
-    asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _pythons(host)}
+    bounded = reserved_ports(options.ports) if options.ports else None
+    asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _local_pythons(host)}
     more = {"keeper": options.restarts > 0, **asked_env(script.env)}
     env_asked = Ahead("run.run_environment.find", {**asked, **more})
     agent = fleet.connect(host, ahead=[facts_asked, env_asked])
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer on this host", "ipexctl doctor")
-    facts = answer(agent, AHEAD, agent.hello.sent, root)[0]
-    with installing(fleet.target, script.env, fleet.root):
+    facts = read_facts_reply(agent, AHEAD, agent.hello.sent, root)[0]
+    with hint_install(fleet.target, script.env, fleet.root):
         done = agent.wait(AHEAD + 1).done
     prepared = launch_plan.read_prepared(done, script.env)
     if done["mpi"] == mpi.SYSTEM and not prepared.mpi:
@@ -63,11 +63,11 @@ def prepare_on(
     if options.data:
         from ipexctl.data import data
 
-        held[host.name] = data.use(agent, root, options.data)
-    return Node(host, facts, prepared)
+        held[host.name] = data.use_datasets(agent, root, options.data)
+    return PlannedHost(host, facts, prepared)
 
 
-def _pythons(host: Host) -> list[str]:
+def _local_pythons(host: Host) -> list[str]:
     """Return the user's Pythons on this machine, where ipexctl may not have installed any."""
     if not host.local:
         return []
@@ -81,7 +81,7 @@ def _not_ready(what: str, hint: str) -> RunFailed:
     return RunFailed(what, hint=hint, slug="not-installed")
 
 
-def each(
+def call_every_host(
     fleet: Fleet,
     work: Callable[[Host], T],
     hosts: Sequence[Host] | None = None,
@@ -95,15 +95,15 @@ def each(
 
     found = fleet.each(work, hosts)
     for host in spares if found else ():
-        if (down := fleet.downs.get(host)) and down.state is Recap.UNREACHABLE:
+        if (down := fleet.downs.get(host)) and down.state is HostState.UNREACHABLE:
             fleet.target.note(f"{host.name} does not stand by as a spare: {down.what}")
             fleet.leave_out(host)
     if downs := list(fleet.downs.values()):
         if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
             raise _no_hosts(downs[0], typed)
         blamed = [d.host for d in downs if d.slug not in NOT_THE_HOST]
-        again = without(typed, blamed) if found and len(blamed) == len(downs) else ""
-        raise unknown_keys(downs, fleet.target) or _together(downs, len(found), again)
+        again = retry_without(typed, blamed) if found and len(blamed) == len(downs) else ""
+        raise unknown_keys(downs, fleet.target) or _merge_host_failures(downs, len(found), again)
     return found
 
 
@@ -111,7 +111,7 @@ def _no_hosts(here: HostDown, typed: Typed) -> RunFailed:
     """Make the error if no hosts are named and this machine cannot run it: they were forgotten."""
     file = hostfile_reader.hostfile_here()
     meant = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
-    again = retry_command.command(meant, (), None)
+    again = retry_command.compose_retry_command(meant, (), None)
     hint = [f"{again}   # on the hosts of {file}" if file else again]
     hint += ["" if file else hostfile_reader.NEW, f"{here.hint}   # to use this machine"]
     why = "no hosts are given (-f, -H), so this machine is used"
@@ -123,7 +123,7 @@ def _no_hosts(here: HostDown, typed: Typed) -> RunFailed:
     )
 
 
-def _together(downs: Sequence[HostDown], others: int, again: str) -> IpexctlError:
+def _merge_host_failures(downs: Sequence[HostDown], others: int, again: str) -> IpexctlError:
     first, total = downs[0], len(downs) + others
     what, why, slug = first.what, first.why, first.slug
     hint = "\n".join(filter(None, (merged_hints(downs), again)))
@@ -131,7 +131,7 @@ def _together(downs: Sequence[HostDown], others: int, again: str) -> IpexctlErro
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)
         slug = "hosts-not-ready"
-    if any(d.state is Recap.UNREACHABLE for d in downs):
+    if any(d.state is HostState.UNREACHABLE for d in downs):
         return Unreachable(what, why=why, hint=hint, slug=slug)
     only_missing = all(d.slug == "not-installed" for d in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED

@@ -12,19 +12,19 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import transfer_time
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.checkpoints import Row, look, rows_of
-from ipexctl.run.jobs.ps import find
+from ipexctl.run.jobs.checkpoints import Row, gather_checkpoints, rows_of
+from ipexctl.run.jobs.ps import find_run
 from ipexctl.run.outcome import listed_checkpoints
-from ipexctl.run.outcome.listed_checkpoints import Checkpoint, Holder, Part
-from ipexctl.run.plan.launch import Node
+from ipexctl.run.outcome.listed_checkpoints import CheckpointPart, Holder, ListedCheckpoint
+from ipexctl.run.plan.launch import PlannedHost
 from ipexctl.run.plan.run_options import RunOptions
 
 
 @dataclass(frozen=True)
 class Resumed:
     run_id: str
-    checkpoint: Checkpoint
-    files: tuple[tuple[Part, tuple[Row, ...]], ...]
+    checkpoint: ListedCheckpoint
+    files: tuple[tuple[CheckpointPart, tuple[Row, ...]], ...]
     left: tuple[str, ...]  # newer ones, which are not complete
 
     @property
@@ -46,7 +46,7 @@ class Resumed:
         return list(found.values())
 
 
-def check(options: RunOptions) -> None:
+def check_resume_options(options: RunOptions) -> None:
     """Raise InputError for options that contradict --resume."""
     listed_checkpoints.patterns_of(options.checkpoints)
     listed_checkpoints.resume_words(options.resume_arg, "")
@@ -66,9 +66,9 @@ def check(options: RunOptions) -> None:
 
 def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
     run_name, name = listed_checkpoints.run_and_name(text)
-    run = find(fleet, run_name)
-    found = look(fleet, run)
-    one = listed_checkpoints.chosen(found, name, run.id)
+    run = find_run(fleet, run_name)
+    found = gather_checkpoints(fleet, run)
+    one = listed_checkpoints.choose_checkpoint(found, name, run.id)
     hosts = {host.name: host for host in fleet.alive}
     files = []
     for part in one.parts:
@@ -78,10 +78,10 @@ def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
     return Resumed(run.id, one, tuple(files), listed_checkpoints.left_behind(found, one))
 
 
-def layer(
+def prepare_checkpoint_layout(
     fleet: Fleet,
     resumed: Resumed,
-    nodes: Mapping[Host, Node],
+    nodes: Mapping[Host, PlannedHost],
     works: Mapping[Host, str],
     checkpoints: str,
 ) -> Callable[[Host], None]:
@@ -92,7 +92,7 @@ def layer(
     urls: dict[Holder, str] = {}
     for part, rows in resumed.files:
         giver = part.holders[0]
-        if giver in urls or all(_own(part, host) for host in works):
+        if giver in urls or all(_own_copy(part, host) for host in works):
             continue
         wanted = [sha for p, rows in resumed.files if p.holders[0] == giver for _, sha, _ in rows]
         host = hosts[giver.target]
@@ -105,7 +105,7 @@ def layer(
     def one(host: Host) -> None:
         givers: list[dict[str, object]] = []
         for part, _ in resumed.files:
-            if own := _own(part, host):
+            if own := _own_copy(part, host):
                 givers.append({"run_id": resumed.run_id, "shelf": own.shelf})
             else:
                 givers.append({"url": urls[part.holders[0]]})
@@ -126,5 +126,5 @@ def layer(
     return one
 
 
-def _own(part: Part, host: Host) -> Holder | None:
+def _own_copy(part: CheckpointPart, host: Host) -> Holder | None:
     return next((h for h in part.holders if h.target == host.name), None)

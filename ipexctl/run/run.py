@@ -19,32 +19,32 @@ from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import project_of
-from ipexctl.local.settings import load
-from ipexctl.machines.fleet import Fleet, beside
-from ipexctl.machines.suggested_commands import command, other_pythons, spelled
+from ipexctl.local.settings import load_settings
+from ipexctl.machines.fleet import Fleet, start_in_thread
+from ipexctl.machines.suggested_commands import other_pythons, spell_hint, suggest_command
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed, send_project
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remove.prune_limits import Limits, read_limits
+from ipexctl.remove.prune_limits import PruneLimits, read_limits
 from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter, retry_command
 from ipexctl.run.outcome.line_filter import Choice
 from ipexctl.run.outcome.listed_runs import checked_name
-from ipexctl.run.outcome.run_result import Kept, Left, LeftOut, RunResult
+from ipexctl.run.outcome.run_result import DetachedRun, LeftOut, LocalRunFolder, RunResult
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.plan.launch import LaunchPlan, Node
-from ipexctl.run.plan.ranks_per_host import fitting
+from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
+from ipexctl.run.plan.ranks_per_host import fit_rank_count
 from ipexctl.run.plan.run_options import (
     COMPRESSIONS,
     STALL_ACTIONS,
     WITHOUT_CHECKPOINT,
     RunOptions,
 )
-from ipexctl.run.prepare_hosts import each, prepare_on
-from ipexctl.run.run_plan import networked, plan_of, request_of, with_shares
+from ipexctl.run.prepare_hosts import call_every_host, prepare_on
+from ipexctl.run.run_plan import plan_of, request_of, with_chosen_network, with_shares
 from ipexctl.run.run_script import Script, script_of
 from ipexctl.run.watch import fetch_outputs
-from ipexctl.run.watch.run_folder import Record, Records
+from ipexctl.run.watch.run_folder import AttemptFolders, RunFolder
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 
@@ -59,17 +59,17 @@ if TYPE_CHECKING:
     from ipexctl.run.watch.start_request import Orders
 
 
-def run(
+def start_and_follow_run(
     target: Target,
     options: RunOptions,
     view: View,
     interrupts: Interrupts,
     script: Script | None = None,
-) -> RunResult | Left:
+) -> RunResult | DetachedRun:
     """Run a script. Raise IpexctlError if no rank was started; otherwise the result says how it
     ended. `script`: one of ipexctl's own, instead of the one that the options name."""
     trace.mark("imported")
-    options = checked(options)
+    options = check_run_options(options)
     target = start_keepers.with_spares(target, options)
     fleet = Fleet(target, options.root)
     chosen = choice_of(options, fleet.hosts)
@@ -77,12 +77,14 @@ def run(
         script = script or script_of(options)
     run_id, held = new_run_id(), dict[str, tuple[Held, ...]]()
 
-    def prepare(host: Host) -> Node:
+    def prepare(host: Host) -> PlannedHost:
         return prepare_on(fleet, host, options, script, run_id, held)
 
     with fleet:
         spares = start_keepers.spares_of(options, fleet.hosts)
-        connecting = beside(lambda: each(fleet, prepare, typed=script.typed, spares=spares))
+        connecting = start_in_thread(
+            lambda: call_every_host(fleet, prepare, typed=script.typed, spares=spares)
+        )
         with trace.span("project"):  # while the hosts start Python
             files = script.files(_asking_after(connecting, options), target.note)
         painter = Painter(view, target.note, chosen)
@@ -100,7 +102,7 @@ def _asking_after(connecting: Callable[[], object], options: RunOptions) -> RunO
         connecting()
         return options.confirm(question)
 
-    asks = options.confirm not in (send_agreed.always, send_agreed.never)
+    asks = options.confirm not in (send_agreed.answer_yes, send_agreed.answer_no)
     return replace(options, confirm=confirm) if asks else options
 
 
@@ -117,21 +119,23 @@ class _Run:
     run_id: str
     held: dict[str, tuple[Held, ...]]  # datasets of each host
     spares: Sequence[Host]
-    limits: Limits = field(default_factory=lambda: read_limits(load()))
+    limits: PruneLimits = field(default_factory=lambda: read_limits(load_settings()))
     findings: Sequence[tuple[str, str, str]] = ()  # findings of the preflight
 
-    def whole(self, chosen: Choice, connecting: Callable[[], dict[Host, Node]]) -> RunResult | Left:
+    def whole(
+        self, chosen: Choice, connecting: Callable[[], dict[Host, PlannedHost]]
+    ) -> RunResult | DetachedRun:
         agents = self.fleet.agents
         for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
         if self.script.env and self.script.env.newer:
             self._changed_requirements()
         several = len(self.fleet.hosts.hosts) > 1
-        threading.Thread(target=_load, args=(several,), daemon=True).start()
+        threading.Thread(target=_import_late_modules, args=(several,), daemon=True).start()
         with trace.span("hosts"):
             nodes = connecting()
         spares = [host for host in self.spares if host in nodes]
-        for text in (*other_pythons(agents.values()), *_borrowed(nodes.values())):
+        for text in (*other_pythons(agents.values()), *_borrowed_env_notes(nodes.values())):
             self.painter.note(text)
         with trace.span("plan"):
             nodes = self._networked(nodes)
@@ -139,10 +143,12 @@ class _Run:
             plan = self._plan(first, self.options)
         for one in self.held[plan.hosts[0].host] if self.options.data else ():
             self.painter.note(f"dataset {one.name}: {one}")
-        line_filter.check(chosen, plan)
+        line_filter.require_selected_ranks(chosen, plan)
         known = {h.name: h for h in agents}
         used = [known[p.host] for p in plan.hosts]
-        start_keepers.review(self.options, self.script, len(used), len(spares), self.painter.note)
+        start_keepers.review_restarts(
+            self.options, self.script, len(used), len(spares), self.painter.note
+        )
         with trace.span("preflight"):
             self._look(plan, {h: nodes[h] for h in used})
         resumed = self._resumed()
@@ -150,11 +156,13 @@ class _Run:
         if self.options.detach:  # the user may be away when it ends
             self._prune(used)
         with trace.span("sync"):
-            sent = each(self.fleet, self._send, [*used, *spares], typed=self.script.typed)
+            sent = call_every_host(
+                self.fleet, self._send, [*used, *spares], typed=self.script.typed
+            )
         self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
         if resumed:
             self._lay_out(resumed, nodes, sent)
-        records = Records(None if self.options.trial else Path.cwd())
+        records = AttemptFolders(None if self.options.trial else Path.cwd())
         keys, session = self._keys(plan, spares), self._session(plan, records)
         orders = self._orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
@@ -164,16 +172,23 @@ class _Run:
         with trace.span("run"):
             there = {h.name: (agents[h], sent[h].cwd) for h in used}
             result = self._to_the_last(lambda: session.drive(orders, there), there, records)
-        if isinstance(result, Left):
+        return self._end(result, nodes, sent, records)
+
+    def _end(
+        self, result: RunResult | DetachedRun, nodes: Mapping[Host, PlannedHost],
+        sent: Mapping[Host, send_project.Sent], records: AttemptFolders,
+    ) -> RunResult | DetachedRun:  # fmt: skip
+        """Show and record how the run ended, fetch files, and clean up on the hosts."""
+        if isinstance(result, DetachedRun):
             wanted = fetch_outputs.typed_words(self.options)
             tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
             return result
         if not self.options.trial:
-            self.fleet.remember(_states(result), "run")
+            self.fleet.remember(_failed_states(result), "run")
         kept = self._kept(result, records.of(result.run_id), sent)
         again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
         result = replace(result, kept=kept, again=again, left_out=left).spelled(
-            lambda name: command(self.fleet.target, name, self.fleet.root)
+            lambda name: suggest_command(self.fleet.target, name, self.fleet.root)
         )
         records.ended(result)
         if not self.options.trial:
@@ -187,30 +202,38 @@ class _Run:
         if note := changed_note(self.fleet.target, self.script.env, self.fleet.root):
             self.painter.note(note)
 
-    def _plan(self, nodes: Sequence[Node], options: RunOptions) -> LaunchPlan:
+    def _plan(self, nodes: Sequence[PlannedHost], options: RunOptions) -> LaunchPlan:
         return plan_of(nodes, options, self.script, self.held, self.run_id)
 
     def _lay_out(
-        self, resumed: resume_run.Resumed, nodes: Mapping[Host, Node],
+        self, resumed: resume_run.Resumed, nodes: Mapping[Host, PlannedHost],
         sent: Mapping[Host, send_project.Sent],
     ) -> None:  # fmt: skip
         from ipexctl.run import resume_run
 
-        works = {host: sent[host].cwd for host in _apart(sent)}
+        works = {host: sent[host].cwd for host in _one_host_per_folder(sent)}
         with trace.span("resume"):
-            lay_out = resume_run.layer(self.fleet, resumed, nodes, works, self.options.checkpoints)
-            each(self.fleet, lay_out, list(works), typed=self.script.typed)
+            lay_out = resume_run.prepare_checkpoint_layout(
+                self.fleet, resumed, nodes, works, self.options.checkpoints
+            )
+            call_every_host(self.fleet, lay_out, list(works), typed=self.script.typed)
 
-    def _networked(self, nodes: Mapping[Host, Node]) -> dict[Host, Node]:
+    def _networked(self, nodes: Mapping[Host, PlannedHost]) -> dict[Host, PlannedHost]:
         asked = (self.options, self.script, self.painter.note)
-        return {node.host: node for node in networked(self.fleet, [*nodes.values()], *asked)[0]}
+        return {
+            node.host: node
+            for node in with_chosen_network(self.fleet, [*nodes.values()], *asked)[0]
+        }
 
-    def _shared(self, nodes: Sequence[Node]) -> Sequence[Node]:
+    def _shared(self, nodes: Sequence[PlannedHost]) -> Sequence[PlannedHost]:
         return with_shares(self.fleet, nodes, self.options, self.script, self.painter.note)
 
     def _to_the_last(
-        self, first: Callable[[], RunResult | Left], busy: Collection[str], records: Records
-    ) -> RunResult | Left:
+        self,
+        first: Callable[[], RunResult | DetachedRun],
+        busy: Collection[str],
+        records: AttemptFolders,
+    ) -> RunResult | DetachedRun:
         """Return the result of the last attempt."""
         if not self.options.restarts:
             return first()
@@ -223,25 +246,25 @@ class _Run:
         with attempts.hosts_taken_back():
             return attempts.followed(first())
 
-    def _look(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> None:
+    def _look(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> None:
         """Report what would break the run before anything is sent."""
         from ipexctl.run import preflight
 
         def note(text: str) -> None:
-            self.painter.note(spelled(text, self.fleet.target, self.fleet.root))
+            self.painter.note(spell_hint(text, self.fleet.target, self.fleet.root))
 
         flight = preflight.Flight(self.fleet, nodes, self.options, plan)
         preflight.review_script(
             self.script.argv, self.script.sources, plan, self.files, nodes.values(),
             note, force=self.options.force,
         )  # fmt: skip
-        self.findings = preflight.check(flight, note)
+        self.findings = preflight.run_preflight_checks(flight, note)
 
     def _send(self, host: Host) -> send_project.Sent:
         return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
 
-    def _session(self, plan: LaunchPlan, records: Records) -> Session:
-        from ipexctl.run.jobs.ps import noted
+    def _session(self, plan: LaunchPlan, records: AttemptFolders) -> Session:
+        from ipexctl.run.jobs.ps import journal_verdict_reader
         from ipexctl.run.watch.host_link import HostLinks, WatchedRun
         from ipexctl.run.watch.run_output import RunOutput
         from ipexctl.run.watch.session import Session
@@ -253,7 +276,9 @@ class _Run:
             HostLinks(watched, self._reach),
             RunOutput(watched, self.painter, record),
             self.interrupts,
-            noted=noted(fleet, self.run_id, {host.name: host for host in fleet.agents}),
+            noted=journal_verdict_reader(
+                fleet, self.run_id, {host.name: host for host in fleet.agents}
+            ),
         )
 
     def _resumed(self) -> resume_run.Resumed | None:
@@ -267,7 +292,7 @@ class _Run:
         return found
 
     def _orders(
-        self, plan: LaunchPlan, keys: Keys, nodes: Mapping[Host, Node], resumed: str = ""
+        self, plan: LaunchPlan, keys: Keys, nodes: Mapping[Host, PlannedHost], resumed: str = ""
     ) -> Orders:
         from ipexctl.run.watch.start_request import Orders
 
@@ -287,13 +312,13 @@ class _Run:
             inputs=self._inputs(plan, nodes),
         )
 
-    def _inputs(self, plan: LaunchPlan, nodes: Mapping[Host, Node]) -> Inputs:
+    def _inputs(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> Inputs:
         from ipexctl.run.outcome import run_inputs
 
         files = self.files
         sent = files.bundle.tree if isinstance(files, send_project.Snapshot) else None
         data = {one.name: one.version for one in self.held.get(plan.hosts[0].host, ())}
-        return run_inputs.inputs(plan.hosts, nodes.values(), sent, data, self.findings)
+        return run_inputs.collect_run_inputs(plan.hosts, nodes.values(), sent, data, self.findings)
 
     def _reach(self, name: str) -> Agent:
         return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
@@ -332,7 +357,7 @@ class _Run:
                 self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
 
         there = [host for host in self.fleet.agents if result.reachable(host.name)]
-        apart = _apart({host: sent[host] for host in there if host in sent})
+        apart = _one_host_per_folder({host: sent[host] for host in there if host in sent})
         self._prune(apart, one, [host for host in there if host not in apart])
 
     def _prune(
@@ -345,14 +370,14 @@ class _Run:
             if pruned := prune.after_run(self.fleet, hosts, self.limits, first, others):
                 self.painter.note(pruned)
 
-    def _again(self, result: RunResult, nodes: Sequence[Node]) -> str:
+    def _again(self, result: RunResult, nodes: Sequence[PlannedHost]) -> str:
         lost = [node.host.name for node in nodes if node.host.name in result.lost]
         left = [node for node in nodes if node.host.name not in lost]
         if not lost or not left:
-            return retry_command.command(self.script.typed, (), None)
-        fits = fitting(left, request_of(self.options, self.script))
+            return retry_command.compose_retry_command(self.script.typed, (), None)
+        fits = fit_rank_count(left, request_of(self.options, self.script))
         fewer = None if fits == self.options.n else fits
-        return retry_command.command(self.script.typed, lost, fewer)
+        return retry_command.compose_retry_command(self.script.typed, lost, fewer)
 
     def _left_out(
         self, result: RunResult, sent: Mapping[Host, send_project.Sent]
@@ -364,8 +389,8 @@ class _Run:
         return send_project.left_out_file(self.files, start, words, environment())
 
     def _kept(
-        self, result: RunResult, record: Record, sent: Mapping[Host, send_project.Sent]
-    ) -> Kept:
+        self, result: RunResult, record: RunFolder, sent: Mapping[Host, send_project.Sent]
+    ) -> LocalRunFolder:
         """Return what this machine keeps of the run: the logs, and the requested files."""
         kept = record.kept()
         wanted = (*self.options.fetch, *self.options.outputs)
@@ -374,11 +399,11 @@ class _Run:
         if not record.folder:
             return replace(kept, outputs=("outputs: not fetched, as nothing is kept here",))
         reachable = {h: one for h, one in sent.items() if result.reachable(h.name)}
-        there = {h: self.fleet.agents[h] for h in _apart(reachable)}
+        there = {h: self.fleet.agents[h] for h in _one_host_per_folder(reachable)}
         roots = {h.name: self.fleet.root_of(h) for h in there}
         patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
         first, limit = result.plan.hosts[0].host, self.options.fetch_limit << 30
-        merge, dest = self.options.merge, _dest(self.options)
+        merge, dest = self.options.merge, _dest_folder(self.options)
         wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit, merge, dest)
         try:
             done = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
@@ -388,7 +413,7 @@ class _Run:
         return replace(kept, outputs=outputs)
 
 
-def _load(several: bool) -> None:  # noqa: FBT001
+def _import_late_modules(several: bool) -> None:  # noqa: FBT001
     """Import modules that are needed once the hosts have answered, while they start Python."""
     from ipexctl.run.watch import session  # noqa: F401
 
@@ -396,7 +421,7 @@ def _load(several: bool) -> None:  # noqa: FBT001
         import cryptography.x509  # noqa: F401  tls_keys.py needs it
 
 
-def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
+def _one_host_per_folder(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
     """Return hosts, but only the first of those that share a home, and so the run's folder."""
     first: dict[str, Host] = {}
     for host, one in sent.items():
@@ -404,7 +429,7 @@ def _apart(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
     return list(first.values())
 
 
-def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
+def _borrowed_env_notes(nodes: Iterable[PlannedHost]) -> Iterator[str]:
     for node in nodes:
         if node.prepared.borrowed:
             version = dict(node.prepared.packages).get("torch", "")
@@ -416,7 +441,7 @@ def _borrowed(nodes: Iterable[Node]) -> Iterator[str]:
             )
 
 
-def checked(options: RunOptions) -> RunOptions:
+def check_run_options(options: RunOptions) -> RunOptions:
     """Return the options; raise InputError for values that no run can have."""
     for option, value, known in (
         ("--stall-action", options.stall_action, STALL_ACTIONS),
@@ -425,22 +450,24 @@ def checked(options: RunOptions) -> RunOptions:
     ):
         if value not in known:
             raise unknown_value(option, value, known)
-    start_keepers.check(options)
+    start_keepers.check_restart_options(options)
     checked_name(options.name)
     if options.checkpoints or options.resume or options.resume_arg:
         from ipexctl.run import resume_run
 
-        resume_run.check(options)
+        resume_run.check_resume_options(options)
     lives_on = options.lives_on or options.restarts > 0
     return replace(options, data=checked_names(options.data), lives_on=lives_on)
 
 
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     """Return which lines are shown. Raise InputError for that, and for files to be fetched."""
-    chosen = line_filter.read(options, hosts, last_states(hosts) if options.show_hosts else {})
+    chosen = line_filter.read_line_filter(
+        options, hosts, last_states(hosts) if options.show_hosts else {}
+    )
     fetch_outputs.check_patterns("--fetch", options.fetch)
     fetch_outputs.check_patterns("--outputs", options.outputs)
-    fetch_outputs.check_dest(_dest(options))
+    fetch_outputs.check_dest(_dest_folder(options))
     for option, given in (("--merge", options.merge), ("-o DIR", options.dest)):
         if given and not (options.fetch or options.outputs):
             raise InputError(
@@ -451,7 +478,7 @@ def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     return chosen
 
 
-def _dest(options: RunOptions) -> Path | None:
+def _dest_folder(options: RunOptions) -> Path | None:
     return Path(options.dest) if options.dest else None
 
 
@@ -459,7 +486,7 @@ def new_run_id() -> str:
     return time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
 
 
-def _states(result: RunResult) -> dict[str, str]:
+def _failed_states(result: RunResult) -> dict[str, str]:
     """Return the states for @last-failed: where the first rank failed, and which host was lost."""
     states = {end.host: "unreachable" if end.host in result.lost else "ok" for end in result.hosts}
     return {**states, result.first.host: "failed"} if result.first else states

@@ -11,7 +11,7 @@ from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.machines.fleet import Fleet
 from ipexctl.run.network import rate_cache
 from ipexctl.run.plan import interface_choice, launch_plan, ranks_per_host
-from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
+from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 from ipexctl.user_code.frameworks import Frameworks
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from ipexctl.run.network.network_choice import NetworkChoice
 
 
-def networked(
-    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
+def with_chosen_network(
+    fleet: Fleet, nodes: Sequence[PlannedHost], options: RunOptions, script: Script,
     note: Callable[[str], None],
-) -> tuple[Sequence[Node], NetworkChoice | None]:  # fmt: skip
+) -> tuple[Sequence[PlannedHost], NetworkChoice | None]:  # fmt: skip
     """Return the hosts with the network that their ranks use; None: there is only one."""
     named = {*options.env, *options.secret_env}
     if not interface_choice.may_choose(nodes, named):
         return nodes, None
     from ipexctl.run.network import measure_networks
 
-    found = measure_networks.choose(fleet, nodes, request_of(options, script), note)
+    found = measure_networks.choose_network(fleet, nodes, request_of(options, script), note)
     return (found.nodes(nodes) if found else nodes), found
 
 
 def with_shares(
-    fleet: Fleet, nodes: Sequence[Node], options: RunOptions, script: Script,
+    fleet: Fleet, nodes: Sequence[PlannedHost], options: RunOptions, script: Script,
     note: Callable[[str], None],
-) -> Sequence[Node]:  # fmt: skip
+) -> Sequence[PlannedHost]:  # fmt: skip
     """Return the hosts with their ranks' shares of the global batch, if the script uses them."""
     asks = any(SHARE in source.reads for source in script.sources)
     if not asks or SHARE in {*options.env, *options.secret_env}:
@@ -49,30 +49,30 @@ def with_shares(
 
 
 def plan_of(
-    nodes: Sequence[Node],
+    nodes: Sequence[PlannedHost],
     options: RunOptions,
     script: Script,
     held: Mapping[str, tuple[Held, ...]],
     run_id: str,
 ) -> LaunchPlan:
-    plan = launch_plan.plan(nodes, request_of(options, script), run_id)
+    plan = launch_plan.make_launch_plan(nodes, request_of(options, script), run_id)
     facts = {node.host.name: node.facts for node in nodes}
-    plan = ranks_per_host.checked(plan, facts, force=options.force)
+    plan = ranks_per_host.check_rank_room(plan, facts, force=options.force)
     plan = replace(plan, restarts=options.restarts)
     plan = replace(plan, tuned=was_tuned(plan))
     if options.data:
         from ipexctl.data import data
 
-        plan = data.planned(plan, held, options.data, options.env)
+        plan = data.plan_datasets(plan, held, options.data, options.env)
     return plan
 
 
 def was_tuned(plan: LaunchPlan) -> bool:
-    return rate_cache.recall(rate_cache.TUNED, _tuned_mark(plan)) is not None
+    return rate_cache.recall_rates(rate_cache.TUNED, _tuned_mark(plan)) is not None
 
 
 def remember_tuned(plan: LaunchPlan) -> None:
-    rate_cache.remember(rate_cache.TUNED, _tuned_mark(plan), {}, complete=True)
+    rate_cache.remember_rates(rate_cache.TUNED, _tuned_mark(plan), {}, complete=True)
 
 
 def _tuned_mark(plan: LaunchPlan) -> str:

@@ -27,7 +27,7 @@ from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.launchers import not_scripts
-from ipexctl.user_code.source import Source
+from ipexctl.user_code.source import PythonSource
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Script:
     project: send_project.Project
     argv: tuple[str, ...]  # words after the interpreter
     frameworks: Frameworks | None = None  # None: --no-sync, the code may not exist here
-    sources: tuple[Source, ...] = ()
+    sources: tuple[PythonSource, ...] = ()
     env: EnvChoice | None = None
     roots: tuple[str, ...] = ()  # folders of the project's packages, relative to where ranks start
     typed: Typed = Typed()  # the command to suggest: ipexctl's options before the script
@@ -46,7 +46,7 @@ class Script:
     ) -> send_project.Snapshot | send_project.InPlace:
         """Return the files to send. `contents` False: none will be sent."""
         if not options.no_sync:
-            snapshot = send_project.take(
+            snapshot = send_project.read_project(
                 self.project, options.confirm, environment(), note, contents=contents
             )
             script = self.argv[0]
@@ -107,7 +107,7 @@ def _with_command(script: Script, options: RunOptions) -> Script:
 def _script_of(options: RunOptions) -> Script:
     here = Path.cwd()
     if options.module or not os.path.isfile(options.script):
-        why, hint = not_scripts.meant((options.script, *options.args))
+        why, hint = not_scripts.explain_not_script((options.script, *options.args))
         if why:
             raise InputError(
                 f"{options.script} is not a Python script", why=why, hint=hint, slug="not-a-script"
@@ -120,13 +120,13 @@ def _script_of(options: RunOptions) -> Script:
     given = Path(options.script)
     if options.no_sync:  # it may not exist here
         start = given.parent if given.is_absolute() and here not in given.parents else here
-        return Script(send_project.Project(start), (_named(given, start), *options.args))
+        return Script(send_project.Project(start), (_script_argument(given, start), *options.args))
     if not os.path.isfile(given):
         raise _no_script(given, options)
     _refuse_other_file(given)
     script = given.resolve()  # Python also uses the folder of a link's target
     project = send_project.project_of(script.parent, here)
-    return Script(project, (_named(script, project.start), *options.args))
+    return Script(project, (_script_argument(script, project.start), *options.args))
 
 
 def _refuse_other_file(given: Path) -> None:
@@ -151,7 +151,7 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
         )
     found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
     meant = (found, *options.args)
-    hint = retry_command.command(replace(options.typed, script=meant), (), None)
+    hint = retry_command.compose_retry_command(replace(options.typed, script=meant), (), None)
     if is_folder:
         return InputError(
             f"{given} is a folder", why="name the script itself", hint=hint, slug="script-is-folder"
@@ -174,10 +174,10 @@ def _hosts_apart(options: RunOptions) -> str:
         return ""
     hosts = ",".join((before[-1], options.script, *args[:n]))
     typed = replace(options.typed, options=(*before[:-1], hosts), script=args[n:])
-    return retry_command.command(typed, (), None)
+    return retry_command.compose_retry_command(typed, (), None)
 
 
-def _named(script: Path, start: Path) -> str:
+def _script_argument(script: Path, start: Path) -> str:
     """Return the script's path as the ranks use it."""
     name = os.path.relpath(script, start) if script.is_absolute() else os.fspath(script)
     return f"./{name}" if name.startswith("-") else name  # or Python takes it for an option
@@ -197,7 +197,7 @@ def options_first(typed: Typed, args: Sequence[str], own: Container[str]) -> Typ
     """Return the command with such options before the script. `own`: options that the script
     defines, without dashes."""
     given = {word.partition("=")[0] for word in typed.options}
-    words = leading(args, own, given)
+    words = leading_own_options(args, own, given)
     if not words or not given or "--" in given:
         return typed
     script = (*typed.script[:1], *args[len(words) :])
@@ -212,8 +212,8 @@ def refuse_misplaced(typed: Typed, meant: Typed) -> None:
         raise InputError(
             f"{words} after {script} would go to the script, which has no such option",
             why="ipexctl's own options go before the script",
-            hint=f"{retry_command.command(meant, (), None)}\n"
-            f"{retry_command.command(own, (), None)}   # if {script} reads it all the same",
+            hint=f"{retry_command.compose_retry_command(meant, (), None)}\n"
+            f"{retry_command.compose_retry_command(own, (), None)}   # if {script} reads it too",
             slug="options-after-script",
         )
 
@@ -226,11 +226,14 @@ def misplaced_note(typed: Typed, meant: Typed) -> str:
     verb = "goes" if len(words) <= 2 else "go"
     return (
         f"{quote_for_pasting(words)} {verb} to {quote_for_pasting(typed.script[:1])}; "
-        f"ipexctl's own options go before the script: {retry_command.command(meant, (), None)}"
+        "ipexctl's own options go before the script: "
+        f"{retry_command.compose_retry_command(meant, (), None)}"
     )
 
 
-def leading(args: Sequence[str], own: Container[str], given: Container[str]) -> Sequence[str]:
+def leading_own_options(
+    args: Sequence[str], own: Container[str], given: Container[str]
+) -> Sequence[str]:
     """Return the arguments that look like ipexctl's, up to the first that does not. `given`:
     options before the script; if repeated after it, they are the script's."""
     at = 0

@@ -7,22 +7,22 @@ from dataclasses import replace
 
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
-from ipexctl.inventory.host_patterns import select
+from ipexctl.inventory.host_patterns import select_hosts
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
-from ipexctl.run.plan.launch import LaunchPlan, Node
+from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.prepare_hosts import each
+from ipexctl.run.prepare_hosts import call_every_host
 from ipexctl.run.run_script import Script
-from ipexctl.run.watch.start_request import Orders, nights
+from ipexctl.run.watch.start_request import Orders, compose_restart_plans
 from ipexctl.user_code.source import CHECKPOINT
 
 Note = Callable[[str], None]
 NEEDED = "option-needs-restarts"
 
 
-def check(options: RunOptions) -> None:
+def check_restart_options(options: RunOptions) -> None:
     """Raise InputError for an option that has no meaning without --restarts."""
     if options.restarts:
         return
@@ -40,7 +40,7 @@ def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
     """Return the spares. Raise InputError."""
     if not options.spares:
         return ()
-    spares = select(hosts, options.spares, option="--spares").hosts
+    spares = select_hosts(hosts, options.spares, option="--spares").hosts
     if len(spares) == len(hosts.hosts):
         raise InputError(
             "--spares selects every host, which leaves none to start on", slug="spares-select-all"
@@ -55,7 +55,9 @@ def with_spares(target: Target, options: RunOptions) -> Target:
     return replace(target, limit=(*target.limit, *options.spares))
 
 
-def review(options: RunOptions, script: Script, hosts: int, spares: int, note: Note) -> None:
+def review_restarts(
+    options: RunOptions, script: Script, hosts: int, spares: int, note: Note
+) -> None:
     """Check the options. `hosts`: number of hosts of the first attempt. Raise InputError."""
     if not options.restarts:
         return
@@ -81,8 +83,8 @@ def review(options: RunOptions, script: Script, hosts: int, spares: int, note: N
 
 
 def kept_going(
-    fleet: Fleet, orders: Orders, nodes: Sequence[Node], work: Mapping[str, tuple[str, str]],
-    plan: Callable[[Sequence[Node], RunOptions], LaunchPlan],
+    fleet: Fleet, orders: Orders, nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
+    plan: Callable[[Sequence[PlannedHost], RunOptions], LaunchPlan],
 ) -> Orders:  # fmt: skip
     """Return the orders with which the hosts' keepers begin; spares stand by once this returns.
     `nodes`: the hosts of the first attempt, then the spares."""
@@ -90,10 +92,10 @@ def kept_going(
     ppn = len(orders.plan.hosts[0].ranks) if given.n or given.ppn else None
     options = replace(given, n=None, ppn=ppn)
 
-    def orders_on(chosen: Sequence[Node]) -> Orders:
+    def orders_on(chosen: Sequence[PlannedHost]) -> Orders:
         return replace(orders, plan=plan(chosen, options), keys={}, resumed="")
 
-    made = nights(orders, nodes, work, orders_on)
+    made = compose_restart_plans(orders, nodes, work, orders_on)
     first = {host.host for host in orders.plan.hosts}
     spares = [node.host for node in nodes if node.host.name not in first]
     if spares:
@@ -109,4 +111,4 @@ def _stand_by(
         order = order.replace(spare=True, run=None, root=fleet.root_of(host), host=host.name)
         fleet.agents[host].call("restart.attempts.spare", order.document())
 
-    each(fleet, stand_by, spares, typed=Typed())
+    call_every_host(fleet, stand_by, spares, typed=Typed())

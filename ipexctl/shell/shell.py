@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ipexctl.base import quoting
-from ipexctl.base.host_answer import rows
-from ipexctl.base.located_errors import nearest
+from ipexctl.base.host_answer import read_rows
+from ipexctl.base.located_errors import nearest_word
 from ipexctl.env.choice.env_choice import asked_env
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.facts.live_runs import LiveRun
@@ -18,7 +18,7 @@ from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import user_umask
 from ipexctl.local.project_lock import choice_here
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.suggested_commands import installing, options
+from ipexctl.machines.suggested_commands import hint_install, target_options
 from ipexctl.machines.target import Target, all_hosts
 from ipexctl.run.plan import launch_plan
 
@@ -40,9 +40,9 @@ def run_shell(
 ) -> int:
     """Run `command` on the host, or a login shell without one, and return its exit code."""
     check_terminal(target, name, command)
-    host = find(target, name)
+    host = find_host(target, name)
     with Fleet(target, root, Inventory((host,), name)) as fleet:
-        line = remote_line(installed(fleet, host, note, told=not command), command)
+        line = remote_line(installed_variables(fleet, host, note, told=not command), command)
         return at_host(fleet, host, line)
 
 
@@ -51,7 +51,7 @@ def check_terminal(target: Target, name: str, command: tuple[str, ...]) -> None:
     if not (command or is_terminal()):
         raise InputError(
             "a shell needs a terminal, but stdin or stdout is not one",
-            hint=f"{quoting.quote(('ipexctl', 'shell', name, *_way(target)))} -- COMMAND",
+            hint=f"{quoting.quote(('ipexctl', 'shell', name, *_login_options(target)))} -- COMMAND",
             slug="no-terminal",
         )
 
@@ -68,17 +68,17 @@ def at_host(fleet: Fleet, host: Host, line: str) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _way(target: Target) -> tuple[str, ...]:
-    return options(replace(target, hosts=()))
+def _login_options(target: Target) -> tuple[str, ...]:
+    return target_options(replace(target, hosts=()))
 
 
-def find(target: Target, name: str) -> Host:
+def find_host(target: Target, name: str) -> Host:
     """Return the host of that name in the hostfile; without a file, only the name is known."""
     hosts = all_hosts(target).hosts
     found = [h for h in hosts if h.name == name or not target.hostfile]
     if not found:
-        near = nearest(name, [h.name for h in hosts])
-        again = quoting.quote(("ipexctl", "shell", near, *_way(target)))
+        near = nearest_word(name, [h.name for h in hosts])
+        again = quoting.quote(("ipexctl", "shell", near, *_login_options(target)))
         raise InputError(
             f"there is no host {name} in {target.hostfile}",
             hint=again if near else f"available hosts: {fold(h.name for h in hosts)}",
@@ -93,7 +93,9 @@ def find(target: Target, name: str) -> Host:
     return found[0]
 
 
-def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bool = False) -> Env:
+def installed_variables(
+    fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bool = False
+) -> Env:
     """Return the variables of the environment in use; none if nothing is installed. `told`: notes
     report that environment, and the active runs on the host."""
     agent = fleet.connect(host)
@@ -103,11 +105,11 @@ def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bo
             return ()
         if told:
             found = agent.call("facts.other_runs.list", {"root": fleet.root_of(host)}).done
-            for run in rows(LiveRun, found["runs"]):
+            for run in read_rows(LiveRun, found["runs"]):
                 note(f"{host.name}: {run.title} is running here: {run.use}")
         choice = choice_here()
         asked = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
-        with installing(fleet.target, choice, fleet.root):
+        with hint_install(fleet.target, choice, fleet.root):
             done = agent.call("run.run_environment.find", asked, total=60.0).done
         prepared = launch_plan.read_prepared(done, choice)
         if told and prepared.environment:
@@ -125,23 +127,23 @@ def installed(fleet: Fleet, host: Host, note: Callable[[str], None], *, told: bo
 def remote_line(env: Env, command: tuple[str, ...]) -> str:
     """Return one line for the account's login shell: sh, csh and fish read it alike."""
     if command:
-        inner = "; ".join([*_sets(env), _AS_CHILD % " ".join(map(_word, command))])
+        inner = "; ".join([*_export_commands(env), _AS_CHILD % " ".join(map(_sh_word, command))])
         return quoting.quote(("exec", "/bin/sh", "-c", inner))
-    run = quoting.quote(("-c", _interactive(env)))
+    run = quoting.quote(("-c", _interactive_command(env)))
     start = (
         f'case "$SHELL" in {_LOGIN_SHELLS}) exec "$SHELL" -l {run};; *) exec /bin/sh {run};; esac'
     )
     return quoting.quote(("exec", "/bin/sh", "-c", start))
 
 
-def _interactive(env: Env) -> str:
+def _interactive_command(env: Env) -> str:
     """Start the account's own shell. Its start files may reset PATH, so ours is set after them: by
     a file that replaces them, calls them, and removes itself."""
     if not env:
         return 'exec "${SHELL:-/bin/sh}" -i'
-    sets = "; ".join(_sets(env))
+    sets = "; ".join(_export_commands(env))
     cases = "".join(
-        f'x{name}) printf "%s\\n" {_word(text.replace("SETS", sets))} > "$IPEXCTL_RC/{file}"; '
+        f'x{name}) printf "%s\\n" {_sh_word(text.replace("SETS", sets))} > "$IPEXCTL_RC/{file}"; '
         f'{start} "$SHELL" {options};; '
         for name, file, text, start, options in _START_FILES
     )
@@ -150,7 +152,7 @@ def _interactive(env: Env) -> str:
         f'case "${{IPEXCTL_RC:+x}}${{SHELL##*/}}" in {cases}'
         f"xfish) {_GONE}; {sets}; "
         'IPEXCTL_PATH="$PATH"; export IPEXCTL_PATH; '
-        f'exec "$SHELL" -i -C {_word(_FISH)};; '
+        f'exec "$SHELL" -i -C {_sh_word(_FISH)};; '
         f'*) {sets}; exec "${{SHELL:-/bin/sh}}" -i;; esac'
     )
 
@@ -182,17 +184,17 @@ _START_FILES = (
 )  # fmt: skip
 
 
-def _word(text: str) -> str:
+def _sh_word(text: str) -> str:
     """Quote for sh inside another shell's quotes, where csh would still expand a `!`."""
     return quoting.quote((text,)).replace("!", '\'"$(printf "\\041")"\'')
 
 
-def _sets(env: Env) -> list[str]:
+def _export_commands(env: Env) -> list[str]:
     """Return the settings; in an environment, PYTHONHOME and PYTHONPATH must be unset."""
-    return [*(["unset PYTHONHOME PYTHONPATH"] if env else []), *map(_set, env)]
+    return [*(["unset PYTHONHOME PYTHONPATH"] if env else []), *map(_assign_variable, env)]
 
 
-def _set(pair: tuple[str, str]) -> str:
+def _assign_variable(pair: tuple[str, str]) -> str:
     name, value = pair
     before = f'"${{{name}:+:${name}}}"' if name in _PREPENDED else ""
-    return f"{name}={_word(value)}{before}; export {name}"
+    return f"{name}={_sh_word(value)}{before}; export {name}"

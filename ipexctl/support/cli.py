@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import Json, Root, end, on_hosts
+from ipexctl.cli.options import Json, Root, end_command, on_hosts
 
 
 @on_hosts(names=False)
@@ -32,11 +32,13 @@ def support(
     added with --logs; values of named secrets are masked there. Look through it before you send it.
     """
     from ipexctl.errors import InputError
-    from ipexctl.support.support import document, show
+    from ipexctl.support.support import show_support_file, support_document
     from ipexctl.support.support import support as verb
 
     if logs and not run:
         raise InputError(
             "--logs: no run is given", hint="ipexctl support @last --logs", slug="run-not-given"
         )
-    end(verb(target, run, root, output=logs), document, show, json=json)
+    end_command(
+        verb(target, run, root, output=logs), support_document, show_support_file, json=json
+    )

@@ -18,23 +18,23 @@ from typing import Any
 
 from ipexctl import __version__
 from ipexctl.base.secret_mask import SecretMask
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.common.files import write_atomic
 from ipexctl.common.secret_names import is_secret_name
-from ipexctl.errors import EXIT_OK, InputError, IpexctlError, printable
+from ipexctl.errors import EXIT_OK, InputError, IpexctlError, printable_text
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.local import settings
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import LOCK_FILE, lock_folder, project_of, read_lock
 from ipexctl.local.settings_file import setting_kinds
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.target import ROOT, Target, inventory
+from ipexctl.machines.target import ROOT, Target, read_inventory
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.recorded_inputs import HostInputs, RunRecord
 from ipexctl.report.run_report import known_secrets, read_attempt, run_record
-from ipexctl.run.jobs.logs import Wanted, logs
-from ipexctl.run.jobs.ps import find
-from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.jobs.logs import Wanted, show_logs
+from ipexctl.run.jobs.ps import find_run
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.support.redaction import Redactor
 from ipexctl.terminal.console import print_text, stdout_console
@@ -64,7 +64,7 @@ _SMALL_NUMBER = re.compile(r"[-+]?\d{1,6}(\.\d{1,6})?(e[-+]?\d{1,2})?")
 
 
 @dataclass(frozen=True)
-class Bundle:
+class SupportFile:
     """A bundle. `files`: its content, each with a few words."""
 
     path: Path
@@ -73,32 +73,37 @@ class Bundle:
     exit_code: int = EXIT_OK
 
 
-def support(target: Target, run: str = "", root: str = ROOT, *, output: bool = False) -> Bundle:
+def support(
+    target: Target, run: str = "", root: str = ROOT, *, output: bool = False
+) -> SupportFile:
     """Write the bundle. `output`: with ranks' last lines. An unreadable part is its error."""
-    redactor = Redactor(mask=SecretMask(known_secrets()), homes=_homes())
-    hosts = _or_error(lambda: _hosts(inventory(target), redactor))
+    redactor = Redactor(mask=SecretMask(known_secrets()), homes=_home_folders())
+    hosts = _or_error(lambda: _hosts_document(read_inventory(target), redactor))
     _alias_person(redactor, project_of(Path.cwd()).by)
     redactor.hosts(platform.node())
     parts: dict[str, tuple[str, Any]] = {
-        "versions.json": ("versions of ipexctl, Python, libraries and system", _versions()),
-        "settings.json": ("names of settings, numbers and choices", _or_error(_settings)),
-        "stack.json": (f"what {LOCK_FILE} installs", _or_error(_stack)),
+        "versions.json": (
+            "versions of ipexctl, Python, libraries and system",
+            _versions_document(),
+        ),
+        "settings.json": ("names of settings, numbers and choices", _or_error(_settings_document)),
+        "stack.json": (f"what {LOCK_FILE} installs", _or_error(_stack_document)),
         "hosts.json": ("hosts, under aliases", hosts),
     }
     if run:
-        parts |= _run(target, run, root, redactor, output=output)
-    texts = {name: _text(value, redactor) for name, (_, value) in parts.items()}
+        parts |= _run_parts(target, run, root, redactor, output=output)
+    texts = {name: _redacted_text(value, redactor) for name, (_, value) in parts.items()}
     path = Path.cwd() / f"ipexctl-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
-    data = _archive(texts)
+    data = _pack_archive(texts)
     write_atomic(path, data)
-    return Bundle(path, len(data), tuple((name, about) for name, (about, _) in parts.items()))
+    return SupportFile(path, len(data), tuple((name, about) for name, (about, _) in parts.items()))
 
 
-def _named(value: Any, names: Sequence[str]) -> dict[str, Any]:
+def _named_attributes(value: Any, names: Sequence[str]) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def _homes() -> Iterator[str]:
+def _home_folders() -> Iterator[str]:
     with suppress(RuntimeError):
         yield str(Path.home())
         yield str(Path.home().resolve())
@@ -119,7 +124,7 @@ def _or_error(read: Callable[[], Any]) -> Any:
         return {"error": e.slug, "exit_code": e.exit_code}
 
 
-def _versions() -> dict[str, Any]:
+def _versions_document() -> dict[str, Any]:
     needed = [text for text in metadata.requires("ipexctl") or () if "extra ==" not in text]
     found = {}
     for name in (re.split(r"[^\w.-]", text)[0] for text in needed):
@@ -131,27 +136,27 @@ def _versions() -> dict[str, Any]:
         "python": sys.version,
         "libraries": [f"{name} {version}" for name, version in sorted(found.items())],
         "system": platform.platform(),
-        "distribution": _distribution(),
+        "distribution": _distribution_name(),
     }
 
 
-def _distribution() -> str:
+def _distribution_name() -> str:
     try:
         return platform.freedesktop_os_release().get("PRETTY_NAME", "")
     except OSError:  # macOS
         return ""
 
 
-def _settings() -> dict[str, Any]:
+def _settings_document() -> dict[str, Any]:
     kinds = setting_kinds()
     return {
         key: one.value if isinstance(one.value, int) or kinds[key].choices else "(set)"
-        for key, one in settings.load().items()
+        for key, one in settings.load_settings().items()
         if key in kinds
     }
 
 
-def _stack() -> dict[str, Any] | None:
+def _stack_document() -> dict[str, Any] | None:
     lock = read_lock(lock_folder() / LOCK_FILE)
     return None if lock is None else {
         "row": lock.row, "torch": lock.torch, "mpi": lock.mpi, "python": lock.python,
@@ -160,26 +165,26 @@ def _stack() -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _hosts(found: Inventory, redactor: Redactor) -> dict[str, Any]:
+def _hosts_document(found: Inventory, redactor: Redactor) -> dict[str, Any]:
     for host in found.hosts:
         redactor.hosts(host.name, host.address)
         redactor.users(host.user)
-    rows = [_named(host, _HOST) for host in found.hosts]
-    return {"hosts": rows, "last_command": _last(found)}
+    rows = [_named_attributes(host, _HOST) for host in found.hosts]
+    return {"hosts": rows, "last_command": _last_states_document(found)}
 
 
-def _last(found: Inventory) -> dict[str, list[str] | None]:
+def _last_states_document(found: Inventory) -> dict[str, list[str] | None]:
     states = last_states(found)
     return {key: None if names is None else sorted(names) for key, names in states.items()}
 
 
-def _run(
+def _run_parts(
     target: Target, text: str, root: str, redactor: Redactor, *, output: bool
 ) -> dict[str, tuple[str, Any]]:
     about = "the run, as its hosts recorded it"
     try:
         with Fleet(target, root) as fleet:
-            run = find(fleet, text)
+            run = find_run(fleet, text)
             redactor.hosts(*run.about.hosts, *(part.target for part in run.seen))
             _alias_person(redactor, run.about.by)
             record = run_record(read_attempt(fleet, run))
@@ -189,51 +194,57 @@ def _run(
         return {"run.json": (about, {"error": e.slug, "exit_code": e.exit_code})}
     command = shlex.join(record.plan.argv) if record else run.about.command
     redactor.mask = SecretMask(known_secrets(record.plan.secret if record else ()), command)
-    parts: dict[str, tuple[str, Any]] = {"run.json": (about, _result(run))}
+    parts: dict[str, tuple[str, Any]] = {"run.json": (about, _result_document(run))}
     if record:
-        parts["plan.json"] = ("its plan, findings, and facts of its hosts", _record(record))
+        parts["plan.json"] = (
+            "its plan, findings, and facts of its hosts",
+            _record_document(record),
+        )
     if output:
         said = f"command: {command}\ncause: {run.cause}\n"
         parts["logs/run.txt"] = ("its command line and first cause", said)
-        parts |= dict(_output(target, text, root))
+        parts |= dict(_output_parts(target, text, root))
     return parts
 
 
-def _result(run: Run) -> dict[str, Any]:
+def _result_document(run: ListedRun) -> dict[str, Any]:
     verdict = run.verdict
     return {
-        **_named(run, _RUN),
+        **_named_attributes(run, _RUN),
         "state": run.state.value,
-        "about": _named(run.about, _ABOUT),
-        "verdict": verdict and _named(verdict, _VERDICT),
-        "first": verdict and verdict.first and _named(verdict.first, _END),
-        "hosts": [_named(part, _ON_HOST) for part in run.seen],
+        "about": _named_attributes(run.about, _ABOUT),
+        "verdict": verdict and _named_attributes(verdict, _VERDICT),
+        "first": verdict and verdict.first and _named_attributes(verdict.first, _END),
+        "hosts": [_named_attributes(part, _ON_HOST) for part in run.seen],
     }
 
 
-def _record(record: RunRecord) -> dict[str, Any]:
+def _record_document(record: RunRecord) -> dict[str, Any]:
     plan, inputs = record.plan, record.inputs
     return {
         "plan": {
-            **_named(plan, _PLAN),
-            "arguments": _arguments(plan.argv),
+            **_named_attributes(plan, _PLAN),
+            "arguments": _safe_arguments(plan.argv),
             "hosts": [
-                {**_named(host, _PLAN_HOST), "ranks": [_named(one, _PLACE) for one in host.ranks]}
+                {
+                    **_named_attributes(host, _PLAN_HOST),
+                    "ranks": [_named_attributes(one, _PLACE) for one in host.ranks],
+                }
                 for host in plan.hosts
             ],
         },
-        "facts": [_facts(host, one) for host, one in record.hosts.items()],
-        "inputs": inputs and _named(inputs, _INPUTS),
+        "facts": [_facts_document(host, one) for host, one in record.hosts.items()],
+        "inputs": inputs and _named_attributes(inputs, _INPUTS),
         "findings": [row[0] for row in inputs.findings or ()] if inputs else None,
     }
 
 
-def _facts(host: str, inputs: HostInputs) -> dict[str, Any]:
+def _facts_document(host: str, inputs: HostInputs) -> dict[str, Any]:
     variables = ", ".join(name for name, _ in inputs.variables)
-    return {"host": host, **_named(inputs, _FACTS), "variables": variables}
+    return {"host": host, **_named_attributes(inputs, _FACTS), "variables": variables}
 
 
-def _arguments(words: Sequence[str]) -> list[str]:
+def _safe_arguments(words: Sequence[str]) -> list[str]:
     """Return options with long names, and their numbers; any other word may be a secret."""
     shown: list[str] = []
     option = ""
@@ -248,26 +259,26 @@ def _arguments(words: Sequence[str]) -> list[str]:
     return shown
 
 
-def _output(target: Target, text: str, root: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _output_parts(target: Target, text: str, root: str) -> Iterator[tuple[str, tuple[str, str]]]:
     found: dict[int, list[str]] = {}
 
-    def show(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
-        found.setdefault(rank, []).extend(printable(without_colour(line)) for line in texts)
+    def show(run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
+        found.setdefault(rank, []).extend(printable_text(without_colour(line)) for line in texts)
 
     with suppress(IpexctlError):  # run.json has the error
-        logs(target, Wanted(text, lines=LINES), show, root)
+        show_logs(target, Wanted(text, lines=LINES), show, root)
     for rank, lines in sorted(found.items()):
         said = "".join(f"{line}\n" for line in lines[-LINES:])
         yield f"logs/rank{rank:05}.log", (f"last {LINES} lines of rank {rank}", said)
 
 
-def _text(value: Any, redactor: Redactor) -> str:
+def _redacted_text(value: Any, redactor: Redactor) -> str:
     if isinstance(value, str):
         return redactor.text(value)
     return json.dumps(redactor.value(value), indent=2) + "\n"
 
 
-def _archive(texts: Mapping[str, str]) -> bytes:
+def _pack_archive(texts: Mapping[str, str]) -> bytes:
     """Return an archive without the user, the time and the folder of this machine."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
@@ -279,16 +290,16 @@ def _archive(texts: Mapping[str, str]) -> bytes:
     return data.getvalue()
 
 
-def show(bundle: Bundle) -> None:
+def show_support_file(bundle: SupportFile) -> None:
     console = stdout_console()
-    print_text(console, f"{bundle.path.name}, {human(bundle.bytes)}:")
+    print_text(console, f"{bundle.path.name}, {format_bytes(bundle.bytes)}:")
     width = max(len(name) for name, _ in bundle.files)
     for name, about in bundle.files:
         print_text(console, f"  {name:{width}}  {about}")
     print_text(console, f"look through it before you send it: tar -xzOf {bundle.path.name} | less")
 
 
-def document(bundle: Bundle) -> dict[str, Any]:
+def support_document(bundle: SupportFile) -> dict[str, Any]:
     return {
         "path": str(bundle.path),
         "bytes": bundle.bytes,

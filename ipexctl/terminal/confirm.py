@@ -7,8 +7,8 @@ import termios
 from collections.abc import Callable
 from typing import TextIO, TypeVar
 
-from ipexctl.errors import InputError, printable
-from ipexctl.local.accepted_settings import Proposal, refusal
+from ipexctl.errors import InputError, printable_text
+from ipexctl.local.accepted_settings import SettingsProposal, refusal_error
 from ipexctl.terminal.live_lines import without_live_lines
 
 T = TypeVar("T")
@@ -64,13 +64,13 @@ _WHAT = {
 }
 
 
-def ask_to_accept(proposed: Proposal, stdin: TextIO) -> bool:
+def ask_to_accept(proposed: SettingsProposal, stdin: TextIO) -> bool:
     """Ask on stderr: stdout may be a JSON document."""
-    print(f"{printable(proposed.project)} sets", file=sys.stderr)
+    print(f"{printable_text(proposed.project)} sets", file=sys.stderr)
     for setting in proposed.settings:
-        print(f"  {setting.key:<11} {printable(setting.value)}", file=sys.stderr)
+        print(f"  {setting.key:<11} {printable_text(setting.value)}", file=sys.stderr)
         print(f"  {'':<11} {_WHAT[setting.key]}", file=sys.stderr)
     question = (
         "Accept these settings? You will be asked again if they or these files change. [y/N] "
     )
-    return confirm(question, stdin, refusal(proposed))
+    return confirm(question, stdin, refusal_error(proposed))

@@ -10,8 +10,8 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from ipexctl.base.wrapping import wrapped
-from ipexctl.errors import printable
+from ipexctl.base.wrapping import wrap_text
+from ipexctl.errors import printable_text
 from ipexctl.local.environment import environment
 
 
@@ -32,13 +32,13 @@ def print_lines(console: Console, lines: Iterable[Text], indent: str = "") -> No
     """Print lines: wrapped between words on a terminal, one line each elsewhere; commands in them
     are not broken. Continuation lines have `indent`, or two more blanks than the first one."""
     for line in map(without_controls, lines):
-        for part in _folded(line, console.width, indent) if console.is_terminal else [line]:
+        for part in _fold_line(line, console.width, indent) if console.is_terminal else [line]:
             console.print(part, soft_wrap=True)
 
 
 def without_controls(line: Text) -> Text:
     """Remove control characters, which may come from hosts; the colours are our own."""
-    text = printable(line.plain)
+    text = printable_text(line.plain)
     return line if text == line.plain else Text(text, line.style)
 
 
@@ -47,14 +47,14 @@ def print_text(console: Console, text: str) -> None:
     print_lines(console, map(Text, text.splitlines()))
 
 
-def _folded(line: Text, width: int, indent: str) -> Iterator[Text]:
+def _fold_line(line: Text, width: int, indent: str) -> Iterator[Text]:
     plain = re.sub(r"\s", " ", line.plain)
     if line.cell_len <= width or not plain.strip():
         yield line
         return
     indent = indent or " " * (len(plain) - len(plain.lstrip()) + 2)
     end = 0
-    for part in wrapped(plain, width, indent):
+    for part in wrap_text(plain, width, indent):
         words = part.removeprefix(indent) if end else part
         start = plain.index(words, end)
         before, end = indent if end else "", start + len(words)

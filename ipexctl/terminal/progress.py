@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgressStep:
     """What a host (or, with host "", the controller) is doing now. total 0: not counted."""
 
     host: str
@@ -28,11 +28,11 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Progress:
+class HostProgress:
     """The callbacks to which a verb reports. Calls to `step` come from many threads."""
 
     chosen: Callable[[Any], None] = lambda plan: None  # gets the plan before it is carried out
-    step: Callable[[Step], None] = lambda step: None
+    step: Callable[[ProgressStep], None] = lambda step: None
     say: Callable[[str], None] = lambda text: None
     # Asked once, if there is something to do. False: the user answered no.
     agreed: Callable[[Any], bool] = lambda plan: True
@@ -44,7 +44,7 @@ class Progress:
             try:
                 return work(host)
             except IpexctlError:
-                self.step(Step(host.name, FAILED))
+                self.step(ProgressStep(host.name, FAILED))
                 raise
 
         return one
@@ -52,11 +52,11 @@ class Progress:
 
 def lines_of(
     say: Callable[[str, str], None], over: Container[str] = (DONE,)
-) -> Callable[[Step], None]:
+) -> Callable[[ProgressStep], None]:
     """Return a `Progress.step` that says the first of each kind per host: files have pieces."""
     said: set[tuple[str, str]] = set()
 
-    def step(step: Step) -> None:
+    def step(step: ProgressStep) -> None:
         first = step.text.partition(" ")[0]
         kind = step.host, first if first in MOVING else step.text
         if step.text not in over and kind not in said:

@@ -9,13 +9,13 @@ from dataclasses import field, replace
 from rich.console import Console
 from rich.text import Text
 
-from ipexctl.base.sizes import duration, human
-from ipexctl.errors import printable
+from ipexctl.base.sizes import duration, format_bytes
+from ipexctl.errors import printable_text
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.terminal.console import print_text, stderr_console
 from ipexctl.terminal.live_lines import LiveLines
-from ipexctl.terminal.progress import DONE, FAILED, FETCHING, Progress, Step, lines_of
+from ipexctl.terminal.progress import DONE, FAILED, FETCHING, HostProgress, ProgressStep, lines_of
 
 WAITING = "waiting"  # first word of work between the pieces of a file
 
@@ -31,7 +31,7 @@ class ProgressView:
     hosts: tuple[str, ...] = ()
     style: str = ""
     _began: dict[str, tuple[float, int]] = field(default_factory=dict)  # time; bytes done before
-    _steps: dict[str, Step] = field(default_factory=dict)
+    _steps: dict[str, ProgressStep] = field(default_factory=dict)
     _over: bool = False
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class ProgressView:
     def say(self, text: str) -> None:
         if not self.quiet:
             self.pause()
-            print_text(self.console, printable(text))
+            print_text(self.console, printable_text(text))
 
     def pause(self) -> None:
         """Clear the live lines, which are outdated."""
@@ -51,10 +51,10 @@ class ProgressView:
             self.live.stop()
             self._steps.clear()
 
-    def step(self, step: Step) -> None:
+    def step(self, step: ProgressStep) -> None:
         if self.quiet or self._over:
             return
-        step = replace(step, text=printable(step.text))
+        step = replace(step, text=printable_text(step.text))
         with self.live.lock:
             self._forget_what_is_over(step)
             before = self._steps.get(step.host)
@@ -66,7 +66,7 @@ class ProgressView:
             else:
                 self._print_new(step)
 
-    def _forget_what_is_over(self, step: Step) -> None:
+    def _forget_what_is_over(self, step: ProgressStep) -> None:
         """Drop old steps: controller and hosts take turns, except when it fetches for them."""
         here = self._steps.get("")
         if step.host and here and (here.text != FETCHING or here.done >= here.total):
@@ -75,57 +75,57 @@ class ProgressView:
             self._steps.clear()
 
     def _lines(self) -> Text:
-        lines = [(_names(group), self._doing(group)) for group in self._groups()]
+        lines = [(_step_hosts(group), self._doing(group)) for group in self._groups()]
         width = max((len(names) for names, _ in lines), default=0)
         return Text("\n".join(f"{names:{width}}  {doing}" for names, doing in lines), self.style)
 
-    def _groups(self) -> list[list[Step]]:
+    def _groups(self) -> list[list[ProgressStep]]:
         """Group hosts that do the same without a known progress; each other host is alone."""
         places = {name: i for i, name in enumerate(self.hosts)}
-        groups: dict[tuple[str, bool], list[Step]] = {}
+        groups: dict[tuple[str, bool], list[ProgressStep]] = {}
         for step in sorted(self._steps.values(), key=lambda s: places.get(s.host, len(places))):
             if step.text != DONE:
                 kind = step.host if _is_counted(step) else step.text
                 groups.setdefault((kind, bool(step.host)), []).append(step)
         return list(groups.values())
 
-    def _doing(self, group: Sequence[Step]) -> str:
+    def _doing(self, group: Sequence[ProgressStep]) -> str:
         step = group[0]
         seconds = self.clock() - min(self._began[s.host][0] for s in group)
         if step.total:
             left = time_left(step, self._began[step.host][1], seconds)
-            return counted(step) + left if _is_counted(step) else step.text
+            return step_with_bytes(step) + left if _is_counted(step) else step.text
         clock = f" · {duration(seconds)}" if seconds >= 1 and step.text != FAILED else ""
-        return counted(step) + clock
+        return step_with_bytes(step) + clock
 
-    def __enter__(self) -> Progress:
-        return Progress(step=self.step, say=self.say)
+    def __enter__(self) -> HostProgress:
+        return HostProgress(step=self.step, say=self.say)
 
     def __exit__(self, *_: object) -> None:
         self._over = True  # downloads may continue until the process ends
         self.pause()
 
 
-def _is_counted(step: Step) -> bool:
+def _is_counted(step: ProgressStep) -> bool:
     return bool(step.done or step.total) and not step.text.startswith(WAITING)
 
 
-def _names(group: Sequence[Step]) -> str:
+def _step_hosts(group: Sequence[ProgressStep]) -> str:
     return fold([step.host for step in group]) or "here"
 
 
-def _is_other_work(before: Step, step: Step) -> bool:
+def _is_other_work(before: ProgressStep, step: ProgressStep) -> bool:
     """Decide if it is other work; bytes of one sum are the same, wherever they come from."""
     return before.total != step.total or (not step.total and before.text != step.text)
 
 
-def counted(step: Step) -> str:
+def step_with_bytes(step: ProgressStep) -> str:
     if step.total:
-        return f"{step.text} {human(step.done)} of {human(step.total)}"
-    return f"{step.text} {human(step.done)}" if step.done else step.text
+        return f"{step.text} {format_bytes(step.done)} of {format_bytes(step.total)}"
+    return f"{step.text} {format_bytes(step.done)}" if step.done else step.text
 
 
-def time_left(step: Step, there: int, seconds: float) -> str:
+def time_left(step: ProgressStep, there: int, seconds: float) -> str:
     """Return the time left at the pace so far, without the bytes `there` before; "" if unknown."""
     moved = step.done - there
     if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:

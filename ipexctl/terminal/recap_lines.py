@@ -7,31 +7,31 @@ from typing import Any
 
 from rich.text import Text
 
-from ipexctl.base.host_outcome import HostRecap, Recap, without_host
-from ipexctl.errors import printable
+from ipexctl.base.host_outcome import HostResult, HostState, without_host
+from ipexctl.errors import printable_text
 from ipexctl.inventory.hostfile_text import fold
 
 _COLOURS = {
-    Recap.OK: "green",
-    Recap.CHANGED: "yellow",
-    Recap.UNREACHABLE: "bold red",
-    Recap.FAILED: "red",
-    Recap.SKIPPED: "cyan",
+    HostState.OK: "green",
+    HostState.CHANGED: "yellow",
+    HostState.UNREACHABLE: "bold red",
+    HostState.FAILED: "red",
+    HostState.SKIPPED: "cyan",
 }
 
 
-def host_lines(recaps: Sequence[HostRecap]) -> list[Text]:
+def host_lines(recaps: Sequence[HostResult]) -> list[Text]:
     """Return one line per host, its reasons below, then the sum."""
     width = max((len(r.host) for r in recaps), default=0)
     lines = []
     for recap in recaps:
         lines.append(_recap_line(recap, width))
-        notes = map(printable, recap.notes)
+        notes = map(printable_text, recap.notes)
         lines += [Text(f"    {line}") for note in notes for line in note.splitlines()]
-    return [*lines, counts(recaps)]
+    return [*lines, count_states(recaps)]
 
 
-def not_shown(recaps: Sequence[HostRecap], shown: int) -> list[Text]:
+def not_shown(recaps: Sequence[HostResult], shown: int) -> list[Text]:
     """Return the hosts that a listing lacks."""
     if not recaps:
         return []
@@ -47,17 +47,17 @@ def hosts_with_lines(found: Iterable[tuple[str, Sequence[str]]]) -> str:
     return "".join(f"{text}\n" for text in shown)
 
 
-def counts(recaps: Sequence[HostRecap]) -> Text:
-    return Text(" ".join(f"{s.value}={sum(r.state is s for r in recaps)}" for s in Recap))
+def count_states(recaps: Sequence[HostResult]) -> Text:
+    return Text(" ".join(f"{s.value}={sum(r.state is s for r in recaps)}" for s in HostState))
 
 
-def _recap_line(recap: HostRecap, width: int) -> Text:
+def _recap_line(recap: HostResult, width: int) -> Text:
     line = Text(f"{recap.host:{width}}  ")
     line.append(f"{recap.state.value:11}", style=_COLOURS[recap.state])
-    return line.append(f"  {printable(without_host(recap.host, recap.detail))}")
+    return line.append(f"  {printable_text(without_host(recap.host, recap.detail))}")
 
 
-def host_documents(recaps: Sequence[HostRecap]) -> list[dict[str, Any]]:
+def host_documents(recaps: Sequence[HostResult]) -> list[dict[str, Any]]:
     """Return the documents. `slug`: the name of the error of a host that failed."""
     return [
         {

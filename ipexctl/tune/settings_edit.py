@@ -14,7 +14,7 @@ _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
 _INLINE = re.compile(r"(\s*env\s*=\s*)\{[^{}]*\}(\s*(?:#.*)?)$")
 
 
-def edited(
+def edit_settings(
     text: str,
     env: Mapping[str, str | None],
     options: Mapping[str, Any],
@@ -25,58 +25,60 @@ def edited(
     before = toml.loads(text)
     lines = text.splitlines()
     for name, value in options.items():
-        _put(lines, "run", name, _value(value), comments.get(name, ""))
+        _put_line(lines, "run", name, _toml_value(value), comments.get(name, ""))
     if env:
-        _variables(lines, env, before.get("run", {}).get("env", {}), comments)
+        _put_variables(lines, env, before.get("run", {}).get("env", {}), comments)
     made = "\n".join(lines) + "\n"
-    if _is(made, _wanted(before, env, options)):
+    if _text_means(made, _wanted_document(before, env, options)):
         return made
     raise InputError(
         "ipexctl.toml cannot be changed automatically: its [run] table has an unusual form",
-        hint="write these lines into it:\n" + shown(env, options),
+        hint="write these lines into it:\n" + new_settings_lines(env, options),
         slug="settings-not-editable",
     )
 
 
-def shown(env: Mapping[str, str | None], options: Mapping[str, Any]) -> str:
+def new_settings_lines(env: Mapping[str, str | None], options: Mapping[str, Any]) -> str:
     """Return the lines as a new file would have them."""
-    lines = ["[run]", *(f"{name} = {_value(value)}" for name, value in options.items())]
+    lines = ["[run]", *(f"{name} = {_toml_value(value)}" for name, value in options.items())]
     lines = lines if options else []
     if env:
         lines.append("[run.env]")
     for name, value in env.items():
-        lines.append(f"# without {name}" if value is None else f"{name} = {_value(value)}")
+        lines.append(f"# without {name}" if value is None else f"{name} = {_toml_value(value)}")
     return "\n".join(lines)
 
 
-def _variables(
+def _put_variables(
     lines: list[str], env: Mapping[str, str | None], had: Mapping[str, Any],
     comments: Mapping[str, str],
 ) -> None:  # fmt: skip
-    inline = next((i for i in _section(lines, "run") if _INLINE.match(lines[i])), None)
+    inline = next((i for i in _section_lines(lines, "run") if _INLINE.match(lines[i])), None)
     if inline is not None:
         left = {name: value for name, value in {**had, **env}.items() if value is not None}
-        pairs = ", ".join(f"{name} = {_value(value)}" for name, value in left.items())
+        pairs = ", ".join(f"{name} = {_toml_value(value)}" for name, value in left.items())
         said = next((f"  # {name}: {comments[name]}" for name in env if name in comments), "")
         lines[inline] = _INLINE.sub(
             lambda m: f"{m[1]}{{ {pairs} }}{m[2] if _is_own(m[2]) else said}", lines[inline]
         )
         return
-    dotted = any(_assigns(lines[i], r"env\s*\.\s*\w+") for i in _section(lines, "run"))
+    dotted = any(_assigns_key(lines[i], r"env\s*\.\s*\w+") for i in _section_lines(lines, "run"))
     section, prefix = ("run", "env.") if dotted else ("run.env", "")
     for name, value in env.items():
-        text = None if value is None else _value(value)
-        _put(lines, section, f"{prefix}{name}", text, comments.get(name, ""))
+        text = None if value is None else _toml_value(value)
+        _put_line(lines, section, f"{prefix}{name}", text, comments.get(name, ""))
 
 
 def _is_own(comment: str) -> bool:
     return "#" in comment and "ipexctl tune" not in comment
 
 
-def _put(lines: list[str], section: str, key: str, value: str | None, comment: str = "") -> None:
+def _put_line(
+    lines: list[str], section: str, key: str, value: str | None, comment: str = ""
+) -> None:
     """Set a line of a section, which is added if it is missing. `value` None removes the line."""
-    inside = _section(lines, section)
-    at = next((i for i in inside if _assigns(lines[i], re.escape(key))), None)
+    inside = _section_lines(lines, section)
+    at = next((i for i in inside if _assigns_key(lines[i], re.escape(key))), None)
     line = f"{key} = {value}" + (f"  # {comment}" if comment else "")
     if at is not None and value is None:
         del lines[at]
@@ -89,7 +91,7 @@ def _put(lines: list[str], section: str, key: str, value: str | None, comment: s
         lines += [*([""] if lines and lines[-1].strip() else []), f"[{section}]", line]
 
 
-def _section(lines: list[str], name: str) -> list[int]:
+def _section_lines(lines: list[str], name: str) -> list[int]:
     """Return the lines of a table, its header included."""
     found, current = [], ""
     for i, line in enumerate(lines):
@@ -100,15 +102,15 @@ def _section(lines: list[str], name: str) -> list[int]:
     return found
 
 
-def _assigns(line: str, key: str) -> bool:
+def _assigns_key(line: str, key: str) -> bool:
     return bool(re.match(rf"""\s*["']?{key}["']?\s*=""", line))
 
 
-def _value(value: Any) -> str:
+def _toml_value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _wanted(
+def _wanted_document(
     before: Mapping[str, Any], env: Mapping[str, str | None], options: Mapping[str, Any]
 ) -> dict[str, Any]:
     run = {**before.get("run", {}), **options}
@@ -116,7 +118,7 @@ def _wanted(
     return {**before, "run": {**run, "env": left}}
 
 
-def _is(text: str, wanted: Mapping[str, Any]) -> bool:
+def _text_means(text: str, wanted: Mapping[str, Any]) -> bool:
     try:
         found = toml.loads(text)
         return {**found, "run": {"env": {}, **found.get("run", {})}} == wanted

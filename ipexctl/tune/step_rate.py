@@ -6,7 +6,7 @@ import json
 from dataclasses import field
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.tune.tune_space import Seen
+from ipexctl.tune.tune_space import TrialRanks
 
 MARK = "ipexctl-steps "
 WARM_STEPS, WARM_SECONDS = 3, 1.0  # caches fill, DDP rebuilds its buckets, threads start
@@ -59,9 +59,9 @@ class Rates:
         return True
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> TrialRanks:
         ddp = next((who for who in ("default", "script") if who in self.ddp), "")
-        return Seen(self.ranks, frozenset(self.libraries), ddp)
+        return TrialRanks(self.ranks, frozenset(self.libraries), ddp)
 
     @property
     def steps(self) -> int:

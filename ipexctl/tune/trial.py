@@ -10,14 +10,14 @@ from dataclasses import replace
 from ipexctl.base.option import Seconds
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.fleet import Fleet, beside
+from ipexctl.machines.fleet import Fleet, start_in_thread
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run import run
+from ipexctl.run.run import start_and_follow_run
 from ipexctl.run.watch.run_watchers import Interrupts, View
 from ipexctl.tune.step_rate import LEAST, Rates
 from ipexctl.tune.tune_search import NOISE, Ask, Trial
@@ -95,7 +95,9 @@ class Trials:
         self.interrupts.count = 0
         result, ended, why = None, "", ""
         try:
-            result = run(self.target, of_trial(self.options, ask), view, self.interrupts)
+            result = start_and_follow_run(
+                self.target, of_trial(self.options, ask), view, self.interrupts
+            )
         except IpexctlError as e:
             if ask.part == NOISE:
                 raise
@@ -104,13 +106,13 @@ class Trials:
             self._remove(view.run_id)
         if self.interrupts.hits > view.hits:
             raise KeyboardInterrupt
-        self.options = replace(self.options, confirm=send_agreed.always)  # asked once
+        self.options = replace(self.options, confirm=send_agreed.answer_yes)  # asked once
         if isinstance(result, RunResult) and not view.ended:
             view.rates.end()
             ended, why = _own_end(result, view.rates)
         if isinstance(result, RunResult) and result.warnings and "compress" in ask.profile.options:
             ended, why = "failed", result.warnings[0]  # it loses gradients
-        return _trial(view, ended or view.ended, why, time.monotonic() - began)
+        return _trial_result(view, ended or view.ended, why, time.monotonic() - began)
 
     def close(self) -> None:
         with suppress(KeyboardInterrupt):
@@ -119,10 +121,12 @@ class Trials:
     def _remove(self, run_id: str) -> None:
         if run_id:
             self.close()
-            self.removed = beside(lambda: _remove(self.target, self.options.root, run_id))
+            self.removed = start_in_thread(
+                lambda: _remove_run(self.target, self.options.root, run_id)
+            )
 
 
-def _remove(target: Target, root: str, run_id: str) -> None:
+def _remove_run(target: Target, root: str, run_id: str) -> None:
     """Remove a run once its agents, which hold its folder, ended; prune removes what fails."""
     with suppress(IpexctlError, OSError), Fleet(target, root) as fleet:
 
@@ -133,7 +137,7 @@ def _remove(target: Target, root: str, run_id: str) -> None:
         fleet.each(one)
 
 
-def _trial(view: TrialView, ended: str, why: str, seconds: float) -> Trial:
+def _trial_result(view: TrialView, ended: str, why: str, seconds: float) -> Trial:
     rates, ask = view.rates, view.ask
     if ended == "out-of-time" and rates.measured[0] >= LEAST:
         ended = "measured"

@@ -13,30 +13,30 @@ from ipexctl.base.option import options_of
 from ipexctl.common.files import write_atomic
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, IpexctlError, unknown_value
 from ipexctl.local.nearest_file import PROJECT_FILE, project_file
-from ipexctl.local.settings import load
+from ipexctl.local.settings import load_settings
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.gather_plan import Planned, planned
+from ipexctl.run.gather_plan import Planned, gather_run_plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_plan import remember_tuned
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.tune import settings_edit, tune_space
 from ipexctl.tune.trial import Trials
 from ipexctl.tune.tune_options import TuneOptions
-from ipexctl.tune.tune_search import Ask, Found, Search, Trial
+from ipexctl.tune.tune_search import Ask, Search, SearchResult, Trial
 from ipexctl.tune.tune_space import ALLOW, Profile
 
 
-class Listener(Protocol):
+class TuneListener(Protocol):
     def planned(self, plan: Planned, options: TuneOptions) -> None: ...
     def began(self, ask: Ask) -> None: ...
     def moved(self, text: str) -> None: ...
-    def ended(self, trial: Trial, found: Found) -> None: ...
+    def ended(self, trial: Trial, found: SearchResult) -> None: ...
 
 
 @dataclass(frozen=True)
 class Tuned:
-    found: Found
+    found: SearchResult
     seconds: float
     budget: float
     left_out: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Tuned:
 
 
 def tune(
-    target: Target, options: RunOptions, wanted: TuneOptions, listener: Listener,
+    target: Target, options: RunOptions, wanted: TuneOptions, listener: TuneListener,
     interrupts: Interrupts,
 ) -> Tuned:  # fmt: skip
     """Find the settings. Raises IpexctlError if the run cannot start, or reports no steps."""
@@ -57,14 +57,14 @@ def tune(
     for name in wanted.allow:
         if name not in ALLOW:
             raise unknown_value("--allow", name, ALLOW)
-    plan = planned(target, options)
+    plan = gather_run_plan(target, options)
     listener.planned(plan, wanted)
     setup = tune_space.setup_of(
         plan.plan, plan.facts, plan.prepared, options.env, options_of(RunOptions), options.n
     )
     quiet = replace(target, note=lambda text: None)  # `planned` has reported all of it
     search = Search(
-        lambda seen: tune_space.space(setup, seen, wanted.allow),
+        lambda seen: tune_space.search_space(setup, seen, wanted.allow),
         wanted.budget,
         spent=time.monotonic() - began,
     )
@@ -76,25 +76,25 @@ def tune(
         return trials.run(ask, began + limit)
 
     try:
-        interrupted = _drive(search, do, listener)
+        interrupted = _run_trials(search, do, listener)
     finally:
         trials.close()
     found = search.found()
     if not interrupted:
         _refuse_unmeasured(found, options, wanted)
         remember_tuned(plan.plan)
-    seen = found.trials[0].seen if found.trials else tune_space.Seen(plan.plan.world_size)
+    seen = found.trials[0].seen if found.trials else tune_space.TrialRanks(plan.plan.world_size)
     return Tuned(
         found,
         time.monotonic() - began,
         wanted.budget,
         tune_space.left_out(setup, seen, wanted.allow),
         interrupted,
-        _instead(found.best, options) if found.wins else (),
+        _overriding_options(found.best, options) if found.wins else (),
     )
 
 
-def _drive(search: Search, do: Callable[[Ask], Trial], listener: Listener) -> bool:
+def _run_trials(search: Search, do: Callable[[Ask], Trial], listener: TuneListener) -> bool:
     """Do the trials; True if the user ended them."""
     asking = search.run()
     with suppress(StopIteration):
@@ -111,7 +111,7 @@ def _drive(search: Search, do: Callable[[Ask], Trial], listener: Listener) -> bo
     return False
 
 
-def _refuse_unmeasured(found: Found, options: RunOptions, wanted: TuneOptions) -> None:
+def _refuse_unmeasured(found: SearchResult, options: RunOptions, wanted: TuneOptions) -> None:
     """Raise IpexctlError unless the unchanged run was measured twice."""
     if found.noise is not None:
         return
@@ -146,9 +146,9 @@ def _refuse_unmeasured(found: Found, options: RunOptions, wanted: TuneOptions) -
     )
 
 
-def _instead(best: Profile, options: RunOptions) -> tuple[str, ...]:
+def _overriding_options(best: Profile, options: RunOptions) -> tuple[str, ...]:
     """Return options that were typed and take precedence over ipexctl.toml."""
-    settings = load()
+    settings = load_settings()
     configured = settings["run.env"].value if "run.env" in settings else {}
     found = [
         f"--env {name}"
@@ -174,10 +174,10 @@ class Writing:
     mode: int | None
 
 
-def writing(found: Found) -> Writing | None:
+def settings_to_write(found: SearchResult) -> Writing | None:
     """Return the new file; None if the best profile needs nothing in it. Raises InputError."""
     path = project_file(Path.cwd()) or Path.cwd() / PROJECT_FILE
-    setting = load().get("run.env")
+    setting = load_settings().get("run.env")
     usual: Mapping[str, str] = setting.value if setting else {}
     changes = {
         name: value for name, value in found.best.env.items()
@@ -190,12 +190,12 @@ def writing(found: Found) -> Writing | None:
     if not changes and not found.best.options:
         return None
     text = path.read_text("utf-8") if there else ""
-    made = settings_edit.edited(text, changes, found.best.options, _comments(found))
+    made = settings_edit.edit_settings(text, changes, found.best.options, _gain_comments(found))
     mode = path.stat().st_mode & 0o777 if there else None
-    return Writing(path, made, settings_edit.shown(changes, found.best.options), mode)
+    return Writing(path, made, settings_edit.new_settings_lines(changes, found.best.options), mode)
 
 
-def _comments(found: Found) -> dict[str, str]:
+def _gain_comments(found: SearchResult) -> dict[str, str]:
     """Return comments; the gain was measured for all settings together, not for a single line."""
     env = {name: name if value else f"without {name}" for name, value in found.best.env.items()}
     names = {**env, **{name: name for name in found.best.options}}
@@ -204,5 +204,5 @@ def _comments(found: Found) -> dict[str, str]:
     return {n: f"{gain} with {', '.join(o)}" if o else gain for n, o in together.items()}
 
 
-def write(made: Writing) -> None:
+def write_settings(made: Writing) -> None:
     write_atomic(made.path, made.text, mode=made.mode)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import field
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.tune.tune_space import Change, Dimension, Profile, Seen
+from ipexctl.tune.tune_space import Dimension, Profile, SettingChange, TrialRanks
 
 NOISE, FINAL = "noise", "final"  # parts of a search; the others are dimensions
 SAME = 3  # trials of the unchanged run
@@ -45,7 +45,7 @@ class Trial:
     part: str
     rate: float | None  # steps per second
     seconds: float  # total duration
-    seen: Seen
+    seen: TrialRanks
     steps: int = 0
     ended: str = "measured"  # stopped: early. failed, no-steps, too-short, out-of-time
     why: str = ""
@@ -57,7 +57,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """`gain` None: the best is the unchanged run, or was not compared with it."""
 
     trials: tuple[Trial, ...]
@@ -66,7 +66,7 @@ class Found:
     gain: float | None = None  # 0.25: 25 % more steps (of the same size) per second
     spread: float = 0.0  # another pair of runs is within gain +- spread, 19 times out of 20
     rounds: int = 0
-    offers: tuple[tuple[Change, float], ...] = ()  # what was faster, but needs --allow
+    offers: tuple[tuple[SettingChange, float], ...] = ()  # what was faster, but needs --allow
     untried: tuple[str, ...] = ()  # for lack of time
 
     @property
@@ -86,7 +86,7 @@ class Found:
         return max(noise * (2 if self.rounds == 1 else 1), mean)
 
 
-Space = Callable[[Seen], Sequence[Dimension]]
+Space = Callable[[TrialRanks], Sequence[Dimension]]
 Asking = Generator[Ask, Trial, None]
 
 
@@ -102,7 +102,7 @@ class Search:
     noise: float | None = None
     best: Profile = BASELINE
     rounds: list[tuple[float, float]] = field(default_factory=list)  # scores: before, after
-    offers: list[tuple[Change, float]] = field(default_factory=list)
+    offers: list[tuple[SettingChange, float]] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)
 
     def run(self) -> Asking:
@@ -118,10 +118,10 @@ class Search:
         if self.best != BASELINE:
             yield from self._final()
 
-    def found(self) -> Found:
+    def found(self) -> SearchResult:
         count = len(self.rounds)
         ratio = _mean([after / before for before, after in self.rounds]) if count else None
-        return Found(
+        return SearchResult(
             tuple(self.trials),
             self.noise,
             self.best,

@@ -18,7 +18,7 @@ _MALLOCS = ("tcmalloc", "jemalloc")
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """One candidate. A variable without a value (None) is left to the plan of `run`."""
 
     label: str
@@ -29,7 +29,7 @@ class Change:
 @dataclass(frozen=True)
 class Dimension:
     name: str
-    candidates: tuple[Change, ...]
+    candidates: tuple[SettingChange, ...]
     first_wins: bool = False  # the others are tried only if it gains nothing
     offered: bool = False  # measured, but never part of the best
 
@@ -38,9 +38,9 @@ class Dimension:
 class Profile:
     """The differences from the run as the user typed it: one change of each dimension, by name."""
 
-    changes: tuple[tuple[str, Change], ...] = ()
+    changes: tuple[tuple[str, SettingChange], ...] = ()
 
-    def replaced(self, dimension: str, change: Change) -> Profile:
+    def replaced(self, dimension: str, change: SettingChange) -> Profile:
         return Profile(tuple(sorted({**dict(self.changes), dimension: change}.items())))
 
     @property
@@ -61,7 +61,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TrialRanks:
     """What the ranks of a trial reported about themselves."""
 
     ranks: int
@@ -114,28 +114,30 @@ def setup_of(
     )
 
 
-def space(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[Dimension, ...]:
+def search_space(
+    setup: Setup, seen: TrialRanks, allow: Collection[str] = ()
+) -> tuple[Dimension, ...]:
     """Return dimensions, the most promising first; one without candidates is left out."""
     found = {
-        "threads": _threads(setup),
-        "compression": _compression(setup, seen, allow),
-        "connections": _connections(setup),
-        "bucket": _bucket(setup, seen),
-        "ranks": _ranks(setup) if "batch" in allow else (),
-        "allocator": _allocator(setup, seen),
-        "openmp": _openmp(setup, seen),
+        "threads": _thread_changes(setup),
+        "compression": _compression_changes(setup, seen, allow),
+        "connections": _connection_changes(setup),
+        "bucket": _bucket_changes(setup, seen),
+        "ranks": _rank_changes(setup) if "batch" in allow else (),
+        "allocator": _allocator_changes(setup, seen),
+        "openmp": _openmp_changes(setup, seen),
     }
     halves = {"compression": {"first_wins": True, "offered": "numerics" not in allow}}
     made = (Dimension(name, tuple(each), **halves.get(name, {})) for name, each in found.items())
     return tuple(one for one in made if one.candidates)
 
 
-def left_out(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[str, ...]:
+def left_out(setup: Setup, seen: TrialRanks, allow: Collection[str] = ()) -> tuple[str, ...]:
     """Return what is not tried at all, with the reason."""
     found = []
     if "batch" not in allow:
         found.append("ranks per host: they change the global batch (--allow batch)")
-    tried = any(_compression(setup, seen, allow))
+    tried = any(_compression_changes(setup, seen, allow))
     if "numerics" not in allow and "compress" in setup.options and seen.ranks > 1 and not tried:
         found.append("compressed gradients: they change the results (--allow numerics)")
     if setup.hosts > 1 and not setup.nic:
@@ -147,60 +149,62 @@ def left_out(setup: Setup, seen: Seen, allow: Collection[str] = ()) -> tuple[str
     return (*found, *LEFT_OUT)
 
 
-def _variable(name: str, value: str | None, note: str = "") -> Change:
+def _variable_change(name: str, value: str | None, note: str = "") -> SettingChange:
     shown = f"{name}={value}" if value else f"without {name}"
-    return Change(f"{shown} {note}".rstrip(), ((name, value),))
+    return SettingChange(f"{shown} {note}".rstrip(), ((name, value),))
 
 
-def _threads(setup: Setup) -> Iterator[Change]:
+def _thread_changes(setup: Setup) -> Iterator[SettingChange]:
     """Yield first the computed number, if the user has set something else."""
     name, cores = "OMP_NUM_THREADS", setup.cores
     asked = setup.env.get(name)
     if asked is not None and asked != str(cores):
         shown = f"{name}={cores} (computed)" if cores else f"{name} of torch"
-        yield Change(shown, ((name, None),))
+        yield SettingChange(shown, ((name, None),))
     if cores is None:
         return
     counts = [cores * setup.smt] if setup.smt > 1 and not setup.quota else []
     counts += [max(1, cores // 2), cores - 1, cores // 4 if cores >= 16 else 0]
     for count in dict.fromkeys(counts):
         if count > 0 and count != cores and str(count) != asked:
-            yield _variable(name, str(count))
+            yield _variable_change(name, str(count))
 
 
-def _compression(setup: Setup, seen: Seen, allow: Collection[str]) -> Iterator[Change]:
+def _compression_changes(
+    setup: Setup, seen: TrialRanks, allow: Collection[str]
+) -> Iterator[SettingChange]:
     """Yield candidates; fp16 loses small gradients, so it is for a gloo that cannot sum bf16."""
     kinds = ("bf16", "fp16") if "numerics" in allow else ("bf16",) * (setup.hosts > 1)
     if "compress" in setup.options and seen.ranks > 1 and seen.ddp:
         for kind in kinds:
-            yield Change(f"--compress {kind}", options=(("compress", kind),))
+            yield SettingChange(f"--compress {kind}", options=(("compress", kind),))
 
 
-def _connections(setup: Setup) -> Iterator[Change]:
+def _connection_changes(setup: Setup) -> Iterator[SettingChange]:
     name = "GLOO_SOCKET_IFNAME"
     if setup.hosts > 1 and setup.nic and setup.backend == "gloo" and name not in setup.env:
         for count in (2, 4):
             value = ",".join([setup.nic] * count)
-            yield Change(f"{count} gloo connections", ((name, value),))
+            yield SettingChange(f"{count} gloo connections", ((name, value),))
 
 
-def _bucket(setup: Setup, seen: Seen) -> Iterator[Change]:
+def _bucket_changes(setup: Setup, seen: TrialRanks) -> Iterator[SettingChange]:
     if seen.ranks > 1 and seen.ddp == "default":
         for size in ("100", "5", "400"):
             if size != setup.env.get(BUCKET):
-                yield Change(f"{size} MB buckets", ((BUCKET, size),))
+                yield SettingChange(f"{size} MB buckets", ((BUCKET, size),))
 
 
-def _ranks(setup: Setup) -> Iterator[Change]:
+def _rank_changes(setup: Setup) -> Iterator[SettingChange]:
     counts = [setup.ppn * 2] if (setup.cores or 0) > 1 else []
     counts += [setup.ppn // 2] if setup.ppn > 1 else []
     for count in counts:
         of_all = (("n", count * setup.hosts),) if setup.n is not None else ()
         words = f"{count} ranks per host" if count > 1 else "1 rank per host"
-        yield Change(words, options=(*of_all, ("ppn", count)))
+        yield SettingChange(words, options=(*of_all, ("ppn", count)))
 
 
-def _allocator(setup: Setup, seen: Seen) -> Iterator[Change]:
+def _allocator_changes(setup: Setup, seen: TrialRanks) -> Iterator[SettingChange]:
     if "LD_PRELOAD" in setup.env:
         return
     loaded = {kind for kind in _MALLOCS if f"lib{kind}" in seen.libraries}
@@ -209,25 +213,25 @@ def _allocator(setup: Setup, seen: Seen) -> Iterator[Change]:
         path = next((path for path in setup.allocators if kind in path), "")
         if path and kind not in loaded:
             more = (("MALLOC_CONF", _JEMALLOC),) if kind == "jemalloc" else ()
-            yield Change(kind, (("LD_PRELOAD", ":".join([*openmp, path])), *more))
+            yield SettingChange(kind, (("LD_PRELOAD", ":".join([*openmp, path])), *more))
     if loaded:
-        yield Change("malloc of glibc", (("LD_PRELOAD", ":".join(openmp)),))
+        yield SettingChange("malloc of glibc", (("LD_PRELOAD", ":".join(openmp)),))
 
 
-def _openmp(setup: Setup, seen: Seen) -> Iterator[Change]:
+def _openmp_changes(setup: Setup, seen: TrialRanks) -> Iterator[SettingChange]:
     """Yield settings of the runtime the ranks have loaded; a single thread has none."""
     if setup.cores == 1:
         return
     if "libiomp5" in seen.libraries:
         for time in ("0", "200"):
             if setup.env.get("KMP_BLOCKTIME", "1") != time:
-                yield _variable("KMP_BLOCKTIME", time)
+                yield _variable_change("KMP_BLOCKTIME", time)
         if "KMP_AFFINITY" in setup.variables and "KMP_AFFINITY" not in setup.env:
-            yield _variable("KMP_AFFINITY", "disabled")
+            yield _variable_change("KMP_AFFINITY", "disabled")
     elif "libgomp" in seen.libraries:
         if "OMP_PROC_BIND" not in setup.env:
             bound = (("OMP_PROC_BIND", "close"), ("OMP_PLACES", "cores"))
-            yield Change("OMP_PROC_BIND=close", bound)
+            yield SettingChange("OMP_PROC_BIND=close", bound)
         if not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & setup.env.keys():
-            yield _variable("GOMP_SPINCOUNT", "10000")
-            yield _variable("OMP_WAIT_POLICY", "passive")
+            yield _variable_change("GOMP_SPINCOUNT", "10000")
+            yield _variable_change("OMP_WAIT_POLICY", "passive")

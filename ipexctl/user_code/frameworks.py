@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.user_code.source import SHARDING, Source
+from ipexctl.user_code.source import SHARDING, PythonSource
 
 IMPORTED = {
     "accelerate": "accelerate",
@@ -45,7 +45,9 @@ class Frameworks:
         return self.grouped or bool(self.used - {"transformers"})
 
 
-def of_run(sources: Iterable[Source], argv: Sequence[str], env: Mapping[str, str]) -> Frameworks:
+def of_run(
+    sources: Iterable[PythonSource], argv: Sequence[str], env: Mapping[str, str]
+) -> Frameworks:
     """Return the frameworks of a run. `argv`: the script and its arguments."""
     sources = list(sources)
     used = {IMPORTED[one.top] for s in sources for one in s.imports if one.top in IMPORTED}
@@ -53,7 +55,7 @@ def of_run(sources: Iterable[Source], argv: Sequence[str], env: Mapping[str, str
     asked = frozenset[str]().union(*(source.sharding for source in sources))
     trainer = any(name.endswith("Trainer") for name in called)
     asked |= {*_asked_by_words(argv), *_asked_by_variables(env)}
-    own = {*_called_by_itself(called, used), *_strategies(sources)}
+    own = {*_called_by_itself(called, used), *_lightning_strategies(sources)}
     wrapped = "DistributedDataParallel" in called
     instead = frozenset[str]() if wrapped else asked | own
     return Frameworks(
@@ -72,7 +74,7 @@ def _called_by_itself(called: Collection[str], used: Collection[str]) -> Iterato
         yield "DeepSpeed"
 
 
-def _strategies(sources: Iterable[Source]) -> Iterator[str]:
+def _lightning_strategies(sources: Iterable[PythonSource]) -> Iterator[str]:
     """Yield the strategies of Lightning's Trainer and Fabric."""
     for call in (call for source in sources for call in source.calls):
         value = str(dict(call.keywords).get("strategy", ""))

@@ -168,7 +168,7 @@ class PythonFile:
                 yield SetVariable(node, text_of(target.slice), value)
         for call in self.calls:
             if call.target == "os.environ.update":
-                for name, value in [*_pairs(call.first), *call.keywords.items()]:
+                for name, value in [*_dict_items(call.first), *call.keywords.items()]:
                     yield SetVariable(call.node, name, value)
             elif call.target in ("os.environ.setdefault", "os.putenv") and call.first:
                 value = call.node.args[1] if len(call.node.args) > 1 else None
@@ -180,7 +180,7 @@ class PythonFile:
         """Decide if it follows a version check, or its failure is caught: the file handles it."""
         for child, parent in self._ancestors(node):
             if isinstance(parent, _TRIES):
-                if child not in parent.finalbody and any(map(_catches, parent.handlers)):
+                if child not in parent.finalbody and any(map(_catches_errors, parent.handlers)):
                     return True
             elif isinstance(parent, ast.With | ast.AsyncWith):
                 items = (ast.dump(item.context_expr) for item in parent.items)
@@ -261,7 +261,7 @@ class PythonFile:
         return running
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
+def _catches_errors(handler: ast.ExceptHandler) -> bool:
     """Decide whether it catches more than the end of the program."""
     if handler.type is None:
         return True
@@ -281,7 +281,7 @@ def literal_of(node: ast.expr | None) -> str:
     """Return a string as written, with ? for each inserted value."""
     if isinstance(node, ast.JoinedStr):
         return "".join(
-            text_of(part) if isinstance(part, ast.Constant) else _filled(part)
+            text_of(part) if isinstance(part, ast.Constant) else _fstring_part(part)
             for part in node.values
         )
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
@@ -291,7 +291,7 @@ def literal_of(node: ast.expr | None) -> str:
     return text_of(node)
 
 
-def _pairs(node: ast.expr | None) -> list[tuple[str, ast.expr]]:
+def _dict_items(node: ast.expr | None) -> list[tuple[str, ast.expr]]:
     """Return the items of a dict display."""
     if not isinstance(node, ast.Dict):
         return []
@@ -302,19 +302,19 @@ def _command_words(call: Called) -> list[str]:
     """Return the words of the command that is started, as far as the source has them."""
     first = call.first or call.keywords.get("args") or call.keywords.get("cmd")
     if isinstance(first, ast.List | ast.Tuple):
-        return [literal_of(part) or _interpreter(part) for part in first.elts]
-    return _split(literal_of(first))
+        return [literal_of(part) or _interpreter_word(part) for part in first.elts]
+    return _split_command(literal_of(first))
 
 
-def _filled(part: ast.expr) -> str:
-    return _interpreter(part.value if isinstance(part, ast.FormattedValue) else part)
+def _fstring_part(part: ast.expr) -> str:
+    return _interpreter_word(part.value if isinstance(part, ast.FormattedValue) else part)
 
 
-def _interpreter(node: ast.expr) -> str:
+def _interpreter_word(node: ast.expr) -> str:
     return "python" if ast.unparse(node) == "sys.executable" else "?"
 
 
-def _split(command: str) -> list[str]:
+def _split_command(command: str) -> list[str]:
     try:
         return shlex.split(command)
     except ValueError:

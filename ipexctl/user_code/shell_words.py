@@ -12,14 +12,14 @@ from itertools import dropwhile
 from ipexctl.base.quoting import quote_for_pasting
 
 
-class Word(str):
+class ShellWord(str):
     """The text without quotes; $NAME is kept. `raw`: as typed, at `start` to `end`."""
 
     raw: str
     start: int
     end: int
 
-    def __new__(cls, value: str, raw: str, start: int = 0, end: int = 0) -> Word:
+    def __new__(cls, value: str, raw: str, start: int = 0, end: int = 0) -> ShellWord:
         word = super().__new__(cls, value)
         word.raw, word.start, word.end = raw, start, end
         return word
@@ -30,14 +30,14 @@ class Word(str):
         return self.raw.startswith("'") or not (set("$`") & set(self.raw) or self.raw[:1] == "~")
 
 
-def as_typed(words: Iterable[str]) -> tuple[Word, ...]:
+def as_typed(words: Iterable[str]) -> tuple[ShellWord, ...]:
     """Return the words of a command line that a shell has already processed."""
-    return tuple(Word(word, quote_for_pasting((word,))) for word in words)
+    return tuple(ShellWord(word, quote_for_pasting((word,))) for word in words)
 
 
 def for_pasting(words: Iterable[str]) -> str:
     """Join words: a Word as it was typed, any other word quoted."""
-    return " ".join(w.raw if isinstance(w, Word) else quote_for_pasting((w,)) for w in words)
+    return " ".join(w.raw if isinstance(w, ShellWord) else quote_for_pasting((w,)) for w in words)
 
 
 _KEYWORDS = frozenset(
@@ -61,30 +61,30 @@ _TOKEN = re.compile(
 _ESCAPED = re.compile(r'\\(["\\$`])')
 
 
-def commands(text: str) -> Iterator[tuple[Word, ...]]:
+def split_commands(text: str) -> Iterator[tuple[ShellWord, ...]]:
     """Yield commands in order, including those of loops and conditions."""
-    at, words, waiting = 0, list[Word](), list[str]()
+    at, words, waiting = 0, list[ShellWord](), list[str]()
     while token := _TOKEN.match(text, at):
         start, at = token.span()
         if token["word"]:
-            value = _PARTS.sub(_value, token[0])
-            words.append(Word(value, token[0], start, at))
+            value = _PARTS.sub(_part_value, token[0])
+            words.append(ShellWord(value, token[0], start, at))
         elif token["heredoc"]:
             waiting.append(token["heredoc"])
         elif token["operator"]:
-            yield from _made(words)
+            yield from _without_keywords(words)
             words = []
             if token[0] == "\n":
-                at = _behind(text, at, waiting)
-    yield from _made(words)
+                at = _skip_heredocs(text, at, waiting)
+    yield from _without_keywords(words)
 
 
-def _made(words: list[Word]) -> Iterator[tuple[Word, ...]]:
+def _without_keywords(words: list[ShellWord]) -> Iterator[tuple[ShellWord, ...]]:
     if words := list(dropwhile(_KEYWORDS.__contains__, words)):
         yield tuple(words)
 
 
-def _behind(text: str, at: int, waiting: list[str]) -> int:
+def _skip_heredocs(text: str, at: int, waiting: list[str]) -> int:
     """Return the position after the here-documents that begin here."""
     while waiting:
         mark = waiting.pop(0)
@@ -93,7 +93,7 @@ def _behind(text: str, at: int, waiting: list[str]) -> int:
     return at
 
 
-def _value(part: re.Match[str]) -> str:
+def _part_value(part: re.Match[str]) -> str:
     """Return a part of a word without quotes; the shell's expansions are kept."""
     text = part[0]
     if text[0] == "'":

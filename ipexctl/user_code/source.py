@@ -26,7 +26,7 @@ class Import:
 
 
 @dataclass(frozen=True)
-class Call:
+class SourceCall:
     """A call of a class of a framework: transformers.TrainingArguments(bf16=True)"""
 
     target: str  # dotted, as imported
@@ -37,7 +37,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Command:
+class StartedProgram:
     """A program that the file starts. `words`: its command line, ? for values of the run."""
 
     words: tuple[str, ...]
@@ -60,15 +60,15 @@ class HubName:
 
 
 @dataclass(frozen=True)
-class Source:
+class PythonSource:
     """A Python file. `path`: relative to the folder that is sent."""
 
     path: str
     imports: tuple[Import, ...] = ()
-    calls: tuple[Call, ...] = ()
+    calls: tuple[SourceCall, ...] = ()
     parsers: tuple[Parser, ...] = ()
     hub_names: tuple[HubName, ...] = ()
-    commands: tuple[Command, ...] = ()
+    commands: tuple[StartedProgram, ...] = ()
     spawns: tuple[int, ...] = ()  # lines that certainly call torch.multiprocessing.spawn
     bases: tuple[tuple[str, str], ...] = ()  # of each class here: its name, and what it extends
     options: frozenset[str] = frozenset()  # options that the file itself defines, without dashes

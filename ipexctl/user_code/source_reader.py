@@ -12,12 +12,12 @@ from ipexctl.user_code.source import (
     SHARDING,
     SHARE,
     SPAWN,
-    Call,
-    Command,
     HubName,
     Import,
     Parser,
-    Source,
+    PythonSource,
+    SourceCall,
+    StartedProgram,
     Value,
 )
 
@@ -47,25 +47,31 @@ _HUB_CALLS = {
 }
 
 
-def read_source(path: str, content: str | bytes, *, main: bool) -> Source:
+def read_source(path: str, content: str | bytes, *, main: bool) -> PythonSource:
     """Read a file. `main`: it is the script. Invalid Python gives no facts."""
     try:
-        return _source(path, PythonFile(content, main=main))
+        return _read_source(path, PythonFile(content, main=main))
     except SyntaxError as e:
-        return Source(path, error=(e.msg, e.lineno or 1))
+        return PythonSource(path, error=(e.msg, e.lineno or 1))
     except (ValueError, RecursionError, MemoryError):
-        return Source(path)
+        return PythonSource(path)
 
 
-def _source(path: str, file: PythonFile) -> Source:
+def _read_source(path: str, file: PythonFile) -> PythonSource:
     unguarded = [call for call in file.calls if not file.guarded(call.node)]
     sure = [call for call in unguarded if file.runs(call.node)]
     framework = list(_framework_calls(file, unguarded))
-    return Source(
+    return PythonSource(
         path,
-        imports=tuple(sorted(_imports(file), key=lambda one: one.line)),
+        imports=tuple(sorted(_find_imports(file), key=lambda one: one.line)),
         calls=tuple(
-            Call(call.target, call.line, _constants(call), _complete(call), call in sure)
+            SourceCall(
+                call.target,
+                call.line,
+                _constant_keywords(call),
+                _has_all_keywords(call),
+                call in sure,
+            )
             for call in framework
             if call.target not in _PARSERS
         ),
@@ -76,33 +82,33 @@ def _source(path: str, file: PythonFile) -> Source:
         ),
         hub_names=tuple(_hub_names(unguarded)),
         commands=tuple(
-            Command(tuple(words), call.line)
+            StartedProgram(tuple(words), call.line)
             for call, words in file.commands()
             if words and not file.guarded(call.node)
         ),
         spawns=tuple(call.line for call in sure if call.target == SPAWN),
         bases=tuple(file.bases),
-        options=frozenset(_options(file)),
-        written=frozenset(_written(file.calls)),
+        options=frozenset(_defined_options(file)),
+        written=frozenset(_model_folders(file.calls)),
         changes_path=_changes_path(file),
         changes_argv=_changes_argv(file),
         reads_argv=_reads_argv(file),
         called=frozenset(call.name for call in file.calls),
-        sharding=frozenset(_sharding(file)),
+        sharding=frozenset(_find_sharding(file)),
         gpu=tuple((words, call.line) for call in sure if (words := _of_gpu(file, call))),
-        loopback=tuple(sorted(_loopback(file, sure), key=lambda found: found[1])),
-        reads=frozenset(name for name in (SHARE, CHECKPOINT) if _reads(file, name)),
+        loopback=tuple(sorted(_loopback_addresses(file, sure), key=lambda found: found[1])),
+        reads=frozenset(name for name in (SHARE, CHECKPOINT) if _names_variable(file, name)),
         own_cuda=any(getattr(part, "name", "") == "cuda" for part in file.class_parts()),
     )
 
 
-def _reads(file: PythonFile, name: str) -> bool:
+def _names_variable(file: PythonFile, name: str) -> bool:
     """Decide whether it names the variable other than to set it."""
     named = sum(isinstance(node, ast.expr) and text_of(node) == name for node in file.nodes)
     return named > sum(one.name == name for one in file.variables())
 
 
-def _imports(file: PythonFile) -> Iterator[Import]:
+def _find_imports(file: PythonFile) -> Iterator[Import]:
     for node in file.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -121,7 +127,7 @@ def _changes_path(file: PythonFile) -> bool:
 # --- arguments -----------------------------------------------------------------------------------
 
 
-def _options(file: PythonFile) -> Iterator[str]:
+def _defined_options(file: PythonFile) -> Iterator[str]:
     """Yield options that the file defines: of a parser, or as the fields of a class."""
     for call in file.calls:
         if call.name in _DEFINE_OPTIONS:
@@ -170,11 +176,11 @@ def _framework_calls(file: PythonFile, calls: Iterable[Called]) -> Iterator[Call
             yield call
 
 
-def _complete(call: Called) -> bool:
+def _has_all_keywords(call: Called) -> bool:
     return all(keyword.arg for keyword in call.node.keywords) and len(call.node.args) <= 1
 
 
-def _constants(call: Called) -> tuple[tuple[str, Value], ...]:
+def _constant_keywords(call: Called) -> tuple[tuple[str, Value], ...]:
     return tuple((name, _constant_of(value)) for name, value in call.keywords.items())
 
 
@@ -183,7 +189,7 @@ def _constant_of(node: ast.expr) -> Value:
     return value if isinstance(value, bool | int | str) else None
 
 
-def _sharding(file: PythonFile) -> Iterator[str]:
+def _find_sharding(file: PythonFile) -> Iterator[str]:
     """Yield DeepSpeed or FSDP if the file requests it of Accelerate or the Trainer."""
     imported = {name.rpartition(".")[2] for name in file.aliases.values()}
     yield from (what for name, what in PLUGINS.items() if name in imported)
@@ -201,20 +207,20 @@ def _hub_names(calls: Iterable[Called]) -> Iterator[HubName]:
         if call.name.endswith("Trainer") and call.target.startswith("trl."):
             name = text_of(call.keywords.get("model"))
         elif call.name == "from_pretrained":
-            name = _given(call, "pretrained_model_name_or_path")
+            name = _given_text(call, "pretrained_model_name_or_path")
         elif call.target in _HUB_CALLS:
-            name = _given(call, _HUB_CALLS[call.target])
+            name = _given_text(call, _HUB_CALLS[call.target])
         else:
             continue
         if name:
             yield HubName(name, call.line, dataset=call.name == "load_dataset")
 
 
-def _given(call: Called, keyword: str) -> str:
+def _given_text(call: Called, keyword: str) -> str:
     return text_of(call.keywords.get(keyword)) or text_of(call.first)
 
 
-def _written(calls: Iterable[Called]) -> Iterator[str]:
+def _model_folders(calls: Iterable[Called]) -> Iterator[str]:
     """Yield the folders to which it writes models."""
     for call in calls:
         keywords = [call.keywords.get(name) for name in ("output_dir", "save_directory")]
@@ -227,8 +233,8 @@ def _written(calls: Iterable[Called]) -> Iterator[str]:
 
 def _of_gpu(file: PythonFile, call: Called) -> str:
     """Return the text of a call that needs a GPU: model.cuda(), x.to("cuda:0"), backend "nccl"."""
-    given = {name: _spelled(file, value) for name, value in call.keywords.items()}
-    first = _spelled(file, call.first) if call.first else ""
+    given = {name: _resolved_text(file, value) for name, value in call.keywords.items()}
+    first = _resolved_text(file, call.first) if call.first else ""
     if call.name in ("init_process_group", "init_distributed"):
         backend = given.get("backend") or given.get("dist_backend") or first
         return f'the backend "{backend}"' if backend == "nccl" else ""
@@ -243,7 +249,7 @@ def _of_gpu(file: PythonFile, call: Called) -> str:
     return f'the device "{device}"' if asked else ""
 
 
-def _loopback(file: PythonFile, sure: Iterable[Called]) -> Iterator[tuple[str, int]]:
+def _loopback_addresses(file: PythonFile, sure: Iterable[Called]) -> Iterator[tuple[str, int]]:
     """Yield what certainly sets the rendezvous to the loopback address, and its line."""
     places = [
         (MASTER, one.value, one.node)
@@ -255,12 +261,12 @@ def _loopback(file: PythonFile, sure: Iterable[Called]) -> Iterator[tuple[str, i
         value = call.keywords.get(name) or (call.node.args[at] if call.node.args[at:] else None)
         places += [(name, value, call.node)] if name else []
     for name, value, node in places:
-        text = _spelled(file, value) if value else ""
+        text = _resolved_text(file, value) if value else ""
         if _LOOPBACK.fullmatch(text):
             yield f'{name}="{text}"', node.lineno
 
 
-def _spelled(file: PythonFile, node: ast.expr) -> str:
+def _resolved_text(file: PythonFile, node: ast.expr) -> str:
     """Return a text, also through a name or torch.device()."""
     node = file.value_of(node)
     if isinstance(node, ast.Call) and file.dotted(node.func) == "torch.device" and node.args:

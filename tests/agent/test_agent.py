@@ -23,9 +23,9 @@ from ipexctl.facts.facts import Facts
 from ipexctl.install.install import _with_named
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines import agent_sources, agent_start
-from ipexctl.machines.agent import failure
-from ipexctl.machines.agent_start import command_line, connect
-from ipexctl.machines.probe_host import probe
+from ipexctl.machines.agent import agent_failure
+from ipexctl.machines.agent_start import command_line, start_host_agent
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.suggested_commands import other_pythons
 from ipexctl.machines.wire import transport
 from ipexctl.machines.wire.frames import BadFrame, Decoder, Frame
@@ -64,8 +64,8 @@ class Through:
     ],
 )
 def test_what_start_up_files_print_does_no_harm(noise):
-    with closing(connect(Through(noise), HERE)) as agent:
-        assert (agent.hello.kind, probe(agent).agent) == ("python", "python")
+    with closing(start_host_agent(Through(noise), HERE)) as agent:
+        assert (agent.hello.kind, probe_facts(agent).agent) == ("python", "python")
 
 
 @pytest.fixture
@@ -76,18 +76,18 @@ def impatient(monkeypatch):
 
 def test_a_shell_that_never_stops_printing_is_given_up(impatient):
     with refused("login-shell-noisy"):
-        connect(Through("head -c 2000000 /dev/zero | tr '\\0' x"), HERE)
+        start_host_agent(Through("head -c 2000000 /dev/zero | tr '\\0' x"), HERE)
 
 
 def test_a_shell_that_ends_first_is_told_with_its_own_words():
     with refused("session-ended", "exit code 3", "this account is locked") as caught:
-        connect(Through("echo this account is locked >&2; exit 3"), HERE)
+        start_host_agent(Through("echo this account is locked >&2; exit 3"), HERE)
     assert type(caught.value) is HostFailed
 
 
 def test_a_shell_that_hangs_ends_at_the_deadline(impatient):
     with refused("login-no-answer") as caught:
-        connect(Through("exec sleep 30 <&-"), HERE, timeout=0.5)
+        start_host_agent(Through("exec sleep 30 <&-"), HERE, timeout=0.5)
     assert type(caught.value) is Unreachable
 
 
@@ -169,7 +169,7 @@ def test_a_python_that_hangs_is_passed_over_and_not_left_on_the_host(
     script = f"echo $$ >>{tmp_path}/pids; sleep 321 & echo $! >>{tmp_path}/pids; wait"
     hanging = write_script(tmp_path / "python3", script)
     host = replace(HERE, python=str(hanging))
-    with closing(connect(LocalTransport(), host, timeout=3.0)) as agent:
+    with closing(start_host_agent(LocalTransport(), host, timeout=3.0)) as agent:
         assert agent.hello.kind == "python"
         assert str(hanging) in agent.hello.passed
         assert agent.hello.started != str(hanging)
@@ -184,7 +184,7 @@ STUBS = ["echo use the module system >&2", "echo use the module system", "head -
 @pytest.mark.parametrize("script", STUBS)
 def test_what_ends_without_an_error_and_is_no_python_is_passed_over(tmp_path, script):
     stub = write_script(tmp_path / "python3", script)
-    with closing(connect(LocalTransport(), HERE, python=str(stub))) as agent:
+    with closing(start_host_agent(LocalTransport(), HERE, python=str(stub))) as agent:
         assert agent.hello.kind == "python"
         assert agent.hello.started != str(stub)
 
@@ -197,7 +197,7 @@ def test_a_host_where_no_python_answers_has_failed_and_is_not_unreachable(
     for path, slug in ((hanging, "python-no-answer"), (stub, "python-ended")):
         monkeypatch.setattr(agent_start, "PYTHONS", f"{path} {stub}")
         with refused(slug, path) as caught:
-            connect(LocalTransport(), HERE, timeout=1.0)
+            start_host_agent(LocalTransport(), HERE, timeout=1.0)
         assert type(caught.value).exit_code == HostFailed.exit_code
 
 
@@ -210,12 +210,12 @@ def test_a_path_that_a_host_made_up_is_in_no_command(path, impatient):
             return PipeChannel(("/bin/sh", "-c", said))
 
     with refused("login-no-answer") as caught:
-        connect(MadeUp(), HERE, timeout=0.5)
+        start_host_agent(MadeUp(), HERE, timeout=0.5)
     assert path not in caught.value.hint
 
 
 def test_a_python_that_the_user_named_is_tried_first():
-    with closing(connect(LocalTransport(), HERE, python=sys.executable)) as agent:
+    with closing(start_host_agent(LocalTransport(), HERE, python=sys.executable)) as agent:
         assert agent.hello.python == sys.version_info[:3]
 
 
@@ -226,9 +226,9 @@ def test_a_python_that_does_not_start_is_passed_over(tmp_path, broken):
     bad = tmp_path / "python3"
     bad.write_text(f"#!/bin/sh\n{broken}\n")
     bad.chmod(0o755)
-    with closing(connect(LocalTransport(), HERE, python=str(bad))) as agent:
+    with closing(start_host_agent(LocalTransport(), HERE, python=str(bad))) as agent:
         assert (agent.hello.kind, agent.hello.path != str(bad)) == ("python", True)
-        assert probe(agent).agent == "python"
+        assert probe_facts(agent).agent == "python"
 
 
 def test_a_python_without_zlib_is_passed_over(tmp_path):
@@ -237,7 +237,7 @@ def test_a_python_without_zlib_is_passed_over(tmp_path):
     start = "import sys; sys.modules['zlib'] = None; exec(sys.argv[1])"
     bad.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -c "{start}" "$@"\n')
     bad.chmod(0o755)
-    agent = connect(LocalTransport(), HERE, python=str(bad))
+    agent = start_host_agent(LocalTransport(), HERE, python=str(bad))
     assert agent.hello.kind == "python"
     agent.close()
     assert b"zlib" in agent.channel.stderr()
@@ -266,10 +266,10 @@ def test_a_wrapper_is_a_python_and_so_is_what_it_starts(tmp_path):
     real.parent.mkdir()
     shutil.copy(Path(sys.executable).resolve(), real)
     wrapper = write_script(tmp_path / "python3", f'echo once >>{tmp_path}/starts; exec {real} "$@"')
-    with closing(connect(LocalTransport(), HERE, python=str(wrapper))) as agent:
+    with closing(start_host_agent(LocalTransport(), HERE, python=str(wrapper))) as agent:
         assert (agent.hello.started, agent.hello.path) == (str(wrapper), str(real))
         assert (tmp_path / "starts").read_text() == "once\n"
-        facts = probe(agent)
+        facts = probe_facts(agent)
         assert str(real) in [p.path for p in facts.pythons]
         assert str(wrapper) in [p.path for p in _with_named(facts, agent, str(wrapper)).pythons]
         assert list(other_pythons([replace(agent, host=replace(HERE, python=str(wrapper)))])) == []
@@ -277,10 +277,10 @@ def test_a_wrapper_is_a_python_and_so_is_what_it_starts(tmp_path):
 
 def test_a_shell_that_lost_the_input_is_told_from_a_python_that_fails(tmp_path):
     with refused("startup-file-reads-input") as caught:
-        connect(Through("read line"), HERE)
+        start_host_agent(Through("read line"), HERE)
     assert "Python" in caught.value.why
     with refused("startup-file-reads-input"):
-        connect(Through("exec </dev/null"), HERE)
+        start_host_agent(Through("exec </dev/null"), HERE)
 
 
 # --- calls ---------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_an_unknown_operation_is_an_error_and_the_agent_lives_on(agent, op):
     with pytest.raises(HostFailed, match="here: ") as caught:
         agent.call(op)
     assert 'File "ipexctl/remote/main.py", line ' in caught.value.why
-    assert probe(agent).host == "here"
+    assert probe_facts(agent).host == "here"
 
 
 def test_two_calls_at_once_each_get_their_own_answer(agent):
@@ -331,7 +331,7 @@ def test_connections_are_tried_at_once_and_told_one_by_one(agent):
 @pytest.mark.parametrize("begun", [b"", HEAD.pack(100, 0) + b'{"id": 1'])
 def test_the_agent_ends_when_the_controller_is_gone(begun):
     """Also in the middle of a frame."""
-    agent = connect(LocalTransport(), HERE)
+    agent = start_host_agent(LocalTransport(), HERE)
     agent.start("facts.host_network.listen", {})
     agent.channel.write(begun)
     pid = agent.channel._process.pid
@@ -411,19 +411,22 @@ COMMON = ("files", "folder_trust", "root_paths", "tolerant_reads")  # of all tha
     ],
 )
 def test_a_host_gets_the_modules_of_an_operation_and_no_others(op, modules):
-    assert agent_sources.needed(op) == modules
+    assert agent_sources.modules_for_op(op) == modules
 
 
 def test_every_module_is_needed_somewhere():
-    texts = agent_sources.texts()
-    needed = {name for module in texts for name in agent_sources.needed(f"{module}.op")}
-    assert needed | agent_sources.boot_modules() == texts.keys() | agent_sources.library().keys()
+    texts = agent_sources.module_sources()
+    needed = {name for module in texts for name in agent_sources.modules_for_op(f"{module}.op")}
+    assert (
+        needed | agent_sources.boot_modules()
+        == texts.keys() | agent_sources.library_sources().keys()
+    )
 
 
 def test_every_import_of_a_module_is_seen():
     """Also in functions; of an import of a name out of a module, the module counts."""
-    modules = agent_sources.texts().keys()
-    for module, text in agent_sources.texts().items():
+    modules = agent_sources.module_sources().keys()
+    for module, text in agent_sources.module_sources().items():
         expected = set()
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ipexctl"):
@@ -432,7 +435,7 @@ def test_every_import_of_a_module_is_seen():
                 names = {f"{below}.{alias.name}".removeprefix(".") for alias in node.names}
                 assert names <= modules or below in modules, ast.unparse(node)
                 expected |= (names | {below}) & modules
-        found = agent_sources.imports(module) - agent_sources.library().keys()
+        found = agent_sources.module_imports(module) - agent_sources.library_sources().keys()
         assert found == expected, module
 
 
@@ -456,8 +459,8 @@ print(failed)
 
 
 def test_threads_may_import_at_once(tmp_path):
-    sources = agent_sources.texts() | agent_sources.library()
-    sources = {agent_sources._full(name): text for name, text in sources.items()}
+    sources = agent_sources.module_sources() | agent_sources.library_sources()
+    sources = {agent_sources._full_module_name(name): text for name, text in sources.items()}
     boot = f"{sources['ipexctl.remote.boot']}\nsources = {sources!r}\n"
     boot += "sys.meta_path.insert(0, SourceImporter(sources))\n" + THREADS
     (tmp_path / "boot.py").write_text(boot)
@@ -471,8 +474,8 @@ def test_a_package_of_our_name_on_the_host_is_not_taken(tmp_path, monkeypatch):
     (tmp_path / "ipexctl" / "__init__.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    with closing(connect(LocalTransport(), HERE)) as agent:
-        assert probe(agent).host == "here"
+    with closing(start_host_agent(LocalTransport(), HERE)) as agent:
+        assert probe_facts(agent).host == "here"
 
 
 # --- what hosts read and say ---------------------------------------------------------------------
@@ -491,5 +494,5 @@ def test_a_host_that_reads_a_byte_now_and_then_is_given_up(monkeypatch):
 
 
 def test_lines_of_a_hosts_error_do_not_pass_for_those_of_other_hosts():
-    said = failure(Host("evil"), {"what": "no\ngood  changed      torch 2.13.0", "slug": "x"})
+    said = agent_failure(Host("evil"), {"what": "no\ngood  changed      torch 2.13.0", "slug": "x"})
     assert said.what == "evil: no good changed torch 2.13.0"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_and_listen
 from ipexctl.machines.wire.transport import LocalTransport
 from tests.facts.machines import MACHINES
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("minor", range(6, 15))
 def test_the_probe_works_on_an_old_python(minor, tmp_path):
     with closing(
-        connect(LocalTransport(), Host("here", local=True), python=interpreter(minor))
+        start_host_agent(LocalTransport(), Host("here", local=True), python=interpreter(minor))
     ) as agent:
         assert agent.hello.python[:2] == (3, minor)
         facts, port = probe_and_listen(agent)

@@ -15,8 +15,8 @@ import pytest
 from ipexctl.errors import HostFailed
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines import agent_sources
-from ipexctl.machines.agent_start import connect
-from ipexctl.machines.probe_host import probe
+from ipexctl.machines.agent_start import start_host_agent
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 
 
@@ -24,9 +24,9 @@ from ipexctl.machines.wire.transport import LocalTransport
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)  # a traceback shows the lines of files that are found from here
-    agent_sources.forget()
+    agent_sources.forget_sources()
     yield tmp_path / "cache/ipexctl/agents"
-    agent_sources.forget()
+    agent_sources.forget_sources()
 
 
 OURS = Host("here", local=True, python=sys.executable)
@@ -41,39 +41,39 @@ def source_arrives(agent) -> bool:
 
 
 def test_a_python_like_ours_gets_what_we_have_compiled(cache) -> None:
-    with closing(connect(LocalTransport(), OURS, bytecode=True)) as agent:
+    with closing(start_host_agent(LocalTransport(), OURS, bytecode=True)) as agent:
         assert agent.hello.bytecode == MAGIC_NUMBER.hex()
-        assert probe(agent).host == "here"
+        assert probe_facts(agent).host == "here"
         assert not source_arrives(agent)
     file = cache / f"{sys.implementation.cache_tag}.marshal"
     assert file.stat().st_mode & 0o777 == 0o600
     stamp, code = marshal.loads(file.read_bytes())
-    assert code.keys() == (agent_sources.texts() | agent_sources.library()).keys()
-    assert agent_sources.compiled.__wrapped__() == code  # read again, not made again
+    assert code.keys() == (agent_sources.module_sources() | agent_sources.library_sources()).keys()
+    assert agent_sources.compiled_modules.__wrapped__() == code  # read again, not made again
 
 
 def test_another_python_than_was_expected_gets_sources(cache, monkeypatch) -> None:
     monkeypatch.setattr(agent_sources, "MAGIC_NUMBER", b"\0\0\r\n")
-    with closing(connect(LocalTransport(), OURS, bytecode=True)) as agent:
-        assert probe(agent).host == "here"
+    with closing(start_host_agent(LocalTransport(), OURS, bytecode=True)) as agent:
+        assert probe_facts(agent).host == "here"
         assert source_arrives(agent)
 
 
 def test_code_that_others_could_replace_is_not_sent(cache) -> None:
     cache.mkdir(parents=True)
     cache.chmod(0o777)
-    assert agent_sources.compiled() == {}
-    with closing(connect(LocalTransport(), OURS, bytecode=True)) as agent:
+    assert agent_sources.compiled_modules() == {}
+    with closing(start_host_agent(LocalTransport(), OURS, bytecode=True)) as agent:
         assert source_arrives(agent)
 
 
 def test_a_changed_module_is_compiled_again(cache, monkeypatch) -> None:
-    before = agent_sources.compiled()
-    stamp = agent_sources._stamp()
-    monkeypatch.setattr(agent_sources, "_stamp", lambda: [*stamp, "changed"])
-    texts = {**agent_sources.texts(), "main": "CHANGED = 1\n"}
-    monkeypatch.setattr(agent_sources, "texts", lambda: texts)
-    after = agent_sources.compiled.__wrapped__()
+    before = agent_sources.compiled_modules()
+    stamp = agent_sources._sources_stamp()
+    monkeypatch.setattr(agent_sources, "_sources_stamp", lambda: [*stamp, "changed"])
+    texts = {**agent_sources.module_sources(), "main": "CHANGED = 1\n"}
+    monkeypatch.setattr(agent_sources, "module_sources", lambda: texts)
+    after = agent_sources.compiled_modules.__wrapped__()
     assert {n for n in after if after[n] != before[n]} == {"main"}
 
 
@@ -87,12 +87,14 @@ def test_many_hosts_at_once_read_the_sources_once(cache, monkeypatch) -> None:
 
     monkeypatch.setattr(Path, "rglob", slowly)
     with ThreadPoolExecutor(8) as hosts:
-        needed = list(hosts.map(agent_sources.needed, ["facts.probe.facts"] * 8))
+        needed = list(hosts.map(agent_sources.modules_for_op, ["facts.probe.facts"] * 8))
     assert len(read) == 2  # remote/ and common/
     assert needed[0] and set(needed) == {needed[0]}
 
 
 def test_pysyncobj_goes_only_to_hosts_of_runs_that_may_start_again() -> None:
-    assert agent_sources.library().keys() <= agent_sources.needed("restart.attempts.begin")
+    assert agent_sources.library_sources().keys() <= agent_sources.modules_for_op(
+        "restart.attempts.begin"
+    )
     for op in ("run.stand_by.begin", "facts.probe.facts", "run.run_list.list"):
-        assert not agent_sources.library().keys() & agent_sources.needed(op)
+        assert not agent_sources.library_sources().keys() & agent_sources.modules_for_op(op)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost, Recap
+from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.doctor.report.report import Report
-from ipexctl.env.choice.env_choice import EnvChoice, Project
-from ipexctl.env.env import Kept, list_envs
+from ipexctl.env.choice.env_choice import EnvChoice, ProjectEnv
+from ipexctl.env.env import EnvListing, list_envs
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.last_outcome import last_states
@@ -72,7 +72,7 @@ def test_a_host_that_cannot_be_logged_in_to_ends_every_command_with_4(half, said
     target, root = half(said)
     ls = list_envs(target, root)
     assert [(r.host, r.state, r.detail) for r in ls.recaps] == [
-        ("b", Recap.UNREACHABLE, f"b: {what}")
+        ("b", HostState.UNREACHABLE, f"b: {what}")
     ]
     assert host_lines(ls.recaps)[0].plain == f"b  unreachable  {what}"
     assert ls.exit_code == code
@@ -81,7 +81,7 @@ def test_a_host_that_cannot_be_logged_in_to_ends_every_command_with_4(half, said
 # --- one table -----------------------------------------------------------------------------------
 
 
-NO_LOCK = EnvChoice(Project("", "", ""))
+NO_LOCK = EnvChoice(ProjectEnv("", "", ""))
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ NO_LOCK = EnvChoice(Project("", "", ""))
 def test_every_command_takes_a_lost_host_alike(error, state, code):
     down = HostDown.of("n", error)
     assert down.slug == error.slug
-    recap = HostRecap("n", down.state)
+    recap = HostResult("n", down.state)
     report = Report((Host("n"),), (), (down,), (), (), 0.0)
     assert (report.state("n"), recap.state.value) == (state, state)
-    outcomes: list[Report | PerHost] = [report, Kept((), (recap,), NO_LOCK)]
+    outcomes: list[Report | PerHost] = [report, EnvListing((), (recap,), NO_LOCK)]
     assert [outcome.exit_code for outcome in outcomes] == [code] * 2
 
 
@@ -130,11 +130,11 @@ def test_a_host_that_was_lost_is_not_asked_again():
 def test_every_host_has_one_recap_in_the_order_of_the_hostfile():
     hosts = fleet(Target(hosts=("a", "b", "c")))
     hosts.each(fail_on("b"))
-    recaps = hosts.recaps({C: HostRecap("c", Recap.OK), A: HostRecap("a", Recap.CHANGED)})
+    recaps = hosts.recaps({C: HostResult("c", HostState.OK), A: HostResult("a", HostState.CHANGED)})
     assert [(r.host, r.state) for r in recaps] == [
-        ("a", Recap.CHANGED),
-        ("b", Recap.FAILED),
-        ("c", Recap.OK),
+        ("a", HostState.CHANGED),
+        ("b", HostState.FAILED),
+        ("c", HostState.OK),
     ]
     assert (recaps[1].detail, recaps[1].notes) == (
         "b: no space",
@@ -146,7 +146,7 @@ def test_what_it_remembers_is_what_last_failed_means(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     hosts = fleet()
     hosts.each(fail_on("b"))
-    hosts.remember_recaps(hosts.recaps({A: HostRecap("a", Recap.OK)}))
+    hosts.remember_recaps(hosts.recaps({A: HostResult("a", HostState.OK)}))
     assert last_states(HOSTS)["last-failed"] == {"b"}
 
 

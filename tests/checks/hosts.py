@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.doctor.checks import run_all
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding
-from ipexctl.facts.facts import Cpu, DiskFacts, Facts, Node, Peer, Python
-from ipexctl.facts.system_facts import Condition, Kernel, Limit, Limits, Power, System
+from ipexctl.facts.facts import Cpu, DiskFacts, Facts, NumaNode, Peer, Python
+from ipexctl.facts.system_facts import Condition, Kernel, Limit, Power, System, UserLimits
 from ipexctl.install.stack.version_table import parse_table
 from tests import made
 from tests.facts.machines import AMX
@@ -39,7 +39,7 @@ _CONDITION = Condition(
         overcommit=0,
         swappiness=60,
     ),
-    limits=Limits(
+    limits=UserLimits(
         nofile=Limit(1024, 524288),
         nproc=Limit(60000, 60000),
         file_size=Limit(1 << 62, 1 << 62),
@@ -90,7 +90,7 @@ def clean(name: str = "node01", address: str = "10.0.0.1") -> Facts:
         home_disk=home,
         tmp=replace(home, root="/tmp"),
         condition=condition,
-        nodes=(Node(0, (0, 1, 2, 3), 16 * GIB, 12 * GIB),),
+        nodes=(NumaNode(0, (0, 1, 2, 3), 16 * GIB, 12 * GIB),),
     )
 
 
@@ -135,7 +135,7 @@ def python(minor: int) -> tuple[Python, ...]:
 def two_nodes(first: int | None = 8 * GIB, second: int | None = 8 * GIB, **cpu: Any) -> Change:
     """Two sockets, a NUMA node each, two cores in each."""
     cpus = tuple(Cpu(i, i, i // 2, i // 2) for i in range(4))
-    nodes = (Node(0, (0, 1), first, first), Node(1, (2, 3), second, second))
+    nodes = (NumaNode(0, (0, 1), first, first), NumaNode(1, (2, 3), second, second))
     return both(part("cpu", cpus=cpus, **cpu), whole(nodes=nodes))
 
 
@@ -154,7 +154,7 @@ def all_three(change: Change) -> tuple[Facts, ...]:
 
 
 def findings(*hosts: Facts, peers: tuple[Peer, ...] = ()) -> tuple[Finding, ...]:
-    return run_all(Cluster(hosts, peers, ROWS))
+    return run_all(CheckedHosts(hosts, peers, ROWS))
 
 
 def seen(*hosts: Facts, peers: tuple[Peer, ...] = ()) -> list[tuple[str, str, str, str]]:

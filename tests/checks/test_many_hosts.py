@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.doctor.checks import run_all
-from ipexctl.doctor.checks.reachability import pairs
+from ipexctl.doctor.checks.reachability import choose_peers
 from ipexctl.doctor.command import report_formats
-from ipexctl.doctor.command.report_text import show
-from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.doctor.command.report_text import show_doctor_report
+from ipexctl.doctor.report.cluster import CheckedHosts
+from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.doctor.report.report import Report
 from ipexctl.facts.facts import Peer, Route
 from ipexctl.inventory.hostfile_text import fold
@@ -41,7 +41,7 @@ def calls(work: Callable[[], object]) -> int:
     return count
 
 
-def cluster(count: int, **peer: object) -> Cluster:
+def cluster(count: int, **peer: object) -> CheckedHosts:
     routes = (Route("eth0", "10.0.0.0/16"),)
     hosts = [clean(f"node{i:04d}", f"10.0.{i >> 8}.{i & 255}") for i in range(1, count + 1)]
     hosts = [replace(h, net=replace(h.net, routes=routes)) for h in hosts]
@@ -49,13 +49,13 @@ def cluster(count: int, **peer: object) -> Cluster:
     good = Peer("", "", "", ok=True, lost=False)
     peers = tuple(
         replace(good, source=a, target=b, address=address[b], **peer)
-        for a, others in pairs(list(address)).items()
+        for a, others in choose_peers(list(address)).items()
         for b in others
     )
-    return Cluster(tuple(hosts), peers, ROWS)
+    return CheckedHosts(tuple(hosts), peers, ROWS)
 
 
-def report(of: Cluster) -> Report:
+def report(of: CheckedHosts) -> Report:
     return Report(
         hosts=tuple(Host(f.host) for f in of.hosts),
         facts=of.hosts,
@@ -63,14 +63,14 @@ def report(of: Cluster) -> Report:
         peers=of.peers,
         findings=run_all(of),
         seconds=1.0,
-        recommendations=recommend(of),
+        recommendations=recommend_settings(of),
     )
 
 
-WORK: dict[str, Callable[[Cluster], object]] = {
+WORK: dict[str, Callable[[CheckedHosts], object]] = {
     "checks": run_all,
-    "advice": recommend,
-    "text": lambda of: show(report(of), io.StringIO(), width=80),
+    "advice": recommend_settings,
+    "text": lambda of: show_doctor_report(report(of), io.StringIO(), width=80),
     "json": lambda of: report_formats.as_json(report(of)),
     "names": lambda of: [fold(f.host for f in of.hosts) for _ in range(3)],
 }

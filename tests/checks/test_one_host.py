@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.doctor.checks import catalogue, run_all
-from ipexctl.doctor.report.cluster import Cluster, install_command
+from ipexctl.doctor.checks import all_checks, run_all
+from ipexctl.doctor.report.cluster import CheckedHosts, install_command
 from ipexctl.facts.facts import Facts
 from tests import made
 from tests.checks.cases import HARMLESS, ONE_HOST
@@ -202,13 +202,13 @@ def test_permissions_of_a_folder_other_than_tmp_are_left_alone():
 
 def test_every_severity_that_a_check_declares_is_seen_in_a_case():
     cases = {(c.id, c.severity) for c in ONE_HOST}
-    own = {c.module for c in catalogue() if any(c.id == case.id for case in ONE_HOST)}
-    hosts = [c for c in catalogue() if not c.cluster and c.module in own]
+    own = {c.module for c in all_checks() if any(c.id == case.id for case in ONE_HOST)}
+    hosts = [c for c in all_checks() if not c.cluster and c.module in own]
     assert {(c.id, s.value) for c in hosts for s in c.severities} <= cases
 
 
 def test_an_id_stands_for_one_check():
-    ids = [c.id for c in catalogue()]
+    ids = [c.id for c in all_checks()]
     assert sorted(set(ids)) == sorted(ids)
 
 
@@ -242,7 +242,7 @@ def test_a_distribution_without_a_python_that_fits_is_not_asked_for_one(
     stock = next(row for row in ROWS if not row.ipex)
     row = replace(stock, pythons=tuple((3, minor) for minor in minors))
     facts = replace(clean(), os_name=system, os_ids=tuple(ids.split()), pythons=python(6))
-    fix = next(str(f.fix) for f in run_all(Cluster((facts,), rows=(row,))) if f.id == "PY-002")
+    fix = next(str(f.fix) for f in run_all(CheckedHosts((facts,), rows=(row,))) if f.id == "PY-002")
     assert all(word in fix for word in expected.split())
 
 

@@ -7,9 +7,9 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from ipexctl.doctor.checks import catalogue, run_all
-from ipexctl.doctor.checks.reachability import pairs
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.checks import all_checks, run_all
+from ipexctl.doctor.checks.reachability import choose_peers
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.facts.facts import ClockFacts, Cpu, Peer, Python
 from tests import made
 from tests.checks.cases import ONE_HOST
@@ -175,7 +175,7 @@ def test_user_ids_matter_where_homes_are_shared():
 
 def test_an_old_glibc_is_told_with_the_rows_that_still_run_on_it():
     rows = (replace(ROWS[0], glibc=(2, 39)), replace(ROWS[0], name="old", glibc=(2, 17)))
-    (found,) = run_all(Cluster((clean(),), rows=rows))
+    (found,) = run_all(CheckedHosts((clean(),), rows=rows))
     assert (found.id, found.severity.value) == ("SYS-002", "note")
     assert found.evidence.startswith("glibc 2.36: ") and found.evidence.endswith(" old")
 
@@ -213,8 +213,8 @@ def test_every_check_of_these_modules_has_a_case():
     """The other families have theirs beside their own tests."""
     own = {"cpu", "cpu_frequency", "memory", "limits", "storage", "system", "uniformity"}
     own |= {"host_identity"}
-    assert own <= {c.module.rpartition(".")[2] for c in catalogue()}
-    ids = {c.id for c in catalogue() if c.module.rpartition(".")[2] in own}
+    assert own <= {c.module.rpartition(".")[2] for c in all_checks()}
+    ids = {c.id for c in all_checks() if c.module.rpartition(".")[2] in own}
     cases = {c.id for c in ONE_HOST} | {e[0] for _, found in DIFFERS for e in found}
     assert ids <= cases
 
@@ -291,19 +291,19 @@ def test_hosts_that_are_reached_at_one_address_are_told_so_and_no_firewall_is_bl
 
 
 def test_small_clusters_try_all_pairs():
-    assert pairs(["a", "b", "c"]) == {"a": ("b", "c"), "b": ("a", "c"), "c": ("a", "b")}
-    assert pairs(["a"]) == {"a": ()}
+    assert choose_peers(["a", "b", "c"]) == {"a": ("b", "c"), "b": ("a", "c"), "c": ("a", "b")}
+    assert choose_peers(["a"]) == {"a": ()}
 
 
 @pytest.mark.parametrize("count", [33, 34, 100, 1000])
 def test_large_clusters_try_a_ring_and_three_more_each(count):
     names = [f"n{i}" for i in range(count)]
-    plan = pairs(names)
+    plan = choose_peers(names)
     assert {len(set(targets) - {name}) for name, targets in plan.items()} == {4}
     assert [plan[name][0] for name in names] == [*names[1:], names[0]]
     reached = [t for targets in plan.values() for t in targets]
     assert {reached.count(name) for name in names[:10]} == {4}
-    assert pairs(names) == plan
+    assert choose_peers(names) == plan
 
 
 def test_the_load_of_a_machine_that_is_several_hosts_is_no_finding():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.checks import all_checks
 from ipexctl.env.choice import package_changes
 from ipexctl.facts.facts import Facts, NameServer, Nic, Route
 from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
@@ -27,7 +27,7 @@ def prefix(*packages: tuple[str, str], **rest: Any) -> Prefix:
     return Prefix(packages=packages, **rest)
 
 
-NUMPY = package_changes.Change("numpy", "2.0", "1.26")
+NUMPY = package_changes.PackageChange("numpy", "2.0", "1.26")
 
 
 def software(*prefixes: Prefix, **rest: Any) -> Change:
@@ -106,7 +106,7 @@ CASES = [
             "SOFT-025", severity,
             software(
                 current=Current(
-                    ENV, True, True, (package_changes.Change("torch", "2.13.0", *now),)
+                    ENV, True, True, (package_changes.PackageChange("torch", "2.13.0", *now),)
                 )
             ),
             f"torch 2.13.0{said}, in {ENV}",
@@ -391,7 +391,7 @@ def test_every_check_of_these_families_is_seen_here_or_in_the_lab():
         "NET-025", "NET-026", "NET-027", "NET-028",
     }  # fmt: skip
     lab = {s.id for p in HOSTS.values() for s in p.seeds} | {t[1] for t in TOGETHER}
-    ids = {c.id for c in catalogue() if c.family in ("SOFT", "MPI", "NET")}
+    ids = {c.id for c in all_checks() if c.family in ("SOFT", "MPI", "NET")}
     assert ids - here - lab == set(), "their cases are in this file"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.report.finding import (
     Command,
     Finding,
@@ -20,9 +20,9 @@ from ipexctl.doctor.report.finding import (
     as_fix,
     command,
     do,
-    ipexctl,
+    ipexctl_command,
     sudo,
-    write,
+    write_line,
 )
 from ipexctl.machines import suggested_commands
 from ipexctl.machines.target import Target
@@ -41,11 +41,11 @@ OPTIONS = ("-f", "my hosts", "--root", "/r")
         (do(command("ls -l", "/a b"), "   and see"), "ls -l '/a b'   and see"),
         (do(command("ethtool", "eth0", pipe="grep -E a|b")), "ethtool eth0 | grep -E 'a|b'"),
         (do(sudo("ip link set NIC up")), "sudo ip link set NIC up"),
-        (do(write("0", "/sys/x")), "echo 0 | sudo tee /sys/x"),
-        (do(write("* - nofile", "/x", append=True)), "echo '* - nofile' | sudo tee -a /x"),
+        (do(write_line("0", "/sys/x")), "echo 0 | sudo tee /sys/x"),
+        (do(write_line("* - nofile", "/x", append=True)), "echo '* - nofile' | sudo tee -a /x"),
         (do(Shell("a ~/.b && c")), "a ~/.b && c"),
         (do("first: ", command("a")) | do("or b"), "first: a\nor b"),
-        (do(ipexctl("env diff"), "   # says how"), "ipexctl env diff   # says how"),
+        (do(ipexctl_command("env diff"), "   # says how"), "ipexctl env diff   # says how"),
         (Fix(), ""),
     ],
 )
@@ -60,8 +60,8 @@ def test_words_of_a_host_stay_one_word_each():
 
 
 def test_the_options_of_the_user_follow_the_verb_of_our_own_commands_once():
-    fix = do(ipexctl("install", "--mpi", "none"), "; ", command("ls install")) | do(
-        "ipexctl install: ", ipexctl("env diff")
+    fix = do(ipexctl_command("install", "--mpi", "none"), "; ", command("ls install")) | do(
+        "ipexctl install: ", ipexctl_command("env diff")
     )
     given = fix.with_options(OPTIONS)
     assert given.lines == (
@@ -76,7 +76,7 @@ def test_the_options_of_the_user_follow_the_verb_of_our_own_commands_once():
 
 
 def told() -> Iterator[tuple[str, Fix]]:
-    yield from ((check.id, as_fix(check.fix)) for check in catalogue())
+    yield from ((check.id, as_fix(check.fix)) for check in all_checks())
     for case in ONE_HOST:
         yield from ((f.id, f.fix) for f in findings(case.change(clean())))
 
@@ -127,14 +127,16 @@ def test_only_our_own_text_is_split_or_given_to_a_shell(path: Path):
 
 def test_findings_get_the_options_that_their_hints_get():
     target = Target(hosts=("node[1-2]",), transport="openssh")
-    found = Finding("X-001", Severity.WARN, "", "t", "e", "w", do("use ", ipexctl("install")))
+    found = Finding(
+        "X-001", Severity.WARN, "", "t", "e", "w", do("use ", ipexctl_command("install"))
+    )
     (given,) = suggested_commands.with_options([found], target, "/r")
-    assert str(given.fix) == f"use {suggested_commands.command(target, 'install', '/r')}"
+    assert str(given.fix) == f"use {suggested_commands.suggest_command(target, 'install', '/r')}"
 
 
 def test_environments_that_differ_are_told_with_both_commands():
     prefixes = {"node01": "/a/envs/k1", "node02": "/a/envs/k2"}
-    judged = preflight_rules.judge([clean(), clean("node02", "10.0.0.2")], prefixes)
+    judged = preflight_rules.judge_preflight([clean(), clean("node02", "10.0.0.2")], prefixes)
     fix = next(f.fix for f in judged.warnings if f.id == "SOFT-015")
     verbs = [["ipexctl", "install"], ["ipexctl", "env", "diff"]]
     assert [str(c).split() for c in fix.commands] == verbs

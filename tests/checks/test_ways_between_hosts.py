@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.doctor.checks import run_all
-from ipexctl.doctor.checks.interfaces import address_family, families
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.checks.interfaces import address_families, address_family
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.facts.facts import Nic, Peer
 from ipexctl.facts.host_facts import peer_address
-from ipexctl.facts.measurements import Link, Measured
+from ipexctl.facts.measurements import MeasuredLink, Measurements
 from tests.checks.hosts import ROWS, Change, clean, findings, part, seen, three
 
 _CLOSED = tuple(
@@ -61,8 +61,8 @@ _NO_ROUTE = "Network is unreachable"
 def test_a_host_without_the_others_kind_of_address_is_named(changes, expected):
     hosts = three(**changes)
     peers = tuple(
-        Peer(a.host, b.host, peer_address(b), ok=address_family(peer_address(b)) in families(a),
-             error=_NO_ROUTE)
+        Peer(a.host, b.host, peer_address(b),
+             ok=address_family(peer_address(b)) in address_families(a), error=_NO_ROUTE)
         for a in hosts for b in hosts if a is not b
     )  # fmt: skip
     found = [f for f in findings(*hosts, peers=peers) if f.severity.value != "note"]
@@ -95,8 +95,8 @@ def _link(speed: int | None, duplex: str = "full", number: int = 2) -> Change:
 )
 def test_a_link_that_is_slow_or_unlike_the_others_is_told(changes, expected):
     assert seen(*three(**changes)) == expected
-    measured = Measured(links=(Link("node01", "node02", 1e-4, 9e9),))
-    told = run_all(Cluster(three(**changes), rows=ROWS, measured=measured))
+    measured = Measurements(links=(MeasuredLink("node01", "node02", 1e-4, 9e9),))
+    told = run_all(CheckedHosts(three(**changes), rows=ROWS, measured=measured))
     assert "NET-027" not in {f.id for f in told}  # PERF-005 has measured it
 
 

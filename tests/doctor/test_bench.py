@@ -12,14 +12,14 @@ from ipexctl.common.waiting import wait_until
 from ipexctl.facts import measurements
 from ipexctl.facts.measurements import (
     HostBench,
-    Link,
-    Measured,
+    MeasuredLink,
+    Measurements,
     benchmark_waves,
     onednn_level,
-    rounds,
+    plan_rounds,
 )
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote.facts import benchmark
 from tests import made
@@ -35,14 +35,14 @@ from tests.refused import refused
 @pytest.mark.parametrize("count", [2, 3, 4, 7, 32])
 def test_up_to_32_hosts_each_one_sends_once_and_receives_once(count):
     names = [f"n{i}" for i in range(count)]
-    pairs = [pair for group in rounds(names) for pair in group]
+    pairs = [pair for group in plan_rounds(names) for pair in group]
     assert sorted(a for a, _ in pairs) == sorted(b for _, b in pairs) == sorted(names)
     assert all(a != b for a, b in pairs)
 
 
 @pytest.mark.parametrize("count", [33, 64, 129, 500])
 def test_above_that_each_host_is_in_one_pair_at_most(count):
-    pairs = [pair for group in rounds([f"n{i}" for i in range(count)]) for pair in group]
+    pairs = [pair for group in plan_rounds([f"n{i}" for i in range(count)]) for pair in group]
     used = [name for pair in pairs for name in pair]
     assert len(used) == len(set(used))
     assert len(pairs) == min(count // 2, measurements.SAMPLED)
@@ -50,7 +50,7 @@ def test_above_that_each_host_is_in_one_pair_at_most(count):
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 32, 100])
 def test_pairs_measured_at_the_same_time_are_few_and_share_no_host(count):
-    for group in rounds([f"n{i}" for i in range(count)]):
+    for group in plan_rounds([f"n{i}" for i in range(count)]):
         assert len(group) <= measurements.AT_ONCE
         assert len({name for pair in group for name in pair}) == 2 * len(group)
 
@@ -87,7 +87,7 @@ def test_onednns_words_are_understood(words, level):
     [{}, {"links": 5}, {"links": [[1]]}, {"links": [["b", float("nan"), -1, None]]}],
 )
 def test_nonsense_of_a_host_is_no_number(raw):
-    [link] = measurements.links("a", ["b"], raw)
+    [link] = measurements.read_links("a", ["b"], raw)
     assert (link.source, link.target, link.latency, link.rate) == ("a", "b", None, None)
     assert measurements.host_bench(
         "a", {"status": 3, "fp32": "fast", "threads": True}
@@ -139,7 +139,7 @@ def test_a_child_that_hangs_is_ended_with_all_it_started(agent, tmp_path):
 
 
 def test_a_child_ends_with_the_agent(tmp_path):
-    agent = connect(LocalTransport(), HERE)
+    agent = start_host_agent(LocalTransport(), HERE)
     python, pids = hanging(tmp_path)
     agent.start("facts.benchmark.host", {"python": python, "timeout": 600})
     running = read_pids(pids)
@@ -216,7 +216,7 @@ def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
     port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
     args = {"token": "a" * 32, "targets": [["me", "127.0.0.1", port]], "size": 1 << 22}
     done = agent.call("facts.benchmark.link", {**args, "seconds": 0.3}, timeout=30).done
-    [link] = measurements.links("me", ["me"], done)
+    [link] = measurements.read_links("me", ["me"], done)
     assert link.error == ""
     assert link.latency and link.rate and link.latency < 5 and link.rate > 1e6
 
@@ -242,26 +242,26 @@ def test_a_port_of_the_range_is_taken_and_closed_on_request(agent):
     ],
 )
 def test_a_rate_is_that_of_the_best_part_of_the_time(marks, best):
-    assert benchmark._best(marks) == best
+    assert benchmark._fastest_third(marks) == best
 
 
 def test_a_link_to_itself_loses_nothing(agent):
     port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
     args = {"token": "a" * 32, "target": ["127.0.0.1", port]}
     done = agent.call("facts.benchmark.losses", args, timeout=30).done
-    found = measurements.losses("me", "me", done)
+    found = measurements.read_losses("me", "me", done)
     assert found and found.sent > 100 and found.lost == 0
 
 
 @pytest.mark.parametrize("raw", [{}, {"sent": 0, "lost": 0}, {"sent": 9, "lost": -1}, {"lost": 1}])
 def test_packets_that_nobody_counted_are_not_lost(raw):
-    assert measurements.losses("a", "b", raw) is None
+    assert measurements.read_losses("a", "b", raw) is None
 
 
 def test_nobody_there_is_an_error_and_not_a_number(agent):
     args = {"token": "a", "targets": [["x", "127.0.0.1", 1]], "size": 1, "seconds": 0.1}
     done = agent.call("facts.benchmark.link", args, timeout=30).done
-    [link] = measurements.links("me", ["x"], done)
+    [link] = measurements.read_links("me", ["x"], done)
     assert (link.latency, link.rate) == (None, None)
     assert "refused" in link.error
 
@@ -316,5 +316,5 @@ def test_with_the_real_torch_all_hosts_have_numbers(installed_lab):
         assert (host["status"], host["fp32"] > 1, host["bf16"] > 0.1) == ("ok", True, True), host
         assert host["onednn"] and host["copy"] > 0.1
     assert document["exit_code"] == 0
-    levels = Measured(links=tuple(Link(**x) for x in document["measured"]["links"]))
+    levels = Measurements(links=tuple(MeasuredLink(**x) for x in document["measured"]["links"]))
     assert len(levels.links) == len(installed_lab.hosts)

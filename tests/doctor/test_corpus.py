@@ -14,7 +14,7 @@ import pytest
 
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.lab.cluster import rung_limits
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 from tests.doctor.corpus import FAULTS, HOSTS, TOGETHER, Seed
 from tests.made import OF_MACHINE
 from tests.practice_hosts import start_lab
@@ -129,7 +129,7 @@ def test_no_secret_of_an_account_leaves_its_host(seen: Seen):
 def test_the_corpus_is_large_and_names_failures_that_are_known():
     named = [seed.cause for p in HOSTS.values() for seed in p.seeds] + [t[0] for t in TOGETHER]
     named = [slug for slug in named if slug]
-    by_name = {c.slug: c for c in failures()}
+    by_name = {c.slug: c for c in known_failures()}
     assert set(named) <= set(by_name)
     seeds = [s for p in HOSTS.values() for s in p.seeds if s.cause]
     assert all(s.id in by_name[s.cause].checks for s in seeds)

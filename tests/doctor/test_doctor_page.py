@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.command.doctor_page import page, write
+from ipexctl.doctor.command.doctor_page import render_doctor_page, write_doctor_page
 from ipexctl.doctor.report.report import Report
 from ipexctl.inventory.inventory import Host
 from ipexctl.pages.page_file import SEEN, page_styles
-from ipexctl.pages.page_shell import mark
+from ipexctl.pages.page_shell import generator_tag
 from tests.cli import ipexctl
 from tests.doctor.test_formats import REPORTS
 from tests.doctor.test_report import DOWN, NO_PYTHON, A, B, report
@@ -20,7 +20,7 @@ from tests.report.test_report_page import HOSTILE, checked_policy, parsed
 
 
 def made(given: Report) -> str:
-    return page(given, page_styles(), "2026-01-02 03:04")
+    return render_doctor_page(given, page_styles(), "2026-01-02 03:04")
 
 
 def texts(html: str, tag: str) -> str:
@@ -49,7 +49,7 @@ def test_a_page_has_our_tags_only_and_the_policy_of_its_style(given: Report):
     assert not {tag for tag, _ in seen} & {"script", "img", "b", "c", "a"}
     assert not any(name.startswith("on") for _, attrs in seen for name in attrs)
     assert not set("\x1b\x00\u2028") & set(html)
-    assert mark("doctor") in html[:SEEN]
+    assert generator_tag("doctor") in html[:SEEN]
 
 
 def test_hostile_words_are_shown():
@@ -96,13 +96,13 @@ def test_names_of_many_hosts_are_complete():
 
 def test_a_page_is_written_again_but_nothing_else_is_replaced(tmp_path, capsys):
     place = tmp_path / "r.html"
-    write(report(A), str(place))
+    write_doctor_page(report(A), str(place))
     assert place.read_text("utf-8").startswith("<!doctype html>")
     assert place.stat().st_mode & 0o777 == 0o600
     assert capsys.readouterr().err.startswith(str(place))
-    write(report(A), "-")
+    write_doctor_page(report(A), "-")
     assert capsys.readouterr().out.startswith("<!doctype html>")
-    for theirs in ("mine", mark("report")):
+    for theirs in ("mine", generator_tag("report")):
         (tmp_path / "other.html").write_text(theirs)
         refused = ipexctl("doctor", "-H", "nohost", "--html", "other.html", cwd=tmp_path)
         assert (refused.slug, refused.returncode) == ("report-file-exists", 2)

@@ -20,10 +20,10 @@ from ipexctl.doctor.report.finding import (
     as_fix,
     command,
     do,
-    edit,
-    scripted,
+    edit_file,
+    scripted_sudo,
     sudo,
-    write,
+    write_line,
 )
 from ipexctl.doctor.report.fix_plan import as_step, fix_play
 from ipexctl.errors import InputError
@@ -32,7 +32,7 @@ from ipexctl.machines.target import Target
 from ipexctl.play.steps import all_steps
 from ipexctl.play.text.interpolation import Scope
 from ipexctl.play.text.play_reader import read_play
-from ipexctl.play.text.step_schema import bind
+from ipexctl.play.text.step_schema import bind_step
 from tests.checks.hosts import clean, findings, state
 from tests.cli import Ended, ipexctl
 from tests.doctor.test_report import report
@@ -45,7 +45,7 @@ def finding(said: Fix | Part, host: str = "n1", severity: Severity = Severity.WA
 
 
 def commands(said: Fix | Part) -> list[str]:
-    found = fix_plan.scripts([finding(said)], ["n1"])
+    found = fix_plan.root_scripts([finding(said)], ["n1"])
     return live(found[0][1]) if found else []
 
 
@@ -59,32 +59,39 @@ def live(script: str) -> list[str]:
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (scripted("apt-get install -y python3 python3-venv"), None),
-        (do(scripted("timedatectl set-ntp true"), "   (or x)"), "sudo timedatectl set-ntp true"),
+        (scripted_sudo("apt-get install -y python3 python3-venv"), None),
         (
-            do(write("madvise", "/sys/kernel/mm/x"), "   on all"),
+            do(scripted_sudo("timedatectl set-ntp true"), "   (or x)"),
+            "sudo timedatectl set-ntp true",
+        ),
+        (
+            do(write_line("madvise", "/sys/kernel/mm/x"), "   on all"),
             "echo madvise | sudo tee /sys/kernel/mm/x",
         ),
-        (write("trainer - nofile 65536", "/etc/security/limits.d/i.conf"), None),
+        (write_line("trainer - nofile 65536", "/etc/security/limits.d/i.conf"), None),
         (
-            do(command("docker run ..."), "   or   ", scripted("mount -o size=50% /dev/shm")),
+            do(command("docker run ..."), "   or   ", scripted_sudo("mount -o size=50% /dev/shm")),
             "sudo mount -o size=50% /dev/shm",
         ),
         (Shell("sudo mkdir /x && sudo mount /x", needs_root=True, unattended=True), None),
-        (scripted("sysctl -w", "net.ipv4.ip_local_port_range=32768 60999"), None),
+        (scripted_sudo("sysctl -w", "net.ipv4.ip_local_port_range=32768 60999"), None),
         (sudo("ip link set NIC mtu 1500"), ""),
         (do(sudo("dmidecode -t memory"), " shows which slots are empty"), ""),
         (do("free memory, then: ", Shell("sudo swapoff -a && sudo x", needs_root=True)), ""),
-        (do(scripted("apt-get install a"), " (x)") | do(scripted("dnf install a"), " (y)"), ""),
-        (write("10.0.0.1 x'; rm -rf /", "/etc/hosts", append=True), ""),
-        (scripted("ip link set", "$(reboot)", "mtu", "1500"), ""),
-        (scripted("ip link set", "eth0`reboot`", "mtu", "1500"), ""),
-        (scripted("chmod 1777", "/tmp; sudo reboot"), ""),
-        (scripted("chmod 1777", "/tmp && sudo reboot"), ""),
-        (do(scripted("chmod 1777 /tmp")) | do(sudo("reboot")), "sudo chmod 1777 /tmp"),
+        (
+            do(scripted_sudo("apt-get install a"), " (x)")
+            | do(scripted_sudo("dnf install a"), " (y)"),
+            "",
+        ),
+        (write_line("10.0.0.1 x'; rm -rf /", "/etc/hosts", append=True), ""),
+        (scripted_sudo("ip link set", "$(reboot)", "mtu", "1500"), ""),
+        (scripted_sudo("ip link set", "eth0`reboot`", "mtu", "1500"), ""),
+        (scripted_sudo("chmod 1777", "/tmp; sudo reboot"), ""),
+        (scripted_sudo("chmod 1777", "/tmp && sudo reboot"), ""),
+        (do(scripted_sudo("chmod 1777 /tmp")) | do(sudo("reboot")), "sudo chmod 1777 /tmp"),
         (do(sudo("sysctl vm.nr_hugepages=0"), "   (unless a database needs them)"), ""),
         ("sudo reboot, if you like", ""),
-        (do("sudo ", write("ADDRESS a", "/etc/hosts", scripted=False)), ""),
+        (do("sudo ", write_line("ADDRESS a", "/etc/hosts", scripted=False)), ""),
         (do(command("ls /sudo")), ""),
     ],
     ids=str,
@@ -96,7 +103,7 @@ def test_only_plain_commands_stand_in_the_script(said, expected):
 
 @pytest.mark.parametrize("word", ["a" * 31, "a''" * 26, "a " * 50_000])
 def test_a_long_word_of_a_host_is_judged_soon(word):
-    texts = write(f"{word}!", "/x"), scripted("chmod", f"{word}!")
+    texts = write_line(f"{word}!", "/x"), scripted_sudo("chmod", f"{word}!")
     began = time.process_time()
     assert [commands(text) for text in texts] == [[], []]
     assert time.process_time() - began < 10
@@ -135,12 +142,12 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path):
     found = [
         replace(finding(said), id=number)
         for number, said in (
-            ("A-001", write("1", f"{none}/x")),
+            ("A-001", write_line("1", f"{none}/x")),
             ("B-001", Shell(f"sudo mkdir -p {none}/a && sudo chmod 700 {none}/b", True, True)),
-            ("C-001", scripted("mkdir", str(made))),
+            ("C-001", scripted_sudo("mkdir", str(made))),
         )
     ]
-    [(_, script)] = fix_plan.scripts(found, ["n1"])
+    [(_, script)] = fix_plan.root_scripts(found, ["n1"])
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LC_ALL": "C"}
     done = subprocess.run(["sh"], input=script, capture_output=True, text=True, env=env)
     told = [line for line in done.stderr.splitlines() if line.endswith(": failed")]
@@ -149,10 +156,10 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(tmp_path):
 
 
 def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():
-    found = [finding(scripted("chmod 1777 /tmp"), h) for h in ("n1", "n2")]
-    found.append(finding(scripted("sysctl vm.swappiness=10"), "n3"))
-    found.append(finding(scripted("chmod 1777 /tmp"), "n4", Severity.NOTE))
-    parts = fix_plan.scripts(found, ["n1", "n2", "n3", "n4"])
+    found = [finding(scripted_sudo("chmod 1777 /tmp"), h) for h in ("n1", "n2")]
+    found.append(finding(scripted_sudo("sysctl vm.swappiness=10"), "n3"))
+    found.append(finding(scripted_sudo("chmod 1777 /tmp"), "n4", Severity.NOTE))
+    parts = fix_plan.root_scripts(found, ["n1", "n2", "n3", "n4"])
     assert [names for names, _ in parts] == [["n1", "n2"], ["n3"]]
     for _, text in parts:
         assert subprocess.run(["sh", "-n"], input=text, text=True).returncode == 0
@@ -160,35 +167,36 @@ def test_hosts_that_need_the_same_share_a_script_that_sh_can_read():
 
 @pytest.mark.parametrize("host", ["n1", ""])
 def test_what_only_root_can_edit_is_in_the_script_and_the_play(host):
-    found = [finding(do(edit("/etc/hosts"), "   # 10.0.0.1 n1"), host)]
-    [(names, script)] = fix_plan.scripts(found, ["n1"])
+    found = [finding(do(edit_file("/etc/hosts"), "   # 10.0.0.1 n1"), host)]
+    [(names, script)] = fix_plan.root_scripts(found, ["n1"])
     assert (names, live(script)) == (["n1"], [])
     assert "#   sudoedit /etc/hosts # 10.0.0.1 n1" in script.splitlines()
     assert "on n1: X-001 a title: sudoedit /etc/hosts" in fix_play(found, ["n1"])
 
 
 def test_hosts_that_need_the_same_commands_share_a_script_whatever_is_left_to_the_user():
-    found = [finding(scripted("chmod 1777 /tmp"), h) for h in ("n1", "n2", "n3")]
+    found = [finding(scripted_sudo("chmod 1777 /tmp"), h) for h in ("n1", "n2", "n3")]
     found += [
-        replace(finding(do(edit("/etc/hosts"), f"   # {h}"), h), id="E-001") for h in ("n1", "n2")
+        replace(finding(do(edit_file("/etc/hosts"), f"   # {h}"), h), id="E-001")
+        for h in ("n1", "n2")
     ]
-    [(names, script)] = fix_plan.scripts(found, ["n1", "n2", "n3"])
+    [(names, script)] = fix_plan.root_scripts(found, ["n1", "n2", "n3"])
     assert (names, live(script)) == (["n1", "n2", "n3"], ["sudo chmod 1777 /tmp"])
     edits = [line for line in script.splitlines() if "sudoedit" in line]
     assert edits == [f"#   on {h}: sudoedit /etc/hosts # {h}" for h in ("n1", "n2")]
 
 
 def test_packages_that_are_installed_again_are_no_package_step():
-    again = finding(scripted("apt-get install -y --reinstall python3-minimal"))
-    new = finding(scripted("apt-get install -y python3-venv"))
+    again = finding(scripted_sudo("apt-get install -y --reinstall python3-minimal"))
+    new = finding(scripted_sudo("apt-get install -y python3-venv"))
     kinds = [as_step(f, c).kind for f in (again, new) for c in fix_plan.ready_commands(f.fix)]
     assert kinds == ["sh", "package"]
 
 
 def test_words_of_a_host_cannot_leave_the_comment():
-    words = do(scripted("x", "\x0b\r\u2028reboot"), "\x0b\r\u2028reboot")
+    words = do(scripted_sudo("x", "\x0b\r\u2028reboot"), "\x0b\r\u2028reboot")
     hostile = Finding("X-001", Severity.WARN, "n1", "t\nreboot", "e", "w", words)
-    [(_, text)] = fix_plan.scripts([hostile], ["n1"])
+    [(_, text)] = fix_plan.root_scripts([hostile], ["n1"])
     lines = [x for x in text.splitlines() if x and not x.startswith("#")]
     assert lines == ["bad=", 'failed() { echo "$1: failed" >&2; bad=1; }', 'test -z "$bad"']
 
@@ -231,7 +239,7 @@ def test_fixes_are_shown_as_a_play_which_runs_after_a_yes_alone(lab3, tmp_path):
 def test_a_file_that_doctor_did_not_write_is_not_replaced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "doctor-fix.yaml").write_text("steps: []\n")
-    found = replace(report(clean("node01")), findings=(finding(scripted("ls"), "node01"),))
+    found = replace(report(clean("node01")), findings=(finding(scripted_sudo("ls"), "node01"),))
     with pytest.raises(InputError) as refused:
         run_fixes(found, Target(), "~/.ipexctl", yes=True, json=False)
     assert refused.value.slug == "fix-file-exists"
@@ -240,7 +248,7 @@ def test_a_file_that_doctor_did_not_write_is_not_replaced(tmp_path, monkeypatch)
 
 def test_a_fix_that_needs_no_root_is_played_without_sudo():
     fix = Shell("rm ~/${x}", unattended=True)
-    text = fix_play([finding(fix, "n1", Severity.NOTE), finding(scripted("ls"), "n2")], ["n1"])
+    text = fix_play([finding(fix, "n1", Severity.NOTE), finding(scripted_sudo("ls"), "n2")], ["n1"])
     steps = read_play(text, "fixes", all_steps()).steps
     assert [step.sudo for step in steps] == [False, True]
-    assert bind(all_steps()["sh"], steps[0].node, Scope({})).cmd == fix.text
+    assert bind_step(all_steps()["sh"], steps[0].node, Scope({})).cmd == fix.text

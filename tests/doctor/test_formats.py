@@ -13,12 +13,12 @@ import pytest
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.command import report_formats
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Severity, do, sudo
-from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.doctor.report.report import Report
 from ipexctl.facts.facts import Peer
-from ipexctl.facts.measurements import HostBench, Link, Measured
+from ipexctl.facts.measurements import HostBench, MeasuredLink, Measurements
 from tests.doctor.test_report import DOWN, NO_PYTHON, A, B, report
 
 SCHEMA = json.loads(
@@ -36,12 +36,15 @@ def checked(text: str) -> dict[str, Any]:
 HOSTILE = Finding(
     "X-001", Severity.FAIL, "node01", "a\x1b[31m|b<c>", "]]>\x00&`", "*w*", do(sudo("x"))
 )
-MEASURED = Measured(
+MEASURED = Measurements(
     hosts=(
         HostBench("node01", "ok", "", "2.13.0", 4, 101.5, 210.0, 12.0, "Intel AMX"),
         HostBench("node02", "no-torch"),
     ),
-    links=(Link("node01", "node02", 1e-4, 9.4e9), Link("node02", "node01", error="broke")),
+    links=(
+        MeasuredLink("node01", "node02", 1e-4, 9.4e9),
+        MeasuredLink("node02", "node01", error="broke"),
+    ),
 )
 REPORTS = {
     "healthy": report(A, B),
@@ -50,7 +53,7 @@ REPORTS = {
     "mixed": report(A, NO_PYTHON, DOWN),
     "hostile": replace(report(A), findings=(HOSTILE,)),
     "measured": replace(report(A, B), level="std", measured=MEASURED),
-    "advice": replace(report(A, B), recommendations=recommend(Cluster((A, B)))),
+    "advice": replace(report(A, B), recommendations=recommend_settings(CheckedHosts((A, B)))),
     "peers": replace(
         report(A, B), peers=(Peer("node01", "node02", "10.0.0.2", ok=False, error="refused"),)
     ),
@@ -61,7 +64,7 @@ REPORTS = {
 @pytest.mark.parametrize("made", REPORTS.values(), ids=REPORTS)
 def test_every_report_is_as_the_schema_says(made: Report):
     assert checked(report_formats.as_json(made)) == json.loads(
-        json.dumps(report_formats.document(made))
+        json.dumps(report_formats.doctor_document(made))
     )
 
 
@@ -76,7 +79,7 @@ def test_every_report_is_as_the_schema_says(made: Report):
     ],
 )
 def test_the_schema_refuses_what_is_not_a_report(broken):
-    told = report_formats.document(REPORTS["healthy"]) | broken
+    told = report_formats.doctor_document(REPORTS["healthy"]) | broken
     with pytest.raises(jsonschema.ValidationError):
         checked(json.dumps(told))
 

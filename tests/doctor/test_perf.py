@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from ipexctl.doctor.checks import perf
-from ipexctl.doctor.checks.registry import declared, run
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.checks.registry import declared_checks, run_checks
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.measurements import HostBench, Link, Losses, Measured
+from ipexctl.facts.measurements import HostBench, Losses, MeasuredLink, Measurements
 from tests import made
 from tests.facts.machines import AMX, AVX2
 
-CHECKS = declared((perf,))
+CHECKS = declared_checks((perf,))
 NAMES = ("n1", "n2", "n3", "n4")
 
 
@@ -39,26 +39,28 @@ def bench(name: str, **changes: Any) -> HostBench:
     return replace(good, **changes)
 
 
-def ring(**rates: float) -> tuple[Link, ...]:
+def ring(**rates: float) -> tuple[MeasuredLink, ...]:
     """Good links from each host to the next; `n1n2=1e8` changes one."""
     pairs = zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True)
-    return tuple(Link(a, b, 1e-4, rates.get(a + b, 9.4e9)) for a, b in pairs)
+    return tuple(MeasuredLink(a, b, 1e-4, rates.get(a + b, 9.4e9)) for a, b in pairs)
 
 
-def losses(**lost: int) -> Measured:
+def losses(**lost: int) -> Measurements:
     """Of 1,000 packets from each host to the next; `n1n2=9` of one."""
     pairs = zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True)
-    return Measured(losses=tuple(Losses(a, b, 1000, lost.get(a + b, 0)) for a, b in pairs))
+    return Measurements(losses=tuple(Losses(a, b, 1000, lost.get(a + b, 0)) for a, b in pairs))
 
 
-def seen(measured: Measured, flags: str = AMX, boot: str = "") -> list[tuple[str, str, str, str]]:
+def seen(
+    measured: Measurements, flags: str = AMX, boot: str = ""
+) -> list[tuple[str, str, str, str]]:
     peers = tuple(Peer(a, b, "10.0.0.9", ok=True) for a in NAMES for b in NAMES if a != b)
-    cluster = Cluster(tuple(host(n, flags, boot) for n in NAMES), peers, measured=measured)
-    return [(f.id, f.severity.value, f.host, f.evidence) for f in run(CHECKS, cluster)]
+    cluster = CheckedHosts(tuple(host(n, flags, boot) for n in NAMES), peers, measured=measured)
+    return [(f.id, f.severity.value, f.host, f.evidence) for f in run_checks(CHECKS, cluster)]
 
 
-def hosts(**changed: dict[str, Any]) -> Measured:
-    return Measured(hosts=tuple(bench(n, **changed.get(n, {})) for n in NAMES))
+def hosts(**changed: dict[str, Any]) -> Measurements:
+    return Measurements(hosts=tuple(bench(n, **changed.get(n, {})) for n in NAMES))
 
 
 AVX512_WORDS = "Intel AVX-512 with AVX512BW, AVX512VL, and AVX512DQ extensions"
@@ -90,19 +92,19 @@ FOUND = [
         [("PERF-004", "warn", "n4", f"it says: {AVX512_WORDS}; the flags say amx")],
     ),
     (
-        Measured(links=ring(n1n2=1e8, n2n3=1e8)),
+        Measurements(links=ring(n1n2=1e8, n2n3=1e8)),
         [("PERF-005", "warn", "n2", f"with n[1,3]: 100 Mbit/s{HALF_MINUTE}")],
     ),
     (
-        Measured(links=ring(n3n4=1e8)),
+        Measurements(links=ring(n3n4=1e8)),
         [("PERF-005", "warn", "n3", f"with n4: 100 Mbit/s{HALF_MINUTE}")],
     ),
     (
-        Measured(links=ring(n3n4=4e9)),
+        Measurements(links=ring(n3n4=4e9)),
         [("PERF-005", "warn", "n3", "with n4: 4000 Mbit/s; 100 million gradients take 1 s")],
     ),
     (
-        Measured(links=(Link("n1", "n2", 0.012, 9e9),)),
+        Measurements(links=(MeasuredLink("n1", "n2", 0.012, 9e9),)),
         [("PERF-006", "warn", "n1", "to n2: 12.0 ms")],
     ),
     (
@@ -116,7 +118,7 @@ FOUND = [
         [("PERF-008", "fail", "n1", "libgomp"), ("PERF-008", "warn", "n2", "late")],
     ),
     (
-        Measured(links=(Link("n1", "n2", 1e-4, error="no answer in time"),)),
+        Measurements(links=(MeasuredLink("n1", "n2", 1e-4, error="no answer in time"),)),
         [("PERF-009", "warn", "n1", "to n2: no answer in time")],
     ),
     (losses(n3n4=3), [("PERF-010", "warn", "n3", "with n4: 3 of 1000 lost")]),
@@ -125,7 +127,7 @@ FOUND = [
         [("PERF-010", "warn", "n2", "with n1: 9 of 1000 lost; with n3: 11 of 1000 lost")],
     ),
     (
-        Measured(losses=(Losses("n1", "n2", 1000, 10), Losses("n2", "n1", 1000, 0))),
+        Measurements(losses=(Losses("n1", "n2", 1000, 10), Losses("n2", "n1", 1000, 0))),
         [("PERF-010", "warn", "n1", "with n2: 10 of 1000 lost")],
     ),
 ]
@@ -138,22 +140,28 @@ def test_one_trouble_gives_the_finding_it_deserves(measured, expected):
 
 def test_a_link_that_loses_large_packets_is_told_once():
     """NET-025 has told of it."""
-    measured = Measured(links=(Link("n1", "n2", 1e-4, error="no answer in time"),))
+    measured = Measurements(links=(MeasuredLink("n1", "n2", 1e-4, error="no answer in time"),))
     peers = (Peer("n1", "n2", "10.0.0.9", ok=True, lost=True),)
-    assert run(CHECKS, Cluster((host("n1"), host("n2")), peers, measured=measured)) == ()
+    assert (
+        run_checks(CHECKS, CheckedHosts((host("n1"), host("n2")), peers, measured=measured)) == ()
+    )
 
 
 SLOW = {"fp32": 10.0, "bf16": 40.0}
 HARMLESS = {
-    "nothing measured": Measured(),
+    "nothing measured": Measurements(),
     "all well": replace(hosts(), links=ring()),
     "a little slower": hosts(n2={"fp32": 75.0}),
-    "two hosts tell nothing about each other": Measured(hosts=(bench("n1"), bench("n2", **SLOW))),
+    "two hosts tell nothing about each other": Measurements(
+        hosts=(bench("n1"), bench("n2", **SLOW))
+    ),
     "fewer threads": hosts(n2={"threads": 2, "fp32": 50.0, "bf16": 200.0}),
-    "links so fast that Python is the limit": Measured(links=ring(n1n2=30e9, n2n3=12e9, n3n4=6e9)),
-    "no torch yet": Measured(hosts=tuple(HostBench(n, "no-torch") for n in NAMES)),
+    "links so fast that Python is the limit": Measurements(
+        links=ring(n1n2=30e9, n2n3=12e9, n3n4=6e9)
+    ),
+    "no torch yet": Measurements(hosts=tuple(HostBench(n, "no-torch") for n in NAMES)),
     "two packets lost by chance": losses(n1n2=2),
-    "few packets lost of many": Measured(losses=(Losses("n1", "n2", 10000, 20),)),
+    "few packets lost of many": Measurements(losses=(Losses("n1", "n2", 10000, 20),)),
 }
 
 

@@ -10,12 +10,12 @@ import pytest
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.command.report_formats import markdown
-from ipexctl.doctor.command.report_text import show
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.command.report_text import show_doctor_report
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Severity, do
-from ipexctl.doctor.report.recommendations import Recommendation, recommend
+from ipexctl.doctor.report.recommendations import Recommendation, recommend_settings
 from ipexctl.doctor.report.report import Report
-from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, EnvUser, Project
+from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, EnvUser, ProjectEnv
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
 from ipexctl.facts.facts import Facts, Nic
 from ipexctl.facts.software_facts import Current, Prefix, SoftwareFacts
@@ -39,7 +39,7 @@ def report(*hosts: Facts | HostDown) -> Report:
         facts=facts,
         down=tuple(h for h in hosts if isinstance(h, HostDown)),
         peers=(),
-        findings=run_all(Cluster(facts)),
+        findings=run_all(CheckedHosts(facts)),
         seconds=0.5,
         named="-f hosts",
     )
@@ -47,7 +47,7 @@ def report(*hosts: Facts | HostDown) -> Report:
 
 def text(made_report: Report, *, width: int | None = 80, verbose: bool = False) -> str:
     out = io.StringIO()
-    show(made_report, out, width=width, verbose=verbose)
+    show_doctor_report(made_report, out, width=width, verbose=verbose)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
@@ -88,10 +88,10 @@ def test_the_next_command_installs_the_requirements_of_a_folder_without_a_lock()
     ],
 )
 def test_the_environment_of_another_project_is_named(users, key, named):
-    rows = tuple(EnvUser(Project(name, name, "me@here"), "", "") for name in users)
+    rows = tuple(EnvUser(ProjectEnv(name, name, "me@here"), "", "") for name in users)
     current = Current("/env", True, True, environment=EnvUsed("a" * 16, users=rows))
     ready = report(replace(A, software=replace(INSTALLED, current=current)))
-    choice = EnvChoice(Project("mine", "here", "me@here"), key, "/x/ipexctl.lock" if key else "")
+    choice = EnvChoice(ProjectEnv("mine", "here", "me@here"), key, "/x/ipexctl.lock" if key else "")
     (line,) = [t for t in text(replace(ready, findings=(), env=choice)).splitlines() if "next" in t]
     assert ("project other" in line) is named
 
@@ -272,7 +272,10 @@ def test_the_generation_of_the_processors_is_shown(width):
     cpu = replace(A.cpu, model=143, stepping=8, model_name="Intel(R) Xeon(R) Platinum 8480+")
     facts = replace(A, cpu=cpu)
     shown = text(
-        replace(report(facts), recommendations=recommend(Cluster((facts,), rows=ROWS))), width=width
+        replace(
+            report(facts), recommendations=recommend_settings(CheckedHosts((facts,), rows=ROWS))
+        ),
+        width=width,
     )
     assert "  Sapphire Rapids · bf16: AMX " in shown
     assert ("Xeon Platinum 8480+, Sapphire Rapids" in shown) is (width is None)

@@ -15,7 +15,7 @@ from stat import S_ISDIR
 
 import pytest
 
-from ipexctl.env.choice.env_list import Env, HostEnvs, not_back, way_back
+from ipexctl.env.choice.env_list import BuiltEnv, HostEnvs, not_back, way_back
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
 from ipexctl.terminal.confirm import DECLINED
@@ -315,7 +315,7 @@ def test_what_was_not_proved_does_not_become_current(agent: Agent, tmp_path: Pat
 
 def on_host(current: str, previous: str, *broken: str) -> HostEnvs:
     names = [key for key in (current, previous) if key]
-    envs = tuple(Env(key, key not in broken, True, 1) for key in names)
+    envs = tuple(BuiltEnv(key, key not in broken, True, 1) for key in names)
     return HostEnvs("a", "/r", current, previous, envs, 0)
 
 

@@ -18,11 +18,11 @@ from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_relay import _Getter
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.install.fetch_wheels import Supply
-from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import environments
-from ipexctl.terminal.progress import FETCHING, Step
-from ipexctl.terminal.progress_view import ProgressView, counted
+from ipexctl.terminal.progress import FETCHING, ProgressStep
+from ipexctl.terminal.progress_view import ProgressView, step_with_bytes
 from tests.install.conftest import Builder, Shop, finish, make_wheel, until
 from tests.install.test_pipeline import KEY, NO_FOLDERS, from_index, index, numpy_of
 from tests.packages.served import Fault, Served
@@ -51,7 +51,7 @@ def test_a_file_whose_size_is_locked_wrong_does_not_make_the_install_wait_for_ev
 
 
 def test_a_file_that_was_fetched_and_is_gone_is_an_error(shop: Shop) -> None:
-    package = Package("numpy", "2.0", "numpy.whl", "a" * 64, 5)
+    package = LockedPackage("numpy", "2.0", "numpy.whl", "a" * 64, 5)
     lock = Lock("", "", "", "3.12", "", (package,), package)
     files = Supply(lock, [package], lambda: 5)
     files.settle()
@@ -113,8 +113,8 @@ def test_what_is_still_fetched_after_the_end_does_not_draw_on_the_terminal() -> 
     console = Console(file=io.StringIO(), force_terminal=True)
     view = ProgressView(console)
     with view as progress:
-        progress.step(Step("a", "sending", 1, 2))
-    progress.step(Step("", FETCHING, 1, 2))  # by the thread that fetches
+        progress.step(ProgressStep("a", "sending", 1, 2))
+    progress.step(ProgressStep("", FETCHING, 1, 2))  # by the thread that fetches
     try:
         assert view.live._live is None
     finally:
@@ -208,7 +208,7 @@ def test_who_waits_for_something_else_says_so() -> None:
     waits = ["waiting for the install of bob", "waiting for files"]
     with ProgressView(console) as progress:
         for text in waits:
-            progress.step(Step("a", text))
+            progress.step(ProgressStep("a", text))
     assert console.file.getvalue().splitlines() == [f"a: {text}" for text in waits]  # type: ignore[attr-defined]
 
 
@@ -216,7 +216,9 @@ def test_who_waits_and_has_nothing_yet_is_shown_without_a_count() -> None:
     files = tuple(Blob(str(n), f"{n:064x}", n * 1_000_000) for n in (2, 3))
     told: list[str] = []
     agent: Any = SimpleNamespace(host=SimpleNamespace(name="a"))
-    getter = _Getter(agent, "/", files, lambda *step: told.append(counted(Step("a", *step))))
+    getter = _Getter(
+        agent, "/", files, lambda *step: told.append(step_with_bytes(ProgressStep("a", *step)))
+    )
     getter.waits()
     getter.has(files[:1])
     getter.waits()

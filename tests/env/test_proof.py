@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import HostFailed
-from ipexctl.install.stack.selection import modules
+from ipexctl.install.stack.selection import stack_modules
 from ipexctl.machines.agent import Agent
 from ipexctl.remote.install.env_proof import PROOF
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 from tests.install import standins
 from tests.install.conftest import TORCH, Shop, make_wheel
 from tests.install.standins import TRAINABLE
@@ -92,8 +92,8 @@ def test_a_host_whose_ipex_does_not_work_keeps_its_environment_and_names_what_fa
 
 def test_every_row_proves_the_modules_of_its_era() -> None:
     found = {
-        row.name: [name for name, _, _ in modules(row, lambda dist: "1")]
-        for row in table()
+        row.name: [name for name, _, _ in stack_modules(row, lambda dist: "1")]
+        for row in stack_rows()
         if row.name in ("torch-2.13", "ipex-2.8.0", "ipex-2.7.0", "ipex-1.10.100")
     }
     assert found == {

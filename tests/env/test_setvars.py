@@ -13,7 +13,7 @@ import pytest
 from ipexctl.errors import HostFailed
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote import main
 from ipexctl.remote.failure import Failure
@@ -40,7 +40,7 @@ def environment(root: Path, package: str, script: str) -> Path:
 
 def ask(root: Path) -> object:
     """The variables that a run is told."""
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
     try:
         return agent.call("run.run_environment.find", {"root": str(root), "run_id": "x"}).done[
             "setvars"
@@ -128,7 +128,7 @@ def test_a_script_that_ends_its_shell_is_told_with_how_to_look_at_it(
 
 
 def a_call() -> main.Call:
-    agent = main.Agent(io.BytesIO(), io.BytesIO(), {})
+    agent = main.AgentLoop(io.BytesIO(), io.BytesIO(), {})
     return main.Call(agent, 1)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_and_listen
 from ipexctl.machines.wire.transport import LocalTransport
 
@@ -30,7 +30,7 @@ _READ = frozenset(
 def read_all() -> dict[str, Facts]:
     """Empty where there are none."""
     found = {p.name.rpartition(".tar")[0]: p for p in (RECORDED / "trees").glob("*.tar.*")}
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
     try:
         with tempfile.TemporaryDirectory() as folder:
             return {n: _read(agent, path, Path(folder, n)) for n, path in found.items()}

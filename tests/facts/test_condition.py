@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.host_answer import record
+from ipexctl.base.host_answer import read_record
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import (
@@ -22,13 +22,13 @@ from ipexctl.facts.system_facts import (
     Condition,
     Kernel,
     Limit,
-    Limits,
     Load,
     Power,
+    UserLimits,
 )
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_and_listen
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote.facts import host_load, host_network, machine_state
@@ -40,7 +40,7 @@ _FREQ = f"{_CPU}/cpufreq"
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
     yield agent
     agent.close()
 
@@ -120,7 +120,7 @@ def test_turbo_is_not_off_where_the_processor_has_none(agent, tmp_path, files, e
 def test_a_link_has_the_speed_of_its_card(tmp_path, files, expected):
     for name, text in files.items():
         (tmp_path / name).write_text(text + "\n")
-    assert host_network.link(str(tmp_path), read_text) == expected
+    assert host_network.read_link_speed(str(tmp_path), read_text) == expected
 
 
 def test_kernel_switches_and_memory_are_read(agent, tmp_path):
@@ -250,8 +250,8 @@ def test_this_machine_tells_its_limits_and_its_temporary_folder(agent):
     ],
 )
 def test_a_limit_is_two_numbers_or_unknown(raw, expected):
-    got = record(Condition, {"limits": {"nofile": raw}}).limits
-    assert got == replace(Limits(), nofile=expected)
+    got = read_record(Condition, {"limits": {"nofile": raw}}).limits
+    assert got == replace(UserLimits(), nofile=expected)
 
 
 # --- load ----------------------------------------------------------------------------------------
@@ -298,12 +298,12 @@ def test_who_computes_on_a_busy_host_is_named_and_we_are_not(monkeypatch):
     def busy(path: str) -> str:
         return "99.0 99.0 99.0 9/99 9" if path == "/proc/loadavg" else read_text(path)
 
-    begun = host_load.begin(busy, "", True)
+    begun = host_load.begin_load_sample(busy, "", True)
     assert os.getpid() not in begun["look"]["programs"]
     end = time.monotonic() + 0.3
     while time.monotonic() < end:  # we compute, too
         pass
-    found = host_load.finish(busy, "", begun)
+    found = host_load.finish_load_sample(busy, "", begun)
     assert found["busy"] > 0
     assert "burner" in [name for name, _ in found["top"]]
 
@@ -312,9 +312,9 @@ def test_an_idle_host_is_not_looked_at_twice():
     def idle(path: str) -> str:
         return "0.0 0.0 0.0 1/99 9" if path == "/proc/loadavg" else read_text(path)
 
-    begun = host_load.begin(idle, "", True)
+    begun = host_load.begin_load_sample(idle, "", True)
     assert begun["look"] is None
-    assert host_load.finish(idle, "", begun)["busy"] is None
+    assert host_load.finish_load_sample(idle, "", begun)["busy"] is None
 
 
 # --- AMX -----------------------------------------------------------------------------------------

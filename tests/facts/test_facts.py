@@ -12,17 +12,17 @@ import pytest
 from ipexctl.base import host_answer
 from ipexctl.base.values import cpu_list
 from ipexctl.doctor.checks import run_all
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.errors import HostFailed
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa
-from ipexctl.facts.facts import ClockFacts, CpuFacts, Facts, Nic, Node
+from ipexctl.facts.facts import ClockFacts, CpuFacts, Facts, Nic, NumaNode
 from ipexctl.facts.software_facts import SoftwareFacts
-from ipexctl.facts.system_facts import Condition, Limits, Load, Power, System
+from ipexctl.facts.system_facts import Condition, Load, Power, System, UserLimits
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
-from ipexctl.machines.probe_host import probe, probe_and_listen
+from ipexctl.machines.agent_start import start_host_agent
+from ipexctl.machines.probe_host import probe_and_listen, probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.run.plan import core_pinning
 from tests import made
@@ -36,7 +36,7 @@ RECORDED = Path(__file__).parents[3] / "shared" / "machines"
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
     yield agent
     agent.close()
 
@@ -49,8 +49,8 @@ def counts(facts: Facts) -> tuple[int, int, int, int, int]:
     """CPUs online, CPUs that are ours, cores that are ours, sockets, NUMA nodes."""
     return (
         len(facts.cpu.cpus),
-        len(of.usable(facts) or ()),
-        of.cores(facts) or 0,
+        len(of.usable_cpus(facts) or ()),
+        of.count_usable_cores(facts) or 0,
         len({c.socket for c in facts.cpu.cpus}),
         len(facts.nodes),
     )
@@ -64,13 +64,13 @@ def test_a_host_sends_every_fact_that_is_declared(
     read = host_answer._record
 
     def noted(kind: Any, raw: Any, strict: bool, given: Any = ()) -> Any:
-        known = [f for f in host_answer._declared(kind, strict) if f.name not in given]
+        known = [f for f in host_answer._declared_fields(kind, strict) if f.name not in given]
         if raw and isinstance(raw, dict):
             missing.update(f"{kind.__name__}.{f.key}" for f in known if f.key not in raw)
         return read(kind, raw, strict, given or {})
 
     monkeypatch.setattr(host_answer, "_record", noted)
-    probe(agent)
+    probe_facts(agent)
     assert missing <= WITH_LISTENERS
 
 
@@ -94,7 +94,7 @@ def test_a_host_sends_every_fact_that_is_declared(
 def test_a_machine_has_the_cpus_that_its_tree_says(agent, tmp_path, name, expected, level):
     facts = read(agent, MACHINES[name].write(tmp_path))
     assert counts(facts) == expected
-    assert isa.level(facts.cpu) == level
+    assert isa.cpu_level(facts.cpu) == level
 
 
 def test_every_cpu_knows_its_core_its_socket_and_its_node(agent, tmp_path):
@@ -183,12 +183,12 @@ def test_cores_that_nobody_tells_apart_are_not_counted_as_one(agent, tmp_path):
     unknown = {"physical_package_id": "-1", "core_id": "-1"}
     machine = Machine(regular(2, 4, 1), arm=True, describe=lambda m, s, c: unknown)
     facts = read(agent, machine.write(tmp_path))
-    assert ({c.core for c in facts.cpu.cpus}, of.cores(facts)) == ({None}, 8)
+    assert ({c.core for c in facts.cpu.cpus}, of.count_usable_cores(facts)) == ({None}, 8)
 
 
 def test_a_node_may_have_memory_and_no_cpu(agent, tmp_path):
     tree = MACHINES["sub-NUMA clusters and nodes of memory alone"].write(tmp_path)
-    assert read(agent, tree).nodes[8] == Node(8, (), 1024 * 1024, None)
+    assert read(agent, tree).nodes[8] == NumaNode(8, (), 1024 * 1024, None)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_the_tightest_control_group_on_the_way_up_counts(
 )
 def test_the_memory_that_is_ours_is_what_the_control_group_leaves(changes, expected):
     facts = part("mem", **changes)(two_nodes(8 * GIB, 8 * GIB)(clean()))
-    assert of.memory(facts) == expected
+    assert of.usable_memory(facts) == expected
 
 
 def test_a_rank_prefers_no_memory_that_it_may_not_have():
@@ -242,7 +242,7 @@ def test_the_root_folder_is_told_with_links_on_the_way_resolved(agent, tmp_path)
 def test_an_empty_machine_is_unknown_and_not_zero(agent, tmp_path):
     facts = read(agent, tmp_path)
     assert facts.cpu == CpuFacts("x86_64", "", "", None, None, frozenset(), (), None)
-    assert (of.cores(facts), isa.level(facts.cpu)) == (None, "")
+    assert (of.count_usable_cores(facts), isa.cpu_level(facts.cpu)) == (None, "")
     assert (facts.mem.total, facts.mem.available, facts.mem.limit) == (None, None, None)
 
 
@@ -250,7 +250,7 @@ def test_an_empty_machine_is_unknown_and_not_zero(agent, tmp_path):
 
 
 def test_this_machine_tells_about_itself(agent, tmp_path):
-    facts = probe(agent, str(tmp_path / "not" / "made" / "yet"))
+    facts = probe_facts(agent, str(tmp_path / "not" / "made" / "yet"))
     assert facts.host == "here"
     assert facts.agent == "python"
     assert facts.disk.root == str(tmp_path / "not" / "made" / "yet")
@@ -323,13 +323,17 @@ def test_plain_sh_tells_enough_for_a_verdict():
     assert (facts.mem.total, facts.mem.available) == (2 << 20, 1 << 20)
     assert (facts.mem.shm_total, facts.mem.shm_free) == (64 << 20, 64 << 20)
     assert (facts.disk.root, facts.disk.free) == ("/home/me/.ipexctl", 32022688 * 1024)
-    assert (facts.net.ssh_address, of.cores(facts), isa.level(facts.cpu)) == ("10.0.0.1", 2, "avx2")
+    assert (facts.net.ssh_address, of.count_usable_cores(facts), isa.cpu_level(facts.cpu)) == (
+        "10.0.0.1",
+        2,
+        "avx2",
+    )
 
 
 def test_sh_that_knows_nothing_leaves_everything_unknown():
     facts = of.from_sh("n1", ":kernel\n:mem\n:df\n:cpu\n:end\n")
     assert (facts.kernel, facts.uid, facts.mem.total, facts.disk.free) == ("", None, None, None)
-    assert (facts.cpu.cpus, facts.cpu.allowed, of.cores(facts)) == ((), None, None)
+    assert (facts.cpu.cpus, facts.cpu.allowed, of.count_usable_cores(facts)) == ((), None, None)
 
 
 # --- hosts that send nonsense --------------------------------------------------------------------
@@ -361,7 +365,7 @@ def test_junk_in_any_place_is_unknown(junk):
         "net": ("nics", "ssh_address", "hostname_addresses", "default_nic"),
     }
     raw = {part: dict.fromkeys(names, junk) for part, names in parts.items()}
-    inside = {kind: dict.fromkeys(vars(kind()), junk) for kind in (Limits, Load, Power, System)}
+    inside = {kind: dict.fromkeys(vars(kind()), junk) for kind in (UserLimits, Load, Power, System)}
     known = {kind.__name__.lower(): one for kind, one in inside.items()}
     prefix = {"path": "/x", "packages": junk, "mpi": junk, "omp": junk, "ccl": junk}
     software = {**dict.fromkeys(vars(SoftwareFacts()), junk), "prefixes": [prefix, junk]}
@@ -370,7 +374,7 @@ def test_junk_in_any_place_is_unknown(junk):
     assert (facts.uid, facts.mem.total, facts.cpu.cpus, facts.nodes) == (None, None, (), ())
     assert (facts.net.ssh_address, facts.net.nics, facts.pythons) == ("", (), ())
     found = facts.condition
-    assert (found.limits, found.power.governors, found.load.runs) == (Limits(), (), ())
+    assert (found.limits, found.power.governors, found.load.runs) == (UserLimits(), (), ())
     assert facts.software and [p.path for p in facts.software.prefixes] == ["/x"]
     assert of.from_json("n1", _raw() | {"condition": junk}).condition == Condition()
 
@@ -384,7 +388,7 @@ def test_text_from_a_host_cannot_move_the_cursor():
 def test_a_name_from_a_host_is_no_command_where_a_fix_has_it():
     raw = _raw() | {"net": {"hostname": "a'; rm -rf ~; '", "hostname_resolves": False}}
     facts = of.from_json("n1", raw)
-    (finding,) = [f for f in run_all(Cluster((facts,))) if f.id == "NET-005"]
+    (finding,) = [f for f in run_all(CheckedHosts((facts,))) if f.id == "NET-005"]
     assert str(finding.fix).startswith("echo 'ADDRESS a???rm?-rf?????' | ")
 
 
@@ -419,7 +423,7 @@ def test_a_cpu_list_is_read_or_refused(text, expected):
     ],
 )
 def test_flags_become_a_level(flags, level):
-    assert isa.level(replace(made.cpu(), flags=frozenset(flags.split()))) == level
+    assert isa.cpu_level(replace(made.cpu(), flags=frozenset(flags.split()))) == level
 
 
 @pytest.mark.parametrize(
@@ -437,12 +441,14 @@ def test_a_level_serves_what_is_made_for_a_lower_one(have, minimum, expected):
 
 
 def test_the_clock_is_judged_at_the_middle_of_the_question():
-    assert of.clock(sent=10.0, received=12.0, now=1000.0, remote=1004.0) == ClockFacts(5.0, 1.0)
+    assert of.estimate_clock(sent=10.0, received=12.0, now=1000.0, remote=1004.0) == ClockFacts(
+        5.0, 1.0
+    )
 
 
 @pytest.mark.parametrize("remote", [None, "now", -1, True, float("nan"), float("inf")])
 def test_a_clock_that_is_no_number_is_unknown(remote):
-    assert of.clock(sent=0.0, received=1.0, now=1000.0, remote=remote) is None
+    assert of.estimate_clock(sent=0.0, received=1.0, now=1000.0, remote=remote) is None
 
 
 _NICS = (

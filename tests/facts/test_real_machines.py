@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from ipexctl.doctor.checks import run_all
-from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.doctor.report.cluster import CheckedHosts
+from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, processors
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_and_listen
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.run.plan import launch, launch_plan
@@ -28,7 +28,7 @@ from tests.facts.real import REAL, Real
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
     yield agent
     agent.close()
 
@@ -60,20 +60,25 @@ def _probed(agent: Agent, real: Real, tree: Path) -> Facts:
 def test_it_has_the_shape_the_level_and_the_name_it_is_known_for(facts, name):
     real, own = REAL[name], facts[name]
     sockets = {c.socket for c in own.cpu.cpus}
-    assert (len(own.cpu.cpus), of.cores(own), len(sockets), len(own.nodes)) == real.shape
-    assert isa.level(own.cpu) == real.level
-    assert processors.processor(own.cpu).name == real.processor
+    assert (
+        len(own.cpu.cpus),
+        of.count_usable_cores(own),
+        len(sockets),
+        len(own.nodes),
+    ) == real.shape
+    assert isa.cpu_level(own.cpu) == real.level
+    assert processors.find_processor(own.cpu).name == real.processor
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_nothing_is_said_about_it_but_what_its_fixture_names(facts, name):
-    found = run_all(Cluster((facts[name],), rows=ROWS))
+    found = run_all(CheckedHosts((facts[name],), rows=ROWS))
     assert sorted((f.id, f.severity.value) for f in found) == sorted(REAL[name].seen)
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_the_advice_is_right_and_says_why(facts, name):
-    (advice,) = recommend(Cluster((facts[name],), rows=ROWS))
+    (advice,) = recommend_settings(CheckedHosts((facts[name],), rows=ROWS))
     real = REAL[name]
     assert (advice.dtype, advice.ranks, advice.threads) == real.advice
     assert [words for words in real.reasons if words not in "\n".join(advice.why)] == []
@@ -83,9 +88,9 @@ def test_the_advice_is_right_and_says_why(facts, name):
 @pytest.mark.parametrize("name", [n for n, real in REAL.items() if real.arch == "x86_64"])
 def test_a_run_without_numbers_does_what_the_advice_says(facts, name):
     own = facts[name]
-    node = launch.Node(made.host("node01"), own, made.prepared())
+    node = launch.PlannedHost(made.host("node01"), own, made.prepared())
     request = launch.RunRequest(("train.py",))
-    (planned,) = launch_plan.plan([node], request, "20261120-1").hosts
+    (planned,) = launch_plan.make_launch_plan([node], request, "20261120-1").hosts
     threads = dict(planned.rank_env)["OMP_NUM_THREADS"]
     assert (len(planned.ranks), int(threads)) == REAL[name].advice[1:]
 
@@ -122,11 +127,11 @@ def test_a_processor_is_called_as_people_call_its_generation(vendor, ids, name, 
     cpu = replace(
         made.cpu(), vendor=vendor, family=family, model=model, stepping=stepping, model_name=name
     )
-    assert processors.generation(cpu) == expected
+    assert processors.processor_generation(cpu) == expected
 
 
 def test_equal_hosts_get_one_advice():
-    (advice,) = recommend(Cluster(three(), rows=ROWS))
+    (advice,) = recommend_settings(CheckedHosts(three(), rows=ROWS))
     assert advice.hosts == ("node01", "node02", "node03")
 
 
@@ -151,7 +156,7 @@ def _half(quota: float | None):
     ],
 )
 def test_a_reason_of_one_hosts_control_group_is_not_told_of_another(one, other, expected):
-    found = recommend(Cluster(three(node01=one, node02=other, node03=one), rows=ROWS))
+    found = recommend_settings(CheckedHosts(three(node01=one, node02=other, node03=one), rows=ROWS))
     assert len(found) == len(expected)
     for advice, words in zip(found, expected, strict=True):
         assert words in "; ".join(advice.why)
@@ -159,7 +164,7 @@ def test_a_reason_of_one_hosts_control_group_is_not_told_of_another(one, other, 
 
 def test_hosts_without_bf16_are_named_to_those_that_have_it():
     hosts = three(node02=flags(AVX512))
-    first, second = recommend(Cluster(hosts, rows=ROWS))
+    first, second = recommend_settings(CheckedHosts(hosts, rows=ROWS))
     assert (first.hosts, first.dtype) == (("node01", "node03"), "fp32")  # one for all ranks
     assert "node02" in first.why[0] and "AMX" in first.why[0]
     assert (second.hosts, second.dtype) == (("node02",), "fp32")
@@ -167,39 +172,39 @@ def test_hosts_without_bf16_are_named_to_those_that_have_it():
 
 def test_a_guest_that_hides_bf16_is_not_told_that_its_processor_lacks_it():
     guest = flags(AVX512 + " hypervisor", model=143)
-    (alone,) = recommend(Cluster((guest(clean()),), rows=ROWS))
+    (alone,) = recommend_settings(CheckedHosts((guest(clean()),), rows=ROWS))
     assert alone.dtype == "fp32"
     assert all(word in alone.why[0] for word in ("virtual", "AMX", "Sapphire Rapids", "CPU-005"))
-    first, _ = recommend(Cluster(three(node02=guest), rows=ROWS))
+    first, _ = recommend_settings(CheckedHosts(three(node02=guest), rows=ROWS))
     assert "node02 hides bf16" in first.why[0] and "CPU-005" in first.why[0]
 
 
 def test_a_guest_that_hides_amx_alone_trains_in_bf16_and_is_told_what_it_misses():
-    (advice,) = recommend(Cluster((_HIDDEN_AMX(clean()),), rows=ROWS))
+    (advice,) = recommend_settings(CheckedHosts((_HIDDEN_AMX(clean()),), rows=ROWS))
     assert advice.dtype == "bf16"
     assert all(word in advice.why[0] for word in ("virtual", "hides AMX", "(CPU-005)"))
 
 
 def test_a_host_that_nothing_fits_gets_the_reason_in_place_of_a_stack():
-    (advice,) = recommend(Cluster((replace(clean(), pythons=()),), rows=ROWS))
+    (advice,) = recommend_settings(CheckedHosts((replace(clean(), pythons=()),), rows=ROWS))
     assert (advice.row, advice.python) == ("", "")
     assert "Python none" in advice.verdict
 
 
 def test_a_processor_that_no_stack_runs_on_is_to_be_left_out():
-    (advice,) = recommend(Cluster((flags("sse sse2")(clean()),), rows=ROWS))
+    (advice,) = recommend_settings(CheckedHosts((flags("sse sse2")(clean()),), rows=ROWS))
     assert advice.row == ""
     assert "cx16, popcnt" in advice.verdict
 
 
 def test_a_processor_below_avx2_gets_a_stack_and_is_said_to_be_slow():
-    (advice,) = recommend(Cluster((flags(V2 + " avx")(clean()),), rows=ROWS))
+    (advice,) = recommend_settings(CheckedHosts((flags(V2 + " avx")(clean()),), rows=ROWS))
     assert advice.row == ROWS[0].name
     assert advice.verdict.startswith("no AVX2")
 
 
 def test_two_kinds_of_architecture_get_a_stack_each(facts):
     arm = replace(facts["Neoverse V1"], host="node02")
-    first, second = recommend(Cluster((clean(), arm), rows=ROWS))
+    first, second = recommend_settings(CheckedHosts((clean(), arm), rows=ROWS))
     assert (first.row, second.row) == (ROWS[0].name, ROWS[0].name)
     assert "not x86" in second.verdict

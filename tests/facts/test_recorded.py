@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.doctor.checks import run_all
-from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.doctor.report.cluster import CheckedHosts
+from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, processors
 from ipexctl.machines.probe_host import probe_and_listen
@@ -66,19 +66,19 @@ def test_a_recorded_machine_has_the_cpus_it_is_known_for(recorded, name):
     facts = recorded[name]
     counts = (
         len(facts.cpu.cpus),
-        len(of.usable(facts) or ()),
-        of.cores(facts),
+        len(of.usable_cpus(facts) or ()),
+        of.count_usable_cores(facts),
         len({c.socket for c in facts.cpu.cpus}),
         len(facts.nodes),
     )
-    about = isa.level(facts.cpu), processors.processor(facts.cpu).name
+    about = isa.cpu_level(facts.cpu), processors.find_processor(facts.cpu).name
     assert (counts, *about) == TREES[name]
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_what_is_not_ours_not_online_or_slower_is_known(recorded, name):
     cpu = recorded[name].cpu
-    usable = of.usable(recorded[name]) or frozenset()
+    usable = of.usable_cpus(recorded[name]) or frozenset()
     ours, offline, slower = PARTS[name]
     if ours is not None:
         assert tuple(sorted(usable)) == ours
@@ -96,7 +96,7 @@ CPUSETS = {
 def test_the_memory_of_a_cpuset_is_that_of_its_nodes(recorded, name):
     facts = recorded[name]
     nodes, gib = CPUSETS[name]
-    assert (facts.mem.mems, round((of.memory(facts) or 0) / GIB)) == (nodes, gib)
+    assert (facts.mem.mems, round((of.usable_memory(facts) or 0) / GIB)) == (nodes, gib)
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -106,9 +106,9 @@ def test_only_the_record_that_says_so_contradicts_itself(recorded, name):
 
 @pytest.mark.parametrize("name", TREES)
 def test_it_can_be_judged_and_advised(recorded, name):
-    cluster = Cluster((recorded[name],), rows=ROWS)
+    cluster = CheckedHosts((recorded[name],), rows=ROWS)
     assert all(f.evidence and f.why and f.fix for f in run_all(cluster))
-    (advice,) = recommend(cluster)
+    (advice,) = recommend_settings(cluster)
     assert advice.dtype == "fp32"  # none of them has bf16
     assert ("not x86" in advice.verdict) is name.startswith("arm")
 
@@ -121,4 +121,4 @@ def test_a_recorded_processor_has_the_level_and_name_it_is_known_for(agent, tmp_
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "cpuinfo").write_text(source.read_text())
     cpu = probe_and_listen(agent, listen=False, fs=str(tmp_path))[0].cpu
-    assert (isa.level(cpu), processors.processor(cpu).name) == CPUINFO[name]
+    assert (isa.cpu_level(cpu), processors.find_processor(cpu).name) == CPUINFO[name]

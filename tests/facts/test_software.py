@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.env.choice.package_changes import Change
+from ipexctl.env.choice.package_changes import PackageChange
 from ipexctl.facts.facts import Python
 from ipexctl.facts.host_facts import from_json
 from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
-from ipexctl.machines.probe_host import probe
+from ipexctl.machines.agent_start import start_host_agent
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 
 # What each impi-rt puts where, of the files that matter; the folders are below the environment.
@@ -37,9 +37,9 @@ def look(monkeypatch: pytest.MonkeyPatch, home: Path, **variables: str) -> Softw
     monkeypatch.setenv("HOME", str(home))
     for name, value in {"PATH": "/usr/bin:/bin", **variables}.items():
         monkeypatch.setenv(name, value)
-    agent = connect(LocalTransport(), Host("here", local=True), timeout=30)
+    agent = start_host_agent(LocalTransport(), Host("here", local=True), timeout=30)
     try:
-        found = probe(agent, str(home / ".ipexctl")).software
+        found = probe_facts(agent, str(home / ".ipexctl")).software
     finally:
         agent.close()
     assert found
@@ -83,7 +83,7 @@ def test_a_package_that_install_did_not_put_there_is_told(monkeypatch, tmp_path)
     current = look(monkeypatch, tmp_path).current
     assert current and current.environment and current.environment.key == "0123456789abcdef"
     assert replace(current, environment=None) == Current(
-        str(env), True, True, (Change("numpy", "2.0", "1.26"),)
+        str(env), True, True, (PackageChange("numpy", "2.0", "1.26"),)
     )
 
 
@@ -152,9 +152,9 @@ def test_modules_that_a_python_was_built_without_are_told(monkeypatch, tmp_path,
     for name in there:
         (modules / f"{name}.cpython-312-x86_64-linux-gnu.so").touch()
     monkeypatch.setenv("HOME", str(tmp_path))
-    agent = connect(LocalTransport(), Host("here", local=True), timeout=30)
+    agent = start_host_agent(LocalTransport(), Host("here", local=True), timeout=30)
     try:
-        found = probe(agent).pythons
+        found = probe_facts(agent).pythons
     finally:
         agent.close()
     assert Python(str(program), (3, 12, 9), lacks) in found

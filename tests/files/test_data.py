@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.host_outcome import Recap
+from ipexctl.base.host_outcome import HostState
 from ipexctl.data import data, dataset_transfer
 from ipexctl.data.data_text import listed_text
 from ipexctl.data.rules import dataset_rules as core
@@ -23,10 +23,10 @@ from ipexctl.lab import Lab, LabSpec
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target
 from ipexctl.project import folder_transfer
-from ipexctl.project.files.project_files import PACKED, File, Tree
+from ipexctl.project.files.project_files import PACKED, ProjectFile, Tree
 from ipexctl.project.folder_transfer import PACK
 from ipexctl.terminal.confirm import DECLINED
-from ipexctl.terminal.progress import Progress
+from ipexctl.terminal.progress import HostProgress
 from tests.answering_terminal import answering
 from tests.conftest import MakeLab
 
@@ -74,7 +74,7 @@ def test_a_hub_cache_is_known_by_its_folders(folders: tuple[str, ...], kind: str
 
 
 def test_what_ranks_get() -> None:
-    found = core.variables([held("mnist"), held("c4-en.v2"), held("hf", hub="cache")])
+    found = core.data_variables([held("mnist"), held("c4-en.v2"), held("hf", hub="cache")])
     assert [(name, value) for name, value, _ in found] == [
         ("IPEXCTL_DATA_MNIST", held("mnist").path),
         ("IPEXCTL_DATA_C4_EN_V2", held("c4-en.v2").path),
@@ -101,7 +101,7 @@ def test_hosts_that_lack_data_or_have_another_version_are_named() -> None:
 
 
 def push(folder: Path, root: Path, name: str | None = None) -> data.Pushed:
-    return data.push(Target(), folder, name, Progress(), str(root))
+    return data.push_dataset(Target(), folder, name, HostProgress(), str(root))
 
 
 def made(folder: Path, **files: bytes) -> Path:
@@ -129,7 +129,7 @@ def test_data_is_on_the_disk_once_read_only_and_not_sent_twice(tmp_path: Path) -
     root = tmp_path / "root"
     first = push(folder, root)
     assert (first.exit_code, first.sent, [r.state for r in first.recaps]) == (
-        0, len(large) + 5, [Recap.CHANGED],
+        0, len(large) + 5, [HostState.CHANGED],
     )  # fmt: skip
     here = root / "data/set/current/files"
     assert content(here) == {"a": b"small", "b": b"small", "large": large, "again": large}
@@ -137,7 +137,7 @@ def test_data_is_on_the_disk_once_read_only_and_not_sent_twice(tmp_path: Path) -
     assert used(root) < len(large) + 10_000
     (here / "a").touch()  # a date alone is no change
     again = push(folder, root)
-    assert (again.sent, again.recaps[0].state, again.version) == (0, Recap.OK, first.version)
+    assert (again.sent, again.recaps[0].state, again.version) == (0, HostState.OK, first.version)
 
 
 def test_a_new_version_takes_what_the_old_one_has_and_replaces_it(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_push_from_another_folder_says_what_it_replaces(tmp_path: Path) -> Non
     assert old.recaps[0].notes == push(made(mine, x=b"2"), root).recaps[0].notes == ()
     (first,) = listed(root)
     assert first.source.endswith(f":{mine}")
-    assert f"from {first.source}" in listed_text(data.listed(Target(), str(root)))
+    assert f"from {first.source}" in listed_text(data.list_datasets(Target(), str(root)))
     (note,) = push(made(other, x=b"3"), root).recaps[0].notes
     assert first.version in note and first.source in note
     assert push(other, root).recaps[0].notes == ()
@@ -176,8 +176,8 @@ def test_a_push_that_was_cut_goes_on_where_it_stopped(tmp_path: Path) -> None:
     small = {f"f{i:02}": os.urandom(PACKED) for i in range(PACK // PACKED + 2)}  # two packs
     made(tmp_path / "set", large=large, **small)
     with pytest.raises(RuntimeError):
-        data.push(
-            Target(), tmp_path / "set", None, Progress(step=_cut_after(len(large))), str(root)
+        data.push_dataset(
+            Target(), tmp_path / "set", None, HostProgress(step=_cut_after(len(large))), str(root)
         )
     assert not (root / "data/set/current").exists()
     assert push(tmp_path / "set", root).sent <= len(small) * PACKED  # and so nothing of the large
@@ -201,10 +201,12 @@ def test_a_hub_cache_keeps_its_links_and_leaves_its_token_here(tmp_path: Path) -
     said: list[str] = []
     root = tmp_path / "root"
     for folder in ("hf", "hf/hub"):
-        pushed = data.push(Target(), tmp_path / folder, None, Progress(say=said.append), str(root))
+        pushed = data.push_dataset(
+            Target(), tmp_path / folder, None, HostProgress(say=said.append), str(root)
+        )
         assert pushed.exit_code == 0
     assert [note.partition(": ")[2] for note in said] == ["token"]
-    ((_, found),) = data.listed(Target(), str(root)).hosts
+    ((_, found),) = data.list_datasets(Target(), str(root)).hosts
     homes = [Path(one.hub) for one in found]
     assert [len(found), *(h.is_dir() for h in homes)] == [2, True, True]
     for home in homes:
@@ -213,7 +215,7 @@ def test_a_hub_cache_keeps_its_links_and_leaves_its_token_here(tmp_path: Path) -
 
 
 def remove(root: Path, name: str = "set") -> tuple[int, str]:
-    done = data.remove(Target(), name, lambda going: True, str(root))
+    done = data.remove_dataset(Target(), name, lambda going: True, str(root))
     return done.exit_code, done.recaps[0].detail
 
 
@@ -225,14 +227,14 @@ def stays(root: Path) -> str:
 
 
 def listed(root: Path) -> list[Held]:
-    ((_, found),) = data.listed(Target(), str(root)).hosts
+    ((_, found),) = data.list_datasets(Target(), str(root)).hosts
     return list(found)
 
 
 def test_what_a_run_uses_stays_and_all_else_of_it(agent: Agent, tmp_path: Path) -> None:
     root = tmp_path / "root"
     first = push(made(tmp_path / "set", x=b"1"), root)
-    (one,) = data.use(agent, str(root), ["set", "nothing"])
+    (one,) = data.use_datasets(agent, str(root), ["set", "nothing"])
     assert "a run" in stays(root)
     second = push(made(tmp_path / "set", x=b"2"), root)
     assert "a run" in stays(root)  # an older version
@@ -259,7 +261,7 @@ def test_what_is_not_whole_is_listed_and_removed(tmp_path: Path) -> None:
     assert [(d.name, d.version, d.bytes, d.old, d.parts) for d in listed(root)] == [
         ("other", "", 3, 0, 1), ("set", "", 1, 1, 0),
     ]  # fmt: skip
-    other, whole = listed_text(data.listed(Target(), str(root))).splitlines()
+    other, whole = listed_text(data.list_datasets(Target(), str(root))).splitlines()
     assert [line.split()[::len(line.split()) - 1] for line in (other, whole)] == [
         ["other", "localhost"], ["set", "localhost"],
     ]  # fmt: skip
@@ -271,7 +273,7 @@ def test_what_is_not_whole_is_listed_and_removed(tmp_path: Path) -> None:
 
 def test_a_push_removes_what_cut_ones_have_left(agent: Agent, tmp_path: Path) -> None:
     root, key = tmp_path / "root", "a" * 64
-    tree = Tree((), (File("x", 1, "b" * 64, False),))
+    tree = Tree((), (ProjectFile("x", 1, "b" * 64, False),))
     asked = {"root": str(root), "name": "set", "hub": "", "key": tree.key}
     number = agent.start("data.datasets.make", asked, zlib.compress(tree.manifest))
     assert agent.wait(number).done == {"missing": 1}
@@ -312,7 +314,7 @@ def test_what_was_changed_on_the_host_is_mended_and_not_passed_on(tmp_path: Path
     (here / "link").unlink()
     (here / "empty").rmdir()
     mended = push(folder, root)
-    assert (mended.sent, mended.recaps[0].state) == (0, Recap.CHANGED)
+    assert (mended.sent, mended.recaps[0].state) == (0, HostState.CHANGED)
     assert mended.recaps[0].detail.startswith("5 files ")
     assert content(here) == {**all_of_it, "link": b"small"}
     assert ((here / "link").is_symlink(), (here / "empty").is_dir()) == (True, True)
@@ -321,7 +323,7 @@ def test_what_was_changed_on_the_host_is_mended_and_not_passed_on(tmp_path: Path
     (root / "data/other/current/files/gone").unlink()
     (here / "gone").unlink()
     assert (push(folder, root).sent, content(here)["gone"]) == (2, b"12")
-    assert push(folder, root).recaps[0].state == Recap.OK
+    assert push(folder, root).recaps[0].state == HostState.OK
 
 
 def test_each_file_keeps_its_own_mode(tmp_path: Path) -> None:
@@ -420,7 +422,7 @@ def test_to_many_hosts_data_travels_once_and_of_a_change_only_its_files(
 
     def pushed() -> tuple[data.Pushed, int]:
         before = carried(lab)
-        done = data.push(target, folder, None, Progress())
+        done = data.push_dataset(target, folder, None, HostProgress())
         assert done.exit_code == 0, done.recaps
         return done, carried(lab) - before
 

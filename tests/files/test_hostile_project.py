@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.requirement_files import needed
+from ipexctl.install.requirement_files import extra_requirements
 from ipexctl.local.project_lock import read_lock
 from ipexctl.project.files.project_files import Ignore
 from ipexctl.project.project_folder import Walk
-from ipexctl.project.send_agreed import always, never
-from ipexctl.project.send_project import Project, project_of, take
+from ipexctl.project.send_agreed import answer_no, answer_yes
+from ipexctl.project.send_project import Project, project_of, read_project
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import script_of
-from ipexctl.run.script_files.script_sources import _content
+from ipexctl.run.script_files.script_sources import _read_source
 
 
 def sparse(path: Path) -> None:
@@ -59,7 +59,7 @@ def test_an_ignore_file_that_is_none_is_refused(odd, name):
 def test_a_requirements_file_that_is_none_is_refused(odd):
     path = odd("requirements.txt")
     with pytest.raises(InputError, match=f"cannot read {path}"):
-        needed((path,), None)
+        extra_requirements((path,), None)
 
 
 def test_a_lock_that_is_none_is_refused(odd):
@@ -70,14 +70,14 @@ def test_a_lock_that_is_none_is_refused(odd):
 
 def test_python_files_that_are_none_say_nothing(odd):
     path = odd("x.py")
-    assert _content(path) in (None, b"\0" * len(_content(path) or b""))
+    assert _read_source(path) in (None, b"\0" * len(_read_source(path) or b""))
 
 
 def test_a_plan_reads_no_file_that_would_be_sent(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text("")
     sparse(tmp_path / "model.bin")
     monkeypatch.chdir(tmp_path)
-    options = RunOptions("train.py", confirm=always)
+    options = RunOptions("train.py", confirm=answer_yes)
     began, notes = time.monotonic(), []
     snapshot = script_of(options).files(options, notes.append, contents=False)
     assert time.monotonic() - began < 5
@@ -92,7 +92,7 @@ def test_how_much_is_read_is_said_before_it_is_read(tmp_path):
         raise InterruptedError(text)
 
     with pytest.raises(InterruptedError, match="a large folder"):
-        take(Project(tmp_path, git=True), never, {}, stop)
+        read_project(Project(tmp_path, git=True), answer_no, {}, stop)
 
 
 # --- patterns ------------------------------------------------------------------------------------

@@ -14,13 +14,13 @@ from ipexctl.project import project_folder
 from ipexctl.project.files import project_files
 from ipexctl.project.files.project_files import MAX_BYTES, MAX_DATA, Ignore, ignored_data
 from ipexctl.project.project_folder import left_out
-from ipexctl.project.send_agreed import never
+from ipexctl.project.send_agreed import answer_no
 from ipexctl.project.send_project import (
     Project,
     check_sent,
     left_out_file,
     project_of,
-    take,
+    read_project,
 )
 from tests.files.test_sync import NOBODY, fill, sent, taken
 
@@ -67,13 +67,13 @@ def test_a_script_that_stays_here_is_refused_with_the_rule_that_keeps_it(
     fill(tmp_path, {**files, script: "", "other/x": ""})
     project = Project(tmp_path, "other", git=True)
     with pytest.raises(InputError) as e:
-        check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
+        check_sent(read_project(project, answer_no, NOBODY), f"../{script}", NOBODY)
     assert (e.value.slug, f"../{script}" in e.value.what) == ("script-left-out", True)
     assert (e.value.why, e.value.hint) == (why.format(top=tmp_path), hint.format(top=tmp_path))
     if "!" in hint:
         with open(tmp_path / ".ipexctlignore", "a") as file:
             file.write(re.findall(r"![^' ]+", hint)[0] + "\n")
-        check_sent(take(project, never, NOBODY), f"../{script}", NOBODY)
+        check_sent(read_project(project, answer_no, NOBODY), f"../{script}", NOBODY)
 
 
 WORK = "/home/ann/.ipexctl/runs/r1/work"

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import Unreachable
-from ipexctl.machines.fleet import beside
-from ipexctl.project.send_agreed import never
+from ipexctl.machines.fleet import start_in_thread
+from ipexctl.project.send_agreed import answer_no
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import _asking_after
 
@@ -21,7 +21,7 @@ def test_a_question_waits_until_the_hosts_are_connected() -> None:
         asked.append((question, connected.is_set()))
         return True
 
-    connecting = beside(lambda: connected.wait(10))
+    connecting = start_in_thread(lambda: connected.wait(10))
     options = _asking_after(connecting, RunOptions("train.py", confirm=confirm))
     threading.Timer(0.2, connected.set).start()
     assert options.confirm("Send it?")
@@ -34,9 +34,9 @@ def test_a_host_that_cannot_be_reached_is_reported_before_a_question() -> None:
 
     options = RunOptions("train.py", confirm=lambda question: pytest.fail("it asks"))
     with pytest.raises(Unreachable):
-        _asking_after(beside(fail), options).confirm("Send it?")
+        _asking_after(start_in_thread(fail), options).confirm("Send it?")
 
 
 def test_without_a_terminal_nothing_waits() -> None:
-    options = replace(RunOptions("train.py"), confirm=never)
+    options = replace(RunOptions("train.py"), confirm=answer_no)
     assert _asking_after(lambda: pytest.fail("it waits"), options) is options

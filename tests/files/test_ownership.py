@@ -127,13 +127,13 @@ def test_host_keys_do_not_count_where_others_could_put_theirs(tmp_path: Path, mo
 
 def test_a_list_of_users_above_the_root_is_seen_on_hosts(tmp_path: Path) -> None:
     (tmp_path / "above").mkdir()
-    root_folder.checked(str(tmp_path / "above" / "root"))
+    root_folder.prepare_root(str(tmp_path / "above" / "root"))
     try:
         os.setxattr(tmp_path / "above", "system.posix_acl_access", acl_for(65534))
     except OSError as e:
         pytest.skip(f"this file system has no such lists: {e}")
     with pytest.raises(Failure) as told:
-        root_folder.checked(str(tmp_path / "above" / "root"))
+        root_folder.prepare_root(str(tmp_path / "above" / "root"))
     assert told.value.slug == "root-parent-unsafe"
 
 
@@ -142,10 +142,10 @@ def test_a_link_of_another_user_above_the_root_is_seen_on_hosts(tmp_path: Path) 
         pytest.skip("needs root, to give a link away")
     (tmp_path / "real").mkdir()
     (tmp_path / "team").symlink_to("real")
-    root_folder.checked(str(tmp_path / "team" / "root"))
+    root_folder.prepare_root(str(tmp_path / "team" / "root"))
     os.lchown(tmp_path / "team", 65534, 65534)
     with pytest.raises(Failure) as told:
-        root_folder.checked(str(tmp_path / "team" / "root"))
+        root_folder.prepare_root(str(tmp_path / "team" / "root"))
     assert told.value.slug == "root-parent-unsafe"
     assert f"{tmp_path}/team," in told.value.what and "uid 65534" in told.value.what
 

@@ -16,13 +16,13 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.local import settings
 from ipexctl.local.settings_file import parse_settings
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.target import Target
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.project.send_project import Project, Snapshot, always, take
+from ipexctl.project.send_project import Project, Snapshot, answer_yes, read_project
 from ipexctl.remove.prune import prune_cache
-from ipexctl.remove.prune_limits import Amount, Limits, describe, read_limits
-from ipexctl.terminal.progress import Progress
+from ipexctl.remove.prune_limits import Amount, PruneLimits, describe_amounts, read_limits
+from ipexctl.terminal.progress import HostProgress
 from tests.cli import ipexctl
 from tests.refused import refused
 
@@ -32,7 +32,7 @@ LARGE = 2_000_000
 
 
 def fresh_agent() -> Agent:
-    return connect(LocalTransport(), Host("here", local=True))
+    return start_host_agent(LocalTransport(), Host("here", local=True))
 
 
 def project(folder: Path) -> Path:
@@ -47,7 +47,7 @@ def project(folder: Path) -> Path:
 
 
 def snapshot(folder: Path) -> Snapshot:
-    return take(Project(folder), always, NOBODY)
+    return read_project(Project(folder), answer_yes, NOBODY)
 
 
 def used(root: Path) -> int:
@@ -56,7 +56,7 @@ def used(root: Path) -> int:
 
 
 def prune(root: Path, *, check: bool = False, **limits: int) -> dict[str, tuple[int, int]]:
-    asked = {"root": str(root), "limits": {**Limits().for_host(), **limits}, "check": check}
+    asked = {"root": str(root), "limits": {**PruneLimits().for_host(), **limits}, "check": check}
     with closing(fresh_agent()) as agent:
         rows: Any = agent.call(OP, asked).done["found"]
     return {kind: (count, size) for kind, count, size in rows}
@@ -69,7 +69,7 @@ def run(root: Path, folder: Path, name: str, **written: bytes) -> Path:
         work = root / "runs" / name / "work"
         for path, content in written.items():
             (work / path).write_bytes(content)
-        asked = {"root": str(root), "limits": Limits().for_host(), "check": False}
+        asked = {"root": str(root), "limits": PruneLimits().for_host(), "check": False}
         agent.call(OP, asked)
     return work
 
@@ -121,7 +121,7 @@ def test_two_projects_do_not_take_each_others_files(tmp_path: Path) -> None:
 def test_a_large_data_set_does_not_count_as_a_project(tmp_path: Path) -> None:
     folder, root = project(tmp_path / "p"), tmp_path / "root"
     run(root, folder, "run-0")
-    data.push(Target(), project(tmp_path / "set"), None, Progress(), str(root))
+    data.push_dataset(Target(), project(tmp_path / "set"), None, HostProgress(), str(root))
     prune(root, project_mb=21)
     with closing(fresh_agent()) as agent:
         assert snapshot(folder).bring(agent, str(root), "run-1").bytes == 0
@@ -211,15 +211,15 @@ def test_a_link_that_a_rank_put_in_a_folders_place_is_not_followed(tmp_path: Pat
 
 def test_limits_are_settings_of_the_user_alone(tmp_path: Path) -> None:
     found = parse_settings("[prune]\nruns = 0\nproject_mb = 1\n", "config.toml")
-    assert read_limits(found) == Limits(runs=0, project_mb=1)
-    assert read_limits({}) == Limits(copies=1, runs=20, days=14)
+    assert read_limits(found) == PruneLimits(runs=0, project_mb=1)
+    assert read_limits({}) == PruneLimits(copies=1, runs=20, days=14)
     (tmp_path / "ipexctl.toml").write_text("[prune]\nruns = 1\n")
     with refused("setting-not-allowed", "prune.runs"):
-        settings.load({"XDG_CONFIG_HOME": str(tmp_path / "none")}, tmp_path)
+        settings.load_settings({"XDG_CONFIG_HOME": str(tmp_path / "none")}, tmp_path)
 
 
 def test_amounts_in_words() -> None:
-    assert describe((Amount("copies", 2, 4_000_000), Amount("cache", 1, 5))) == (
+    assert describe_amounts((Amount("copies", 2, 4_000_000), Amount("cache", 1, 5))) == (
         "2 copies of projects in old runs (4.0 MB), 1 cached file (5 bytes)"
     )
 

@@ -18,12 +18,12 @@ from ipexctl.blobs.blob_store import (
     Store,
     missing_blobs,
     read_part,
-    send,
+    send_blobs,
 )
 from ipexctl.errors import HostFailed, InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
 
 
@@ -47,7 +47,7 @@ def send_missing(
     def read(blob: Blob, offset: int, size: int) -> bytes:
         return read_part(place(blob), offset, size)
 
-    return send(agent, root, missing_blobs(agent, root, blobs), read, on_bytes, room)
+    return send_blobs(agent, root, missing_blobs(agent, root, blobs), read, on_bytes, room)
 
 
 def stored(root: Path) -> dict[str, bytes]:
@@ -188,7 +188,7 @@ def ended(agent: Agent) -> None:
 @pytest.fixture
 def other() -> Iterator[Agent]:
     """A second agent on the same machine: another install, or a host with the same home."""
-    agent = connect(LocalTransport(), Host("other", local=True))
+    agent = start_host_agent(LocalTransport(), Host("other", local=True))
     yield agent
     agent.close()
 

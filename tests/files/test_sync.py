@@ -15,14 +15,14 @@ from ipexctl.errors import HostFailed, InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.file_hashes import Hashes
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import Channel, LocalTransport
 from ipexctl.project import send_project
-from ipexctl.project.files.project_files import MAX_FILES, PACKED, File, Tree, link_stays
-from ipexctl.project.folder_transfer import Bundle, send_folder
-from ipexctl.project.project_folder import Reader, Walk
-from ipexctl.project.send_agreed import always, never
-from ipexctl.project.send_project import Project, project_of, take
+from ipexctl.project.files.project_files import MAX_FILES, PACKED, ProjectFile, Tree, link_stays
+from ipexctl.project.folder_transfer import TreeContents, send_folder
+from ipexctl.project.project_folder import ProjectReader, Walk
+from ipexctl.project.send_agreed import answer_no, answer_yes
+from ipexctl.project.send_project import Project, project_of, read_project
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.project import synced_folders
 
@@ -37,7 +37,7 @@ def fill(folder: Path, files: dict[str, str]) -> Path:
 
 
 def taken(folder: Path, **more) -> send_project.Snapshot:
-    return take(Project(folder, **more), never, NOBODY)
+    return read_project(Project(folder, **more), answer_no, NOBODY)
 
 
 def sent(folder: Path) -> list[str]:
@@ -90,7 +90,9 @@ def test_what_goes_and_what_stays(tmp_path: Path, files: dict[str, str], expecte
 def test_what_git_leaves_out_for_this_user_and_this_clone_is_left_out(tmp_path: Path) -> None:
     fill(tmp_path, {".git/info/exclude": "local\n", "local": "", "mine.swp": "", "x": ""})
     config = fill(tmp_path / "config", {"git/ignore": "*.swp\n/config/\n"})
-    snapshot = take(Project(tmp_path, git=True), never, {**NOBODY, "XDG_CONFIG_HOME": str(config)})
+    snapshot = read_project(
+        Project(tmp_path, git=True), answer_no, {**NOBODY, "XDG_CONFIG_HOME": str(config)}
+    )
     assert [f.path for f in snapshot.bundle.tree.files] == ["x"]
 
 
@@ -195,15 +197,18 @@ def large(folder: Path) -> Path:
 def test_a_large_folder_without_git_asks_first_and_names_what_makes_it_large(tmp_path) -> None:
     asked = []
     with pytest.raises(InputError) as e:
-        take(Project(large(tmp_path)), lambda text: bool(asked.append(text)), NOBODY)
+        read_project(Project(large(tmp_path)), lambda text: bool(asked.append(text)), NOBODY)
     assert (e.value.slug, e.value.exit_code) == ("large-folder-not-confirmed", 2)
     for value in (f"{tmp_path} ", "2 files, 200.0 MB", "data/ (200.0 MB)"):
         assert value in e.value.what
     assert len(asked) == 1 and asked[0].startswith(e.value.what)
     assert ".ipexctlignore" in e.value.hint and "-y" in e.value.hint
-    for project, confirm in ((Project(tmp_path, git=True), never), (Project(tmp_path), always)):
+    for project, confirm in (
+        (Project(tmp_path, git=True), answer_no),
+        (Project(tmp_path), answer_yes),
+    ):
         notes: list[str] = []
-        snapshot = take(project, confirm, NOBODY, notes.append)
+        snapshot = read_project(project, confirm, NOBODY, notes.append)
         assert (snapshot.bundle.tree.bytes, notes) == (
             200_000_000,
             [f"a large folder: {e.value.what}"],
@@ -215,7 +220,7 @@ def test_too_many_files_without_git_are_refused_before_any_is_read(tmp_path: Pat
         os.mknod(tmp_path / f"f{i}")
         (tmp_path / f"f{i}").chmod(0)
     with pytest.raises(InputError) as refused:
-        take(Project(tmp_path), never, NOBODY)
+        read_project(Project(tmp_path), answer_no, NOBODY)
     assert refused.value.slug == "large-folder-not-confirmed"
     assert "5,001" in refused.value.what
 
@@ -229,7 +234,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path: Path, everything: bool
     found = Walk(tmp_path, everything=everything).run(send_project.Ignore())
     (tmp_path / "a").unlink()
     with pytest.raises(InputError) as e:
-        Reader(tmp_path, Hashes(tmp_path), *([WAY_OUT] if everything else [])).tree(found)
+        ProjectReader(tmp_path, Hashes(tmp_path), *([WAY_OUT] if everything else [])).tree(found)
     assert (e.value.slug, e.value.why.partition(":")[0]) == ("folder-unreadable", "a")
     assert (e.value.hint == WAY_OUT) is everything
     assert (".ipexctlignore" in e.value.hint) is not everything
@@ -243,7 +248,7 @@ def test_of_a_file_that_grows_meanwhile_goes_what_was_there_first(tmp_path: Path
     for name in ("run.log", "big.log"):
         with open(tmp_path / name, "ab") as file:
             file.write(b"two\n")
-    reader = Reader(tmp_path, Hashes(tmp_path))
+    reader = ProjectReader(tmp_path, Hashes(tmp_path))
     big, log = reader.tree(found).files
     assert (big.size, log.size) == (PACKED + 1, 4)
     assert reader.content(log) == b"one\n"
@@ -263,7 +268,7 @@ def test_hashes_are_kept_until_a_file_is_touched(tmp_path: Path) -> None:
     first.memory.path.write_text("[nonsense")
     assert Hashes(folder).known("a", old[0]) == ""
     found = Walk(folder).run(send_project.Ignore())
-    assert len(Reader(folder, Hashes(folder)).tree(found).files) == 2
+    assert len(ProjectReader(folder, Hashes(folder)).tree(found).files) == 2
 
 
 # --- on a host -----------------------------------------------------------------------------------
@@ -335,7 +340,7 @@ def test_what_a_host_has_does_not_travel_and_runs_do_not_share_files(agent, tmp_
 def test_a_file_of_which_the_disk_takes_only_a_part_is_an_error(agent, tmp_path) -> None:
     folder, root = fill(tmp_path / "p", {"a.py": "x" * 5000}), tmp_path / "root"
     taken(folder).bring(agent, str(root), "run-1")
-    limited = connect(Limited(), Host("here", local=True))
+    limited = start_host_agent(Limited(), Host("here", local=True))
     with pytest.raises(HostFailed) as refused:
         taken(folder).bring(limited, str(root), "run-2")
     assert refused.value.slug == "root-not-writable"
@@ -349,15 +354,15 @@ EMPTY = hashlib.sha256(b"").hexdigest()
 @pytest.mark.parametrize(
     "tree",
     [
-        Tree((), (File("../x", 0, EMPTY),)),
-        Tree((), (File("/etc/x", 0, EMPTY),)),
+        Tree((), (ProjectFile("../x", 0, EMPTY),)),
+        Tree((), (ProjectFile("/etc/x", 0, EMPTY),)),
         Tree(("a/../../b",), ()),
         Tree((), (), (("out", "../../../.."),)),
         Tree((), (), (("dot", "."), ("dot/../x", "."))),
     ],
 )
 def test_no_path_of_a_manifest_leaves_the_runs_folder(agent, tmp_path, tree) -> None:
-    bundle = Bundle(tree, SimpleNamespace(content=lambda file: b""))
+    bundle = TreeContents(tree, SimpleNamespace(content=lambda file: b""))
     with pytest.raises(HostFailed) as refused:
         send_folder(agent, bundle, {"root": str(tmp_path / "root"), "run_id": "run-1", "cwd": ""})
     assert refused.value.slug == "path-leads-out"
@@ -417,17 +422,17 @@ def test_a_large_file_that_was_damaged_on_a_host_is_sent_again(agent, tmp_path) 
 
 def test_a_large_file_is_hashed_too_where_the_filesystem_clones_it(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(
-        synced_folders, "cloned", lambda source, fd: os.write(fd, source.read()) > 0
+        synced_folders, "clone_blocks", lambda source, fd: os.write(fd, source.read()) > 0
     )
     blob, copy = tmp_path / "blob", tmp_path / "copy"
     blob.write_bytes(b"good")
     sha = hashlib.sha256(b"good").hexdigest()
     with copy.open("wb") as file:
-        synced_folders.copy(str(blob), file.fileno(), sha)
+        synced_folders.copy_blob(str(blob), file.fileno(), sha)
     assert copy.read_bytes() == b"good"
     overwritten(blob, b"evil")
     with copy.open("wb") as file, pytest.raises(Failure) as refused:
-        synced_folders.copy(str(blob), file.fileno(), sha)
+        synced_folders.copy_blob(str(blob), file.fileno(), sha)
     assert refused.value.slug == "damaged"
     assert str(blob) in refused.value.what
     assert not blob.exists()

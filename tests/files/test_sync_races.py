@@ -17,7 +17,7 @@ from ipexctl.remote.blobs import blobs
 from ipexctl.remote.project import synced_folders
 from ipexctl.remote.remove import prune_rules
 from ipexctl.remote.run_files import run_folders
-from ipexctl.remove.prune_limits import Limits
+from ipexctl.remove.prune_limits import PruneLimits
 from tests.files.test_space_limits import fresh_agent
 from tests.files.test_sync import fill, taken
 
@@ -81,7 +81,7 @@ def test_what_a_sync_was_told_is_here_is_not_pruned(agents, tmp_path) -> None:
                 begun.append(folder_transfer.ask_missing(other, bundle, asked, module)[1])
             return found
 
-    pruning = Late(str(root), {**Limits().for_host(), "project_mb": 0}, check=False)
+    pruning = Late(str(root), {**PruneLimits().for_host(), "project_mb": 0}, check=False)
     pruning.projects()
     assert [bundle.tree.files[i].path for i in begun[0]] == ["train.py"]
     folder_transfer.send_rest(other, bundle, asked, begun[0])
@@ -94,18 +94,18 @@ def test_what_a_sync_was_told_is_here_is_not_pruned(agents, tmp_path) -> None:
 
 def test_what_removes_waits_for_nobody_and_a_sync_waits_for_it(tmp_path) -> None:
     root = str(tmp_path)
-    kept = blobs.keep(Quiet(), root)
-    with blobs.removal(root) as free:
+    kept = blobs.lock_against_removal(Quiet(), root)
+    with blobs.lock_for_removal(root) as free:
         assert not free
     os.close(kept)
-    with blobs.removal(root) as free, blobs.removal(root) as second:
+    with blobs.lock_for_removal(root) as free, blobs.lock_for_removal(root) as second:
         assert (free, second) == (True, False)
 
 
 @pytest.mark.parametrize("moment", ["no lock file yet", "not locked yet"])
 def test_a_run_that_has_just_made_its_folder_is_not_an_old_one(tmp_path, monkeypatch, moment):
     """A prune that keeps no ended runs comes between the folder, its lock file and the lock."""
-    folder, limits = tmp_path / "runs/run-1", {**Limits().for_host(), "runs": 1, "days": 0}
+    folder, limits = tmp_path / "runs/run-1", {**PruneLimits().for_host(), "runs": 1, "days": 0}
     pruned: list[str] = []
     for name in ("run-1", "run-2"):
         (tmp_path / "runs" / name).mkdir(mode=0o700, parents=True)
@@ -127,5 +127,5 @@ def test_a_run_that_has_just_made_its_folder_is_not_an_old_one(tmp_path, monkeyp
         assert folder.exists()
     else:
         monkeypatch.setattr(fcntl, "flock", late)
-    run_folders.hold(str(folder))
+    run_folders.hold_folder(str(folder))
     assert pruned and run_folders.is_locked(str(folder / "lock"))

@@ -25,10 +25,10 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["ipexctl"]):
-    from ipexctl.common.frames import encode
+    from ipexctl.common.frames import encode_frame
     from ipexctl.doctor.checks import run_all
-    from ipexctl.doctor.report.cluster import Cluster
-    from ipexctl.doctor.report.recommendations import recommend
+    from ipexctl.doctor.report.cluster import CheckedHosts
+    from ipexctl.doctor.report.recommendations import recommend_settings
     from ipexctl.errors import HostFailed, IpexctlError
     from ipexctl.explain.causes import causes
     from ipexctl.facts import host_facts
@@ -48,10 +48,12 @@ from tests.plan.asked import read_launch  # noqa: E402
 
 OPTIONS = ("-timeout=5", "-max_len=600")
 ROWS = parse_table((ROOT / "ipexctl/install/stack/stacks.toml").read_text("utf-8"))
-KNOWN_CAUSES = causes.parse((ROOT / "ipexctl/explain/causes/causes.toml").read_text("utf-8"))
-PLAN = launch_plan.plan(
+KNOWN_CAUSES = causes.parse_causes((ROOT / "ipexctl/explain/causes/causes.toml").read_text("utf-8"))
+PLAN = launch_plan.make_launch_plan(
     [
-        launch.Node(host(f"node0{i}"), made_facts(f"node0{i}", address=f"10.0.0.{i}"), prepared())
+        launch.PlannedHost(
+            host(f"node0{i}"), made_facts(f"node0{i}", address=f"10.0.0.{i}"), prepared()
+        )
         for i in (1, 2)
     ],
     launch.RunRequest(("train.py",), 4, 2),
@@ -76,8 +78,11 @@ def _text(data: bytes) -> str:
 
 
 def lock_(data: bytes) -> None:
-    found = lock_file.parse(_text(data), "ipexctl.lock")
-    assert lock_file.parse(lock_file.render(found), "again") == found and len(found.key) == 16
+    found = lock_file.parse_lock(_text(data), "ipexctl.lock")
+    assert (
+        lock_file.parse_lock(lock_file.render_lock(found), "again") == found
+        and len(found.key) == 16
+    )
 
 
 # --- what a host says ----------------------------------------------------------------------------
@@ -101,7 +106,7 @@ def frames(data: bytes) -> None:
 
 def _event(header: Any, body: bytes) -> None:
     try:
-        found = event_reader.read("node01", header, body, {0, 1})
+        found = event_reader.read_host_event("node01", header, body, {0, 1})
     except HostFailed:
         return
     if isinstance(found, event_reader.RankEnded):
@@ -126,10 +131,14 @@ def probe(data: bytes) -> None:
 
 def _use(found: host_facts.Facts) -> None:
     """Everything that is decided from what a host says."""
-    host_facts.peer_address(found), host_facts.cores(found), host_facts.usable(found)
-    run_all(Cluster((found,), rows=ROWS))
-    two = Cluster((found, made_facts("node02")), rows=ROWS)
-    run_all(two), recommend(two)
+    (
+        host_facts.peer_address(found),
+        host_facts.count_usable_cores(found),
+        host_facts.usable_cpus(found),
+    )
+    run_all(CheckedHosts((found,), rows=ROWS))
+    two = CheckedHosts((found, made_facts("node02")), rows=ROWS)
+    run_all(two), recommend_settings(two)
     core_pinning.numa_nodes(found.cpu)
     for ranks in (1, 3):
         core_pinning.place_ranks(found, ranks), core_pinning.place_ranks(found, ranks, 1)
@@ -178,15 +187,15 @@ def runlog_(data: bytes) -> None:
     found = [s for i in range(0, len(stream), step) for s in in_pieces.feed(stream[i : i + step])]
     assert found + in_pieces.end() == lines
     for line in lines:
-        assert rank_lines.clean(line) == line
+        assert rank_lines.strip_control_codes(line) == line
         bare = rank_lines._COLOUR.sub("", line)
         assert not any(c < " " or "\x7f" <= c <= "\x9f" for c in bare)
 
 
 def causes_(data: bytes) -> None:
     lines = _text(data).split("\n")
-    found = causes.match(lines, KNOWN_CAUSES)
-    every = causes.matches(lines, KNOWN_CAUSES)
+    found = causes.find_likeliest_cause(lines, KNOWN_CAUSES)
+    every = causes.find_causes(lines, KNOWN_CAUSES)
     assert found is None or found.cause in [m.cause for m in every]
     for one in every:
         assert one.line == lines[one.number - 1][: causes.MAX_LINE]
@@ -237,7 +246,7 @@ _WHEEL = f'version = "1"\nfile = "a-1-py3-none-any.whl"\nsha256 = "{_SHA}"\nsize
 
 
 def _stream(*headers: dict[str, Any]) -> str:
-    return "\x03" + b"".join(encode({"id": 1, **h}, b"text") for h in headers).decode()
+    return "\x03" + b"".join(encode_frame({"id": 1, **h}, b"text") for h in headers).decode()
 
 
 _EVENTS: list[dict[str, Any]] = [

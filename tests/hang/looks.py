@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from ipexctl.run.hang.diagnosis import diagnose
-from ipexctl.run.hang.diagnosis_text import document, screen
+from ipexctl.run.hang.diagnosis import diagnose_run
+from ipexctl.run.hang.diagnosis_text import diagnosis_document, diagnosis_lines
 from ipexctl.run.hang.evidence import RankLook, read_look
-from ipexctl.run.hang.hang_report import Kind, Situation
+from ipexctl.run.hang.hang_report import CauseKind, Situation
 
 Raw = dict[str, Any]
 WORK = "/root/.ipexctl/runs/bert-1/work/"
@@ -152,7 +152,7 @@ def linked(rank: int, other: int, **more: Any) -> Raw:
 @dataclass(frozen=True)
 class Case:
     name: str
-    kind: Kind
+    kind: CauseKind
     suspects: list[int]
     rows: list[Raw]
     doing: str = ""  # in the first suspect's line
@@ -162,7 +162,7 @@ class Case:
     more: Raw = field(default_factory=dict)
 
 
-def behind(name: str, kind: Kind, stack: list[Any] | None = None, **more: Any) -> Case:
+def behind(name: str, kind: CauseKind, stack: list[Any] | None = None, **more: Any) -> Case:
     """The others wait in a collective for rank 3; `more` is what its host sees of it or is told."""
     told = {key: more.pop(key) for key in ("doing", "where", "what", "said") if key in more}
     return Case(name, kind, [3], [*OTHERS, late(3, stack, **more)], **told)
@@ -170,7 +170,7 @@ def behind(name: str, kind: Kind, stack: list[Any] | None = None, **more: Any) -
 
 def assert_told(case: Case) -> None:
     given = situation(case.rows, **case.more)
-    found = diagnose(given)
+    found = diagnose_run(given)
     assert (found.kind, [s.rank for s in found.suspects]) == (case.kind, case.suspects)
     assert 0 < len(found.headline) <= 200
     first = found.suspects[0] if found.suspects else None
@@ -178,6 +178,6 @@ def assert_told(case: Case) -> None:
     assert not case.where or (first and first.where == case.where)
     assert not case.what or found.groups[0].what == case.what
     assert case.said in found.likely
-    assert_fits(screen(found, 80), 80)
-    assert_fits(screen(found, 60), 60)
-    assert json.loads(json.dumps(document(found)))["kind"] == case.kind.value
+    assert_fits(diagnosis_lines(found, 80), 80)
+    assert_fits(diagnosis_lines(found, 60), 60)
+    assert json.loads(json.dumps(diagnosis_document(found)))["kind"] == case.kind.value

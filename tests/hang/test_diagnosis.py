@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.run.hang.hang_report import Kind
+from ipexctl.run.hang.hang_report import CauseKind
 
 from .looks import (
     BUSY,
@@ -40,7 +40,7 @@ from .looks import (
 CASES = [
     behind(
         "a file server does not answer",
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         frames([WORK + "data.py", 88, "__next__"]),
         doing="/data/x.arrow, state D, 0 % CPU",
         where="data.py:88 in __next__",
@@ -50,33 +50,33 @@ CASES = [
     ),
     behind(
         "blocked in the kernel, on what is not known",
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         doing="io_schedule",
         state="D",
         wchan="io_schedule",
     ),
     behind(
         "a pipe that has no writer",
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         doing="pipe",
         syscall=[0, 5, 0, 1],
         wchan="pipe_read",
         blocked_on={"what": "pipe"},
     ),
-    behind("sleeps, where only wchan can be read", Kind.SLEEPING, **SLEEP | {"syscall": None}),
+    behind("sleeps, where only wchan can be read", CauseKind.SLEEPING, **SLEEP | {"syscall": None}),
     behind(
         "sleeps in a loop until a file is there",
-        Kind.SLEEPING,
+        CauseKind.SLEEPING,
         doing="while not exists(flag)",
         waits_in_loop=True,
         text="while not exists(flag):",
         **SLEEP,
     ),
-    behind("sleeps, on aarch64", Kind.SLEEPING, syscall=[115], wchan=""),
-    behind("a queue", Kind.LOCK, frames(WAIT, *QUEUE), doing="queue"),
+    behind("sleeps, on aarch64", CauseKind.SLEEPING, syscall=[115], wchan=""),
+    behind("a queue", CauseKind.LOCK, frames(WAIT, *QUEUE), doing="queue"),
     behind(
         "a loop that waits and never sleeps",
-        Kind.SPINNING,
+        CauseKind.SPINNING,
         doing="spinning: while not done, state R, 100 % CPU",
         waits_in_loop=True,
         text="while not done:",
@@ -84,20 +84,24 @@ CASES = [
     ),
     behind(
         "imports modules",
-        Kind.COMPUTING,
+        CauseKind.COMPUTING,
         frames([SITE + "a.py", 2, "f"], [SITE + "a.py", 9, "<module>"]),
         doing="importing modules",
         where="train.py:61 in train",
         **BUSY,
     ),
     behind(
-        "computes in other threads", Kind.COMPUTING, frames(WAIT), doing="other threads", cpu=3.0
+        "computes in other threads",
+        CauseKind.COMPUTING,
+        frames(WAIT),
+        doing="other threads",
+        cpu=3.0,
     ),
-    Case("stopped in the collective", Kind.STOPPED, [3], [*OTHERS, waits(3, state="T")]),
-    behind("a debugger", Kind.STOPPED, doing="debugger", state="t"),
+    Case("stopped in the collective", CauseKind.STOPPED, [3], [*OTHERS, waits(3, state="T")]),
+    behind("a debugger", CauseKind.STOPPED, doing="debugger", state="t"),
     Case(
         "two ranks call another operation",
-        Kind.MISMATCH,
+        CauseKind.MISMATCH,
         [2, 3],
         [
             *(row(r, called("all_reduce"), collectives=calls(call(5))) for r in (0, 1, 4)),
@@ -112,14 +116,14 @@ CASES = [
     ),
     Case(
         "other sizes",
-        Kind.MISMATCH,
+        CauseKind.MISMATCH,
         [3],
         [*OTHERS, waits(3, collectives=calls(call(412, sizes=[[512, 2]])))],
         said="[512, 2]",
     ),
     Case(
         "other sizes of one rank, after a mismatch that gloo let pass",
-        Kind.MISMATCH,
+        CauseKind.MISMATCH,
         [1],
         [
             row(
@@ -136,14 +140,14 @@ CASES = [
     ),
     Case(
         "other dtypes",
-        Kind.MISMATCH,
+        CauseKind.MISMATCH,
         [3],
         [*OTHERS, waits(3, collectives=calls(call(412, dtypes=["BFloat16"])))],
         said="BFloat16",
     ),
     Case(
         "a monitored_barrier is not recorded",
-        Kind.MISMATCH,
+        CauseKind.MISMATCH,
         [0],
         [
             late(0, called("monitored_barrier", 30)),
@@ -155,7 +159,7 @@ CASES = [
     ),
     Case(
         "groups in another order",
-        Kind.MISMATCH,
+        CauseKind.MISMATCH,
         [0, 1],
         [
             row(0, called("all_reduce"), collectives=calls(call(4, group="1"), _1=[0, 1])),
@@ -165,14 +169,14 @@ CASES = [
     ),
     Case(
         "both receive: gloo records neither",
-        Kind.MISMATCH,
+        CauseKind.MISMATCH,
         [0, 1],
         [row(r, called("recv"), collectives=calls()) for r in (0, 1)],
         more={"world": 2},
     ),
     Case(
         "a chain: one waits for a rank that waits for a rank that sleeps",
-        Kind.SLEEPING,
+        CauseKind.SLEEPING,
         [2],
         [
             row(0, called("all_reduce"), collectives=calls(call(4, group="1"), _1=[0, 1])),
@@ -182,31 +186,38 @@ CASES = [
         where="train.py:33 in train",
         more={"world": 3},
     ),
-    Case("killed", Kind.LEFT_EARLY, [3], OTHERS, doing="signal 9", more={"ended": {3: "signal 9"}}),
+    Case(
+        "killed",
+        CauseKind.LEFT_EARLY,
+        [3],
+        OTHERS,
+        doing="signal 9",
+        more={"ended": {3: "signal 9"}},
+    ),
     Case(
         "ended, and no collectives are recorded",
-        Kind.LEFT_EARLY,
+        CauseKind.LEFT_EARLY,
         [3],
         OLD,
         more={"ended": {3: "exit code 0"}},
     ),
     Case(
         "the others have ended, and the last one still computes",
-        Kind.COMPUTING,
+        CauseKind.COMPUTING,
         [0],
         [row(0, frames(), **BUSY)],
         more={"ended": {1: "exit code 0", 2: "exit code 0", 3: "exit code 0"}},
     ),
     Case(
         "a host is silent",
-        Kind.HOST_SILENT,
+        CauseKind.HOST_SILENT,
         [2, 3],
         [waits(0), waits(1)],
         more={"silent_hosts": (("node02", 40.0),), "cuts": (("node01 cannot reach node02", 40.0),)},
     ),
     Case(
         "a cut between two hosts",
-        Kind.PARTITION,
+        CauseKind.PARTITION,
         [],
         [*OTHERS, waits(3)],
         said="node01 cannot reach node02",
@@ -214,16 +225,16 @@ CASES = [
     ),
     Case(
         "has not joined: reads a file",
-        Kind.RENDEZVOUS,
+        CauseKind.RENDEZVOUS,
         [3],
         [joins(0), joins(1), joins(2), row(3, frames(), **READS)],
         said=MASTER,
         doing="reading /data/x.arrow",
     ),
-    Case("all join, with a wrong address", Kind.RENDEZVOUS, [], [joins(r) for r in range(4)]),
+    Case("all join, with a wrong address", CauseKind.RENDEZVOUS, [], [joins(r) for r in range(4)]),
     Case(
         "store.get() of a key that one rank has not set",
-        Kind.RENDEZVOUS,
+        CauseKind.RENDEZVOUS,
         [0],
         [
             row(0, frames(), **SLEEP),
@@ -240,7 +251,7 @@ CASES = [
     ),
     behind(
         "a worker of the data loader blocks",
-        Kind.WORKER,
+        CauseKind.WORKER,
         frames(*LOADER),
         doing="state D in data.py:9 __getitem__",
         where="train.py:61 in train",
@@ -248,7 +259,7 @@ CASES = [
     ),
     behind(
         "a worker process that was killed, where the rank reads its queue",
-        Kind.WORKER,
+        CauseKind.WORKER,
         frames([LIB + "multiprocessing/queues.py", 103, "get"]),
         doing="exited",
         syscall=[0, 9],
@@ -257,14 +268,14 @@ CASES = [
     ),
     behind(
         "a subprocess",
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         frames([LIB + "subprocess.py", 2011, "_wait"]),
         doing="subprocess",
         syscall=[61, 9],
     ),
     behind(
         "a server outside the run",
-        Kind.OUTSIDE,
+        CauseKind.OUTSIDE,
         frames([LIB + "ssl.py", 1166, "read"], [SITE + "urllib3/connection.py", 5, "get"]),
         doing="93.184.216.34:443",
         syscall=[0, 9],
@@ -273,7 +284,7 @@ CASES = [
     ),
     behind(
         "input()",
-        Kind.OUTSIDE,
+        CauseKind.OUTSIDE,
         doing="input",
         syscall=[0, 0, 1, 1],
         wchan="pipe_read",
@@ -281,13 +292,13 @@ CASES = [
     ),
     behind(
         "a breakpoint",
-        Kind.OUTSIDE,
+        CauseKind.OUTSIDE,
         frames([LIB + "cmd.py", 126, "cmdloop"], [LIB + "pdb.py", 1, "it"]),
         doing="debugger",
     ),
     Case(
         "a lock file that a process outside the run holds",
-        Kind.OUTSIDE,
+        CauseKind.OUTSIDE,
         [0, 1, 2, 3],
         [
             row(
@@ -302,7 +313,7 @@ CASES = [
     ),
     Case(
         "one rank holds the lock file and computes",
-        Kind.COMPUTING,
+        CauseKind.COMPUTING,
         [0],
         [
             row(0, frames(), **BUSY),
@@ -314,16 +325,21 @@ CASES = [
     ),
     Case(
         "all wait for a file server",
-        Kind.OUTSIDE,
+        CauseKind.OUTSIDE,
         [0, 1, 2, 3],
         [row(r, frames(), **READS) for r in range(4)],
         doing="/data/x.arrow",
     ),
-    Case("all compute", Kind.COMPUTING, [0, 1, 2, 3], [row(r, frames(), **BUSY) for r in range(4)]),
-    Case("all have arrived", Kind.COLLECTIVE, [], [*OTHERS, waits(3)], said="network"),
+    Case(
+        "all compute",
+        CauseKind.COMPUTING,
+        [0, 1, 2, 3],
+        [row(r, frames(), **BUSY) for r in range(4)],
+    ),
+    Case("all have arrived", CauseKind.COLLECTIVE, [], [*OTHERS, waits(3)], said="network"),
     Case(
         "all have arrived, and one connection loses data",
-        Kind.COLLECTIVE,
+        CauseKind.COLLECTIVE,
         [1, 2],
         [
             waits(0),
@@ -335,7 +351,7 @@ CASES = [
     ),
     Case(
         "all have arrived, and a host is at one end of each bad connection",
-        Kind.COLLECTIVE,
+        CauseKind.COLLECTIVE,
         [2],
         [
             linked(0, 2, unsent=9, unanswered=50.0),
@@ -347,13 +363,13 @@ CASES = [
     ),
     Case(
         "one rank has finished the collective that the others are in",
-        Kind.COLLECTIVE,
+        CauseKind.COLLECTIVE,
         [],
         [*OTHERS, late(3, collectives=calls(call(412, done=True)), **SLEEP)],
     ),
     Case(
         "others wait for a group that is stalled",
-        Kind.COLLECTIVE,
+        CauseKind.COLLECTIVE,
         [],
         [
             *(row(r, called("barrier"), collectives=calls(call(4, "barrier"))) for r in (0, 1)),
@@ -366,22 +382,22 @@ CASES = [
     ),
     behind(
         "ppoll on aarch64 has the number of flock on x86-64",
-        Kind.OUTSIDE,
+        CauseKind.OUTSIDE,
         doing="93.184.216.34:443",
         syscall=[73, 1],
         wchan="poll_schedule_timeout",
         blocked_on=PEER,
     ),
-    Case("an old torch: the outlier", Kind.SLEEPING, [3], [*OLD, row(3, frames(), **SLEEP)]),
+    Case("an old torch: the outlier", CauseKind.SLEEPING, [3], [*OLD, row(3, frames(), **SLEEP)]),
     Case(
         "an old torch: another function",
-        Kind.MISMATCH,
+        CauseKind.MISMATCH,
         [3],
         [*(row(r, called("all_reduce")) for r in range(3)), row(3, called("broadcast", 9))],
     ),
     Case(
         "FSDP2 is not the user's code",
-        Kind.LOCK,
+        CauseKind.LOCK,
         [3],
         [
             *(
@@ -401,7 +417,7 @@ CASES = [
     ),
     Case(
         "DeepSpeed's communication",
-        Kind.SLEEPING,
+        CauseKind.SLEEPING,
         [3],
         [
             *(row(r, frames([SITE + "deepspeed/comm/comm.py", 1, "barrier"])) for r in range(3)),
@@ -411,7 +427,7 @@ CASES = [
     ),
     Case(
         "work.wait() has no frame",
-        Kind.SLEEPING,
+        CauseKind.SLEEPING,
         [1],
         [row(0, frames(), collectives=calls(call(412))), late(1, **SLEEP)],
         what="all_reduce #412 (4.2 MB)",
@@ -419,7 +435,7 @@ CASES = [
     ),
     Case(
         "an asynchronous collective is open, and the main thread sleeps before the next",
-        Kind.SLEEPING,
+        CauseKind.SLEEPING,
         [3],
         [
             *(waits(r, 413) for r in range(3)),
@@ -428,13 +444,13 @@ CASES = [
     ),
     Case(
         "two causes: what explains more is first",
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         [3, 2],
         [waits(0), waits(1), late(2, **BUSY), late(3, **READS)],
     ),
     Case(
         "as many ranks called the one as the other: who is wrong is not known",
-        Kind.MISMATCH,
+        CauseKind.MISMATCH,
         [0, 1],
         [
             row(0, called("all_gather"), collectives=calls(call(412, "all_gather"))),
@@ -444,22 +460,22 @@ CASES = [
     ),
     behind(
         "one rank alone calls new_group",
-        Kind.RENDEZVOUS,
+        CauseKind.RENDEZVOUS,
         frames([TORCH + "distributed_c10d.py", 5581, "new_group"]),
         said="also those that are not in the group",
     ),
     Case(
         "no look of the other host yet, whose rank is not known either",
-        Kind.UNKNOWN,
+        CauseKind.UNKNOWN,
         [],
         [waits(0)],
         more={"world": 2, "hosts": {0: "node01"}},
     ),
-    Case("no stacks, all idle", Kind.UNKNOWN, [0, 1, 2, 3], [row(r) for r in range(4)]),
-    Case("no look of one rank", Kind.UNKNOWN, [3], OTHERS),
-    Case("no looks at all", Kind.UNKNOWN, [], []),
-    Case("one rank", Kind.SLEEPING, [0], [row(0, frames(), **SLEEP)], more={"world": 1}),
-    Case("it moves", Kind.MOVING, [], [*OTHERS, waits(3)], more={"quiet": None}),
+    Case("no stacks, all idle", CauseKind.UNKNOWN, [0, 1, 2, 3], [row(r) for r in range(4)]),
+    Case("no look of one rank", CauseKind.UNKNOWN, [3], OTHERS),
+    Case("no looks at all", CauseKind.UNKNOWN, [], []),
+    Case("one rank", CauseKind.SLEEPING, [0], [row(0, frames(), **SLEEP)], more={"world": 1}),
+    Case("it moves", CauseKind.MOVING, [], [*OTHERS, waits(3)], more={"quiet": None}),
 ]
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ipexctl.run.hang.diagnosis import diagnose
-from ipexctl.run.hang.diagnosis_text import screen
+from ipexctl.run.hang.diagnosis import diagnose_run
+from ipexctl.run.hang.diagnosis_text import diagnosis_lines
 from ipexctl.run.hang.evidence import read_look
-from ipexctl.run.hang.hang_report import Kind
+from ipexctl.run.hang.hang_report import CauseKind
 
 from .looks import BACKWARD, call, calls, late, row, situation, waits
 
@@ -56,7 +56,7 @@ def test_odd_values_are_left_out(odd: Any) -> None:
         (*_, look) = read_look("node02", [late(3) | {key: odd}]) or (None,)
         assert look is None or look.rank == 3
         given = situation(rows, looks=(*read_look("node01", rows[:2]), *([look] if look else [])))
-        for line in screen(diagnose(given), 80):
+        for line in diagnosis_lines(diagnose_run(given), 80):
             assert len(line) <= 80 and line.isprintable()
 
 
@@ -65,18 +65,18 @@ def test_odd_values_inside_are_left_out() -> None:
         for key in call(1):
             raw = late(3, collectives=calls(call(1) | {key: odd}))
             given = situation([waits(0), waits(1), waits(2), raw])
-            assert screen(diagnose(given), 80)
+            assert diagnosis_lines(diagnose_run(given), 80)
         raw = late(3, [[odd, odd, odd], *BACKWARD], children=[{"pid": odd, "frames": odd}])
         raw["source"] = [odd, odd, odd, odd]
         raw["connections"] = [[odd] * 6]
         given = situation([waits(0), raw])
-        assert diagnose(given).kind in Kind
+        assert diagnose_run(given).kind in CauseKind
 
 
 def test_control_characters_do_not_reach_the_screen() -> None:
     blocked = {"what": "file", "path": "/a\x1b]0;x\x07\nb", "fs": "n\rfs"}
     given = situation([waits(0), late(1, state="D", blocked_on=blocked)], 2)
-    assert all(line.isprintable() for line in screen(diagnose(given), 80))
+    assert all(line.isprintable() for line in diagnosis_lines(diagnose_run(given), 80))
 
 
 def test_a_rank_counts_once() -> None:

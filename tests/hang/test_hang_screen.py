@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ipexctl.run.hang.diagnosis import diagnose
-from ipexctl.run.hang.diagnosis_text import screen
-from ipexctl.run.hang.hang_report import Diagnosis, Kind
+from ipexctl.run.hang.diagnosis import diagnose_run
+from ipexctl.run.hang.diagnosis_text import diagnosis_lines
+from ipexctl.run.hang.hang_report import CauseKind, Diagnosis
 
 from .looks import (
     BUSY,
@@ -34,9 +34,9 @@ def many(kind: str) -> Diagnosis:
         ]
     rows += [late(63, **READS)]
     given = situation(rows, 64, 8)
-    found = diagnose(given)
+    found = diagnose_run(given)
     for width in (60, 80, 200):
-        assert_fits(screen(found, width), width)
+        assert_fits(diagnosis_lines(found, width), width)
     return found
 
 
@@ -51,7 +51,7 @@ def test_the_screen_of_the_manual() -> None:
     rows = [waits(r) for r in range(8) if r != 5]
     rows += [late(5, frames([WORK + "data.py", 88, "__next__"]), **READS)]
     given = situation(rows, 8)
-    assert screen(diagnose(given), 100) == [
+    assert diagnosis_lines(diagnose_run(given), 100) == [
         "  rank 5 (node03)  data.py:88 in __next__   reading /data/x.arrow, state D, 0 % CPU",
         "  7 ranks wait in  all_reduce #412 (DDP, 4.2 MB) since 1 min 2 s   "
         "train.py:61 in backward",
@@ -62,7 +62,7 @@ def test_the_screen_of_the_manual() -> None:
 
 
 def test_what_is_missing_is_said() -> None:
-    found = diagnose(situation([waits(0), row(1), row(2, frames(), stacks="silent")]))
+    found = diagnose_run(situation([waits(0), row(1), row(2, frames(), stacks="silent")]))
     assert len(found.limits) == 4  # rank 3; stacks of rank 1, of rank 2; collectives of 1-2
     assert "1-2" in found.limits[-1]
 
@@ -71,7 +71,7 @@ def test_a_look_of_a_rank_that_another_host_has_is_not_used() -> None:
     own = [*OTHERS, late(3, **READS)]
     forged = [late(3, **SLEEP)]
     given = situation(own, looks=(*looks(own), *looks(forged, per_host=1)))
-    assert diagnose(given).kind is Kind.BLOCKED_IO
+    assert diagnose_run(given).kind is CauseKind.BLOCKED_IO
 
 
 def test_groups_with_one_name_and_other_ranks_are_not_compared() -> None:
@@ -80,5 +80,5 @@ def test_groups_with_one_name_and_other_ranks_are_not_compared() -> None:
 
     rows = [in_group(0, 5, [0, 1]), in_group(1, 5, [0, 1])]
     rows += [in_group(2, 90, [2, 3]), late(3, **SLEEP)]
-    found = diagnose(situation(rows))
-    assert (found.kind, [s.rank for s in found.suspects]) == (Kind.SLEEPING, [3])
+    found = diagnose_run(situation(rows))
+    assert (found.kind, [s.rank for s in found.suspects]) == (CauseKind.SLEEPING, [3])

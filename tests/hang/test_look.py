@@ -21,7 +21,7 @@ import ipexctl.in_ranks
 from ipexctl.common.processes import stat_of
 from ipexctl.common.waiting import wait_until
 from ipexctl.remote.hang import process_state
-from ipexctl.remote.hang.look import look
+from ipexctl.remote.hang.look import look_at_ranks
 from tests.processes import interpreter
 
 IN_RANKS = Path(ipexctl.in_ranks.__file__).parent
@@ -94,7 +94,7 @@ def look_at(
 ) -> dict[str, Any]:
     """Where others keep the CPUs busy, it may need a second look until the rank has answered."""
     for _ in range(8):
-        (row,) = look(str(site), {5: child.pid}, seconds)
+        (row,) = look_at_ranks(str(site), {5: child.pid}, seconds)
         assert (row["rank"], row["pid"]) == (5, child.pid)
         if seen(row) and (row["stacks"] != "silent" or row["state"] in "TD"):
             break
@@ -217,7 +217,7 @@ def test_a_rank_that_closed_our_file_keeps_its_own_clean(site, start, tmp_path):
 
 def test_without_a_site_there_are_no_stacks(start):
     child = start(SLEEP)
-    (row,) = look(None, {0: child.pid}, 0.05)
+    (row,) = look_at_ranks(None, {0: child.pid}, 0.05)
     assert (row["stacks"], row["collectives_why"], row["state"]) == ("none", "not asked", "S")
 
 
@@ -371,7 +371,9 @@ def test_ranks_are_looked_at_side_by_side(site, start):
     os.kill(children[3].pid, signal.SIGSTOP)
     wait_for_state(children[3].pid, "T")
     began = time.monotonic()
-    rows = look(str(site), {rank: child.pid for rank, child in enumerate(children)}, SECONDS)
+    rows = look_at_ranks(
+        str(site), {rank: child.pid for rank, child in enumerate(children)}, SECONDS
+    )
     assert time.monotonic() - began < SECONDS + 1.0
     assert [row["stacks"] for row in rows] == ["ok", "ok", "ok", "silent"]
 
@@ -418,7 +420,7 @@ def test_gloo_waits_for_a_rank_that_does_not_come(site, start, tmp_path):
     first, second = ranks
     wait_for_state(first.pid, "S")
     time.sleep(0.1)
-    waits, sleeps = look(str(site), {0: first.pid, 1: second.pid}, 0.5)
+    waits, sleeps = look_at_ranks(str(site), {0: first.pid, 1: second.pid}, 0.5)
     assert waits["collectives_why"] == sleeps["collectives_why"] == ""
     last = waits["collectives"]["last"][-1]
     assert (last["seq"], last["op"], last["done"]) == (9, "all_reduce", False)

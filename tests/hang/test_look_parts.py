@@ -19,7 +19,7 @@ def test_names_of_threads_and_letters_that_are_not_ascii() -> None:
         '  File "/t.py", line ??? in <module>\n'
         "  ...\n"
     )
-    main, other = python_stacks.parse(text, "/site")
+    main, other = python_stacks.parse_stacks(text, "/site")
     assert (main["main"], main["name"], main["frames"]) == (
         True,
         "MainThread",

@@ -82,7 +82,7 @@ def test_what_a_rank_did_just_before_a_look_counts(made, monkeypatch) -> None:
     quiet_for_20_s(made)
     made.log.write_text("step 1\n")
     made.progress.supervisor.programs = SimpleNamespace(site=str)
-    monkeypatch.setattr(look, "look", lambda site, pids: [])
+    monkeypatch.setattr(look, "look_at_ranks", lambda site, pids: [])
     quiet, _, _ = made.progress.look()
     assert (quiet, made.after()) == (0.0, 2.5)
 

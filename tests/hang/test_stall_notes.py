@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipexctl.common.run_events import Looked, Stalled
+from ipexctl.common.run_events import RanksLooked, Stalled
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.watch.run_output import PATIENCE, StallNotes
 from tests.hang.looks import SLEEP, late, waits
@@ -25,8 +25,8 @@ def stalled() -> tuple[StallNotes, Notes]:
     state = RunState(plan, started={0, 1, 2, 3})
     notes = StallNotes(state, painter, "bert")  # type: ignore[arg-type]
     first, second = (host.host for host in plan.hosts)
-    notes.looked(first, Looked(5, [waits(0), waits(1)]))
-    notes.looked(second, Looked(5, [waits(2), late(3, **SLEEP)]))
+    notes.looked(first, RanksLooked(5, [waits(0), waits(1)]))
+    notes.looked(second, RanksLooked(5, [waits(2), late(3, **SLEEP)]))
     notes.stands_still(Stalled(21.0, 5), 100.0)
     return notes, painter
 
@@ -42,7 +42,7 @@ def test_the_rank_is_named_once() -> None:
 def test_the_look_before_the_end_of_a_run_does_not_replace_that_of_the_stall() -> None:
     notes, painter = stalled()
     for host in notes.state.plan.hosts:
-        notes.looked(host.host, Looked(6, []))
+        notes.looked(host.host, RanksLooked(6, []))
     notes.tick(100.0 + PATIENCE, ())
     assert len(painter.told) == 1 and "rank 3" in painter.told[0]
 

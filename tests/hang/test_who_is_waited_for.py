@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 import ipexctl.in_ranks
-from ipexctl.remote.hang.look import look
-from ipexctl.run.hang.diagnosis import diagnose
+from ipexctl.remote.hang.look import look_at_ranks
+from ipexctl.run.hang.diagnosis import diagnose_run
 from ipexctl.run.hang.diagnosis_text import stack_document, stack_lines
 from ipexctl.run.hang.evidence import read_look
-from ipexctl.run.hang.hang_report import Diagnosis, Kind, Situation
+from ipexctl.run.hang.hang_report import CauseKind, Diagnosis, Situation
 
 IN_RANKS = Path(ipexctl.in_ranks.__file__).parent
 # A rank answers questions once it has imported torch.distributed; here, a stand-in for it.
@@ -33,7 +33,7 @@ HEAD += "fork = multiprocessing.get_context('fork')\n"
 class Case:
     name: str
     script: str
-    kind: Kind
+    kind: CauseKind
     doing: str
     likely: tuple[str, ...] = ()  # in this order
     absent: str = ""
@@ -62,23 +62,28 @@ one.execute("create table t (a)")
 one.execute("begin exclusive")
 sqlite3.connect(path, timeout=3600).execute("insert into t values (1)")
 """,
-        Kind.SLEEPING,
+        CauseKind.SLEEPING,
         "waiting inside sqlite3",
         absent="remove the sleep",
     ),
-    Case("a sleep", "time.sleep(3600)", Kind.SLEEPING, "sleeping"),
-    Case("another name of sleep", "from time import sleep as nap\nnap(3600)", Kind.SLEEPING, "sl"),
+    Case("a sleep", "time.sleep(3600)", CauseKind.SLEEPING, "sleeping"),
+    Case(
+        "another name of sleep",
+        "from time import sleep as nap\nnap(3600)",
+        CauseKind.SLEEPING,
+        "sl",
+    ),
     Case(
         "two locks in another order",
         TWO_LOCKS,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "the lock b",
         ("hread writer holds", "train.py:7 in other", "train.py:9", "lock a", "main thread holds"),
     ),
     Case(
         "two locks, with acquire()",
         TWO_LOCKS.replace("with a:", "if a.acquire():").replace("with b:", "if b.acquire():"),
-        Kind.LOCK,
+        CauseKind.LOCK,
         "the lock b",
         ("hread writer is at train.py:9",),
         absent="holds",  # a test may be of a lock that could not be taken
@@ -100,7 +105,7 @@ time.sleep(0.2)
 with condition:
     pass
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "the lock condition",
         ("hread holder holds", "train.py:10"),
     ),
@@ -116,7 +121,7 @@ def flush():
         pass
 save()
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "the lock lock",
         ("holds it itself", "train.py:7 in save"),
     ),
@@ -135,7 +140,7 @@ signal.signal(signal.SIGALRM, lambda *_: log.write(0))
 signal.setitimer(signal.ITIMER_REAL, 0.3)
 log.write(60)
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "the lock self.mutex",
         ("holds it itself", "train.py:10 in write"),
     ),
@@ -143,7 +148,7 @@ log.write(60)
         "a lock whose thread has ended",
         "r = threading.RLock()\nt = threading.Thread(target=r.acquire)\nt.start()\nt.join()\n"
         "with r:\n    pass\n",
-        Kind.LOCK,
+        CauseKind.LOCK,
         "the lock r",
         ("has ended without releasing",),
     ),
@@ -155,7 +160,7 @@ def tasks():
     os.read(os.pipe()[0], 1)
 list(fork.Pool(2).imap(abs, tasks()))
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "a multiprocessing pool",
         ("_handle_tasks", "train.py:7 in tasks", "a pipe"),
         absent="ended",
@@ -171,7 +176,7 @@ threading.Thread(target=logging.error, args=("a",), name="slow", daemon=True).st
 time.sleep(0.2)
 logging.error("b")
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "a lock of logging",
         ("hread slow holds", "train.py:7 in emit", "sleeping"),
     ),
@@ -182,7 +187,7 @@ def load():
     os.read(os.pipe()[0], 1)
 ThreadPoolExecutor(1, "load").submit(load).result()
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "future",
         ("hread load_0 computes it", "train.py:6 in load"),
     ),
@@ -193,7 +198,7 @@ def load(n):
     os.read(os.pipe()[0], 1)
 list(ThreadPoolExecutor(1, "load").map(load, [1]))
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "future",
         ("hread load_0 computes it", "train.py:6 in load"),
     ),
@@ -205,7 +210,7 @@ def load():
     os.read(os.pipe()[0], 1)
 list(as_completed([ThreadPoolExecutor(1, "load").submit(load)]))
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "future",
         ("hread load_0 computes it", "train.py:7 in load"),
     ),
@@ -217,7 +222,7 @@ def outer():
     return pool.submit(time.time).result()
 pool.submit(outer).result()
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "future",
         ("hread load_0 computes it", "train.py:7 in outer", "No thread has begun"),
     ),
@@ -230,20 +235,25 @@ thread = threading.Thread(target=pump, name="pump", daemon=True)
 thread.start()
 thread.join()
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "thread pump to end",
         ("hread pump has not ended", "train.py:6 in pump", "sleeping"),
     ),
     Case(
         "a queue that no thread fills",
         "queue.Queue().get()",
-        Kind.LOCK,
+        CauseKind.LOCK,
         "an item of a queue",
         ("no other Python thread",),
     ),
-    Case("a full queue", "q = fork.Queue(1)\nq.put(1)\nq.put(2)", Kind.LOCK, "is full"),
-    Case("an event", "threading.Event().wait()", Kind.LOCK, "an event", ("no other Python",)),
-    Case("a barrier of threads", "threading.Barrier(3).wait()", Kind.LOCK, "(1 of 3 have arrived)"),
+    Case("a full queue", "q = fork.Queue(1)\nq.put(1)\nq.put(2)", CauseKind.LOCK, "is full"),
+    Case("an event", "threading.Event().wait()", CauseKind.LOCK, "an event", ("no other Python",)),
+    Case(
+        "a barrier of threads",
+        "threading.Barrier(3).wait()",
+        CauseKind.LOCK,
+        "(1 of 3 have arrived)",
+    ),
     Case(
         "a semaphore",
         """
@@ -255,7 +265,7 @@ threading.Thread(target=hog, name="hog", daemon=True).start()
 time.sleep(0.2)
 slots.acquire()
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "a semaphore",
         ("hread hog holds it", "train.py:7 in hog", "sleeping"),
     ),
@@ -269,7 +279,7 @@ async def both():
     await asyncio.gather(fetch(), fetch())
 asyncio.run(both())
 """,
-        Kind.LOCK,
+        CauseKind.LOCK,
         "asyncio",
         ("train.py:7 in fetch (2 tasks)", "train.py:9 in both"),
     ),
@@ -286,7 +296,7 @@ if os.fork() == 0:
     lock.acquire()
 os.wait()
 """,
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         "the child that was forked at train.py:11",
         ("train.py:12", "the lock lock", "at the fork"),
         absent="command",
@@ -294,7 +304,7 @@ os.wait()
     Case(
         "a program that was started",
         "subprocess.run(['sh', '-c', 'sleep 3600 | cat'])",
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         "a subprocess (sh",
         ("(sh",),
         absent="command",
@@ -302,21 +312,21 @@ os.wait()
     Case(
         "the end of a pipe that a program holds",
         "subprocess.Popen(['sleep', '3600'], stdout=subprocess.PIPE).stdout.read()",
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         "a pipe",
         ("(sleep", "sleeping"),
     ),
     Case(
         "a stopped child",
         "p = subprocess.Popen(['sleep', '3600'])\np.send_signal(19)\np.wait()",
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         "a subprocess (sleep",
         ("kill -CONT", "on node01"),
     ),
     Case(
         "a killed worker process",
         "q = fork.Queue()\nfork.Process(target=lambda: os.kill(os.getpid(), 9)).start()\nq.get()",
-        Kind.WORKER,
+        CauseKind.WORKER,
         "was killed by signal 9",
         ("memory",),
     ),
@@ -328,13 +338,13 @@ def task(n):
         os.kill(os.getpid(), 9)
 fork.Pool(2).map(task, range(8))
 """,
-        Kind.WORKER,
+        CauseKind.WORKER,
         "worker has ended",
     ),
     Case(
         "a pool's worker that is not done",
         "fork.Pool(2).map(time.sleep, [3600])",
-        Kind.LOCK,
+        CauseKind.LOCK,
         "a multiprocessing pool",
         ("forked at train.py:5", "sleeping"),
         absent="ended",
@@ -348,7 +358,7 @@ with open(sys.argv[1] + "/site-packages/requests/__init__.py", "w") as file:
 sys.path.insert(0, sys.argv[1] + "/site-packages")
 import requests
 """,
-        Kind.BLOCKED_IO,
+        CauseKind.BLOCKED_IO,
         "a pipe",
         absent="server",
     ),
@@ -395,7 +405,7 @@ def hang(site: Path, tmp_path: Path) -> Iterator[object]:
 
 
 def seen(site: Path, pid: int) -> Situation:
-    looks = read_look("node01", look(str(site), {0: pid}, 0.2))
+    looks = read_look("node01", look_at_ranks(str(site), {0: pid}, 0.2))
     return Situation(1, {0: "node01"}, looks=looks, quiet=60.0)
 
 
@@ -413,7 +423,7 @@ def is_told(case: Case, found: Diagnosis) -> bool:
 def test_who_is_waited_for(site: Path, hang, case: Case) -> None:
     child = hang(case.script)
     deadline = time.monotonic() + 20  # it may not have got there yet
-    while not is_told(case, found := diagnose(seen(site, child.pid))):
+    while not is_told(case, found := diagnose_run(seen(site, child.pid))):
         assert time.monotonic() < deadline and child.poll() is None, found
         time.sleep(0.2)
     assert not case.absent or case.absent not in found.likely + str(found.suspects)
@@ -425,7 +435,7 @@ def test_the_answer_of_a_rank_does_not_count_as_its_computing(site: Path, hang) 
     deadline, called = time.monotonic() + 20, None
     while called != "time.sleep":  # it may not have got there yet
         assert time.monotonic() < deadline and child.poll() is None
-        (row,) = look(str(site), {0: child.pid}, 0.5)
+        (row,) = look_at_ranks(str(site), {0: child.pid}, 0.5)
         called = row["threads"][0]["waits"].get("call") if row["threads"] else None
     assert row["cpu"] < 0.1
 

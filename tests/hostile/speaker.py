@@ -9,8 +9,8 @@ from ipexctl.base.option import Seconds
 from ipexctl.machines.agent import Agent, Hello
 from ipexctl.machines.wire.frames import Decoder
 from ipexctl.machines.wire.transport import PipeChannel
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.run_output import RunOutput
@@ -94,14 +94,14 @@ class Stuck(Silent):
 
 def drive(folder, texts, *, view=None, host_timeout=5.0, interrupts=None):
     """A run on hosts n0, n1, ... that say what these texts have them say."""
-    nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(len(texts))]
+    nodes = [PlannedHost(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(len(texts))]
     agents = {}
     for node, text in zip(nodes, texts, strict=True):
         script = folder / f"{node.host.name}.py"
         script.write_text(SPEAKER + text)
         channel = PipeChannel((sys.executable, str(script)))
         agents[node.host.name] = Agent(node.host, channel, Hello("python"), Decoder())
-    made = plan(nodes, RunRequest(("t.py",), len(texts)), "made-run")
+    made = make_launch_plan(nodes, RunRequest(("t.py",), len(texts)), "made-run")
     painter = Painter(view or Silent())
     options = RunOptions("t.py", root="/r", host_timeout=Seconds(host_timeout))
     watched = WatchedRun(made, "made-run", options, "n0")

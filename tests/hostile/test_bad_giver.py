@@ -42,7 +42,9 @@ def giving(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iter
         def log_message(self, *_: object) -> None: ...
 
     server = http.server.ThreadingHTTPServer((HERE, 0), Handler)
-    server.socket = peer_tls.context(KEYS, True).wrap_socket(server.socket, server_side=True)
+    server.socket = peer_tls.make_tls_context(KEYS, True).wrap_socket(
+        server.socket, server_side=True
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"https://{HERE}:{server.server_port}"
     server.shutdown()
@@ -139,4 +141,4 @@ def test_a_time_to_wait_that_is_none_is_passed_over(said: str, pause: float | No
     headers = email.message.Message()
     headers["Retry-After"] = said
     error = urllib.error.HTTPError("http://x", 503, "busy", headers, None)
-    assert download._pause(error) == pause
+    assert download._retry_after(error) == pause

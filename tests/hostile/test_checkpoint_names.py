@@ -10,8 +10,8 @@ import pytest
 
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.shelf import shelf_reports
-from ipexctl.remote.shelf.checkpoint_rules import matches
-from ipexctl.remote.shelf.shelf_folder import Shelf
+from ipexctl.remote.shelf.checkpoint_rules import matches_checkpoint_glob
+from ipexctl.remote.shelf.shelf_folder import CopyFolder
 from tests.run.test_ps_local import Here
 
 RUN = "20261127-100000-abcdef"
@@ -29,12 +29,12 @@ FITS_NOT = [
 
 @pytest.mark.parametrize(("name", "pattern"), FITS)
 def test_names_that_a_pattern_has(name: str, pattern: str) -> None:
-    assert matches(name, pattern)
+    assert matches_checkpoint_glob(name, pattern)
 
 
 @pytest.mark.parametrize(("name", "pattern"), FITS_NOT)
 def test_names_that_a_pattern_has_not(name: str, pattern: str) -> None:
-    assert not matches(name, pattern)
+    assert not matches_checkpoint_glob(name, pattern)
 
 
 class Call:
@@ -52,7 +52,7 @@ class Call:
 def test_a_manifest_replaces_nothing_that_is_not_a_checkpoint(
     tmp_path: Path, name: str, patterns: list[str]
 ) -> None:
-    work, shelf = tmp_path / "work", Shelf(str(tmp_path / f"root/runs/{RUN}/shelf/a"))
+    work, shelf = tmp_path / "work", CopyFolder(str(tmp_path / f"root/runs/{RUN}/shelf/a"))
     for below in ("train.py", ".git/config", "pkg/__init__.py", ".envrc", "../train.py"):
         (work / below).parent.mkdir(parents=True, exist_ok=True)
         (work / below).write_text("mine")
@@ -94,11 +94,11 @@ def test_run_resume_lays_out_no_such_checkpoint(tmp_path: Path, name: str) -> No
     (shelf,) = Path(here.env["HOME"]).glob(".ipexctl/runs/*/shelf/*")
     (manifest,) = (path for path in shelf.rglob("*.json") if path.name != "pending.json")
     sha = next(iter(json.loads(manifest.read_text())["parts"].values()))["sha"]
-    blob = Path(Shelf(str(shelf)).path(sha))
+    blob = Path(CopyFolder(str(shelf)).path(sha))
     assert "out/checkpoint-1" in manifest.read_text()
     part = json.loads(blob.read_text()) | {"name": name}
     sha = hashlib.sha256(json.dumps(part).encode()).hexdigest()
-    moved = Path(Shelf(str(shelf)).path(sha))
+    moved = Path(CopyFolder(str(shelf)).path(sha))
     moved.parent.mkdir(parents=True, exist_ok=True)
     moved.write_text(json.dumps(part))
     forged = json.loads(manifest.read_text()) | {"name": name}

@@ -13,7 +13,7 @@ import pytest
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.play.steps.file_steps import Get
-from ipexctl.remote.failure import Failure, document
+from ipexctl.remote.failure import Failure, failure_document
 from ipexctl.remote.play import apply_get
 from ipexctl.remote.play.task import Task
 
@@ -89,4 +89,4 @@ def test_a_redirect_to_a_file_of_the_host_is_not_followed(serve: Serve, tmp_path
     answer = b"HTTP/1.1 302 Found\r\nLocation: file:///etc/hostname\r\nContent-Length: 0\r\n\r\n"
     with pytest.raises(Failure) as failed:
         _get(serve(answer, b"", 1), tmp_path / "x")
-    assert "SHA-256" not in str(document(failed.value))
+    assert "SHA-256" not in str(failure_document(failed.value))

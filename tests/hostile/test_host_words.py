@@ -7,17 +7,17 @@ import time
 import pytest
 
 from ipexctl.base.values import plain
-from ipexctl.doctor.report.finding import Finding, Severity, do, scripted
+from ipexctl.doctor.report.finding import Finding, Severity, do, scripted_sudo
 from ipexctl.doctor.report.fix_plan import fix_play
-from ipexctl.errors import printable
+from ipexctl.errors import printable_text
 from ipexctl.run.outcome import listed_runs
-from ipexctl.run.output.short_paths import shortened
+from ipexctl.run.output.short_paths import shorten_paths
 
 LINE_ENDS = "\n\r\x0b\x0c\x85\u2028\u2029"
 
 
 def _play(*words: str) -> str:
-    fix = do(scripted(*words))
+    fix = do(scripted_sudo(*words))
     return fix_play([Finding("S1", Severity.WARN, "n0", "t", "", "", fix)], ["n0"])
 
 
@@ -38,7 +38,7 @@ def test_a_word_of_a_host_is_one_word_in_a_play() -> None:
 @pytest.mark.parametrize("end", LINE_ENDS)
 def test_what_is_shown_of_a_host_has_no_other_end_of_a_line(end: str) -> None:
     assert len(plain(f"a{end}b").splitlines()) == 1
-    assert set(printable(f"a{end}b")) <= {"a", "b", "\n"}
+    assert set(printable_text(f"a{end}b")) <= {"a", "b", "\n"}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_shown_of_a_host_has_no_other_end_of_a_line(end: str) -> None:
 def test_a_run_id_that_ipexctl_never_made_is_no_run(run: str) -> None:
     """It becomes the name of a folder here, and a word of commands to paste."""
     part = listed_runs.read_on_host("n0", {"run": run, "alive": True, "begun": True})
-    assert listed_runs.merged([part]) == ()
+    assert listed_runs.merge_runs([part]) == ()
 
 
 def test_a_name_that_no_run_can_have_is_none() -> None:
@@ -79,12 +79,12 @@ def test_a_name_that_no_run_can_have_is_none() -> None:
 @pytest.mark.parametrize("unit", ["/envs/", "/lib/a/", "/runs/a", "a/", "a", "/runs/a/work", "("])
 def test_no_line_of_a_rank_keeps_this_machine_busy(unit: str) -> None:
     began = time.monotonic()
-    shortened((unit * 65536)[:65536] + " /work/")
+    shorten_paths((unit * 65536)[:65536] + " /work/")
     assert time.monotonic() - began < 2.0
 
 
 def test_paths_are_shortened_as_before() -> None:
     run, env = "/h/.ipexctl/runs/r1/work/", "/h/.ipexctl/envs/k/lib/python3.11/site-packages/"
-    assert shortened(f'File "{run}a.py", {env}torch/x.py') == 'File "a.py", torch/x.py'
-    assert shortened(f"{run}a:{env}b={run}c {run}{run}d") == "a:b=c d"
-    assert shortened("/work/ and /runs//work/x") == "/work/ and /runs//work/x"
+    assert shorten_paths(f'File "{run}a.py", {env}torch/x.py') == 'File "a.py", torch/x.py'
+    assert shorten_paths(f"{run}a:{env}b={run}c {run}{run}d") == "a:b=c d"
+    assert shorten_paths("/work/ and /runs//work/x") == "/work/ and /runs//work/x"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.common.copy_messages import PartFound
 from ipexctl.remote.shelf.publication import Publication
 
 
@@ -16,8 +17,7 @@ from ipexctl.remote.shelf.publication import Publication
 def test_thousands_of_checkpoints_do_not_keep_the_hub_busy() -> None:
     hub, began = Publication(["a", "b"]), time.process_time()
     for number in range(20_000):
-        said = {"name": f"out/c-{number}", "stamp": "1", "names": ["m"], "needs": [], "age": 0.0}
-        hub.take("a", {"shelf": "ready", **said}, 0.0)
+        hub.take("a", PartFound(f"out/c-{number}", "1", ["m"], [], 0.0), 0.0)
         if number % 256 == 255:  # as the hub does after so many messages
             hub.begin(0.0)
     assert len(hub.order) == 20_000

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ipexctl.common.http_body import Broken
+from ipexctl.common.http_body import BodyBroken
 from ipexctl.packages.download import Download
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import Indexes
@@ -60,7 +60,7 @@ def server() -> Iterator[Endless]:
 
 
 def _index(url: str) -> None:
-    with pytest.raises(Broken):
+    with pytest.raises(BodyBroken):
         download = Download(Opener(Indexes(), {}).open, timeout=5.0, wait=lambda s: None)
         download.into(io.BytesIO(), url, lambda n: None, 1000)
 

@@ -7,9 +7,9 @@ import resource
 
 import pytest
 
-from ipexctl.run.command.summary import ending
+from ipexctl.run.command.summary import summary_lines
 from ipexctl.run.outcome.result_document import result_document
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
 
 
@@ -46,9 +46,9 @@ GONE = f"{READY}sys.exit(0)\n"
 )
 def test_what_is_left_on_a_lost_host_is_unknown_and_not_0(tmp_path, hosts, line, known):
     result = drive(tmp_path, hosts)
-    shown = [text.plain.strip() for text in ending(result)]
+    shown = [text.plain.strip() for text in summary_lines(result)]
     assert any(text.endswith(f": {line}") for text in shown), shown
-    document = json.loads(json.dumps(result_document(result, failures)))
+    document = json.loads(json.dumps(result_document(result, known_failures)))
     assert [h["survivors"] for h in document["hosts"]] == known
 
 

@@ -10,7 +10,7 @@ from ipexctl.blobs import blob_relay
 from ipexctl.data import data
 from ipexctl.lab import LabSpec
 from ipexctl.machines.target import Target
-from ipexctl.terminal.progress import Progress
+from ipexctl.terminal.progress import HostProgress
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, shop
 from tests.install.over_ssh import install, stock
@@ -41,7 +41,7 @@ def test_who_listens_learns_nothing_of_data_and_packages(
         )
         assert lab.run_in("node01", ["python3", "-c", sends]).returncode == 0
         target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-        pushed = data.push(target, folder, None, Progress())
+        pushed = data.push_dataset(target, folder, None, HostProgress())
         installed = install(shop, lab)
     assert (pushed.sent, pushed.passed) == (size, 2 * size)
     assert installed.code == 0, installed.err

@@ -17,7 +17,7 @@ import pytest
 
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote.run import control, run_watch
 from ipexctl.remote.run_files import journal
@@ -188,12 +188,12 @@ def test_a_viewer_that_is_cut_at_any_place_goes_on_there(here: Here, cuts: int) 
     for number in range(cuts + 1):
         if number == cuts:
             enough.touch()
-        agent = connect(LocalTransport(), Host("localhost"), timeout=20.0)
+        agent = start_host_agent(LocalTransport(), Host("localhost"), timeout=20.0)
         ended = read.watch(agent, asked, random.randint(1, 15) if number < cuts else 0)
         agent.close()
         assert ended == (number == cuts)
     whole = Read()
-    agent = connect(LocalTransport(), Host("localhost"), timeout=20.0)
+    agent = start_host_agent(LocalTransport(), Host("localhost"), timeout=20.0)
     assert whole.watch(agent, asked, 0)
     agent.close()
     assert read.facts == whole.facts
@@ -224,14 +224,14 @@ def test_a_supervisor_that_ends_with_our_words_unread_has_ended_the_run(
     """The kernel resets the connection: not a bug of the agent, as the journal has the rest."""
     root = tmp_path / "root"
     (root / "runs/r123").mkdir(parents=True)
-    kept = journal.begin(str(root / "runs/r123"), "a")
+    kept = journal.create_journal(str(root / "runs/r123"), "a")
     kept.add({"fact": {"event": "go"}})
     kept.add({"over": "ended", "survivors": 0})
     ours, theirs = socket.socketpair()
     ours.sendall(b"unread")
     theirs.sendall(sent)
     theirs.close()
-    monkeypatch.setattr(control, "watched", lambda run_id, host: ours)
+    monkeypatch.setattr(control, "open_watch_socket", lambda run_id, host: ours)
     asked = {
         "root": str(root), "run_id": "r123", "host": "a", "lease": 30.0, "window": 1000,
         "facts": True, "at": 0, "logs": [],

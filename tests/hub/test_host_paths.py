@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.remote.hub.host_paths import HostPaths, Unanswered
+from ipexctl.remote.hub.host_paths import HostPaths, UnansweredAddresses
 from tests.hub.test_judge import up
 
 HOSTS = [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "host-c")]
@@ -85,7 +85,7 @@ KEY, OTHER = ("10.0.0.2", 40001, "10.0.0.3", 40002), ("10.0.0.2", 40003, "10.0.0
 
 
 def test_an_address_is_told_when_it_has_not_answered_for_long_and_when_it_has() -> None:
-    watch = Unanswered()
+    watch = UnansweredAddresses()
     first = watch.report([(KEY, 0), (OTHER, 0)], 0.0)
     assert first == {"event": "unanswered", "own": ["10.0.0.2"], "peers": []}
     for now, retries in ((1.0, 1), (5.0, 3), (10.5, 4)):
@@ -101,7 +101,7 @@ def test_an_address_is_told_when_it_has_not_answered_for_long_and_when_it_has() 
 
 @pytest.mark.parametrize("retries", [[1, 0, 1, 2, 0, 1, 2, 0] * 5, [2] * 60])
 def test_a_path_that_loses_some_packets_is_not_told(retries: list[int]) -> None:
-    watch = Unanswered()
+    watch = UnansweredAddresses()
     watch.report([(KEY, 0)], 0.0)
     assert [watch.report([(KEY, n)], float(now)) for now, n in enumerate(retries)] == [None] * len(
         retries

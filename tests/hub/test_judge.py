@@ -31,7 +31,7 @@ def run(*, mpi: bool = False, timeout: float | None = None) -> HubOrder:
 
 def taken(judge: Judge) -> list[tuple[str, hub_orders.Order]]:
     orders, judge.orders = judge.orders, []
-    return [(host, hub_orders.read(order)) for host, order in orders]
+    return [(host, hub_orders.read_hub_order(order)) for host, order in orders]
 
 
 def facts(judge: Judge) -> list[str]:

@@ -44,7 +44,7 @@ def make_newer(here: Here) -> None:
 
 def rewrite(here: Here, change: Change) -> None:
     path = file_of(here)
-    changed = change(journal.parse(path.read_bytes()))
+    changed = change(journal.parse_records(path.read_bytes()))
     path.unlink()
     kept = journal.Journal(str(path), os.O_CREAT)
     for record in changed:

@@ -29,7 +29,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
     (root / "runs/r123").mkdir(parents=True)
     asked = start_order(root=str(root), run_id="r123", run=run(), ranks=[rank_order(0)])
     made = Supervisor(None, asked, str(tmp_path), bytearray(1))
-    made.journal = journal.begin(made.dir, "a")
+    made.journal = journal.create_journal(made.dir, "a")
     return made
 
 
@@ -41,14 +41,16 @@ def ends(supervisor: Supervisor, *last: dict[str, Any]) -> tuple[Any, list[dict[
         me = os.getpid()
         hello = {"hello": "rank", "rank": 0, "local": 0, "pid": me}
         for message in (hello, {"started": True, "pid": me, "wrapper": me}, *last):
-            rank_wrapper.send(ours, message)
+            rank_wrapper.send_message(ours, message)
         ours.shutdown(socket.SHUT_WR)
         supervisor.ranks.connection(theirs)
     told = []
     while not supervisor.part.inbox.empty():
         told.append(supervisor.part.inbox.get()[1])
-    records = journal.parse(journal.contents(journal.path_of(supervisor.dir, "a")))
-    (own,) = run_list.summary(records)["own"] or [None]
+    records = journal.parse_records(
+        journal.read_journal_bytes(journal.path_of(supervisor.dir, "a"))
+    )
+    (own,) = run_list.summarize_journal(records)["own"] or [None]
     return own and (own["rank"], own["ended"]), [e["ended"] for e in told if "ended" in e]
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ipexctl.remote.run import run_list
 from ipexctl.run.jobs import ps
 from ipexctl.run.outcome import listed_runs, verdict
-from ipexctl.run.outcome.listed_runs import About, OnHost, State
+from ipexctl.run.outcome.listed_runs import About, ListedState, RunOnHost
 from ipexctl.run.outcome.verdict import Verdict
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 ABOUT = {"about": {"hosts": ["a", "b"], "ranks": 2, "command": "t.py"}, "version": 1, "began": 1.0}
 GONE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:80"
@@ -58,18 +58,18 @@ FACTS = [LOST, ASKED, TIME, WELL, OVER, ALONE, FROZEN, BROKEN, REFUSED, NOTE,
 
 def live(facts: list[dict[str, Any]]) -> Verdict | None:
     """As a session hears it."""
-    read = [fact for raw in facts if (fact := verdict.read(raw))]
-    return verdict.decide([fact for fact in read if fact.decisive], 2, failures)
+    read = [fact for raw in facts if (fact := verdict.read_fact(raw))]
+    return verdict.decide_verdict([fact for fact in read if fact.decisive], 2, known_failures)
 
 
-def part(name: str, *records: dict[str, Any], alive: bool = False, target: str = "") -> OnHost:
-    said = run_list.summary([ABOUT, {"fact": {"event": "go"}}, *records])
+def part(name: str, *records: dict[str, Any], alive: bool = False, target: str = "") -> RunOnHost:
+    said = run_list.summarize_journal([ABOUT, {"fact": {"event": "go"}}, *records])
     raw = {**said, "run": "20260101-000000-000001", "host": name, "alive": alive}
-    return listed_runs.read_on_host(target or name, raw, failures)
+    return listed_runs.read_on_host(target or name, raw, known_failures)
 
 
 def kept(facts: list[dict[str, Any]]) -> Verdict | None:
-    (run,) = listed_runs.merged([part("a", *({"fact": fact} for fact in facts))])
+    (run,) = listed_runs.merge_runs([part("a", *({"fact": fact} for fact in facts))])
     return run.verdict
 
 
@@ -143,19 +143,19 @@ def test_whoever_watches_and_whoever_asks_later_get_one_verdict(
 @pytest.mark.parametrize(
     ("records", "state", "code", "ended_by"),
     [
-        ([], State.LOST, 121, "unknown"),  # power was cut
-        ([{"ended": 1, "how": {"code": 3, "signal": None}}], State.FAILED, 3, "rank-failed"),
-        ([{"asked": "ann (ipexctl stop)"}], State.STOPPED, 130, "interrupted"),
-        ([{"fact": ALONE}], State.FAILED, 121, "controller-lost"),
-        ([{"fact": LOST}], State.FAILED, 121, "host-lost"),
+        ([], ListedState.LOST, 121, "unknown"),  # power was cut
+        ([{"ended": 1, "how": {"code": 3, "signal": None}}], ListedState.FAILED, 3, "rank-failed"),
+        ([{"asked": "ann (ipexctl stop)"}], ListedState.STOPPED, 130, "interrupted"),
+        ([{"fact": ALONE}], ListedState.FAILED, 121, "controller-lost"),
+        ([{"fact": LOST}], ListedState.FAILED, 121, "host-lost"),
         ([{"result": {"exit_code": 125, "ended_by": "not-together", "cause": "c"}}, {"fact": WELL}],
-         State.FAILED, 125, "not-together"),
+         ListedState.FAILED, 125, "not-together"),
     ],
 )  # fmt: skip
 def test_every_run_that_has_ended_has_a_state_and_a_code(
-    records: list[dict[str, Any]], state: State, code: int, ended_by: str
+    records: list[dict[str, Any]], state: ListedState, code: int, ended_by: str
 ) -> None:
-    (run,) = listed_runs.merged([part("a", *records)])
+    (run,) = listed_runs.merge_runs([part("a", *records)])
     assert run.verdict
     assert (run.state, run.exit_code, run.verdict.ended_by) == (state, code, ended_by)
 
@@ -200,7 +200,7 @@ def test_the_first_fact_of_a_run_stays_its_cause(
     noted: list[dict[str, Any]], cause: str, seconds: float, order: Any
 ) -> None:
     parts = [part(name, record) for name, record in zip("abc", noted, strict=True)]
-    (run,) = listed_runs.merged([parts[i] for i in order])
+    (run,) = listed_runs.merge_runs([parts[i] for i in order])
     assert (run.cause, run.seconds) == (cause, seconds)
 
 
@@ -219,37 +219,37 @@ def test_the_record_of_the_run_says_which_host_was_lost(
     noted: list[dict[str, Any]], cause: str
 ) -> None:
     parts = [part(name, one) for name, one in zip("abc", noted, strict=True)]
-    (run,) = listed_runs.merged(replace(one, lost=("b",)) for one in parts)
+    (run,) = listed_runs.merge_runs(replace(one, lost=("b",)) for one in parts)
     assert run.cause == cause
 
 
 def test_no_host_is_named_as_lost_before_hosts_that_do_not_reach_each_other_agree() -> None:
     parts = [part("a", lost("b", SILENT, 12)), part("b", lost("a", SILENT, 12))]
-    (run,) = listed_runs.merged(replace(one, kept=True) for one in parts)
-    assert run.state is State.RESTARTING and not lost_in(run.cause)
-    (run,) = listed_runs.merged(replace(one, kept=True, lost=("b",)) for one in parts)
-    assert run.state is State.RESTARTING and lost_in(run.cause) == ["b"]
+    (run,) = listed_runs.merge_runs(replace(one, kept=True) for one in parts)
+    assert run.state is ListedState.RESTARTING and not lost_in(run.cause)
+    (run,) = listed_runs.merge_runs(replace(one, kept=True, lost=("b",)) for one in parts)
+    assert run.state is ListedState.RESTARTING and lost_in(run.cause) == ["b"]
     over = [replace(one, kept=True, lost=("b",), settled=True) for one in parts]
-    (run,) = listed_runs.merged(over)  # whatever a keeper that was away looks for
-    assert run.state is State.FAILED
-    (run,) = listed_runs.merged(parts)  # no keeper can decide more
+    (run,) = listed_runs.merge_runs(over)  # whatever a keeper that was away looks for
+    assert run.state is ListedState.FAILED
+    (run,) = listed_runs.merge_runs(parts)  # no keeper can decide more
     assert lost_in(run.cause)
 
 
 def test_a_run_whose_next_attempt_is_recorded_but_not_there_yet_is_not_over() -> None:
     parts = [replace(part(name, lost("b", SILENT, 12)), kept=True, later=True) for name in "ac"]
-    (run,) = listed_runs.merged(parts)
-    assert (run.state, run.over) == (State.RESTARTING, False)
-    (run,) = listed_runs.merged(replace(one, kept=False) for one in parts)  # no keeper is left
-    assert run.state is State.FAILED
+    (run,) = listed_runs.merge_runs(parts)
+    assert (run.state, run.over) == (ListedState.RESTARTING, False)
+    (run,) = listed_runs.merge_runs(replace(one, kept=False) for one in parts)  # no keeper is left
+    assert run.state is ListedState.FAILED
 
 
 def test_a_run_of_which_another_attempt_followed_may_go_on_where_hosts_do_not_answer() -> None:
     fleet: Any = SimpleNamespace(failures=[SimpleNamespace(host="b")])
     seen = replace(part("a", lost("b", SILENT, 12)), about=About(hosts=("a", "b")))
     for over, away in (({"later": True}, ["b"]), ({"settled": True}, [])):
-        (run,) = listed_runs.merged([replace(seen, **over)])
-        assert [down.host for down in ps._away(fleet, run)] == away
+        (run,) = listed_runs.merge_runs([replace(seen, **over)])
+        assert [down.host for down in ps._unanswering_hosts(fleet, run)] == away
 
 
 def lost_in(cause: str) -> list[str]:
@@ -258,25 +258,25 @@ def lost_in(cause: str) -> list[str]:
 
 def test_a_run_that_is_done_by_its_record_is_done_whatever_its_last_hosts_saw() -> None:
     parts = [part(name, lost("a", SILENT, 12)) for name in "bc"]
-    (run,) = listed_runs.merged([replace(parts[0], done=True), parts[1]])
-    assert (run.state, run.exit_code, run.cause) == (State.DONE, 0, "")
+    (run,) = listed_runs.merge_runs([replace(parts[0], done=True), parts[1]])
+    assert (run.state, run.exit_code, run.cause) == (ListedState.DONE, 0, "")
 
 
 def test_a_run_whose_hosts_here_were_cut_off_is_lost_unless_one_knows_that_it_is_done() -> None:
     here = replace(part("b", lost("a", SILENT, 12)), cut_off=True)
-    (run,) = listed_runs.merged([here])
-    assert (run.state, run.exit_code) == (State.LOST, 121)
-    (run,) = listed_runs.merged([here, part("c", lost("a", SILENT, 12))])  # c knows the end
-    assert run.state == State.FAILED
-    (run,) = listed_runs.merged([here, replace(part("c", lost("a", SILENT, 12)), done=True)])
-    assert (run.state, run.exit_code) == (State.DONE, 0)
+    (run,) = listed_runs.merge_runs([here])
+    assert (run.state, run.exit_code) == (ListedState.LOST, 121)
+    (run,) = listed_runs.merge_runs([here, part("c", lost("a", SILENT, 12))])  # c knows the end
+    assert run.state == ListedState.FAILED
+    (run,) = listed_runs.merge_runs([here, replace(part("c", lost("a", SILENT, 12)), done=True)])
+    assert (run.state, run.exit_code) == (ListedState.DONE, 0)
 
 
 def test_what_the_command_of_the_run_said_stays_its_cause() -> None:
     """Also where its hosts note another one later: its hub, once its guardian has killed it."""
     late = {"event": "lost", "host": "a", "why": "the supervisor of the run was killed (signal 9)"}
     said = {"exit_code": 121, "ended_by": "host-lost", "cause": "a was lost: no message for 4 s"}
-    (run,) = listed_runs.merged([part("a", {"fact": late}), part("b", {"result": said})])
+    (run,) = listed_runs.merge_runs([part("a", {"fact": late}), part("b", {"result": said})])
     assert run.verdict
     assert (run.exit_code, run.cause, run.verdict.lost) == (121, said["cause"], "a")
 
@@ -286,8 +286,8 @@ def test_of_hosts_that_share_their_home_only_the_one_that_runs_it_counts(order: 
     """All of them report its journal, and only there is its supervisor seen."""
     started = {"started": 0}
     parts = [part("a", started, target=host, alive=host == "a") for host in ("a", "h5", "h6")]
-    (run,) = listed_runs.merged([parts[i] for i in order])
-    assert (run.state, run.alive, run.started) == (State.RUNNING, ("a",), 1)
+    (run,) = listed_runs.merge_runs([parts[i] for i in order])
+    assert (run.state, run.alive, run.started) == (ListedState.RUNNING, ("a",), 1)
     assert [(one.host, one.target) for one in run.seen] == [("a", "a")]
-    (over,) = listed_runs.merged([part("a", target=host) for host in ("h5", "a", "h6")])
+    (over,) = listed_runs.merge_runs([part("a", target=host) for host in ("h5", "a", "h6")])
     assert [one.target for one in over.seen] == ["a"]

@@ -18,7 +18,7 @@ import pytest
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
 from ipexctl.install.bundle import read_lock_of, unpack_archive, write_archive
-from ipexctl.install.stack.lock_file import Lock, Package, parse, render
+from ipexctl.install.stack.lock_file import Lock, LockedPackage, parse_lock, render_lock
 from tests.install.conftest import Outcome, Shop, make_wheel
 
 BYTES = "d54416ca0775ee2598611d25294cadc1fd91cc5dda8221c39ecc033217ea8b4f"  # of a bundle
@@ -51,7 +51,7 @@ def unpack(shop: Shop) -> None:
     path, text = shop.work / "here.tar", (shop.work / "ipexctl.lock").read_bytes()
     store = Store(shop.folder / "bare" / "ipexctl" / "blobs")
     read_lock_of(path)
-    unpack_archive(path, text, parse(text.decode(), "").blobs, store, lambda n: None)
+    unpack_archive(path, text, parse_lock(text.decode(), "").blobs, store, lambda n: None)
 
 
 def digest(path: Path) -> str:
@@ -61,7 +61,7 @@ def digest(path: Path) -> str:
 def test_a_bundle_is_the_lock_and_its_files_as_any_tar_reads_it(shop: Shop) -> None:
     path = made(shop)
     text = (shop.work / "ipexctl.lock").read_bytes()
-    lock = parse(text.decode(), "")
+    lock = parse_lock(text.decode(), "")
     with tarfile.open(path, "r:") as tar:
         found = {m.name: tar.extractfile(m).read() for m in tar}
         modes = {(m.mode, m.uid, m.mtime, m.type) for m in tar}
@@ -259,7 +259,7 @@ def test_what_is_not_whole_is_refused_and_nothing_is_left(
         unpack(bundled)
     assert why in refused.value.why
     assert (refused.value.slug, str(path) in refused.value.what) == ("bundle-invalid", True)
-    lock = parse((bundled.work / "ipexctl.lock").read_text(), "")
+    lock = parse_lock((bundled.work / "ipexctl.lock").read_text(), "")
     assert blobs_of(bundled) <= {b.sha256 for b in lock.blobs}  # no part, nothing strange
 
 
@@ -287,7 +287,9 @@ def test_a_known_name_with_another_header_is_refused(
     assert why in refused.value.why
 
 
-EVIL = Package("evil", "1.0", "evil-1.0-py3-none-any.whl", hashlib.sha256(b"evil").hexdigest(), 4)
+EVIL = LockedPackage(
+    "evil", "1.0", "evil-1.0-py3-none-any.whl", hashlib.sha256(b"evil").hexdigest(), 4
+)
 
 
 def another_wheel(lock: Lock) -> Lock:
@@ -304,12 +306,12 @@ def both_changed(path: Path, change: Callable[[Lock], Lock] = another_wheel) -> 
     """What somebody does who knows the format: the lock changed, and its files to match it."""
     with tarfile.open(path) as tar:
         text, *contents = [tar.extractfile(m).read() for m in tar]
-    before = parse(text.decode(), "")
+    before = parse_lock(text.decode(), "")
     lock = change(before)
     known = {b.sha256: c for b, c in zip(before.blobs, contents, strict=True)}
     known[EVIL.sha256] = b"evil"
     ordered = dataclasses.replace(lock, packages=tuple(sorted(lock.packages, key=lambda p: p.name)))
-    members = [("ipexctl.lock", render(lock).encode())]
+    members = [("ipexctl.lock", render_lock(lock).encode())]
     members += [(f"blobs/{b.sha256}", known[b.sha256]) for b in ordered.blobs]
     with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as tar:
         for name, content in members:

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.recommendations import recommend
+from ipexctl.doctor.report.cluster import CheckedHosts
+from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.errors import InputError, NothingFits
 from ipexctl.facts.facts import Facts
 from ipexctl.install.command.install_text import chosen_text
-from ipexctl.install.install_plan import HostInstall, Plan, State
+from ipexctl.install.install_plan import EnvState, HostInstall, Plan
 from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.selection import Stack, choose
-from ipexctl.install.stack.stack_decision import DEFAULT, decide, wanted_stack
+from ipexctl.install.stack.selection import Stack, choose_stacks
+from ipexctl.install.stack.stack_decision import DEFAULT, decide_stack, wanted_stack
 from ipexctl.install.stack.version_table import END_OF_LIFE, Request
 from ipexctl.inventory.inventory import Host
 from ipexctl.packages.resolver import Resolved
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 from tests.install.conftest import Shop
 from tests.stack.test_lock import LOCK
 from tests.stack.test_stack import host
@@ -32,7 +32,7 @@ def ready(name: str = "a", *pythons: str, flags: frozenset[str] = AVX512) -> Fac
 
 
 def taken(request: Request, lock: Lock | None = None, *hosts: Facts) -> Stack:
-    return decide(hosts or (ready(),), request, lock, table()).stack
+    return decide_stack(hosts or (ready(),), request, lock, stack_rows()).stack
 
 
 def test_options_win_over_the_lock_and_the_lock_over_the_table() -> None:
@@ -52,13 +52,15 @@ LOCKED = [("impi-rt<2021.19", "intel"), ("", "none"), ("mpich", "mpich"), ("syst
 def test_the_mpi_of_the_lock_stays_until_another_is_named(locked: str, word: str) -> None:
     lock = replace(LOCK, mpi=locked)
     asked = [Request(mpi=""), Request(mpi="", torch="2.13"), Request(mpi="openmpi")]
-    found = [wanted_stack([ready()], request, lock, table()).mpi for request in asked]
+    found = [wanted_stack([ready()], request, lock, stack_rows()).mpi for request in asked]
     assert found == [word, word, "openmpi"]
 
 
 def test_without_a_lock_it_is_intels_mpi_where_that_has_a_build() -> None:
     arm = host("a", "3.10.2", arch="aarch64")
-    seen = [decide([one], Request(mpi=""), None, table()).stack for one in (ready(), arm)]
+    seen = [
+        decide_stack([one], Request(mpi=""), None, stack_rows()).stack for one in (ready(), arm)
+    ]
     assert [(s.row.name, s.mpi) for s in seen] == [
         ("torch-2.13", "impi-rt<2021.19"), ("torch-2.13", ""),
     ]  # fmt: skip
@@ -125,8 +127,8 @@ FLEETS = [
 def test_doctor_recommends_what_install_takes(
     _title: str, hosts: list[Facts], lock: Lock | None
 ) -> None:
-    decision = decide(hosts, Request(mpi=""), lock, table())
-    advice = recommend(Cluster(tuple(hosts), rows=table(), lock=lock))
+    decision = decide_stack(hosts, Request(mpi=""), lock, stack_rows())
+    advice = recommend_settings(CheckedHosts(tuple(hosts), rows=stack_rows(), lock=lock))
     assert {(r.row, r.python, r.dtype) for r in advice} == {
         (decision.stack.row.name, decision.stack.python_text, decision.dtype)
     }
@@ -135,7 +137,8 @@ def test_doctor_recommends_what_install_takes(
 def test_the_locks_python_is_the_one_that_is_recommended() -> None:
     hosts = (ready("a", "3.13.1", "3.11.2"),)
     without, locked = (
-        recommend(Cluster(hosts, rows=table(), lock=lock))[0].python for lock in (None, LOCK)
+        recommend_settings(CheckedHosts(hosts, rows=stack_rows(), lock=lock))[0].python
+        for lock in (None, LOCK)
     )
     assert (without, locked, LOCK.python) == ("3.13", "3.11", "3.11")
 
@@ -144,8 +147,8 @@ def test_the_locks_python_is_the_one_that_is_recommended() -> None:
 
 
 def chosen(name: str, reason: str) -> Plan:
-    stack: Stack = choose([ready()], Request(row=name, because=reason), table())[0]
-    state = State("/r", built=False, proved=False, current="")
+    stack: Stack = choose_stacks([ready()], Request(row=name, because=reason), stack_rows())[0]
+    state = EnvState("/r", built=False, proved=False, current="")
     parts = tuple(HostInstall(Host(host), state, complete=False) for host in "ab")
     found = Resolved(stack, replace(LOCK, row=name), {})
     return Plan(found, parts, Path(), new_lock=True)

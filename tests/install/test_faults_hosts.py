@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from ipexctl.install.stack.lock_file import parse
+from ipexctl.install.stack.lock_file import parse_lock
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, until
@@ -108,7 +108,7 @@ def test_a_wheel_damaged_in_this_machines_store_is_fetched_anew(
     stock(shop)
     lab = make_lab(LabSpec.plain(2, name="rotten"))
     assert install(shop, lab).states == ["changed"] * 2
-    lock = parse((shop.work / "ipexctl.lock").read_text(), "")
+    lock = parse_lock((shop.work / "ipexctl.lock").read_text(), "")
     for package in lock.files:
         path = shop.folder / "cache/ipexctl/blobs/sha256" / package.sha256[:2] / package.sha256
         flipped = bytearray(path.read_bytes())

@@ -13,20 +13,20 @@ import pytest
 
 from ipexctl.base.blob import Blob
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.install.command.install_forecast import forecast_document, forecast_text
 from ipexctl.install.command.install_text import chosen_text
 from ipexctl.install.install import install
 from ipexctl.install.install_options import InstallOptions
-from ipexctl.install.install_plan import HostInstall, Plan, State
-from ipexctl.install.stack.selection import choose
+from ipexctl.install.install_plan import EnvState, HostInstall, Plan
+from ipexctl.install.stack.selection import choose_stacks
 from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 from ipexctl.terminal.confirm import DECLINED
-from ipexctl.terminal.progress import Progress
+from ipexctl.terminal.progress import HostProgress
 from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
 from tests.install.test_choice import ready
@@ -35,20 +35,20 @@ from tests.test_wrapping import in_terminal
 
 MB = 1_000_000
 FILES = (Blob("torch.whl", "a" * 64, 200 * MB), Blob("numpy.whl", "b" * 64, 20 * MB))
-NONE = State("/home/ann/.ipexctl", built=False, proved=False, current="")
+NONE = EnvState("/home/ann/.ipexctl", built=False, proved=False, current="")
 OLD = replace(NONE, current="0123456789abcdef", packages=(("torch", "2.12.1+cpu"),))
 BUILT = replace(NONE, built=True, proved=True, current=LOCK.key)
 GB = 1000 * MB
 
 
-def part(name: str, state: State, lacking: tuple[Blob, ...] = FILES, free: int = 9 * GB) -> Any:
+def part(name: str, state: EnvState, lacking: tuple[Blob, ...] = FILES, free: int = 9 * GB) -> Any:
     sent = () if state.built else lacking
     whole = state.complete(LOCK.key)
     return HostInstall(Host(name), state, whole, lacking=sent, free=free)
 
 
 def plan(*parts: Any, **changes: Any) -> Plan:
-    stack = choose([ready()], Request(row="torch-2.13"), table())[0]
+    stack = choose_stacks([ready()], Request(row="torch-2.13"), stack_rows())[0]
     made = Plan(Resolved(stack, LOCK, {}), parts, Path(), new_lock=True, lacking=FILES)
     return replace(made, **changes)
 
@@ -56,7 +56,7 @@ def plan(*parts: Any, **changes: Any) -> Plan:
 def test_it_says_what_is_fetched_sent_and_needed_and_what_each_host_has() -> None:
     three = plan(part("node1", NONE), part("node2", OLD, free=200 * MB), part("node3", BUILT))
     place = f"/home/ann/.ipexctl/envs/{LOCK.key}"
-    needed = human(220 * MB + 3 * LOCK.size)
+    needed = format_bytes(220 * MB + 3 * LOCK.size)
     assert forecast_text(three).splitlines() == [
         "packages  2 requested (torch, numpy)",
         "fetch     220.0 MB to this machine",
@@ -83,7 +83,7 @@ def test_what_nobody_knows_is_said_as_unknown() -> None:
     (fetch,) = (line for line in text.splitlines() if line.startswith("fetch "))
     assert "200.0 MB" in fetch and "1 file of unknown size" in fetch
     needed = 200 * MB + 3 * sum(p.size for p in LOCK.packages)
-    assert f"disk: about {human(needed)} needed (estimated" in text
+    assert f"disk: about {format_bytes(needed)} needed (estimated" in text
     document = forecast_document(plan(part("node1", NONE, unsized), lacking=unsized))
     assert document["files_to_fetch_of_unknown_size"] == 1
     (host,) = document["hosts"]
@@ -189,7 +189,7 @@ def test_the_wait_at_the_prompt_is_no_time_of_the_install(shop: Shop) -> None:
         patched.setenv("XDG_STATE_HOME", str(shop.folder / "state"))
         asked = InstallOptions(mpi="none", root=str(shop.root), folder=shop.work)
         began = time.monotonic()
-        report = install(Target(), asked, Progress(agreed=slow))
+        report = install(Target(), asked, HostProgress(agreed=slow))
     assert report.declined
     assert report.seconds <= time.monotonic() - began - waited
 

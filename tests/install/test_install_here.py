@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from ipexctl.install import fleet_locks
-from ipexctl.install.stack.lock_file import parse
+from ipexctl.install.stack.lock_file import parse_lock
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.run.plan.launch_plan import read_prepared
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 from tests.install.conftest import Shop, finish, make_wheel, until
 
 
@@ -36,7 +36,7 @@ def test_the_first_run_changes_the_host_and_the_second_changes_nothing(shop: Sho
 def test_the_lock_names_every_file_and_no_place(shop: Shop) -> None:
     shop.install()
     text = (shop.work / "ipexctl.lock").read_text()
-    lock = parse(text, "ipexctl.lock")
+    lock = parse_lock(text, "ipexctl.lock")
     assert [(p.name, p.version) for p in lock.files] == [
         ("numpy", "2.0"), ("torch", "2.13.0+cpu"), ("uv", "0.9.9"),
     ]  # fmt: skip
@@ -50,7 +50,7 @@ def test_a_lock_that_is_there_decides_although_newer_files_exist(shop: Shop) -> 
     other = shop.install("--root", str(shop.folder / "other"))
     assert (other.code, other.states) == (0, ["changed"])
     assert (shop.work / "ipexctl.lock").read_text() == text
-    assert parse(text, "").version("numpy") == "2.0"
+    assert parse_lock(text, "").version("numpy") == "2.0"
 
 
 def test_a_locked_file_is_found_again_on_a_machine_that_never_fetched_it(shop: Shop) -> None:
@@ -142,7 +142,7 @@ def test_a_blob_damaged_on_the_hosts_disk_is_refused_and_sent_anew_next_time(sho
     os.kill(int(shop.held.read_text()), signal.SIGKILL)
     finish(first)
     shop.hold.unlink()
-    lock = parse((shop.work / "ipexctl.lock").read_text(), "")
+    lock = parse_lock((shop.work / "ipexctl.lock").read_text(), "")
     sha = next(p.sha256 for p in lock.packages if p.name == "torch")
     blob = shop.root / "blobs" / "sha256" / sha[:2] / sha
     blob.write_bytes(bytes(len(blob.read_bytes())))
@@ -155,7 +155,8 @@ def test_a_blob_damaged_on_the_hosts_disk_is_refused_and_sent_anew_next_time(sho
 def test_what_no_row_offers_ends_with_3_and_the_rows_reasons(shop: Shop) -> None:
     refused = shop.install("--torch", "1.0")
     assert refused.code == 3
-    told = f"{len(table())} rows, {table()[0].name} to {table()[-1].name}: torch is not 1.0"
+    rows = stack_rows()
+    told = f"{len(rows)} rows, {rows[0].name} to {rows[-1].name}: torch is not 1.0"
     assert told in refused.err
     assert "ipexctl stacks " in refused.err
 
@@ -164,7 +165,7 @@ def test_a_run_is_told_which_modules_an_environment_has_where_all_are_known(shop
     assert shop.install().code == 0
     env = (shop.root / "current").resolve()
     site = next(env.glob("lib/python3*/site-packages"))
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
 
     def modules() -> frozenset[str] | None:
         asked = {"root": str(shop.root), "run_id": "r1", "ports": None, "pythons": []}
@@ -219,9 +220,9 @@ def test_a_new_lock_keeps_versions_and_upgrade_takes_new_ones(shop: Shop) -> Non
     make_wheel(shop.wheels, "extra", "1.0", {"extra.py": b""})
     (shop.work / "needs.txt").write_text("extra\n")
     assert shop.install("-r", "needs.txt").states == ["changed"]
-    assert parse((shop.work / "ipexctl.lock").read_text(), "").version("numpy") == "2.0"
+    assert parse_lock((shop.work / "ipexctl.lock").read_text(), "").version("numpy") == "2.0"
     assert shop.install("--upgrade").states == ["changed"]
-    lock = parse((shop.work / "ipexctl.lock").read_text(), "")
+    lock = parse_lock((shop.work / "ipexctl.lock").read_text(), "")
     assert (lock.version("numpy"), lock.requirements) == ("2.1", ("extra",))
 
 
@@ -240,7 +241,7 @@ def test_an_install_that_holds_a_host_too_long_is_named_and_nothing_is_changed(
     assert (held.code, held.slug) == (1, "install-locked")
     assert " beta (ann@laptop), since " in held.err
     assert shop.current == before
-    assert parse((shop.work / "ipexctl.lock").read_text(), "").version("numpy") == "2.0"
+    assert parse_lock((shop.work / "ipexctl.lock").read_text(), "").version("numpy") == "2.0"
     assert shop.install("--upgrade").states == ["changed"]
 
 

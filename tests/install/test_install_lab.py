@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.host_outcome import Recap
+from ipexctl.base.host_outcome import HostState
 from ipexctl.lab import HostSpec, LabSpec
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, make_wheel
@@ -33,7 +33,7 @@ def test_every_host_has_the_same_environment_proved_by_ranks_that_agree(
 ) -> None:
     recaps = installed.report.recaps
     assert [(r.host, r.state, r.detail) for r in recaps] == [
-        (f"node0{i}", Recap.CHANGED, "torch 2.13.0+cpu, 2 ranks agree") for i in (1, 2, 3)
+        (f"node0{i}", HostState.CHANGED, "torch 2.13.0+cpu, 2 ranks agree") for i in (1, 2, 3)
     ]
 
 

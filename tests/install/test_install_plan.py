@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.host_outcome import Recap
-from ipexctl.env.choice.env_choice import Project
+from ipexctl.base.host_outcome import HostState
+from ipexctl.env.choice.env_choice import ProjectEnv
 from ipexctl.errors import HostFailed
 from ipexctl.install.host_steps import EnvOnHost, dry_run_recaps
 from ipexctl.install.install import install, plan_for
 from ipexctl.install.install_options import InstallOptions
-from ipexctl.install.install_plan import HostInstall, Plan, State, Work
+from ipexctl.install.install_plan import EnvState, HostInstall, Plan, Work
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
-from ipexctl.terminal.progress import Progress, Step
+from ipexctl.terminal.progress import HostProgress, ProgressStep
 from tests.install.conftest import Shop
 
 
@@ -32,7 +32,7 @@ def asked(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> InstallOptions:
 
 def planned(asked: InstallOptions) -> Plan:
     with Fleet(Target(), asked.root) as fleet:
-        plan = plan_for(Work(asked, Progress()), fleet)
+        plan = plan_for(Work(asked, HostProgress()), fleet)
     assert plan
     return plan
 
@@ -45,7 +45,7 @@ def test_what_a_host_gets_is_known_before_anything_is_changed(shop, asked):
     assert (plan.to_send > plan.lock.size, plan.folder) == (True, shop.work)  # and uv
     assert (shop.envs(), list(shop.work.iterdir())) == ([], [])
     (recap,) = dry_run_recaps(plan, agreed=True).values()
-    assert (recap.state, recap.detail) == (Recap.CHANGED, f"would become {plan.lock.key}")
+    assert (recap.state, recap.detail) == (HostState.CHANGED, f"would become {plan.lock.key}")
 
 
 def test_the_plan_that_is_agreed_to_is_the_one_of_check(asked):
@@ -55,14 +55,14 @@ def test_the_plan_that_is_agreed_to_is_the_one_of_check(asked):
         seen.append(plan)
         return False
 
-    install(Target(), asked, Progress(agreed=no))
-    install(Target(), replace(asked, dry_run=True), Progress(agreed=no))
+    install(Target(), asked, HostProgress(agreed=no))
+    install(Target(), replace(asked, dry_run=True), HostProgress(agreed=no))
     assert seen == [planned(asked)] * 2
 
 
 def test_after_it_nothing_is_left_to_do_and_a_rebuild_has_its_files(asked):
-    report = install(Target(), asked, Progress())
-    assert [r.state for r in report.recaps] == [Recap.CHANGED]
+    report = install(Target(), asked, HostProgress())
+    assert [r.state for r in report.recaps] == [HostState.CHANGED]
     plan = planned(asked)
     assert (plan.todo, plan.to_send) == ((), 0)
     again = planned(replace(asked, rebuild=True))
@@ -70,24 +70,24 @@ def test_after_it_nothing_is_left_to_do_and_a_rebuild_has_its_files(asked):
 
 
 def test_what_a_host_says_while_it_works_is_a_sign_of_life(agent: Agent, tmp_path: Path) -> None:
-    told: list[Step] = []
-    env = EnvOnHost(agent, str(tmp_path), "0" * 16, Project("id", "name", "me"), told.append)
+    told: list[ProgressStep] = []
+    env = EnvOnHost(agent, str(tmp_path), "0" * 16, ProjectEnv("id", "name", "me"), told.append)
     env._call("facts.probe.facts", {})  # it begins with an event
     assert told == []
     with pytest.raises(HostFailed):  # there is no environment
         env.prove(None, (), (), system=False)
     env._call("facts.probe.facts", {})
-    assert told == [Step("here", "testing")] * 2
+    assert told == [ProgressStep("here", "testing")] * 2
 
 
 @pytest.mark.parametrize(
     ("state", "complete", "builds"),
     [
-        (State("/r", built=False, proved=False, current=""), False, True),
-        (State("/r", built=True, proved=False, current="k"), False, False),
-        (State("/r", built=True, proved=True, current="old"), False, False),
-        (State("/r", built=True, proved=True, current="k"), True, False),
-        (State("/r", built=True, proved=True, current="k", again=True), False, True),
+        (EnvState("/r", built=False, proved=False, current=""), False, True),
+        (EnvState("/r", built=True, proved=False, current="k"), False, False),
+        (EnvState("/r", built=True, proved=True, current="old"), False, False),
+        (EnvState("/r", built=True, proved=True, current="k"), True, False),
+        (EnvState("/r", built=True, proved=True, current="k", again=True), False, True),
     ],
 )
 def test_what_is_there_decides_what_is_done(state, complete, builds):

@@ -21,8 +21,8 @@ import pytest
 from ipexctl.lab import LabSpec
 from ipexctl.lab.cluster.machine_support import why_not
 from ipexctl.lab.cluster.rung_limits import FULL
-from ipexctl.machines.openssh.ssh_config import Answer
-from ipexctl.machines.ssh.known_hosts import HostKey, Standing, Verdict, entry_line, remember
+from ipexctl.machines.openssh.ssh_config import SshSettings
+from ipexctl.machines.ssh.known_hosts import HostKey, KeyVerdict, Standing, entry_line, remember_key
 from tests.install.conftest import Outcome, Shop, finish, make_wheel
 
 SIZE = 96 << 20
@@ -294,7 +294,7 @@ def test_after_a_power_cut_at_any_moment_every_key_is_known_or_can_be_added(
 
     def save() -> None:
         for number, key in enumerate(keys):
-            remember(key)
+            remember_key(key)
             saved[0] = number + 1
             time.sleep(0.03)  # so that there are moments to choose from
 
@@ -311,15 +311,15 @@ def test_after_a_power_cut_at_any_moment_every_key_is_known_or_can_be_added(
             there = path.read_bytes().split(b"\n") if path.exists() else []
             assert {entry_of(key) for key in keys[:count]} <= set(there), image
             for key in keys[count:]:
-                remember(key)
+                remember_key(key)
             assert {entry_of(key) for key in keys} <= set(path.read_bytes().split(b"\n"))
         image.unlink()
 
 
 def a_key(number: int) -> HostKey:
-    answer = Answer("n1", "10.0.0.1", "me")
+    answer = SshSettings("n1", "10.0.0.1", "me")
     blob = number.to_bytes(4, "big") * 20
-    return HostKey(answer, (f"n{number}",), "ssh-ed25519", blob, Verdict(Standing.UNKNOWN))
+    return HostKey(answer, (f"n{number}",), "ssh-ed25519", blob, KeyVerdict(Standing.UNKNOWN))
 
 
 def entry_of(key: HostKey) -> bytes:
@@ -333,7 +333,7 @@ def test_a_key_that_trust_has_saved_is_on_the_disk(
     monkeypatch.setattr("ipexctl.machines.ssh.known_hosts.own_known_hosts", lambda: saved)
     with shop.disk.mounted():
         for number in range(3):
-            remember(a_key(number))
+            remember_key(a_key(number))
         image = shop.disk.copied(shop.folder / "cut.img")
     with shop.disk.mounted(image):
         lines = saved.read_text().splitlines()

@@ -27,7 +27,7 @@ from ipexctl.errors import HostFailed, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import LabSpec
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote.connection import peer_tls
@@ -60,7 +60,7 @@ class Site:
 
     def add(self, *names: str) -> None:
         for name in names:
-            self.agents[name] = connect(LocalTransport(), Host(name, local=True))
+            self.agents[name] = start_host_agent(LocalTransport(), Host(name, local=True))
 
     def root(self, name: str) -> Path:
         return self.folder / "roots" / name
@@ -236,7 +236,7 @@ def test_a_giver_that_hangs_up_is_asked_once_for_a_file(site: Site) -> None:
 
     with socket.create_server((HERE, 0)) as server:
         carrier = site.relay(a=HERE, b=HERE)
-        context = peer_tls.context(carrier._make_keys(), True)
+        context = peer_tls.make_tls_context(carrier._make_keys(), True)
         threading.Thread(target=hang_up, daemon=True).start()
         carrier._givers["a"] = f"https://{HERE}:{server.getsockname()[1]}"
         carrier._turns.join("a", BLOBS, [])
@@ -298,7 +298,7 @@ def port(site: Site) -> int:
 
 def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:
     asked = urllib.request.Request(f"https://{HERE}:{port}{path}", headers=headers)
-    context = peer_tls.context(KEYS, False)
+    context = peer_tls.make_tls_context(KEYS, False)
     try:
         with urllib.request.urlopen(asked, timeout=10, context=context) as answer:
             return answer.status, answer.read()
@@ -332,7 +332,7 @@ def test_a_host_gives_what_was_named(
 
 
 def wire_to(port: int) -> ssl.SSLSocket:
-    context = peer_tls.context(KEYS, False)
+    context = peer_tls.make_tls_context(KEYS, False)
     return context.wrap_socket(socket.create_connection((HERE, port), 10))
 
 
@@ -353,7 +353,7 @@ def without_certificate(wire: socket.socket) -> socket.socket:
 
 
 def of_another_command(wire: socket.socket) -> socket.socket:
-    context = peer_tls.context(make_keys(), False)
+    context = peer_tls.make_tls_context(make_keys(), False)
     context.verify_mode = ssl.CERT_NONE
     return context.wrap_socket(wire)
 
@@ -422,7 +422,7 @@ def test_connections_that_ask_for_nothing_keep_nobody_from_a_file(port: int) -> 
 
 def test_who_gets_a_file_is_not_ended_for_others(port: int) -> None:
     """They take it slowly: its beginning fills what the kernel holds for them."""
-    context = peer_tls.context(KEYS, False)
+    context = peer_tls.make_tls_context(KEYS, False)
     wires: list[ssl.SSLSocket] = []
     try:
         for _ in range(32):

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ipexctl.install.stack.lock_file import parse
-from ipexctl.install.stack.version_table import Row
+from ipexctl.install.stack.lock_file import parse_lock
+from ipexctl.install.stack.version_table import StackRow
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.machines.agent_start import connect
-from ipexctl.machines.probe_host import probe
+from ipexctl.machines.agent_start import start_host_agent
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.packages.uv import find_uv
 from tests.cli import ipexctl
@@ -63,7 +63,7 @@ class World:
     def root(self) -> Path:
         return self.folder / "root"
 
-    def stock(self, row: Row, python: str, *, away: bool = False) -> None:
+    def stock(self, row: StackRow, python: str, *, away: bool = False) -> None:
         """`away`: the hosts do not see this machine's files, so uv itself travels, not its path."""
         tag = python.replace(".", "")
         tag = f"cp{tag}-cp{tag}{'m' * (python in ('3.6', '3.7'))}-linux_x86_64"
@@ -91,7 +91,7 @@ class World:
             name = urlsplit(row.torch_index).path.rpartition("/")[2] if shelf == pytorch else ""
             page(shelf, name or "index.html") if flat else index(shelf)
 
-    def look_alikes(self, default: Path, row: Row) -> None:
+    def look_alikes(self, default: Path, row: StackRow) -> None:
         """What anybody could put under the free names: newer than all that is real."""
         for name, version in (("oneccl_bind_pt", row.oneccl), ("torch", row.torch)):
             for evil in (version, "99.0"):
@@ -133,9 +133,9 @@ class World:
 
 @pytest.fixture(scope="session")
 def pythons_here() -> dict[str, str]:
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
     try:
-        found = probe(agent, "/nonexistent").pythons
+        found = probe_facts(agent, "/nonexistent").pythons
     finally:
         agent.close()
     return {f"{p.version[0]}.{p.version[1]}": p.path for p in found}
@@ -149,7 +149,7 @@ def world(tmp_path: Path, pythons_here: dict[str, str]) -> Iterator[World]:
         yield World(tmp_path, made, pythons_here)
 
 
-def fitting_python(world: World, row: Row) -> str:
+def fitting_python(world: World, row: StackRow) -> str:
     """The oldest that this machine has for the row: that is where old ways end."""
     for minor in row.pythons:
         if (text := f"{minor[0]}.{minor[1]}") in world.pythons:
@@ -271,5 +271,5 @@ def why_not(said: str, name: str) -> str:
 
 
 def packages(lock: str) -> list[tuple[str, str]]:
-    found = parse(lock, "ipexctl.lock")
+    found = parse_lock(lock, "ipexctl.lock")
     return sorted((p.name, p.version) for p in found.packages)

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from ipexctl.terminal.progress import Step
+from ipexctl.terminal.progress import ProgressStep
 from ipexctl.terminal.progress_view import ProgressView, time_left
 
 # done, total, what an earlier try had left, seconds -> the words
@@ -34,7 +34,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_time_left_is_told_at_the_pace_of_this_try(
     done: int, total: int, there: int, seconds: float, words: str
 ) -> None:
-    assert time_left(Step("a", "sending", done, total), there, seconds) == words
+    assert time_left(ProgressStep("a", "sending", done, total), there, seconds) == words
 
 
 def view_at(clock: list[float]) -> ProgressView:
@@ -47,19 +47,19 @@ def test_building_and_proving_show_their_hosts_and_a_clock() -> None:
     view, hosts = view_at(clock), ("a1", "a2", "a3")
     view.hosts = hosts
     for host in hosts:
-        view.step(Step(host, "building"))
+        view.step(ProgressStep(host, "building"))
     clock[0] = 5.0
     assert str(view._lines()) == "a[1-3]  building · 5 s"
-    view.step(Step("a1", "testing"))
-    view.step(Step("a2", "testing"))
+    view.step(ProgressStep("a1", "testing"))
+    view.step(ProgressStep("a2", "testing"))
     clock[0] = 19.0
-    view.step(Step("a1", "done"))
+    view.step(ProgressStep("a1", "done"))
     assert str(view._lines()).splitlines() == [
         "a2  testing · 14 s",
         "a3  building · 19 s",
     ]
     view.pause()
-    view.step(Step("a1", "testing"))
+    view.step(ProgressStep("a1", "testing"))
     clock[0] = 21.0
     assert str(view._lines()) == "a1  testing · 2 s"
     view.pause()
@@ -69,13 +69,13 @@ def test_a_line_of_this_machine_goes_when_the_hosts_take_over_and_hosts_keep_the
     out = io.StringIO()
     view = ProgressView(Console(file=out, force_terminal=True, width=80), clock=lambda: 0.0)
     view.hosts = ("b", "a")
-    view.step(Step("", "fetching", 1, 2))
-    view.step(Step("a", "sending"))
+    view.step(ProgressStep("", "fetching", 1, 2))
+    view.step(ProgressStep("a", "sending"))
     assert str(view._lines()) == "a     sending\nhere  fetching 1 byte of 2 bytes"
-    view.step(Step("", "fetching", 2, 2))
-    view.step(Step("b", "waiting"))
+    view.step(ProgressStep("", "fetching", 2, 2))
+    view.step(ProgressStep("b", "waiting"))
     assert str(view._lines()) == "b  waiting\na  sending"
-    view.step(Step("", "reading"))
+    view.step(ProgressStep("", "reading"))
     assert str(view._lines()) == "here  reading"
     view.pause()
 
@@ -92,7 +92,7 @@ def test_words_are_folded_on_a_terminal_and_stay_one_line_in_a_pipe() -> None:
 def test_nothing_that_a_terminal_obeys_is_said_of_a_folder() -> None:
     out = io.StringIO()
     view = ProgressView(Console(file=out))
-    view.step(Step("", "reading /a\x1b[31mb"))
+    view.step(ProgressStep("", "reading /a\x1b[31mb"))
     view.say("a large folder: /a\x1b[31mb\nand more")
     assert out.getvalue() == "here: reading /a[31mb\na large folder: /a[31mb\nand more\n"
 
@@ -101,16 +101,16 @@ def test_elsewhere_a_host_that_gets_its_files_in_pieces_has_one_line_of_each_kin
     out = io.StringIO()
     view = ProgressView(Console(file=out, width=80), clock=lambda: 0.0)
     for text in ("sending", "waiting", "fetching from b", "waiting", "fetching from c"):
-        view.step(Step("a", text, 1, 2))
+        view.step(ProgressStep("a", text, 1, 2))
     assert out.getvalue() == "a: sending\na: waiting\na: fetching from b\n"
 
 
 def test_hosts_that_wait_for_files_are_one_line() -> None:
     view = view_at([0.0])
     view.hosts = ("a1", "a2", "a3")
-    view.step(Step("a2", "sending", 1, 9))
+    view.step(ProgressStep("a2", "sending", 1, 9))
     for n, host in enumerate(("a1", "a3")):
-        view.step(Step(host, "waiting for files", n, 9))
+        view.step(ProgressStep(host, "waiting for files", n, 9))
     assert str(view._lines()).splitlines() == [
         "a[1,3]  waiting for files",
         "a2      sending 1 byte of 9 bytes",
@@ -122,7 +122,7 @@ def test_on_a_terminal_a_clock_moves_where_nothing_else_does() -> None:
     clock = [0.0]
     view = view_at(clock)
     for host in ("a1", "a2"):
-        view.step(Step(host, "removing 1.7 GB"))
+        view.step(ProgressStep(host, "removing 1.7 GB"))
     clock[0] = 48.0
     assert str(view._lines()) == "a[1-2]  removing 1.7 GB · 48 s"
     view.pause()

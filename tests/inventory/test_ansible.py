@@ -13,7 +13,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.inventory.ansible_ini import is_ini
-from ipexctl.inventory.hostfile_formats import members, render
+from ipexctl.inventory.hostfile_formats import group_members, render_inventory
 from ipexctl.inventory.hostfile_text import parse_hostfile
 from ipexctl.inventory.inventory import Host, Inventory
 
@@ -97,7 +97,7 @@ def test_variables_of_hosts_groups_and_parents(text):
     assert said(found) == EXPECTED
     webs = ("web01.example", "web02.example", "web03.example", "lone")
     dbs = ("db-a", "db-b", "db-c")
-    assert members(found) == {"db": dbs, "prod": (*webs, *dbs), "web": webs}
+    assert group_members(found) == {"db": dbs, "prod": (*webs, *dbs), "web": webs}
 
 
 def test_what_is_not_used_is_said():
@@ -138,8 +138,10 @@ def test_a_python_found_by_env_is_its_name():
 @pytest.mark.parametrize("name", ["1st", "_x", "a-f", "2024.rack", "10_0"])
 def test_a_group_may_begin_with_a_number(name):
     found = parse_hostfile(f"[{name}]\nx\n", "hf")
-    assert members(found) == {name: ("x",)}
-    assert members(parse_hostfile(render(found, "ansible").text, "hf")) == members(found)
+    assert group_members(found) == {name: ("x",)}
+    assert group_members(
+        parse_hostfile(render_inventory(found, "ansible").text, "hf")
+    ) == group_members(found)
 
 
 @pytest.mark.parametrize(("text", "names"), [("[1-3]\n", "1 2 3"), ("[fe80::1]\n", "fe80::1")])
@@ -175,7 +177,7 @@ def test_ansible_itself_sees_the_same(text, tmp_path):
         # the older name ansible_ssh_user goes before a group's ansible_user in Ansible's SSH plugin
         assert (values.get("ansible_ssh_user") or values.get("ansible_user", "")) == host.user
         assert values.get("ansible_python_interpreter", "") == host.python
-    assert theirs["groups"] == {g: set(names) for g, names in members(ours).items()}
+    assert theirs["groups"] == {g: set(names) for g, names in group_members(ours).items()}
 
 
 def ansible_inventory(text: str, folder: Path) -> dict[str, dict]:

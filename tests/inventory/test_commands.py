@@ -8,7 +8,7 @@ import os
 import pytest
 
 from ipexctl.inventory.hostfile_text import parse_hostfile
-from ipexctl.local.last_outcome import last_states, remember
+from ipexctl.local.last_outcome import last_states, remember_states
 from tests.answering_terminal import answering
 
 # --- hosts ---------------------------------------------------------------------------------------
@@ -105,11 +105,11 @@ def test_the_last_states_are_kept_per_hostfile(monkeypatch, tmp_path):
     one = parse_hostfile("a\nb\nc\n", str(tmp_path / "one"))
     two = parse_hostfile("a\n", str(tmp_path / "two"))
     assert last_states(one) == {"healthy": None, "last-failed": None}
-    remember(one, {"a": "ok", "b": "warn", "c": "unreachable"})
+    remember_states(one, {"a": "ok", "b": "warn", "c": "unreachable"})
     assert last_states(one) == {"healthy": {"a", "b"}, "last-failed": {"c"}}
-    remember(one, {"a": "failed", "b": "changed"}, "install")
+    remember_states(one, {"a": "failed", "b": "changed"}, "install")
     assert last_states(one) == {"healthy": {"a", "b"}, "last-failed": {"a"}}
-    remember(one, {"c": "ok"})
+    remember_states(one, {"c": "ok"})
     assert last_states(one) == {"healthy": {"a", "b", "c"}, "last-failed": frozenset()}
     assert last_states(two) == {"healthy": None, "last-failed": None}
     file = tmp_path / "state" / "ipexctl" / "last.json"
@@ -126,7 +126,7 @@ def test_a_broken_state_file_is_as_none(monkeypatch, tmp_path, text):
     hosts = parse_hostfile("a\n", str(tmp_path / "hf"))
     (tmp_path / "ipexctl" / "last.json").write_text(text.replace("KEY", hosts.source))
     assert last_states(hosts)["healthy"] is None
-    remember(hosts, {"a": "ok"})
+    remember_states(hosts, {"a": "ok"})
     assert last_states(hosts)["healthy"] == {"a"}
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.errors import InputError
-from ipexctl.inventory.host_patterns import select
+from ipexctl.inventory.host_patterns import select_hosts
 from ipexctl.inventory.hostfile_text import parse_hostfile, parse_hosts
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.inventory.nodeset import expand
+from ipexctl.inventory.nodeset import expand_names
 from ipexctl.local.settings_file import parse_settings
 from tests.inventory.made import TEXTS, inventories
 
@@ -55,7 +55,7 @@ def _ranges(text: str) -> list[str]:
                 tail = re.match(r"[A-Za-z0-9._-]*", rest[end:])
                 for piece in {rest[:end], rest[: end + len(tail[0] if tail else "")]}:
                     try:
-                        found += expand(piece)
+                        found += expand_names(piece)
                     except Bad:
                         continue
     return found
@@ -88,7 +88,7 @@ def test_any_text_on_the_command_line(text):
 @given(inventories(), TEXTS)
 def test_any_pattern_selects_hosts_that_are_there(hosts, pattern):
     try:
-        found = select(hosts, (pattern,), (), {"healthy": frozenset(["a", "b"])})
+        found = select_hosts(hosts, (pattern,), (), {"healthy": frozenset(["a", "b"])})
     except InputError as e:
         assert e.what
         return
@@ -100,11 +100,11 @@ def test_any_pattern_selects_hosts_that_are_there(hosts, pattern):
 @given(inventories(groups=False), st.integers(0, 7))
 def test_a_name_selects_that_host_and_an_exclusion_all_others(hosts, index):
     name = hosts.hosts[index % len(hosts.hosts)].name
-    assert [h.name for h in select(hosts, (name,)).hosts] == [name]
+    assert [h.name for h in select_hosts(hosts, (name,)).hosts] == [name]
     others = [h.name for h in hosts.hosts if h.name != name]
     if others:
-        assert [h.name for h in select(hosts, (), (name,)).hosts] == others
-        assert [h.name for h in select(hosts, (f"all,!{name}",)).hosts] == others
+        assert [h.name for h in select_hosts(hosts, (), (name,)).hosts] == others
+        assert [h.name for h in select_hosts(hosts, (f"all,!{name}",)).hosts] == others
 
 
 @QUICK

@@ -12,13 +12,13 @@ import pytest
 from ipexctl.errors import RunFailed
 from ipexctl.facts.facts import Nic
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
-from ipexctl.machines.probe_host import probe
+from ipexctl.machines.agent_start import start_host_agent
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.ssh.config import SshConfig
 from ipexctl.machines.target import root_of
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from tests.made import facts, prepared
 
 CONFIG = """\
@@ -47,7 +47,7 @@ def test_ssh_is_asked_about_the_address_and_the_name_stays(tmp_path):
     ]
 
 
-def two(nic: str) -> list[Node]:
+def two(nic: str) -> list[PlannedHost]:
     found = []
     for name, last in (("a", 1), ("b", 2)):
         seen = facts(name, address=f"10.0.0.{last}")
@@ -57,7 +57,7 @@ def two(nic: str) -> list[Node]:
             Nic("ib1", False, 2044, ()),
         )
         seen = replace(seen, net=replace(seen.net, nics=nics))
-        found.append(Node(Host(name, nic=nic), seen, prepared()))
+        found.append(PlannedHost(Host(name, nic=nic), seen, prepared()))
     return found
 
 
@@ -65,7 +65,7 @@ def two(nic: str) -> list[Node]:
     ("nic", "expected"), [("", ("eth0", "10.0.0.1")), ("ib0", ("ib0", "192.168.0.1"))]
 )
 def test_a_run_goes_over_the_interface_of_the_hostfile(nic, expected):
-    made = plan(two(nic), RunRequest(("train.py",), 2), "r1")
+    made = make_launch_plan(two(nic), RunRequest(("train.py",), 2), "r1")
     assert {(h.nic, made.master_addr) for h in made.hosts} == {expected}
 
 
@@ -78,14 +78,14 @@ def test_a_run_goes_over_the_interface_of_the_hostfile(nic, expected):
 )
 def test_an_interface_that_is_of_no_use_is_refused(nic, what):
     with pytest.raises(RunFailed, match=what):
-        plan(two(nic), RunRequest(("train.py",), 2), "r1")
+        make_launch_plan(two(nic), RunRequest(("train.py",), 2), "r1")
 
 
 def test_a_root_of_its_own_goes_before_that_of_the_command(tmp_path):
     host = Host("here", local=True, root=str(tmp_path / "mine"))
-    agent = connect(LocalTransport(), host)
+    agent = start_host_agent(LocalTransport(), host)
     try:
-        assert probe(agent, root_of(host, "~/.ipexctl")).disk.root == str(tmp_path / "mine")
+        assert probe_facts(agent, root_of(host, "~/.ipexctl")).disk.root == str(tmp_path / "mine")
     finally:
         agent.close()
 

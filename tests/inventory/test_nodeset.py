@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.inventory.nodeset import expand, fold, split
+from ipexctl.inventory.nodeset import expand_names, fold, split_outside_brackets
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,5 @@ def test_names_are_folded_for_display(names, folded):
     ],
 )
 def test_what_was_folded_is_the_same_written_out(names):
-    folded = [piece for piece, _ in split(fold(names), ",")]
-    assert sorted(name for piece in folded for name in expand(piece)) == sorted(names)
+    folded = [piece for piece, _ in split_outside_brackets(fold(names), ",")]
+    assert sorted(name for piece in folded for name in expand_names(piece)) == sorted(names)

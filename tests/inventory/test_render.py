@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from ipexctl.inventory.hostfile_formats import FORMS, members, render
+from ipexctl.inventory.hostfile_formats import FORMS, group_members, render_inventory
 from ipexctl.inventory.hostfile_text import parse_hostfile
 from ipexctl.inventory.inventory import Host, Inventory
 from tests.inventory.made import inventories, plain
@@ -35,30 +35,30 @@ TEXTS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_same_hosts_in_every_format(form):
-    assert render(HOSTS, form).text == TEXTS[form]
+    assert render_inventory(HOSTS, form).text == TEXTS[form]
 
 
 def test_what_a_hostfile_cannot_hold_is_said():
     hosts = Inventory((Host("a", vars=(("site", "east"),), groups=("web",)),), "hf")
-    (note,) = render(hosts, "hostfile").notes
+    (note,) = render_inventory(hosts, "hostfile").notes
     assert ": groups, variables;" in note
-    assert render(hosts, "ansible").notes == ()
+    assert render_inventory(hosts, "ansible").notes == ()
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(inventories())
 def test_an_inventory_of_ansible_reads_the_same(hosts):
-    assert plain(parse_hostfile(render(hosts, "ansible").text, "h")) == hosts.hosts
+    assert plain(parse_hostfile(render_inventory(hosts, "ansible").text, "h")) == hosts.hosts
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(inventories(groups=False))
 def test_a_hostfile_reads_the_same(hosts):
-    assert plain(parse_hostfile(render(hosts, "hostfile").text, "h")) == hosts.hosts
+    assert plain(parse_hostfile(render_inventory(hosts, "hostfile").text, "h")) == hosts.hosts
 
 
 def test_ansible_itself_reads_what_is_written_for_it(tmp_path):
-    theirs = ansible_inventory(render(HOSTS, "ansible").text, tmp_path)
+    theirs = ansible_inventory(render_inventory(HOSTS, "ansible").text, tmp_path)
     assert list(theirs["hosts"]) == [h.name for h in HOSTS.hosts]
     assert theirs["hosts"]["node3"] == {"ansible_port": 2222, "ansible_user": "ann"}
-    assert theirs["groups"] == {g: set(names) for g, names in members(HOSTS).items()}
+    assert theirs["groups"] == {g: set(names) for g, names in group_members(HOSTS).items()}

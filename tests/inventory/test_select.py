@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.inventory.host_patterns import select
+from ipexctl.inventory.host_patterns import select_hosts
 from ipexctl.inventory.hostfile_text import parse_hostfile
 from tests.refused import refused
 
@@ -67,7 +67,7 @@ EVERYBODY = "head fe80::1 node1 node2 node3 node4 data"
     ],
 )
 def test_a_pattern_means_these_hosts(patterns, names):
-    found = select(HOSTS, [p.strip() for p in patterns.split("|")], (), KNOWN)
+    found = select_hosts(HOSTS, [p.strip() for p in patterns.split("|")], (), KNOWN)
     assert " ".join(h.name for h in found.hosts) == names
 
 
@@ -84,13 +84,13 @@ def test_a_pattern_means_these_hosts(patterns, names):
     ],
 )
 def test_a_pattern_may_mean_several_groups(pattern, names):
-    assert " ".join(h.name for h in select(RACKS, (pattern,)).hosts) == names
+    assert " ".join(h.name for h in select_hosts(RACKS, (pattern,)).hosts) == names
 
 
 def test_a_group_missing_from_several_is_named():
     for pattern in ("@rack[9-10]", "@rack[8-9]"):
         with refused("unknown-group", "'rack"):
-            select(RACKS, (pattern,))
+            select_hosts(RACKS, (pattern,))
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_a_group_missing_from_several_is_named():
 )
 def test_a_pattern_that_means_nobody_is_refused(patterns, what):
     with pytest.raises(InputError) as e:
-        select(HOSTS, (patterns,), (), KNOWN)
+        select_hosts(HOSTS, (patterns,), (), KNOWN)
     assert e.value.what == what
 
 
 def test_a_refusal_shows_who_is_there():
     with pytest.raises(InputError) as e:
-        select(HOSTS, ("bad",), (), KNOWN)
+        select_hosts(HOSTS, ("bad",), (), KNOWN)
     assert [line.partition(": ")[2] for line in e.value.hint.splitlines()] == [
         "head,fe80::1,node[1-4],data",
         "@db, @prod, @web, @healthy, @last-failed",
@@ -136,10 +136,10 @@ def test_a_refusal_shows_who_is_there():
     ],
 )
 def test_exclusion_comes_after_the_limit(limit, exclude, names):
-    assert " ".join(h.name for h in select(HOSTS, limit, exclude, KNOWN).hosts) == names
+    assert " ".join(h.name for h in select_hosts(HOSTS, limit, exclude, KNOWN).hosts) == names
 
 
 def test_many_stars_take_no_time():
     hosts = parse_hostfile("a" * 240 + "\n", "hf")
     with refused("no-host-matches", "hf"):
-        select(hosts, ("*a" * 200 + "b",), (), {})
+        select_hosts(hosts, ("*a" * 200 + "b",), (), {})

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from ipexctl.cli import app
 from ipexctl.errors import InputError
-from ipexctl.local.settings import load, option_defaults
+from ipexctl.local.settings import load_settings, option_defaults
 from ipexctl.local.settings_file import Setting, parse_settings
 from tests.answering_terminal import answering
 from tests.inventory.conftest import ROOT, Shell
@@ -174,7 +174,7 @@ def test_a_home_of_nobody_is_wrong_input(shell):
 @pytest.mark.parametrize("digits", ["9" * 5000, "²", "0", "-1"])
 def test_a_number_that_is_none_is_wrong_input(digits, shell):
     with pytest.raises(InputError, match="forks"):
-        load({"XDG_CONFIG_HOME": "/nowhere", "IPEXCTL_FORKS": digits}, shell.folder)
+        load_settings({"XDG_CONFIG_HOME": "/nowhere", "IPEXCTL_FORKS": digits}, shell.folder)
 
 
 def give_away(path: Path) -> None:
@@ -202,16 +202,16 @@ def test_settings_that_somebody_else_could_have_written_do_not_count(shell, chan
     file.write_text("forks = 2\n")
     inside.mkdir()
     folder, notes = inside if above else shell.folder, []
-    assert "forks" in load({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
+    assert "forks" in load_settings({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
     change(file)
-    assert "forks" not in load({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
+    assert "forks" not in load_settings({"XDG_CONFIG_HOME": "/nowhere"}, folder, notes.append)
     assert notes == [f"ignoring {file}: {why.format(folder=shell.folder)}"]
 
 
 def test_a_group_of_our_own_and_a_sticky_folder_are_no_danger(shell):
     shell.write("ipexctl.toml", "forks = 2\n").chmod(0o664)
     shell.folder.chmod(0o1777)
-    assert "forks" in load({"XDG_CONFIG_HOME": "/nowhere"}, shell.folder)
+    assert "forks" in load_settings({"XDG_CONFIG_HOME": "/nowhere"}, shell.folder)
 
 
 def test_a_program_that_a_foreign_folder_names_is_not_started(shell):

@@ -13,8 +13,8 @@ import pytest
 
 from ipexctl.base import toml
 from ipexctl.errors import InputError
-from ipexctl.local.settings_file import Kind, parse_settings, setting_kinds
-from ipexctl.remove.prune_limits import Limits
+from ipexctl.local.settings_file import SettingKind, parse_settings, setting_kinds
+from ipexctl.remove.prune_limits import PruneLimits
 from ipexctl.run.plan.run_options import COMPRESSIONS
 from ipexctl.schema.schema_files import LINES, schema_file, schema_line
 from tests.inventory.conftest import ROOT
@@ -58,10 +58,10 @@ def test_reader_and_schema_agree_on_every_key(key: str) -> None:
 
 
 def test_every_key_has_a_description() -> None:
-    kinds: dict[str, Kind] = setting_kinds()
+    kinds: dict[str, SettingKind] = setting_kinds()
     assert [key for key, kind in kinds.items() if not kind.doc.endswith(".")] == []
     assert kinds["run.compress"].choices == COMPRESSIONS
-    limits: dict[str, Any] = vars(Limits())
+    limits: dict[str, Any] = vars(PruneLimits())
     assert {k: v.default for k, v in kinds.items() if k.startswith("prune.")} == {
         f"prune.{name}": value for name, value in limits.items()
     }

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.install.stack.lock_file import parse
+from ipexctl.install.stack.lock_file import parse_lock
 from ipexctl.lab import LabSpec
 from tests.conftest import MakeLab
 
@@ -54,7 +54,7 @@ def test_ipex_is_installed_proved_and_trains_in_bf16_on_two_hosts(
     assert proofs == [
         f"torch 2.8.0, intel_extension_for_pytorch 2.8.0, {step} step, 2 ranks agree"
     ] * 2  # fmt: skip
-    lock = parse((tmp_path / "ipexctl.lock").read_text(), "ipexctl.lock")
+    lock = parse_lock((tmp_path / "ipexctl.lock").read_text(), "ipexctl.lock")
     assert lock.version("intel-extension-for-pytorch").startswith("2.8.0")
     again = json.loads(ipexctl("install", "-y", "--json"))
     assert ([h["state"] for h in again["hosts"]], again["bytes_sent"]) == (["ok"] * 2, 0)

@@ -16,16 +16,16 @@ from pathlib import Path
 
 from ipexctl.base import toml
 from ipexctl.explain.causes import causes
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 HELD_OUT = Path(__file__).parent / "held_out.toml.gz"
 
 
 def answers() -> list[dict[str, object]]:
     lines = toml.loads(gzip.decompress(HELD_OUT.read_bytes()).decode("utf-8"))["line"]
-    known, found = failures(), []
+    known, found = known_failures(), []
     for line in lines:
-        match = causes.match(line["text"].splitlines(), known)
+        match = causes.find_likeliest_cause(line["text"].splitlines(), known)
         said = None
         if match:
             cause = match.cause

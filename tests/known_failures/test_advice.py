@@ -10,11 +10,11 @@ from typing import Any
 import typer
 
 from ipexctl.base import toml
-from ipexctl.base.wrapping import wrapped
+from ipexctl.base.wrapping import wrap_text
 from ipexctl.cli import app
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 LINES = [
     line
@@ -33,11 +33,11 @@ TEXTS = [
     for slug, texts in toml.loads(Path(__file__).with_name(name).read_text("utf-8")).items()
     for text in texts
 ]
-KNOWN = {c.slug: c for c in failures()}
+KNOWN = {c.slug: c for c in known_failures()}
 
 
 def cause_of(text: str) -> str:
-    found = causes.match(text.splitlines(), failures())
+    found = causes.find_likeliest_cause(text.splitlines(), known_failures())
     return found.cause.slug if found else ""
 
 
@@ -60,14 +60,14 @@ _COMMAND = re.compile(r"\bipexctl ([a-z]+)((?: [^\s;,)`]+)*)")
 
 
 def _told() -> list[tuple[Cause, str, str]]:
-    said = [(c, text) for c in failures() for text in (c.fix, c.by_hand)]
+    said = [(c, text) for c in known_failures() for text in (c.fix, c.by_hand)]
     return [(c, m[1], m[2]) for c, text in said for m in _COMMAND.finditer(text)]
 
 
 def test_advice_is_three_lines_at_most() -> None:
     advice = [(c.slug, text) for c in KNOWN.values() for text in (c.fix, c.by_hand)]
     indent = " " * len("  try: ")
-    assert [a for a in advice if len(wrapped(f"  try: {a[1]}", 100, indent)) > 3] == []
+    assert [a for a in advice if len(wrap_text(f"  try: {a[1]}", 100, indent)) > 3] == []
     assert [a for a in advice if "\n" in a[1]] == []
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.doctor.checks import catalogue as checks
+from ipexctl.doctor.checks import all_checks as checks
 from ipexctl.explain.causes import causes
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -20,13 +20,13 @@ import error_catalogue  # noqa: E402
 
 
 def slugs(*lines: str) -> list[tuple[str, int, int]]:
-    return [(m.cause.slug, m.number, m.again) for m in causes.matches(lines, failures())]
+    return [(m.cause.slug, m.number, m.again) for m in causes.find_causes(lines, known_failures())]
 
 
 def test_every_failure_is_known_by_its_own_words():
-    found = {c.slug: slugs("step 1", c.example, "step 2") for c in failures()}
+    found = {c.slug: slugs("step 1", c.example, "step 2") for c in known_failures()}
     assert {name: hits for name, hits in found.items() if hits != [(name, 2, 0)]} == {}
-    assert len(found) == len(failures()) > 300
+    assert len(found) == len(known_failures()) > 300
 
 
 def test_a_cause_wins_over_its_consequences():
@@ -35,11 +35,11 @@ def test_a_cause_wins_over_its_consequences():
         "RuntimeError: Gloo connectFullMesh failed with [pair.cc] timed out",
         "ModuleNotFoundError: No module named 'torch'",
     ]
-    found = causes.match(tail, failures())
+    found = causes.find_likeliest_cause(tail, known_failures())
     assert found and (found.cause.slug, found.number) == ("torch-not-installed", 3)
-    alone = causes.match(tail[:1], failures())
+    alone = causes.find_likeliest_cause(tail[:1], known_failures())
     assert alone and alone.cause.slug == "peer-gone"
-    assert causes.match(["fine", ""], failures()) is None
+    assert causes.find_likeliest_cause(["fine", ""], known_failures()) is None
 
 
 def test_lines_are_counted_over_blocks_and_repeats_are_folded():
@@ -84,15 +84,15 @@ def test_the_line_that_is_shown_is_the_likeliest_one():
 def test_a_failure_is_seen_by_a_check_or_says_why_not():
     entries, _ = error_catalogue.catalogue(ROOT / "ipexctl")
     known = {c.id for c in checks()} | {entry.slug for entry in entries}
-    for cause in failures():
+    for cause in known_failures():
         assert bool(cause.checks) != bool(cause.unseen), cause.slug
         assert set(cause.checks) <= known, cause.slug
         assert cause.title and cause.why and cause.fix
-    assert len({c.slug for c in failures()}) == len(failures()) >= 60
+    assert len({c.slug for c in known_failures()}) == len(known_failures()) >= 60
 
 
 def test_every_pattern_has_fixed_words_that_its_matches_contain():
-    for cause in failures():
+    for cause in known_failures():
         for pattern in cause.patterns:
             word = causes.fixed_word(pattern)
             assert len(word) >= 4, pattern
@@ -102,21 +102,21 @@ def test_every_pattern_has_fixed_words_that_its_matches_contain():
 
 def test_no_pattern_can_take_for_ever():
     nested = re.compile(r"[*+}]\)[*+{]|\.[*+]")
-    patterns = [p for c in failures() for p in c.patterns]
+    patterns = [p for c in known_failures() for p in c.patterns]
     assert [p for p in patterns if nested.search(p)] == []
     began = time.monotonic()
-    for cause in failures():
+    for cause in known_failures():
         for word in map(causes.fixed_word, cause.patterns):
             for evil in (word * 4000, (word + " ") * 4000, word + "a" * 100_000, word + "(" * 9999):
-                causes.matches([evil], (cause,))
+                causes.find_causes([evil], (cause,))
     assert time.monotonic() - began < 60
 
 
 def test_a_warning_is_not_why_a_program_ended():
     warning = "x.py:3: UserWarning: Failed: ModuleNotFoundError: No module named 'numpy' (here)"
-    assert causes.match([warning, "gives up"], failures()) is None
+    assert causes.find_likeliest_cause([warning, "gives up"], known_failures()) is None
     error = "ModuleNotFoundError: No module named 'torch'"
-    assert causes.match([warning, error], failures()) is not None
+    assert causes.find_likeliest_cause([warning, error], known_failures()) is not None
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_warning_is_not_why_a_program_ended():
     ],
 )
 def test_what_a_library_warns_of_counts_only_where_nothing_else_does(notice):
-    alone = causes.match([notice], failures())
+    alone = causes.find_likeliest_cause([notice], known_failures())
     assert alone and not alone.cause.weak  # the warning is about something, which is not weak
     for error in ("ModuleNotFoundError: No module named 'torch'", "Segmentation fault"):
-        found = causes.match([notice, error], failures())
+        found = causes.find_likeliest_cause([notice, error], known_failures())
         assert found and found.line == error

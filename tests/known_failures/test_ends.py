@@ -10,7 +10,7 @@ from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.run_result import HostEnd, RunResult
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 PLAN = LaunchPlan((), "10.0.0.1", 29500, ("train.py",), (), "")
 FAILED = RankEnd(0, "node01", code=1)
@@ -24,7 +24,7 @@ def ended(*tail: str, ends: tuple[RankEnd, ...] = (), victims: tuple[RankEnd, ..
         "r1", 1, "rank-failed", 1.0, PLAN, (), first=FAILED, tail=tail, cause=cause,
         ends=(FAILED, *ends), victims=victims,
     )  # fmt: skip
-    return known_cause(result, failures)
+    return known_cause(result, known_failures)
 
 
 def test_what_the_script_has_survived_is_not_why_it_ended():
@@ -62,7 +62,7 @@ def test_the_fix_names_the_host_that_failed():
     lost = HostEnd("node02", None, "")
     cause = "node02 was lost: no message from it for 30 s"
     result = RunResult("r1", 1, "host-lost", 1.0, PLAN, (lost,), cause=cause, lost_host="node02")
-    found = known_cause(result, failures)
+    found = known_cause(result, known_failures)
     assert found and found.fix.startswith("ping node02; ssh node02 uptime; "), found
 
 

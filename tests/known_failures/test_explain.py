@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from ipexctl.doctor.checks import catalogue
-from ipexctl.explain.explain import everything
+from ipexctl.doctor.checks import all_checks
+from ipexctl.explain.explain import explainable_items
 from ipexctl.run.command.views import JsonView, PlainView
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 from tests.cli import ipexctl
 
 
@@ -28,7 +28,7 @@ LOG += b"\xff\xfe half [bold]a line\r 99%\r" + f"{LIBCCL}\n{LIBCCL}\n".encode()
 
 def test_an_id_is_its_page_in_any_case():
     code, out, _ = explain("net-016")
-    why = next(check.why for check in catalogue() if check.id == "NET-016")
+    why = next(check.why for check in all_checks() if check.id == "NET-016")
     assert len(why) > 80 and f"   why {why}\n" in out  # a pipe gets whole lines
     assert code == 0
     assert out.splitlines()[0] == "NET-016  MASTER_PORT is taken  (warn)"
@@ -60,7 +60,7 @@ def test_a_log_without_a_known_failure_is_exit_1():
 def test_a_failure_can_be_asked_for_by_its_name():
     code, out, _ = explain("average-on-ccl")
     assert code == 0
-    (cause,) = (cause for cause in failures() if cause.slug == "average-on-ccl")
+    (cause,) = (cause for cause in known_failures() if cause.slug == "average-on-ccl")
     assert all(text in out for text in (cause.title, cause.why, cause.unseen))
 
 
@@ -84,7 +84,7 @@ def test_what_is_neither_id_nor_log_is_wrong_input(what, slug, near):
     assert what in error.what
     *suggested, last = error.hint.splitlines()
     assert last.startswith("ipexctl explain   # ")
-    titles = dict(everything())
+    titles = dict(explainable_items())
     names = [line.partition(" #")[0].split()[-1] for line in suggested]
     assert all(line.endswith(titles[name]) for line, name in zip(suggested, names, strict=True))
     assert not near or near in names
@@ -94,10 +94,10 @@ def test_all_checks_and_failures_are_listed():
     code, out, err = explain()
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert len(lines) == len(catalogue()) + len(failures())
+    assert len(lines) == len(all_checks()) + len(known_failures())
     for name, title in (
-        *((c.id, c.title) for c in catalogue()),
-        *((c.slug, c.title) for c in failures()),
+        *((c.id, c.title) for c in all_checks()),
+        *((c.slug, c.title) for c in known_failures()),
     ):
         assert f"{name:<24}  {title}" in lines
     known = json.loads(explain("--json")[1])["known"]

@@ -14,7 +14,7 @@ import pytest
 from ipexctl.errors import NotHere
 from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.lab.cluster.machine_support import check
+from ipexctl.lab.cluster.machine_support import choose_rung
 from tests.cli import ipexctl
 from tests.refused import refused
 
@@ -171,7 +171,7 @@ def test_a_lab_is_not_made_where_something_else_lies(lab_cli, tmp_path):
 )
 def test_a_machine_that_cannot_hold_a_lab_gets_one_sentence(spec, machine, what, hint):
     with pytest.raises(NotHere) as caught:
-        check(spec, **machine)
+        choose_rung(spec, **machine)
     assert caught.value.what == what
     assert hint in caught.value.hint
 
@@ -208,9 +208,9 @@ def test_in_a_container_the_full_rung_is_refused(full_rung):
 def test_missing_tools_leave_the_lower_rungs(tmp_path):
     for tool in ("sshd", "ssh", "ssh-keygen"):
         (tmp_path / tool).symlink_to("/bin/true")
-    assert check(LabSpec.plain(1), path=str(tmp_path)) == "flat"
+    assert choose_rung(LabSpec.plain(1), path=str(tmp_path)) == "flat"
     with refused("rung-unavailable", "user") as caught:
-        check(LabSpec.plain(1), "user", path=str(tmp_path))
+        choose_rung(LabSpec.plain(1), "user", path=str(tmp_path))
     assert "apt-get install -y iproute2 mount util-linux" in caught.value.why
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from ipexctl.common.waiting import wait_until
 from ipexctl.lab import HostSpec, Lab, LabSpec
-from ipexctl.lab.cluster.practice_cluster import names
+from ipexctl.lab.cluster.practice_cluster import list_lab_names
 from tests.refused import refused
 
 SPEC = LabSpec(name="doomed", hosts=(HostSpec(disk=8 << 20, isa="amx"), HostSpec()))
@@ -88,7 +88,7 @@ def test_down_leaves_nothing(doomed):
 
 def test_a_killed_watchdog_leaves_nothing_but_files_that_the_next_look_removes(doomed):
     end(doomed, lambda: os.kill(doomed.watchdog, signal.SIGKILL))
-    assert names(doomed.folder.parent).count("doomed") == 0
+    assert list_lab_names(doomed.folder.parent).count("doomed") == 0
     assert not doomed.folder.exists()
 
 

@@ -12,7 +12,7 @@ import pytest
 from ipexctl.common.waiting import wait_until
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from ipexctl.lab.cluster import machine_support
-from ipexctl.lab.cluster.rung_limits import FLAT, USER, fit
+from ipexctl.lab.cluster.rung_limits import FLAT, USER, fit_spec_to_rung
 from tests.cli import ipexctl
 from tests.refused import refused
 
@@ -140,15 +140,15 @@ def test_a_fault_that_the_flat_rung_cannot_make_is_refused(lab):
 def test_what_a_rung_leaves_out_is_named():
     hosts = (HostSpec(isa="amx", shm=1), HostSpec(), HostSpec(nics=("ens3",)))
     spec = LabSpec(hosts=hosts, ipv6=True).checked()
-    assert fit(spec, "full") == fit(spec, USER) == (spec, ())
-    fitted, left_out = fit(spec, FLAT)
+    assert fit_spec_to_rung(spec, "full") == fit_spec_to_rung(spec, USER) == (spec, ())
+    fitted, left_out = fit_spec_to_rung(spec, FLAT)
     assert left_out == ("node01:isa,shm", "node03:nic", "--ipv6")
     assert fitted == LabSpec.plain(3)
 
 
 def test_a_rung_that_does_not_exist_is_refused():
     with refused("unknown-value", "best"):
-        machine_support.check(LabSpec.plain(1), "best")
+        machine_support.choose_rung(LabSpec.plain(1), "best")
 
 
 def sleeping(seconds: str) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.lab.cluster.lab_spec import parse_hosts, parse_shape, parse_size
-from ipexctl.lab.cluster.simulated_cpu import check, cpuinfo
+from ipexctl.lab.cluster.simulated_cpu import check_can_simulate, simulate_cpuinfo
 from tests.practice_hosts import start_lab
 from tests.refused import refused
 
@@ -81,7 +81,7 @@ def test_a_link_rate_slows_what_a_host_sends(make_lab):
 
 def test_another_isa_keeps_the_real_processors():
     real = "processor\t: 0\nmodel name\t: Real\ncpu MHz\t\t: 1\nbugs\t\t: mds\nflags\t\t: fpu\n\n"
-    made = cpuinfo(real + real.replace(": 0", ": 1"), "avx2").strip().split("\n\n")
+    made = simulate_cpuinfo(real + real.replace(": 0", ": 1"), "avx2").strip().split("\n\n")
     assert [block.splitlines()[0] for block in made] == ["processor\t: 0", "processor\t: 1"]
     for block in made:
         assert "E5-2680 v4" in block and " avx2 " in block and "cpu MHz\t\t: 1" in block
@@ -89,9 +89,9 @@ def test_another_isa_keeps_the_real_processors():
 
 
 def test_another_isa_needs_an_x86_machine():
-    check(HostSpec(), "aarch64")
+    check_can_simulate(HostSpec(), "aarch64")
     with refused("isa-needs-x86", "node01"):
-        check(HostSpec(name="node01", isa="amx"), "aarch64")
+        check_can_simulate(HostSpec(name="node01", isa="amx"), "aarch64")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Any
 
 from ipexctl.blobs.tls_keys import Keys, make_keys
-from ipexctl.remote.connection.hub_link import Hub, Spoke
+from ipexctl.remote.connection.hub_link import HubListener, Spoke
 
 HOSTS = ["node0", "node1", "node2", "node3"]
 KEYS = make_keys()
@@ -28,7 +28,7 @@ class Cluster:
         renews: bool = False,
     ) -> None:  # fmt: skip
         self.taken: dict[str, list[Any]] = {name: [] for name in HOSTS[1:]}
-        self.hub = Hub(HOSTS[1:], KEYS, lambda name, m: self.taken[name].append(m), renews)
+        self.hub = HubListener(HOSTS[1:], KEYS, lambda name, m: self.taken[name].append(m), renews)
         self.address = address
         self.port = self.hub.listen(address, ports)
         self.opened: list[Any] = [self.hub]

@@ -19,7 +19,7 @@ import pytest
 
 from ipexctl.common.waiting import wait_until
 from ipexctl.remote.connection import hub_link, link_thread
-from ipexctl.remote.connection.hub_link import Hub, Spoke
+from ipexctl.remote.connection.hub_link import HubListener, Spoke
 from tests.link.links import HOSTS, KEYS, CuttingProxy, cluster
 from tests.processes import interpreter
 
@@ -262,7 +262,7 @@ def test_an_address_that_cannot_be_used_does_not_end_the_spoke(address: str, por
 def test_a_hub_takes_the_first_free_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        hub = Hub(["node1"], KEYS, print)
+        hub = HubListener(["node1"], KEYS, print)
         with pytest.raises(OSError, match="in use"):
             hub.listen("127.0.0.1", (port, port))
         hub.close()
@@ -273,10 +273,10 @@ def test_a_hub_takes_the_first_free_port() -> None:
 # Two hosts in one process of another Python.
 BOTH = """
 import json, sys
-from ipexctl.remote.connection.hub_link import Hub, Spoke
+from ipexctl.remote.connection.hub_link import HubListener, Spoke
 keys = json.load(sys.stdin)
 at_hub, at_spoke = [], []
-hub = Hub(["node1"], keys, lambda name, m: at_hub.append([name, m]))
+hub = HubListener(["node1"], keys, lambda name, m: at_hub.append([name, m]))
 spoke = Spoke("node1", "node0", keys, at_spoke.append)
 stranger = Spoke("node2", "node0", keys, print)
 port = hub.listen("127.0.0.1")
@@ -307,9 +307,9 @@ def test_an_old_python_is_enough(minor: int) -> None:
 WITHOUT_SSL = """
 import sys
 sys.modules["ssl"] = None
-from ipexctl.remote.connection.hub_link import Hub, Spoke
+from ipexctl.remote.connection.hub_link import HubListener, Spoke
 from ipexctl.remote.failure import Failure
-for make in (lambda: Hub(["b"], {}, print), lambda: Spoke("b", "a", {}, print)):
+for make in (lambda: HubListener(["b"], {}, print), lambda: Spoke("b", "a", {}, print)):
     try:
         make()
     except Failure as e:
@@ -328,15 +328,15 @@ def test_no_key_is_in_a_file(tmp_path, monkeypatch) -> None:
     for name in ("TMPDIR", "HOME"):
         monkeypatch.setenv(name, "/nonexistent")
     before = set(os.listdir("/proc/self/fd"))
-    hub = Hub(HOSTS[1:], KEYS, print)
+    hub = HubListener(HOSTS[1:], KEYS, print)
     hub.close()
     assert set(os.listdir("/proc/self/fd")) == before
 
 
 HUB = """
 import json, os, signal, sys, time
-from ipexctl.remote.connection.hub_link import Hub
-hub = Hub(["node1"], json.loads(sys.stdin.readline()), lambda name, message: None)
+from ipexctl.remote.connection.hub_link import HubListener
+hub = HubListener(["node1"], json.loads(sys.stdin.readline()), lambda name, message: None)
 print(hub.listen("127.0.0.1"), flush=True)
 sys.stdin.readline()
 hub.close()

@@ -13,12 +13,12 @@ from ipexctl.remote.connection.link_stream import (
     LIMIT,
     MESSAGE,
     MESSAGES,
-    BadFrame,
-    Decoder,
+    BadRecord,
+    RecordDecoder,
     Stream,
-    decode,
-    encode,
-    frame,
+    decode_message,
+    encode_message,
+    pack_frame,
 )
 
 
@@ -32,10 +32,10 @@ class Side:
 
     def send(self) -> None:
         self.sent.append(len(self.sent))
-        assert self.stream.put(encode(self.sent[-1]))
+        assert self.stream.put(encode_message(self.sent[-1]))
 
     def connect(self) -> None:
-        self.decoder = Decoder()
+        self.decoder = RecordDecoder()
         self.resumed = False
         self.out = bytearray(self.stream.hello(""))
 
@@ -51,7 +51,7 @@ class Side:
             elif kind == BEAT:
                 self.stream.acknowledged(number)
             elif self.stream.is_new(number):
-                self.taken.append(decode(body))
+                self.taken.append(decode_message(body))
         self.out += self.stream.beat()
 
 
@@ -104,12 +104,12 @@ def test_every_message_arrives_once_and_in_order(steps: list[tuple[str, int, int
 
 @given(st.binary(max_size=200))
 def test_bytes_of_another_protocol_are_bad_or_incomplete(data: bytes) -> None:
-    decoder = Decoder()
+    decoder = RecordDecoder()
     try:
         found = list(decoder.feed(data))
-    except BadFrame:
+    except BadRecord:
         return
-    assert b"".join(frame(*f) for f in found) + decoder.rest == data
+    assert b"".join(pack_frame(*f) for f in found) + decoder.rest == data
 
 
 @pytest.mark.parametrize(
@@ -117,15 +117,15 @@ def test_bytes_of_another_protocol_are_bad_or_incomplete(data: bytes) -> None:
     [HEAD.pack(MESSAGE, 1, LIMIT + 1), HEAD.pack(0, 1, 0), HEAD.pack(9, 1, 0), b"GET / HTTP/1"],
 )
 def test_a_frame_that_is_too_large_or_of_no_kind_is_bad_before_it_is_read(data: bytes) -> None:
-    with pytest.raises(BadFrame):
-        list(Decoder().feed(data + bytes(HEAD.size)))
+    with pytest.raises(BadRecord):
+        list(RecordDecoder().feed(data + bytes(HEAD.size)))
 
 
 def connected(count: int) -> Stream:
     """With so many messages written to the first connection."""
     stream = Stream(b"a")
     for number in range(count):
-        stream.put(encode(number))
+        stream.put(encode_message(number))
     stream.resume(0, b"b")
     stream.next_bytes(1 << 20)
     return stream
@@ -134,11 +134,11 @@ def connected(count: int) -> Stream:
 def test_what_was_not_sent_cannot_be_acknowledged() -> None:
     stream = connected(2)
     stream.acknowledged(1)
-    stream.put(encode("not written yet"))
-    with pytest.raises(BadFrame):
+    stream.put(encode_message("not written yet"))
+    with pytest.raises(BadRecord):
         stream.acknowledged(3)
     stream.acknowledged(2)
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadRecord):
         stream.acknowledged(3)
 
 
@@ -147,7 +147,7 @@ def test_a_process_that_started_again_cannot_go_on_in_its_place(number: int, tok
     """It would have another token, and not know what was acknowledged."""
     stream = connected(2)
     stream.acknowledged(1)
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadRecord):
         stream.resume(number, token)
     stream.resume(2, b"b")
     assert not stream.pending()
@@ -156,7 +156,7 @@ def test_a_process_that_started_again_cannot_go_on_in_its_place(number: int, tok
 def test_a_gap_is_bad_and_a_repetition_is_dropped() -> None:
     stream = Stream(b"a")
     assert [stream.is_new(n) for n in (1, 2, 2, 1, 3)] == [True, True, False, False, True]
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadRecord):
         stream.is_new(5)
 
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 
 from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.common.waiting import wait_until
-from ipexctl.remote.connection.hub_link import Hub, Spoke
+from ipexctl.remote.connection.hub_link import HubListener, Spoke
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["a", "10.0.0.1", "fe80::1%eth0", "hôst", "x" * 64, "y" * 300]
@@ -39,7 +39,7 @@ def test_hosts_with_names_of_any_length_reach_one_another() -> None:
     """OpenSSL's strict rules are kept, too: newer Pythons turn them on."""
     keys, (hub_name, *others) = make_keys(), NAMES[::-1]
     taken: list[Any] = []
-    hub = Hub(others, keys, lambda name, m: taken.append((name, m)))
+    hub = HubListener(others, keys, lambda name, m: taken.append((name, m)))
     hub.context.verify_flags |= ssl.VERIFY_X509_STRICT
     port = hub.listen("127.0.0.1")
     spokes = [Spoke(name, hub_name, keys, print) for name in others]

@@ -25,14 +25,14 @@ from ipexctl.remote.connection.link_stream import (
     HELLO,
     LIMIT,
     MESSAGE,
-    Decoder,
-    frame,
+    RecordDecoder,
+    pack_frame,
 )
 from tests.link.links import HOSTS, KEYS, OTHER_RUN, Cluster, cluster
 
 ROOT = Path(__file__).parents[2]
 TOKEN = b"0123456789abcdef"
-HELLO_OF_2 = frame(HELLO, 0, TOKEN + b"node2")
+HELLO_OF_2 = pack_frame(HELLO, 0, TOKEN + b"node2")
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def closed(sock: socket.socket) -> bool:
 @pytest.mark.parametrize("keys", [None, OTHER_RUN], ids=["none", "of another run"])
 def test_a_peer_without_a_certificate_of_the_run_is_refused(busy, keys) -> None:
     with contextlib.suppress(ssl.SSLError, ConnectionError), tls(busy, keys) as sock:
-        sock.sendall(HELLO_OF_2 + frame(MESSAGE, 1, b'"intruder"'))
+        sock.sendall(HELLO_OF_2 + pack_frame(MESSAGE, 1, b'"intruder"'))
         assert closed(sock)
     assert busy.hub.connected() == {"node1"}
     assert busy.taken["node2"] == []
@@ -130,12 +130,12 @@ def test_a_connection_that_does_not_go_on_is_closed(busy, monkeypatch, begun) ->
     [
         HEAD.pack(MESSAGE, 1, LIMIT + 1),
         HEAD.pack(MESSAGE, 1, (1 << 32) - 1),
-        frame(9),
-        frame(MESSAGE, 1, b"{"),
-        frame(MESSAGE, 1, b"\xff"),
-        frame(MESSAGE, 1, b"[" * 100_000),
-        frame(MESSAGE, 2, b"1"),
-        frame(BEAT, 1),
+        pack_frame(9),
+        pack_frame(MESSAGE, 1, b"{"),
+        pack_frame(MESSAGE, 1, b"\xff"),
+        pack_frame(MESSAGE, 1, b"[" * 100_000),
+        pack_frame(MESSAGE, 2, b"1"),
+        pack_frame(BEAT, 1),
         HELLO_OF_2,
     ],
     ids=["large", "huge", "kind", "JSON", "text", "nesting", "gap", "not sent", "second hello"],
@@ -148,12 +148,13 @@ def test_a_host_that_breaks_the_format_is_closed_and_may_come_back(busy, data) -
         assert closed(sock)
     assert wait_until(lambda: busy.hub.connected() == {"node1"})
     with tls(busy, KEYS) as sock:
-        sock.sendall(HELLO_OF_2 + frame(MESSAGE, 1, b'"back"'))
+        sock.sendall(HELLO_OF_2 + pack_frame(MESSAGE, 1, b'"back"'))
         assert wait_until(lambda: busy.taken["node2"] == ["back"])
 
 
 @pytest.mark.parametrize(
-    "data", [frame(MESSAGE, 1, b"1"), frame(BEAT, 0), frame(HELLO, 1, TOKEN + b"node2")]
+    "data",
+    [pack_frame(MESSAGE, 1, b"1"), pack_frame(BEAT, 0), pack_frame(HELLO, 1, TOKEN + b"node2")],
 )
 def test_a_host_greets_first_and_knows_only_what_was_sent(busy, data) -> None:
     with tls(busy, KEYS) as sock:
@@ -167,7 +168,7 @@ def test_the_newest_connection_of_a_host_is_used(busy) -> None:
     with tls(busy, KEYS) as old, tls(busy, KEYS) as new:
         old.sendall(HELLO_OF_2)
         assert wait_until(lambda: "node2" in busy.hub.connected())
-        new.sendall(HELLO_OF_2 + frame(MESSAGE, 1, b'"new"'))
+        new.sendall(HELLO_OF_2 + pack_frame(MESSAGE, 1, b'"new"'))
         assert closed(old)
         assert wait_until(lambda: busy.taken["node2"] == ["new"])
         found = b""
@@ -206,9 +207,9 @@ def test_a_thousand_connections_stop_no_messages(busy, monkeypatch) -> None:
 
 FEW_FILES = """
 import json, resource, ssl, sys, time
-from ipexctl.remote.connection.hub_link import Hub
+from ipexctl.remote.connection.hub_link import HubListener
 names, keys = json.load(sys.stdin)
-hub = Hub(names, keys, lambda name, m: hub.send(name, m))
+hub = HubListener(names, keys, lambda name, m: hub.send(name, m))
 resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
 print(hub.listen("127.0.0.1"), flush=True)
 time.sleep(60)
@@ -250,11 +251,11 @@ def test_a_host_that_reads_late_gets_all_of_it_on_its_connection(busy) -> None:
         assert wait_until(lambda: channel.unsent)
         busy.hub.send("node1", "at once")
         assert wait_until(lambda: not busy.hub.ends["node1"].stream.pending())
-        decoder, got = Decoder(), []
+        decoder, got = RecordDecoder(), []
         while len(got) < len(texts):
             for kind, _, body in decoder.feed(sock.recv(65536)):
                 if kind == MESSAGE:
                     got.append(json.loads(body))
-                    sock.sendall(frame(BEAT, len(got)))
+                    sock.sendall(pack_frame(BEAT, len(got)))
         assert got == texts
         assert wait_until(lambda: not busy.hub.ends["node2"].stream.pending())

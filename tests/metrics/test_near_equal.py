@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipexctl.run.output.merge_lines import Fold, merged, template
+from ipexctl.run.output.merge_lines import Fold, line_template, merge_line_rows
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ from ipexctl.run.output.merge_lines import Fold, merged, template
     ],
 )
 def test_lines_that_differ_in_numbers(lines: list[str], one: str):
-    keys, numbers = zip(*map(template, lines), strict=True)
+    keys, numbers = zip(*map(line_template, lines), strict=True)
     assert len(set(keys)) == 1
-    assert merged(keys[0], numbers) == one
+    assert merge_line_rows(keys[0], numbers) == one
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_lines_that_differ_in_numbers(lines: list[str], one: str):
     ],
 )
 def test_lines_that_stay_apart(one: str, other: str):
-    assert template(one)[0] != template(other)[0]
+    assert line_template(one)[0] != line_template(other)[0]
 
 
 def test_a_rank_that_leaves_the_group_stands_alone():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipexctl.run.output.short_paths import short_traceback, shortened
+from ipexctl.run.output.short_paths import short_traceback, shorten_paths
 
 RUN = "/home/trainer/.ipexctl/runs/20261123-101010-ab12/work"
 ENV = "/home/trainer/.ipexctl/envs/0123abcd/lib/python3.11/site-packages"
@@ -20,7 +20,7 @@ ENV = "/home/trainer/.ipexctl/envs/0123abcd/lib/python3.11/site-packages"
     ],
 )
 def test_shortened(text: str, short: str):
-    assert shortened(text) == short
+    assert shorten_paths(text) == short
 
 
 # --- tracebacks ----------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ipexctl.local.bounded_read import LIMIT
 from ipexctl.migrate.code.file_kinds import kind_of, read_file
 from ipexctl.migrate.migrate import migrate
 from ipexctl.shipped_tables import migration_tables
-from ipexctl.user_code.shell_words import commands
+from ipexctl.user_code.shell_words import split_commands
 from tests.cli import ipexctl
 
 CCL = "import torch.distributed as dist\ndist.init_process_group('ccl')\n"
@@ -173,7 +173,7 @@ def test_the_kind_of_a_file_comes_from_its_name_else_from_its_first_line() -> No
 
 @given(st.text(alphabet="ab\n\\'\"$(){}`;|&#<> \t\r-=", max_size=60))
 def test_words_of_any_shell_text_are_where_they_say(text: str) -> None:
-    for words in commands(text):
+    for words in split_commands(text):
         assert all(text[w.start : w.end] == w.raw != "" for w in words)
         assert all(a.end <= b.start for a, b in zip(words, words[1:], strict=False))
 

@@ -11,7 +11,7 @@ from ipexctl.migrate.code.rules import Rule
 from ipexctl.migrate.migrate import migrate
 from ipexctl.run.script.context import HostEnvironment, ProjectFiles
 from ipexctl.run.script.review import Review
-from ipexctl.shipped_tables import launchers, migration_rules
+from ipexctl.shipped_tables import known_launchers, migration_rules
 from ipexctl.user_code.source_reader import read_source
 from tests.cli import ipexctl
 
@@ -59,7 +59,7 @@ def test_the_preflight_of_a_run_says_the_same(rule: Rule, tmp_path: Path) -> Non
     hosts = [HostEnvironment("node01", {"transformers": "5.23.0", "accelerate": "1.15.0"})]
     source = read_source("train.py", rule.example, main=True)
     files = ProjectFiles(("train.py",))
-    tables = {"rules": migration_rules(), "launchers": launchers}
+    tables = {"rules": migration_rules(), "launchers": known_launchers}
     notes = Review([source], ("train.py",), hosts, files, **tables).notes()
     advice = f"{one.text}, the hosts have 5.23.0; {one.advice}"
     assert [note for note in notes if advice in note], notes

@@ -16,10 +16,10 @@ from ipexctl.machines.target import Target
 from ipexctl.notebook.run_handle import RunList, RunStatus, ShownText, metric_rows
 from ipexctl.run.jobs import metrics
 from ipexctl.run.jobs.metrics import Metrics, RankPoint
-from ipexctl.run.outcome.listed_runs import About, Run, State
+from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.output.metric_lines import Point
-from ipexctl.run.output.training_state import Progress
+from ipexctl.run.output.training_state import TrainingProgress
 from tests.refused import refused
 
 HOSTILE = "<script>alert(1)</script>\x1b]0;x\x07"
@@ -34,9 +34,11 @@ def test_an_unknown_argument_is_refused_with_the_one_that_is_near(verb):
         Cluster().do(RunStep("train.py", detach=True, outputs=("out",)))
 
 
-def a_run(state: State = State.FAILED, cause: str = HOSTILE) -> Run:
+def a_run(state: ListedState = ListedState.FAILED, cause: str = HOSTILE) -> ListedRun:
     verdict = Verdict(1, "rank-failed", cause)
-    return Run("20260101-000000-abcdef", ABOUT, state, 1.0, 12.0, 2, 0, verdict, HOSTILE, (), None)
+    return ListedRun(
+        "20260101-000000-abcdef", ABOUT, state, 1.0, 12.0, 2, 0, verdict, HOSTILE, (), None
+    )
 
 
 def test_a_notebook_shows_no_secret_of_a_run() -> None:
@@ -58,7 +60,7 @@ def texts_of(html: str) -> tuple[set[str], list[str]]:
 
 
 def test_what_hosts_said_stays_text() -> None:
-    status = RunStatus(a_run(), 12.0, Progress(step=3, total=9, rate=4.2), (2.0, 1.0, 0.5))
+    status = RunStatus(a_run(), 12.0, TrainingProgress(step=3, total=9, rate=4.2), (2.0, 1.0, 0.5))
     runs = RunList(Target(), (a_run(),), "~/.ipexctl")
     for shown in (status._repr_html_(), runs._repr_html_()):
         tags, texts = texts_of(shown)
@@ -69,7 +71,7 @@ def test_what_hosts_said_stays_text() -> None:
 
 
 def test_a_status_has_what_matters_first() -> None:
-    status = RunStatus(a_run(), 12.0, Progress(step=3, total=9, rate=4.2), (2.0, nan, 0.5))
+    status = RunStatus(a_run(), 12.0, TrainingProgress(step=3, total=9, rate=4.2), (2.0, nan, 0.5))
     _, texts = texts_of(status._repr_html_())
     assert texts[:3] == [
         f"run {status.run.id} (bert)",
@@ -79,7 +81,7 @@ def test_a_status_has_what_matters_first() -> None:
     assert texts[texts.index("steps/s") + 1] == "4.2"
     assert texts[texts.index("loss") + 1] == "2 -> 0.5"
     assert (status.state, status.cause, status.rate) == ("failed", HOSTILE, 4.2)
-    bare = RunStatus(a_run(State.RUNNING, ""), 3.0)
+    bare = RunStatus(a_run(ListedState.RUNNING, ""), 3.0)
     assert repr(bare) == f"{bare.run.id}: running, 2 ranks on node[01-02], 3 s"
 
 
@@ -88,8 +90,10 @@ def test_a_status_has_the_losses_and_the_rate_of_the_first_rank(monkeypatch) -> 
         RankPoint("node01", 0, i, Point(step=i, total=20, loss=1 / i), float(i))
         for i in range(1, 11)
     ]
-    found = Metrics(a_run(State.RUNNING, ""), (), 2, (*points, replace(points[-1], time=None)))
-    monkeypatch.setattr(metrics, "metrics", lambda *asked: found)
+    found = Metrics(
+        a_run(ListedState.RUNNING, ""), (), 2, (*points, replace(points[-1], time=None))
+    )
+    monkeypatch.setattr(metrics, "read_metrics", lambda *asked: found)
     status = RunHandle(Target(), found.run.id).status()
     assert (status.progress.step, status.progress.total, status.rate) == (10, 20, 1.0)
     assert status.losses == (*(1 / i for i in range(1, 11)), 1 / 10)

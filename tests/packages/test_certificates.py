@@ -11,10 +11,10 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Package
+from ipexctl.install.stack.lock_file import LockedPackage
 from ipexctl.packages.file_fetch import FetchFailed
-from ipexctl.packages.indexes import CERT_HINT, Indexes, merged
-from ipexctl.packages.resolver import resolve
+from ipexctl.packages.indexes import CERT_HINT, Indexes, merge_indexes
+from ipexctl.packages.resolver import resolve_stack
 from ipexctl.packages.wheel_fetch import Fetcher
 from tests.install.conftest import Outcome, Shop
 from tests.packages.served import Fault, Served, served
@@ -22,7 +22,7 @@ from tests.packages.test_logins import STACK, for_uv
 from tests.packages.web import certificates
 
 CONTENT = b"a wheel"
-FILE = Package("a", "1", "a-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
+FILE = LockedPackage("a", "1", "a-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
 HERE = "127.0.0.1"  # for which the certificate is not
 NAMED = "localhost"
 
@@ -81,7 +81,7 @@ def test_who_resolves_is_told_what_would_help_too(tls: ssl.SSLContext, tmp_path:
     with served(tmp_path, tls=tls) as index:
         row = replace(STACK.row, torch_index=index.index, links="", ipex="", flat=())
         with pytest.raises(InputError) as told:
-            resolve([replace(STACK, row=row)], Indexes(index.index), for_uv(tmp_path))
+            resolve_stack([replace(STACK, row=row)], Indexes(index.index), for_uv(tmp_path))
     assert "certificate" in told.value.why and "PIP_CERT" in told.value.hint
 
 
@@ -108,8 +108,8 @@ def test_a_file_without_certificates_is_named(tmp_path: Path) -> None:
 def test_what_uv_was_told_to_trust_replaces_pips_word() -> None:
     pip = Indexes(trusted=("a.invalid",))
     told = {"UV_INSECURE_HOST": "b.invalid c.invalid:8443"}
-    assert merged(Indexes(), pip, {}).trusted == ("a.invalid",)
-    assert merged(Indexes(), pip, told).trusted == ("b.invalid", "c.invalid:8443")
+    assert merge_indexes(Indexes(), pip, {}).trusted == ("a.invalid",)
+    assert merge_indexes(Indexes(), pip, told).trusted == ("b.invalid", "c.invalid:8443")
 
 
 def install(shop: Shop, index: Served) -> Outcome:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ipexctl.blobs.blob_store import Store
-from ipexctl.common.http_body import Broken, TooLarge
-from ipexctl.install.stack.lock_file import Package
+from ipexctl.common.http_body import BodyBroken, TooLarge
+from ipexctl.install.stack.lock_file import LockedPackage
 from ipexctl.packages.download import Download
 from ipexctl.packages.file_fetch import PART, FetchFailed
 from ipexctl.packages.indexes import Indexes
@@ -20,7 +20,7 @@ from tests.packages.served import Fault, Served, served
 from tests.refused import refused
 
 CONTENT = bytes(range(256)) * 5000
-FILE = Package("a", "1", "a-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
+FILE = LockedPackage("a", "1", "a-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
 
 
 def quiet(done: int, total: int) -> None:
@@ -137,7 +137,7 @@ def test_a_server_that_gives_nothing_is_given_up(
     waited: list[float] = []
     opener = urllib.request.build_opener()
     download = Download(opener.open, timeout=0.1, wait=waited.append)
-    with (tmp_path / "out").open("a+b") as out, pytest.raises(Broken) as told:
+    with (tmp_path / "out").open("a+b") as out, pytest.raises(BodyBroken) as told:
         download.into(out, f"{server.url}/files/{FILE.file}", lambda n: None)
     assert (str(told.value), waited) == (words, pauses)
 

@@ -10,7 +10,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.packages.indexes import Indexes
-from ipexctl.packages.resolver import resolve
+from ipexctl.packages.resolver import resolve_stack
 from tests.packages.served import Fault, Served, served
 from tests.packages.test_logins import STACK, for_uv
 from tests.packages.test_resolve_ipex import World
@@ -43,7 +43,7 @@ def test_each_answer_is_told_apart(
     environ = {**for_uv(tmp_path), "UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0"}
     secret = server.index.replace("://", "://me:hidden@")
     with pytest.raises(InputError) as refused:
-        resolve([replace(STACK, row=row)], Indexes(secret), environ)
+        resolve_stack([replace(STACK, row=row)], Indexes(secret), environ)
     told = refused.value
     assert why in told.why and hint in told.hint
     assert "hidden" not in told.why + told.hint
@@ -53,7 +53,7 @@ def test_each_answer_is_told_apart(
 def test_uvs_own_hint_is_kept(world: World) -> None:
     stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
     with pytest.raises(InputError) as refused:
-        resolve(stacks, world.indexes(), world.environ(), asked(world, "sdist"))
+        resolve_stack(stacks, world.indexes(), world.environ(), asked(world, "sdist"))
     assert "Wheels are required for `sdist`" in refused.value.why
 
 
@@ -61,10 +61,10 @@ def test_a_new_lock_keeps_the_old_ones_versions_while_they_fit(world: World) -> 
     stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
     extra = asked(world, "accelerate")
     before = {"accelerate": "1.1", "torch": "2.7.0+cpu", "helper": "9"}
-    kept = resolve(stacks, world.indexes(), world.environ(), extra, before)
+    kept = resolve_stack(stacks, world.indexes(), world.environ(), extra, before)
     assert kept.lock.version("accelerate") == "1.1"
-    newest = resolve(stacks, world.indexes(), world.environ(), extra)
+    newest = resolve_stack(stacks, world.indexes(), world.environ(), extra)
     assert newest.lock.version("accelerate") == "1.2"
     narrow = replace(extra, requirements=("accelerate>=1.2",))
-    found = resolve(stacks, world.indexes(), world.environ(), narrow, before)
+    found = resolve_stack(stacks, world.indexes(), world.environ(), narrow, before)
     assert found.lock.version("accelerate") == "1.2"

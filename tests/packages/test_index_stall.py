@@ -14,18 +14,18 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.install.stack.requirements import Extra
 from ipexctl.packages import uv
 from ipexctl.packages.file_fetch import FetchFailed
 from ipexctl.packages.indexes import Indexes
-from ipexctl.packages.resolver import locate, resolve
+from ipexctl.packages.resolver import locate_files, resolve_stack
 from ipexctl.packages.wheel_fetch import Fetcher
 from tests.packages.test_logins import STACK, for_uv
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100000\r\n\r\n<html>"
 FILES = [
-    Package(name, "1", f"{name}-1-py3-none-any.whl", str(i) * 64, 1)
+    LockedPackage(name, "1", f"{name}-1-py3-none-any.whl", str(i) * 64, 1)
     for i, name in enumerate(("numpy", "uv"))
 ]
 STOCK = replace(STACK, row=replace(STACK.row, links="", ipex="", flat=()))
@@ -77,7 +77,7 @@ def test_an_index_that_stalls_is_named(tmp_path: Path, point: str) -> None:
     with stalling(point) as url:
         began = time.monotonic()
         with pytest.raises(InputError) as told:
-            resolve([STOCK], Indexes(url), environ_of(tmp_path), Extra(("numpy",)))
+            resolve_stack([STOCK], Indexes(url), environ_of(tmp_path), Extra(("numpy",)))
         assert time.monotonic() - began < 8.0
         assert url.removesuffix("/simple") in told.value.why
     assert told.value.slug == "index-no-answer"
@@ -90,7 +90,7 @@ def test_for_a_lock_it_is_named_too(tmp_path: Path) -> None:
     with stalling("headers") as url:
         began = time.monotonic()
         with pytest.raises(InputError) as told:
-            locate(STOCK, lock, Indexes(url), environ_of(tmp_path))
+            locate_files(STOCK, lock, Indexes(url), environ_of(tmp_path))
         assert time.monotonic() - began < 15.0
         assert url.removesuffix("/simple") in told.value.why
 

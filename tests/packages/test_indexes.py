@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.packages.indexes import Indexes, absolute, from_pip, merged
+from ipexctl.packages.indexes import Indexes, absolute_place, from_pip, merge_indexes
 
 PIP_CONF = """
 [global]
@@ -56,11 +56,11 @@ def test_a_broken_file_is_told_by_its_name(tmp_path: Path, conf: dict[str, str])
 def test_options_come_first_and_what_uv_was_told_replaces_pips_word() -> None:
     pip = Indexes("https://pip.invalid", ("https://e.invalid",), ("/pip",))
     options = Indexes(extra=("https://mine.invalid",), find_links=("/mine",))
-    assert merged(options, pip, {}) == Indexes(
+    assert merge_indexes(options, pip, {}) == Indexes(
         "https://pip.invalid", ("https://mine.invalid", "https://e.invalid"), ("/mine", "/pip")
     )
     told = {"UV_DEFAULT_INDEX": "x", "UV_INDEX": "y", "UV_FIND_LINKS": "z"}
-    assert merged(options, pip, told) == Indexes("", ("https://mine.invalid",), ("/mine",))
+    assert merge_indexes(options, pip, told) == Indexes("", ("https://mine.invalid",), ("/mine",))
 
 
 def test_folders_that_are_not_there_are_left_out(tmp_path: Path) -> None:
@@ -83,5 +83,5 @@ def test_no_index_leaves_only_the_folders() -> None:
 
 
 def test_the_home_of_nobody_is_only_a_folder_that_is_not_there() -> None:
-    assert absolute("~nobody-of-that-name/wheels").endswith("/~nobody-of-that-name/wheels")
-    assert absolute("~/wheels") == str(Path.home() / "wheels")
+    assert absolute_place("~nobody-of-that-name/wheels").endswith("/~nobody-of-that-name/wheels")
+    assert absolute_place("~/wheels") == str(Path.home() / "wheels")

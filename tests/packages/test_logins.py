@@ -14,24 +14,24 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Package
-from ipexctl.install.stack.selection import choose
+from ipexctl.install.stack.lock_file import LockedPackage
+from ipexctl.install.stack.selection import choose_stacks
 from ipexctl.install.stack.version_table import Request
 from ipexctl.packages.file_fetch import FetchFailed
 from ipexctl.packages.http_opener import Logins, Pair
 from ipexctl.packages.indexes import Indexes
-from ipexctl.packages.resolver import intel_pins, resolve
+from ipexctl.packages.resolver import intel_pins, resolve_stack
 from ipexctl.packages.uv import Pin, Unresolved, Uv
 from ipexctl.packages.wheel_fetch import Fetcher
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 from tests.install.conftest import Shop, make_wheel
 from tests.packages.served import Fault, Served, served
 from tests.stack.test_stack import host
 from tests.stack.test_table import AVX512
 
 CONTENT = b"a wheel"
-FILE = Package("a", "1", "a-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
-STACK = choose([host("a", flags=AVX512)], Request(row="ipex-2.8.0"), table())[0]
+FILE = LockedPackage("a", "1", "a-1-py3-none-any.whl", hashlib.sha256(CONTENT).hexdigest())
+STACK = choose_stacks([host("a", flags=AVX512)], Request(row="ipex-2.8.0"), stack_rows())[0]
 SECRET = "hidden-from-the-others"
 ME = "Basic " + base64.b64encode(b"me:p@ss").decode()
 
@@ -174,7 +174,7 @@ def test_who_has_no_login_is_told_where_it_belongs(server: Served, tmp_path: Pat
         fetch(server, tmp_path / "store")
     row = replace(STACK.row, torch_index=server.index, links="", ipex="", flat=())
     with pytest.raises(InputError) as at_the_index:
-        resolve([replace(STACK, row=row)], Indexes(server.index), for_uv(tmp_path))
+        resolve_stack([replace(STACK, row=row)], Indexes(server.index), for_uv(tmp_path))
     line = (
         "machine {} login USER password PASSWORD   # a line for ~/.netrc; or put them into "
         "PIP_INDEX_URL"

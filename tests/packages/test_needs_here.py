@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.blob import Blob
-from ipexctl.install.command.install_text import chosen_text, question
+from ipexctl.install.command.install_text import chosen_text, install_question
 from ipexctl.install.install_plan import Plan
-from ipexctl.install.stack.lock_file import Package, parse
+from ipexctl.install.stack.lock_file import LockedPackage, parse_lock
 from ipexctl.terminal.confirm import confirm
 from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel
@@ -37,7 +37,9 @@ def test_a_cuda_build_is_taken_only_with_the_option_that_agrees_to_it(shop: Shop
     assert (again.states, again.document["cuda"]) == (["ok"], True)
 
 
-GPU = Package("nvidia-cublas", "13.0", "nvidia_cublas-13.0-py3-none-any.whl", "e" * 64, 4 * 10**9)
+GPU = LockedPackage(
+    "nvidia-cublas", "13.0", "nvidia_cublas-13.0-py3-none-any.whl", "e" * 64, 4 * 10**9
+)
 
 
 def with_cuda(no_cpu_build: str = "") -> Plan:
@@ -58,7 +60,7 @@ def test_what_a_cuda_build_costs_is_told_before_the_question() -> None:
 
 def answered(told: Plan, said: bytes) -> bool:
     with answering(said) as terminal, open(terminal.fd, closefd=False) as stdin:
-        return confirm(question(told), stdin)
+        return confirm(install_question(told), stdin)
 
 
 ANSWERS = [
@@ -87,7 +89,7 @@ def test_packages_of_ones_own_are_installed_and_stay_until_the_file_changes(shop
     first = shop.install("-r", "requirements.txt")
     assert first.states == ["changed"], first.err
     place = shop.work / "ipexctl.lock"
-    lock = parse(place.read_text(), "")
+    lock = parse_lock(place.read_text(), "")
     assert lock.requirements == ("mine<1.1",)
     assert {p.name: p.version for p in lock.packages} == {
         "mine": "1.0", "numpy": "2.0", "other": "3", "torch": "2.13.0+cpu",
@@ -97,10 +99,10 @@ def test_packages_of_ones_own_are_installed_and_stay_until_the_file_changes(shop
     assert place.read_text() == text
     file.write_text("mine\n")
     assert shop.install("-r", "requirements.txt").states == ["ok"]  # it keeps what fits
-    assert parse(place.read_text(), "").version("mine") == "1.0"
+    assert parse_lock(place.read_text(), "").version("mine") == "1.0"
     file.write_text("mine>=1.1\n")
     assert shop.install("-r", "requirements.txt").states == ["changed"]
-    assert parse(place.read_text(), "").version("mine") == "1.1"
+    assert parse_lock(place.read_text(), "").version("mine") == "1.1"
 
 
 @pytest.mark.skipif(sys.version_info[2] == 0, reason="this Python is a first one of its minor")
@@ -113,7 +115,7 @@ def test_the_patch_number_of_the_hosts_python_counts(shop: Shop) -> None:
     (shop.work / "r.txt").write_text("needing\n")
     done = shop.install("-r", "r.txt", "--python", os.path.realpath(sys.executable))
     assert done.states == ["changed"], done.err
-    assert parse((shop.work / "ipexctl.lock").read_text(), "").version("patchy") == "1.0"
+    assert parse_lock((shop.work / "ipexctl.lock").read_text(), "").version("patchy") == "1.0"
 
 
 def test_a_file_as_windows_writes_it_may_name_folders_by_variables(shop: Shop) -> None:

@@ -19,11 +19,11 @@ from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, NothingFits
 from ipexctl.install import carried_python
 from ipexctl.install.carried_python import find_build
-from ipexctl.install.stack.lock_file import parse
-from ipexctl.install.stack.selection import choose
+from ipexctl.install.stack.lock_file import parse_lock
+from ipexctl.install.stack.selection import choose_stacks
 from ipexctl.install.stack.version_table import Request
 from ipexctl.machines.agent import Agent
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 from tests.install.conftest import Shop
 from tests.stack.test_stack import host
 
@@ -75,7 +75,7 @@ def base(shop: Shop) -> Path:
 def test_it_is_unpacked_once_and_stays_the_locks_choice(shop: Shop, unpacked: Path) -> None:
     first = shop.install("--python-from", str(unpacked))
     assert (first.code, first.states) == (0, ["changed"]), first.err + first.out
-    locked = parse((shop.work / "ipexctl.lock").read_text(), "").cpython
+    locked = parse_lock((shop.work / "ipexctl.lock").read_text(), "").cpython
     assert locked and locked.version == unpacked.name.split("-")[1]
     place = shop.root / "pythons" / locked.sha256[:16]
     assert base(shop).parent == place / "bin"
@@ -85,7 +85,7 @@ def test_it_is_unpacked_once_and_stays_the_locks_choice(shop: Shop, unpacked: Pa
     own = shop.install("--python", sys.executable)
     assert (own.code, own.states) == (0, ["changed"])
     assert own.document["environment"] != first.document["environment"]
-    assert parse((shop.work / "ipexctl.lock").read_text(), "").cpython is None
+    assert parse_lock((shop.work / "ipexctl.lock").read_text(), "").cpython is None
     assert not base(shop).is_relative_to(shop.root)
 
 
@@ -131,7 +131,7 @@ def test_a_path_on_the_hosts_and_one_to_carry_contradict_each_other(
 
 def test_where_no_python_fits_the_message_says_how_one_gets_there() -> None:
     with pytest.raises(NothingFits) as refused:
-        choose([host("a", "3.6.8")], Request(stack="stock"), table())
+        choose_stacks([host("a", "3.6.8")], Request(stack="stock"), stack_rows())
     assert "--python-from FOLDER" in refused.value.hint
 
 
@@ -162,7 +162,9 @@ def test_how_files_share_their_bytes_and_what_is_no_file_change_nothing(tmp_path
     (linked / "b.py").hardlink_to(linked / "a.py")
     os.mkfifo(linked / "c")
     shutil.copy(copied / "a.py", copied / "b.py")
-    assert b"".join(carried_python._packed(linked)) == b"".join(carried_python._packed(copied))
+    assert b"".join(carried_python._pack_folder(linked)) == b"".join(
+        carried_python._pack_folder(copied)
+    )
 
 
 def test_another_version_or_architecture_is_refused_with_both(unpacked: Path, store: Store) -> None:

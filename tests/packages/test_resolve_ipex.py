@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.selection import Stack, choose
-from ipexctl.install.stack.version_table import Request, Row
+from ipexctl.install.stack.selection import Stack, choose_stacks
+from ipexctl.install.stack.version_table import Request, StackRow
 from ipexctl.packages.indexes import Indexes
-from ipexctl.packages.resolver import Resolved, locate, resolve
-from ipexctl.shipped_tables import table
+from ipexctl.packages.resolver import Resolved, locate_files, resolve_stack
+from ipexctl.shipped_tables import stack_rows
 from tests.install.conftest import make_wheel
 from tests.packages.web import index, page
 from tests.stack.test_stack import host
@@ -58,19 +58,19 @@ class World:
     folder: Path
     url: str
 
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[StackRow, ...]:
         return tuple(
             replace(
                 row,
                 links=row.links and f"{self.url}/{'page' if row.flat else 'index'}/",
                 torch_index=f"{self.url}/{'stable' if 'torch_index' in row.flat else 'cpu'}/",
             )
-            for row in table()
+            for row in stack_rows()
         )
 
     def stacks(self, name: str, *pythons: str, backend: str = "") -> tuple[Stack, ...]:
         there = host("a", *(f"{p}.1" for p in pythons), flags=AVX512)
-        return choose([there], Request(row=name, backend=backend), self.rows())
+        return choose_stacks([there], Request(row=name, backend=backend), self.rows())
 
     def environ(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_"))}
@@ -80,7 +80,7 @@ class World:
         return Indexes(f"{self.url}/default/", find_links=tuple(str(f) for f in folders))
 
     def resolve(self, stacks: tuple[Stack, ...], *folders: Path) -> Resolved:
-        return resolve(stacks, self.indexes(*folders), self.environ())
+        return resolve_stack(stacks, self.indexes(*folders), self.environ())
 
     def whence(self, found: Resolved) -> dict[str, str]:
         """Package -> version and the place that it came from."""
@@ -158,7 +158,7 @@ def test_each_package_comes_from_its_own_place(world: World, expected: tuple[str
         **psutil,
         **setuptools,
     }
-    assert locate(found.stack, found.lock, world.indexes(), world.environ()) == found.urls
+    assert locate_files(found.stack, found.lock, world.indexes(), world.environ()) == found.urls
 
 
 LAST = ROWS[-1]
@@ -225,6 +225,6 @@ def test_without_any_index_the_users_folder_has_all_of_it(world: World) -> None:
     for name, version in more:
         wheel(own, name, version)
     offline = Indexes(find_links=(str(own),), no_index=True)
-    found = resolve(world.stacks("ipex-2.7.0", "3.12"), offline, world.environ())
+    found = resolve_stack(world.stacks("ipex-2.7.0", "3.12"), offline, world.environ())
     assert {text.split()[1] for text in world.whence(found).values()} == {"own"}
     assert len(found.lock.packages) == 6

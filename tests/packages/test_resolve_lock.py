@@ -10,13 +10,13 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.selection import Stack
-from ipexctl.packages.resolver import Urls, locate, resolve
+from ipexctl.packages.resolver import Urls, locate_files, resolve_stack
 from tests.install.conftest import make_wheel
 from tests.packages.test_resolve_ipex import LAST, ROWS, World, fill, page
 
 
 def asked(world: World, stack: Stack, lock: Lock) -> Urls:
-    return locate(stack, lock, world.indexes(), elsewhere(world))
+    return locate_files(stack, lock, world.indexes(), elsewhere(world))
 
 
 def elsewhere(world: World) -> dict[str, str]:
@@ -49,7 +49,7 @@ def test_a_wheel_that_was_locked_is_found_among_those_that_came_later(world: Wor
     assert found.lock.version("numpy") == "2.1.0"
     make_wheel(numpy, "numpy", "2.1.0", {}, tag="cp312-cp312-manylinux_2_17_x86_64")
     page(numpy)
-    afresh = resolve(world.stacks("ipex-2.7.0", "3.12"), world.indexes(), elsewhere(world))
+    afresh = resolve_stack(world.stacks("ipex-2.7.0", "3.12"), world.indexes(), elsewhere(world))
     assert afresh.lock.version("numpy") == "2.1.0"
     assert afresh.lock.key != found.lock.key  # by now another wheel is the first
     assert asked(world, found.stack, found.lock) == found.urls

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import parse, render
+from ipexctl.install.stack.lock_file import parse_lock, render_lock
 from ipexctl.install.stack.requirements import Extra
-from ipexctl.install.stack.selection import choose
+from ipexctl.install.stack.selection import choose_stacks
 from ipexctl.install.stack.version_table import Request
 from ipexctl.packages.indexes import Indexes
-from ipexctl.packages.resolver import resolve
+from ipexctl.packages.resolver import resolve_stack
 from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel
 from tests.stack.test_stack import host
 from tests.stack.test_table import AVX512
@@ -37,18 +37,18 @@ def asked(world: World, *requirements: str, constraints: tuple[str, ...] = ()) -
 def test_they_are_locked_with_the_stack_and_the_lock_says_what_was_asked(world: World) -> None:
     extra = asked(world, "accelerate", "helper", constraints=("accelerate<1.2",))
     stacks = world.stacks("ipex-2.7.0", "3.12")
-    found = resolve(stacks, world.indexes(), world.environ(), extra)
+    found = resolve_stack(stacks, world.indexes(), world.environ(), extra)
     assert world.whence(found) == {
         "accelerate": "1.1 default", "helper": "1.0 default", "impi-rt": "2021.18.1 default",
         "intel-extension-for-pytorch": "2.7.0 index", "numpy": "2.1.0 default",
         "oneccl-bind-pt": "2.7.0 index", "setuptools": "80.9.0 default",
         "torch": "2.7.0+cpu cpu",
     }  # fmt: skip
-    text = render(found.lock)
-    assert (parse(text, ""), "127.0.0.1" in text) == (found.lock, False)
+    text = render_lock(found.lock)
+    assert (parse_lock(text, ""), "127.0.0.1" in text) == (found.lock, False)
     assert 'requirements = [\n    "accelerate",\n    "helper",\n]' in text
-    again = resolve(stacks, world.indexes(), world.environ(), extra)
-    assert render(again.lock) == text
+    again = resolve_stack(stacks, world.indexes(), world.environ(), extra)
+    assert render_lock(again.lock) == text
 
 
 def test_what_is_for_other_machines_is_asked_for_and_left_out(world: World) -> None:
@@ -57,7 +57,7 @@ def test_what_is_for_other_machines_is_asked_for_and_left_out(world: World) -> N
         "torch==2.2.2; sys_platform == 'darwin'", "torchvision; sys_platform == 'darwin'",
     )  # fmt: skip
     stacks = world.stacks("ipex-2.7.0", "3.12")
-    found = world.whence(resolve(stacks, world.indexes(), world.environ(), extra))
+    found = world.whence(resolve_stack(stacks, world.indexes(), world.environ(), extra))
     assert {name: found[name] for name in sorted(found) if name in ("accelerate", "torch")} == {
         "accelerate": "1.2 default", "torch": "2.7.0+cpu cpu",
     }  # fmt: skip
@@ -81,7 +81,7 @@ def test_what_does_not_go_with_the_stack_is_refused(
 ) -> None:
     extra, narrow = asked(world, requirement), {**world.environ(), "COLUMNS": "40"}
     with pytest.raises(InputError) as refused:
-        resolve(world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo"), world.indexes(),
+        resolve_stack(world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo"), world.indexes(),
                 narrow, extra)  # fmt: skip
     assert refused.value.slug == "requirements-do-not-fit"
     assert why in refused.value.why
@@ -108,7 +108,7 @@ def test_a_cuda_build_is_called_one(world: World) -> None:
     cuda_only(world)
     stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
     indexes = Indexes(f"{world.url}/default/".replace("//", "//joe:secret@", 1))
-    found = resolve(stacks, indexes, world.environ())
+    found = resolve_stack(stacks, indexes, world.environ())
     assert world.whence(found) == {
         "impi-rt": "2021.18.1 default", "intel-extension-for-pytorch": "2.7.0 index",
         "numpy": "2.1.0 default", "nvidia-cublas": "13.0 default", "torch": "2.7.0 default",
@@ -132,12 +132,12 @@ def test_a_package_that_only_the_user_names_comes_from_no_later_index(world: Wor
     indexes = partial(world)
     stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
     with pytest.raises(InputError) as e:
-        resolve(stacks, indexes, world.environ(), Extra(("private",), ()))
+        resolve_stack(stacks, indexes, world.environ(), Extra(("private",), ()))
     assert e.value.slug == "requirements-do-not-fit"
     assert "`private`" in e.value.why and f" {world.url}/mine/," in e.value.why
     assert e.value.hint.startswith("export UV_INDEX_STRATEGY=unsafe-first-match")
     trusting = {**world.environ(), "UV_INDEX_STRATEGY": "unsafe-first-match"}
-    found = resolve(stacks, indexes, trusting, Extra(("private",), ()))
+    found = resolve_stack(stacks, indexes, trusting, Extra(("private",), ()))
     assert world.whence(found)["private"] == "3.0 default"
 
 
@@ -148,10 +148,10 @@ def test_an_index_that_gives_no_answer_is_named_and_not_waited_for_again(world: 
         for row in world.rows()
     ]
     there = host("a", "3.12.1", flags=AVX512)
-    stacks = choose([there], Request(row="ipex-2.7.0-gloo", backend="gloo"), rows)
+    stacks = choose_stacks([there], Request(row="ipex-2.7.0-gloo", backend="gloo"), rows)
     default = world.folder / "served/default/intel-extension-for-pytorch"
     wheel(default, "intel_extension_for_pytorch", "2.7.0")
     page(default)
-    found = resolve(stacks, world.indexes(), world.environ())
+    found = resolve_stack(stacks, world.indexes(), world.environ())
     assert "http://127.0.0.1:9/cpu did not " in found.no_cpu_build
     assert found.lock.version("torch") == "2.7.0"

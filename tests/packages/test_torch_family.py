@@ -6,7 +6,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.install.stack.requirements import Extra
-from ipexctl.packages.resolver import Resolved, resolve
+from ipexctl.packages.resolver import Resolved, resolve_stack
 from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel
 
 
@@ -23,7 +23,7 @@ def offered(world: World, *vision: tuple[str, str]) -> None:
 
 def found(world: World, requirement: str) -> Resolved:
     stacks = world.stacks("ipex-2.7.0-gloo", "3.12", backend="gloo")
-    return resolve(stacks, world.indexes(), world.environ(), Extra((requirement,)))
+    return resolve_stack(stacks, world.indexes(), world.environ(), Extra((requirement,)))
 
 
 def test_what_a_package_drags_in_comes_from_the_index_of_torch(world: World) -> None:

@@ -163,7 +163,7 @@ def test_what_cannot_hold_is_refused_with_its_place(text: str, slug: str, begins
 
 
 def test_it_is_where_accelerate_looks(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert accelerate_file.usual({"HOME": str(home)}) is None
+    assert accelerate_file.find_accelerate_file({"HOME": str(home)}) is None
     file = home / "home/.cache/huggingface/accelerate/default_config.yaml"
     file.parent.mkdir(parents=True)
     file.write_text(ALONE)

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from ipexctl.errors import InputError
 from ipexctl.run.command.command_line_words import for_click, without_launcher
-from ipexctl.shipped_tables import launchers
+from ipexctl.shipped_tables import known_launchers
 from ipexctl.user_code.launchers.launcher_table import Flag, Launcher
 from ipexctl.user_code.launchers.line_request import TypedOptions
-from ipexctl.user_code.launchers.pasted_line import Started, read, started_by
-from ipexctl.user_code.launchers.translated_line import replacement
+from ipexctl.user_code.launchers.pasted_line import StartedRanks, read_pasted_line, started_by
+from ipexctl.user_code.launchers.translated_line import translate_line
 
 QA = "--model_name_or_path bert-large-uncased --dataset_name squad --do_train --do_eval"
 DDP = "--no_cuda --ddp_backend ccl --use_ipex"
@@ -230,7 +230,7 @@ def test_what_cannot_hold_is_refused_by_name(line: str, slug: str, value: str) -
 
 # --- the table -----------------------------------------------------------------------------------
 
-EACH = [(one, flag) for one in launchers().all for flag in one.flags]
+EACH = [(one, flag) for one in known_launchers().all for flag in one.flags]
 
 
 def _value(flag: Flag) -> str:
@@ -282,9 +282,9 @@ def _check_option(launcher: Launcher, flag: Flag, capsys: pytest.CaptureFixture[
 
 
 WORDS = st.sampled_from(
-    [*(name for one in launchers().all for flag in one.flags for name in flag.names),
-     *(name for one in launchers().all for name in one.programs), "-m", "torch.distributed.run",
-     "python", "t.py", "2", "4", "A=1", "a,b", "--", ":", "x y"]
+    [*(name for one in known_launchers().all for flag in one.flags for name in flag.names),
+     *(name for one in known_launchers().all for name in one.programs),
+     "-m", "torch.distributed.run", "python", "t.py", "2", "4", "A=1", "a,b", "--", ":", "x y"]
 )  # fmt: skip
 
 
@@ -294,15 +294,15 @@ WORDS = st.sampled_from(
 )
 def test_any_line_is_taken_over_or_refused(first: str, rest: list[str]) -> None:
     with suppress(InputError):
-        line = read([first, *rest], launchers())
+        line = read_pasted_line([first, *rest], known_launchers())
         assert line
-        made = replacement(line, TypedOptions())
+        made = translate_line(line, TypedOptions())
         assert made.script == tuple([first, *rest][-len(made.script) :])
         assert ": ipexctl run " in made.note
 
 
 def test_the_entries_of_one_option_agree() -> None:
-    for launcher in launchers().all:
+    for launcher in known_launchers().all:
         for flag in launcher.flags:
             assert {other.values for name in flag.names for other in launcher.named(name)} == {
                 flag.values
@@ -314,7 +314,7 @@ def test_the_entries_of_one_option_agree() -> None:
 
 @pytest.mark.parametrize("line", ["accelerate config", "mpirun --version", "env A=1", ""])
 def test_a_command_that_starts_no_ranks_is_no_launcher(line: str) -> None:
-    assert started_by(line.split(), launchers()) is None
+    assert started_by(line.split(), known_launchers()) is None
 
 
 @pytest.mark.parametrize(
@@ -326,4 +326,4 @@ def test_a_command_that_starts_no_ranks_is_no_launcher(line: str) -> None:
     ],
 )
 def test_a_command_that_starts_ranks_is_known_by_the_table_of_launchers(line, name, script):
-    assert started_by(line.split(), launchers()) == Started(name, script)
+    assert started_by(line.split(), known_launchers()) == StartedRanks(name, script)

@@ -17,5 +17,5 @@ def of_all(plan: LaunchPlan) -> HubOrder:
 
 def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """The host, and the command there."""
-    target, command = mpi_launch.read(of_all(plan), list(argv))
+    target, command = mpi_launch.read_launch(of_all(plan), list(argv))
     return target.host, tuple(command)

@@ -10,7 +10,7 @@ import pytest
 
 from ipexctl.facts.facts import Facts
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_and_listen
 from ipexctl.machines.wire.transport import LocalTransport
 from tests.plan.hosts import SHAPES
@@ -20,7 +20,7 @@ Shape = Callable[[str], Facts]
 
 @pytest.fixture(scope="session")
 def shape() -> Iterator[Shape]:
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
     known: dict[str, Facts] = {}
 
     def facts(name: str) -> Facts:

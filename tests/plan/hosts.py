@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.facts.facts import Facts
-from ipexctl.run.plan.launch import Node
+from ipexctl.run.plan.launch import PlannedHost
 from tests import made
 from tests.facts.machines import MACHINES, Machine, regular
 from tests.facts.real import REAL, server
@@ -72,10 +72,10 @@ def node(
     slots: int = 0,
     ccl: bool = False,
     preload: Sequence[str] = (),
-) -> Node:
+) -> PlannedHost:
     prepared = made.prepared()
     paths = tuple(f"{prepared.prefix}/lib/{name}" for name in preload)
     prepared = replace(prepared, preload=paths)
     if ccl:
         prepared = replace(prepared, packages=BINDINGS)
-    return Node(made.host(facts.host, slots), facts, prepared)
+    return PlannedHost(made.host(facts.host, slots), facts, prepared)

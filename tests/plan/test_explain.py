@@ -8,10 +8,10 @@ import re
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.run.command.plan_text import document, lines
+from ipexctl.run.command.plan_text import plan_document, plan_lines
 from ipexctl.run.gather_plan import Planned
 from ipexctl.run.plan.launch import RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.port_plan import read_ports
 from tests.cli import ipexctl
 from tests.plan.conftest import Shape
@@ -20,12 +20,14 @@ from tests.plan.hosts import SHAPES, node, on_network
 
 def _planned(shape: Shape, machines: dict[str, str], *, ccl: bool = False, **ask) -> Planned:
     facts = [on_network(shape(m), name, i) for i, (name, m) in enumerate(machines.items(), 1)]
-    made = plan([node(f, ccl=ccl) for f in facts], RunRequest(("train.py",), **ask), "r1")
+    made = make_launch_plan(
+        [node(f, ccl=ccl) for f in facts], RunRequest(("train.py",), **ask), "r1"
+    )
     return Planned(made, tuple(facts[: len(made.hosts)]))
 
 
 def _text(planned: Planned) -> str:
-    return "\n".join(line.plain for line in lines(planned))
+    return "\n".join(line.plain for line in plan_lines(planned))
 
 
 def test_equal_hosts_are_listed_once_and_every_variable_has_its_reason(shape):
@@ -88,7 +90,7 @@ def test_every_shape_fits_eighty_columns(shape, name):
 
 def test_json_has_the_whole_plan_and_no_value_that_only_the_user_knows(shape):
     env = (("HF_TOKEN", "hush"), ("OMP_NUM_THREADS", "4"))
-    made = document(_planned(shape, {"node01": "one node"}, env=env))
+    made = plan_document(_planned(shape, {"node01": "one node"}, env=env))
     assert "hush" not in json.dumps(made)
     (host,) = made["hosts"]
     assert host["ranks"] == [

@@ -5,14 +5,14 @@ import pytest
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts.facts import Nic
 from ipexctl.run.plan import rank_variables
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.ranks_per_host import share_out
 from tests.made import facts, host, prepared
 
 
 def node(name, *, slots=0, **kwargs):
-    return Node(host(name, slots), facts(name, **kwargs), prepared())
+    return PlannedHost(host(name, slots), facts(name, **kwargs), prepared())
 
 
 THREE = [
@@ -55,7 +55,7 @@ def test_numbers_that_cannot_be_are_refused_with_the_reason(n, ppn, slug, value)
 
 
 def test_the_plan_of_three_hosts_is_whole():
-    made = plan(THREE, request(6, 2), "r1")
+    made = make_launch_plan(THREE, request(6, 2), "r1")
     prefix = "/home/trainer/.ipexctl/envs/abc"
     assert made.master_addr == "10.0.0.1"
     assert made.master_port == 29500
@@ -73,7 +73,7 @@ def test_the_plan_of_three_hosts_is_whole():
         "I_MPI_PIN": "0",
         "PATH": f"{prefix}/bin:/usr/bin:/bin",
     }
-    assert rank_variables.environment(made, second, second.ranks[1]) == {
+    assert rank_variables.compose_rank_variables(made, second, second.ranks[1]) == {
         "OMP_NUM_THREADS": "2",
         "GLOO_SOCKET_IFNAME": "ens3",
         "FI_PROVIDER": "tcp",
@@ -107,7 +107,7 @@ def test_an_address_that_no_interface_has_is_refused():
     net = replace(there.facts.net, ssh_address="10.0.0.9")
     behind_nat = replace(there, facts=replace(there.facts, net=net))
     with pytest.raises(RunFailed) as e:
-        plan([THREE[0], behind_nat], request(2), "r1")
+        make_launch_plan([THREE[0], behind_nat], request(2), "r1")
     assert e.value.slug == "address-without-interface" and "10.0.0.9" in e.value.what
 
 
@@ -124,17 +124,17 @@ def _by_link_local(*addresses):
 
 
 def test_a_host_that_is_reached_by_a_link_local_address_has_another_one_for_the_others():
-    made = plan([_by_link_local("2001:db8::2", "10.0.0.2"), THREE[0]], request(2), "r1")
+    made = make_launch_plan([_by_link_local("2001:db8::2", "10.0.0.2"), THREE[0]], request(2), "r1")
     assert (made.master_addr, made.hosts[0].nic) == ("10.0.0.2", "eth0")
 
 
 def test_a_host_that_has_a_link_local_address_alone_is_refused_for_that():
     with pytest.raises(RunFailed) as caught:
-        plan([THREE[0], _by_link_local()], request(2), "r1")
+        make_launch_plan([THREE[0], _by_link_local()], request(2), "r1")
     assert caught.value.slug == "address-link-local" and "fe80::2" in caught.value.what
     assert "NAT" not in caught.value.why and "eth0" in caught.value.why
 
 
 def test_names_that_mpirun_would_read_as_its_own_get_a_label():
     nodes = [node("user@[::1]:22"), node("node02", address="10.0.0.2")]
-    assert plan(nodes, request(2), "r1").machinefile == "0-host:1\nnode02:1\n"
+    assert make_launch_plan(nodes, request(2), "r1").machinefile == "0-host:1\nnode02:1\n"

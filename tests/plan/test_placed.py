@@ -22,7 +22,7 @@ def test_the_script_is_on_the_cpus_that_its_wrapper_tells_of(tmp_path, monkeypat
         "node": 0,
         "env": {"PATH": os.environ["PATH"]},
     }
-    pid, where = rank_wrapper.start(orders)
+    pid, where = rank_wrapper.start_script(orders)
     os.waitpid(pid, 0)
     assert json.loads((tmp_path / "log").read_text()) == where["cpus"] == [cpu]
 
@@ -32,7 +32,7 @@ def test_a_script_that_cannot_start_says_so_in_its_log(tmp_path):
         "argv": ["/no/such/python"], "log": str(tmp_path / "log"), "cwd": str(tmp_path),
         "cpus": [], "umask": None, "env": {},
     }  # fmt: skip
-    pid, where = rank_wrapper.start(orders)
+    pid, where = rank_wrapper.start_script(orders)
     assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 127
     assert "cannot start /no/such/python" in (tmp_path / "log").read_text()
     assert where["cpus"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ipexctl.run.plan.launch import RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from tests.plan import text
 from tests.plan.conftest import Shape
 from tests.plan.hosts import node, on_network
@@ -359,7 +359,7 @@ def _plan(shape: Shape, asked: Case) -> str:
         )
         for i, name in enumerate(asked.hosts, 1)
     ]  # fmt: skip
-    return text.of(plan(nodes, RunRequest(("train.py",), **asked.ask), "r1"))
+    return text.of(make_launch_plan(nodes, RunRequest(("train.py",), **asked.ask), "r1"))
 
 
 @pytest.mark.parametrize("name", CASES)

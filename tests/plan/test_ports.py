@@ -10,11 +10,11 @@ import pytest
 
 from ipexctl.errors import HostFailed
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
-from ipexctl.run.plan.port_plan import FEWEST, read_ports, top
+from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
+from ipexctl.run.plan.port_plan import FEWEST, read_ports, reserved_ports
 from tests.made import facts, host, prepared
 from tests.plan.asked import read_launch
 
@@ -28,8 +28,8 @@ def planned(flavour: str, version: str, *, env: tuple[tuple[str, str], ...] = ()
         assert there.mpi is not None
         there = replace(there, mpi=replace(there.mpi, flavour=flavour, version=version))
         made = facts(f"node0{i}", address=f"10.0.0.{i}")
-        nodes.append(Node(host(f"node0{i}"), made, there))
-    return plan(nodes, RunRequest(("train.py",), 2, ports=RANGE, env=env), "r1")
+        nodes.append(PlannedHost(host(f"node0{i}"), made, there))
+    return make_launch_plan(nodes, RunRequest(("train.py",), 2, ports=RANGE, env=env), "r1")
 
 
 def six_free() -> int:
@@ -47,7 +47,7 @@ def six_free() -> int:
 @pytest.mark.parametrize("size", [FEWEST, 17, 32, 101, 1000, 60000])
 def test_the_upper_quarter_has_room_for_two_runs_and_most_is_left_for_mpi(size):
     low, high = read_ports(f"2000-{1999 + size}")
-    first, last = top((low, high))
+    first, last = reserved_ports((low, high))
     assert last == high
     assert (last + 1 - first) % 3 == 0
     assert 6 <= last + 1 - first <= max(6, size / 4)
@@ -80,7 +80,7 @@ def test_a_host_names_a_port_with_two_free_ones_below_it(tmp_path):
     asked = {"root": str(tmp_path), "run_id": "r1"}
     low = six_free()
     with socket.create_server(("", low + 1)):
-        agent = connect(LocalTransport(), Host("here", local=True))
+        agent = start_host_agent(LocalTransport(), Host("here", local=True))
         try:
             answer = agent.call("run.run_environment.find", {**asked, "ports": [low, low + 5]}).done
             with pytest.raises(HostFailed) as e:

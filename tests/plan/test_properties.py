@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import Cpu, CpuFacts, Facts
-from ipexctl.facts.facts import Node as Numa
+from ipexctl.facts.facts import NumaNode as Numa
 from ipexctl.run.plan import core_pinning
 from ipexctl.run.plan.launch import LaunchPlan, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from tests import made
 from tests.plan.hosts import node
 
@@ -68,12 +68,12 @@ asks = st.tuples(st.integers(1, 20), st.booleans(), st.integers(1, 3))
 def _planned(host: Facts, ranks: int, *, ccl: bool, workers: int) -> LaunchPlan:
     env = (("CCL_WORKER_COUNT", str(workers)),) if ccl else ()
     request = RunRequest(("train.py",), ppn=ranks, env=env)
-    return plan([node(host, ccl=ccl)], request, "r1")
+    return make_launch_plan([node(host, ccl=ccl)], request, "r1")
 
 
 def _core_of(host: Facts) -> dict[int, int]:
     """CPU -> number of its physical core, as this user sees them."""
-    found = enumerate(usable_cores.cores(host.cpu))
+    found = enumerate(usable_cores.list_cores(host.cpu))
     return {cpu: number for number, core in found for cpu in core}
 
 
@@ -150,7 +150,7 @@ def test_ranks_are_numbered_without_a_gap_and_are_as_many_as_asked(hosts, n, ppn
         for i, (slots, c) in enumerate(hosts)
     ]  # fmt: skip
     try:
-        made_plan = plan(nodes, RunRequest(("train.py",), n, ppn), "r1")
+        made_plan = make_launch_plan(nodes, RunRequest(("train.py",), n, ppn), "r1")
     except InputError as refused:
         assert refused.slug == "ranks-do-not-fit" and f"-n {n} " in refused.what
         return

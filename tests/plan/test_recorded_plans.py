@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.run.plan.launch import RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from tests.plan import text
 from tests.plan.hosts import node, on_network
 
@@ -61,5 +61,5 @@ n1 lo threads=10
 @pytest.mark.parametrize("name", CASES)
 def test_a_recorded_machine_gets_the_plan_that_was_checked_by_hand(recorded, name):
     host = node(on_network(recorded[name], "n1"))
-    shown = text.of(plan([host], RunRequest(("train.py",)), "r1")).partition("\n")[2]
+    shown = text.of(make_launch_plan([host], RunRequest(("train.py",)), "r1")).partition("\n")[2]
     assert shown == CASES[name]

@@ -12,8 +12,8 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.run.outcome.result_document import full_plan
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.typed_values import secret_values
 from tests.made import facts, host, prepared
 
@@ -40,8 +40,8 @@ def test_a_name_is_taken_once_and_may_be_empty():
 
 
 def planned(*names: str):
-    nodes = [Node(host(name), facts(name), prepared()) for name in ("node01", "node02")]
-    return plan(nodes, RunRequest(("t.py",), 2, secret=names), "made-run")
+    nodes = [PlannedHost(host(name), facts(name), prepared()) for name in ("node01", "node02")]
+    return make_launch_plan(nodes, RunRequest(("t.py",), 2, secret=names), "made-run")
 
 
 @pytest.mark.parametrize("name", ["RANK", "MASTER_PORT", "OMP_NUM_THREADS", "PATH", "IPEXCTL_X"])

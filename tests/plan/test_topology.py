@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.facts.facts import Cpu, CpuFacts
-from ipexctl.facts.usable_cores import cores, default_ranks
+from ipexctl.facts.usable_cores import default_ranks, list_cores
 from ipexctl.run.plan.core_pinning import place_ranks
 from tests.made import cpu, facts
 
@@ -47,4 +47,4 @@ def test_a_quota_fills_no_more_nodes_than_it_takes(quota, expected):
 
 def test_threads_of_one_core_in_two_nodes_stay_one_core():
     twins = (Cpu(0, 0, 0, 0), Cpu(1, 0, 0, 1))
-    assert cores(replace(cpu(), cpus=twins)) == ((0, 1),)
+    assert list_cores(replace(cpu(), cpus=twins)) == ((0, 1),)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.machines.target import Target, inventory
+from ipexctl.machines.target import Target, read_inventory
 from ipexctl.play.ansible_program import Playbook, run_playbook
 from ipexctl.play.steps.fleet_steps.ansible_step import read_recap
 from tests.play_verbs.conftest import HOSTS, Player
@@ -206,7 +206,7 @@ def test_ansible_refuses_a_host_key_that_nobody_has_accepted(ansible: Player, mo
         target = Target(ansible.lab.hostfile, ssh_config=config, limit=HOSTS)
         lines: list[str] = []
         book = Playbook(Path("site.yml"), {"word": "hello"}, check=True)
-        run_playbook(book, target, inventory(target), lines.append)
+        run_playbook(book, target, read_inventory(target), lines.append)
         recap = read_recap(lines)
         assert [recap[host]["unreachable"] for host in HOSTS] == [unreachable] * 2, lines
         assert unreachable == any("Host key verification failed" in line for line in lines)

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host, Inventory
-from ipexctl.play.play import validate
+from ipexctl.play.play import validate_play
 from ipexctl.play.play_hosts import of_inventory
 from ipexctl.play.play_scope import PlayScope
 from ipexctl.play.steps import all_steps
 from ipexctl.play.text.play_reader import read_play
 from ipexctl.play.text.play_values import Play, PlayStep
-from ipexctl.play.text.step_schema import arguments
+from ipexctl.play.text.step_schema import step_arguments
 
-PLAY_KEYS, STEP_KEYS = arguments(Play), arguments(PlayStep)
+PLAY_KEYS, STEP_KEYS = step_arguments(Play), step_arguments(PlayStep)
 HOSTS = Inventory((Host("node01"),), "hosts")
 WORDS = (
     *PLAY_KEYS, *STEP_KEYS, *all_steps(), "path", "content", "src", "dest", "cmd", "line", "isa",
@@ -42,7 +42,7 @@ VALUES = st.recursive(
 def _read(text: str) -> None:
     try:
         play = read_play(text, "play.yaml", all_steps())
-        validate(play, of_inventory(play, HOSTS, HOSTS), PlayScope(play, {"lr": "1"}))
+        validate_play(play, of_inventory(play, HOSTS, HOSTS), PlayScope(play, {"lr": "1"}))
     except InputError as e:
         placed = re.match(r"play\.yaml(:[0-9]+:[0-9]+: | is empty| is larger)", e.what)
         assert placed, e.what

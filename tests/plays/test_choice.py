@@ -4,7 +4,7 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.play.steps import all_steps
-from ipexctl.play.text.check_prediction import Looked, predict
+from ipexctl.play.text.check_prediction import StepPrediction, predict_state
 from ipexctl.play.text.play_options import PlayOptions
 from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.play_reader import read_play
@@ -67,30 +67,30 @@ X, BELOW, BESIDE = ("path:/x",), ("path:/x/y",), ("path:/xy",)
 @pytest.mark.parametrize(
     ("looked", "pending", "state"),
     [
-        (Looked(False), (), State.OK),
-        (Looked(True), (), State.WOULD_CHANGE),
-        (Looked(None), (), State.UNKNOWN),
-        (Looked(False, failed=True), (), State.FAILED),
-        (Looked(False, reads=X), X, State.UNKNOWN),
-        (Looked(False, reads=BELOW), X, State.UNKNOWN),
-        (Looked(True, reads=X), X, State.WOULD_CHANGE),
-        (Looked(True, reads=("exists:/x",)), ("path:/x",), State.UNKNOWN),
-        (Looked(True, reads=("exists:/x",)), ("path:/y",), State.WOULD_CHANGE),
-        (Looked(True, reads=("any",)), ("path:/y",), State.UNKNOWN),
-        (Looked(True, reads=("any",)), (), State.WOULD_CHANGE),
-        (Looked(False, reads=X), BELOW, State.UNKNOWN),
-        (Looked(False, reads=BESIDE), X, State.OK),
-        (Looked(False, reads=X), ("path:/",), State.UNKNOWN),
-        (Looked(False, reads=X), ("any",), State.UNKNOWN),
-        (Looked(False, reads=("any",)), ("service:a",), State.UNKNOWN),
-        (Looked(False), ("any",), State.OK),  # it reads nothing
-        (Looked(False, reads=("service:a",)), ("service:ab",), State.OK),
-        (Looked(False, failed=True, reads=X), X, State.UNKNOWN),
-        (Looked(True, failed=True, reads=X), (), State.FAILED),
-        (Looked(None, failed=True), (), State.FAILED),
-        (Looked(False, failed=True), ("packages",), State.UNKNOWN),
-        (Looked(False, reads=("packages",)), ("packages",), State.UNKNOWN),
+        (StepPrediction(False), (), State.OK),
+        (StepPrediction(True), (), State.WOULD_CHANGE),
+        (StepPrediction(None), (), State.UNKNOWN),
+        (StepPrediction(False, failed=True), (), State.FAILED),
+        (StepPrediction(False, reads=X), X, State.UNKNOWN),
+        (StepPrediction(False, reads=BELOW), X, State.UNKNOWN),
+        (StepPrediction(True, reads=X), X, State.WOULD_CHANGE),
+        (StepPrediction(True, reads=("exists:/x",)), ("path:/x",), State.UNKNOWN),
+        (StepPrediction(True, reads=("exists:/x",)), ("path:/y",), State.WOULD_CHANGE),
+        (StepPrediction(True, reads=("any",)), ("path:/y",), State.UNKNOWN),
+        (StepPrediction(True, reads=("any",)), (), State.WOULD_CHANGE),
+        (StepPrediction(False, reads=X), BELOW, State.UNKNOWN),
+        (StepPrediction(False, reads=BESIDE), X, State.OK),
+        (StepPrediction(False, reads=X), ("path:/",), State.UNKNOWN),
+        (StepPrediction(False, reads=X), ("any",), State.UNKNOWN),
+        (StepPrediction(False, reads=("any",)), ("service:a",), State.UNKNOWN),
+        (StepPrediction(False), ("any",), State.OK),  # it reads nothing
+        (StepPrediction(False, reads=("service:a",)), ("service:ab",), State.OK),
+        (StepPrediction(False, failed=True, reads=X), X, State.UNKNOWN),
+        (StepPrediction(True, failed=True, reads=X), (), State.FAILED),
+        (StepPrediction(None, failed=True), (), State.FAILED),
+        (StepPrediction(False, failed=True), ("packages",), State.UNKNOWN),
+        (StepPrediction(False, reads=("packages",)), ("packages",), State.UNKNOWN),
     ],
 )
-def test_what_a_check_says(looked: Looked, pending: tuple[str, ...], state: State) -> None:
-    assert predict(looked, pending) is state
+def test_what_a_check_says(looked: StepPrediction, pending: tuple[str, ...], state: State) -> None:
+    assert predict_state(looked, pending) is state

@@ -4,7 +4,7 @@ import pytest
 
 from ipexctl.base.yaml_nodes import Mapping, Node, read_yaml
 from ipexctl.errors import InputError
-from ipexctl.play.text.conditions import check_condition, check_names, holds, needs_facts
+from ipexctl.play.text.conditions import check_condition, check_names, condition_holds, needs_facts
 from ipexctl.play.text.interpolation import Scope
 
 HOST = {
@@ -67,11 +67,11 @@ def _when(text: str) -> Node:
     ],
 )
 def test_a_condition(text: str, answer: bool) -> None:
-    assert holds(_when(text), Scope(HOST)) is answer
+    assert condition_holds(_when(text), Scope(HOST)) is answer
 
 
 def test_no_condition_holds() -> None:
-    assert holds(None, Scope({}))
+    assert condition_holds(None, Scope({}))
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_no_condition_holds() -> None:
     [("5.14.0-362.8.1.el9_3.x86_64", True), ("5.4.0.el8", False), ("6.6.87.2-microsoft", True)],
 )
 def test_kernels_of_other_distributions(have: str, answer: bool) -> None:
-    assert holds(_when("{kernel: {min: 5.10}}"), Scope({"fact.kernel": have})) is answer
+    assert condition_holds(_when("{kernel: {min: 5.10}}"), Scope({"fact.kernel": have})) is answer
 
 
 def test_a_variable_that_is_no_number() -> None:
     with pytest.raises(InputError) as e:
-        holds(_when("{site: {min: 5}}"), Scope(HOST))
+        condition_holds(_when("{site: {min: 5}}"), Scope(HOST))
     said = "play.yaml:1:14: min compares numbers and versions, but site is 'east'"
     assert e.value.what == said
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.errors import InputError, IpexctlError, printable
+from ipexctl.errors import InputError, IpexctlError, printable_text
 from ipexctl.inventory.inventory import Host, Inventory
-from ipexctl.play.play import validate
+from ipexctl.play.play import validate_play
 from ipexctl.play.play_files import read_play_file
 from ipexctl.play.play_hosts import of_inventory
 from ipexctl.play.play_scope import PlayScope
@@ -30,7 +30,9 @@ def _error(path: str) -> str:
     try:
         play = read_play(*read_play_file(path), all_steps())
         hosts = Inventory((Host("node01", vars=(("site", "east"),)), Host("node02")), "hosts")
-        validate(play, of_inventory(play, hosts, hosts), PlayScope(play, {}, hosts=hosts.hosts))
+        validate_play(
+            play, of_inventory(play, hosts, hosts), PlayScope(play, {}, hosts=hosts.hosts)
+        )
     except InputError as e:
         return "\n".join(map(_said_of, (e, *e.others)))
     return "nothing is wrong"
@@ -38,7 +40,7 @@ def _error(path: str) -> str:
 
 def _said_of(e: IpexctlError) -> str:
     hint = "".join(f"\n  try: {line}" for line in e.hint.splitlines()[:12])
-    return printable(e.what + (f"\n  why: {e.why}" if e.why else "") + hint)
+    return printable_text(e.what + (f"\n  why: {e.why}" if e.why else "") + hint)
 
 
 CASES: dict[str, str | bytes] = {**TEXTS, **FILES}
@@ -94,7 +96,7 @@ def write(folder: Path) -> None:
     for name, content in CASES.items():
         shown = content if isinstance(content, str) and len(content) < 2000 else ""
         said = _said(name, folder)
-        texts.append(f"{HEAD}{name}\n{printable(shown)}\n{SAYS}\n{said}\n")
+        texts.append(f"{HEAD}{name}\n{printable_text(shown)}\n{SAYS}\n{said}\n")
     GOLDEN.write_text("\n".join(texts))
 
 

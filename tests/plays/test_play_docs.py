@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ipexctl import api
-from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.report.finding import Severity, as_fix
 from ipexctl.doctor.report.fix_plan import fix_play, ready_commands
 from ipexctl.errors import InputError
@@ -21,7 +21,7 @@ from ipexctl.play.play_files import shipped_plays
 from ipexctl.play.steps import all_steps
 from ipexctl.play.text.interpolation import Scope
 from ipexctl.play.text.play_reader import read_play
-from ipexctl.play.text.step_schema import arguments, bind
+from ipexctl.play.text.step_schema import bind_step, step_arguments
 from tests.checks.cases import ONE_HOST
 from tests.checks.hosts import clean, findings
 
@@ -60,7 +60,7 @@ def test_the_example_of_each_step_is_right(keyword):
     text = f"steps:\n  - {all_steps()[keyword].example}\n"
     (step,) = read_play(text, "example", all_steps()).steps
     if keyword != "get":  # its SHA-256 is not written out
-        assert bind(all_steps()[keyword], step.node, Scope({}))
+        assert bind_step(all_steps()[keyword], step.node, Scope({}))
     assert is_valid(text)
 
 
@@ -70,7 +70,10 @@ def test_list_modules_names_every_step_and_explains_those_that_are_named():
     text = "\n".join(step_help(all_steps(), ("sh", "copy")))
     assert "copy: Copy a file" in text and "may follow the keyword directly" in text
     assert max(map(len, text.splitlines())) <= 80
-    for about in (*arguments(all_steps()["sh"]).values(), *arguments(all_steps()["copy"]).values()):
+    for about in (
+        *step_arguments(all_steps()["sh"]).values(),
+        *step_arguments(all_steps()["copy"]).values(),
+    ):
         assert f"\n  {about.name} (" in text and about.doc.split()[-1] in text
     with pytest.raises(InputError, match="nosuch: unknown value"):
         list(step_help(all_steps(), ("nosuch",)))
@@ -114,7 +117,7 @@ def test_what_the_schema_refuses_the_reader_refuses(text):
     assert not is_valid(text)
     with pytest.raises(InputError):
         for step in read_play(text, "wrong", all_steps()).steps:
-            bind(all_steps()[step.kind], step.node, Scope({}))
+            bind_step(all_steps()[step.kind], step.node, Scope({}))
 
 
 @pytest.mark.parametrize("case", ONE_HOST, ids=str)
@@ -126,7 +129,7 @@ def test_what_doctor_asks_of_root_is_a_play_that_can_be_read(case):
         elif ready_commands(finding.fix):
             assert is_valid(text)
             for step in read_play(text, "fixes", all_steps()).steps:
-                assert bind(all_steps()[step.kind], step.node, Scope({})), text
+                assert bind_step(all_steps()[step.kind], step.node, Scope({})), text
                 assert step.sudo and finding.id in step.tags
         else:
             (comment,) = text.splitlines()
@@ -135,7 +138,7 @@ def test_what_doctor_asks_of_root_is_a_play_that_can_be_read(case):
 
 def test_the_shipped_preparations_are_what_doctor_recommends():
     """Each of their steps has the kind and the values of the fix of its check."""
-    recommended = {check.id: set(as_fix(check.fix).lines) for check in catalogue()}
+    recommended = {check.id: set(as_fix(check.fix).lines) for check in all_checks()}
     for case in ONE_HOST:
         for finding in findings(case.change(clean())):
             for step in _steps(fix_play([finding], ["node01"])):

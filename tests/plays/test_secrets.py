@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.secret_mask import MASK, masked
+from ipexctl.base.secret_mask import MASK, mask_secrets
 from tests.plays.play_here import argv, environment, run
 
 SECRET = "hunter2 'q' \\ \"z\" $(id)"
@@ -89,10 +89,10 @@ def test_no_command_line_has_a_secret(tmp_path: Path) -> None:
 def test_what_was_cut_shows_no_part_of_a_secret() -> None:
     secret = "correct-horse-battery"
     text = "x" * 2000
-    assert masked(text + secret[:9], [secret]) == text + MASK
-    assert masked(secret[9:] + text, [secret]) == MASK + text
-    assert masked(f"{secret[9:]} restofaline", [secret]) == f"{MASK} restofaline"
-    assert masked(f"a {secret}\n", [secret]) == f"a {MASK}\n"
+    assert mask_secrets(text + secret[:9], [secret]) == text + MASK
+    assert mask_secrets(secret[9:] + text, [secret]) == MASK + text
+    assert mask_secrets(f"{secret[9:]} restofaline", [secret]) == f"{MASK} restofaline"
+    assert mask_secrets(f"a {secret}\n", [secret]) == f"a {MASK}\n"
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_what_was_cut_shows_no_part_of_a_secret() -> None:
 )
 def test_other_ways_to_write_a_secret_are_masked(shown: str) -> None:
     secret = "it's\t\\" if "\\t" in shown else " it's\n"
-    assert masked(f"<{shown}>", [secret]).strip("<> \n") == MASK
+    assert mask_secrets(f"<{shown}>", [secret]).strip("<> \n") == MASK
 
 
 def test_a_secret_within_another_one_shows_nothing_of_the_longer() -> None:
-    assert masked("abcdefgh", ["cde", "abcdefgh"]) == MASK
-    assert masked("abc", ["", "x"]) == "abc"
+    assert mask_secrets("abcdefgh", ["cde", "abcdefgh"]) == MASK
+    assert mask_secrets("abc", ["", "x"]) == "abc"

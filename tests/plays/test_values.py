@@ -11,10 +11,10 @@ from ipexctl.base.yaml_nodes import read_yaml
 from ipexctl.inventory.inventory import Host
 from ipexctl.play.play_scope import PlayScope
 from ipexctl.play.steps import all_steps
-from ipexctl.play.text.interpolation import Scope, expanded
+from ipexctl.play.text.interpolation import Scope, interpolate_text
 from ipexctl.play.text.play_reader import read_play
 from ipexctl.play.text.play_values import Play
-from ipexctl.play.text.step_schema import Code, Seconds, Step, arg, bind
+from ipexctl.play.text.step_schema import Code, Seconds, Step, arg, bind_step
 from tests.refused import refused
 
 SCOPE = Scope({"a": "1", "b": "x y", "host": "node01"}, ("fact.nic",), {"fact.isa"})
@@ -43,7 +43,7 @@ class Sample(Step):
 
 
 def _bind(text: str) -> Sample | None:
-    return bind(Sample, read_yaml(text, "play.yaml", "a play"), SCOPE)
+    return bind_step(Sample, read_yaml(text, "play.yaml", "a play"), SCOPE)
 
 
 @pytest.mark.parametrize(
@@ -109,16 +109,16 @@ def test_a_fact_that_is_not_known_yet(text: str) -> None:
     ],
 )
 def test_text_with_names(text: str, value: str | None) -> None:
-    assert expanded(text, SCOPE) == value
+    assert interpolate_text(text, SCOPE) == value
 
 
 def test_a_fact_that_a_host_did_not_report() -> None:
     with refused("fact-not-reported", "${fact.nic}", "node01"):
-        expanded("${fact.nic}", SCOPE)
+        interpolate_text("${fact.nic}", SCOPE)
 
 
 def test_a_value_is_not_read_again() -> None:
-    assert expanded("${a}", Scope({"a": "${b} $${a}", "b": "2"})) == "${b} $${a}"
+    assert interpolate_text("${a}", Scope({"a": "${b} $${a}", "b": "2"})) == "${b} $${a}"
 
 
 def _play(text: str) -> Play:
@@ -138,7 +138,7 @@ def test_a_variable_uses_those_above_it() -> None:
     )
     scope = PlayScope(play, {"x": "${y}"}).on(Host("node01"))
     assert [scope.values[name] for name in "abc"] == ["${y}/1", "${y}/1/2", "${a}"]
-    assert expanded("${d}", scope) is None
+    assert interpolate_text("${d}", scope) is None
 
 
 def test_on_is_a_key_and_not_true() -> None:

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.host_outcome import Recap
+from ipexctl.base.host_outcome import HostState
 from ipexctl.data import data
-from ipexctl.data.hub_client import HubClient
-from ipexctl.data.pull import Pull, Pulled, pull
+from ipexctl.data.hub_client import HfClient
+from ipexctl.data.pull import Pull, Pulled, pull_dataset
 from ipexctl.data.rules import dataset_rules
 from ipexctl.data.rules.pulled_tree import HubSource
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target
-from ipexctl.terminal.progress import Progress
+from ipexctl.terminal.progress import HostProgress
 from tests.cli import ipexctl
 from tests.pull.hub_server import TOKEN, Hub, served
 from tests.refused import refused
@@ -43,7 +43,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 def pulled(root: Path, source: str = "hf:acme/tiny", step=lambda step: None, **more) -> Pulled:
     asked = Pull(source, agreed=lambda plan: True, **more)
-    return pull(Target(), asked, Progress(step=step), str(root / "root"))
+    return pull_dataset(Target(), asked, HostProgress(step=step), str(root / "root"))
 
 
 def files_of(hub: Hub) -> list[str]:
@@ -61,7 +61,7 @@ def test_a_repository_is_fetched_once_and_found_in_a_hub_cache(hub: Hub, tmp_pat
         assert (snapshot / "config.json").is_symlink()
         assert (hub_cache / repository / "refs/main").read_text() == commit
     again = pulled(tmp_path)
-    assert (again.fetched, again.recaps[0].state) == (0, Recap.OK)
+    assert (again.fetched, again.recaps[0].state) == (0, HostState.OK)
     assert files_of(hub) == ["config.json", "sub/model.bin"]
 
 
@@ -120,12 +120,12 @@ def test_wrong_bytes_are_fetched_again_once(hub: Hub, tmp_path: Path, name: str)
         pulled(tmp_path)
     assert not [*(tmp_path / "cache").rglob("*-part")]
     hub.wrong[name] = 0
-    assert pulled(tmp_path).recaps[0].state == Recap.OK
+    assert pulled(tmp_path).recaps[0].state == HostState.OK
 
 
 def test_too_many_requests_are_waited_for_and_not_for_ever(hub: Hub) -> None:
     waits: list[float] = []
-    client = HubClient(Progress(), waits.append)
+    client = HfClient(HostProgress(), waits.append)
     found = client.look(HubSource("models", "acme/tiny"))
     for after, waited in (("7", 7.0), ("9000", 330.0)):
         hub.busy, hub.after, out = 1, after, io.BytesIO()
@@ -173,16 +173,16 @@ def test_a_run_of_two_repositories_finds_both_in_one_cache(
     for source in ("hf:acme/tiny", "hf:acme/rows"):
         pulled(tmp_path, source)
     root = tmp_path / "root"
-    held = data.use(agent, str(root), ["tiny", "rows"])
-    found = {name: value for name, value, _ in dataset_rules.variables(held)}
+    held = data.use_datasets(agent, str(root), ["tiny", "rows"])
+    found = {name: value for name, value, _ in dataset_rules.data_variables(held)}
     assert found["HF_HUB_OFFLINE"] == "1"
     names = sorted(os.listdir(Path(found["HF_HOME"], "hub")))
     assert names == ["datasets--acme--rows", "models--acme--tiny"]
-    (alone,) = data.use(agent, str(root), ["rows"])
+    (alone,) = data.use_datasets(agent, str(root), ["rows"])
     assert alone.hub == str(Path(alone.path).parent)
     agent.close()
     assert agent.channel.exit_status(10) is not None
-    data.remove(Target(), "rows", lambda going: True, str(root))
+    data.remove_dataset(Target(), "rows", lambda going: True, str(root))
     assert os.listdir(root / "data/.hubs") == []
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.host_outcome import Recap
-from ipexctl.data.pull import Pull, pull
+from ipexctl.base.host_outcome import HostState
+from ipexctl.data.pull import Pull, pull_dataset
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.machines.target import Target
-from ipexctl.terminal.progress import Progress
+from ipexctl.terminal.progress import HostProgress
 from tests.conftest import MakeLab
 from tests.pull.hub_server import TOKEN, Hub, served
 
@@ -29,9 +29,9 @@ def test_a_full_disk_is_the_failure_of_its_host_and_no_host_gets_the_token(
     with served(hub):
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
-        done = pull(target, Pull("hf:acme/tiny", agreed=lambda plan: True), Progress())
+        done = pull_dataset(target, Pull("hf:acme/tiny", agreed=lambda plan: True), HostProgress())
     first, second = done.recaps
-    assert (done.exit_code, first.state, second.state) == (1, Recap.CHANGED, Recap.FAILED)
+    assert (done.exit_code, first.state, second.state) == (1, HostState.CHANGED, HostState.FAILED)
     assert (second.host, second.slug) == ("node02", "no-space")
     assert "MB" in second.detail
     assert hub.sent["x.bin"] == 3 << 20

@@ -16,7 +16,7 @@ from ipexctl.data.rules.pulled_tree import (
     Repository,
     UrlSource,
     checked_repository,
-    chosen,
+    choose_remote_files,
     hub_tree,
     read_source,
 )
@@ -96,7 +96,7 @@ def test_a_hub_that_names_odd_contents_is_refused() -> None:
 )
 def test_patterns_choose_files(include: list[str], leave_out: list[str], left: list[str]) -> None:
     files = repository("a.bin", "d/b.bin", "d/c.txt").files
-    assert [f.path for f in chosen(files, include, leave_out)] == left
+    assert [f.path for f in choose_remote_files(files, include, leave_out)] == left
 
 
 def test_a_joined_cache_is_beside_the_datasets_and_nowhere_else() -> None:

@@ -95,7 +95,7 @@ def whole(line: Line) -> list[str] | None:
 def read(words: list[str]) -> None:
     """Raises UsageError or IpexctlError for what the command line refuses."""
     group: Any = typer.main.get_command(cli.app)
-    words = cli._spelled(words)
+    words = cli._spell_for_click(words)
     context = group.make_context("ipexctl", [words[0]], resilient_parsing=True)
     _, command, _ = group.resolve_command(context, words)
     rest = words[1:]
@@ -115,7 +115,7 @@ def refusal(line: Line) -> str:
     cut = any(f" {mark}" in line.text for mark in LEFT_OUT)
     try:
         if words[0] == "run":
-            words = cli._rewritten(words, cli._PASTED)
+            words = cli._rewrite_args(words, cli._PASTED)
         read(words)
     except typer.Exit:
         return ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.install.stack.lock_file import parse
+from ipexctl.install.stack.lock_file import parse_lock
 from ipexctl.lab import HostSpec, LabSpec
 from tests.conftest import MakeLab
 from tests.install.conftest import REPO
@@ -85,7 +85,7 @@ def test_from_there_linux_hosts_get_wheels_for_linux_and_run(
     done = world.install(*reach, *asked)
     assert done.code == 0, done.err + done.out
     assert done.states == ["changed", "changed"]
-    lock = parse((world.folder / "work" / "ipexctl.lock").read_text(), "ipexctl.lock")
+    lock = parse_lock((world.folder / "work" / "ipexctl.lock").read_text(), "ipexctl.lock")
     assert lock.platform.startswith("x86_64-manylinux_2_")
     assert [p.file for p in lock.files if "macosx" in p.file] == []
     assert lock.uv.file == "uv-0.9.9-py3-none-manylinux_2_17_x86_64.whl"

@@ -79,7 +79,7 @@ def test_a_field_that_one_side_lacks_is_an_error_of_mypy(tmp_path: Path, code, s
 
 def test_a_message_without_a_field_is_not_made_and_not_read() -> None:
     with pytest.raises(TypeError, match="Look: number"):
-        hub_orders.read({"order": "look"})
+        hub_orders.read_hub_order({"order": "look"})
     with pytest.raises(TypeError, match="Look: why"):
         hub_orders.Look(1, why="x")  # type: ignore[call-arg]
 
@@ -88,7 +88,7 @@ def test_messages_in_messages_are_read_and_written() -> None:
     end = run_events.RankExited(2, run_events.Exit(1, hints=("oom",)), "text")
     document = end.document()
     assert document["ended"] == {"code": 1, "hints": ["oom"]}
-    read = run_events.read(document)
+    read = run_events.read_run_event(document)
     assert isinstance(read, run_events.RankExited) and read.ended.code == 1
     host = run_orders.HostOfRun("a", "a", "/p", "e", "/p/bin", [0, 1], [], "a")
     order = run_orders.HubOrder([host], [], None, None, 45.0, "note", 10.0, False, "a")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl import errors
-from ipexctl.shipped_tables import migration_rules, table
+from ipexctl.shipped_tables import migration_rules, stack_rows
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -39,7 +39,7 @@ MADE = {
         "| `HOST: no answer for TIMEOUT s` |  | `ssh HOST uptime` |",
     ],
     "migrate-rules": [f"| {rule.id} |" for rule in migration_rules().all],
-    "stack-rows": [f"| `{row.name}`" for row in table()],
+    "stack-rows": [f"| `{row.name}`" for row in stack_rows()],
 }
 
 

@@ -8,8 +8,8 @@ from ipexctl.report import host_record
 from ipexctl.report.host_record import HostRecord, Printed
 from ipexctl.report.recorded_inputs import RunRecord
 from ipexctl.report.report_material import Attempt, Material
-from ipexctl.report.run_difference import Comparison, Difference
-from ipexctl.run.outcome.listed_runs import About, Run, State
+from ipexctl.report.run_difference import Difference, RunComparison
+from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.plan.launch import LaunchPlan
@@ -17,22 +17,24 @@ from ipexctl.run.plan.launch import LaunchPlan
 EVERY = 2.5  # seconds between two samples
 
 
-def compared(*told: Difference) -> Comparison:
+def compared(*told: Difference) -> RunComparison:
     """Of two runs whose speed is not known."""
     plan = LaunchPlan((), "10.0.0.1", 29500, ("train.py",), (), "")
     one, other = (RunRecord(name, plan, {}, {}) for name in ("one", "other"))
-    return Comparison(one, other, told)
+    return RunComparison(one, other, told)
 
 
 def names(hosts: int) -> tuple[str, ...]:
     return tuple(f"node{n:02d}" for n in range(1, hosts + 1))
 
 
-def made(state: State = State.DONE, *, hosts: int = 2, ppn: int = 1, **more: Any) -> Run:
+def made(
+    state: ListedState = ListedState.DONE, *, hosts: int = 2, ppn: int = 1, **more: Any
+) -> ListedRun:
     """`more`: fields of Run, or `command`."""
     command = more.pop("command", "train.py")
-    verdict = Verdict(0, "ranks", "") if state is State.DONE else None
-    if state is State.FAILED:
+    verdict = Verdict(0, "ranks", "") if state is ListedState.DONE else None
+    if state is ListedState.FAILED:
         end = RankEnd(1, "node02", 1, None)
         verdict = Verdict(1, "rank-failed", "rank 1 on node02 exited with code 1", end)
     base = {
@@ -41,7 +43,7 @@ def made(state: State = State.DONE, *, hosts: int = 2, ppn: int = 1, **more: Any
         "bytes": None,
     }  # fmt: skip
     about = About("bert", names(hosts), hosts * ppn, command, "ann@desk", "/home/ann/bert")
-    return Run(about=about, **{**base, **more})
+    return ListedRun(about=about, **{**base, **more})
 
 
 def plan(hosts: int, ppn: int, threads: int = 4) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def record(
         for at in (EVERY * n for n in range(1, int(seconds / EVERY)))
     ]  # fmt: skip
     raw = {"began": began, "records": records, "samples": samples}
-    return host_record.read(name[host], raw)
+    return host_record.read_host_record(name[host], raw)
 
 
 def lines(
@@ -111,7 +113,7 @@ def lines(
     return tuple(found)
 
 
-def attempt(run: Run, *, steps: int = 100, slow: float = 3.0, **more: Any) -> Attempt:
+def attempt(run: ListedRun, *, steps: int = 100, slow: float = 3.0, **more: Any) -> Attempt:
     """`slow`: CPUs that ranks of all hosts but the last keep busy; that one: 3 of 4."""
     hosts = len(run.about.hosts)
     ppn = run.about.ranks // hosts

@@ -12,11 +12,11 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.report import curves, host_parts, host_record, report_data, run_report
 from ipexctl.report.host_record import Printed
 from ipexctl.report.recorded_inputs import RunInputs
-from ipexctl.report.report_data import document
+from ipexctl.report.report_data import report_document
 from ipexctl.report.report_material import Attempt
 from ipexctl.report.run_difference import Difference
-from ipexctl.run.outcome.listed_checkpoints import Checkpoint
-from ipexctl.run.outcome.listed_runs import State
+from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
 
@@ -26,7 +26,7 @@ def cards(found: dict) -> dict[str, str]:
 
 
 def test_a_good_run():
-    found = document(material(attempt(made())))
+    found = report_document(material(attempt(made())))
     assert found["tone"] == "good" and found["cause"] is None
     assert found["headline"] == "Succeeded after 1 min: 2 ranks on 2 hosts"
     shown = cards(found)
@@ -46,7 +46,7 @@ def test_a_good_run():
 def test_a_run_whose_loss_became_nan_is_not_green():
     good = attempt(made())
     bad = [replace(one, loss=float("nan")) if one.step > 20 else one for one in good.printed]
-    found = document(material(replace(good, printed=tuple(bad))))
+    found = report_document(material(replace(good, printed=tuple(bad))))
     assert found["tone"] == "bad" and found["headline"].endswith("the loss is nan since step 21")
     (card,) = (card for card in found["cards"] if card["label"] == "Loss")
     assert (card["value"], card["tone"]) == ("nan since step 21", "bad")
@@ -56,7 +56,7 @@ def test_a_run_whose_loss_became_nan_is_not_green():
 def test_a_failed_run_leads_with_the_traceback_of_the_first_rank():
     tail = "step 4\n\x1b[31mTraceback (most recent call last):\x1b[0m\n  boom\nRuntimeError: no"
     tail = tail.replace("\x1b[31m", "")
-    found = document(material(attempt(made(State.FAILED), tail=tail)))
+    found = report_document(material(attempt(made(ListedState.FAILED), tail=tail)))
     assert found["tone"] == "bad" and found["cause"]["text"] == (
         "rank 1 on node02 exited with code 1"
     )
@@ -65,16 +65,16 @@ def test_a_failed_run_leads_with_the_traceback_of_the_first_rank():
 
 
 def test_ranks_that_wait_for_a_slow_host():
-    found = document(material(attempt(made(hosts=4), slow=0.6)))["waiting"]
+    found = report_document(material(attempt(made(hosts=4), slow=0.6)))["waiting"]
     assert "for node04" in found["headline"]
     shares = {part["kind"]: part["share"] for part in found["parts"]}
     assert shares["slow"] == max(shares.values()) and sum(shares.values()) == pytest.approx(1, 0.01)
 
 
 def test_a_restarted_run_has_both_attempts_on_one_axis():
-    first = attempt(replace(made(State.FAILED), seconds=60.0))
+    first = attempt(replace(made(ListedState.FAILED), seconds=60.0))
     second = attempt(replace(made(), id="20260101-120000-abcdef-r02", began=1070.0))
-    found = document(material(first, second))
+    found = report_document(material(first, second))
     assert found["headline"] == "Succeeded after 2 min 10 s: 2 ranks on 2 hosts, 1 restart"
     assert cards(found)["Time"] == "2 min 10 s"
     assert [one["name"] for one in found["loss"]["series"]] == [
@@ -91,7 +91,7 @@ def test_a_restarted_run_has_both_attempts_on_one_axis():
 
 def test_warnings_of_the_result_are_notes():
     lost = "rank 0: --compress fp16: gradients too small for fp16 became 0"
-    found = document(material(replace(attempt(made()), result={"warnings": [lost]})))
+    found = report_document(material(replace(attempt(made()), result={"warnings": [lost]})))
     assert found["notes"][0] == lost
 
 
@@ -100,17 +100,19 @@ def without_stalls(found: dict) -> list[list]:
 
 
 def test_the_lane_of_a_lost_host_ends_with_its_last_record():
-    first = attempt(made(State.FAILED))
+    first = attempt(made(ListedState.FAILED))
     silent = made_run.record(1, 2, 1, seconds=30.0, ended=False)
     first = replace(first, records=(first.records[0], silent))
-    spans = without_stalls(document(material(first)))[1]
+    spans = without_stalls(report_document(material(first)))[1]
     assert spans[-1] == ["lost", 27.5, 60.0] and spans[-2][0] == "training"
     assert spans[-2][2] == 27.5
 
 
 def test_spans_of_two_attempts_do_not_overlap():
     second = attempt(replace(made(), id="20260101-120000-abcdef-r02", began=1050.0))
-    for spans in without_stalls(document(material(attempt(made(State.FAILED)), second))):
+    for spans in without_stalls(
+        report_document(material(attempt(made(ListedState.FAILED)), second))
+    ):
         assert all(a[2] <= b[1] + 0.01 for a, b in zip(spans, spans[1:], strict=False))
 
 
@@ -120,7 +122,7 @@ def test_the_last_loss_is_that_of_the_furthest_step():
         Printed(10, 10, loss=0.5, rank=0, at=2.0),
         Printed(9, 10, loss=0.9, rank=1, at=1.0),
     )
-    found = document(material(replace(attempt(made()), printed=printed)))
+    found = report_document(material(replace(attempt(made()), printed=printed)))
     card = next(one for one in found["cards"] if one["label"] == "Loss")
     assert (card["value"], card["note"]) == ("0.5", "at step 10 of 10; 0.9 at first")
 
@@ -128,7 +130,7 @@ def test_the_last_loss_is_that_of_the_furthest_step():
 def test_numbers_that_no_axis_can_hold():
     printed = tuple(Printed(n, loss=1.7 * 10.0 ** (n * 30), at=float(n)) for n in range(11))
     of = replace(attempt(made()), printed=(*printed, Printed(12, loss=float("nan"), at=12.0)))
-    found = document(material(of))
+    found = report_document(material(of))
     json.dumps(found, allow_nan=False)
     assert found["loss"]["note"] == "nan or inf first at step 12"
     assert found["loss"]["series"][0]["y"][:2] == [1.7, 1.7e30]
@@ -138,19 +140,21 @@ def test_the_environment_is_what_the_run_recorded(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     packages = {"torch": "2.13.0+cpu", "impi-rt": "2021.18.1"}
     raw = {"records": [{"inputs": {"environment": "abc", "packages": packages}}]}
-    of = Attempt(made(), (host_record.read("node01", raw),))
-    found = dict(run_report._environment(of))
+    of = Attempt(made(), (host_record.read_host_record("node01", raw),))
+    found = dict(run_report._recorded_environment(of))
     assert found["PyTorch"] == "2.13.0+cpu" and found["MPI"].endswith("2021.18.1")
 
 
 def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():
-    going = attempt(made(State.RUNNING), ended=False)
-    found = document(material(going))
+    going = attempt(made(ListedState.RUNNING), ended=False)
+    found = report_document(material(going))
     assert found["headline"].startswith("Running for 1 min") and "2026-01-01" in found["notes"][0]
     spans = found["timeline"]["lanes"][0]["spans"]
     assert spans[-1] == ["training", spans[-1][1], 60.0]
-    assert made(State.RUNNING).seconds_at(1200.0) == 200.0 and made().seconds_at(1200.0) == 60.0
-    bare = document(material(Attempt(made(State.LOST))))
+    assert (
+        made(ListedState.RUNNING).seconds_at(1200.0) == 200.0 and made().seconds_at(1200.0) == 60.0
+    )
+    bare = report_document(material(Attempt(made(ListedState.LOST))))
     assert cards(bare)["Speed"] == cards(bare)["Loss"] == cards(bare)["Waiting"] == "unknown"
     assert bare["loss"] is bare["rate"] is None and not bare["timeline"]["lanes"]
 
@@ -158,7 +162,9 @@ def test_a_run_that_goes_on_and_one_of_which_nothing_is_known():
 def test_the_other_run_is_laid_over():
     other = attempt(replace(made(), id="20260101-110000-aaaaaa"), steps=50)
     told = (Difference("b", "other folder"), Difference("a", "code", part="computing"))
-    found = document(material(attempt(made()), other=other, comparison=made_run.compared(*told)))
+    found = report_document(
+        material(attempt(made()), other=other, comparison=made_run.compared(*told))
+    )
     names = [series["name"] for series in found["loss"]["series"]]
     assert names == ["loss", "loss of the other run"]
     assert found["compared"] and found["comparison"]["times_as_fast"] is None
@@ -168,20 +174,20 @@ def test_the_other_run_is_laid_over():
 
 def test_the_other_run_is_called_by_its_name():
     other = attempt(replace(made(), about=replace(made().about, name="mini"), id="r2"))
-    found = document(material(attempt(made()), other=other))
+    found = report_document(material(attempt(made()), other=other))
     assert found["cards"][2]["note"] == "1 min in mini"
 
 
 def test_stalls_lie_over_the_training():
     stall = ((30.0, {"event": "stalled", "seconds": 10.0}), (40.0, {"event": "moving"}))
-    found = document(material(attempt(made(), facts=stall)))
+    found = report_document(material(attempt(made(), facts=stall)))
     assert ["stall", 20.0, 40.0] in found["timeline"]["lanes"][0]["spans"]
 
 
 def test_texts_lose_colours_and_secrets_and_are_cut():
     text = "\x1b[31mred\x1b[0m \x07key hunter2hunter2 " + "x" * 1_000_000
     shown = material(attempt(made()), packages=((text, "1"),), mask=SecretMask(["hunter2hunter2"]))
-    found = document(shown)
+    found = report_document(shown)
     name = found["packages"][0][0]
     assert name.startswith("red key ********") and len(name) == report_data.LONGEST + 1
     assert found["masked"] == ["packages", "variables"]
@@ -192,16 +198,21 @@ def test_findings_of_the_preflight():
     row = ("CLOCK-001", "node02", "its clock is off")
     of = attempt(made())
     first = replace(of.records[0], of_run=RunInputs(findings=(row,)))
-    found = document(material(replace(of, records=(first, *of.records[1:]))))
-    assert found["findings"] == [list(row)] and document(material(of))["findings"] is None
+    found = report_document(material(replace(of, records=(first, *of.records[1:]))))
+    assert found["findings"] == [list(row)] and report_document(material(of))["findings"] is None
     raw = {"records": [{"inputs": {"packages": {}, "findings": [list(row), ["x"], 5]}}]}
-    read = host_record.read("n", raw)
+    read = host_record.read_host_record("n", raw)
     assert read.of_run and read.of_run.findings == (row,)
 
 
 def test_checkpoints_and_packages():
-    held = (Checkpoint("out/5", "", 2_000_000, 3.0, step=5), Checkpoint("out/6", "lacks x", 5, 1.0))
-    found = document(material(attempt(made()), checkpoints=held, packages=(("torch", "2.13"),)))
+    held = (
+        ListedCheckpoint("out/5", "", 2_000_000, 3.0, step=5),
+        ListedCheckpoint("out/6", "lacks x", 5, 1.0),
+    )
+    found = report_document(
+        material(attempt(made()), checkpoints=held, packages=(("torch", "2.13"),))
+    )
     assert [row[3] for row in found["checkpoints"]] == ["complete", "lacks x"]
     assert found["packages"] == [["torch", "2.13"]]
 
@@ -210,7 +221,7 @@ def test_many_ranks_and_steps_are_few_numbers():
     run = made(hosts=16, ppn=4)
     of = replace(attempt(run, steps=2), printed=made_run.lines(64, 800, slow=17))
     began = time.process_time()
-    found = document(material(of))
+    found = report_document(material(of))
     assert time.process_time() - began < 20
     assert len(json.dumps(found)) < 400_000
     assert len(found["loss"]["x"]) == curves.BUCKETS
@@ -223,7 +234,7 @@ def test_many_ranks_and_steps_are_few_numbers():
     [{}, {"records": 3, "samples": [1, {"at": "x"}]}, {"records": [{"fact": {"rank": True}}]}],
 )
 def test_odd_words_of_a_host(raw):
-    found = host_record.read("n", raw)
+    found = host_record.read_host_record("n", raw)
     assert found == host_record.HostRecord("n")
 
 
@@ -242,7 +253,7 @@ def test_odd_samples_and_facts_are_left_out():
         ],
         "samples": [{"at": 1, "cpu": -3, "ranks": {"x": [1], "0": ["a"], "1": [1.5]}}],
     }
-    found = host_record.read("n", raw)
+    found = host_record.read_host_record("n", raw)
     assert found.began == 0.0 and found.inputs
     assert found.inputs.sockets == ((0, None, ((1,),)),)
     assert found.inputs.variables == () and found.places == ((1, (1,)),)
@@ -250,18 +261,18 @@ def test_odd_samples_and_facts_are_left_out():
 
 
 def test_curves():
-    x = curves.grid(range(10_000), 100)
-    found = curves.curve([(n, float(n % 7)) for n in range(10_000)], x)
+    x = curves.thin_values(range(10_000), 100)
+    found = curves.make_curve([(n, float(n % 7)) for n in range(10_000)], x)
     assert len(x) == 100 and found.low[5] == 0 and found.high[5] == 6
-    assert curves.curve([(1, float("nan"))], (1.0,)).middle == (None,)
-    assert curves.growing([(0, 1), (1, 5), (2, 1), (3, 6)]) == [(0, 1), (1, 5), (3, 6)]
-    assert curves.rates([(0, 0), (10, 20)], [0, 5, 10, 15]) == [2.0, 2.0, None]
+    assert curves.make_curve([(1, float("nan"))], (1.0,)).middle == (None,)
+    assert curves.growing_points([(0, 1), (1, 5), (2, 1), (3, 6)]) == [(0, 1), (1, 5), (3, 6)]
+    assert curves.interval_rates([(0, 0), (10, 20)], [0, 5, 10, 15]) == [2.0, 2.0, None]
     rows = [(f"rank {n}", [float(n)]) for n in range(1000)]
     merged = curves.merged_rows(rows)
     assert len(merged) <= curves.ROWS and merged[0] == ("rank 0 to rank 3", [3.0])
 
 
 def test_what_came_before_ends_where_the_run_begins():
-    spans = host_parts.before(made_run.record(0, 1, 1))
+    spans = host_parts.spans_before_run(made_run.record(0, 1, 1))
     assert [kind for kind, _, _ in spans] == ["connect", "plan", "sync"]
     assert spans[-1][2] == pytest.approx(0.0) and spans[0][1] == pytest.approx(-1.7)

@@ -13,10 +13,10 @@ import pytest
 
 from ipexctl.errors import InputError
 from ipexctl.pages.page_file import SEEN, free_place
-from ipexctl.pages.page_shell import mark
+from ipexctl.pages.page_shell import generator_tag
 from ipexctl.report import report_page, run_report
-from ipexctl.report.report_data import document
-from ipexctl.run.outcome.listed_runs import State
+from ipexctl.report.report_data import report_document
+from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report.made_run import attempt, made, material
 
 HOSTILE = "</script><script>alert(1)</script><!--<script> <img src=x onerror=alert(1)> \u2028 &lt;"
@@ -24,9 +24,11 @@ HOSTILE = "</script><script>alert(1)</script><!--<script> <img src=x onerror=ale
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    run = made(State.FAILED, command=HOSTILE)
+    run = made(ListedState.FAILED, command=HOSTILE)
     run = replace(run, about=replace(run.about, name="a<b>", folder=HOSTILE))
-    return report_page.page(document(material(attempt(run, tail=HOSTILE))), run_report.assets())
+    return report_page.render_report_page(
+        report_document(material(attempt(run, tail=HOSTILE))), run_report.read_assets()
+    )
 
 
 class Tags(HTMLParser):
@@ -80,11 +82,11 @@ def test_headings_size_and_licence(html: str):
     tags = parsed(html)
     assert [t for t, _ in tags.seen].count("h2") == 8 and "<html lang" in html
     assert len(html.encode()) < 200_000
-    assert "MIT License" in html and mark("report") in html[:SEEN]
+    assert "MIT License" in html and generator_tag("report") in html[:SEEN]
 
 
 def test_lone_surrogates_and_odd_numbers():
-    text = report_page.embedded({"a": "\ud800", "b": 1.5})
+    text = report_page.embed_json({"a": "\ud800", "b": 1.5})
     assert json.loads(text) == {"a": "?", "b": 1.5}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ipexctl.base.secret_mask import MASK
-from ipexctl.project.files.project_files import File, Tree
+from ipexctl.project.files.project_files import ProjectFile, Tree
 from ipexctl.report import difference_lines
 from ipexctl.report.recorded_inputs import (
     HostInputs,
@@ -21,10 +21,10 @@ from ipexctl.report.recorded_inputs import (
     read_inputs,
     speed_of,
 )
-from ipexctl.report.run_difference import Comparison, compare, costs
-from ipexctl.run.outcome.run_inputs import MOST, inputs
+from ipexctl.report.run_difference import RunComparison, compare_runs, step_costs
+from ipexctl.run.outcome.run_inputs import MOST, collect_run_inputs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Node, RankPlace
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
 from tests import made
 
 Row = tuple[float, float, float, float, float]  # of a rank, as remote/run/last_minute.py has it
@@ -157,43 +157,44 @@ CASES = {  # run, against; what explains the speed, in this order; what differs 
 
 @pytest.mark.parametrize(("now", "was", "reasons", "others"), CASES.values(), ids=CASES)
 def test_what_can_change_a_longer_part_comes_first(now, was, reasons, others):
-    found = compare(now, was).differences
+    found = compare_runs(now, was).differences
     assert [one.slug for one in found if one.explains] == reasons
     assert [one.slug for one in found if not one.explains] == others
     assert [one.explains for one in found] == sorted((o.explains for o in found), reverse=True)
 
 
 def test_the_parts_of_a_step_are_told():
-    host, now, was = compare(BUSY, BASE).step or ("", None, None)
+    host, now, was = compare_runs(BUSY, BASE).step or ("", None, None)
     assert (host, round(1000 * now.step), round(1000 * was.step)) == ("node02", 81, 40)
-    assert compare(replace(BUSY, paces={}), BASE).step is None
-    assert difference_lines.document(compare(BUSY, BASE))["step_seconds"]["waited"] == [
+    assert compare_runs(replace(BUSY, paces={}), BASE).step is None
+    found = difference_lines.comparison_document(compare_runs(BUSY, BASE))
+    assert found["step_seconds"]["waited"] == [
         now.waited, was.waited,
     ]  # fmt: skip
 
 
 def test_two_threads_that_sleep_most_of_a_step_wait_for_a_cpu_no_longer_than_each_of_them_does():
     asleep = run("asleep", 5.0, (60.0, 0.4, 0.0, 0.0, 0.4), threads=2)
-    cost = costs(asleep)["node01"]
+    cost = step_costs(asleep)["node01"]
     parts = [cost.computing, cost.waited, cost.idle]
     assert parts == pytest.approx([0.2 * 0.2, 0.2 * 0.2, 0.6 * 0.2])
 
 
 def test_a_slow_host_is_named_with_its_program():
-    (one,) = compare(BUSY, BASE).differences
+    (one,) = compare_runs(BUSY, BASE).differences
     assert (one.host, one.now, one.was) == ("node02", "0.5", "0.0")
     assert "python3 0.5" in one.text
 
 
 def test_hosts_that_differ_alike_are_one_difference():
     changed = but(but(QUIET, "node01", kernel="Linux 7"), "node02", kernel="Linux 7")
-    (one,) = compare(changed, QUIET).differences
+    (one,) = compare_runs(changed, QUIET).differences
     assert (one.slug, one.host, one.explains) == ("kernel", "node[01-02]", False)
 
 
 def test_a_secret_argument_is_not_shown():
     plan = replace(QUIET.plan, argv=("train.py", "--api-key", "s3cret", "--lr", "1"))
-    (one,) = compare(replace(QUIET, plan=plan), QUIET).differences
+    (one,) = compare_runs(replace(QUIET, plan=plan), QUIET).differences
     assert one.text == f"arguments: --api-key {MASK} --lr 1, against --batch 64"
 
 
@@ -216,7 +217,9 @@ def test_a_new_count_of_steps_begins_a_window():
 @pytest.mark.parametrize(("windows", "differs"), [(2, False), (12, True)])
 def test_the_spread_of_a_few_windows_is_not_trusted(windows, differs):
     now = replace(QUIET, speed=Speed(8.0, 0.1, windows))
-    assert compare(now, replace(QUIET, speed=Speed(10.0, 0.1, windows))).speed_differs is differs
+    assert (
+        compare_runs(now, replace(QUIET, speed=Speed(10.0, 0.1, windows))).speed_differs is differs
+    )
 
 
 # --- what is kept ---------------------------------------------------------------------------------
@@ -224,15 +227,15 @@ def test_the_spread_of_a_few_windows_is_not_trusted(windows, differs):
 
 def kept(sent: Tree | None, **variables: str) -> tuple[Any, Any]:
     """As it comes back from a journal."""
-    node = Node(made.host("n1"), made.facts("n1"), made.prepared())
+    node = PlannedHost(made.host("n1"), made.facts("n1"), made.prepared())
     plan = HostPlan("n1", "n1", "/e", "eth0", (), (), tuple(variables.items()))
-    found = inputs([plan], [node], sent, {"bert": "v1"})
+    found = collect_run_inputs([plan], [node], sent, {"bert": "v1"})
     return json.loads(json.dumps([found.of_all, found.hosts["n1"]]))  # type: ignore[return-value]
 
 
 def test_code_is_kept_where_a_project_has_too_many_files():
-    data = [File(f"{i:04d}.bin", 1, f"{i:064x}") for i in range(2 * MOST)]
-    raw, host = kept(Tree((), (*data, File("a/b/train.py", 9, "ab" * 32))))
+    data = [ProjectFile(f"{i:04d}.bin", 1, f"{i:064x}") for i in range(2 * MOST)]
+    raw, host = kept(Tree((), (*data, ProjectFile("a/b/train.py", 9, "ab" * 32))))
     read = read_inputs(raw)
     assert read and read.files and len(read.files) == MOST and len(json.dumps(raw)) < 50_000
     assert dict(read.files)["a/b/train.py"] == "ab" * 8
@@ -257,30 +260,30 @@ def test_an_odd_record_is_read_as_unknown():
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def text(found: Comparison) -> str:
-    return "\n".join(difference_lines.lines(found))
+def text(found: RunComparison) -> str:
+    return "\n".join(difference_lines.comparison_lines(found))
 
 
 def test_the_lines_lead_with_the_speed_and_its_reason():
-    assert text(compare(BUSY, BASE)).splitlines()[0:5:3] == [
+    assert text(compare_runs(BUSY, BASE)).splitlines()[0:5:3] == [
         "busy is 0.50 times as fast as base: 12.4 ± 4% steps/s, against 24.8 ± 13% steps/s",
         "longer in busy on node02: waiting for a CPU",
     ]
-    assert text(compare(NETWORK, QUIET)).splitlines()[-3:-1] == [
+    assert text(compare_runs(NETWORK, QUIET)).splitlines()[-3:-1] == [
         "longer in network on node01: exchanging data", "  no recorded difference explains it",
     ]  # fmt: skip
-    assert text(compare(QUIET, QUIET)).splitlines()[-1].endswith("are the same")
-    unknown = compare(replace(CODE, speed=None), BASE)
+    assert text(compare_runs(QUIET, QUIET)).splitlines()[-1].endswith("are the same")
+    unknown = compare_runs(replace(CODE, speed=None), BASE)
     assert unknown.speed_differs is False and "\nwhat differs:\n" in text(unknown)
 
 
 def test_what_is_not_known_is_not_called_the_same():
-    lines = text(compare(replace(QUIET, inputs=None), QUIET))
+    lines = text(compare_runs(replace(QUIET, inputs=None), QUIET))
     assert "not known: code, packages and data of quiet" in lines and "are the same" not in lines
 
 
 def test_the_document_has_the_same():
-    found = json.loads(json.dumps(difference_lines.document(compare(CODE, BASE))))
+    found = json.loads(json.dumps(difference_lines.comparison_document(compare_runs(CODE, BASE))))
     assert found["speed_differs"] is True and found["measured"] is True
     (one,) = found["differences"]
     assert (one["slug"], one["part"], one["explains"]) == ("code", "computing", True)

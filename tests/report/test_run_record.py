@@ -29,21 +29,21 @@ def test_samples_are_few_and_come_back(tmp_path: Path, monkeypatch):
         pace.add(0.5)
         pace.keep(SAMPLE)
     assert len(Path(path).read_text().splitlines()) <= 20
-    kept = journal.begin(str(folder), "n")
+    kept = journal.create_journal(str(folder), "n")
     for record in (
         {"about": {}, "began": 5.0},
         {"inputs": {"packages": {}, "environment": "abc"}},
         {"look": 1},
     ):
         kept.add(record)
-    assert journal.names(str(folder)) == ["n"]
+    assert journal.list_journal_hosts(str(folder)) == ["n"]
     asked = {"root": str(tmp_path), "run_id": "r-1234", "known_as": "n"}
-    monkeypatch.setattr(run_folders.root_folder, "existing", lambda root: root)
+    monkeypatch.setattr(run_folders.root_folder, "check_existing_root", lambda root: root)
     told = run_list.op_record(None, **asked)
     assert told["began"] == 5.0 and told["records"] == [
         {"inputs": {"packages": {}, "environment": "abc"}}
     ]
-    found = host_record.read("n", json.loads(json.dumps(told)))
+    found = host_record.read_host_record("n", json.loads(json.dumps(told)))
     assert found.of_run and found.of_run.environment == "abc" and len(found.samples) <= 20
     assert found.samples[0].ranks == (host_record.RankSample(3, 1.23, 1000, 0.25),)
     assert found.samples[0].cpu == 0.512 and found.samples[0].net is None
@@ -59,4 +59,4 @@ def test_a_disk_that_is_full_ends_the_samples_and_nothing_else(tmp_path: Path):
 
 def test_many_samples_are_thinned():
     rows = [{"ranks": {str(n): [1, 2, 3] for n in range(64)}} for _ in range(2000)]
-    assert 300 < len(run_list.thinned(rows)) < 400
+    assert 300 < len(run_list.thin_samples(rows)) < 400

@@ -25,7 +25,10 @@ def curves(*attempts: list[RankPoint]) -> dict[str, tuple]:
     runs = [Attempt(made(id=one)) for one in ids]
     found = _with_output(runs, dict(zip(ids, attempts, strict=True)))
     of = Material(tuple(found), made="")
-    charts = [{"title": "loss", **(training_curves.loss(of) or {})}, *training_curves.metrics(of)]
+    charts = [
+        {"title": "loss", **(training_curves.loss_chart(of) or {})},
+        *training_curves.metric_charts(of),
+    ]
     return {
         chart["title"]: (chart["axis"], *map(dict, _series(chart)))
         for chart in charts

@@ -9,10 +9,10 @@ import pytest
 from ipexctl.common.restart_plan import RestartPlan, VoterPlan
 from ipexctl.remote.restart import attempt_orders
 from ipexctl.run.plan import launch_plan
-from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
+from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch import start_request
-from ipexctl.run.watch.start_request import Orders, nights
+from ipexctl.run.watch.start_request import Orders, compose_restart_plans
 from tests.plan.test_launch import THREE, node
 
 BASE, SECOND = "20261126-120000-abcdef", "20261126-120000-abcdef-r02"
@@ -20,8 +20,8 @@ FOUR = (*THREE, node("node04"))
 OPTIONS = RunOptions("train.py", restarts=3, spares=("node04",))
 
 
-def plan(nodes: Sequence[Node], run_id: str = BASE) -> LaunchPlan:
-    return launch_plan.plan(nodes, RunRequest(("train.py",), ppn=2), run_id)
+def plan(nodes: Sequence[PlannedHost], run_id: str = BASE) -> LaunchPlan:
+    return launch_plan.make_launch_plan(nodes, RunRequest(("train.py",), ppn=2), run_id)
 
 
 def orders(made: LaunchPlan) -> Orders:
@@ -30,7 +30,7 @@ def orders(made: LaunchPlan) -> Orders:
 
 def night() -> dict[str, RestartPlan]:
     work = {node.host.name: ("/work", "") for node in FOUR}
-    return nights(orders(plan(THREE)), FOUR, work, lambda nodes: orders(plan(nodes)))
+    return compose_restart_plans(orders(plan(THREE)), FOUR, work, lambda nodes: orders(plan(nodes)))
 
 
 def of_voter(name: str) -> VoterPlan:
@@ -43,7 +43,7 @@ def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, .
     given = of_voter("node01")
     names = [FOUR[i].host.name for i in chosen]
     sheets = [given.sheets[name] for name in names]
-    composed = attempt_orders.compose(given.common, sheets, 2)
+    composed = attempt_orders.compose_orders(given.common, sheets, 2)
     made = {order.host: order.document() for order in composed}
     wanted = orders(plan([FOUR[i] for i in chosen], SECOND))
     assert list(made) == names
@@ -59,7 +59,7 @@ def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, .
 def test_the_checkpoint_is_a_variable_of_each_rank() -> None:
     given = of_voter("node01")
     common = given.common.replace(resume=["--resume", "{checkpoint}"])
-    (made,) = attempt_orders.compose(common, [given.sheets["node02"]], 2, "out/c-20")
+    (made,) = attempt_orders.compose_orders(common, [given.sheets["node02"]], 2, "out/c-20")
     for rank in made.ranks:
         assert rank.env["IPEXCTL_CHECKPOINT"] == "/work/out/c-20"
         assert rank.argv[-2:] == ["--resume", "/work/out/c-20"]

@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 
 from ipexctl.common.attempt_record import AttemptRuns
-from ipexctl.common.keeper_messages import HostState, Layout
+from ipexctl.common.keeper_messages import CheckpointLayout, HostReport
 from ipexctl.remote.rank.rank_wrapper import RUN_MARK
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.keeper import Keeper
@@ -44,7 +44,7 @@ def test_a_part_that_vanished_is_a_lost_host_and_its_ranks_are_ended(tmp_path: P
 
 def test_a_part_whose_end_is_in_the_journal_is_not_lost(tmp_path: Path) -> None:
     made = part(tmp_path)
-    kept = journal.begin(str(tmp_path / RUN), "node01")
+    kept = journal.create_journal(str(tmp_path / RUN), "node01")
     kept.add({"fact": {"event": "over", "why": "ended", "well": True}})
     kept.add({"over": "ended", "survivors": 0})
     made.look(0.0)
@@ -58,7 +58,7 @@ KILLED = {**WELL, "code": None, "signal": 9}
 
 def finished(tmp_path: Path, *records: dict[str, object]) -> bool:
     made = part(tmp_path)
-    kept = journal.begin(str(tmp_path / RUN), "node01")
+    kept = journal.create_journal(str(tmp_path / RUN), "node01")
     for record in records:
         kept.add(record)
     made.look(0.0)
@@ -95,7 +95,7 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
         laying=threading.Lock(), shelves=shelves, starter=None,
         is_latest=lambda part: part is second,
     )  # fmt: skip
-    lay = Layout("out/c-7", (1, 3), 5.0, [])
+    lay = CheckpointLayout("out/c-7", (1, 3), 5.0, [])
     Keeper.begin_part(keeper, first, lay, {})
     assert done == []
     Keeper.begin_part(keeper, second, lay, {})
@@ -132,7 +132,7 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
         inbox=types.SimpleNamespace(get=nothing), connected=set, member=None,
         night=types.SimpleNamespace(lease=12.0), led=100.0, turned=100.0,
         starter=types.SimpleNamespace(has_ended=lambda: False), over=False, alone=False,
-        state=HostState(),
+        state=HostReport(),
         record=types.SimpleNamespace(end=None), leader=None, name="a", end_part=done.append,
         note_record=lambda: None, look_at_part=lambda now: None, speak=lambda now, there: None,
     )  # fmt: skip

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.common.keeper_messages import KeptCheckpoint, Layout
+from ipexctl.common.keeper_messages import CheckpointLayout, KeptCheckpoint
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote.restart.checkpoint_transfer import Shelves
-from ipexctl.remote.restart.restart_policy import newest
-from ipexctl.remote.shelf.shelf_folder import Shelf
+from ipexctl.remote.restart.restart_policy import newest_complete_checkpoint
+from ipexctl.remote.shelf.shelf_folder import CopyFolder
 from tests.made import start_order
 
 FIRST = "20260101-000000-000001"
@@ -27,7 +27,7 @@ class Host:
         (self.work / "out").mkdir(parents=True)
         self.shelves = Shelves(str(self.root / "runs"), {})
         self.rows: list[tuple[str, str, int, list[str]]] = []
-        shelf = Shelf(str(self.root / "runs" / FIRST / "shelf" / name))
+        shelf = CopyFolder(str(self.root / "runs" / FIRST / "shelf" / name))
         (self.root / "runs" / FIRST).mkdir(parents=True)
         (self.root / "runs" / f"{FIRST}-r02").mkdir()
         shelf.make()
@@ -42,7 +42,7 @@ class Host:
             self.rows.append((writer, sha, Path(shelf.path(sha)).stat().st_size, []))
 
     def lays_out(self) -> None:
-        lay = Layout("out/c-7", (1, 3), 5.0, self.rows)
+        lay = CheckpointLayout("out/c-7", (1, 3), 5.0, self.rows)
         asked = self.order()
         self.shelves.lay_out(asked, lay, ATTEMPTS)
         self.shelves.hold(asked, lay)
@@ -69,13 +69,13 @@ def test_any_host_that_laid_it_out_can_give_it(hosts: list[Host]) -> None:
     for host in hosts:
         host.lays_out()
         assert {b: (host.work / "out/c-7" / b).read_bytes() for b in FILES} == FILES
-    found = newest({host.name: host.tells() for host in hosts})
+    found = newest_complete_checkpoint({host.name: host.tells() for host in hosts})
     assert found and found.order == (2, 0) and found.age >= 5.0
     (part,) = found.parts
     assert part[3] == ["a", "b", "c"]
-    alone = newest({"c": hosts[2].tells()})
+    alone = newest_complete_checkpoint({"c": hosts[2].tells()})
     assert alone and alone.parts[0][1] == part[1]
-    document = Shelf(str(hosts[2].root / f"runs/{FIRST}-r02/shelf/c")).part(part[1])
+    document = CopyFolder(str(hosts[2].root / f"runs/{FIRST}-r02/shelf/c")).part(part[1])
     assert document and sorted(row[0] for row in document["files"]) == sorted(FILES)
 
 
@@ -87,7 +87,7 @@ def test_what_the_ranks_do_with_their_files_changes_no_copy(hosts: list[Host]) -
     assert one.held == [part.sha for part in one.parts.values()]
     asked = hosts[0].order()
     rows = [(w, part.sha, part.list, []) for w, part in one.parts.items()]
-    hosts[0].shelves.lay_out(asked, Layout("out/c-7", (1, 3), 5.0, rows), ATTEMPTS)
+    hosts[0].shelves.lay_out(asked, CheckpointLayout("out/c-7", (1, 3), 5.0, rows), ATTEMPTS)
     assert (hosts[0].work / "out/c-7/model.pt").read_bytes() == b"weights"
     hosts[0].shelves.release(asked)
     assert hosts[0].tells() == []

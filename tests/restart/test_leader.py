@@ -17,7 +17,7 @@ from ipexctl.common.attempt_record import (
 )
 from ipexctl.common.checkpoint_reports import CopiedPart
 from ipexctl.common.keeper_messages import (
-    HostState,
+    HostReport,
     KeptCheckpoint,
     PartCleared,
     PartFailed,
@@ -26,7 +26,7 @@ from ipexctl.common.keeper_messages import (
 )
 from ipexctl.common.restart_plan import RestartHost, VoterPlan
 from ipexctl.remote.restart.leader import AWAY, BEGIN, CLEAR, FENCE, GATHER, HOLDER, Leader
-from ipexctl.remote.restart.record import Record
+from ipexctl.remote.restart.record import RestartRecord
 from tests.made import rank_order, restart_common, row_of_host, start_order
 from tests.restart.test_restart_policy import LOST, rank
 
@@ -57,15 +57,15 @@ class Night:
             common=restart_common("20260101-000000-000001"),
             sheets={name: sheet(name) for name in every},
         ).replace(**more)  # fmt: skip
-        self.record = Record([*first])
-        self.mine: dict[str, HostState] = {}
+        self.record = RestartRecord([*first])
+        self.mine: dict[str, HostReport] = {}
         self.record.add(Leads("a"), 1)
         self.leader = Leader(self.told, "a", self.record, 0.0)
 
     def says(self, names: str, **what: Any) -> None:
         for name in names:
-            state = self.mine.get(name, HostState()).replace(**what)
-            self.mine[name] = HostState.read(state.document())  # as other hosts get it
+            state = self.mine.get(name, HostReport()).replace(**what)
+            self.mine[name] = HostReport.read(state.document())  # as other hosts get it
 
     def at(self, now: float, there: str) -> Any:
         line: RecordLine | None = self.leader.tick(now, {*there}, self.mine)

@@ -18,7 +18,7 @@ def rank(tail: str = "", *, code: int | None = 1, **how: Any) -> dict[str, Any]:
 
 
 def ending(fact: dict[str, Any]) -> AttemptEnded:
-    end = restart_policy.ending([fact], 100.0)
+    end = restart_policy.classify_ending([fact], 100.0)
     return AttemptEnded(1, True, **end, lasted=100.0, complete="")
 
 
@@ -40,7 +40,7 @@ LOST = {"event": "lost", "host": "b", "why": "no message from it for 15 s"}
     ],
 )
 def test_what_may_go_better_is_started_again(facts: list[dict[str, Any]]) -> None:
-    assert restart_policy.ending(facts, 300.0)["again"]
+    assert restart_policy.classify_ending(facts, 300.0)["again"]
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_what_may_go_better_is_started_again(facts: list[dict[str, Any]]) -> Non
     ],
 )
 def test_what_a_restart_does_not_change_is_not(facts: list[dict[str, Any]]) -> None:
-    assert not restart_policy.ending(facts, 300.0)["again"]
+    assert not restart_policy.classify_ending(facts, 300.0)["again"]
 
 
 def test_memory_that_ran_out_at_once_runs_out_again() -> None:
     killed = rank(code=None, signal=9, hints=["oom-rank"])
-    assert not restart_policy.ending([killed], 20.0)["again"]
-    assert restart_policy.ending([killed], 2000.0)["again"]
+    assert not restart_policy.classify_ending([killed], 20.0)["again"]
+    assert restart_policy.classify_ending([killed], 2000.0)["again"]
 
 
 def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_between() -> None:
@@ -73,16 +73,16 @@ def test_the_same_error_twice_ends_the_run_unless_there_is_a_checkpoint_in_betwe
     assert end.error == again.error
     same = [(end.error, "checkpoint-500"), (again.error, "checkpoint-500")]
     newer = [(end.error, "checkpoint-500"), (again.error, "checkpoint-900")]
-    assert restart_policy.refusal(again, same, 1, 5)
-    assert not restart_policy.refusal(again, newer, 1, 5)
-    assert not restart_policy.refusal(end, same[:1], 0, 5)
+    assert restart_policy.why_no_restart(again, same, 1, 5)
+    assert not restart_policy.why_no_restart(again, newer, 1, 5)
+    assert not restart_policy.why_no_restart(end, same[:1], 0, 5)
 
 
 @pytest.mark.parametrize("fact", [LOST, rank(code=None, signal=9), rank(code=None, lost=True)])
 def test_what_was_killed_has_no_error_that_could_come_twice(fact: dict[str, Any]) -> None:
     end = ending(fact)
-    assert not restart_policy.refusal(end, [(end.error, ""), (end.error, "")], 1, 5)
-    assert restart_policy.refusal(end, [], 5, 5)
+    assert not restart_policy.why_no_restart(end, [(end.error, ""), (end.error, "")], 1, 5)
+    assert restart_policy.why_no_restart(end, [], 5, 5)
 
 
 def ended(seconds: float, *lost: str) -> AttemptEnded:
@@ -90,11 +90,13 @@ def ended(seconds: float, *lost: str) -> AttemptEnded:
 
 
 def test_attempts_that_end_at_once_are_further_and_further_apart() -> None:
-    pauses = [restart_policy.pause([ended(1.0)] * n) for n in range(1, 8)]
+    pauses = [restart_policy.restart_pause([ended(1.0)] * n) for n in range(1, 8)]
     assert pauses == sorted(pauses) and pauses[0] == 0.0 and pauses[-1] == 30.0
-    assert restart_policy.pause([ended(1.0)] * 3 + [ended(500.0)]) == 0.0
-    assert restart_policy.pause([ended(1.0, "node02")] * 6) == 0.0  # not the program's fault
-    assert restart_policy.pause([ended(1.0, "node02")] * 6 + [ended(1.0)] * 2) == 5.0
+    assert restart_policy.restart_pause([ended(1.0)] * 3 + [ended(500.0)]) == 0.0
+    assert (
+        restart_policy.restart_pause([ended(1.0, "node02")] * 6) == 0.0
+    )  # not the program's fault
+    assert restart_policy.restart_pause([ended(1.0, "node02")] * 6 + [ended(1.0)] * 2) == 5.0
 
 
 @pytest.mark.parametrize(
@@ -111,12 +113,12 @@ def test_attempts_that_end_at_once_are_further_and_further_apart() -> None:
     ],
 )
 def test_spares_take_the_places_of_lost_hosts(there: str, least: int, found: str) -> None:
-    assert restart_policy.chosen([*"abc"], [*"abcxy"], {*there}, least, 3) == [*found]
+    assert restart_policy.choose_next_hosts([*"abc"], [*"abcxy"], {*there}, least, 3) == [*found]
 
 
 @pytest.mark.parametrize(("there", "found"), [("abcxy", "xca"), ("acy", "acy"), ("cx", "xc")])
 def test_a_run_that_shrank_grows_again(there: str, found: str) -> None:
-    assert restart_policy.chosen([*"xc"], [*"abcxy"], {*there}, 2, 3) == [*found]
+    assert restart_policy.choose_next_hosts([*"xc"], [*"abcxy"], {*there}, 2, 3) == [*found]
 
 
 def kept(order: tuple[int, int], held: str, parts: str = "ab") -> KeptCheckpoint:
@@ -129,10 +131,10 @@ def kept(order: tuple[int, int], held: str, parts: str = "ab") -> KeptCheckpoint
 def test_the_newest_checkpoint_is_one_of_which_all_parts_are_there() -> None:
     old, new = (1, 7), (2, 1)
     told = {"b": [kept(old, "ab"), kept(new, "b")], "c": [kept(new, "a"), kept(old, "b")]}
-    found = restart_policy.newest(told)
+    found = restart_policy.newest_complete_checkpoint(told)
     assert found and (found.name, found.order) == ("c-1", new)
     assert [(part[0], part[3]) for part in found.parts] == [("a", ["c"]), ("b", ["b"])]
     told["c"] = []  # lost: no host has what `a` wrote last
-    found = restart_policy.newest(told)
+    found = restart_policy.newest_complete_checkpoint(told)
     assert found and found.order == old
-    assert restart_policy.newest({"b": []}) is None
+    assert restart_policy.newest_complete_checkpoint({"b": []}) is None

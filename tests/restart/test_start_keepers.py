@@ -11,7 +11,7 @@ from ipexctl.run import start_keepers
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 from ipexctl.user_code.frameworks import Frameworks
-from ipexctl.user_code.source import Source
+from ipexctl.user_code.source import PythonSource
 from ipexctl.user_code.source_reader import read_source
 from tests.refused import refused
 
@@ -20,9 +20,9 @@ def reviewed(options: RunOptions, hosts: int, spares: int = 0, *called: str, use
     """How many notes there are."""
     notes: list[str] = []
     frameworks = Frameworks(frozenset({used} - {""}))
-    sources = (Source("train.py", called=frozenset(called)),)
+    sources = (PythonSource("train.py", called=frozenset(called)),)
     script = Script(None, ("train.py",), frameworks, sources)  # type: ignore[arg-type]
-    start_keepers.review(options, script, hosts, spares, notes.append)
+    start_keepers.review_restarts(options, script, hosts, spares, notes.append)
     return len(notes)
 
 
@@ -53,7 +53,7 @@ def test_a_script_that_reads_the_path_of_the_checkpoint_loads_it() -> None:
         source = read_source("train.py", text, main=True)
         script = Script(None, ("train.py",), None, (source,))  # type: ignore[arg-type]
         said: list[str] = []
-        start_keepers.review(KEPT, script, 3, 0, said.append)
+        start_keepers.review_restarts(KEPT, script, 3, 0, said.append)
         assert len(said) == notes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.common.attempt_record import AttemptBegins
-from ipexctl.run.follow_attempts import attempts_in, in_words, last_step, read_story, summary
+from ipexctl.run.follow_attempts import attempt_lines, attempts_in, in_words, last_step, read_story
 
 
 def read_attempts(said: list[object]) -> list[AttemptBegins]:
@@ -34,7 +34,7 @@ def test_an_attempt_names_its_checkpoint_its_age_and_what_was_not_complete() -> 
 
 def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:
     first, second = read_attempts([FIRST, SECOND])
-    (line,) = summary({2: second, 1: first})
+    (line,) = attempt_lines({2: second, 1: first})
     assert "node[01-02]" in line and "1 min 20 s" in line and second.why in line
 
 

@@ -19,7 +19,7 @@ from ipexctl.common.attempt_record import (
 )
 from ipexctl.common.keeper_messages import Vote
 from ipexctl.remote.restart import voters
-from ipexctl.remote.restart.record import Record
+from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.restart.voters import Member
 
 NAMES = "abcde"
@@ -154,7 +154,7 @@ def test_two_of_five_that_return_get_the_record(net: Net) -> None:
 
 
 def test_lines_of_an_earlier_leader_are_no_part_of_the_record() -> None:
-    record = Record(["a"])
+    record = RestartRecord(["a"])
     ended = AttemptEnded(1, True, True, "", "", [], 1.0, "")
     record.add(Leads("a"), 1)
     record.add(Leads("b"), 2)

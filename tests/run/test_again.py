@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import RunFailed, Unreachable
-from ipexctl.machines.agent import failure
+from ipexctl.machines.agent import agent_failure
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.target import Target, inventory
-from ipexctl.run.outcome.retry_command import command
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.ranks_per_host import fitting, share_out
-from ipexctl.run.prepare_hosts import each
+from ipexctl.machines.target import Target, read_inventory
+from ipexctl.run.outcome.retry_command import compose_retry_command
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.ranks_per_host import fit_rank_count, share_out
+from ipexctl.run.prepare_hosts import call_every_host
 from tests.made import facts, host, prepared
 
 
@@ -45,7 +45,7 @@ def typed(words: str) -> Typed:
     ],
 )
 def test_it_is_the_command_as_it_was_typed_without_values_of_secrets(words, again):
-    assert command(typed(words), (), None) == f"ipexctl {again}"
+    assert compose_retry_command(typed(words), (), None) == f"ipexctl {again}"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_it_is_the_command_as_it_was_typed_without_values_of_secrets(words, agai
     ],
 )
 def test_it_leaves_lost_hosts_out_and_asks_for_what_the_others_hold(words, again):
-    assert command(typed(words), ("n3",), 8) == f"ipexctl {again}"
+    assert compose_retry_command(typed(words), ("n3",), 8) == f"ipexctl {again}"
 
 
 PORT_1 = "a ansible_connection=local\nb{} address=127.0.0.1 port=1\n"
@@ -73,18 +73,20 @@ def test_the_command_without_hosts_that_are_down_is_offered(tmp_path, down, name
     (tmp_path / "hosts").write_text(PORT_1.format(down))
     target = Target(hostfile=tmp_path / "hosts")
     with pytest.raises(Unreachable) as e, Fleet(target) as fleet:
-        each(fleet, fleet.connect, typed=typed("run -f hosts -n 4 --env HF_TOKEN=x t.py --lr 1"))
+        call_every_host(
+            fleet, fleet.connect, typed=typed("run -f hosts -n 4 --env HF_TOKEN=x t.py --lr 1")
+        )
     quoted = quote_for_pasting((names,))
     assert e.value.hint.splitlines()[-1] == (
         f"ipexctl run -x {quoted} -f hosts -n 4 --env HF_TOKEN t.py --lr 1   # without {names}"
     )
-    assert [h.name for h in inventory(replace(target, exclude=(names,))).hosts] == ["a"]
+    assert [h.name for h in read_inventory(replace(target, exclude=(names,))).hosts] == ["a"]
 
 
 def test_without_any_host_left_no_command_is_offered(tmp_path):
     (tmp_path / "hosts").write_text("b address=127.0.0.1 port=1\n")
     with pytest.raises(Unreachable) as e, Fleet(Target(hostfile=tmp_path / "hosts")) as fleet:
-        each(fleet, fleet.connect, typed=typed("run -f hosts t.py"))
+        call_every_host(fleet, fleet.connect, typed=typed("run -f hosts t.py"))
     assert "ipexctl run" not in e.value.hint
 
 
@@ -96,15 +98,15 @@ def test_a_host_is_left_out_only_for_what_is_wrong_with_it(tmp_path, slug, offer
 
     def work(host):
         if host.name == "b":
-            raise failure(host, {"what": "KeyError: '6b86b2'", "slug": slug})
+            raise agent_failure(host, {"what": "KeyError: '6b86b2'", "slug": slug})
 
     with pytest.raises(RunFailed) as e, Fleet(Target(hostfile=tmp_path / "hosts")) as fleet:
-        each(fleet, work, typed=typed("run -f hosts t.py"))
+        call_every_host(fleet, work, typed=typed("run -f hosts t.py"))
     assert ("-x b" in e.value.hint) is offered
 
 
 def test_it_is_nothing_where_nobody_typed_a_command():
-    assert command(Typed(), ("n3",), 8) == ""
+    assert compose_retry_command(Typed(), ("n3",), 8) == ""
 
 
 @pytest.mark.parametrize(
@@ -120,8 +122,8 @@ def test_it_is_nothing_where_nobody_typed_a_command():
     ],
 )
 def test_hosts_hold_what_a_run_on_them_would_not_be_refused_for(slots, n, ppn, fits):
-    nodes = [Node(host(f"n{i}", s), facts(f"n{i}"), prepared()) for i, s in enumerate(slots)]
-    assert fitting(nodes, RunRequest(("t.py",), n, ppn)) == fits
+    nodes = [PlannedHost(host(f"n{i}", s), facts(f"n{i}"), prepared()) for i, s in enumerate(slots)]
+    assert fit_rank_count(nodes, RunRequest(("t.py",), n, ppn)) == fits
     assert fits is None or sum(share_out(nodes, RunRequest(("t.py",), fits, ppn))) == fits
 
 

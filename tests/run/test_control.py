@@ -30,7 +30,7 @@ def asked(run: str) -> list[dict]:
         heard.append(message)
         return {"alive": True}
 
-    control.serve(run, "node1", answer, lambda link: link.close())
+    control.serve_control_socket(run, "node1", answer, lambda link: link.close())
     return heard
 
 
@@ -48,9 +48,9 @@ def as_other(work: Callable[[], object]) -> int:
 
 
 def test_a_supervisor_answers_and_is_gone_when_its_process_is(run: str, asked: list[dict]) -> None:
-    assert control.ask(run, "node1", {"ask": "state"}) == {"alive": True}
-    assert control.ask(run, "node2", {"ask": "state"}) is None
-    assert control.ask(run[:-6] + "zzzzzz", "node1", {"ask": "state"}) is None
+    assert control.ask_supervisor(run, "node1", {"ask": "state"}) == {"alive": True}
+    assert control.ask_supervisor(run, "node2", {"ask": "state"}) is None
+    assert control.ask_supervisor(run[:-6] + "zzzzzz", "node1", {"ask": "state"}) is None
     assert asked == [{"ask": "state"}]
     assert control.is_alive(run, "node1")
     assert not control.is_alive(run, "node2")
@@ -58,7 +58,7 @@ def test_a_supervisor_answers_and_is_gone_when_its_process_is(run: str, asked: l
 
 @AS_ROOT
 def test_another_user_is_not_heard(run: str, asked: list[dict]) -> None:
-    name = control.address(run, "node1")
+    name = control.socket_address(run, "node1")
 
     def stop() -> object:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -76,7 +76,7 @@ def test_another_user_is_not_heard(run: str, asked: list[dict]) -> None:
 
 @AS_ROOT
 def test_another_user_in_its_place_is_not_believed(run: str) -> None:
-    name = control.address(run, "node1")
+    name = control.socket_address(run, "node1")
     ready, tell = os.pipe()
     child = os.fork()
     if child == 0:
@@ -93,9 +93,11 @@ def test_another_user_in_its_place_is_not_believed(run: str) -> None:
             os._exit(0)
     try:
         os.read(ready, 1)
-        control.serve(run, "node1", lambda m: {"alive": True}, lambda link: None)  # it goes on
+        control.serve_control_socket(
+            run, "node1", lambda m: {"alive": True}, lambda link: None
+        )  # it goes on
         assert not control.is_alive(run, "node1")
-        assert control.ask(run, "node1", {"ask": "state"}) is None
+        assert control.ask_supervisor(run, "node1", {"ask": "state"}) is None
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
@@ -106,7 +108,7 @@ def test_a_queue_that_another_user_fills_does_not_make_it_dead(
     run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "PATIENCE", 0.3)
-    name = control.address(run, "node1")
+    name = control.socket_address(run, "node1")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(name)
     listener.listen(1)
@@ -127,7 +129,7 @@ def test_a_queue_that_another_user_fills_does_not_make_it_dead(
     try:
         os.read(ready, 1)
         assert control.is_alive(run, "node1")
-        assert control.ask(run, "node1", {"ask": "state"}) is None
+        assert control.ask_supervisor(run, "node1", {"ask": "state"}) is None
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
@@ -142,10 +144,10 @@ def test_garbage_and_silence_end_nothing(
     links = []
     for data in (b"", b"\xff\xfe\n", b"[1]\n", b"{" * 100_000, b"null\n"):
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.connect(control.address(run, "node1"))
+        link.connect(control.socket_address(run, "node1"))
         link.sendall(data)
         links.append(link)
-    assert control.ask(run, "node1", {"ask": "state"}) == {"alive": True}
+    assert control.ask_supervisor(run, "node1", {"ask": "state"}) == {"alive": True}
     for link in links:
         link.close()
     assert asked == [{"ask": "state"}]
@@ -164,7 +166,7 @@ def test_a_look_at_processes_is_repeated_where_a_parent_ended_during_it(
         return False
 
     monkeypatch.setattr(os.path, "isdir", still_there)
-    assert rank_wrapper.processes() == {8: ("S", 5), 5: ("S", 1)}
+    assert rank_wrapper.list_processes() == {8: ("S", 5), 5: ("S", 1)}
     looks = [{7: ("X", 0), 8: ("S", 7)}]
     monkeypatch.setattr(os.path, "isdir", lambda path: path == "/proc/7")
-    assert rank_wrapper.processes() == looks[0]
+    assert rank_wrapper.list_processes() == looks[0]

@@ -5,8 +5,8 @@ import pytest
 from ipexctl.common import run_events
 from ipexctl.errors import HostFailed
 from ipexctl.run.outcome import event_reader
-from ipexctl.run.outcome.event_reader import read
-from ipexctl.run.outcome.rank_exchange import Group, Process, Report
+from ipexctl.run.outcome.event_reader import read_host_event
+from ipexctl.run.outcome.rank_exchange import ExchangeGroup, ExchangeReport, Process
 from ipexctl.run.outcome.run_state import RankEnd, Usage
 
 OK_END = {"code": 0, "signal": None, "lost": False, "hints": []}
@@ -23,7 +23,7 @@ PROGRAM = {"who": "mpirun", "code": -9, "killed": True, "said": "", "up": 2, "al
 
 
 def heard(body: bytes = b"", **header: object) -> event_reader.Event:
-    return read("node02", {"id": 1, **header}, body, {2, 3})
+    return read_host_event("node02", {"id": 1, **header}, body, {2, 3})
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_how_a_rank_ended_is_understood_with_its_last_words(how, end):
 
 def test_the_last_answer_has_what_is_left_or_why_there_is_none():
     done = {"survivors": 0, "logs": "/l"}
-    assert heard(done=done) == event_reader.Done(0, "/l")
-    assert heard(done={**done, "found": {"a": 2}}) == event_reader.Done(0, "/l", {"a": 2})
+    assert heard(done=done) == event_reader.RunDone(0, "/l")
+    assert heard(done={**done, "found": {"a": 2}}) == event_reader.RunDone(0, "/l", {"a": 2})
     killed = {"survivors": None, "logs": "/l", "killed": "k"}
-    assert heard(done=killed) == event_reader.Done(None, "/l", killed="k")
+    assert heard(done=killed) == event_reader.RunDone(None, "/l", killed="k")
     assert heard(error={"what": "no disk"}) == run_events.Broken("no disk")
 
 
@@ -126,6 +126,6 @@ def test_anything_else_is_refused_with_the_reason(header, words):
 
 def test_what_processes_of_ranks_say_is_understood():
     header = {"event": "traffic", "moved": [[3, "a", "b", 5, 6]], "processes": [PROCESS]}
-    groups = (Group((), "gloo", True, 9), Group((2, 3), "gloo", None, 0))
+    groups = (ExchangeGroup((), "gloo", True, 9), ExchangeGroup((2, 3), "gloo", None, 0))
     said = Process(3, True, 0.5, 9.0, True, True, "a:1", 3, 4, "2.13.0", ("ray",), groups)
-    assert heard(**header) == event_reader.Traffic(Report((said,), ((3, "a", "b", 5, 6),)))
+    assert heard(**header) == event_reader.Traffic(ExchangeReport((said,), ((3, "a", "b", 5, 6),)))

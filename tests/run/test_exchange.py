@@ -6,23 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.explain.causes.causes import match
-from ipexctl.run.command.summary import ending
+from ipexctl.explain.causes.causes import find_likeliest_cause
+from ipexctl.run.command.summary import summary_lines
 from ipexctl.run.outcome.rank_exchange import (
     ENOUGH_STEPS,
     Exchange,
-    Group,
+    ExchangeGroup,
+    ExchangeReport,
+    ExchangeVerdict,
+    ExchangeWatch,
     Process,
-    Report,
-    Verdict,
-    Watch,
+    describe_exchange,
     is_step,
-    sentence,
 )
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.plan.launch import RunRequest
-from ipexctl.run.plan.launch_plan import plan
-from ipexctl.shipped_tables import failures
+from ipexctl.run.plan.launch_plan import make_launch_plan
+from ipexctl.shipped_tables import known_failures
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.source_reader import read_source
 from tests.plan.conftest import shape  # noqa: F401
@@ -42,18 +42,22 @@ PROCESS = Process(0, True, 0.0, 9.0, True, False, "", None, None, "2.13.0", (), 
 
 @pytest.fixture
 def watch(shape):  # noqa: F811
-    def made(ranks: int = 4, code=JOINS) -> Watch:
+    def made(ranks: int = 4, code=JOINS) -> ExchangeWatch:
         nodes = [node(on_network(shape("one node"), f"n{i}", i)) for i in (1, 2)]
-        return Watch(plan(nodes, RunRequest(("t.py",), n=ranks, frameworks=code), "r1"))
+        return ExchangeWatch(
+            make_launch_plan(nodes, RunRequest(("t.py",), n=ranks, frameworks=code), "r1")
+        )
 
     return made
 
 
-def group(*ranks: int, data: bool | None = True, count: int = 7) -> Group:
-    return Group(ranks, "gloo", data, count)
+def group(*ranks: int, data: bool | None = True, count: int = 7) -> ExchangeGroup:
+    return ExchangeGroup(ranks, "gloo", data, count)
 
 
-def say(found: Watch, *, now: float = 0.0, moved=(), complete=True, groups=None, **more) -> None:
+def say(
+    found: ExchangeWatch, *, now: float = 0.0, moved=(), complete=True, groups=None, **more
+) -> None:
     """Each rank says the same but for what is a function of its number; `groups`: without it, none
     was formed."""
     joined = {} if groups is None else {"joined": True, "world": found.plan.world_size}
@@ -65,10 +69,10 @@ def say(found: Watch, *, now: float = 0.0, moved=(), complete=True, groups=None,
                 facts = {"place": place.rank, "groups": tuple(groups(place.rank)), **facts}
             said.append(replace(PROCESS, rank=place.rank, **{**joined, **facts}))
         rows = tuple(row for row in moved if found._hosts[row[0]] == host.host)
-        found.add(host.host, Report(tuple(said), rows, complete=complete), now)
+        found.add(host.host, ExchangeReport(tuple(said), rows, complete=complete), now)
 
 
-def steps(found: Watch, count: int, rank: int = 0, now: float = 0.0) -> None:
+def steps(found: ExchangeWatch, count: int, rank: int = 0, now: float = 0.0) -> None:
     for _ in range(count):
         found.printed(rank, STEP, [STEP.decode().strip()], now)
 
@@ -77,15 +81,15 @@ def test_ranks_that_ran_collectives_in_one_group_train_together(watch):
     found = watch()
     say(found, groups=lambda rank: [group()])
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.alarming, seen.collectives) == (Verdict.TOGETHER, False, 7)
-    assert sentence(seen, 4) == "ranks exchanged data in 7 collectives"
+    assert (seen.verdict, seen.alarming, seen.collectives) == (ExchangeVerdict.TOGETHER, False, 7)
+    assert describe_exchange(seen, 4) == "ranks exchanged data in 7 collectives"
 
 
 def test_groups_that_have_a_rank_in_common_are_one(watch):
     found = watch()
     say(found, groups=lambda rank: [g for g in (group(0, 1), group(1, 2), group(2, 3))
                                     if rank in g.ranks])  # fmt: skip
-    assert found.end(completed=True).verdict is Verdict.TOGETHER
+    assert found.end(completed=True).verdict is ExchangeVerdict.TOGETHER
 
 
 @pytest.mark.parametrize("groups", [None, lambda rank: [group(data=False)]])
@@ -94,16 +98,16 @@ def test_no_group_and_one_in_which_nothing_ran_are_each_alone(watch, groups):
     say(found, groups=groups)
     steps(found, 1)
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.alarming) == (Verdict.ALONE, True)
-    assert " 4 trained " in sentence(seen, 4)
+    assert (seen.verdict, seen.alarming) == (ExchangeVerdict.ALONE, True)
+    assert " 4 trained " in describe_exchange(seen, 4)
 
 
 def test_two_half_groups_are_named(watch):
     found = watch()
     say(found, groups=lambda rank: [group(data=False), group(rank // 2 * 2, rank // 2 * 2 + 1)])
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.groups) == (Verdict.APART, ((0, 1), (2, 3)))
-    assert sentence(seen, 4).endswith(" 2 groups: ranks 0-1 | 2-3")
+    assert (seen.verdict, seen.groups) == (ExchangeVerdict.APART, ((0, 1), (2, 3)))
+    assert describe_exchange(seen, 4).endswith(" 2 groups: ranks 0-1 | 2-3")
 
 
 @pytest.mark.parametrize(
@@ -128,27 +132,27 @@ def test_where_a_rank_may_have_exchanged_more_the_answer_is_not_known(watch, fac
     say(found, **facts)
     steps(found, 1)
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.reason, seen.alarming) == (Verdict.UNKNOWN, reason, False)
+    assert (seen.verdict, seen.reason, seen.alarming) == (ExchangeVerdict.UNKNOWN, reason, False)
     assert not seen.quiet
 
 
 def test_what_was_exchanged_is_known_though_a_rank_could_not_say_more(watch):
     found = watch()
     say(found, groups=lambda rank: [group()], ended=False, others=("ray",))
-    assert found.end(completed=False).verdict is Verdict.TOGETHER
+    assert found.end(completed=False).verdict is ExchangeVerdict.TOGETHER
 
 
 def test_ranks_that_are_not_asked_leave_it_open(watch):
     found = watch()
     for host in found.plan.hosts:
-        found.add(host.host, Report(silent="--no-inspect", complete=True))
+        found.add(host.host, ExchangeReport(silent="--no-inspect", complete=True))
     assert found.end(completed=True).reason == "--no-inspect"
 
 
 def test_a_world_of_one_is_alone(watch):
     found = watch()
     say(found, joined=True, place=0, world=1, groups=lambda rank: [group(data=None)])
-    assert found.end(completed=True).verdict is Verdict.ALONE
+    assert found.end(completed=True).verdict is ExchangeVerdict.ALONE
 
 
 def test_a_process_in_the_rank_speaks_for_it(watch):
@@ -157,8 +161,8 @@ def test_a_process_in_the_rank_speaks_for_it(watch):
     for host in found.plan.hosts:
         main = replace(PROCESS, rank=host.ranks[0].rank)
         worker = replace(main, main=False, joined=True, place=main.rank, world=2, groups=(group(),))
-        found.add(host.host, Report((main, worker), complete=True))
-    assert found.end(completed=True).verdict is Verdict.TOGETHER
+        found.add(host.host, ExchangeReport((main, worker), complete=True))
+    assert found.end(completed=True).verdict is ExchangeVerdict.TOGETHER
 
 
 def test_bytes_are_those_between_addresses_of_ranks(watch):
@@ -170,11 +174,11 @@ def test_bytes_are_those_between_addresses_of_ranks(watch):
     ]
     say(found, groups=lambda rank: [group(count=412)], moved=moved)
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.bytes) == (Verdict.TOGETHER, 1_000_000)
-    assert sentence(seen, 4) == "ranks exchanged at least 1 MB in 412 collectives"
+    assert (seen.verdict, seen.bytes) == (ExchangeVerdict.TOGETHER, 1_000_000)
+    assert describe_exchange(seen, 4) == "ranks exchanged at least 1 MB in 412 collectives"
     alone = watch()
     say(alone, moved=moved[2:])
-    assert alone.end(completed=True).verdict is Verdict.ALONE
+    assert alone.end(completed=True).verdict is ExchangeVerdict.ALONE
 
 
 def test_code_that_trains_is_alarmed_about_without_printed_steps_only_after_a_while(watch):
@@ -182,8 +186,8 @@ def test_code_that_trains_is_alarmed_about_without_printed_steps_only_after_a_wh
         found = watch()
         say(found, seconds=seconds)
         seen = found.end(completed=True)
-        assert (seen.verdict, seen.alarming) == (Verdict.ALONE, alarm)
-        assert " 4 ran " in sentence(seen, 4)
+        assert (seen.verdict, seen.alarming) == (ExchangeVerdict.ALONE, alarm)
+        assert " 4 ran " in describe_exchange(seen, 4)
 
 
 @pytest.mark.parametrize(("seconds", "printed", "quiet"), [(9, 0, False), (2, 0, True), (2, 9, 0)])
@@ -193,15 +197,15 @@ def test_independent_ranks_of_a_sweep_get_a_plain_line(watch, seconds, printed, 
     steps(found, printed)
     assert found.warning(100.0) == ""
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.alarming, seen.quiet) == (Verdict.ALONE, False, quiet)
-    assert " 4 ran " in sentence(seen, 4)
+    assert (seen.verdict, seen.alarming, seen.quiet) == (ExchangeVerdict.ALONE, False, quiet)
+    assert " 4 ran " in describe_exchange(seen, 4)
 
 
 def test_a_run_that_failed_before_its_first_step_accuses_nobody(watch):
     found = watch()
     say(found)
     seen = found.end(completed=False)
-    assert (seen.alarming, " 4 " in sentence(seen, 4)) == (False, False)
+    assert (seen.alarming, " 4 " in describe_exchange(seen, 4)) == (False, False)
 
 
 def test_the_warning_comes_once_and_by_what_ranks_said_after_the_second_step(watch):
@@ -212,7 +216,7 @@ def test_the_warning_comes_once_and_by_what_ranks_said_after_the_second_step(wat
     say(found, groups=lambda rank: [group(data=False)], now=118.0, age=9.0, complete=False)
     said = found.warning(122.0)
     assert said.startswith("WARNING: after 2 ") and said.endswith("explain trained-alone)")
-    known = match([said], failures())
+    known = find_likeliest_cause([said], known_failures())
     assert known is not None and known.cause.slug == "trained-alone"
     assert (found.warning(124.0), found.warning(128.0)) == ("", "")
     say(found, groups=lambda rank: [group()], now=130.0, complete=False)
@@ -241,7 +245,7 @@ def test_a_rendezvous_at_loopback_is_named_within_30_s(watch, ranks, place):
     assert f" on n1 opened the rendezvous at {place}, " in said
     assert f"; rank{'s 2-3' if ranks == 4 else ' 1'} cannot join" in said
     assert (found.waiting(31.0), found.end(completed=False).stuck) == ("", said)
-    cause = match([said], failures())
+    cause = find_likeliest_cause([said], known_failures())
     assert cause is not None and cause.cause.slug == "master-loopback"
 
 
@@ -290,14 +294,14 @@ def test_one_rank_has_nobody_to_talk_to(watch):
 @pytest.mark.parametrize(
     ("verdict", "trained", "lines"),
     [
-        (Verdict.TOGETHER, True, ["  ranks exchanged at least 1 MB"]),
+        (ExchangeVerdict.TOGETHER, True, ["  ranks exchanged at least 1 MB"]),
         (
-            Verdict.ALONE, True,
+            ExchangeVerdict.ALONE, True,
             ["  ranks exchanged nothing: each of the 4 trained alone",
              "    why, and what to change: ipexctl explain trained-alone"],
         ),
-        (Verdict.ALONE, False, ["  ranks exchanged nothing: each of the 4 ran alone"]),
-        (Verdict.UNKNOWN, True, ["  it is unknown what ranks exchanged: n2: old"]),
+        (ExchangeVerdict.ALONE, False, ["  ranks exchanged nothing: each of the 4 ran alone"]),
+        (ExchangeVerdict.UNKNOWN, True, ["  it is unknown what ranks exchanged: n2: old"]),
     ],
 )  # fmt: skip
 def test_the_summary_has_one_line_and_an_alarm_says_where_to_read_on(
@@ -309,7 +313,9 @@ def test_the_summary_has_one_line_and_an_alarm_says_where_to_read_on(
             "r1", 0, "ranks", 1.0, watch().plan, (), exchange=replace(found, quiet=quiet)
         )
         said = [
-            row.plain for row in ending(result) if "exchange" in row.plain or "why" in row.plain
+            row.plain
+            for row in summary_lines(result)
+            if "exchange" in row.plain or "why" in row.plain
         ]
         assert said == ([] if quiet else lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.run.outcome.interrupt_traces import MOST, InterruptTraces
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 TRACE = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>', "    f()"]
 STOPPED = [*TRACE, "KeyboardInterrupt"]
@@ -38,7 +38,7 @@ CASES = [
 def test_a_traceback_of_ctrl_c_is_hidden_and_any_other_shown(
     lines: list[str], shown: list[str], hidden: set[int], at_once: bool
 ) -> None:
-    traces = InterruptTraces(failures)
+    traces = InterruptTraces(known_failures)
     pieces = [lines] if at_once else [[line] for line in lines]
     seen = [text for piece in pieces for text in traces.shown(0, piece)] + traces.rest(0)
     assert (seen, traces.hidden) == (shown, hidden)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal
 from ipexctl.run.outcome import listed_runs
-from ipexctl.run.outcome.listed_runs import FORMAT, OnHost, State
+from ipexctl.run.outcome.listed_runs import FORMAT, ListedState, RunOnHost
 from ipexctl.run.watch.run_format import written_by
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 from tests.refused import refused
 
 RUN = "20260101-000000-000001"
@@ -37,7 +37,7 @@ RECORD = st.dictionaries(
 
 
 def written(tmp_path: Path, *records: dict[str, Any]) -> Path:
-    kept = journal.begin(str(tmp_path), "node1")
+    kept = journal.create_journal(str(tmp_path), "node1")
     for record in records:
         kept.add(record, sync=True)
     os.close(kept.fd)
@@ -49,10 +49,10 @@ def fact(rank: int, tail: str, **how: Any) -> dict[str, Any]:
     return {"fact": {**said, "ended": {"code": None, "signal": None, **how}}}
 
 
-def row(host: str, *records: dict[str, Any], alive: bool = False, run: str = RUN) -> OnHost:
-    said = run_list.summary(list(records))
+def row(host: str, *records: dict[str, Any], alive: bool = False, run: str = RUN) -> RunOnHost:
+    said = run_list.summarize_journal(list(records))
     more = {"run": run, "alive": alive, "last": None}
-    return listed_runs.read_on_host(host, {**said, **more}, failures)
+    return listed_runs.read_on_host(host, {**said, **more}, known_failures)
 
 
 def ended(rank: int, **how: Any) -> dict[str, Any]:
@@ -64,12 +64,15 @@ def ended(rank: int, **how: Any) -> dict[str, Any]:
 
 def test_what_was_added_is_read_back_and_more_can_be_added_after_the_run(tmp_path: Path) -> None:
     path = written(tmp_path, *DONE)
-    assert journal.parse(journal.contents(str(path))) == DONE
+    assert journal.parse_records(journal.read_journal_bytes(str(path))) == DONE
     assert path.stat().st_size == journal.ROOM  # a full disk does not stop it
     assert path.stat().st_mode & 0o777 == 0o600
-    journal.append(str(path), {"result": {"exit_code": 0}})
+    journal.append_record(str(path), {"result": {"exit_code": 0}})
     assert path.stat().st_size < 1000  # its free room is given back
-    assert journal.parse(journal.contents(str(path))) == [*DONE, {"result": {"exit_code": 0}}]
+    assert journal.parse_records(journal.read_journal_bytes(str(path))) == [
+        *DONE,
+        {"result": {"exit_code": 0}},
+    ]
 
 
 def test_it_grows_beyond_its_first_room_and_ends_at_its_limit(
@@ -77,14 +80,16 @@ def test_it_grows_beyond_its_first_room_and_ends_at_its_limit(
 ) -> None:
     monkeypatch.setattr(journal, "MOST", 3 * journal.ROOM)
     record = {"ended": 1, "tail": "x" * 8192}
-    found = journal.parse(journal.contents(str(written(tmp_path, *[record] * 200))))
+    found = journal.parse_records(
+        journal.read_journal_bytes(str(written(tmp_path, *[record] * 200)))
+    )
     assert journal.ROOM < len(found) * 8192 <= 3 * journal.ROOM
     assert all(one == record for one in found)
 
 
 def test_a_reader_gets_what_was_added_since_also_long_records(tmp_path: Path) -> None:
-    kept = journal.begin(str(tmp_path), "node1")
-    reader = journal.Reader(str(tmp_path / "journals" / "node1"))
+    kept = journal.create_journal(str(tmp_path), "node1")
+    reader = journal.JournalReader(str(tmp_path / "journals" / "node1"))
     assert list(reader.new()) == []
     records = [{"n": n, "tail": "x" * size} for n, size in enumerate((10, 100_000, 20_000, 3))]
     for record in records[:2]:
@@ -95,7 +100,7 @@ def test_a_reader_gets_what_was_added_since_also_long_records(tmp_path: Path) ->
     found = [*first, *reader.new()]
     assert [record for record, _ in found] == records
     assert (found[-1][1], list(reader.new())) == (kept.at, [])
-    again = journal.Reader(str(tmp_path / "journals" / "node1"), at=found[1][1])
+    again = journal.JournalReader(str(tmp_path / "journals" / "node1"), at=found[1][1])
     assert [record for record, _ in again.new()] == records[2:]
     for one in (reader, again):
         os.close(one.fd)
@@ -106,14 +111,14 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "journals").mkdir()
     (tmp_path / "journals" / "node1").symlink_to(tmp_path / "other")
     with pytest.raises(OSError, match="exists"):
-        journal.begin(str(tmp_path), "node1")
-    assert journal.contents(str(tmp_path / "journals" / "node1")) == b""
+        journal.create_journal(str(tmp_path), "node1")
+    assert journal.read_journal_bytes(str(tmp_path / "journals" / "node1")) == b""
 
 
 def test_of_a_cut_file_the_whole_records_are_read(tmp_path: Path) -> None:
-    data = journal.contents(str(written(tmp_path, *DONE)))[:600]
+    data = journal.read_journal_bytes(str(written(tmp_path, *DONE)))[:600]
     for end in range(len(data)):
-        found = journal.parse(data[:end])
+        found = journal.parse_records(data[:end])
         assert found == DONE[: len(found)]
 
 
@@ -122,10 +127,12 @@ def test_of_a_cut_file_the_whole_records_are_read(tmp_path: Path) -> None:
 def test_a_damaged_file_ends_at_the_damage(
     tmp_path_factory: pytest.TempPathFactory, at: int, byte: int, cut: int
 ) -> None:
-    data = bytearray(journal.contents(str(written(tmp_path_factory.mktemp("j"), *DONE))))[:cut]
+    data = bytearray(journal.read_journal_bytes(str(written(tmp_path_factory.mktemp("j"), *DONE))))[
+        :cut
+    ]
     if at < len(data):
         data[at] = byte
-    found = journal.parse(bytes(data))
+    found = journal.parse_records(bytes(data))
     assert found == DONE[: len(found)]
 
 
@@ -134,10 +141,10 @@ def test_a_damaged_file_ends_at_the_damage(
 
 def test_a_run_that_all_hosts_saw_end_well_is_done_without_a_result() -> None:
     other = [{"about": ABOUT, "began": 900.0}, {"started": 1}, ended(1, code=0)]
-    (run,) = listed_runs.merged([row("a", *DONE), row("b", *other)])
-    assert (run.state, run.ok, run.cause, run.began) == (State.DONE, 2, "", 900.0)
-    (half,) = listed_runs.merged([row("a", *DONE)])
-    assert half.state is State.LOST  # b's rank is not known
+    (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", *other)])
+    assert (run.state, run.ok, run.cause, run.began) == (ListedState.DONE, 2, "", 900.0)
+    (half,) = listed_runs.merge_runs([row("a", *DONE)])
+    assert half.state is ListedState.LOST  # b's rank is not known
 
 
 FAILURES = [
@@ -149,27 +156,27 @@ FAILURES = [
 
 def test_a_rank_that_crashed_after_its_script_had_ended_did_not_fail() -> None:
     end = ended(1, code=0, at_exit=6)
-    (run,) = listed_runs.merged([row("a", *DONE), row("b", {"started": 1}, end)])
-    assert (run.state, run.ok) == (State.DONE, 2)
+    (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", {"started": 1}, end)])
+    assert (run.state, run.ok) == (ListedState.DONE, 2)
 
 
 @pytest.mark.parametrize(("end", "cause"), FAILURES)
 def test_the_first_failure_is_the_cause(end: dict[str, Any], cause: str) -> None:
-    (run,) = listed_runs.merged([row("a", *DONE), row("b", {"started": 1}, end)])
-    assert (run.state, run.cause) == (State.FAILED, cause)
+    (run,) = listed_runs.merge_runs([row("a", *DONE), row("b", {"started": 1}, end)])
+    assert (run.state, run.cause) == (ListedState.FAILED, cause)
 
 
 def test_a_run_without_an_end_is_lost_and_one_that_answers_is_not() -> None:
-    (gone,) = listed_runs.merged([row("a", *DONE[:2])])
-    assert gone.state is State.LOST
+    (gone,) = listed_runs.merge_runs([row("a", *DONE[:2])])
+    assert gone.state is ListedState.LOST
     assert "switched off" in gone.cause
-    (cut,) = listed_runs.merged([row("a", *DONE[:2], {"over": "no message"})])
+    (cut,) = listed_runs.merge_runs([row("a", *DONE[:2], {"over": "no message"})])
     assert cut.cause == "a: no message"
-    (lives,) = listed_runs.merged([row("a", *DONE[:2], alive=True)])
-    assert lives.state is State.RUNNING
+    (lives,) = listed_runs.merge_runs([row("a", *DONE[:2], alive=True)])
+    assert lives.state is ListedState.RUNNING
     asked = [*DONE[:2], {"asked": "ann@pc"}]
-    (stops,) = listed_runs.merged([row("a", *asked, alive=True)])
-    assert stops.state is State.STOPPING
+    (stops,) = listed_runs.merge_runs([row("a", *asked, alive=True)])
+    assert stops.state is ListedState.STOPPING
 
 
 @settings(max_examples=300, deadline=None)
@@ -187,8 +194,8 @@ def test_odd_journals_never_crash_and_a_failed_run_is_never_done(
         clean.insert(at, {"about": {**ABOUT, "ranks": 1}})
         clean.insert(at, ended(7, code=1))
         clean = [r for r in clean if r.get("ended") != 7 or r == ended(7, code=1)]
-    for run in listed_runs.merged([row("a", *clean, alive=alive)]):
-        assert not (failed and run.state is State.DONE)
+    for run in listed_runs.merge_runs([row("a", *clean, alive=alive)]):
+        assert not (failed and run.state is ListedState.DONE)
         assert run.over is not alive
 
 
@@ -196,11 +203,11 @@ NAMES = ["20260102-000000-aaaaaa", "20260101-000000-bbbbbb"]
 
 
 def test_a_warning_of_each_healthy_run_is_not_its_last_line() -> None:
-    said = run_list.summary(list(DONE))
+    said = run_list.summarize_journal(list(DONE))
     warning = "[W1123 socket.cpp:755] [c10d] The hostname of the client socket cannot be retrieved"
     for last, shown in ((warning, ""), ("step 3", "step 3")):
         raw = {**said, "run": RUN, "alive": True, "last": [0, last]}
-        (run,) = listed_runs.merged([listed_runs.read_on_host("a", raw, failures)])
+        (run,) = listed_runs.merge_runs([listed_runs.read_on_host("a", raw, known_failures)])
         assert run.last == shown
 
 
@@ -209,30 +216,32 @@ def test_an_empty_journal_beside_a_written_one_is_not_of_another_version() -> No
         {"about": ABOUT, "version": FORMAT, "at": 0.0},
         row("b", alive=True),
     )
-    (run,) = listed_runs.merged([row("a", written), empty])
+    (run,) = listed_runs.merge_runs([row("a", written), empty])
     assert written_by(run) == ""
-    (run,) = listed_runs.merged([row("a", {**written, "version": 9}), empty])
+    (run,) = listed_runs.merge_runs([row("a", {**written, "version": 9}), empty])
     assert written_by(run)
 
 
 def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() -> None:
-    new, old = listed_runs.merged(row("a", *DONE, run=name) for name in NAMES)
+    new, old = listed_runs.merge_runs(row("a", *DONE, run=name) for name in NAMES)
     for text, expected in (
         ("@last", new), ("bert", new), ("20260101", old), (NAMES[0], new),
     ):  # fmt: skip
-        assert listed_runs.chosen([new, old], text) == expected
-    last, first = listed_runs.merged(row("a", *DONE, run=f"{NAMES[0]}{n}") for n in ("-r02", ""))
+        assert listed_runs.choose_run([new, old], text) == expected
+    last, first = listed_runs.merge_runs(
+        row("a", *DONE, run=f"{NAMES[0]}{n}") for n in ("-r02", "")
+    )
     for text, expected in ((NAMES[0], last), (f"{NAMES[0]}-r01", first), (last.id, last)):
-        assert listed_runs.chosen([last, first, old], text) == expected
+        assert listed_runs.choose_run([last, first, old], text) == expected
     for text in ("bert", NAMES[0][:10], "@last"):
-        assert listed_runs.chosen([last, first, old], f"{text}-r02") == last
-        assert listed_runs.chosen([last, first, old], f"{text}-r01") == first
+        assert listed_runs.choose_run([last, first, old], f"{text}-r02") == last
+        assert listed_runs.choose_run([last, first, old], f"{text}-r01") == first
     with refused("unknown-run", "bert has no attempt 3"):
-        listed_runs.chosen([last, first, old], "bert-r03")
+        listed_runs.choose_run([last, first, old], "bert-r03")
     with refused("run-ambiguous", "2026", *NAMES):
-        listed_runs.chosen([new, old], "2026")
+        listed_runs.choose_run([new, old], "2026")
     with refused("unknown-run", "'bert'"):
-        listed_runs.chosen([new, old], "bart")
+        listed_runs.choose_run([new, old], "bart")
 
 
 @pytest.mark.parametrize("name", ["2026", "@last", "a b", "-x", "é", "a" * 65, "a/b"])

@@ -10,8 +10,8 @@ from ipexctl.errors import RunFailed
 from ipexctl.facts.software_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.run.plan import mpi
-from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from tests.made import facts, host, prepared
 from tests.plan.asked import read_launch
 
@@ -19,15 +19,15 @@ P = "/home/trainer/.ipexctl/envs/abc"
 OTHER = "/data/trainer/.ipexctl/envs/abc"
 
 
-def node(name: str, found: Mpi | None, *, prefix: str = P, nic: str = "eth0") -> Node:
+def node(name: str, found: Mpi | None, *, prefix: str = P, nic: str = "eth0") -> PlannedHost:
     address = f"10.0.0.{name[-1]}"
     made = replace(prepared(prefix), mpi=found and replace(found, bin=f"{prefix}/bin"))
-    return Node(host(name), facts(name, address=address, nic=nic), made)
+    return PlannedHost(host(name), facts(name, address=address, nic=nic), made)
 
 
 def planned(found: Mpi | None) -> LaunchPlan:
     nodes = [node("node01", found), node("node02", found, prefix=OTHER, nic="ens5")]
-    return plan(nodes, RunRequest(("train.py",), 3), "r1")
+    return make_launch_plan(nodes, RunRequest(("train.py",), 3), "r1")
 
 
 IMPI = Mpi("intel", "2021.18.1", "")
@@ -77,7 +77,10 @@ def test_each_mpi_is_told_of_our_bootstrap_program(found, flags, machinefile):
 def test_without_mpi_each_hosts_agent_starts_its_ranks():
     made = planned(None)
     assert (made.mpi, made.mpirun, made.machinefile) == ("", (), "")
-    assert [mpi.starter(h)[3:] for h in made.hosts] == [("sh", "0:0", "1:1"), ("sh", "2:0")]
+    assert [mpi.rank_starter_command(h)[3:] for h in made.hosts] == [
+        ("sh", "0:0", "1:1"),
+        ("sh", "2:0"),
+    ]
 
 
 def test_each_host_has_its_own_interface_in_open_mpis_settings():
@@ -91,7 +94,7 @@ def test_each_host_has_its_own_interface_in_open_mpis_settings():
 def test_hosts_with_different_mpis_are_refused():
     nodes = [node("node01", OMPI), node("node02", MPICH), node("node03", None)]
     with pytest.raises(RunFailed) as caught:
-        plan(nodes, RunRequest(("train.py",), 3), "r1")
+        make_launch_plan(nodes, RunRequest(("train.py",), 3), "r1")
     assert caught.value.why == "node01: Open MPI 5.0.11; node02: MPICH 5.0.2; node03: none"
 
 
@@ -104,7 +107,7 @@ def on_ipv6(found: Mpi | None, *, ipv4_too: bool = False) -> LaunchPlan:
         nics = tuple(replace(n, addresses=own) for n in made.facts.net.nics)
         net = replace(made.facts.net, ssh_address=address, nics=nics)
         nodes.append(replace(made, facts=replace(made.facts, net=net)))
-    return plan(nodes, RunRequest(("train.py",), 2), "r1")
+    return make_launch_plan(nodes, RunRequest(("train.py",), 2), "r1")
 
 
 def test_without_ipv4_intel_mpi_is_told_and_mpich_is_not_used():

@@ -8,25 +8,27 @@ import shlex
 
 import pytest
 
-from ipexctl.base.sizes import ranges
+from ipexctl.base.sizes import fold_numbers
 from ipexctl.common.run_events import HostLoad
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
-from ipexctl.run.command.run_text import prefixes, status
+from ipexctl.run.command.run_text import rank_prefixes, status_line
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.outcome.run_result import Tally
 from ipexctl.run.output.merge_lines import WINDOW, Fold
-from ipexctl.run.output.training_state import Progress
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.output.training_state import TrainingProgress
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.run_options import RunOptions
 from tests.made import facts, host, prepared
 from tests.refused import refused
 
 
 def made_plan(ranks=4, hosts=2):
-    nodes = [Node(host(f"node{i:02d}"), facts(f"n{i}"), prepared()) for i in range(1, hosts + 1)]
-    return plan(nodes, RunRequest(("t.py",), ranks), "r1")
+    nodes = [
+        PlannedHost(host(f"node{i:02d}"), facts(f"n{i}"), prepared()) for i in range(1, hosts + 1)
+    ]
+    return make_launch_plan(nodes, RunRequest(("t.py",), ranks), "r1")
 
 
 def folded(ranks, said, at=0.0):
@@ -87,7 +89,7 @@ def test_a_flood_does_not_wait_in_memory():
 
 
 def test_who_wrote_a_line_is_told_as_short_as_it_can_be():
-    prefix = prefixes(made_plan(4, 2))
+    prefix = rank_prefixes(made_plan(4, 2))
     fold = Fold(4)
     for ranks, text in (((0, 1, 2, 3), "a"), ((0, 1), "b"), ((1, 2), "c"), ((3,), "d")):
         for rank in ranks:
@@ -98,7 +100,7 @@ def test_who_wrote_a_line_is_told_as_short_as_it_can_be():
         "r1-2   x2 ",
         "node02 r03",
     ]
-    assert ranges([7, 1, 2, 3, 9]) == "1-3,7,9"
+    assert fold_numbers([7, 1, 2, 3, 9]) == "1-3,7,9"
 
 
 # --- the choice ----------------------------------------------------------------------------------
@@ -122,14 +124,14 @@ LINES = [("node01", 0, "step 1"), ("node01", 1, "loss nan"), ("node02", 2, "\x1b
 )
 def test_lines_are_chosen_by_rank_host_and_words(wanted, left):
     inventory = Inventory((host("node01"), host("node02")), "made")
-    chosen = line_filter.read(wanted, inventory, KNOWN)
+    chosen = line_filter.read_line_filter(wanted, inventory, KNOWN)
     assert [r for h, r, text in LINES if chosen.lines(h, r, [text])] == left
 
 
 def read(**wanted):
     """Of the output of a run on node01."""
     hosts = Inventory((host("node01"),), "made")
-    return line_filter.read(RunOptions("t.py", **wanted), hosts, KNOWN)
+    return line_filter.read_line_filter(RunOptions("t.py", **wanted), hosts, KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ def test_the_hint_for_plain_text_can_be_pasted():
 
 def test_ranks_that_the_run_does_not_have_are_refused():
     with refused("no-rank-selected", "0 to 3"):
-        line_filter.check(read(ranks="4-9"), made_plan(4))
+        line_filter.require_selected_ranks(read(ranks="4-9"), made_plan(4))
 
 
 # --- the status line and the panes ---------------------------------------------------------------
@@ -191,4 +193,4 @@ def test_the_status_line_says_what_there_is_room_for(width, line):
         ("node02", HostLoad(0.3, 16_000_000_000, 20_000_000_000, 150e6)),
     )
     tally = Tally(4, 3, 1, 0, 12.3, loads, busy=(0.5, 1.0))
-    assert status(tally, Progress(), width=width).plain == line
+    assert status_line(tally, TrainingProgress(), width=width).plain == line

@@ -46,7 +46,7 @@ def test_a_rank_whose_wrapper_is_stopped_stands_still_too():
 
 
 def test_cpus_and_memory_are_those_that_the_kernel_tells():
-    used, total = health_sampler.memory()
+    used, total = health_sampler.read_memory_use()
     assert 0 < used <= total
     assert health_sampler.cpu_share((10, 100), (20, 120)) == 0.5
     assert health_sampler.cpu_share((10, 100), (10, 100)) is None

@@ -12,23 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.doctor.checks import catalogue
+from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.report.finding import Finding, Severity, do
 from ipexctl.facts.facts import ClockFacts, Facts, Peer
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
-from ipexctl.project.send_agreed import never
-from ipexctl.project.send_project import Project, project_of, take
+from ipexctl.project.send_agreed import answer_no
+from ipexctl.project.send_project import Project, project_of, read_project
 from ipexctl.run import preflight as verb
 from ipexctl.run import preflight_rules as core
 from ipexctl.run.plan import launch_plan
-from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.script.context import HostEnvironment, ProjectFiles
 from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
-from ipexctl.shipped_tables import launchers, migration_rules
+from ipexctl.shipped_tables import known_launchers, migration_rules
 from ipexctl.user_code.source_reader import read_source
 from tests import made
 from tests.checks.cases import ANN
@@ -45,7 +45,7 @@ def two(change=lambda facts: facts) -> list[Facts]:
 
 
 def judged(facts, prefixes=SAME, **more) -> tuple[list[str], list[str]]:
-    found = core.judge(facts, prefixes, rows=ROWS, **more)
+    found = core.judge_preflight(facts, prefixes, rows=ROWS, **more)
     return tuple([f"{f.id} {f.host}" for f in fs] for fs in (found.blockers, found.warnings))
 
 
@@ -75,24 +75,26 @@ def test_what_stops_a_run_and_what_is_told(facts, more, blockers, warnings) -> N
 
 @pytest.mark.parametrize(("cpus", "said"), [({2, 3}, []), ({1, 2}, ["LOAD-004 node01"])])
 def test_another_run_is_told_of_where_it_uses_the_cores_of_this_one(cpus, said) -> None:
-    node = Node(made.host("node01"), clean(), made.prepared())
-    plan = launch_plan.plan([node], RunRequest(("t.py",), 2), "r1")
+    node = PlannedHost(made.host("node01"), clean(), made.prepared())
+    plan = launch_plan.make_launch_plan([node], RunRequest(("t.py",), 2), "r1")
     (host,) = plan.hosts
     first = replace(host, ranks=(replace(host.ranks[0], cpus=(0,), comm=(1,)),))
     run = replace(ANN, cpus=frozenset(cpus))
-    facts = core.planned(state("load", runs=(run,))(clean()), replace(plan, hosts=(first,)))
+    facts = core.keep_competing_runs(
+        state("load", runs=(run,))(clean()), replace(plan, hosts=(first,))
+    )
     assert judged([facts]) == ([], said)
 
 
 def test_every_id_is_one_of_a_check_and_what_stops_a_run_can_fail() -> None:
-    checks = {check.id: check for check in catalogue()}
+    checks = {check.id: check for check in all_checks()}
     assert checks.keys() >= core.TELL
     assert [i for i in sorted(core.BLOCK) if Severity.FAIL not in checks[i].severities] == []
 
 
 def test_a_refusal_is_a_table_with_fixes_and_the_way_past_it() -> None:
-    blockers = core.judge([NO_SHM(f) for f in two()], SAME, rows=ROWS).blockers
-    e = core.refusal(blockers)
+    blockers = core.judge_preflight([NO_SHM(f) for f in two()], SAME, rows=ROWS).blockers
+    e = core.make_refusal(blockers)
     assert (e.slug, e.exit_code, " node[01-02] " in e.what) == ("preflight", 123, True)
     assert e.why.startswith("SHM-003    node[01-02]  /dev/shm ")
     assert [line.partition("   # ")[2] for line in e.hint.splitlines()[:-1]] == ["SHM-003"]
@@ -105,7 +107,7 @@ def test_one_problem_of_many_hosts_is_a_few_rows_and_one_problem() -> None:
         Finding("MEM-001", Severity.FAIL, host, "little memory", f"{i} MiB", "w", do(f"free {i}"))
         for i, host in enumerate(hosts)
     ]
-    e = core.refusal(made_up)
+    e = core.make_refusal(made_up)
     assert [line.split()[:2] for line in e.why.splitlines()] == [
         ["MEM-001", "node01"], ["MEM-001", "node02"], ["MEM-001", "node03"],
         ["MEM-001", "node[04-64]"],
@@ -116,10 +118,10 @@ def test_one_problem_of_many_hosts_is_a_few_rows_and_one_problem() -> None:
 
 def test_an_argument_of_any_length_is_no_trouble(tmp_path) -> None:
     argv = ("t.py", "--model", "x" * 300)
-    node = Node(made.host("node01"), clean(), made.prepared())
-    plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
+    node = PlannedHost(made.host("node01"), clean(), made.prepared())
+    plan = launch_plan.make_launch_plan([node], RunRequest(argv, 1), "r1")
     (tmp_path / "t.py").write_text("import transformers\n")
-    files = take(Project(tmp_path), never, {"XDG_CACHE_HOME": "/dev/null/none"})
+    files = read_project(Project(tmp_path), answer_no, {"XDG_CACHE_HOME": "/dev/null/none"})
     said: list[str] = []
     verb.review_script(argv, read_sources(tmp_path, "", argv), plan, files, [node], said.append)
     assert said == []
@@ -129,9 +131,9 @@ def reviewed(folder: Path, script: str, *args: str) -> list[str]:
     """What is said of a script of this folder, where the command was typed in the working one."""
     project, said = project_of(folder, Path.cwd()), []
     argv = (os.path.relpath(folder / script, project.start), *args)
-    node = Node(made.host("node01"), clean(), made.prepared())
-    plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
-    files = take(project, never, {"XDG_CACHE_HOME": "/dev/null/none"})
+    node = PlannedHost(made.host("node01"), clean(), made.prepared())
+    plan = launch_plan.make_launch_plan([node], RunRequest(argv, 1), "r1")
+    files = read_project(project, answer_no, {"XDG_CACHE_HOME": "/dev/null/none"})
     sources = read_sources(project.folder, project.cwd, argv)
     verb.review_script(argv, sources, plan, files, [node], said.append)
     return said
@@ -154,13 +156,13 @@ def test_a_model_here_that_is_not_sent_is_named_with_the_reason(tmp_path, monkey
 
 
 def test_the_same_hosts_are_known_until_they_boot_or_change_their_environment() -> None:
-    mark = core.mark(two(), SAME)
-    assert core.mark(two()[::-1], SAME) == mark
+    mark = core.preflight_mark(two(), SAME)
+    assert core.preflight_mark(two()[::-1], SAME) == mark
     other = (
-        core.mark(two(lambda f: replace(f, boot_id="other")), SAME),
-        core.mark(two(), {**SAME, "node02": "/b/envs/k2"}),
-        core.mark(two(part("net", nics=())), SAME),
-        core.mark(two()[:1], SAME),
+        core.preflight_mark(two(lambda f: replace(f, boot_id="other")), SAME),
+        core.preflight_mark(two(), {**SAME, "node02": "/b/envs/k2"}),
+        core.preflight_mark(two(part("net", nics=())), SAME),
+        core.preflight_mark(two()[:1], SAME),
     )
     assert mark not in other and len(set(other)) == len(other)
 
@@ -176,7 +178,7 @@ def flight(monkeypatch, tmp_path):
     nodes = {}
     for i, (host, facts) in enumerate(zip(hosts, two(), strict=True), 1):
         change = part("net", ssh_address=f"127.0.0.{i}", nics=())
-        nodes[host] = Node(host, change(facts), made.prepared())
+        nodes[host] = PlannedHost(host, change(facts), made.prepared())
     with Fleet(Target(), hosts=Inventory(tuple(hosts), "")) as fleet:
         fleet.each(fleet.connect)
         yield verb.Flight(fleet, nodes, RunOptions("t.py"))
@@ -184,10 +186,10 @@ def flight(monkeypatch, tmp_path):
 
 def test_hosts_try_each_other_once_and_are_then_believed(flight) -> None:
     notes: list[str] = []
-    verb.check(flight, notes.append)
+    verb.run_preflight_checks(flight, notes.append)
     asked = [agent._next for agent in flight.fleet.agents.values()]
     assert asked == [4, 4]  # listen, connect, stop listening
-    verb.check(flight, notes.append)
+    verb.run_preflight_checks(flight, notes.append)
     assert notes == []
     assert [agent._next for agent in flight.fleet.agents.values()] == asked
 
@@ -205,14 +207,16 @@ def test_blockers_stop_it_unless_forced_and_warnings_are_told_once(flight) -> No
     notes = []
     nodes = {h: replace(n, facts=NO_SHM(n.facts)) for h, n in flight.nodes.items()}
     with refused("preflight", "SHM-003", "node[01-02]"):
-        verb.check(replace(flight, nodes=nodes), notes.append)
+        verb.run_preflight_checks(replace(flight, nodes=nodes), notes.append)
     assert notes == [] and not verb.MEMORY.path.exists()
-    verb.check(replace(flight, nodes=nodes, options=RunOptions("t.py", force=True)), notes.append)
+    verb.run_preflight_checks(
+        replace(flight, nodes=nodes, options=RunOptions("t.py", force=True)), notes.append
+    )
     assert [n.split()[1] for n in notes] == ["SHM-003", "SHM-003"]
     low = part("disk", free=GIB // 2)
     nodes = {h: replace(n, facts=low(n.facts)) for h, n in flight.nodes.items()}
     told = []
-    verb.check(replace(flight, nodes=nodes, options=PORTS), told.append)
+    verb.run_preflight_checks(replace(flight, nodes=nodes, options=PORTS), told.append)
     assert told[0].split()[:3] == ["preflight:", "DISK-003", "node[01-02]"]
 
 
@@ -225,28 +229,30 @@ def test_what_logout_would_end_is_told_of_a_run_that_lives_on(flight, change, ch
     nodes = {h: replace(n, facts=at_logout(n.facts)) for h, n in flight.nodes.items()}
     flight = replace(flight, nodes=nodes, options=PORTS)
     notes: list[str] = []
-    verb.check(flight, notes.append)
+    verb.run_preflight_checks(flight, notes.append)
     assert notes == []
-    verb.check(replace(flight, options=replace(PORTS, lives_on=True)), notes.append)
+    verb.run_preflight_checks(replace(flight, options=replace(PORTS, lives_on=True)), notes.append)
     assert notes[0].split()[:3] == ["preflight:", check, "node[01-02]"]
     fix = "sudo loginctl enable-linger trainer"
     assert notes[1] == f"preflight: {check}: {fix}"
     lingers = {h: replace(n, facts=state("system", **change, linger=True)(n.facts))
                for h, n in flight.nodes.items()}  # fmt: skip
-    verb.check(replace(flight, nodes=lingers, options=replace(PORTS, lives_on=True)), notes.append)
+    verb.run_preflight_checks(
+        replace(flight, nodes=lingers, options=replace(PORTS, lives_on=True)), notes.append
+    )
     assert len(notes) == 2
 
 
 @pytest.mark.parametrize("package", ["", "lib/__init__.py"])
 def test_a_package_of_the_project_that_git_ignores_is_not_one_to_install(tmp_path, package) -> None:
     argv = ("t.py",)
-    node = Node(made.host("node01"), clean(), replace(made.prepared(), modules=frozenset()))
-    plan = launch_plan.plan([node], RunRequest(argv, 1), "r1")
+    node = PlannedHost(made.host("node01"), clean(), replace(made.prepared(), modules=frozenset()))
+    plan = launch_plan.make_launch_plan([node], RunRequest(argv, 1), "r1")
     (tmp_path / "lib").mkdir()
     files = {"t.py": "from lib.a import A\nimport lib.b\n", ".gitignore": "build/\nlib/\n"}
     for name, text in {**files, "lib/a.py": "", "lib/b.py": "", package or "x": ""}.items():
         (tmp_path / name).write_text(text)
-    sent = take(Project(tmp_path), never, {"XDG_CACHE_HOME": "/dev/null/none"})
+    sent = read_project(Project(tmp_path), answer_no, {"XDG_CACHE_HOME": "/dev/null/none"})
     said: list[str] = []
     verb.review_script(argv, read_sources(tmp_path, "", argv), plan, sent, [node], said.append)
     (note,) = said
@@ -262,7 +268,7 @@ INVALID = "import apex\nprint 'x'\n"
 )
 def test_a_syntax_error_stops_unless_a_newer_python_may_read_it(python, stops) -> None:
     source = read_source("train.py", INVALID, main=True)
-    tables = {"rules": migration_rules(), "launchers": launchers}
+    tables = {"rules": migration_rules(), "launchers": known_launchers}
     hosts = [HostEnvironment("node01", {}, python=python)]
     found = Review([source], ("train.py",), hosts, ProjectFiles(()), **tables)
     with refused("script-syntax") if stops else nullcontext():

@@ -332,5 +332,5 @@ def test_logs_are_followed_to_the_end_of_a_run_and_no_line_is_lost(here: Here) -
 def test_the_last_lines_of_a_file_begin_where_they_do(tmp_path: Path, lines: int, end: str) -> None:
     path = tmp_path / "log"
     path.write_text("one\ntwo\n\nfour" + end)
-    at = run_logs.beginning(str(path), lines)
+    at = run_logs.find_last_lines(str(path), lines)
     assert path.read_text()[at:].splitlines() == ["one", "two", "", "four"][-lines:]

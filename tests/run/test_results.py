@@ -15,7 +15,7 @@ import pytest
 from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent, Reply
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.run.watch.fetch_outputs import Wish, check_patterns, fetch_outputs, from_the_top
 from tests.refused import refused
@@ -29,7 +29,7 @@ FILES = (
 
 @pytest.fixture(scope="module")
 def agent() -> Iterator[Agent]:
-    agent = connect(LocalTransport(), Host("here", local=True))
+    agent = start_host_agent(LocalTransport(), Host("here", local=True))
     yield agent
     agent.close()
 
@@ -238,7 +238,7 @@ def shards(tmp_path: Path) -> Iterator[Callable[[bool], list[str]]]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(name)
         host = Host(name, local=True)
-        agents[host] = connect(LocalTransport(), host)
+        agents[host] = start_host_agent(LocalTransport(), host)
 
     def bring(merge: bool) -> list[str]:  # noqa: FBT001
         said: list[str] = []

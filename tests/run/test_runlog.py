@@ -6,24 +6,24 @@ from hypothesis import strategies as st
 
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.first_cause import known_cause
-from ipexctl.run.outcome.rank_exchange import Exchange, Verdict
-from ipexctl.run.outcome.run_state import RankEnd, RunState, ended
+from ipexctl.run.outcome.rank_exchange import Exchange, ExchangeVerdict
+from ipexctl.run.outcome.run_state import RankEnd, RunState, describe_program_end
 from ipexctl.run.output.rank_lines import (
     MAX_LINE,
     Lines,
-    clean,
+    strip_control_codes,
     without_colour,
     without_rank_prefix,
 )
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
-from ipexctl.shipped_tables import failures
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
+from ipexctl.shipped_tables import known_failures
 from tests.made import facts, host, prepared
 
 
 def state(n=3):
-    nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(n)]
-    return RunState(plan(nodes, RunRequest(("t.py",), n), "r1"))
+    nodes = [PlannedHost(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(n)]
+    return RunState(make_launch_plan(nodes, RunRequest(("t.py",), n), "r1"))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def state(n=3):
     ],
 )
 def test_only_colour_passes(text, shown):
-    assert clean(text) == shown
+    assert strip_control_codes(text) == shown
 
 
 @pytest.mark.parametrize("read", ["output", "skim"])
@@ -265,7 +265,7 @@ def test_lines_that_nobody_can_draw_are_counted_and_the_last_ones_remembered():
     ],
 )
 def test_the_end_of_mpis_programs_names_the_signal(code, words):
-    assert ended(code) == words
+    assert describe_program_end(code) == words
 
 
 def test_torchs_mark_before_a_traceback_is_taken_off():
@@ -282,16 +282,23 @@ FOUND_NONE = b"No GPU found, using the CPU\n"
 @pytest.mark.parametrize(
     ("said", "found", "required", "code", "ended_by", "known"),
     [
-        (SORRY, Exchange(Verdict.ALONE), False, 0, "ranks", "gpu-check"),
-        (SORRY, Exchange(Verdict.ALONE), True, 126, "not-known", "gpu-check"),
+        (SORRY, Exchange(ExchangeVerdict.ALONE), False, 0, "ranks", "gpu-check"),
+        (SORRY, Exchange(ExchangeVerdict.ALONE), True, 126, "not-known", "gpu-check"),
         (SORRY, None, False, 0, "ranks", "gpu-check"),  # one rank
-        (SORRY + b"1\n2\n3\n", Exchange(Verdict.ALONE), True, 125, "not-together", "trained-alone"),
-        (SORRY, Exchange(Verdict.ALONE, steps=3), False, 0, "ranks", None),  # it went on
-        (SORRY, Exchange(Verdict.TOGETHER), True, 0, "ranks", None),
-        (FOUND_NONE, Exchange(Verdict.ALONE), False, 0, "ranks", None),
-        (b"", Exchange(Verdict.UNKNOWN, reason="short"), True, 126, "not-known", None),
-        (b"", Exchange(Verdict.APART), True, 125, "not-together", "trained-alone"),
-        (b"", Exchange(Verdict.TOGETHER), True, 0, "ranks", None),
+        (
+            SORRY + b"1\n2\n3\n",
+            Exchange(ExchangeVerdict.ALONE),
+            True,
+            125,
+            "not-together",
+            "trained-alone",
+        ),
+        (SORRY, Exchange(ExchangeVerdict.ALONE, steps=3), False, 0, "ranks", None),  # it went on
+        (SORRY, Exchange(ExchangeVerdict.TOGETHER), True, 0, "ranks", None),
+        (FOUND_NONE, Exchange(ExchangeVerdict.ALONE), False, 0, "ranks", None),
+        (b"", Exchange(ExchangeVerdict.UNKNOWN, reason="short"), True, 126, "not-known", None),
+        (b"", Exchange(ExchangeVerdict.APART), True, 125, "not-together", "trained-alone"),
+        (b"", Exchange(ExchangeVerdict.TOGETHER), True, 0, "ranks", None),
     ],
 )
 def test_what_is_not_known_is_told_from_what_is_apart(said, found, required, code, ended_by, known):
@@ -302,9 +309,12 @@ def test_what_is_not_known_is_told_from_what_is_apart(said, found, required, cod
         run.rank_ended(RankEnd(rank, f"n{rank}", code=0))
     ended = verdict.Verdict(0, "ranks", "")
     how = verdict.Ending("r1", 1.0, (), ended, (), exchange=found, require_together=required)
-    result = verdict.result_of(run, how, failures)
+    result = verdict.result_of(run, how, known_failures)
     assert (result.exit_code, result.ended_by) == (code, ended_by)
-    cause = known_cause(result, failures)
+    cause = known_cause(result, known_failures)
     assert (cause and cause.slug) == known
     if known == "gpu-check" and found:
-        assert (result.exchange.verdict, result.exchange.alarming) == (Verdict.UNKNOWN, False)
+        assert (result.exchange.verdict, result.exchange.alarming) == (
+            ExchangeVerdict.UNKNOWN,
+            False,
+        )

@@ -25,7 +25,7 @@ def traffic(tmp_path: Path):
         events=[], reports=[],
     )  # fmt: skip
     call.emit, call.report = call.events.append, call.reports.append
-    made = module.Traffic(call, 1)
+    made = module.TrafficReader(call, 1)
     made.add(3, os.getpid(), os.getppid())
     return made
 
@@ -51,7 +51,7 @@ def talk(one: socket.socket, other: socket.socket, size: int) -> None:
     assert len(other.recv(size, socket.MSG_WAITALL)) == size
 
 
-def sums_of(watch: module.Traffic, one: socket.socket) -> list[int]:
+def sums_of(watch: module.TrafficReader, one: socket.socket) -> list[int]:
     return watch.sums().get((3, one.getsockname()[0], one.getpeername()[0]), [0, 0])
 
 
@@ -67,7 +67,7 @@ def test_bytes_of_both_directions_are_summed(traffic, pair):
     assert 3 not in traffic.sent()  # not to another host
 
 
-def looked(watch: module.Traffic, one: socket.socket) -> list[int]:
+def looked(watch: module.TrafficReader, one: socket.socket) -> list[int]:
     watch.look()
     watch.look()
     return sums_of(watch, one)
@@ -142,17 +142,17 @@ def test_a_kernel_without_counters_leaves_bytes_out(traffic, monkeypatch):
     def refuse() -> list:
         raise OSError(2, "planted")
 
-    monkeypatch.setattr(socket_table, "connections", refuse)
+    monkeypatch.setattr(socket_table, "list_connections", refuse)
     rounds = iter([False, False, True])
     traffic.loop(lambda: next(rounds))
     assert traffic.last_words()["moved"] == []
 
 
 def test_messages_that_are_cut_or_odd_are_passed_over():
-    assert list(socket_table.messages(b"")) == []
-    assert list(socket_table.messages(b"\x08\0\0\0" + b"\0" * 12)) == []
+    assert list(socket_table.split_messages(b"")) == []
+    assert list(socket_table.split_messages(b"\x08\0\0\0" + b"\0" * 12)) == []
     whole = socket_table.HEAD.pack(20, 20, 0, 0, 0) + b"abcd"
-    assert list(socket_table.messages(whole + whole[:10])) == [(20, b"abcd")]
+    assert list(socket_table.split_messages(whole + whole[:10])) == [(20, b"abcd")]
 
 
 # --- what ranks say ------------------------------------------------------------------------------

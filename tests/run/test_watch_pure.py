@@ -15,26 +15,26 @@ from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
 from ipexctl.run.outcome.event_reader import RankEnded
 from ipexctl.run.outcome.first_cause import first_cause, known_cause, same_endings
-from ipexctl.run.outcome.line_filter import ALL, read
+from ipexctl.run.outcome.line_filter import ALL, read_line_filter
 from ipexctl.run.outcome.result_document import full_plan
 from ipexctl.run.outcome.run_result import HostEnd, LeftOut, RunResult
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import Health
-from ipexctl.run.outcome.verdict import Fact, decide
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.outcome.verdict import HubRecord, decide_verdict
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.fetch_outputs import check_patterns, is_inside
-from ipexctl.run.watch.run_folder import Record
+from ipexctl.run.watch.run_folder import RunFolder
 from ipexctl.run.watch.run_notices import BARS_EVERY, MOST_BARS, Teller
 from ipexctl.run.watch.run_watchers import BACKLOG, Painter
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 from tests.made import facts, host, prepared
 
 
 def made_plan(ranks=2, hosts=2, env=()):
-    nodes = [Node(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(hosts)]
-    return plan(nodes, RunRequest(("t.py",), ranks, env=env), "r1")
+    nodes = [PlannedHost(host(f"n{i}"), facts(f"n{i}"), prepared()) for i in range(hosts)]
+    return make_launch_plan(nodes, RunRequest(("t.py",), ranks, env=env), "r1")
 
 
 # --- silence -------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ A, B, C = RankEnd(0, "n0", 1), RankEnd(1, "n1", 1), RankEnd(2, "n0", 3)
     ],
 )
 def test_a_rank_that_only_tells_of_a_lost_peer_is_not_the_cause(tails, cause):
-    assert first_cause(A, [A, B, C], tails, failures()) == cause
+    assert first_cause(A, [A, B, C], tails, known_failures()) == cause
 
 
 KILLED, ABORTED = RankEnd(1, "n1", lost=True), RankEnd(1, "n1", None, 6)
@@ -116,7 +116,7 @@ KILLED, ABORTED = RankEnd(1, "n1", lost=True), RankEnd(1, "n1", None, 6)
     ],
 )
 def test_a_killed_rank_is_the_cause_without_a_word_unless_we_killed_it(ends, tails, asked, cause):
-    assert first_cause(A, ends, tails, failures(), asked) == cause
+    assert first_cause(A, ends, tails, known_failures(), asked) == cause
 
 
 RAISED = ["[rank1]: Traceback (most recent call last):", "[rank1]: ValueError: x"]
@@ -139,12 +139,12 @@ SIX = RankEnd(0, "n0", None, 6)
     ],
 )
 def test_an_exception_is_the_cause_of_an_abort(first, tails, cause):
-    assert first_cause(first, [SIX, B], tails, failures()) == cause
+    assert first_cause(first, [SIX, B], tails, known_failures()) == cause
 
 
 def test_the_exception_of_a_rank_that_aborted_is_named():
     said = "\n".join([*RAISED, *ENDED])
-    found = decide([Fact("n0", RankEnded(SIX, said))], 2, failures)
+    found = decide_verdict([HubRecord("n0", RankEnded(SIX, said))], 2, known_failures)
     assert found and (found.exit_code, found.last) == (134, "ValueError: x")
     assert "ValueError: x" in found.cause and found.first == SIX
 
@@ -169,7 +169,7 @@ def test_only_the_host_that_ended_the_run_and_still_says_nothing_is_lost(cause, 
 @pytest.mark.parametrize("hint", ["oom-rank", "oom-limit", "oom"])
 def test_a_rank_that_was_killed_for_memory_gets_the_fix_for_that(hint):
     end = RankEnd(0, "n0", None, 9, hints=(hint,))
-    known = known_cause(result(first=end, cause=f"rank 0 on n0 {end}"), failures)
+    known = known_cause(result(first=end, cause=f"rank 0 on n0 {end}"), known_failures)
     assert known.slug == "out-of-memory"
 
 
@@ -184,7 +184,9 @@ def test_a_rank_that_was_killed_for_memory_gets_the_fix_for_that(hint):
 def test_a_file_that_was_not_sent_is_the_cause_of_what_is_not_found(line):
     left = LeftOut("tiny/model.safetensors", "left out by *.safetensors in .gitignore:1", "printf")
     end = RankEnd(0, "n0", 1, None)
-    known = known_cause(result(first=end, cause="rank 0", tail=(line,), left_out=left), failures)
+    known = known_cause(
+        result(first=end, cause="rank 0", tail=(line,), left_out=left), known_failures
+    )
     assert left.path in known.why and left.why in known.why
     assert known.fix == left.fix
 
@@ -199,7 +201,7 @@ def test_a_file_that_was_not_sent_is_the_cause_of_what_is_not_found(line):
 )
 def test_the_fix_for_a_port_that_is_taken_names_that_port(line):
     end = RankEnd(0, "n0", 1, None)
-    known = known_cause(result(first=end, cause="rank 0", tail=(line,)), failures)
+    known = known_cause(result(first=end, cause="rank 0", tail=(line,)), known_failures)
     assert known.fix.startswith("ss -ltnp 'sport = :40012' ")
 
 
@@ -207,7 +209,7 @@ def test_the_fix_for_a_port_that_is_taken_names_that_port(line):
 
 
 def test_the_runs_folder_is_private_and_holds_every_byte(tmp_path):
-    record = Record.make(tmp_path, "r1")
+    record = RunFolder.make(tmp_path, "r1")
     pieces = [b"\x00\xff\r\n", b"no end", b"\n" * 70_000]
     for piece in pieces:
         record.log("../n0:2", 3, piece)
@@ -228,7 +230,7 @@ def test_the_runs_folder_is_private_and_holds_every_byte(tmp_path):
 
 
 def test_a_log_that_somebody_made_a_link_of_is_not_followed(tmp_path):
-    record = Record.make(tmp_path, "r1")
+    record = RunFolder.make(tmp_path, "r1")
     other = tmp_path / "precious"
     other.write_text("precious")
     (record.folder / "logs" / "rank00000.n0.log").symlink_to(other)
@@ -296,7 +298,7 @@ def bars_of(choice, *, times=1):
 )
 def test_only_so_many_of_the_bars_that_are_wanted_are_shown(wanted, ranks):
     hosts = Inventory((host("n0"), host("n1")), "made")
-    assert bars_of(read(wanted, hosts, {})) == [(rank, f"{rank}%") for rank in ranks]
+    assert bars_of(read_line_filter(wanted, hosts, {})) == [(rank, f"{rank}%") for rank in ranks]
 
 
 def test_a_bar_that_was_left_out_is_shown_the_next_time():
@@ -390,14 +392,14 @@ def test_only_a_reader_that_left_ends_a_run_and_not_a_full_disk(number, why, tol
 def test_the_logs_are_kept_in_no_folder_of_somebody_else_and_behind_no_link(tmp_path):
     (tmp_path / "target").mkdir()
     (tmp_path / ".ipexctl").symlink_to("target")
-    record = Record.make(tmp_path, "r1")
+    record = RunFolder.make(tmp_path, "r1")
     assert (record.folder, list((tmp_path / "target").iterdir())) == (None, [])
     assert "is a link:" in record.trouble[0]
     (tmp_path / ".ipexctl").unlink()
     (tmp_path / ".ipexctl").mkdir(mode=0o700)
     (tmp_path / ".ipexctl" / "runs").mkdir()
     (tmp_path / ".ipexctl" / "runs").chmod(0o777)
-    record = Record.make(tmp_path, "r1")
+    record = RunFolder.make(tmp_path, "r1")
     assert (record.folder, "writable by everyone" in record.trouble[0]) == (None, True)
 
 
@@ -408,8 +410,8 @@ def test_in_a_folder_where_others_could_put_another_one_the_logs_are_kept_in_the
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
-    record = Record.make(shared, "r1")
+    record = RunFolder.make(shared, "r1")
     assert (record.folder, record.trouble) == (tmp_path / "state/ipexctl/runs/r1", [])
     assert list(shared.iterdir()) == []
     shared.chmod(0o1777)  # as /tmp
-    assert Record.make(shared, "r1").folder == shared / ".ipexctl/runs/r1"
+    assert RunFolder.make(shared, "r1").folder == shared / ".ipexctl/runs/r1"

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.base.host_outcome import Recap
+from ipexctl.base.host_outcome import HostState
 from ipexctl.blobs import blob_relay
-from ipexctl.doctor.doctor import examine
+from ipexctl.doctor.doctor import run_doctor
 from ipexctl.install.install import install
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.machines.target import Target
-from ipexctl.terminal.progress import Progress
+from ipexctl.terminal.progress import HostProgress
 from tests.install import over_ssh
 from tests.install.conftest import Shop, shop
 from tests.practice_hosts import HOSTS, ROOTS, Homes, Installed, home_with, start_lab
@@ -47,8 +47,8 @@ def fleet(
     (folder / mpi).write_text("".join(lines))
     target = Target(hostfile=lab.hostfile, ssh_config=lab.ssh_config)
     asked = InstallOptions(stack="stock", mpi=mpi, root=f"~/{ROOTS[mpi]}", folder=home.folder)
-    report = install(target, asked, Progress())
-    assert [recap.state for recap in report.recaps] == [Recap.OK] * 3, report.recaps
+    report = install(target, asked, HostProgress())
+    assert [recap.state for recap in report.recaps] == [HostState.OK] * 3, report.recaps
     return Fleet(lab, mpi, folder / mpi)
 
 
@@ -111,5 +111,5 @@ def test_mpi_itself_sends_over_ipv6(fleet: Fleet, tmp_path: Path) -> None:
 
 def test_the_doctor_says_the_same(fleet: Fleet) -> None:
     target = Target(hostfile=fleet.lab.hostfile, ssh_config=fleet.lab.ssh_config)
-    report = examine(target)
+    report = run_doctor(target)
     assert not [f for f in report.findings if f.severity.value == "fail"]

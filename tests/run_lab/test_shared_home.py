@@ -21,10 +21,10 @@ from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import Lab
 from ipexctl.machines.agent import Agent
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.project.files.project_files import File, Tree
-from ipexctl.project.folder_transfer import Bundle, send_folder
+from ipexctl.project.files.project_files import ProjectFile, Tree
+from ipexctl.project.folder_transfer import TreeContents, send_folder
 from ipexctl.remote import root_folder
 from tests.run_lab.conftest import REPO, Runner
 from tests.run_lab.test_ps_lab import second
@@ -177,7 +177,7 @@ def test_a_run_on_one_of_the_hosts_is_stopped_there_and_removed_once(
 
 @pytest.fixture
 def agents() -> Iterator[list[Agent]]:
-    made = [connect(LocalTransport(), Host(name, local=True)) for name in ("one", "two")]
+    made = [start_host_agent(LocalTransport(), Host(name, local=True)) for name in ("one", "two")]
     yield made
     for agent in made:
         agent.close()
@@ -192,7 +192,7 @@ class Broken:
     def path(self, sha256: str) -> Path:
         raise NotImplementedError
 
-    def content(self, file: File) -> bytes:
+    def content(self, file: ProjectFile) -> bytes:
         self.asked += 1
         if self.asked == 1:
             raise InputError("it changed")
@@ -200,9 +200,9 @@ class Broken:
 
 
 def test_two_that_remove_one_run_both_end_well(agents: list[Agent], tmp_path: Path) -> None:
-    top = root_folder.checked(str(tmp_path / "root"))
+    top = root_folder.prepare_root(str(tmp_path / "root"))
     for turn in range(20):
-        folder = Path(root_folder.subfolder(top, "runs", f"run-{turn}"))
+        folder = Path(root_folder.make_subfolder(top, "runs", f"run-{turn}"))
         (folder / "lock").touch(0o600)
         for number in range(200):
             (folder / str(number)).touch()
@@ -216,12 +216,12 @@ def test_two_that_remove_one_run_both_end_well(agents: list[Agent], tmp_path: Pa
         assert not folder.exists()
 
 
-def bring_project(agent: Agent, bundle: Bundle, root: str) -> int:
+def bring_project(agent: Agent, bundle: TreeContents, root: str) -> int:
     asked = {"root": root, "run_id": "run-1", "cwd": ""}
     return send_folder(agent, bundle, asked).sent
 
 
-def bring_dataset(agent: Agent, bundle: Bundle, root: str) -> int:
+def bring_dataset(agent: Agent, bundle: TreeContents, root: str) -> int:
     transfer = Transfer(bundle, {"name": "set", "hub": ""}, agent, root)
     transfer.bring_alone(Carrier(bundle.read), lambda what, done, total: None)
     return transfer.moved.sent
@@ -231,8 +231,8 @@ def bring_dataset(agent: Agent, bundle: Bundle, root: str) -> int:
 def test_when_the_one_that_makes_it_fails_another_host_takes_over(
     agents, tmp_path, bring_to
 ) -> None:
-    tree = Tree((), (File("x", 1, hashlib.sha256(b"x").hexdigest()),))
-    bundle = Bundle(tree, Broken())
+    tree = Tree((), (ProjectFile("x", 1, hashlib.sha256(b"x").hexdigest()),))
+    bundle = TreeContents(tree, Broken())
 
     def bring(agent: Agent) -> int | str:
         try:

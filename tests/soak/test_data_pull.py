@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ipexctl.data import data
-from ipexctl.data.pull import Pull, pull
+from ipexctl.data.pull import Pull, pull_dataset
 from ipexctl.lab import HostSpec, LabSpec
-from ipexctl.lab.cluster.lab_network import limit
+from ipexctl.lab.cluster.lab_network import limit_rate
 from ipexctl.machines.target import Target
-from ipexctl.terminal.progress import Progress
+from ipexctl.terminal.progress import HostProgress
 from tests.conftest import MakeLab
 from tests.pull.hub_server import Hub, served
 
@@ -32,7 +32,7 @@ def test_four_hosts_take_little_longer_than_one(
 ) -> None:
     link = HostSpec(rate="100mbit")
     lab = make_lab(LabSpec(name="pull4", hosts=(link,) * 4))
-    limit(lab.link, "100mbit")  # from here to all of them
+    limit_rate(lab.link, "100mbit")  # from here to all of them
     hub = Hub(rate=RATE / 8)
     files = hub.add("models", "acme/large").files
     for i in range(FILES):
@@ -53,7 +53,7 @@ def test_four_hosts_take_little_longer_than_one(
             hub.sent.clear()
             began = time.monotonic()
             asked = Pull("hf:acme/large", agreed=lambda plan: True)
-            pulled = pull(these, asked, Progress(), "~/.ipexctl")
+            pulled = pull_dataset(these, asked, HostProgress(), "~/.ipexctl")
             seconds[count] = time.monotonic() - began
             assert pulled.exit_code == 0, pulled.recaps
             assert pulled.pushed
@@ -64,7 +64,7 @@ def test_four_hosts_take_little_longer_than_one(
             assert hub.sent.total() == SIZE
             assert SIZE <= pulled.pushed.sent < 1.01 * SIZE
             assert pulled.pushed.passed == (count - 1) * pulled.pushed.sent
-            data.remove(these, "large", lambda going: True, "~/.ipexctl")
+            data.remove_dataset(these, "large", lambda going: True, "~/.ipexctl")
             shutil.rmtree(cache)
     print(f"{seconds[4] / seconds[1]:.2f} times as long, at a load of {load:.1f} before")
     if load < (os.cpu_count() or 1):

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.inventory.nodeset import expand
+from ipexctl.inventory.nodeset import expand_names
 from ipexctl.lab import HostSpec, Lab, LabSpec
 from tests.practice_hosts import LabRoot, start_lab
 
@@ -221,7 +221,7 @@ def one_story(hosts: Hosts, run_id: str) -> tuple[Any, Any]:
 
 def unfolded(text: str) -> str:
     """`node[01-02]: lost` has both names."""
-    return re.sub(r"[\w-]+\[[\d,-]+\]", lambda found: " ".join(expand(found[0])), text)
+    return re.sub(r"[\w-]+\[[\d,-]+\]", lambda found: " ".join(expand_names(found[0])), text)
 
 
 def first_steps(hosts: Hosts, last: int) -> dict[int, int]:

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from ipexctl.project.files.project_files import PACKED
-from ipexctl.remove.prune_limits import Limits
+from ipexctl.remove.prune_limits import PruneLimits
 from tests.files.test_space_limits import OP, fresh_agent, snapshot
 
 pytestmark = pytest.mark.soak
 SYNCS, WORKERS, FOLDERS = 2000, 3, 4
-TIGHT = {**Limits().for_host(), "runs": 1, "days": 0, "copies": 0, "project_mb": 0}
+TIGHT = {**PruneLimits().for_host(), "runs": 1, "days": 0, "copies": 0, "project_mb": 0}
 
 
 def work_on(top: Path, root: Path, worker: int, syncs: int) -> int:

@@ -13,12 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipexctl.bench import allreduce_result as core
-from ipexctl.bench.allreduce_result import MARK, Heard, Placed, read_size, rows, slow_parts
-from ipexctl.bench.command.allreduce_text import document, show
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.bench.allreduce_result import (
+    MARK,
+    BenchLines,
+    Placed,
+    measured_rows,
+    read_size,
+    slow_parts,
+)
+from ipexctl.bench.command.allreduce_text import benchmark_document, show_benchmark
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.measurements import Link, Losses, Measured
+from ipexctl.facts.measurements import Losses, MeasuredLink, Measurements
 from ipexctl.facts.system_facts import Load, Power
 from ipexctl.in_ranks import allreduce_bench
 from tests import made
@@ -43,27 +50,27 @@ def host(name: str, *, quota: float | None = None, speed: int | None = None, **s
     )
 
 
-def ring(names: tuple[str, ...] = NAMES, **rates: float) -> tuple[Link, ...]:
+def ring(names: tuple[str, ...] = NAMES, **rates: float) -> tuple[MeasuredLink, ...]:
     pairs = zip(names, (*names[1:], names[0]), strict=True)
-    return tuple(Link(a, b, 1e-4, rates.get(a + b, 9.4e9)) for a, b in pairs)
+    return tuple(MeasuredLink(a, b, 1e-4, rates.get(a + b, 9.4e9)) for a, b in pairs)
 
 
 def parts(
     computed: Mapping[str, Mapping[str, Any]] | None = None,
     *,
     facts: tuple[Facts, ...] = (),
-    links: tuple[Link, ...] = (),
+    links: tuple[MeasuredLink, ...] = (),
     losses: tuple[Losses, ...] = (),
     names: tuple[str, ...] = NAMES,
 ) -> tuple[core.SlowPart, ...]:
     """Of one rank per host. `computed`: what differs."""
     special = {f.host: f for f in facts}
     hosts = tuple(special.get(name) or host(name) for name in names)
-    heard = Heard(len(names))
+    heard = BenchLines(len(names))
     for rank, name in enumerate(names):
         good = {"gflops": 100.0, "threads": 4, "cpus": 3.9, "throttled": 0.0, "seconds": 2.0}
         assert heard.add(rank, line("compute", **{**good, **(computed or {}).get(name, {})}))
-    cluster = Cluster(hosts, measured=Measured(links=links or ring(names), losses=losses))
+    cluster = CheckedHosts(hosts, measured=Measurements(links=links or ring(names), losses=losses))
     placed = Placed(cluster, {name: [rank] for rank, name in enumerate(names)})
     return slow_parts(placed, heard)
 
@@ -98,7 +105,7 @@ FOUND = {
         [("link", "lossy-link", "n1", ())],
     ),
     "a high latency": (
-        told(links=ring(n3n4=0.0) + (Link("n3", "n4", 0.012, 9e9),)),
+        told(links=ring(n3n4=0.0) + (MeasuredLink("n3", "n4", 0.012, 9e9),)),
         [("link", "far-link", "n3", ())],
     ),
     "a slow host": (told({"n3": SLOW}), [("host", "slow-host", "n3", ())]),
@@ -172,17 +179,17 @@ def test_a_count_of_threads_agrees_with_its_noun() -> None:
 
 
 def test_a_row_is_over_the_averages_of_all_ranks() -> None:
-    heard = Heard(4)
+    heard = BenchLines(4)
     for rank, average in enumerate((90.0, 100.0, 110.0, 100.0)):
         heard.add(rank, line("size", size=1 << 20, iterations=10 + rank, average=average))
     heard.add(0, line("size", size=4, iterations=10, average=1.0))  # the others have not ended it
-    (row,) = rows(heard, 2e11)
+    (row,) = measured_rows(heard, 2e11)
     assert (row.size, row.average, row.least, row.most, row.iterations) == (
         1 << 20, 100.0, 90.0, 110.0, 10
     )  # fmt: skip
     assert row.bus == pytest.approx((1 << 20) * 8 * 1.5 / 100e-6)
     assert row.of_link == pytest.approx(row.bus / 2e11)
-    assert rows(heard, None)[0].of_link is None
+    assert measured_rows(heard, None)[0].of_link is None
 
 
 def test_a_ring_of_two_sends_each_byte_once() -> None:
@@ -204,27 +211,27 @@ ODD = [
 
 @pytest.mark.parametrize("text", ODD)
 def test_nonsense_of_a_rank_is_no_number(text: str) -> None:
-    heard = Heard(1)
+    heard = BenchLines(1)
     assert heard.add(0, MARK + text)
     assert (heard.rates, heard.times, heard.left, heard.error) == ({}, {}, (), "")
 
 
 @given(st.text(), st.integers())
 def test_no_line_of_a_rank_is_a_bug_of_ours(text: str, rank: int) -> None:
-    heard = Heard(2)
+    heard = BenchLines(2)
     assert heard.add(rank, MARK + text)
     assert not heard.add(rank, f"x{text}")
 
 
 def test_a_rank_that_does_not_exist_is_not_counted() -> None:
-    heard = Heard(1)
+    heard = BenchLines(1)
     heard.add(7, line("compute", gflops=1.0))
     heard.add(-1, line("compute", gflops=1.0))
     assert heard.rates == {}
 
 
 def test_an_error_of_a_rank_has_a_slug_of_ours() -> None:
-    heard = Heard(2)
+    heard = BenchLines(2)
     heard.add(1, line("error", slug="no-ccl", why="no\x1b[2Jne"))
     heard.add(0, line("error", slug="wrong-sum", why="later"))
     assert (heard.error, "\x1b" in heard.why) == ("no-ccl", False)
@@ -262,7 +269,7 @@ def test_both_sides_agree_on_the_mark_and_on_the_sizes() -> None:
 
 def test_what_the_kernel_counts_here_is_a_number_or_unknown() -> None:
     assert allreduce_bench.available_memory() > 0
-    found = allreduce_bench.pressure_since(allreduce_bench.pressure())
+    found = allreduce_bench.pressure_since(allreduce_bench.read_pressure_counts())
     assert allreduce_bench.pressure_since((0.0, 0.0, *[None] * 4))["stolen"] is None
     assert {type(value) for value in found.values()} <= {int, float, type(None)}
     assert found["seconds"] > 0 and 0 <= (found["stolen"] or 0) <= 1
@@ -272,13 +279,13 @@ def test_what_the_kernel_counts_here_is_a_number_or_unknown() -> None:
 
 
 def benchmark(**changes: Any) -> core.Benchmark:
-    heard = Heard(3)
+    heard = BenchLines(3)
     for size in core.SIZES[:14]:
         for rank in range(3):
             heard.add(rank, line("size", size=size, iterations=1000, average=12345678.9 + rank))
     part = core.SlowPart("link", "slow-link", "n2", "PERF-005", "a slow link", "seen", "fix it")
     found = core.Benchmark(
-        "id", 0, "gloo", "2.13.0", 3, rows(heard, 4e7), (1 << 30,), "time",
+        "id", 0, "gloo", "2.13.0", 3, measured_rows(heard, 4e7), (1 << 30,), "time",
         tuple(core.HostRate(n, 1, 10.0, 4) for n in NAMES[:3]), ring(), (part,), 20.0,
     )  # fmt: skip
     return replace(found, **changes)
@@ -288,23 +295,23 @@ def benchmark(**changes: Any) -> core.Benchmark:
 def test_the_exit_code_is_the_runs_or_1_if_something_is_slow(code: int) -> None:
     assert benchmark(code=code).exit_code == (code or 1)
     assert benchmark(code=code, slow=()).exit_code == code
-    assert document(benchmark(code=code))["exit_code"] == (code or 1)
+    assert benchmark_document(benchmark(code=code))["exit_code"] == (code or 1)
 
 
 def test_the_screen_fits_80_columns_and_its_table_is_osus(capsys, monkeypatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    show(benchmark())
+    show_benchmark(benchmark())
     lines = capsys.readouterr().out.splitlines()
     assert [text for text in lines if len(text) > 100] == []
     table = [text.split() for text in lines if re.match(r"\d+ ", text) and "links" not in text]
     assert [int(row[0]) for row in table] == list(core.SIZES[:14])
     assert {len(row) for row in table} == {7}
     assert [text for text in lines if re.match(r"\d+ |#", text) and len(text) > 80] == []
-    json.dumps(document(benchmark()))
+    json.dumps(benchmark_document(benchmark()))
 
 
 def test_a_run_without_results_can_be_shown(capsys) -> None:
     empty = benchmark(code=1, rows=(), hosts=(), links=(), slow=(), left=(), left_why="")
-    show(empty)
+    show_benchmark(empty)
     assert capsys.readouterr().out
-    assert document(empty)["sizes"] == []
+    assert benchmark_document(empty)["sizes"] == []

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common.run_orders import StartOrder
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run import checked
+from ipexctl.run.run import check_run_options
 from ipexctl.run.run_script import script_of
 from ipexctl.run.watch.start_request import Orders
 from tests.cli import ipexctl
@@ -28,8 +28,12 @@ ASKED = {"thread_waits", "rank_groups"}
 
 
 def made_plan(compress: str = "fp16", ranks: int = 2, **asked):
-    nodes = [Node(host(name), facts(name), prepared()) for name in ("node01", "node02")[:ranks]]
-    return plan(nodes, RunRequest(("t.py",), ranks, compress=compress, **asked), "made-run")
+    nodes = [
+        PlannedHost(host(name), facts(name), prepared()) for name in ("node01", "node02")[:ranks]
+    ]
+    return make_launch_plan(
+        nodes, RunRequest(("t.py",), ranks, compress=compress, **asked), "made-run"
+    )
 
 
 def orders(**options) -> StartOrder:
@@ -66,7 +70,7 @@ def test_the_plan_gives_the_reason_of_the_variable():
 
 def test_another_value_is_refused():
     with refused("unknown-value", "--compress fp8", "bf16"):
-        checked(RunOptions("t.py", compress="fp8"))
+        check_run_options(RunOptions("t.py", compress="fp8"))
 
 
 @pytest.mark.parametrize(("ranks", "count"), [(1, 1), (2, 0)])

@@ -14,16 +14,21 @@ from ipexctl.facts.facts import Facts, Nic, Route
 from ipexctl.facts.live_runs import LiveRun
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec, parse_hosts
-from ipexctl.run.command.plan_text import document, lines
+from ipexctl.run.command.plan_text import plan_document, plan_lines
 from ipexctl.run.gather_plan import Planned
 from ipexctl.run.network import measure_networks, rate_cache
-from ipexctl.run.network.measure_networks import Measured, decided
-from ipexctl.run.network.network_choice import ROUTED, Candidates, candidates, choose
+from ipexctl.run.network.measure_networks import NetworkRates, decide_network
+from ipexctl.run.network.network_choice import (
+    ROUTED,
+    NetworkCandidates,
+    choose_fastest_network,
+    find_candidate_networks,
+)
 from ipexctl.run.plan import interface_choice
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.run_plan import networked
+from ipexctl.run.run_plan import with_chosen_network
 from tests import made
 from tests.refused import refused
 
@@ -32,7 +37,7 @@ ETH0, ETH1, IB0 = "10.0.0.0/24", "10.1.0.0/24", "10.2.0.0/24"
 TWO_NICS = {"eth0": ETH0, "eth1": ETH1}
 
 
-def on(number: int, nics: Mapping[str, str], *, ssh: str = "eth0", **change) -> Node:
+def on(number: int, nics: Mapping[str, str], *, ssh: str = "eth0", **change) -> PlannedHost:
     """Host number N has the address N in each network; the name of an interface may end with *:
     it is down."""
     found, routes, own = [], [], ""
@@ -48,21 +53,23 @@ def on(number: int, nics: Mapping[str, str], *, ssh: str = "eth0", **change) -> 
     return _node(replace(like, net=net))
 
 
-def _node(facts: Facts, **host: str) -> Node:
-    return Node(Host(facts.host, **host), facts, made.prepared())
+def _node(facts: Facts, **host: str) -> PlannedHost:
+    return PlannedHost(Host(facts.host, **host), facts, made.prepared())
 
 
-def two(nics: Mapping[str, str] = TWO_NICS, other: Mapping[str, str] | None = None) -> list[Node]:
+def two(
+    nics: Mapping[str, str] = TWO_NICS, other: Mapping[str, str] | None = None
+) -> list[PlannedHost]:
     return [on(1, nics), on(2, nics if other is None else other)]
 
 
-def found(nodes: list[Node] | None = None) -> Candidates:
-    made_of = candidates(nodes or two())
+def found(nodes: list[PlannedHost] | None = None) -> NetworkCandidates:
+    made_of = find_candidate_networks(nodes or two())
     assert made_of
     return made_of
 
 
-def addresses(node: Node, *more: str) -> Node:
+def addresses(node: PlannedHost, *more: str) -> PlannedHost:
     """With more addresses of eth0."""
     lo, eth0, *rest = node.facts.net.nics
     nics = (lo, replace(eth0, addresses=(*eth0.addresses, *more)), *rest)
@@ -72,7 +79,7 @@ def addresses(node: Node, *more: str) -> Node:
 # --- candidates: the usual network, and others ----------------------------------------------------
 
 DOCKER = {"eth0": ETH0, "docker0": "172.17.0.0/16"}
-CASES: dict[str, tuple[list[Node], list[str]]] = {
+CASES: dict[str, tuple[list[PlannedHost], list[str]]] = {
     "one network": (two({"eth0": ETH0}), []),
     "two networks": (two(), [ETH0, ETH1]),
     "names of interfaces may differ": (two(other={"ens3": ETH1, "eth0": ETH0}), [ETH0, ETH1]),
@@ -103,7 +110,7 @@ ONE = ["one network", "one host", "a second address of the same interface"]
 @pytest.mark.parametrize("case", CASES)
 def test_networks_of_all_hosts(case):
     nodes, names = CASES[case]
-    made_of = candidates(nodes)
+    made_of = find_candidate_networks(nodes)
     assert ([one.name for one in made_of.all] if made_of else []) == names
     ruled_out_quickly = not interface_choice.may_choose(nodes, set())
     assert not (ruled_out_quickly and names)
@@ -118,7 +125,7 @@ def test_then_nothing_is_imported(monkeypatch, nodes, env):
     for name in ("measure_networks", "network_choice", "rate_cache"):
         monkeypatch.setitem(sys.modules, f"ipexctl.run.network.{name}", None)
     options = RunOptions("t.py", env=env)
-    assert networked(None, nodes, options, None, pytest.fail) == (nodes, None)
+    assert with_chosen_network(None, nodes, options, None, pytest.fail) == (nodes, None)
 
 
 def test_the_fastest_cards_are_among_those_measured():
@@ -129,7 +136,7 @@ def test_the_fastest_cards_are_among_those_measured():
 
 def test_two_hosts_with_one_address_are_not_connected_by_it():
     nodes = [on(1, TWO_NICS), replace(on(1, TWO_NICS), host=Host("node02"))]
-    assert candidates(nodes) is None
+    assert find_candidate_networks(nodes) is None
 
 
 # --- what the user says ---------------------------------------------------------------------------
@@ -165,7 +172,9 @@ RATES: dict[str, tuple[dict[str, float], str]] = {
 
 @pytest.mark.parametrize(("rates", "name"), RATES.values(), ids=RATES)
 def test_decision(rates, name):
-    chosen = choose(found(two({**TWO_NICS, "ib0": IB0})), {k: v * MBIT for k, v in rates.items()})
+    chosen = choose_fastest_network(
+        found(two({**TWO_NICS, "ib0": IB0})), {k: v * MBIT for k, v in rates.items()}
+    )
     assert chosen.taken.name == name
     assert bool(chosen.note) == (name != ETH0)
     (used,) = (row["network"] for row in chosen.document() if row["used"])
@@ -173,16 +182,16 @@ def test_decision(rates, name):
 
 
 def test_the_note_has_both_interfaces_and_rates():
-    note = choose(found(), {ETH0: 94 * MBIT, ETH1: 940 * MBIT}).note
+    note = choose_fastest_network(found(), {ETH0: 94 * MBIT, ETH1: 940 * MBIT}).note
     assert note == f"ranks use eth1 ({ETH1}): 940 Mbit/s; eth0: 94 Mbit/s"
 
 
 def test_explain_has_all_candidates_and_their_rates():
     nodes = two({**TWO_NICS, "ib0": IB0})
-    chosen = choose(found(nodes), {ETH0: 94 * MBIT, ETH1: 940 * MBIT})
-    made_plan = plan(chosen.nodes(nodes), RunRequest(("t.py",)), "r1")
+    chosen = choose_fastest_network(found(nodes), {ETH0: 94 * MBIT, ETH1: 940 * MBIT})
+    made_plan = make_launch_plan(chosen.nodes(nodes), RunRequest(("t.py",)), "r1")
     planned = Planned(made_plan, tuple(node.facts for node in nodes), chosen)
-    shown = [line.plain.split() for line in lines(planned)]
+    shown = [line.plain.split() for line in plan_lines(planned)]
     rows = {
         words[0]: words[1:4] for words in shown if words and words[0] in ("eth0", "eth1", "ib0")
     }
@@ -191,8 +200,8 @@ def test_explain_has_all_candidates_and_their_rates():
         "eth1": [ETH1, "940", "Mbit/s"],
         "ib0": [IB0, "not", "measured"],
     }
-    assert document(planned)["networks"] == chosen.document()
-    assert document(replace(planned, networks=None))["networks"] == []
+    assert plan_document(planned)["networks"] == chosen.document()
+    assert plan_document(replace(planned, networks=None))["networks"] == []
 
 
 def test_all_of_the_plan_follows_the_choice():
@@ -201,8 +210,8 @@ def test_all_of_the_plan_follows_the_choice():
     packages = (("torch", "2.7.0"), ("oneccl-bind-pt", "2.7.0+cpu"))
     ready = replace(made.prepared(), mpi=mpich, packages=packages)
     nodes = [replace(node, prepared=ready) for node in nodes]
-    chosen = choose(found(nodes), {ETH0: 94 * MBIT, ETH1: 940 * MBIT})
-    made_plan = plan(chosen.nodes(nodes), RunRequest(("t.py",)), "r1")
+    chosen = choose_fastest_network(found(nodes), {ETH0: 94 * MBIT, ETH1: 940 * MBIT})
+    made_plan = make_launch_plan(chosen.nodes(nodes), RunRequest(("t.py",)), "r1")
     assert made_plan.master_addr == "10.1.0.1"
     assert [host.nic for host in made_plan.hosts] == ["eth1", "ens5"]
     assert made_plan.mpirun[made_plan.mpirun.index("-iface") + 1] == "eth1"
@@ -211,7 +220,7 @@ def test_all_of_the_plan_follows_the_choice():
         for name in ("GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE", "UCX_NET_DEVICES"):
             assert variables[name] == nic
         assert "940 Mbit/s" in dict(host.reasons)["GLOO_SOCKET_IFNAME"]
-    usual = plan(nodes, RunRequest(("t.py",)), "r1")
+    usual = make_launch_plan(nodes, RunRequest(("t.py",)), "r1")
     assert (usual.master_addr, {host.nic for host in usual.hosts}) == ("10.0.0.1", {"eth0"})
 
 
@@ -222,16 +231,16 @@ class Hosts:
     """Counts how often they are measured."""
 
     def __init__(self, rates: dict[str, float], error: str = "") -> None:
-        self.said = Measured({name: rate * MBIT for name, rate in rates.items()}, error)
+        self.said = NetworkRates({name: rate * MBIT for name, rate in rates.items()}, error)
         self.asked = 0
         self.notes: list[str] = []
 
-    def __call__(self) -> Measured:
+    def __call__(self) -> NetworkRates:
         self.asked += 1
         return self.said
 
-    def decide(self, nodes: list[Node] | None = None) -> str:
-        return decided(found(nodes), self, self.notes.append).taken.name
+    def decide(self, nodes: list[PlannedHost] | None = None) -> str:
+        return decide_network(found(nodes), self, self.notes.append).taken.name
 
 
 @pytest.fixture
@@ -247,7 +256,7 @@ def test_a_second_run_measures_nothing(file):
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def _change(node: Node, **change) -> Node:
+def _change(node: PlannedHost, **change) -> PlannedHost:
     return replace(node, facts=replace(node.facts, **change))
 
 
@@ -326,10 +335,10 @@ def test_without_a_file_all_is_measured_each_time(file, state):
 def test_the_file_is_bounded(file):
     memory = rate_cache.NETWORKS
     for number in range(memory.keep + 5):
-        rate_cache.remember(memory, f"m{number}", {ETH0: 1.0}, complete=True)
+        rate_cache.remember_rates(memory, f"m{number}", {ETH0: 1.0}, complete=True)
     assert len(json.loads(file.read_text())) == memory.keep
-    assert rate_cache.recall(memory, "m4") is None
-    assert rate_cache.recall(memory, "m5") == {ETH0: 1.0}
+    assert rate_cache.recall_rates(memory, "m4") is None
+    assert rate_cache.recall_rates(memory, "m5") == {ETH0: 1.0}
 
 
 # --- what cannot be measured ----------------------------------------------------------------------
@@ -356,21 +365,23 @@ def test_it_is_tried_again_after_a_while(file, monkeypatch):
 
 def test_what_is_measured_beside_other_runs_is_not_kept(file, monkeypatch):
     hosts = Hosts({ETH0: 94, ETH1: 940})
-    monkeypatch.setattr(measure_networks, "_measure", lambda *_: hosts())
+    monkeypatch.setattr(measure_networks, "_measure_networks", lambda *_: hosts())
     condition = two()[0].facts.condition
     runs = (LiveRun("r0", "trainer", own=True),)
     busy = replace(condition, load=replace(condition.load, runs=runs))
     nodes = [_change(node, condition=busy) for node in two()]
     for _ in range(2):
-        measure_networks.choose(None, nodes, RunRequest(("t.py",)), hosts.notes.append)
+        measure_networks.choose_network(None, nodes, RunRequest(("t.py",)), hosts.notes.append)
     assert hosts.asked == 2 and not file.exists()
 
 
 def test_hosts_without_ranks_are_not_asked(monkeypatch):
-    monkeypatch.setattr(measure_networks, "_measure", lambda *_: pytest.fail("was measured"))
+    monkeypatch.setattr(
+        measure_networks, "_measure_networks", lambda *_: pytest.fail("was measured")
+    )
     nodes = [*two(), on(3, {"eth0": ETH0})]
     request = RunRequest(("t.py",), n=1, ppn=1)
-    assert measure_networks.choose(None, nodes, request, pytest.fail) is None
+    assert measure_networks.choose_network(None, nodes, request, pytest.fail) is None
 
 
 # --- practice hosts -------------------------------------------------------------------------------

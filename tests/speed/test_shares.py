@@ -10,12 +10,12 @@ import pytest
 
 from ipexctl.project.send_project import Project
 from ipexctl.run.plan.launch import RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_plan import with_shares
 from ipexctl.run.run_script import Script
 from ipexctl.run.shares import measure_speeds
-from ipexctl.run.shares.host_shares import shares
+from ipexctl.run.shares.host_shares import compute_batch_shares
 from ipexctl.user_code.source import SHARE
 from ipexctl.user_code.source_reader import read_source
 from tests import made
@@ -35,7 +35,7 @@ CASES = {  # ranks of each host, speeds, the share of one rank of each host
 
 @pytest.mark.parametrize(("ranks", "speeds", "expected"), CASES.values(), ids=CASES)
 def test_shares_follow_the_speeds_and_add_to_one(ranks, speeds, expected):
-    found = shares(ranks, speeds)
+    found = compute_batch_shares(ranks, speeds)
     assert {host: share.value for host, share in found.items()} == pytest.approx(expected)
     assert math.isclose(sum(found[host].value * count for host, count in ranks.items()), 1)
     assert all(share.why for share in found.values())
@@ -78,13 +78,13 @@ def measured(monkeypatch, tmp_path) -> list[int]:
         asked.append(len(sites))
         return {"node01": 30.0, "node02": 10.0}, []
 
-    monkeypatch.setattr(measure_speeds, "_measure", measure)
+    monkeypatch.setattr(measure_speeds, "_measure_speeds", measure)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return asked
 
 
 def values(nodes) -> list[tuple[str | None, str]]:
-    made_of = plan(nodes, RunRequest(("train.py",), ppn=1), "r1")
+    made_of = make_launch_plan(nodes, RunRequest(("train.py",), ppn=1), "r1")
     name = "IPEXCTL_SHARE"
     return [(dict(h.rank_env).get(name), dict(h.reasons).get(name, "")) for h in made_of.hosts]
 
@@ -122,7 +122,7 @@ def test_other_placement_or_another_boot_is_measured_again(measured, tmp_path):
 
 def test_a_host_that_cannot_be_measured_is_noted_and_nothing_is_kept(monkeypatch, tmp_path):
     failed = lambda *_: ({"node01": 30.0}, ["node02: no torch"])  # noqa: E731
-    monkeypatch.setattr(measure_speeds, "_measure", failed)
+    monkeypatch.setattr(measure_speeds, "_measure_speeds", failed)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     notes: list[str] = []
     options = RunOptions("train.py")

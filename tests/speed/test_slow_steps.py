@@ -10,11 +10,11 @@ import pytest
 
 from ipexctl.remote.rank import socket_table
 from ipexctl.remote.run.last_minute import Pace
-from ipexctl.run.command.summary import ending
+from ipexctl.run.command.summary import summary_lines
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
-from ipexctl.run.pace.slow_steps import Wait, judge
+from ipexctl.run.pace.slow_steps import StepWait, judge_slow_steps
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, RankPlace
 from ipexctl.run.run_plan import remember_tuned, was_tuned
@@ -57,58 +57,63 @@ SHARED = (("IPEXCTL_SHARE", "0.5"),)
 ONE_THREAD = (("OMP_NUM_THREADS", "1"),)
 EXCHANGES = {"sent": 20 * MB, "sending": 0.5}
 CASES = {  # plan, CPUs of the ranks of each host, what they sent, what is said, what is proposed
-    "a slow network": (plan(), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["compress"]),
-    "compressed already": (plan(env=COMPRESSED), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["tune"]),
+    "a slow network": (plan(), (1.6, 1.8), EXCHANGES, StepWait.EXCHANGE, ["compress"]),
+    "compressed already": (
+        plan(env=COMPRESSED), (1.6, 1.8), EXCHANGES, StepWait.EXCHANGE, ["tune"],
+    ),
     "tuned, and compressed": (
-        replace(plan(env=COMPRESSED), tuned=True), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, [],
+        replace(plan(env=COMPRESSED), tuned=True), (1.6, 1.8), EXCHANGES, StepWait.EXCHANGE, [],
     ),
     "tuned, not compressed": (
-        replace(plan(), tuned=True), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["compress"],
+        replace(plan(), tuned=True), (1.6, 1.8), EXCHANGES, StepWait.EXCHANGE, ["compress"],
     ),
-    "tuned, and idle": (replace(plan(), tuned=True), (0.9, 1.0), {}, Wait.IDLE, []),
-    "no DDP": (plan(ddp=False), (1.6, 1.8), EXCHANGES, Wait.EXCHANGE, ["tune"]),
+    "tuned, and idle": (replace(plan(), tuned=True), (0.9, 1.0), {}, StepWait.IDLE, []),
+    "no DDP": (plan(ddp=False), (1.6, 1.8), EXCHANGES, StepWait.EXCHANGE, ["tune"]),
     "many small messages": (
-        plan(), (1.6, 1.8), {"sent": 0.1 * MB, "sending": 0.5}, Wait.EXCHANGE, ["tune"],
+        plan(), (1.6, 1.8), {"sent": 0.1 * MB, "sending": 0.5}, StepWait.EXCHANGE, ["tune"],
     ),
-    "hidden behind the computation": (plan(), (3.9, 3.8), EXCHANGES, Wait.COMPUTING, []),
-    "a slow host": (plan(), (1.5, 3.9), {}, Wait.SLOW_HOST, ["doctor", "share"]),
+    "hidden behind the computation": (plan(), (3.9, 3.8), EXCHANGES, StepWait.COMPUTING, []),
+    "a slow host": (plan(), (1.5, 3.9), {}, StepWait.SLOW_HOST, ["doctor", "share"]),
     "a slow host, and the script has shares": (
-        plan(env=SHARED), (1.5, 3.9), {}, Wait.SLOW_HOST, ["doctor"],
+        plan(env=SHARED), (1.5, 3.9), {}, StepWait.SLOW_HOST, ["doctor"],
     ),
-    "a quota": (plan(quota=0.5), (1.5, 0.49), {}, Wait.SLOW_HOST, ["doctor", "share"]),
+    "a quota": (plan(quota=0.5), (1.5, 0.49), {}, StepWait.SLOW_HOST, ["doctor", "share"]),
     "a slow host on a slow network": (
-        plan(), (1.5, 3.9), EXCHANGES, Wait.SLOW_HOST, ["doctor", "share"],
+        plan(), (1.5, 3.9), EXCHANGES, StepWait.SLOW_HOST, ["doctor", "share"],
     ),
-    "few threads": (plan(env=ONE_THREAD), (0.97, 0.96), {}, Wait.FEW_THREADS, ["threads"]),
-    "few threads that wait": (plan(env=ONE_THREAD), (0.6, 0.7), {}, Wait.MIXED, []),
+    "few threads": (plan(env=ONE_THREAD), (0.97, 0.96), {}, StepWait.FEW_THREADS, ["threads"]),
+    "few threads that wait": (plan(env=ONE_THREAD), (0.6, 0.7), {}, StepWait.MIXED, []),
     "as many threads as planned": (
-        plan(threads=1, env=ONE_THREAD), (0.97, 0.96), {}, Wait.COMPUTING, [],
+        plan(threads=1, env=ONE_THREAD), (0.97, 0.96), {}, StepWait.COMPUTING, [],
     ),
-    "idle": (plan(), (0.9, 1.0), {}, Wait.IDLE, ["tune"]),
+    "idle": (plan(), (0.9, 1.0), {}, StepWait.IDLE, ["tune"]),
     "idle, as other programs use the CPUs": (
-        plan(), (0.9, 1.0), {"host_cpu": 0.97}, Wait.MIXED, [],
+        plan(), (0.9, 1.0), {"host_cpu": 0.97}, StepWait.MIXED, [],
     ),
-    "idle before the first exchange": (plan(), (0.9, 1.0), {"sent": 0.0}, Wait.MIXED, []),
-    "an old kernel": (plan(), (0.9, 1.0), {"sending": None}, Wait.MIXED, []),
-    "healthy": (plan(), (3.9, 3.8), {}, Wait.COMPUTING, []),
-    "healthy, ranks wait a little": (plan(), (2.9, 2.6), {}, Wait.MIXED, []),
-    "two hosts that differ by a quarter": (plan(), (3.0, 3.9), {}, Wait.COMPUTING, []),
-    "healthy on one host": (plan(1, 2), (3.8,), {"sending": 0.0}, Wait.COMPUTING, []),
-    "unknown CPUs": (plan(threads=None), (3.9, 3.8), {}, Wait.UNKNOWN, []),
+    "idle before the first exchange": (plan(), (0.9, 1.0), {"sent": 0.0}, StepWait.MIXED, []),
+    "an old kernel": (plan(), (0.9, 1.0), {"sending": None}, StepWait.MIXED, []),
+    "healthy": (plan(), (3.9, 3.8), {}, StepWait.COMPUTING, []),
+    "healthy, ranks wait a little": (plan(), (2.9, 2.6), {}, StepWait.MIXED, []),
+    "two hosts that differ by a quarter": (plan(), (3.0, 3.9), {}, StepWait.COMPUTING, []),
+    "healthy on one host": (plan(1, 2), (3.8,), {"sending": 0.0}, StepWait.COMPUTING, []),
+    "unknown CPUs": (plan(threads=None), (3.9, 3.8), {}, StepWait.UNKNOWN, []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "cpus", "sent", "wait", "slugs"), CASES.values(), ids=CASES)
 def test_only_what_the_evidence_supports_is_proposed(given, cpus, sent, wait, slugs):
-    found = judge(given, paces(given, *cpus, **sent))
+    found = judge_slow_steps(given, paces(given, *cpus, **sent))
     assert (found.wait, [one.slug for one in found.proposals]) == (wait, slugs)
     assert all(one.command.startswith("ipexctl ") for one in found.proposals)
-    document = judge(shown_plan.read(shown_plan.document(given), "r1"), paces(given, *cpus, **sent))
+    document = judge_slow_steps(
+        shown_plan.read_shown_plan(shown_plan.shown_plan_document(given), "r1"),
+        paces(given, *cpus, **sent),
+    )
     assert document.wait is wait and len(document.proposals) == len(slugs)
 
 
 def test_a_step_is_divided_where_its_time_is_known():
-    found = judge(plan(), paces(plan(), 1.6, 1.8, sent=25.8 * MB, sending=0.5), 1 / 0.62)
+    found = judge_slow_steps(plan(), paces(plan(), 1.6, 1.8, sent=25.8 * MB, sending=0.5), 1 / 0.62)
     assert found.headline == (
         "a step takes 0.62 s; 0.31 s of it the ranks exchange 16 MB at 413 Mbit/s"
     )
@@ -118,19 +123,19 @@ def test_a_step_is_divided_where_its_time_is_known():
 def test_too_little_evidence_is_said():
     given = plan()
     for known in ([], paces(given, 1.0, 1.0)[:1]):
-        found = judge(given, known)
-        assert found.wait is Wait.UNKNOWN and not found.proposals and "02" in found.headline
+        found = judge_slow_steps(given, known)
+        assert found.wait is StepWait.UNKNOWN and not found.proposals and "02" in found.headline
 
 
 def test_the_slow_host_is_named_with_its_limit():
     given = plan(3, 2, quota=1.0)
-    found = judge(given, paces(given, 1.5, 1.6, 0.5))
+    found = judge_slow_steps(given, paces(given, 1.5, 1.6, 0.5))
     assert "node03" in found.headline and "allows 1 CPU" in found.headline
     assert "node0[1" not in found.headline and "node01" not in found.headline
 
 
 def test_commands_get_the_users_options():
-    found = judge(plan(), paces(plan(), 1.6, 1.8, **EXCHANGES), script="train.py --lr 1")
+    found = judge_slow_steps(plan(), paces(plan(), 1.6, 1.8, **EXCHANGES), script="train.py --lr 1")
     said = found.spelled(lambda name: f"ipexctl {name} -f hosts").proposals[0].command
     assert said == "ipexctl run -f hosts --compress bf16 train.py --lr 1"
 
@@ -146,9 +151,9 @@ def test_commands_get_the_users_options():
 )
 def test_the_summary_has_one_line_at_most(cpus, more, slow, lines):
     given = plan()
-    steps = judge(given, paces(given, *cpus, **more))
+    steps = judge_slow_steps(given, paces(given, *cpus, **more))
     result = RunResult("r1", 0, "ranks", 9.0, given, (), steps=steps, slow=slow)
-    said = [line.plain for line in ending(result) if "try:" in line.plain]
+    said = [line.plain for line in summary_lines(result) if "try:" in line.plain]
     assert len(said) == lines and all(steps.proposals[0].command in line for line in said)
 
 
@@ -183,7 +188,7 @@ def test_the_kernel_counts_how_long_data_is_on_its_way():
         one = socket.create_connection(server.getsockname())
         other, own = server.accept()[0], one.getsockname()
         one.sendall(b"." * 1000)
-        found = [c for c in socket_table.connections() if c.key[:2] == own]
+        found = [c for c in socket_table.list_connections() if c.key[:2] == own]
         one.close()
         other.close()
     assert len(found) == 1 and (found[0].busy is None or 0 <= found[0].busy < 5)

@@ -17,8 +17,8 @@ import pytest
 from ipexctl.common.waiting import wait_until
 from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
-from ipexctl.machines.ssh.channel import bound
+from ipexctl.machines.agent_start import start_host_agent
+from ipexctl.machines.ssh.channel import limit_buffer
 from ipexctl.machines.wire.transport import ChannelTimeout
 from tests.processes import gone
 
@@ -151,7 +151,7 @@ def test_a_python_that_hangs_is_not_left_on_a_host(sshd, transport, tmp_path):
     python.write_text(f"#!/bin/sh\nsleep 321 & echo $$ $! >>{pids}; wait\n")
     python.chmod(0o755)
     host = Host("n", python=str(python))
-    with closing(connect(transport(sshd.config("n"), "n"), host, timeout=6.0)) as agent:
+    with closing(start_host_agent(transport(sshd.config("n"), "n"), host, timeout=6.0)) as agent:
         assert str(python) in agent.hello.passed
         assert agent.hello.started != str(python)
     left = pids.read_text().split()
@@ -175,7 +175,7 @@ def test_a_server_that_sends_more_than_its_window_ends_the_connection():
     channel = paramiko.Channel(1)
     channel.in_window_size = 1000
     channel.in_buffer.feed(b"x" * 10)
-    bound(channel)
+    limit_buffer(channel)
     channel.in_buffer.feed(b"x" * 1990)
     with pytest.raises(paramiko.SSHException, match="window"):
         channel.in_buffer.feed(b"x")

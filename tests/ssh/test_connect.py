@@ -19,7 +19,7 @@ from ipexctl.errors import HostKeyChanged, HostKeyUnknown, InputError, Unreachab
 from ipexctl.inventory.hostfile_text import parse_hosts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import fan_out
-from ipexctl.machines.ssh.known_hosts import fingerprint
+from ipexctl.machines.ssh.known_hosts import key_fingerprint
 from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from tests.ssh.conftest import free_port, keygen, ssh_add
@@ -78,8 +78,8 @@ def test_a_changed_key_is_refused_and_the_hint_removes_the_old_line(sshd, transp
     config = sshd.config("n", known=f"# mine\n{name} {old}\n")
     error = refusal(transport(config, "n"), "n", HostKeyChanged)
     known = sshd.folder / "known_hosts"
-    was = fingerprint(base64.b64decode(old.split()[1]))
-    now = fingerprint(base64.b64decode(sshd.host_key.split()[1]))
+    was = key_fingerprint(base64.b64decode(old.split()[1]))
+    now = key_fingerprint(base64.b64decode(sshd.host_key.split()[1]))
     assert error.slug == "host-key-changed"
     assert [word in error.why.splitlines()[0] for word in (now, was, f"{known}:2")] == [True] * 3
     assert error.hint.startswith(f"ssh-keygen -R '{name}' -f {known}")

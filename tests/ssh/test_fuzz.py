@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipexctl.common.frames import encode
-from ipexctl.errors import HostFailed, IpexctlError, printable
+from ipexctl.common.frames import encode_frame
+from ipexctl.errors import HostFailed, IpexctlError, printable_text
 from ipexctl.facts import host_facts
 from ipexctl.inventory.inventory import Host
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.openssh.ssh_config import (
     Me,
-    expand,
+    expand_path,
     for_another,
     included_files,
     parse_config,
@@ -86,7 +86,7 @@ def test_any_answer_of_ssh_g_is_read(text):
     answer = read_answer(text, "node1")
     assert answer.name == "node1"
     for value in (answer.hostname, *answer.identity_files):
-        expand(value, answer, ME)
+        expand_path(value, answer, ME)
     proxy_command(answer, ME)
     for hop in answer.proxy_jump:
         parse_jump(hop)
@@ -189,7 +189,7 @@ SH = mixed(
     ":kernel\n", ":mem\n", "MemTotal: 1 kB\n", ":cpu\n", "processor\t: 0\n", ":df\n", ":os\n",
     "/dev/x 1 2 3 4% /dev/shm\n", "ID=x\n", ":end\n", ":ssh\n", "\x1b[31m", "9" * 30,
 )  # fmt: skip
-GOOD_HELLO = encode({"id": 0, "done": {"python": [3, 11], "path": "/usr/bin/python3"}})
+GOOD_HELLO = encode_frame({"id": 0, "done": {"python": [3, 11], "path": "/usr/bin/python3"}})
 
 
 @SOME
@@ -197,17 +197,17 @@ GOOD_HELLO = encode({"id": 0, "done": {"python": [3, 11], "path": "/usr/bin/pyth
 def test_an_agent_that_says_anything_ends_in_an_answer_or_an_error(stream, size, greeted):
     stream = GOOD_HELLO + stream if greeted else stream
     try:
-        agent = connect(Hostile(hello(stream), size), Host("n"))
+        agent = start_host_agent(Hostile(hello(stream), size), Host("n"))
         reply = agent.call("facts.probe.facts", total=30)
         host_facts.from_json("n", reply.done)
     except IpexctlError as e:
-        assert printable(e.what + e.why + e.hint) == e.what + e.why + e.hint
+        assert printable_text(e.what + e.why + e.hint) == e.what + e.why + e.hint
 
 
 @SOME
 @given(SH)
 def test_what_plain_sh_says_is_facts_or_an_error(text):
-    agent = connect(
+    agent = start_host_agent(
         Hostile(lambda marker: b"\n" + marker + b"-sh\n" + text.encode("utf-8", "replace"), 4096),
         Host("n"),
     )
@@ -244,7 +244,7 @@ def dripping(say: Callable[[bytes], bytes], more: bytes) -> Hostile:
     return Forever(say, 1 << 16)
 
 
-EVENT = encode({"id": 1, "event": "alive"})
+EVENT = encode_frame({"id": 1, "event": "alive"})
 
 
 @pytest.mark.parametrize(
@@ -259,4 +259,6 @@ EVENT = encode({"id": 1, "event": "alive"})
 )
 def test_a_host_that_talks_for_ever_comes_to_an_end(say, more, words):
     with pytest.raises(IpexctlError, match=words):
-        connect(dripping(say, more), Host("n"), timeout=2.0).call("facts.probe.facts", total=0.5)
+        start_host_agent(dripping(say, more), Host("n"), timeout=2.0).call(
+            "facts.probe.facts", total=0.5
+        )

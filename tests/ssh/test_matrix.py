@@ -18,9 +18,9 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import LabSpec
-from ipexctl.machines.agent_start import connect
+from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.fleet import fan_out
-from ipexctl.machines.probe_host import probe
+from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.ssh.openssh_transport import OpenSshTransport
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.ssh.secrets import Secrets
@@ -65,7 +65,7 @@ def over(kind: str, matrix: Matrix, *names: str, secrets: Secrets | None = None)
 
 def ask(transport, host: Host, timeout: float = DEADLINE) -> int:
     """The agent's answer to one request: the user's number on the host."""
-    with closing(connect(transport, host, timeout=timeout)) as agent:
+    with closing(start_host_agent(transport, host, timeout=timeout)) as agent:
         root = "~/.ipexctl"
         done = agent.call(
             "facts.probe.facts", {"root": root, "listen": False, "fs": "/"}, total=60
@@ -128,7 +128,7 @@ def _skip_missing(matrix: Matrix, name: str) -> None:
 def test_what_stands_between_the_login_and_the_command_is_blamed(matrix, name, blamed, innocent):
     _skip_missing(matrix, name)
     with closing(over("paramiko", matrix, name)) as transport, pytest.raises(HostFailed) as e:
-        connect(transport, Host(name), timeout=FAR)
+        start_host_agent(transport, Host(name), timeout=FAR)
     assert [word for word in blamed if word not in e.value.why] == []
     assert [word for word in ("ython3", *innocent) if word in e.value.what + e.value.why] == []
 
@@ -137,8 +137,8 @@ def test_what_stands_between_the_login_and_the_command_is_blamed(matrix, name, b
 def test_a_host_tells_how_long_its_start_up_files_take(matrix, name, least):
     _skip_missing(matrix, name)
     transport = over("paramiko", matrix, name)
-    agent = connect(transport, Host(name), timeout=FAR)
-    took = probe(agent).condition.system.login_ms
+    agent = start_host_agent(transport, Host(name), timeout=FAR)
+    took = probe_facts(agent).condition.system.login_ms
     agent.close()
     transport.close()
     assert took is not None and least <= took < least + 3000

@@ -25,7 +25,7 @@ from ipexctl.lab import Lab, LabSpec
 from ipexctl.machines.ssh.paramiko_transport import SshTransport
 from ipexctl.machines.ssh.terminal import _connection_class
 from ipexctl.machines.target import Target, target_of_host
-from ipexctl.shell.shell import find, remote_line
+from ipexctl.shell.shell import find_host, remote_line
 from tests.cli import ipexctl
 from tests.practice_hosts import start_lab
 from tests.ssh.conftest import keygen
@@ -297,24 +297,24 @@ def test_every_login_shell_reads_the_line_alike(login, library):
 def test_a_name_that_is_not_in_the_hostfile_is_told(tmp_path):
     hostfile = tmp_path / "hosts"
     hostfile.write_text("node01\nnode02\n")
-    assert find(Target(hostfile), "node02").name == "node02"
+    assert find_host(Target(hostfile), "node02").name == "node02"
     with pytest.raises(InputError, match="node03") as refused:
-        find(Target(hostfile), "node03")
+        find_host(Target(hostfile), "node03")
     assert refused.value.hint == f"ipexctl shell node02 -f {hostfile}"
     with pytest.raises(InputError, match="other") as refused:
-        find(Target(hostfile), "other")
+        find_host(Target(hostfile), "other")
     assert refused.value.hint == "available hosts: node[01-02]"
 
 
 def test_the_hostfile_of_the_settings_counts_if_it_has_the_host(tmp_path):
     (tmp_path / "hosts").write_text("there port=2222 user=me\nelsewhere\n")
     target = Target(tmp_path / "hosts", (), None, 1)
-    assert find(target_of_host(target, "there"), "there").port == 2222
+    assert find_host(target_of_host(target, "there"), "there").port == 2222
     assert target_of_host(target, "new").hosts == ("new",)
-    assert find(target_of_host(target, "new"), "new").port == 0
-    assert find(target_of_host(Target(None, (), None, 1), "new"), "new").name == "new"
+    assert find_host(target_of_host(target, "new"), "new").port == 0
+    assert find_host(target_of_host(Target(None, (), None, 1), "new"), "new").name == "new"
 
 
 def test_a_shell_is_for_one_host():
     with pytest.raises(InputError, match="one host"):
-        find(Target(hosts=("node[01-02]",)), "node[01-02]")
+        find_host(Target(hosts=("node[01-02]",)), "node[01-02]")

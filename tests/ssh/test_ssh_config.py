@@ -14,9 +14,9 @@ import pytest
 from ipexctl.errors import InputError, NotHere
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh.ssh_config import (
-    Answer,
     Me,
-    expand,
+    SshSettings,
+    expand_path,
     parse_config,
     parse_jump,
     proxy_command,
@@ -88,7 +88,7 @@ def config_file(tmp_path):
     return write
 
 
-def real_answer(path: Path, name: str) -> Answer:
+def real_answer(path: Path, name: str) -> SshSettings:
     argv = ["ssh", "-G", "-T", "-F", str(path), "--", name]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     return read_answer(done.stdout, name)
@@ -206,7 +206,7 @@ def test_an_include_with_a_variable_is_left_to_ssh():
     assert [parse_config([f"Include {word}\n"]).plain for word in ("x", "${X}/x")] == [True, False]
 
 
-ANSWER = Answer("N1", "n1.example", "ann", port=2201, host_key_alias="")
+ANSWER = SshSettings("N1", "n1.example", "ann", port=2201, host_key_alias="")
 ME = Me("bob", "/home/bob", 1000, "desk.example", {"X": "/x"})
 
 
@@ -220,7 +220,7 @@ ME = Me("bob", "/home/bob", 1000, "desk.example", {"X": "/x"})
     ],
 )
 def test_tokens_are_expanded_like_ssh_does(value, expanded):
-    assert expand(value, ANSWER, ME) == expanded
+    assert expand_path(value, ANSWER, ME) == expanded
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.errors import HostKeyUnknown, NotHere
 from ipexctl.hosts.hosts_text import show_started
-from ipexctl.hosts.init import Options, init
+from ipexctl.hosts.init import InitOptions, init
 from ipexctl.hosts.trust import ShownKey, trust, unknown_keys
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import fan_out
@@ -50,7 +50,7 @@ def test_accepted_keys_let_us_in_and_are_asked_for_once(sshd, transport, own_sta
 def test_init_writes_hosts_whose_keys_are_not_trusted_yet(sshd, tmp_path, own_state, capsys):
     config = sshd.config("a", "b", known="")
     hosts = Target(hosts=("a", "b", "node7.invalid"), ssh_config=config)
-    started = init(hosts, Options(folder=tmp_path), None)
+    started = init(hosts, InitOptions(folder=tmp_path), None)
     assert [d.host for d in started.untrusted] == ["a", "b"]
     text = (tmp_path / "hostfile").read_text()
     first, second, left_out = text.splitlines()[:3]
@@ -60,7 +60,7 @@ def test_init_writes_hosts_whose_keys_are_not_trusted_yet(sshd, tmp_path, own_st
     assert out.endswith("\nnext: ipexctl trust\n") and " a,b " in out
     assert "node7.invalid" in err
     trust(Target(tmp_path / "hostfile", ssh_config=config), lambda keys: True)
-    again = init(hosts, Options(folder=tmp_path, force=True), None)
+    again = init(hosts, InitOptions(folder=tmp_path, force=True), None)
     assert again.untrusted == ()
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock, Package, fits, parse, render
+from ipexctl.install.stack.lock_file import Lock, LockedPackage, lock_fits, parse_lock, render_lock
 from ipexctl.install.stack.selection import Stack
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 
-TORCH = Package("torch", "2.13.0+cpu", "torch-2.13.0+cpu-cp311-cp311-linux.whl", "a" * 64, 5)
-NUMPY = Package("numpy", "2.0", "numpy-2.0-py3-none-any.whl", "b" * 64, 6)
-UV = Package("uv", "0.9", "uv-0.9-py3-none-any.whl", "c" * 64, 7)
+TORCH = LockedPackage("torch", "2.13.0+cpu", "torch-2.13.0+cpu-cp311-cp311-linux.whl", "a" * 64, 5)
+NUMPY = LockedPackage("numpy", "2.0", "numpy-2.0-py3-none-any.whl", "b" * 64, 6)
+UV = LockedPackage("uv", "0.9", "uv-0.9-py3-none-any.whl", "c" * 64, 7)
 LOCK = Lock(
     row="torch-2.13",
     torch="2.13.0",
@@ -24,16 +24,16 @@ LOCK = Lock(
     packages=(NUMPY, TORCH),
     uv=UV,
 )
-TEXT = render(LOCK)
+TEXT = render_lock(LOCK)
 
 
 def stack_on(platform: str) -> Stack:
-    (row,) = (row for row in table() if row.name == LOCK.row)
+    (row,) = (row for row in stack_rows() if row.name == LOCK.row)
     return Stack(row, (3, 11), platform, LOCK.mpi, (), "")
 
 
 def test_the_text_does_not_depend_on_the_order_of_resolution() -> None:
-    assert render(replace(LOCK, packages=(TORCH, NUMPY))) == TEXT
+    assert render_lock(replace(LOCK, packages=(TORCH, NUMPY))) == TEXT
 
 
 # a lock, and whether its environment is the same
@@ -55,8 +55,8 @@ def test_the_key_is_sixteen_hex_digits_of_what_is_installed(lock: Lock, same: bo
 
 def test_a_lock_is_for_its_request_whatever_was_resolved() -> None:
     stack = stack_on(LOCK.platform)
-    assert fits(LOCK, stack)
-    assert not fits(LOCK, replace(stack, mpi="mpich"))
+    assert lock_fits(LOCK, stack)
+    assert not lock_fits(LOCK, replace(stack, mpi="mpich"))
 
 
 HOSTS = [
@@ -71,7 +71,7 @@ HOSTS = [
 def test_a_lock_serves_hosts_that_are_no_older_than_those_it_was_made_for(
     platform: str, loads: bool
 ) -> None:
-    assert fits(LOCK, stack_on(platform)) is loads
+    assert lock_fits(LOCK, stack_on(platform)) is loads
 
 
 TOLD = replace(
@@ -84,15 +84,15 @@ TOLD = replace(
 
 @pytest.mark.parametrize("lock", [LOCK, TOLD])
 def test_a_lock_survives_the_way_through_text(lock: Lock) -> None:
-    assert parse(render(lock), "ipexctl.lock") == lock
+    assert parse_lock(render_lock(lock), "ipexctl.lock") == lock
 
 
 def test_a_lock_that_names_kinds_of_indexes_as_older_ones_do_is_read_as_the_same() -> None:
     assert "index" not in TEXT
     told = TEXT.replace("size = 6\n", 'size = 6\nindex = "own"\n')
     assert told != TEXT
-    assert parse(told, "ipexctl.lock") == LOCK
-    assert (TOLD.key, LOCK.key) == (LOCK.key, parse(TEXT, "").key)
+    assert parse_lock(told, "ipexctl.lock") == LOCK
+    assert (TOLD.key, LOCK.key) == (LOCK.key, parse_lock(TEXT, "").key)
 
 
 # version, file as the default index or PyTorch's own name it, what it needs, CUDA or not
@@ -118,7 +118,7 @@ BUILDS = [
 def test_a_cuda_build_is_known_by_its_needs_its_version_or_its_age(
     version: str, file: str, beside: str, cuda: bool
 ) -> None:
-    torch = Package("torch", version, file, "a" * 64)
+    torch = LockedPackage("torch", version, file, "a" * 64)
     assert replace(LOCK, packages=(replace(NUMPY, name=beside), torch)).cuda is cuda
 
 
@@ -131,7 +131,7 @@ BROKEN = [
     (TEXT.replace('"numpy-2.0-py3-none-any.whl"', '"../numpy.whl"'), "not the name of a wheel"),
     (TEXT.replace('"numpy-2.0-py3-none-any.whl"', '"a b-1-x.whl"'), "not the name of a wheel"),
     (TEXT.replace("b" * 64, "b" * 63), "is not a sha256"),
-    (render(replace(LOCK, packages=(NUMPY, NUMPY))), "numpy is duplicated"),
+    (render_lock(replace(LOCK, packages=(NUMPY, NUMPY))), "numpy is duplicated"),
     (TEXT.replace('"numpy"', '"torch"').replace("numpy-2", "torch-2"), "torch is duplicated"),
     (TEXT.replace('"numpy-2.0-', '"evil-2.0-'), "evil-2.0-py3-none-any.whl is not numpy 2.0"),
     (TEXT.replace('"numpy-2.0-', '"numpy-2.1-'), "numpy-2.1-py3-none-any.whl is not numpy 2.0"),
@@ -139,8 +139,8 @@ BROKEN = [
     (TEXT.replace("size = 6", "size = -6"), "size -6 of numpy"),
     (TEXT.replace("size = 6", 'size = "6"'), "size '6' of numpy"),
     (TEXT.replace('version = "2.0"', "version = 2.0"), "2.0 is not text"),
-    (render(TOLD).replace('"numpy<3"', "3"), "3 is not text"),
-    (render(TOLD).replace('"numpy<3"', '"-e ."'), "-e ."),
+    (render_lock(TOLD).replace('"numpy<3"', "3"), "3 is not text"),
+    (render_lock(TOLD).replace('"numpy<3"', '"-e ."'), "-e ."),
     (TEXT + "<<<<<<< HEAD\n", "nvalid"),
     # tomli's own words before Python 3.11
     (
@@ -153,6 +153,6 @@ BROKEN = [
 @pytest.mark.parametrize(("text", "why"), BROKEN)
 def test_a_broken_lock_is_told_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(InputError) as caught:
-        parse(text, "ipexctl.lock")
+        parse_lock(text, "ipexctl.lock")
     assert (caught.value.slug, "ipexctl.lock" in caught.value.what) == ("lock-invalid", True)
     assert why in caught.value.why

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.requirements import Extra, Read, not_allowed, read
+from ipexctl.install.stack.requirements import Extra, Read, not_allowed, read_requirements
 
 A, B = "a" * 64, "b" * 64
 ENVIRON = {"TOKEN": "s3cret", "HERE": "/srv", "UNSET": ""}
@@ -54,7 +54,7 @@ READ = {
 @pytest.mark.parametrize("case", READ)
 def test_is_read(case: str) -> None:
     texts, expected = READ[case]
-    assert read([next(iter(texts))], files(texts), ENVIRON) == expected
+    assert read_requirements([next(iter(texts))], files(texts), ENVIRON) == expected
 
 
 REFUSED = [
@@ -78,10 +78,10 @@ REFUSED = [
 )
 def test_a_second_project_is_refused_with_what_does_the_same(line: str) -> None:
     with pytest.raises(InputError, match="^r.txt:1: ") as e:
-        read(["r.txt"], files({"r.txt": line}), {})
+        read_requirements(["r.txt"], files({"r.txt": line}), {})
     needs = e.value.hint.splitlines()[1].replace("LOCATION", "libs/shared")
     texts = {"r.txt": needs, "libs/shared/pyproject.toml": "[project]\ndependencies = ['foo']"}
-    assert read(["r.txt"], files(texts), {}).requirements == ("foo",)
+    assert read_requirements(["r.txt"], files(texts), {}).requirements == ("foo",)
 
 
 def test_files_that_are_named_again_and_again_are_read_once() -> None:
@@ -92,14 +92,14 @@ def test_files_that_are_named_again_and_again_are_read_once() -> None:
         asked.append(name)
         return texts[name], name
 
-    assert read(["0.txt"], reader, {}) == Extra(("foo",))
+    assert read_requirements(["0.txt"], reader, {}) == Extra(("foo",))
     assert len(asked) == 31
 
 
 @pytest.mark.parametrize(("texts", "what"), REFUSED)
 def test_what_cannot_be_locked_is_refused_with_its_place(texts: dict[str, str], what: str) -> None:
     with pytest.raises(InputError) as refused:
-        read([next(iter(texts))], files(texts), ENVIRON)
+        read_requirements([next(iter(texts))], files(texts), ENVIRON)
     assert what in refused.value.what
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from ipexctl.errors import NothingFits
 from ipexctl.facts.facts import CpuFacts, Facts, Python
-from ipexctl.install.stack.selection import choose
+from ipexctl.install.stack.selection import choose_stacks
 from ipexctl.install.stack.version_table import Request, parse_table
 from ipexctl.run.plan.mpi import env_vars, in_packages
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 from tests.made import cpu, facts
 
 V2 = frozenset({"cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"})
@@ -82,12 +82,12 @@ CHOICES = [
 
 @pytest.mark.parametrize(("_title", "hosts", "request_", "expected"), CHOICES)
 def test_the_choice(_title: str, hosts: list[Facts], request_: Request, expected: object) -> None:
-    stack = choose(hosts, request_, ROWS)[0]
+    stack = choose_stacks(hosts, request_, ROWS)[0]
     assert (stack.row.name, stack.python, stack.platform) == expected
 
 
 def test_every_shared_python_is_a_candidate_newest_first() -> None:
-    found = choose([host("a", "3.10.1", "3.12.0", "3.11.2"), host("b", "3.12.3", "3.10.0")],
+    found = choose_stacks([host("a", "3.10.1", "3.12.0", "3.11.2"), host("b", "3.12.3", "3.10.0")],
                    Request(), ROWS)  # fmt: skip
     assert [(s.python, s.interpreters) for s in found] == [
         ((3, 12), (("a", "/opt/3.12.0/bin/python3"), ("b", "/opt/3.12.3/bin/python3"))),
@@ -97,7 +97,7 @@ def test_every_shared_python_is_a_candidate_newest_first() -> None:
 
 def test_a_row_that_is_passed_over_is_the_reason_for_the_next() -> None:
     avx2 = V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma"}
-    stack = choose([host("a", "3.9.2", flags=avx2)], Request(), ROWS)[0]
+    stack = choose_stacks([host("a", "3.9.2", flags=avx2)], Request(), ROWS)[0]
     assert (stack.title, stack.reason) == (
         "torch 2.8.0",
         "new does not fit: a: Python 3.9.2, but 3.10 to 3.12 is required",
@@ -133,14 +133,14 @@ def test_what_fits_nothing_is_told_with_every_rows_reason(
     hosts: list[Facts], request_: Request, why: str
 ) -> None:
     with pytest.raises(NothingFits) as caught:
-        choose(hosts, request_, ROWS)
+        choose_stacks(hosts, request_, ROWS)
     assert caught.value.why == why
 
 
 def test_many_rows_refused_for_one_reason_are_one_line_after_what_the_hosts_lack() -> None:
     rows = [replace(ROWS[1], name=f"old-{n}") for n in range(4)]
     with pytest.raises(NothingFits) as caught:
-        choose([host("a", "3.8.1")], Request(torch="2.13"), [*rows, ROWS[0]])
+        choose_stacks([host("a", "3.8.1")], Request(torch="2.13"), [*rows, ROWS[0]])
     assert caught.value.why.splitlines() == [
         "new: a: Python 3.8.1, but 3.10 to 3.12 is required",
         "4 rows, old-0 to old-3: torch is not 2.13",
@@ -148,7 +148,7 @@ def test_many_rows_refused_for_one_reason_are_one_line_after_what_the_hosts_lack
 
 
 def test_the_table_that_is_shipped_has_2_13_first_and_no_impi_that_cannot_be_installed() -> None:
-    rows = table()
+    rows = stack_rows()
     assert rows[0].torch == "2.13.0"
     assert {row.mpi for row in rows} == {"impi-rt<2021.19"}
     assert len({row.name for row in rows}) == len(rows)

@@ -9,10 +9,10 @@ import subprocess
 import pytest
 
 from ipexctl.install.command.cli import bare_ipex
-from ipexctl.install.command.stacks_text import text
-from ipexctl.install.stack.table_view import as_host, offers
+from ipexctl.install.command.stacks_text import stack_table_text
+from ipexctl.install.stack.table_view import as_host, stack_offers
 from ipexctl.install.stack.version_table import Request
-from ipexctl.shipped_tables import table
+from ipexctl.shipped_tables import stack_rows
 from tests.cli import ipexctl
 
 ASKED = ["--python", "3.8", "--isa", "avx2", "--torch", "1.12.1"]
@@ -23,13 +23,13 @@ def stacks(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_whole_table_has_a_line_for_every_row_and_says_what_has_ended() -> None:
-    shown = text(offers(table(), as_host("", "", "", ""), Request()))
+    shown = stack_table_text(stack_offers(stack_rows(), as_host("", "", "", ""), Request()))
     head, *lines = shown.splitlines()
     assert head.split() == ["NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC"]
     rows = [line.removeprefix("* ").split() for line in lines[: lines.index("")]]
-    assert sorted(row[0] for row in rows) == sorted(r.name for r in table())
+    assert sorted(row[0] for row in rows) == sorted(r.name for r in stack_rows())
     assert {row[0]: row[-1].startswith("ended") for row in rows} == {
-        r.name: bool(r.ipex) for r in table()
+        r.name: bool(r.ipex) for r in stack_rows()
     }
     assert " ".join(shown.split()).count(" March 2026") == 1
 
@@ -40,19 +40,21 @@ def test_what_was_not_tested_is_shown_with_v_alone() -> None:
     assert sum(line.startswith("-v: ") for line in brief.splitlines()) == 1
     assert full == stacks("-v").stdout
     words = " ".join(full.split())
-    (row,) = (row for row in table() if row.name == "ipex-2.7.0")
+    (row,) = (row for row in stack_rows() if row.name == "ipex-2.7.0")
     assert f"{row.doubts[0]}: {row.name}" in words, full
-    others = [r for r in table() if r.oneccl and not r.oneccl_run]
+    others = [r for r in stack_rows() if r.oneccl and not r.oneccl_run]
     assert f": {len(others)} rows with ONECCL" in words
     assert [line for line in full.splitlines() if len(line) > 80] == []
 
 
 def test_the_newest_torch_is_first_and_a_star_marks_what_install_takes() -> None:
-    lines = text(offers(table(), as_host("", "", "", ""), Request())).splitlines()
+    lines = stack_table_text(
+        stack_offers(stack_rows(), as_host("", "", "", ""), Request())
+    ).splitlines()
     torches = [line[2:].split()[1].split(".") for line in lines[1 : lines.index("")]]
     numbers = [[int(n) for n in t] for t in torches]
     assert numbers == sorted(numbers, reverse=True)
-    assert [line.split()[1] for line in lines if line.startswith("* ")][0] == table()[0].name
+    assert [line.split()[1] for line in lines if line.startswith("* ")][0] == stack_rows()[0].name
 
 
 ASKED_FOR = [Request(), Request(backend="gloo"), Request(stack="stock"), Request(torch="1.12.1")]
@@ -60,7 +62,7 @@ ASKED_FOR = [Request(), Request(backend="gloo"), Request(stack="stock"), Request
 
 @pytest.mark.parametrize("request_", ASKED_FOR)
 def test_80_columns_are_enough(request_: Request) -> None:
-    shown = text(offers(table(), as_host("", "", "", ""), request_))
+    shown = stack_table_text(stack_offers(stack_rows(), as_host("", "", "", ""), request_))
     assert [line for line in shown.splitlines() if len(line) > 80] == []
 
 
@@ -71,7 +73,7 @@ def test_the_question_of_the_handbook_names_two_rows_and_refuses_each_other_one(
     names = [line[2:].split()[0] for line in fitting.splitlines()[1:3]]
     assert names == ["ipex-1.12.300", "ipex-1.12.100"]
     refused = [line.split()[0] for line in others.splitlines() if line[2:3] != " "]
-    assert sorted([*refused, *names]) == sorted(r.name for r in table())
+    assert sorted([*refused, *names]) == sorted(r.name for r in stack_rows())
     (near,) = (line for line in others.splitlines() if line.split()[0] == "ipex-1.12.0")
     assert re.findall(r"\d[\w.]+|avx\w+", near)[:3] == ["1.12.0", "1.12.1", "avx512bw"]
 

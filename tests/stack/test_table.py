@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.errors import NothingFits
-from ipexctl.install.stack.selection import choose, requirements
-from ipexctl.install.stack.table_view import offers
-from ipexctl.install.stack.version_table import ISA, NEWEST, Request, Row, offered, stock
-from ipexctl.shipped_tables import table
+from ipexctl.install.stack.selection import choose_stacks, stack_requirements
+from ipexctl.install.stack.table_view import stack_offers
+from ipexctl.install.stack.version_table import (
+    ISA,
+    NEWEST,
+    Request,
+    StackRow,
+    maintained_rows,
+    rows_for_request,
+)
+from ipexctl.shipped_tables import stack_rows
 from tests.stack.test_stack import V2, host
 
 AVX2 = V2 | ISA["avx2"]
@@ -49,8 +56,8 @@ STOCK_ROWS = [
 ]  # fmt: skip
 
 
-def row(name: str) -> Row:
-    return next(r for r in table() if r.name == name)
+def row(name: str) -> StackRow:
+    return next(r for r in stack_rows() if r.name == name)
 
 
 @pytest.mark.parametrize("expected", IPEX_ROWS, ids=lambda e: e[0])
@@ -70,31 +77,31 @@ def test_a_row_with_ipex(expected: tuple[object, ...]) -> None:
 
 @pytest.mark.parametrize("expected", STOCK_ROWS, ids=lambda e: e[0])
 def test_a_row_of_stock_pytorch(expected: tuple[object, ...]) -> None:
-    (r,) = [r for r in stock(table()) if r.torch == expected[0]]
+    (r,) = [r for r in maintained_rows(stack_rows()) if r.torch == expected[0]]
     assert (r.torch, r.pythons[0][1], r.pythons[-1][1]) == expected
     glibc = (2, 17) if r.torch < "2.6" and r.torch[3] == "." else (2, 28)
     assert (r.backend, r.oneccl, r.links, r.glibc) == ("gloo", "", "", glibc)
 
 
 def test_no_other_rows_are_there_and_each_has_a_name_of_its_own() -> None:
-    assert [r.ipex for r in table() if r.ipex] == [e[0] for e in IPEX_ROWS]
-    assert len(stock(table())) == len(STOCK_ROWS)
-    assert len({r.name for r in table()}) == len(table())
+    assert [r.ipex for r in stack_rows() if r.ipex] == [e[0] for e in IPEX_ROWS]
+    assert len(maintained_rows(stack_rows())) == len(STOCK_ROWS)
+    assert len({r.name for r in stack_rows()}) == len(stack_rows())
 
 
 def test_the_pages_of_three_eras_and_the_index_of_the_last() -> None:
-    hosts = {r.era: r.links.split("/")[2] for r in table() if r.era}
+    hosts = {r.era: r.links.split("/")[2] for r in stack_rows() if r.era}
     assert [hosts[era].split(".")[0] for era in "abcd"] == [
         "software", "developer", "developer", "pytorch-extension",
     ]  # fmt: skip
 
 
 def test_only_what_was_seen_there_may_come_from_the_default_index() -> None:
-    assert [r.ipex for r in table() if r.public] == ["2.8.0", "2.7.0", "2.6.0"]
+    assert [r.ipex for r in stack_rows() if r.public] == ["2.8.0", "2.7.0", "2.6.0"]
 
 
 def test_what_nobody_proved_is_marked() -> None:
-    certain = [r.name for r in table() if r.ipex and not r.uncertain]
+    certain = [r.name for r in stack_rows() if r.ipex and not r.uncertain]
     assert certain == ["ipex-2.8.0"]
 
 
@@ -139,7 +146,9 @@ TRAPS = [
 def test_a_trap_is_walked_around(
     _title: str, flags: frozenset[str], python: str, request_: Request, name: str
 ) -> None:
-    assert choose([host("a", python, flags=flags)], request_, table())[0].row.name == name
+    assert (
+        choose_stacks([host("a", python, flags=flags)], request_, stack_rows())[0].row.name == name
+    )
 
 
 DEAD_ENDS = [
@@ -185,10 +194,10 @@ def test_a_dead_end_says_why(
 ) -> None:
     on = host("a", python, flags=flags, libc="glibc 2.36" if why else "glibc 2.17")
     with pytest.raises(NothingFits) as none:
-        choose([on], request_, table())
+        choose_stacks([on], request_, stack_rows())
     why = why or "glibc 2.17, the wheels need 2.28 or newer"
     assert any(line.endswith(why) for line in none.value.why.splitlines())
-    (offer,) = (o for o in offers(table(), on, request_) if o.row.name == name)
+    (offer,) = (o for o in stack_offers(stack_rows(), on, request_) if o.row.name == name)
     assert why in offer.reasons or not offer.taken
 
 
@@ -211,10 +220,14 @@ REQUIRED = [
 def test_what_a_row_asks_for(name: str, wanted: tuple[str, ...]) -> None:
     r = row(name)
     python = f"3.{r.pythons[-1][1]}.0"
-    (stack, *_) = choose([host("a", python, flags=AVX512)], Request(row=name), table())
-    assert requirements(stack) == (*wanted, "impi-rt<2021.19")
+    (stack, *_) = choose_stacks([host("a", python, flags=AVX512)], Request(row=name), stack_rows())
+    assert stack_requirements(stack) == (*wanted, "impi-rt<2021.19")
 
 
 def test_without_the_bindings_nothing_of_theirs_is_left() -> None:
-    kept = [r for r in offered(table(), Request(backend="gloo")) if r.oneccl or r.oneccl_import]
+    kept = [
+        r
+        for r in rows_for_request(stack_rows(), Request(backend="gloo"))
+        if r.oneccl or r.oneccl_import
+    ]
     assert kept == []

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.install.stack.lock_file import render
+from ipexctl.install.stack.lock_file import render_lock
 from ipexctl.remote.run_files import journal
 from tests.run.test_ps_local import Here
 from tests.stack.test_lock import LOCK
@@ -63,7 +63,7 @@ def run(here: Here) -> None:
     done = here.call(*words, "--env", "A=canary", "train.py", *ARGUMENTS.split())
     assert done.returncode == 0, done.stderr
     asked = "own @ https://ann:canary@idx.example/own-1-py3-none-any.whl"
-    (here.code / "ipexctl.lock").write_text(render(replace(LOCK, requirements=(asked,))))
+    (here.code / "ipexctl.lock").write_text(render_lock(replace(LOCK, requirements=(asked,))))
 
 
 def fields(value: Any) -> Any:
@@ -87,11 +87,11 @@ def with_more_fields(value: Any) -> Any:
 def test_a_bundle_has_the_fields_that_are_named_and_no_others(here: Here) -> None:
     run(here)
     (path,) = (here.code.parent / "home/.ipexctl/runs").glob("*/journals/bignode")
-    kept = [record for record, _ in journal.records(path.read_bytes())]
+    kept = [record for record, _ in journal.iter_records(path.read_bytes())]
     path.unlink()
     path.touch(0o600)
     for record in kept:
-        journal.append(str(path), with_more_fields(record))
+        journal.append_record(str(path), with_more_fields(record))
     assert b"canary2" in path.read_bytes()
     _, files, _ = bundle(here, "bert")
     assert sorted(files) == OF_A_RUN

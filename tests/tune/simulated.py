@@ -6,14 +6,16 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ipexctl.tune.tune_search import Ask, Found, Search, Trial
-from ipexctl.tune.tune_space import Change, Dimension, Profile, Seen
+from ipexctl.tune.tune_search import Ask, Search, SearchResult, Trial
+from ipexctl.tune.tune_space import Dimension, Profile, SettingChange, TrialRanks
 
 START = 5.0  # seconds before the first step of a trial
 SPACE = (
-    Dimension("threads", tuple(Change(f"threads {n}", (("T", n),)) for n in ("8", "2", "7"))),
-    Dimension("bucket", tuple(Change(f"bucket {n}", (("B", n),)) for n in ("100", "5"))),
-    Dimension("allocator", (Change("tcmalloc", (("A", "tcmalloc"),)),)),
+    Dimension(
+        "threads", tuple(SettingChange(f"threads {n}", (("T", n),)) for n in ("8", "2", "7"))
+    ),
+    Dimension("bucket", tuple(SettingChange(f"bucket {n}", (("B", n),)) for n in ("100", "5"))),
+    Dimension("allocator", (SettingChange("tcmalloc", (("A", "tcmalloc"),)),)),
 )
 
 
@@ -32,7 +34,7 @@ class Cluster:
     def trial(self, ask: Ask) -> Trial:
         self.asked.append(ask)
         true = self.speed(ask.profile.env)
-        seen = Seen(self.ranks(ask.profile.options), frozenset({"libgomp"}), "default")
+        seen = TrialRanks(self.ranks(ask.profile.options), frozenset({"libgomp"}), "default")
         if not true:
             self.seconds += START
             return Trial(ask.profile, ask.part, None, START, seen, ended="failed", why="no")
@@ -43,12 +45,12 @@ class Cluster:
         ended = "stopped" if stopped else "measured"
         return Trial(ask.profile, ask.part, rate, took, seen, int(rate * took), ended)
 
-    def search(self, budget: float = 360.0, space: tuple[Dimension, ...] = SPACE) -> Found:
+    def search(self, budget: float = 360.0, space: tuple[Dimension, ...] = SPACE) -> SearchResult:
         search = Search(lambda seen: space, budget)
         return drive(search, self.trial)
 
 
-def drive(search: Search, do: Callable[[Ask], Trial], most: int = 1000) -> Found:
+def drive(search: Search, do: Callable[[Ask], Trial], most: int = 1000) -> SearchResult:
     asking = search.run()
     ask = next(asking)
     try:

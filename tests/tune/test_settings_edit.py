@@ -7,7 +7,7 @@ import pytest
 from ipexctl.base import toml
 from ipexctl.errors import InputError
 from ipexctl.local.settings_file import parse_settings
-from ipexctl.tune.settings_edit import edited, shown
+from ipexctl.tune.settings_edit import edit_settings, new_settings_lines
 
 HEAD = "# my hosts\nhostfile = 'hosts'  # all of them\n"
 CASES = {
@@ -23,7 +23,7 @@ CASES = {
 
 @pytest.mark.parametrize("text", CASES.values(), ids=CASES)
 def test_only_what_is_to_change_changes(text: str) -> None:
-    made = edited(
+    made = edit_settings(
         text, {"OMP_NUM_THREADS": None, "B": "10"}, {"ppn": 4}, {"B": "ipexctl tune: 1.5x"}
     )
     before, after = toml.loads(text), toml.loads(made)
@@ -40,33 +40,35 @@ def test_only_what_is_to_change_changes(text: str) -> None:
 @pytest.mark.parametrize("text", CASES.values(), ids=CASES)
 def test_a_second_time_changes_nothing(text: str) -> None:
     env, options = {"OMP_NUM_THREADS": "8"}, {"ppn": 4}
-    once = edited(text, env, options, {"ppn": "a"})
-    assert edited(once, env, options, {"ppn": "a"}) == once
+    once = edit_settings(text, env, options, {"ppn": "a"})
+    assert edit_settings(once, env, options, {"ppn": "a"}) == once
 
 
 def test_a_comment_of_an_earlier_tune_is_replaced_and_one_of_the_user_stays() -> None:
     inline = "[run]\nenv = { A = '1' }  # %s\n"
-    again = edited(inline % "A: ipexctl tune: 1.2x", {"A": "2"}, {}, {"A": "ipexctl tune: 3x"})
+    again = edit_settings(
+        inline % "A: ipexctl tune: 1.2x", {"A": "2"}, {}, {"A": "ipexctl tune: 3x"}
+    )
     assert "3x" in again and "1.2x" not in again
-    own = edited(inline % "mine", {"A": "2"}, {}, {"A": "ipexctl tune: 3x"})
+    own = edit_settings(inline % "mine", {"A": "2"}, {}, {"A": "ipexctl tune: 3x"})
     assert own.endswith("# mine\n")
 
 
 def test_a_value_that_needs_quoting_is_quoted() -> None:
-    made = edited("", {"LD_PRELOAD": '/a "b"\\c é'}, {}, {})
+    made = edit_settings("", {"LD_PRELOAD": '/a "b"\\c é'}, {}, {})
     assert toml.loads(made)["run"]["env"] == {"LD_PRELOAD": '/a "b"\\c é'}
 
 
 @pytest.mark.parametrize("text", ["run = {ppn = 2}\n", "run.env.A = '1'\n"])
 def test_a_file_of_another_form_is_not_touched(text: str) -> None:
     with pytest.raises(InputError) as refused:
-        edited(text, {"B": "1"}, {"ppn": 4}, {})
+        edit_settings(text, {"B": "1"}, {"ppn": 4}, {})
     assert refused.value.slug == "settings-not-editable"
     assert 'B = "1"' in refused.value.hint
 
 
 def test_what_is_shown_can_be_read_as_settings() -> None:
-    text = shown({"A": "1", "B": None}, {"ppn": 2})
+    text = new_settings_lines({"A": "1", "B": None}, {"ppn": 2})
     assert {k: s.value for k, s in parse_settings(text, "x").items()} == {
         "run.ppn": 2, "run.env": {"A": "1"},
     }  # fmt: skip

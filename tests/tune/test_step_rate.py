@@ -118,7 +118,7 @@ class _Meter(step_meter.Meter):
 
 def test_steps_of_an_old_torch_are_counted_once() -> None:
     torch, meter = _Torch(), _Meter()
-    step_meter.count(torch, meter)
+    step_meter.count_optimizer_steps(torch, meter)
 
     class Sgd(torch.Optimizer):
         def step(self, closure=None):
@@ -133,7 +133,7 @@ def test_steps_of_an_old_torch_are_counted_once() -> None:
 def test_steps_are_counted_by_the_hook_of_a_newer_torch() -> None:
     torch, meter, hooks = _Torch(), _Meter(), []
     torch.register_optimizer_step_post_hook = hooks.append
-    step_meter.count(torch, meter)
+    step_meter.count_optimizer_steps(torch, meter)
     for _ in range(3):
         hooks[0](torch, (), {})
     assert (len(hooks), meter.steps) == (1, 3)
@@ -163,7 +163,7 @@ def test_the_bucket_size_is_set_where_the_script_leaves_it_out(
 
     monkeypatch.setenv("IPEXCTL_BUCKET_MB", "100")
     monkeypatch.setattr(ddp_bucket, "built", [])
-    ddp_bucket.choose(Parallel)
+    ddp_bucket.set_bucket_size(Parallel)
     made = Parallel.DistributedDataParallel(*args, **kwargs)
     assert (made.size, ddp_bucket.built) == (size, [who])
     with pytest.raises(TypeError):

@@ -8,18 +8,18 @@ import pytest
 
 from ipexctl.base.option import Seconds
 from ipexctl.run.outcome.run_result import Tally
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import Orders
 from ipexctl.tune.trial import TrialView, of_trial
 from ipexctl.tune.tune_search import Ask
-from ipexctl.tune.tune_space import Change, Profile
+from ipexctl.tune.tune_space import Profile, SettingChange
 from tests import made
 from tests.tune.test_step_rate import line
 
-BEST = Profile().replaced("threads", Change("8", (("A", "8"), ("B", None)), (("ppn", 4),)))
+BEST = Profile().replaced("threads", SettingChange("8", (("A", "8"), ("B", None)), (("ppn", 4),)))
 
 
 def view(floor: float = 0.0, seconds: float = 60.0) -> TrialView:
@@ -29,8 +29,8 @@ def view(floor: float = 0.0, seconds: float = 60.0) -> TrialView:
 
 
 def planned():
-    nodes = [Node(made.host(n), made.facts(n), made.prepared()) for n in ("n1", "n2")]
-    return plan(nodes, RunRequest(("t.py",)), "r1")
+    nodes = [PlannedHost(made.host(n), made.facts(n), made.prepared()) for n in ("n1", "n2")]
+    return make_launch_plan(nodes, RunRequest(("t.py",)), "r1")
 
 
 def test_a_trial_ends_its_run_at_once_when_enough_is_measured() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.tune.tune import _instead, _refuse_unmeasured, writing
+from ipexctl.tune.tune import _overriding_options, _refuse_unmeasured, settings_to_write
 from ipexctl.tune.tune_options import TuneOptions
-from ipexctl.tune.tune_search import Found, Trial
-from ipexctl.tune.tune_space import Change, Profile, Seen
+from ipexctl.tune.tune_search import SearchResult, Trial
+from ipexctl.tune.tune_space import Profile, SettingChange, TrialRanks
 from tests.refused import refused
 
 
@@ -21,7 +21,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-BEST = Profile((("compression", Change("--compress bf16", options=(("compress", "bf16"),))),))
+BEST = Profile(
+    (("compression", SettingChange("--compress bf16", options=(("compress", "bf16"),))),)
+)
 
 
 @pytest.mark.parametrize(
@@ -35,29 +37,31 @@ BEST = Profile((("compression", Change("--compress bf16", options=(("compress", 
 def test_only_what_was_typed_goes_before_the_file(
     options: RunOptions, hidden: tuple[str, ...]
 ) -> None:
-    assert _instead(BEST, options) == hidden
+    assert _overriding_options(BEST, options) == hidden
 
 
-def found_with(best: Profile) -> Found:
-    return Found((), 0.02, best, gain=0.75, spread=0.1, rounds=3)
+def found_with(best: Profile) -> SearchResult:
+    return SearchResult((), 0.02, best, gain=0.75, spread=0.1, rounds=3)
 
 
 def test_no_line_takes_the_credit_for_a_gain_that_several_have() -> None:
-    bucket = Change("5 MB buckets", (("IPEXCTL_BUCKET_MB", "5"),))
+    bucket = SettingChange("5 MB buckets", (("IPEXCTL_BUCKET_MB", "5"),))
     both = BEST.replaced("bucket", bucket)
-    made = writing(found_with(both))
+    made = settings_to_write(found_with(both))
     assert made is not None
     lines = [line for line in made.text.splitlines() if "1.75x" in line]
     assert [line.partition(" =")[0] for line in lines] == ["compress", "IPEXCTL_BUCKET_MB"]
     assert "with IPEXCTL_BUCKET_MB" in lines[0] and "with compress" in lines[1]
-    alone = writing(found_with(BEST))
+    alone = settings_to_write(found_with(BEST))
     assert alone is not None and "1.75x with" not in alone.text and "1.75x" in alone.text
 
 
-def failed_after(good: int) -> Found:
-    done = Trial(Profile(), "noise", 10.0, 9.0, Seen(2))
-    last = Trial(Profile(), "noise", None, 9.0, Seen(2), ended="failed", why="connection reset")
-    return Found((*[done] * good, last), None, Profile())
+def failed_after(good: int) -> SearchResult:
+    done = Trial(Profile(), "noise", 10.0, 9.0, TrialRanks(2))
+    last = Trial(
+        Profile(), "noise", None, 9.0, TrialRanks(2), ended="failed", why="connection reset"
+    )
+    return SearchResult((*[done] * good, last), None, Profile())
 
 
 @pytest.mark.parametrize("good", [0, 1, 2])

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ipexctl.tune.command.tune_text import outcome
+from ipexctl.tune.command.tune_text import outcome_lines
 from ipexctl.tune.tune import Tuned
 from ipexctl.tune.tune_search import BASELINE, FINAL, NOISE, Search
-from ipexctl.tune.tune_space import Change, Dimension
+from ipexctl.tune.tune_space import Dimension, SettingChange
 from tests.tune.simulated import SPACE, START, Cluster, drive, labels, planted
 
 
@@ -51,19 +51,19 @@ def test_a_clear_gain_wins_on_busy_hosts_too() -> None:
 
 
 def test_an_offered_setting_is_measured_and_never_used() -> None:
-    half = Change("--compress bf16", (("C", "bf16"),))
+    half = SettingChange("--compress bf16", (("C", "bf16"),))
     space = (Dimension("compression", (half,), offered=True), *SPACE)
     found = Cluster(planted(Cbf16=1.5, T8=1.3)).search(space=space)
     assert labels(found.best) == {"threads 8"}
     ((change, gain),) = found.offers
     assert change == half and gain == pytest.approx(0.5, abs=0.1)
-    text = "\n".join(outcome(Tuned(found, 80.0, 360.0)))
+    text = "\n".join(outcome_lines(Tuned(found, 80.0, 360.0)))
     assert "--compress bf16" in text and "--allow numerics" in text
     assert Cluster(planted(T8=1.3)).search(space=space).offers == ()
 
 
 def test_where_the_first_candidate_wins_the_others_are_not_tried() -> None:
-    kinds = tuple(Change(kind, (("C", kind),)) for kind in ("bf16", "fp16"))
+    kinds = tuple(SettingChange(kind, (("C", kind),)) for kind in ("bf16", "fp16"))
     space = (Dimension("compression", kinds, first_wins=True),)
     both = Cluster(planted(Cbf16=1.5, Cfp16=1.6)).search(space=space)
     assert labels(both.best) == {"bf16"}
@@ -140,7 +140,7 @@ def test_a_baseline_without_steps_ends_the_search(after: int) -> None:
 
 
 def test_more_ranks_count_as_more_samples_in_a_step() -> None:
-    ranks = (Dimension("ranks", (Change("2 ranks per host", options=(("ppn", 2),)),)),)
+    ranks = (Dimension("ranks", (SettingChange("2 ranks per host", options=(("ppn", 2),)),)),)
 
     def cluster(rate: float) -> Cluster:
         made = Cluster(planted(), noise=0.01, ranks=lambda options: 4 if options else 2)

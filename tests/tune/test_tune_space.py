@@ -8,31 +8,41 @@ import pytest
 
 from ipexctl.base.option import options_of
 from ipexctl.run.plan.core_pinning import place_ranks
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.launch_plan import plan
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.tune.tune_space import Change, Profile, Seen, Setup, left_out, setup_of, space
+from ipexctl.tune.tune_space import (
+    Profile,
+    SettingChange,
+    Setup,
+    TrialRanks,
+    left_out,
+    search_space,
+    setup_of,
+)
 from tests import made
 
 SETUP = Setup(
     hosts=2, ppn=1, cores=8, smt=1, quota=False, nic="eth0", backend="gloo", env={}, preload="",
     variables=frozenset(), allocators=(), options=frozenset(options_of(RunOptions)), n=None,
 )  # fmt: skip
-SEEN = Seen(2, frozenset({"libgomp"}), "default")
+SEEN = TrialRanks(2, frozenset({"libgomp"}), "default")
 
 
-def tried(setup: Setup = SETUP, seen: Seen = SEEN, *allow: str) -> dict[str, list[dict]]:
+def tried(setup: Setup = SETUP, seen: TrialRanks = SEEN, *allow: str) -> dict[str, list[dict]]:
     return {
         dimension.name: [{**dict(c.env), **dict(c.options)} for c in dimension.candidates]
-        for dimension in space(setup, seen, allow)
+        for dimension in search_space(setup, seen, allow)
     }
 
 
 def setup(*allocators: tuple[str, ...]) -> Setup:
     """Of two hosts with 4 cores and 8 threads each; `allocators`: those of each host."""
     cpus = made.cpu(cores=4, threads=2)
-    nodes = [Node(made.host(n), made.facts(n, cpus=cpus), made.prepared()) for n in ("n1", "n2")]
-    planned = plan(nodes, RunRequest(("t.py",)), "r1")
+    nodes = [
+        PlannedHost(made.host(n), made.facts(n, cpus=cpus), made.prepared()) for n in ("n1", "n2")
+    ]
+    planned = make_launch_plan(nodes, RunRequest(("t.py",)), "r1")
     prepared = [
         replace(node.prepared, allocators=own) for node, own in zip(nodes, allocators, strict=True)
     ]
@@ -79,12 +89,12 @@ def test_thread_counts_follow_the_cores_of_a_rank(more, counts) -> None:
 def test_what_changes_training_is_tried_only_if_allowed() -> None:
     setup = replace(SETUP, options=SETUP.options | {"compress"})
     assert "ranks" not in tried(setup)
-    (offered,) = (one for one in space(setup, SEEN) if one.name == "compression")
+    (offered,) = (one for one in search_space(setup, SEEN) if one.name == "compression")
     assert offered.offered and [dict(c.options)["compress"] for c in offered.candidates] == ["bf16"]
     assert "compression" not in tried(replace(setup, hosts=1)), "it crosses no network"
     found = tried(setup, SEEN, "batch", "numerics")
     assert [c["compress"] for c in found["compression"]] == ["bf16", "fp16"]
-    assert not any(one.offered for one in space(setup, SEEN, ("batch", "numerics")))
+    assert not any(one.offered for one in search_space(setup, SEEN, ("batch", "numerics")))
     assert [c["ppn"] for c in found["ranks"]] == [2]
     said = " ".join(left_out(setup, SEEN))
     assert "--allow batch" in said
@@ -149,10 +159,10 @@ def test_another_allocator_keeps_the_openmp_runtime_that_is_preloaded() -> None:
 
 
 def test_a_profile_replaces_and_removes_variables() -> None:
-    change = Change("x", (("A", "2"), ("B", None)))
+    change = SettingChange("x", (("A", "2"), ("B", None)))
     profile = Profile().replaced("d", change)
     assert profile.applied_to({"A": "1", "B": "1", "C": "1"}) == {"A": "2", "C": "1"}
-    assert profile.replaced("d", Change("y")).applied_to({"A": "1"}) == {"A": "1"}
+    assert profile.replaced("d", SettingChange("y")).applied_to({"A": "1"}) == {"A": "1"}
     assert (str(Profile()), str(profile)) == ("baseline", "x")
 
 

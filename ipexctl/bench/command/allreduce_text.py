@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.text import Text
 
-from ipexctl.base.sizes import bit_rate, duration, size
-from ipexctl.bench.allreduce_result import Benchmark, Row, SlowPart, slowest_rate
+from ipexctl.base.sizes import binary_size, bit_rate, duration
+from ipexctl.bench.allreduce_result import AllreduceRow, Benchmark, SlowPart, slowest_rate
 from ipexctl.doctor.command.measured import links_line
 from ipexctl.errors import EXIT_INTERRUPTED
 from ipexctl.facts.host_facts import plain
@@ -20,15 +20,15 @@ _HEADS = ("Avg (us)", "Min (us)", "Max (us)", "Iterations", "Mbit/s")
 _LEFT = {"time": "they would take longer than --time", "memory": "the hosts lack memory for them"}
 
 
-def show(found: Benchmark) -> None:
+def show_benchmark(found: Benchmark) -> None:
     console = stdout_console()
-    print_lines(console, _answer(found))
-    for row in _table(found):
+    print_lines(console, _answer_lines(found))
+    for row in _osu_table(found):
         console.print(row, soft_wrap=True)
-    print_lines(console, _rest(found))
+    print_lines(console, _closing_lines(found))
 
 
-def _answer(found: Benchmark) -> Iterator[Text]:
+def _answer_lines(found: Benchmark) -> Iterator[Text]:
     ranks = f"{found.ranks} ranks on {len(found.hosts)} host{'s' * (len(found.hosts) != 1)}"
     about = f" · {found.backend} · {ranks} · {duration(found.seconds)}"
     if found.code:
@@ -41,10 +41,10 @@ def _answer(found: Benchmark) -> Iterator[Text]:
         text = f"slow: {plain(names) or 'the network'}"
         yield Text(text, "bold yellow").append(about, "not bold default")
     for part in found.slow:
-        yield from _part(part)
+        yield from _slow_part_lines(part)
 
 
-def _part(part: SlowPart) -> Iterator[Text]:
+def _slow_part_lines(part: SlowPart) -> Iterator[Text]:
     where = f"{plain(part.host)}: " if part.host else ""
     yield Text(f"{where}{part.title} ({part.check}): {plain(part.evidence)}")
     for reason in part.reasons:
@@ -54,7 +54,7 @@ def _part(part: SlowPart) -> Iterator[Text]:
             yield Text(f"  fix {plain(line)}")
 
 
-def _table(found: Benchmark) -> Iterator[Text]:
+def _osu_table(found: Benchmark) -> Iterator[Text]:
     """Yield the table in OSU's format: a # before the heads, then numbers."""
     if not found.rows:
         return
@@ -63,20 +63,20 @@ def _table(found: Benchmark) -> Iterator[Text]:
     yield Text()
     yield Text(f"{'# Size':<10}{heads}{'  % link' if with_link else ''}", "bold")
     for row in found.rows:
-        yield Text(_numbers(row))
+        yield Text(_row_numbers(row))
     yield Text()
 
 
-def _numbers(row: Row) -> str:
+def _row_numbers(row: AllreduceRow) -> str:
     times = "".join(f"{number:>13.2f}" for number in (row.average, row.least, row.most))
     share = "" if row.of_link is None else f"{row.of_link * 100:>8.0f}"
     rate = row.bus / 1e6
     return f"{row.size:<10}{times}{row.iterations:>11}{rate:>11.{1 if rate < 100 else 0}f}{share}"
 
 
-def _rest(found: Benchmark) -> Iterator[Text]:
+def _closing_lines(found: Benchmark) -> Iterator[Text]:
     if found.left:
-        sizes = ", ".join(size(n) if n >= 1024 else f"{n} bytes" for n in found.left)
+        sizes = ", ".join(binary_size(n) if n >= 1024 else f"{n} bytes" for n in found.left)
         yield Text(f"not measured: {sizes}; {_LEFT.get(found.left_why, 'unknown reason')}", "dim")
     if found.rows:
         best = max(found.rows, key=lambda row: row.bus)
@@ -94,7 +94,7 @@ def _rest(found: Benchmark) -> Iterator[Text]:
         yield Text(f"{text}; {count} per rank")
 
 
-def document(found: Benchmark) -> dict[str, Any]:
+def benchmark_document(found: Benchmark) -> dict[str, Any]:
     return {
         "benchmark": "allreduce",
         "run_id": found.run_id,

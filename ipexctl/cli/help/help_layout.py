@@ -20,19 +20,19 @@ _OTHER_NAMES = re.compile(r"(--[\w-]+)(?:, --[\w-]+)+")
 _RANGE = re.compile(r"(?:; |(?<=\[))x>=\d+(?=\])")
 
 
-def grouped(group: str) -> Callable[..., Any]:
+def option_group(group: str) -> Callable[..., Any]:
     """Return typer.Option for the options of one group."""
     assert group in GROUPS
     return functools.partial(typer.Option, rich_help_panel=group)
 
 
-stack_option = grouped("Stack")
-hosts_option = grouped("Hosts")
-ssh_option = grouped("SSH")
-output_option = grouped("Output")
+stack_option = option_group("Stack")
+hosts_option = option_group("Hosts")
+ssh_option = option_group("SSH")
+output_option = option_group("Output")
 
 
-def _record(parameter: Any, context: Any) -> tuple[str, str] | None:
+def _help_record(parameter: Any, context: Any) -> tuple[str, str] | None:
     """Return names and text of a parameter; aliases are at most mentioned in the text."""
     found = parameter.get_help_record(context)
     if found is None:
@@ -42,18 +42,18 @@ def _record(parameter: Any, context: Any) -> tuple[str, str] | None:
     return _OTHER_NAMES.sub(r"\1", names).removesuffix("..."), text
 
 
-def _sections(command: Any, context: Any) -> list[tuple[str, list[tuple[str, str]]]]:
+def _help_sections(command: Any, context: Any) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the sections; --help itself is in the one with the output options."""
     rows: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS)}
     asked = command.get_help_option(context)
     for parameter in command.get_params(context):
-        record = _record(parameter, context)
+        record = _help_record(parameter, context)
         if record is None or (asked is not None and parameter.name == asked.name):
             continue
         is_argument = parameter.param_type_name == "argument"
         group = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None)
         rows[group or "Options"].append(record)
-    if asked is not None and (record := _record(asked, context)):
+    if asked is not None and (record := _help_record(asked, context)):
         group = "Output" if rows["Output"] else "Options"
         rows[group].append((record[0], "Show this help."))
     return [(name, found) for name, found in rows.items() if found]
@@ -61,7 +61,7 @@ def _sections(command: Any, context: Any) -> list[tuple[str, list[tuple[str, str
 
 def write_sections(command: Any, context: Any, formatter: Any) -> None:
     """Write the sections, all with the same columns."""
-    sections = _sections(command, context)
+    sections = _help_sections(command, context)
     widths = [len(names) for _, rows in sections for names, _ in rows if len(names) <= _WIDEST]
     width = max(widths, default=0)
     for title, rows in sections:
@@ -79,7 +79,7 @@ def write_examples(context: Any, formatter: Any) -> None:
                 formatter.write(f"  {line}\n")
 
 
-def _usage(command: Any, context: Any) -> str:
+def _usage_line(command: Any, context: Any) -> str:
     """Return the usage as man pages spell it: SCRIPT [ARGS]... ."""
     words = ["[OPTIONS]"]
     for parameter in command.get_params(context):
@@ -111,7 +111,7 @@ class HelpCommand(TyperCommand):
             raise
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
-        formatter.write_usage(ctx.command_path, _usage(self, ctx))
+        formatter.write_usage(ctx.command_path, _usage_line(self, ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         write_sections(self, ctx, formatter)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 
 from ipexctl.base import quoting
-from ipexctl.base.host_answer import absolute
-from ipexctl.base.values import by, matching, plain
+from ipexctl.base.host_answer import read_absolute_path
+from ipexctl.base.values import by, matching_text, plain
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.project.files.project_files import Tree
@@ -28,11 +28,11 @@ class Held:
     `version` is "" if no version is complete; `files` and `bytes` then count what is on the disk.
     """
 
-    name: str = field(metadata=by(matching(_NAME)))
-    version: str = field(metadata=by(matching(_VERSION)))
+    name: str = field(metadata=by(matching_text(_NAME)))
+    version: str = field(metadata=by(matching_text(_VERSION)))
     files: int
     bytes: int
-    path: str = field(metadata=by(absolute))
+    path: str = field(metadata=by(read_absolute_path))
     hub: str = ""
     old: int = 0  # older versions that runs used when this one was pushed
     parts: int = 0  # pushes that were interrupted or are active
@@ -70,18 +70,18 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names without duplicates. Raises InputError if two have the same variable."""
     found: dict[str, str] = {}
     for name in map(checked_name, names):
-        other = found.setdefault(variable(name), name)
+        other = found.setdefault(data_variable_name(name), name)
         if other != name:
             raise InputError(
                 f"--data {other} --data {name}: both would be passed to the ranks as "
-                f"{variable(name)}",
+                f"{data_variable_name(name)}",
                 hint="ipexctl data push DIR --as OTHER-NAME   # one of them",
                 slug="dataset-variables-conflict",
             )
     return tuple(found.values())
 
 
-def variable(name: str) -> str:
+def data_variable_name(name: str) -> str:
     return "IPEXCTL_DATA_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
@@ -91,10 +91,12 @@ def data_name(folder: str) -> str:
     return name[:64] or "data"
 
 
-def pushing(folder: str, name: str) -> str:
+def push_hint(folder: str, name: str) -> str:
     """Return how to give the ranks a folder that is too large to send with each run."""
     push = quoting.quote_for_pasting(("ipexctl", "data", "push", folder, "--as", name))
-    return f"{push}, then ipexctl run --data {name} ... with ${variable(name)} as its path"
+    return (
+        f"{push}, then ipexctl run --data {name} ... with ${data_variable_name(name)} as its path"
+    )
 
 
 def hub_kind(tree: Tree) -> str:
@@ -124,12 +126,14 @@ def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> 
         )
 
 
-def variables(held: Iterable[Held]) -> Variables:
+def data_variables(held: Iterable[Held]) -> Variables:
     """Return the variables for ranks on this host."""
     found: list[tuple[str, str, str]] = []
     hubs: dict[str, list[str]] = {}
     for one in held:
-        found.append((variable(one.name), one.path, f"--data {one.name}, version {one.version}"))
+        found.append(
+            (data_variable_name(one.name), one.path, f"--data {one.name}, version {one.version}")
+        )
         if one.hub:
             hubs.setdefault(one.hub, []).append(one.name)
     for home, names in hubs.items():
@@ -143,11 +147,13 @@ def with_data(
 ) -> LaunchPlan:
     """Return the plan with each host's own paths; variables given by --env are kept."""
     mine = frozenset(given)
-    hosts = tuple(_with(host, variables(held[host.host]), mine) for host in plan.hosts)
+    hosts = tuple(
+        _add_variables(host, data_variables(held[host.host]), mine) for host in plan.hosts
+    )
     return replace(plan, hosts=hosts)
 
 
-def _with(host: HostPlan, found: Variables, given: frozenset[str]) -> HostPlan:
+def _add_variables(host: HostPlan, found: Variables, given: frozenset[str]) -> HostPlan:
     new = [v for v in found if v[0] not in given]
     return replace(
         host,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipexctl.base.remote_file import Content, RemoteFile
 from ipexctl.data.rules.dataset_rules import data_name
 from ipexctl.errors import InputError, is_shown
-from ipexctl.project.files.project_files import File, Tree
+from ipexctl.project.files.project_files import ProjectFile, Tree
 from ipexctl.quick_dataclass import dataclass
 
 MOST_FILES = 100_000
@@ -135,7 +135,7 @@ def is_plain(path: str) -> bool:
     return plain and not {"", ".", "..", ".git"} & {part.lower() for part in parts}
 
 
-def chosen(
+def choose_remote_files(
     files: Iterable[RemoteFile], include: Sequence[str], leave_out: Sequence[str]
 ) -> tuple[RemoteFile, ...]:
     """Select files by patterns as in `hf download`: `*` matches slashes, `data/` that folder."""
@@ -151,20 +151,20 @@ def hub_tree(repository: Repository, contents: Contents) -> Tree:
     """Return a Hub cache with this repository."""
     names = sorted({f.local for f in repository.files})
     blobs = f"{repository.folder}/blobs"
-    files = [File(f"{blobs}/{n}", contents[n].size, contents[n].sha256) for n in names]
+    files = [ProjectFile(f"{blobs}/{n}", contents[n].size, contents[n].sha256) for n in names]
     files += [
-        File(path, len(data), hashlib.sha256(data).hexdigest())
+        ProjectFile(path, len(data), hashlib.sha256(data).hexdigest())
         for path, data in repository.refs().items()
     ]
-    return _tree(files, repository.links())
+    return _build_tree(files, repository.links())
 
 
 def plain_tree(files: Sequence[RemoteFile], contents: Contents) -> Tree:
     found = [(f.path, contents[f.local]) for f in files]
-    return _tree([File(path, c.size, c.sha256) for path, c in found], ())
+    return _build_tree([ProjectFile(path, c.size, c.sha256) for path, c in found], ())
 
 
-def _tree(files: Sequence[File], links: tuple[tuple[str, str], ...]) -> Tree:
+def _build_tree(files: Sequence[ProjectFile], links: tuple[tuple[str, str], ...]) -> Tree:
     folders = set[str]()
     for path in (*(f.path for f in files), *(path for path, _ in links)):
         while path := posixpath.dirname(path):

@@ -20,12 +20,12 @@ from ipexctl.doctor.checks import (
     system,
     uniformity,
 )
-from ipexctl.doctor.checks.registry import Check, declared, run
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.checks.registry import Check, declared_checks, run_checks
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding
 
 # The order of the families on the screen.
-_CHECKS = declared(
+_CHECKS = declared_checks(
     (
         cpu,
         cpu_frequency,
@@ -44,10 +44,10 @@ _CHECKS = declared(
 )
 
 
-def catalogue() -> tuple[Check, ...]:
+def all_checks() -> tuple[Check, ...]:
     """Return every check in the order of the families."""
     return _CHECKS
 
 
-def run_all(cluster: Cluster) -> tuple[Finding, ...]:
-    return run(_CHECKS, cluster)
+def run_all(cluster: CheckedHosts) -> tuple[Finding, ...]:
+    return run_checks(_CHECKS, cluster)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from ipexctl.doctor.checks.memory import SEE_DIMMS
-from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, processors
-from ipexctl.facts.facts import Facts, Node
+from ipexctl.facts.facts import Facts, NumaNode
 from ipexctl.facts.system_facts import PRACTICE
-from ipexctl.install.stack.version_table import ISA, stock
+from ipexctl.install.stack.version_table import ISA, maintained_rows
 
 _EXPOSE = (
     "give the virtual machine its host's CPU model (libvirt: <cpu mode='host-passthrough'/>, QEMU: "
@@ -41,26 +41,26 @@ def _look_below(facts: Facts, what: str, otherwise: str) -> Fix:
     why="Stock PyTorch then uses SSE kernels, several times slower, and all hosts wait for this "
     "one; IPEX does not start.",
 )
-def no_avx2(cluster: Cluster) -> list[Sight]:
-    needs = {ISA[row.isa] for row in stock(cluster.rows)} or {ISA["x86-64-v2"]}
+def no_avx2(cluster: CheckedHosts) -> list[Evidence]:
+    needs = {ISA[row.isa] for row in maintained_rows(cluster.rows)} or {ISA["x86-64-v2"]}
     found = (_below_avx2(f, needs) for f in cluster.hosts if _lacks_avx2(f))
     return [sight for sight in found if sight]
 
 
 def _lacks_avx2(facts: Facts) -> bool:
-    return isa.is_x86(facts.cpu) and isa.level(facts.cpu) in ("sse", "avx")
+    return isa.is_x86(facts.cpu) and isa.cpu_level(facts.cpu) in ("sse", "avx")
 
 
-def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
+def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Evidence | None:
     if any(need <= facts.cpu.flags for need in needs):
-        if processors.hidden(facts.cpu):
+        if processors.underreported_processor(facts.cpu):
             return None  # CPU-005 reports it
         fix = _look_below(facts, "AVX2", "leave this host out if the others have AVX2")
-        evidence = f"{_name(facts)}: {_missing(facts, 'avx2', 'fma')}"
-        return Sight(evidence, host=facts.host, fix=fix)
+        evidence = f"{_cpu_name(facts)}: {_missing_flags(facts, 'avx2', 'fma')}"
+        return Evidence(evidence, host=facts.host, fix=fix)
     least = min(needs, key=lambda need: len(need - facts.cpu.flags))
-    return Sight(
-        f"{_name(facts)}: {_missing(facts, *sorted(least))}",
+    return Evidence(
+        f"{_cpu_name(facts)}: {_missing_flags(facts, *sorted(least))}",
         host=facts.host,
         severity=Severity.FAIL,
         title="the processor cannot run PyTorch",
@@ -78,13 +78,13 @@ def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Sight | None:
     why="bf16 is emulated here: slower than fp32, and with IPEX on AVX2 it is known to misbehave.",
     fix=_FP32,
 )
-def no_bf16(facts: Facts) -> Sight | None:
+def no_bf16(facts: Facts) -> Evidence | None:
     """Report missing bf16, except where the processor has it and it is only hidden (CPU-005)."""
-    level, hidden = isa.level(facts.cpu), processors.hidden(facts.cpu)
+    level, hidden = isa.cpu_level(facts.cpu), processors.underreported_processor(facts.cpu)
     if level not in ("avx2", "avx512") or (hidden and hidden.bf16):
         return None
-    return Sight(
-        f"{_name(facts)}: {_missing(facts, 'avx512_bf16', 'amx_bf16')}",
+    return Evidence(
+        f"{_cpu_name(facts)}: {_missing_flags(facts, 'avx512_bf16', 'amx_bf16')}",
         title=f"no bf16 in hardware ({level} only)",
         severity=Severity.WARN if level == "avx2" else Severity.NOTE,
         fix=_look_below(facts, "AVX-512 BF16 or AMX", _FP32),
@@ -102,17 +102,17 @@ def no_bf16(facts: Facts) -> Sight | None:
     "oneDNN falls back to AVX-512, several times slower in bf16.",
     fix=do("boot a newer kernel; ", command("uname -r"), " shows the running one"),
 )
-def amx_needs_kernel(facts: Facts) -> Sight | None:
+def amx_needs_kernel(facts: Facts) -> Evidence | None:
     if "amx_tile" not in facts.cpu.flags or facts.cpu.amx_kernel:
         return None
     if facts.cpu.amx_kernel is False:
-        return Sight(f"{facts.kernel} was asked and does not know AMX, {_name(facts)}")
+        return Evidence(f"{facts.kernel} was asked and does not know AMX, {_cpu_name(facts)}")
     found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
     backported = re.search(r"\.el[89]|-150[4-9]00\.", facts.kernel)
     if not found or backported:
         return None
     version = int(found[1]), int(found[2])
-    return Sight(f"{facts.kernel}, {_name(facts)}") if version < (5, 16) else None
+    return Evidence(f"{facts.kernel}, {_cpu_name(facts)}") if version < (5, 16) else None
 
 
 @host_check(
@@ -125,18 +125,18 @@ def amx_needs_kernel(facts: Facts) -> Sight | None:
     "or a kernel older than the processor hides the rest.",
     fix=_BOOTED,
 )
-def hidden_instructions(facts: Facts) -> Sight | None:
-    known = processors.hidden(facts.cpu)
+def hidden_instructions(facts: Facts) -> Evidence | None:
+    known = processors.underreported_processor(facts.cpu)
     if not known:
         return None
-    text = f"{known.name} has {known.level}, only {isa.level(facts.cpu)} is shown"
+    text = f"{known.name} has {known.level}, only {isa.cpu_level(facts.cpu)} is shown"
     if facts.condition.system.container == PRACTICE:
         title = "the machine under this practice host hides some of its instructions"
-        return Sight(text, severity=Severity.NOTE, title=title, fix="nothing to do for practice")
+        return Evidence(text, severity=Severity.NOTE, title=title, fix="nothing to do for practice")
     if not processors.is_guest(facts.cpu):
-        return Sight(text)
+        return Evidence(text)
     cloud = "; in a cloud choose an instance type that shows it"
-    return Sight(f"{text} in a virtual machine", fix=_EXPOSE + cloud)
+    return Evidence(f"{text} in a virtual machine", fix=_EXPOSE + cloud)
 
 
 @host_check(
@@ -147,12 +147,12 @@ def hidden_instructions(facts: Facts) -> Sight | None:
     why="oneDNN uses AMX only if tiles, bf16 and int8 are all available.",
     fix=_BOOTED,
 )
-def partial_amx(facts: Facts) -> Sight | None:
+def partial_amx(facts: Facts) -> Evidence | None:
     amx = ("amx_tile", "amx_bf16", "amx_int8")
     have = [flag for flag in amx if flag in facts.cpu.flags]
     if not have or len(have) == len(amx):
         return None
-    return Sight(
+    return Evidence(
         f"{', '.join(have)} without {', '.join(f for f in amx if f not in have)}",
         fix=_EXPOSE if processors.is_guest(facts.cpu) else "",
     )
@@ -169,7 +169,7 @@ def partial_amx(facts: Facts) -> Sight | None:
         needs_root=True,
     ),
 )
-def offline(facts: Facts) -> Sight | None:
+def offline(facts: Facts) -> Evidence | None:
     """Report CPUs that are offline, unless they are the second threads of cores (SMT switched off).
 
     Old kernels do not report SMT; there most machines number all second threads after the first.
@@ -179,7 +179,7 @@ def offline(facts: Facts) -> Sight | None:
         return None
     if cpu.cpus and min(cpu.offline) > max(c.id for c in cpu.cpus):
         return None
-    return Sight(f"{len(cpu.offline)} of {len(cpu.offline) + len(cpu.cpus)} are offline")
+    return Evidence(f"{len(cpu.offline)} of {len(cpu.offline) + len(cpu.cpus)} are offline")
 
 
 @host_check(
@@ -192,11 +192,11 @@ def offline(facts: Facts) -> Sight | None:
     fix="ask your scheduler or container runtime for more CPUs, or remove isolcpus=, if you "
     "expected more",
 )
-def part_of_the_cpus(facts: Facts) -> Sight | None:
-    usable, online = of.usable(facts), len(facts.cpu.cpus)
+def part_of_the_cpus(facts: Facts) -> Evidence | None:
+    usable, online = of.usable_cpus(facts), len(facts.cpu.cpus)
     if usable is None or len(usable) >= online:
         return None
-    return Sight(f"{len(usable)} of {online} CPUs that are online")
+    return Evidence(f"{len(usable)} of {online} CPUs that are online")
 
 
 @host_check(
@@ -207,11 +207,11 @@ def part_of_the_cpus(facts: Facts) -> Sight | None:
     why="Computation and communication share one CPU, and all other hosts wait.",
     fix="give this host at least two CPUs, or leave it out",
 )
-def one_cpu(facts: Facts) -> Sight | None:
-    usable = of.usable(facts)
+def one_cpu(facts: Facts) -> Evidence | None:
+    usable = of.usable_cpus(facts)
     if usable is None or len(usable) != 1:
         return None
-    return Sight(f"CPU {min(usable)} of {len(facts.cpu.cpus)} online")
+    return Evidence(f"CPU {min(usable)} of {len(facts.cpu.cpus)} online")
 
 
 @host_check(
@@ -224,18 +224,18 @@ def one_cpu(facts: Facts) -> Sight | None:
     fix="raise the limit (docker: --cpus, Kubernetes: limits.cpu, cgroup: cpu.max), or pin with "
     "--cpuset-cpus instead",
 )
-def quota(facts: Facts) -> Sight | None:
-    usable = of.usable(facts)
+def quota(facts: Facts) -> Evidence | None:
+    usable = of.usable_cpus(facts)
     if usable is None or facts.cpu.quota is None or facts.cpu.quota >= len(usable):
         return None
-    return Sight(f"cgroup quota of {facts.cpu.quota:g} CPUs on {len(usable)} CPUs")
+    return Evidence(f"cgroup quota of {facts.cpu.quota:g} CPUs on {len(usable)} CPUs")
 
 
-def _name(facts: Facts) -> str:
+def _cpu_name(facts: Facts) -> str:
     return facts.cpu.model_name or facts.cpu.vendor or "this CPU"
 
 
-def _missing(facts: Facts, *flags: str) -> str:
+def _missing_flags(facts: Facts, *flags: str) -> str:
     return "no " + ", ".join(f for f in flags if f not in facts.cpu.flags) + " in /proc/cpuinfo"
 
 
@@ -249,13 +249,13 @@ def _missing(facts: Facts, *flags: str) -> str:
     fix="disable node interleaving in the firmware, and remove numa=off from the kernel command "
     "line",
 )
-def hidden_numa(facts: Facts) -> Sight | None:
+def hidden_numa(facts: Facts) -> Evidence | None:
     """Report one NUMA node for several sockets, except on virtual machines or without AVX2."""
     sockets = {c.socket for c in facts.cpu.cpus if c.socket is not None}
     virtual = "hypervisor" in facts.cpu.flags or "avx2" not in facts.cpu.flags
     if virtual or len(sockets) < 2 or len(facts.nodes) != 1:
         return None
-    return Sight(f"{len(sockets)} sockets, 1 node")
+    return Evidence(f"{len(sockets)} sockets, 1 node")
 
 
 @host_check(
@@ -266,14 +266,14 @@ def hidden_numa(facts: Facts) -> Sight | None:
     why="All memory of its ranks is remote: half the bandwidth or less.",
     fix=do("install DIMMs for every socket (", SEE_DIMMS, " shows which slots are empty)"),
 )
-def no_memory(facts: Facts) -> Sight | None:
+def no_memory(facts: Facts) -> Evidence | None:
     nodes = [n for n in _with_cpus(facts) if n.mem_total == 0]
-    return Sight(f"nodes {_ids(nodes)}") if nodes else None
+    return Evidence(f"nodes {_node_ids(nodes)}") if nodes else None
 
 
-def _with_cpus(facts: Facts) -> list[Node]:
+def _with_cpus(facts: Facts) -> list[NumaNode]:
     return [n for n in facts.nodes if n.cpus]
 
 
-def _ids(nodes: list[Node]) -> str:
+def _node_ids(nodes: list[NumaNode]) -> str:
     return ", ".join(str(n.id) for n in nodes)

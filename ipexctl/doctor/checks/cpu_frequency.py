@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ipexctl.doctor.checks.registry import Sight, host_check
-from ipexctl.doctor.report.finding import Severity, Shell, do, sudo, write
+from ipexctl.doctor.checks.registry import Evidence, host_check
+from ipexctl.doctor.report.finding import Severity, Shell, do, sudo, write_line
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import Power
 
@@ -17,8 +17,8 @@ FASTEST = Shell(
 )
 _INTEL = "intel_pstate", "intel_cpufreq"  # one driver: its active and its passive mode
 _FIRMWARE = "   (or in the firmware)"
-_TURBO = do(write("0", "/sys/devices/system/cpu/intel_pstate/no_turbo"), _FIRMWARE)
-_BOOST = do(write("1", f"{_CPUFREQ}/boost"), _FIRMWARE)
+_TURBO = do(write_line("0", "/sys/devices/system/cpu/intel_pstate/no_turbo"), _FIRMWARE)
+_BOOST = do(write_line("1", f"{_CPUFREQ}/boost"), _FIRMWARE)
 
 
 @host_check(
@@ -30,11 +30,11 @@ _BOOST = do(write("1", f"{_CPUFREQ}/boost"), _FIRMWARE)
     "(there it is the normal, adaptive mode). Steps take two to four times as long.",
     fix=FASTEST,
 )
-def slow_governor(facts: Facts) -> Sight | None:
+def slow_governor(facts: Facts) -> Evidence | None:
     power = facts.condition.power
-    if "powersave" not in power.governors or _adaptive(power):
+    if "powersave" not in power.governors or _is_adaptive_powersave(power):
         return None
-    return Sight(f"powersave with {power.driver or 'an unknown driver'}")
+    return Evidence(f"powersave with {power.driver or 'an unknown driver'}")
 
 
 @host_check(
@@ -46,12 +46,14 @@ def slow_governor(facts: Facts) -> Sight | None:
     why="The CPU stays at its base frequency: 20 to 40 % slower on most models.",
     fix=_TURBO | _BOOST,
 )
-def no_turbo(facts: Facts) -> Sight | None:
+def no_turbo(facts: Facts) -> Evidence | None:
     power = facts.condition.power
     if power.turbo is not False:
         return None
     own = _TURBO if power.driver in _INTEL else _BOOST
-    return Sight(f"driver {power.driver}", fix=own) if power.driver else Sight("driver unknown")
+    return (
+        Evidence(f"driver {power.driver}", fix=own) if power.driver else Evidence("driver unknown")
+    )
 
 
 @host_check(
@@ -66,12 +68,12 @@ def no_turbo(facts: Facts) -> Sight | None:
         "; a reboot clears the counters",
     ),
 )
-def throttled(facts: Facts) -> Sight | None:
+def throttled(facts: Facts) -> Evidence | None:
     count = facts.condition.power.throttled
     if not count:
         return None
     worse = Severity.WARN if count > HOT else Severity.NOTE
-    return Sight(f"throttled {count} times since boot", severity=worse)
+    return Evidence(f"throttled {count} times since boot", severity=worse)
 
 
 @host_check(
@@ -85,11 +87,11 @@ def throttled(facts: Facts) -> Sight | None:
         needs_root=True,
     ),
 )
-def capped(facts: Facts) -> Sight | None:
+def capped(facts: Facts) -> Evidence | None:
     power = facts.condition.power
     if not power.max_khz or not power.hardware_khz or power.max_khz >= CAP * power.hardware_khz:
         return None
-    return Sight(f"{power.max_khz / 1e6:.1f} GHz of {power.hardware_khz / 1e6:.1f} GHz")
+    return Evidence(f"{power.max_khz / 1e6:.1f} GHz of {power.hardware_khz / 1e6:.1f} GHz")
 
 
 @host_check(
@@ -103,15 +105,15 @@ def capped(facts: Facts) -> Sight | None:
         needs_root=True,
     ),
 )
-def saves_energy(facts: Facts) -> Sight | None:
+def saves_energy(facts: Facts) -> Evidence | None:
     found = [p for p in facts.condition.power.preferences if p in ("power", "balance_power")]
     if not found:
         return None
     worse = Severity.WARN if "power" in found else Severity.NOTE
-    return Sight(f"energy_performance_preference {', '.join(found)}", severity=worse)
+    return Evidence(f"energy_performance_preference {', '.join(found)}", severity=worse)
 
 
-def _adaptive(power: Power) -> bool:
+def _is_adaptive_powersave(power: Power) -> bool:
     """Decide whether the driver adapts the frequency even under the `powersave` governor."""
     if power.driver == "intel_pstate":
         return power.status in ("", "active")  # older kernels do not report the status

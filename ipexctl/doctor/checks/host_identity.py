@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ipexctl.doctor.checks.registry import Sight, cluster_check
-from ipexctl.doctor.report.cluster import Cluster, groups
-from ipexctl.doctor.report.finding import Severity, do, scripted, sudo
+from ipexctl.doctor.checks.registry import Evidence, cluster_check
+from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts
+from ipexctl.doctor.report.finding import Severity, do, scripted_sudo, sudo
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.measurements import median
 from ipexctl.inventory.hostfile_text import fold
@@ -18,10 +18,10 @@ from ipexctl.inventory.hostfile_text import fold
     why="It gets the ranks of two hosts, and all other hosts wait for them.",
     fix="keep only one of the names in the hostfile",
 )
-def twice(cluster: Cluster) -> Sight | None:
-    found = groups(cluster.hosts, machine)
+def twice(cluster: CheckedHosts) -> Evidence | None:
+    found = group_hosts(cluster.hosts, machine_identity)
     same = [names for names in found.values() if len(names) > 1]
-    return Sight("; ".join(map(fold, same))) if same else None
+    return Evidence("; ".join(map(fold, same))) if same else None
 
 
 @cluster_check(
@@ -33,7 +33,7 @@ def twice(cluster: Cluster) -> Sight | None:
     "faster.",
     fix="nothing to do, if that is what you want (a practice cluster)",
 )
-def one_machine(cluster: Cluster) -> Sight | None:
+def one_machine(cluster: CheckedHosts) -> Evidence | None:
     found: dict[str, dict[object, list[str]]] = {}
     for facts in cluster.hosts:
         if facts.boot_id and facts.condition.system.netns is not None:
@@ -42,7 +42,7 @@ def one_machine(cluster: Cluster) -> Sight | None:
     shared = [nets for nets in found.values() if len(nets) > 1]
     if not shared:
         return None
-    return Sight("; ".join(fold(n for names in nets.values() for n in names) for nets in shared))
+    return Evidence("; ".join(fold(n for names in nets.values() for n in names) for nets in shared))
 
 
 @cluster_check(
@@ -54,21 +54,21 @@ def one_machine(cluster: Cluster) -> Sight | None:
     "machines then look for each other in one /dev/shm, and hang.",
     fix=do(sudo("hostnamectl set-hostname NAME"), "   with a different name on each"),
 )
-def same_hostname(cluster: Cluster) -> Sight | None:
+def same_hostname(cluster: CheckedHosts) -> Evidence | None:
     found: dict[str, dict[object, list[str]]] = {}
     for facts in cluster.hosts:
         if facts.net.hostname:
             machines = found.setdefault(facts.net.hostname, {})
-            machines.setdefault(machine(facts) or facts.host, []).append(facts.host)
+            machines.setdefault(machine_identity(facts) or facts.host, []).append(facts.host)
     same = {name: m for name, m in found.items() if len(m) > 1}
     text = "; ".join(
         f"{name} on {fold(h for names in machines.values() for h in names)}"
         for name, machines in same.items()
     )
-    return Sight(text) if same else None
+    return Evidence(text) if same else None
 
 
-def machine(facts: Facts) -> tuple[str, int] | None:
+def machine_identity(facts: Facts) -> tuple[str, int] | None:
     """Return a key: equal for two logins to one machine, different for two containers on it."""
     netns = facts.condition.system.netns
     return (facts.boot_id, netns) if facts.boot_id and netns is not None else None
@@ -84,9 +84,9 @@ SKEW = 2.0
     seen="the clock is off by more than 2 s, after allowing for measurement error",
     why="Certificates look expired or not yet valid, logs of different hosts do not line up, "
     "and tools that compare file times rebuild too much or too little.",
-    fix=do(scripted("timedatectl set-ntp true"), "   (or start chronyd)"),
+    fix=do(scripted_sudo("timedatectl set-ntp true"), "   (or start chronyd)"),
 )
-def clocks(cluster: Cluster) -> list[Sight]:
+def clocks(cluster: CheckedHosts) -> list[Evidence]:
     """Compare each clock with the other hosts' clocks; one or two hosts with the controller's."""
     known = [(f.host, f.clock) for f in cluster.hosts if f.clock]
     if not known:
@@ -101,11 +101,13 @@ def clocks(cluster: Cluster) -> list[Sight]:
         if abs(skew) - clock.uncertainty - doubt > SKEW:
             side = "ahead of" if skew > 0 else "behind"
             doubtful = max(clock.uncertainty, 0.001)
-            found.append(Sight(f"{_seconds(skew)} {side} {than} (±{doubtful:.3f} s)", host=host))
+            found.append(
+                Evidence(f"{_format_skew(skew)} {side} {than} (±{doubtful:.3f} s)", host=host)
+            )
     return found
 
 
-def _seconds(skew: float) -> str:
+def _format_skew(skew: float) -> str:
     skew = abs(skew)
     if skew < 120:
         return f"{skew:.1f} s"

@@ -7,12 +7,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
-from ipexctl.doctor.checks.host_identity import machine
-from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
-from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
-from ipexctl.doctor.report.finding import Command, Fix, Severity, Shell, command, do, scripted, sudo
+from ipexctl.doctor.checks.host_identity import machine_identity
+from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
+from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
+from ipexctl.doctor.report.finding import (
+    Command,
+    Fix,
+    Severity,
+    Shell,
+    command,
+    do,
+    scripted_sudo,
+    sudo,
+)
 from ipexctl.facts.facts import Facts, Nic
-from ipexctl.facts.host_facts import loopback, peer_address
+from ipexctl.facts.host_facts import is_loopback, peer_address
 from ipexctl.inventory.hostfile_text import fold
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -39,13 +48,13 @@ def peer_nic(facts: Facts) -> Nic | None:
     severity=Severity.FAIL,
     seen="lo is not up, or has no address",
     why="Ranks on one host, mpirun and its proxies communicate over loopback.",
-    fix=scripted("ip link set lo up"),
+    fix=scripted_sudo("ip link set lo up"),
 )
-def no_loopback(facts: Facts) -> Sight | None:
+def no_loopback(facts: Facts) -> Evidence | None:
     lo = next((n for n in facts.net.nics if n.name == "lo"), None)
-    if not lo or (lo.up and any(loopback(a) for a in lo.addresses)):
+    if not lo or (lo.up and any(is_loopback(a) for a in lo.addresses)):
         return None
-    return Sight("lo has no address" if lo.up else "lo is down")
+    return Evidence("lo has no address" if lo.up else "lo is down")
 
 
 @cluster_check(
@@ -60,11 +69,11 @@ def no_loopback(facts: Facts) -> Sight | None:
         "   or attach the container to a network that the hosts share",
     ),
 )
-def only_loopback(cluster: Cluster) -> Iterator[Sight]:
+def only_loopback(cluster: CheckedHosts) -> Iterator[Evidence]:
     for facts in cluster.hosts if len(cluster.hosts) > 1 else ():
-        outer = [n for n in facts.net.nics if n.up and not all(map(loopback, n.addresses))]
+        outer = [n for n in facts.net.nics if n.up and not all(map(is_loopback, n.addresses))]
         if facts.net.nics and not outer:
-            yield Sight(", ".join(n.name for n in facts.net.nics), host=facts.host)
+            yield Evidence(", ".join(n.name for n in facts.net.nics), host=facts.host)
 
 
 _OWN_ADDRESS = (
@@ -88,7 +97,7 @@ _OWN_ADDRESS = (
         ")",
     ),
 )
-def twins(cluster: Cluster) -> Iterator[Sight]:
+def twins(cluster: CheckedHosts) -> Iterator[Evidence]:
     where: dict[str, list[tuple[str, str]]] = {}
     peers = {peer_address(f) for f in cluster.hosts}
     for facts in cluster.hosts:
@@ -97,16 +106,18 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
                 where.setdefault(address, []).append((facts.host, nic.name))
     for address, places in where.items():
         hosts = {host: 0 for host, _ in places}
-        if len(hosts) < 2 or loopback(address):
+        if len(hosts) < 2 or is_loopback(address):
             continue
         names = sorted({name for _, name in places})
         text = f"{address} is {' and '.join(names)} on {fold(hosts)}"
         if address in peers:
-            if len({machine(f) for f in cluster.hosts if f.host in hosts}) > 1:  # else: HOST-001
-                yield Sight(text, _OWN_ADDRESS, severity=Severity.FAIL)
+            if (
+                len({machine_identity(f) for f in cluster.hosts if f.host in hosts}) > 1
+            ):  # else: HOST-001
+                yield Evidence(text, _OWN_ADDRESS, severity=Severity.FAIL)
             continue
-        inside = _address(address).is_link_local or all(_VIRTUAL.match(n) for n in names)
-        yield Sight(text, severity=Severity.NOTE if inside else Severity.WARN)
+        inside = _parse_address(address).is_link_local or all(_VIRTUAL.match(n) for n in names)
+        yield Evidence(text, severity=Severity.NOTE if inside else Severity.WARN)
 
 
 @cluster_check(
@@ -119,13 +130,13 @@ def twins(cluster: Cluster) -> Iterator[Sight]:
     "that are too long: the run hangs in its first large all_reduce.",
     fix=do(_MTU, "   # the same on all hosts, and on the switch"),
 )
-def mtu(cluster: Cluster) -> Sight | None:
+def mtu(cluster: CheckedHosts) -> Evidence | None:
     """Report different MTUs, except where large packets were lost: another check reports that."""
-    found = groups(cluster.hosts, lambda f: nic.mtu if (nic := peer_nic(f)) else None)
+    found = group_hosts(cluster.hosts, lambda f: nic.mtu if (nic := peer_nic(f)) else None)
     if len(found) < 2 or any(p.lost for p in cluster.peers):
         return None
     tried = cluster.peers and all(p.lost is False for p in cluster.peers)
-    return Sight(hosts_by_value(found), severity=Severity.NOTE if tried else None)
+    return Evidence(hosts_by_value(found), severity=Severity.NOTE if tried else None)
 
 
 @cluster_check(
@@ -137,11 +148,11 @@ def mtu(cluster: Cluster) -> Sight | None:
     why="Every step sends all gradients over the slowest link: for a model with 100 million "
     "parameters, half a minute at 100 Mbit/s.",
 )
-def slow_link(cluster: Cluster) -> Iterator[Sight]:
+def slow_link(cluster: CheckedHosts) -> Iterator[Evidence]:
     for facts in cluster.hosts if len(cluster.hosts) > 1 and not cluster.measured.links else ():
         nic = peer_nic(facts)
         if nic and ((nic.speed and nic.speed < SLOW_LINK) or nic.duplex == "half"):
-            yield Sight(
+            yield Evidence(
                 f"{nic.name}: {link_speed(nic)}", host=facts.host, fix=look_at_link(nic.name)
             )
 
@@ -158,12 +169,14 @@ def slow_link(cluster: Cluster) -> Iterator[Sight]:
         ")",
     ),
 )
-def other_speed(cluster: Cluster) -> Sight | None:
+def other_speed(cluster: CheckedHosts) -> Evidence | None:
     """Report different link speeds, except where a check of single hosts reports the slow links."""
     nics = {f.host: nic for f in cluster.hosts if (nic := peer_nic(f)) and nic.speed}
-    found = groups(cluster.hosts, lambda f: link_speed(nics[f.host]) if f.host in nics else None)
+    found = group_hosts(
+        cluster.hosts, lambda f: link_speed(nics[f.host]) if f.host in nics else None
+    )
     slow = any((nic.speed or SLOW_LINK) < SLOW_LINK for nic in nics.values())
-    return Sight(hosts_by_value(found)) if len(found) > 1 and not slow else None
+    return Evidence(hosts_by_value(found)) if len(found) > 1 and not slow else None
 
 
 def link_speed(nic: Nic) -> str:
@@ -186,11 +199,13 @@ def look_at_link(nic: str) -> Fix:
     why="Many small packets use only a fraction of the link's bandwidth.",
     fix=_MTU,
 )
-def small_mtu(facts: Facts) -> Sight | None:
+def small_mtu(facts: Facts) -> Evidence | None:
     nic = peer_nic(facts)
     if not nic or nic.mtu is None or nic.mtu >= 1280:
         return None
-    return Sight(f"{nic.name}: {nic.mtu}", fix=scripted("ip link set", nic.name, "mtu", "1500"))
+    return Evidence(
+        f"{nic.name}: {nic.mtu}", fix=scripted_sudo("ip link set", nic.name, "mtu", "1500")
+    )
 
 
 @cluster_check(
@@ -201,7 +216,7 @@ def small_mtu(facts: Facts) -> Sight | None:
     why="Replies take a different path than requests: firewalls drop them, or the traffic uses a "
     "slow link. gloo and libfabric are set to the interface of the host's own address.",
 )
-def other_way(cluster: Cluster) -> Iterator[Sight]:
+def other_way(cluster: CheckedHosts) -> Iterator[Evidence]:
     tried: dict[str, list[str]] = {}
     for peer in cluster.peers:
         tried.setdefault(peer.source, []).append(peer.address)
@@ -210,11 +225,11 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
         wrong = {
             a: ways[0]
             for a in tried.get(facts.host, ())
-            if nic and (ways := _ways(facts, a)) and not {nic.name, "lo"} & set(ways)
+            if nic and (ways := _interfaces_to(facts, a)) and not {nic.name, "lo"} & set(ways)
         }
         if nic and wrong:
             address, way = next(iter(wrong.items()))
-            yield Sight(
+            yield Evidence(
                 f"{address} by {way}, own address {peer_address(facts)} on {nic.name}",
                 host=facts.host,
                 fix=do(
@@ -224,11 +239,11 @@ def other_way(cluster: Cluster) -> Iterator[Sight]:
             )
 
 
-def _ways(facts: Facts, address: str) -> list[str]:
+def _interfaces_to(facts: Facts, address: str) -> list[str]:
     """Return the interfaces of the most specific route to an IPv4 address; [] if it is unknown."""
-    target, best, found = _address(address), -1, list[str]()
+    target, best, found = _parse_address(address), -1, list[str]()
     for route in facts.net.routes:
-        network = _network(route.network)
+        network = _parse_network(route.network)
         if not network or target.version != 4 or target not in network:
             continue
         if network.prefixlen >= best:
@@ -238,7 +253,7 @@ def _ways(facts: Facts, address: str) -> list[str]:
 
 
 @cache  # many hosts ask about the same few networks
-def _network(text: str) -> _Network | None:
+def _parse_network(text: str) -> _Network | None:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -246,7 +261,7 @@ def _network(text: str) -> _Network | None:
 
 
 @cache
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(text)
 
 
@@ -264,8 +279,8 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
         "   and end that process if it is left over from one of your runs",
     ),
 )
-def master_port(facts: Facts) -> Sight | None:
-    return Sight(f"port {MASTER_PORT}") if facts.net.master_port_busy else None
+def master_port(facts: Facts) -> Evidence | None:
+    return Evidence(f"port {MASTER_PORT}") if facts.net.master_port_busy else None
 
 
 @host_check(
@@ -280,11 +295,11 @@ def master_port(facts: Facts) -> Sight | None:
         unattended=True,
     ),
 )
-def few_ports(facts: Facts) -> Sight | None:
+def few_ports(facts: Facts) -> Evidence | None:
     if not facts.net.port_range:
         return None
     low, high = facts.net.port_range
-    return Sight(f"{low} to {high}") if high - low < 2000 else None
+    return Evidence(f"{low} to {high}") if high - low < 2000 else None
 
 
 @host_check(
@@ -296,11 +311,11 @@ def few_ports(facts: Facts) -> Sight | None:
     "open.",
     fix=do("see what it allows: ", FIREWALL),
 )
-def firewall(facts: Facts) -> Sight | None:
+def firewall(facts: Facts) -> Evidence | None:
     found = facts.net.firewalls
     if not found:
         return None
-    return Sight(", ".join(found), fix=do("see what it allows: ", firewall_of(facts)))
+    return Evidence(", ".join(found), fix=do("see what it allows: ", firewall_of(facts)))
 
 
 def firewall_of(facts: Facts | None) -> Command:
@@ -316,17 +331,17 @@ def firewall_of(facts: Facts | None) -> Command:
     seen="a host without IPv4 among hosts that use IPv4, or without IPv6 among hosts that use IPv6",
     why="IPv4 cannot connect to IPv6, so its ranks and the others would wait for each other.",
 )
-def other_family(cluster: Cluster) -> Iterator[Sight]:
-    reached = groups(cluster.hosts, lambda f: address_family(peer_address(f)))
+def other_family(cluster: CheckedHosts) -> Iterator[Evidence]:
+    reached = group_hosts(cluster.hosts, lambda f: address_family(peer_address(f)))
     if len(reached) < 2:
         return
     known = sum(map(len, reached.values()))
     for facts in cluster.hosts:
-        own, mine = families(facts), address_family(peer_address(facts))
+        own, mine = address_families(facts), address_family(peer_address(facts))
         for family in (str(f) for f in reached if own and f not in own):
             named = reached[family]
             if 2 * len(named) > known - bool(mine):
-                yield Sight(
+                yield Evidence(
                     f"it has {' and '.join(sorted(own))} only; {fold(named)} reached by {family}",
                     host=facts.host,
                     title=f"no {family} address, which the other hosts use",
@@ -334,9 +349,9 @@ def other_family(cluster: Cluster) -> Iterator[Sight]:
                 )
 
 
-def families(facts: Facts) -> set[str]:
+def address_families(facts: Facts) -> set[str]:
     """Return the families, IPv4 and IPv6, of the host's addresses that other hosts can reach."""
-    found = {a for n in facts.net.nics if n.up for a in n.addresses if not loopback(a)}
+    found = {a for n in facts.net.nics if n.up for a in n.addresses if not is_loopback(a)}
     return {address_family(a) for a in found}
 
 
@@ -344,9 +359,9 @@ def address_family(address: str) -> str:
     return ("IPv6" if ":" in address else "IPv4") if address else ""
 
 
-def _one_family(cluster: Cluster, lacking: str) -> str:
+def _one_family(cluster: CheckedHosts, lacking: str) -> str:
     """Return what to do about a missing family: use one that all hosts share, or add an address."""
-    shared = set.intersection(*(families(f) for f in cluster.hosts))
+    shared = set.intersection(*(address_families(f) for f in cluster.hosts))
     give = f"give it an {lacking} address"
     return f"name all hosts by their {min(shared)} addresses, or {give}" if shared else give
 
@@ -362,10 +377,10 @@ def _one_family(cluster: Cluster, lacking: str) -> str:
         command("ip route"), "   and set HF_HUB_OFFLINE=1 for scripts that check for newer files"
     ),
 )
-def no_route(facts: Facts) -> Sight | None:
+def no_route(facts: Facts) -> Evidence | None:
     if facts.net.default_nic or not facts.net.routes:
         return None
-    return Sight(", ".join(f"{r.network} by {r.nic}" for r in facts.net.routes[:4]))
+    return Evidence(", ".join(f"{r.network} by {r.nic}" for r in facts.net.routes[:4]))
 
 
 @host_check(
@@ -376,13 +391,13 @@ def no_route(facts: Facts) -> Sight | None:
     why="If the hosts should communicate over it, they now use a slower path.",
     fix=do(command("ip -br link"), "   and check the cable and the switch port"),
 )
-def down(facts: Facts) -> Sight | None:
+def down(facts: Facts) -> Evidence | None:
     found = [
         f"{n.name} ({n.addresses[0]})"
         for n in facts.net.nics
         if n.addresses and not n.up and n.name != "lo" and not _VIRTUAL.match(n.name)
     ]
-    return Sight(", ".join(found)) if found else None
+    return Evidence(", ".join(found)) if found else None
 
 
 @cluster_check(
@@ -394,9 +409,9 @@ def down(facts: Facts) -> Sight | None:
     why="HTTP between the hosts (experiment trackers, stores) goes through the proxy. gloo and "
     "MPI do not use it.",
 )
-def proxies(cluster: Cluster) -> Iterator[Sight]:
+def proxies(cluster: CheckedHosts) -> Iterator[Evidence]:
     names = {f.host: (f.host, f.net.hostname, peer_address(f)) for f in cluster.hosts}
-    left = cache(lambda text: uncovered(text, names))
+    left = cache(lambda text: hosts_outside_no_proxy(text, names))
     for facts in cluster.hosts:
         env = dict(facts.software.env) if facts.software else {}
         found = [n for n in env if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
@@ -406,7 +421,7 @@ def proxies(cluster: Cluster) -> Iterator[Sight]:
         if others := [host for host in left(except_) if host != facts.host]:
             given = except_ or "localhost,127.0.0.1"
             missing = [names[host][2] or host for host in others[:4]]
-            yield Sight(
+            yield Evidence(
                 f"{', '.join(found)}; no_proxy {f'is {except_}' if except_ else 'is not set'}; "
                 f"not covered: {fold(others)}",
                 host=facts.host,
@@ -417,21 +432,21 @@ def proxies(cluster: Cluster) -> Iterator[Sight]:
             )
 
 
-def uncovered(no_proxy: str, hosts: Mapping[str, Iterable[str]]) -> list[str]:
+def hosts_outside_no_proxy(no_proxy: str, hosts: Mapping[str, Iterable[str]]) -> list[str]:
     """Return the hosts of which `no_proxy` covers neither a name nor an address."""
     entries = [_without_port(e.lower()) for e in re.split(r"[,\s]+", no_proxy) if e]
     if "*" in entries:
         return []
     suffixes = tuple("." + e.lstrip("*").lstrip(".") for e in entries if "/" not in e)
-    networks = [network for e in entries if "/" in e and (network := _network(e))]
+    networks = [network for e in entries if "/" in e and (network := _parse_network(e))]
     return [
         host
         for host, names in hosts.items()
-        if not any(_covered(name.lower(), suffixes, networks) for name in names if name)
+        if not any(_in_no_proxy(name.lower(), suffixes, networks) for name in names if name)
     ]
 
 
-def _covered(name: str, suffixes: tuple[str, ...], networks: list[_Network]) -> bool:
+def _in_no_proxy(name: str, suffixes: tuple[str, ...], networks: list[_Network]) -> bool:
     try:
         address = ipaddress.ip_address(name)
     except ValueError:

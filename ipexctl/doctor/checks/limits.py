@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ipexctl.base.sizes import GIB, MIB, size
-from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
-from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, write
+from ipexctl.base.sizes import GIB, MIB, binary_size
+from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
+from ipexctl.doctor.report.cluster import CheckedHosts
+from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, write_line
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import NO_LIMIT
@@ -26,14 +26,14 @@ _BY_ULIMIT = do(Shell("grep -n ulimit ~/.bashrc ~/.profile"), "   and remove the
     why="Each rank keeps connections to the others, and mpirun on the first host has pipes to "
     "all of them: Too many open files.",
 )
-def open_files(cluster: Cluster) -> list[Sight]:
+def open_files(cluster: CheckedHosts) -> list[Evidence]:
     needed = max(512, 4 * cluster.ranks + 256)
     return [
-        Sight(
-            f"ulimit -n is {limit.soft} (hard {_number(limit.hard)}), {cluster.ranks} ranks",
+        Evidence(
+            f"ulimit -n is {limit.soft} (hard {_limit_text(limit.hard)}), {cluster.ranks} ranks",
             host=facts.host,
             severity=Severity.FAIL if limit.hard < cluster.ranks + 64 else Severity.WARN,
-            fix=_allow(facts, "nofile 65536"),
+            fix=_raise_limit_fix(facts, "nofile 65536"),
         )
         for facts in cluster.hosts
         if (limit := facts.condition.limits.nofile) and limit.soft < needed
@@ -48,15 +48,15 @@ def open_files(cluster: Cluster) -> list[Sight]:
     why="Threads count as well: OpenMP alone starts one per core. Beyond the limit, "
     "pthread_create fails: Resource temporarily unavailable.",
 )
-def processes(facts: Facts) -> Sight | None:
+def processes(facts: Facts) -> Evidence | None:
     limit = facts.condition.limits.nproc
-    cpus = len(of.usable(facts) or ())
+    cpus = len(of.usable_cpus(facts) or ())
     if not limit or facts.uid == 0 or limit.soft >= 2 * cpus + 256:
         return None
-    return Sight(
+    return Evidence(
         f"ulimit -u is {limit.soft}, {cpus} CPUs",
         severity=Severity.FAIL if limit.soft < cpus else Severity.WARN,
-        fix=_allow(facts, "nproc 65536"),
+        fix=_raise_limit_fix(facts, "nproc 65536"),
     )
 
 
@@ -71,13 +71,13 @@ def processes(facts: Facts) -> Sight | None:
         command("docker run --pids-limit -1 ..."), "; systemd: TasksMax=infinity in user-.slice"
     ),
 )
-def pids(facts: Facts) -> Sight | None:
+def pids(facts: Facts) -> Evidence | None:
     limit = facts.condition.limits.pids
-    cpus = len(of.usable(facts) or ())
+    cpus = len(of.usable_cpus(facts) or ())
     if limit is None or limit >= 2 * cpus + 256:
         return None
     worse = Severity.FAIL if limit < cpus else Severity.WARN
-    return Sight(f"pids.max is {limit}, {cpus} CPUs", severity=worse)
+    return Evidence(f"pids.max is {limit}, {cpus} CPUs", severity=worse)
 
 
 @host_check(
@@ -88,14 +88,14 @@ def pids(facts: Facts) -> Sight | None:
     "that PyTorch itself cannot be installed)",
     why="A write beyond it ends with SIGXFSZ or `File too large`, although the disk has room.",
 )
-def file_size(facts: Facts) -> Sight | None:
-    limit, total = facts.condition.limits.file_size, of.memory(facts)
+def file_size(facts: Facts) -> Evidence | None:
+    limit, total = facts.condition.limits.file_size, of.usable_memory(facts)
     if not limit or limit.soft >= NO_LIMIT or (total is not None and limit.soft >= total):
         return None
-    return Sight(
-        f"ulimit -f allows {size(limit.soft)}",
+    return Evidence(
+        f"ulimit -f allows {binary_size(limit.soft)}",
         severity=Severity.FAIL if limit.soft < GIB else Severity.WARN,
-        fix=_allow(facts, "fsize unlimited"),
+        fix=_raise_limit_fix(facts, "fsize unlimited"),
     )
 
 
@@ -107,14 +107,14 @@ def file_size(facts: Facts) -> Sight | None:
     why="Each thread gets a stack of this size, and one that is too small ends the process: "
     "Segmentation fault (SIGSEGV), with no hint of the cause.",
 )
-def stack_size(facts: Facts) -> Sight | None:
+def stack_size(facts: Facts) -> Evidence | None:
     limit = facts.condition.limits.stack
     if not limit or limit.soft >= 2 * MIB:
         return None
-    return Sight(
-        f"ulimit -s allows {size(limit.soft)}",
+    return Evidence(
+        f"ulimit -s allows {binary_size(limit.soft)}",
         severity=Severity.FAIL if limit.soft < MIB // 8 else Severity.WARN,
-        fix=_allow(facts, "stack 8192"),
+        fix=_raise_limit_fix(facts, "stack 8192"),
     )
 
 
@@ -127,20 +127,25 @@ def stack_size(facts: Facts) -> Sight | None:
     "although memory is free. A rank with 56 threads uses up an hour of CPU time in about a "
     "minute, and is then killed without a message.",
 )
-def space_and_time(facts: Facts) -> Iterator[Sight]:
-    total = of.memory(facts)
+def space_and_time(facts: Facts) -> Iterator[Evidence]:
+    total = of.usable_memory(facts)
     space, seconds = facts.condition.limits.address_space, facts.condition.limits.cpu_seconds
     if space and space.soft < NO_LIMIT and (total is None or space.soft < 4 * total):
-        yield Sight(f"ulimit -v allows {size(space.soft)}", fix=_allow(facts, "as unlimited"))
+        yield Evidence(
+            f"ulimit -v allows {binary_size(space.soft)}",
+            fix=_raise_limit_fix(facts, "as unlimited"),
+        )
     if seconds and seconds.soft < NO_LIMIT:
-        yield Sight(f"ulimit -t allows {seconds.soft} s", fix=_allow(facts, "cpu unlimited"))
+        yield Evidence(
+            f"ulimit -t allows {seconds.soft} s", fix=_raise_limit_fix(facts, "cpu unlimited")
+        )
 
 
-def _allow(facts: Facts, what: str) -> Fix:
+def _raise_limit_fix(facts: Facts, what: str) -> Fix:
     """Return a fix that appends a line to the file, which may also hold other limits."""
     line = f"{facts.user or '*'} - {what}"
-    return do(write(line, _CONF, append=True), "   (then log in again)") | _BY_ULIMIT
+    return do(write_line(line, _CONF, append=True), "   (then log in again)") | _BY_ULIMIT
 
 
-def _number(value: int) -> str:
+def _limit_text(value: int) -> str:
     return "unlimited" if value >= NO_LIMIT else str(value)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from ipexctl.base.sizes import GIB, MIB, size
-from ipexctl.doctor.checks.registry import Sight, host_check
-from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, scripted, sudo, write
+from ipexctl.base.sizes import GIB, MIB, binary_size
+from ipexctl.doctor.checks.registry import Evidence, host_check
+from ipexctl.doctor.report.finding import (
+    Fix,
+    Severity,
+    Shell,
+    command,
+    do,
+    scripted_sudo,
+    sudo,
+    write_line,
+)
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts
 
@@ -12,7 +21,7 @@ FAIL = 512 * MIB  # importing torch alone takes about this much
 WARN = 2 * GIB
 PER_CORE = 1 * GIB
 SEE_DIMMS = sudo("dmidecode -t memory")
-HUGE_PAGES = write("madvise", "/sys/kernel/mm/transparent_hugepage/enabled")
+HUGE_PAGES = write_line("madvise", "/sys/kernel/mm/transparent_hugepage/enabled")
 
 _SHM_OF_CONTAINER = do(
     command("docker run --shm-size=8g ..."), "   (Kubernetes: an emptyDir, medium: Memory)"
@@ -35,7 +44,7 @@ _MORE_NODES = "allow more nodes (docker: --cpuset-mems, cgroup: cpuset.mems), if
     "optimizer's state. The kernel kills processes that do not fit.",
     fix=_WHO,
 )
-def little(facts: Facts) -> Sight | None:
+def little(facts: Facts) -> Evidence | None:
     mem = facts.mem
     known = [n for n in (mem.available, mem.limit, mem.limit_left) if n is not None]
     if not known or min(known) >= WARN:
@@ -43,15 +52,15 @@ def little(facts: Facts) -> Sight | None:
     least = min(known)
     severity = Severity.FAIL if least < FAIL else Severity.WARN
     if mem.limit == least:
-        text = f"{size(least)} allowed by the cgroup"
-        return Sight(text, severity=severity, fix=_RAISE)
+        text = f"{binary_size(least)} allowed by the cgroup"
+        return Evidence(text, severity=severity, fix=_RAISE)
     if mem.limit is not None and mem.limit_left == least:
-        return Sight(
-            f"{size(least)} left of the {size(mem.limit)} that the cgroup allows",
+        return Evidence(
+            f"{binary_size(least)} left of the {binary_size(mem.limit)} that the cgroup allows",
             severity=severity,
             fix=do(_RAISE) | _WHO,
         )
-    return Sight(f"{size(least)} available", severity=severity)
+    return Evidence(f"{binary_size(least)} available", severity=severity)
 
 
 @host_check(
@@ -63,15 +72,15 @@ def little(facts: Facts) -> Sight | None:
     "channels and less bandwidth.",
     fix=do(SEE_DIMMS, " shows which slots are empty"),
 )
-def per_core(facts: Facts) -> Sight | None:
+def per_core(facts: Facts) -> Evidence | None:
     """Report too little memory per core, except where MEM-009 reports the reason."""
-    cores, ours = of.cores(facts), of.memory(facts)
+    cores, ours = of.count_usable_cores(facts), of.usable_memory(facts)
     if not cores or ours is None or ours >= PER_CORE * cores or _small_part(facts):
         return None
-    text = f"{size(ours)} for {cores} cores"
+    text = f"{binary_size(ours)} for {cores} cores"
     if ours == facts.mem.total:
-        return Sight(text)
-    return Sight(text, why="Each core's share of the batch must fit in it.", fix=_RAISE)
+        return Evidence(text)
+    return Evidence(text, why="Each core's share of the batch must fit in it.", fix=_RAISE)
 
 
 @host_check(
@@ -84,13 +93,14 @@ def per_core(facts: Facts) -> Sight | None:
         "free memory first, then: ", Shell("sudo swapoff -a && sudo swapon -a", needs_root=True)
     ),
 )
-def swapping(facts: Facts) -> Sight | None:
+def swapping(facts: Facts) -> Evidence | None:
     mem = facts.mem
     if mem.swap_total is None or mem.swap_free is None or mem.swap_total - mem.swap_free < GIB:
         return None
     short = mem.available is not None and mem.total and mem.available < mem.total / 10
-    return Sight(
-        f"{size(mem.swap_total - mem.swap_free)} of {size(mem.swap_total)} swap in use",
+    used, total = binary_size(mem.swap_total - mem.swap_free), binary_size(mem.swap_total)
+    return Evidence(
+        f"{used} of {total} swap in use",
         severity=Severity.WARN if short else Severity.NOTE,
     )
 
@@ -101,13 +111,13 @@ def swapping(facts: Facts) -> Sight | None:
     severity=Severity.NOTE,
     seen="vm.swappiness above 60, and there is swap",
     why="Reading a large data set can push a rank's memory out to disk.",
-    fix=scripted("sysctl vm.swappiness=10"),
+    fix=scripted_sudo("sysctl vm.swappiness=10"),
 )
-def swappiness(facts: Facts) -> Sight | None:
+def swappiness(facts: Facts) -> Evidence | None:
     value = facts.condition.kernel.swappiness
     if value is None or value <= 60 or not facts.mem.swap_total:
         return None
-    return Sight(f"vm.swappiness is {value}, {size(facts.mem.swap_total)} swap")
+    return Evidence(f"vm.swappiness is {value}, {binary_size(facts.mem.swap_total)} swap")
 
 
 @host_check(
@@ -119,8 +129,8 @@ def swappiness(facts: Facts) -> Sight | None:
     "larger pages.",
     fix=HUGE_PAGES,
 )
-def no_huge_pages(facts: Facts) -> Sight | None:
-    return Sight("never") if facts.condition.kernel.thp == "never" else None
+def no_huge_pages(facts: Facts) -> Evidence | None:
+    return Evidence("never") if facts.condition.kernel.thp == "never" else None
 
 
 @host_check(
@@ -130,13 +140,13 @@ def no_huge_pages(facts: Facts) -> Sight | None:
     seen="kernel.numa_balancing is on, and there are several NUMA nodes",
     why="Ranks are pinned, so their pages are already local; the kernel's sampling costs a few "
     "percent. Most distributions turn it on.",
-    fix=scripted("sysctl kernel.numa_balancing=0"),
+    fix=scripted_sudo("sysctl kernel.numa_balancing=0"),
 )
-def numa_balancing(facts: Facts) -> Sight | None:
+def numa_balancing(facts: Facts) -> Evidence | None:
     value = facts.condition.kernel.numa_balancing
     if not value or sum(bool(n.cpus) for n in facts.nodes) < 2:
         return None
-    return Sight(f"kernel.numa_balancing is {value}")
+    return Evidence(f"kernel.numa_balancing is {value}")
 
 
 @host_check(
@@ -146,13 +156,13 @@ def numa_balancing(facts: Facts) -> Sight | None:
     seen="vm.zone_reclaim_mode is not 0, and there are several NUMA nodes",
     why="A rank on a full node stalls while the kernel drops cached files there, although other "
     "nodes have free memory. It is off by default.",
-    fix=scripted("sysctl vm.zone_reclaim_mode=0"),
+    fix=scripted_sudo("sysctl vm.zone_reclaim_mode=0"),
 )
-def zone_reclaim(facts: Facts) -> Sight | None:
+def zone_reclaim(facts: Facts) -> Evidence | None:
     value = facts.condition.kernel.zone_reclaim
     if not value or len(facts.nodes) < 2:
         return None
-    return Sight(f"vm.zone_reclaim_mode is {value}")
+    return Evidence(f"vm.zone_reclaim_mode is {value}")
 
 
 @host_check(
@@ -162,17 +172,17 @@ def zone_reclaim(facts: Facts) -> Sight | None:
     seen="vm.overcommit_memory is 2 (fail: and less than 2 GiB can still be committed)",
     why="torch, oneDNN and MPI reserve far more address space than they use, and fork() doubles "
     "it: Cannot allocate memory, although most of it is free.",
-    fix=scripted("sysctl vm.overcommit_memory=0"),
+    fix=scripted_sudo("sysctl vm.overcommit_memory=0"),
 )
-def no_overcommit(facts: Facts) -> Sight | None:
+def no_overcommit(facts: Facts) -> Evidence | None:
     if facts.condition.kernel.overcommit != 2:
         return None
     limit, used = facts.mem.commit_limit, facts.mem.committed
     if limit is None or used is None:
-        return Sight("vm.overcommit_memory is 2")
+        return Evidence("vm.overcommit_memory is 2")
     left = max(0, limit - used)
-    return Sight(
-        f"vm.overcommit_memory is 2, {size(left)} left of {size(limit)}",
+    return Evidence(
+        f"vm.overcommit_memory is 2, {binary_size(left)} left of {binary_size(limit)}",
         severity=Severity.FAIL if left < WARN else Severity.WARN,
     )
 
@@ -186,19 +196,19 @@ def no_overcommit(facts: Facts) -> Sight | None:
     why="The kernel kills a rank that goes beyond it (exit 137), whatever `free` shows.",
     fix=f"{_RAISE}, if you expected more",
 )
-def limited(facts: Facts) -> Sight | None:
-    limit, total = of.memory(facts), facts.mem.total
+def limited(facts: Facts) -> Evidence | None:
+    limit, total = of.usable_memory(facts), facts.mem.total
     if limit is None or total is None or limit < WARN or not _small_part(facts):
         return None
-    text = f"{size(limit)} of {size(total)}"
+    text = f"{binary_size(limit)} of {binary_size(total)}"
     if limit == facts.mem.limit:
-        return Sight(text)
+        return Evidence(text)
     nodes = ", ".join(map(str, facts.mem.mems or ()))
-    return Sight(f"{text}: cpuset.mems allows NUMA nodes {nodes}", fix=_MORE_NODES)
+    return Evidence(f"{text}: cpuset.mems allows NUMA nodes {nodes}", fix=_MORE_NODES)
 
 
 def _small_part(facts: Facts) -> bool:
-    ours, total = of.memory(facts), facts.mem.total
+    ours, total = of.usable_memory(facts), facts.mem.total
     return ours is not None and total is not None and ours * 2 < total
 
 
@@ -212,11 +222,11 @@ def _small_part(facts: Facts) -> bool:
         sudo("sysctl vm.nr_hugepages=0"), "   (unless a database or a virtual machine needs them)"
     ),
 )
-def reserved_huge_pages(facts: Facts) -> Sight | None:
+def reserved_huge_pages(facts: Facts) -> Evidence | None:
     huge, total = facts.mem.huge, facts.mem.total
     if not huge or not total or huge * 4 <= total:
         return None
-    return Sight(f"{size(huge)} of {size(total)}")
+    return Evidence(f"{binary_size(huge)} of {binary_size(total)}")
 
 
 @host_check(
@@ -226,15 +236,15 @@ def reserved_huge_pages(facts: Facts) -> Sight | None:
     seen="/dev/shm has less than 256 MiB (fail: 16 MiB)",
     why="Ranks on one host and DataLoader workers pass data through /dev/shm. When it is full, "
     "they die with a bus error. Docker's default is 64 MiB.",
-    fix=scripted("mount -o remount,size=50% /dev/shm"),
+    fix=scripted_sudo("mount -o remount,size=50% /dev/shm"),
 )
-def shm_small(facts: Facts) -> Sight | None:
+def shm_small(facts: Facts) -> Evidence | None:
     total = facts.mem.shm_total
     if total is None or total >= 256 * MIB:
         return None
     worse = Severity.FAIL if total < 16 * MIB else Severity.WARN
     fix = _SHM_OF_CONTAINER if facts.condition.system.in_container else ""
-    return Sight(f"{size(total)} in all", severity=worse, fix=fix)
+    return Evidence(f"{binary_size(total)} in all", severity=worse, fix=fix)
 
 
 @host_check(
@@ -246,11 +256,11 @@ def shm_small(facts: Facts) -> Sight | None:
     "files there.",
     fix=do(command("ls -l /dev/shm"), "   and remove what none of your running processes needs"),
 )
-def shm_full(facts: Facts) -> Sight | None:
+def shm_full(facts: Facts) -> Evidence | None:
     total, free = facts.mem.shm_total, facts.mem.shm_free
     if total is None or free is None or total < 256 * MIB or free >= 64 * MIB:
         return None
-    return Sight(f"{size(free)} free of {size(total)}")
+    return Evidence(f"{binary_size(free)} free of {binary_size(total)}")
 
 
 @host_check(
@@ -265,12 +275,14 @@ def shm_full(facts: Facts) -> Sight | None:
         unattended=True,
     ),
 )
-def shm_missing(facts: Facts) -> Sight | None:
+def shm_missing(facts: Facts) -> Evidence | None:
     if facts.mem.shm_there is not False:
         return None
     if facts.mem.shm_read_only:
-        return Sight("no such folder, and /dev is mounted read-only", fix=_shm_mount(facts, "/dev"))
-    return Sight("no such folder")
+        return Evidence(
+            "no such folder, and /dev is mounted read-only", fix=_shm_mount(facts, "/dev")
+        )
+    return Evidence("no such folder")
 
 
 @host_check(
@@ -279,14 +291,14 @@ def shm_missing(facts: Facts) -> Sight | None:
     severity=Severity.FAIL,
     seen="this user may not write to /dev/shm",
     why="Intel MPI, oneCCL and DataLoader workers create files there.",
-    fix=scripted("chmod 1777 /dev/shm"),
+    fix=scripted_sudo("chmod 1777 /dev/shm"),
 )
-def shm_not_writable(facts: Facts) -> Sight | None:
+def shm_not_writable(facts: Facts) -> Evidence | None:
     if facts.mem.shm_writable is not False:
         return None
     if facts.mem.shm_read_only:
-        return Sight("mounted read-only", fix=_shm_mount(facts, "/dev/shm"))
-    return Sight(f"no permission for {facts.user or 'this user'}")
+        return Evidence("mounted read-only", fix=_shm_mount(facts, "/dev/shm"))
+    return Evidence(f"no permission for {facts.user or 'this user'}")
 
 
 def _shm_mount(facts: Facts, point: str) -> Fix:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ipexctl.doctor.checks.registry import Sight, host_check
+from ipexctl.doctor.checks.registry import Evidence, host_check
 from ipexctl.doctor.checks.software_stack import (
     BY_USE,
     CCL,
@@ -12,7 +12,7 @@ from ipexctl.doctor.checks.software_stack import (
     PROVED,
     REINSTALL,
     environment_check,
-    pip,
+    pip_command,
 )
 from ipexctl.doctor.report.finding import Severity, Shell, command, do
 from ipexctl.facts.facts import Facts
@@ -28,11 +28,11 @@ from ipexctl.facts.software_facts import Prefix
     "package `libfabric` that the public index does not have.",
     fix=REINSTALL,
 )
-def no_libfabric(facts: Facts, prefix: Prefix) -> Sight | None:
+def no_libfabric(facts: Facts, prefix: Prefix) -> Evidence | None:
     if not prefix.mpi or prefix.mpi.libfabric:
         return None
     text = f"impi-rt {prefix.version('impi-rt')} in {prefix.path} without libfabric.so.1"
-    return Sight(text, fix=pip(prefix.path, "install", "impi-rt<2021.19"))
+    return Evidence(text, fix=pip_command(prefix.path, "install", "impi-rt<2021.19"))
 
 
 @environment_check(
@@ -77,13 +77,13 @@ def no_libmpi(facts: Facts, prefix: Prefix) -> str | None:
     "unpacked and repacked lose it.",
     fix=Shell("chmod +x PREFIX/bin/mpi* PREFIX/bin/hydra_*"),
 )
-def not_runnable(facts: Facts) -> Iterator[Sight]:
+def not_runnable(facts: Facts) -> Iterator[Evidence]:
     used = facts.software.used if facts.software else None
     for mpi in facts.software.mpis if facts.software else ():
         if not mpi.not_run:
             continue
         paths = tuple(f"{mpi.bin}/{name}" for name in mpi.not_run)
-        yield Sight(
+        yield Evidence(
             f"no x bit: {' '.join(paths)}",
             severity=Severity.FAIL if used and mpi.bin == f"{used.path}/bin" else Severity.WARN,
             fix=command("chmod +x", *paths),

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from ipexctl.doctor.checks.interfaces import look_at_link, peer_nic
-from ipexctl.doctor.checks.registry import Sight, cluster_check
-from ipexctl.doctor.report.cluster import Cluster
-from ipexctl.doctor.report.finding import Severity, Shell, command, do, ipexctl
+from ipexctl.doctor.checks.registry import Evidence, cluster_check
+from ipexctl.doctor.report.cluster import CheckedHosts
+from ipexctl.doctor.report.finding import Severity, Shell, command, do, ipexctl_command
 from ipexctl.facts import isa
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.measurements import HostBench, Link, Losses, median, onednn_level
+from ipexctl.facts.measurements import HostBench, Losses, MeasuredLink, median, onednn_level
 from ipexctl.inventory.hostfile_text import fold
 
 SLOW = 0.7  # of the median of equal hosts: samples of half a second differ by 10 % or more anyway
@@ -39,7 +39,7 @@ _GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
         command("grep MHz /proc/cpuinfo"),
     ),
 )
-def slow_host(cluster: Cluster) -> Iterator[Sight]:
+def slow_host(cluster: CheckedHosts) -> Iterator[Evidence]:
     for equal in _equal_hosts(cluster):
         for what, unit, value in _SPEEDS:
             known = [(h, v) for h in equal if (v := value(h))]
@@ -49,7 +49,7 @@ def slow_host(cluster: Cluster) -> Iterator[Sight]:
             for h, v in known:
                 if v < SLOW * usual:
                     evidence = f"{what} {v:.0f} {unit}, median {usual:.0f} of {len(known)} hosts"
-                    yield Sight(evidence, host=h.host)
+                    yield Evidence(evidence, host=h.host)
 
 
 @cluster_check(
@@ -64,13 +64,13 @@ def slow_host(cluster: Cluster) -> Iterator[Sight]:
         Shell("ONEDNN_VERBOSE=1 python3 train.py | head"),
     ),
 )
-def slow_bf16(cluster: Cluster) -> Iterator[Sight]:
-    for h, facts in _comparable(cluster):
+def slow_bf16(cluster: CheckedHosts) -> Iterator[Evidence]:
+    for h, facts in _comparable_hosts(cluster):
         has = {"avx512_bf16", "amx_bf16"} & facts.cpu.flags
         if has and h.bf16 and h.fp32 and h.bf16 < BF16_GAIN * h.fp32:
             flags = ", ".join(sorted(has))
             evidence = f"bf16 {h.bf16:.0f}, fp32 {h.fp32:.0f} GFLOP/s; {flags} in /proc/cpuinfo"
-            yield Sight(evidence, host=h.host)
+            yield Evidence(evidence, host=h.host)
 
 
 @cluster_check(
@@ -84,11 +84,11 @@ def slow_bf16(cluster: Cluster) -> Iterator[Sight]:
         "   or install a newer torch; in a container: allow arch_prctl in its seccomp profile",
     ),
 )
-def onednn_low(cluster: Cluster) -> Iterator[Sight]:
-    for h, facts in _comparable(cluster):
-        chosen, has = onednn_level(h.onednn), isa.level(facts.cpu)
+def onednn_low(cluster: CheckedHosts) -> Iterator[Evidence]:
+    for h, facts in _comparable_hosts(cluster):
+        chosen, has = onednn_level(h.onednn), isa.cpu_level(facts.cpu)
         if chosen in isa.LEVELS and has in isa.LEVELS and not isa.at_least(chosen, has):
-            yield Sight(f"it says: {h.onednn}; the flags say {has}", host=h.host)
+            yield Evidence(f"it says: {h.onednn}; the flags say {has}", host=h.host)
 
 
 @cluster_check(
@@ -100,7 +100,7 @@ def onednn_low(cluster: Cluster) -> Iterator[Sight]:
     "parameters, half a minute at 100 Mbit/s.",
     fix=look_at_link("IFACE"),
 )
-def slow_link(cluster: Cluster) -> list[Sight]:
+def slow_link(cluster: CheckedHosts) -> list[Evidence]:
     good = [(link, link.rate) for link in cluster.measured.links if link.rate]
     if not good:
         return []
@@ -108,7 +108,7 @@ def slow_link(cluster: Cluster) -> list[Sight]:
     beside = min(SLOW_BESIDE * usual, FAST_LINK) if len(good) >= EQUALS else 0.0
     limit = max(SLOW_LINK, beside)
     slow = [(link, rate) for link, rate in good if rate < limit]
-    return [_slow(cluster, host, own) for host, own in _blamed(slow, good)]
+    return [_slow_links_evidence(cluster, host, own) for host, own in _hosts_to_blame(slow, good)]
 
 
 @cluster_check(
@@ -120,10 +120,10 @@ def slow_link(cluster: Cluster) -> list[Sight]:
     "waiting.",
     fix="use hosts of one site and one network   (ping, ip route get: is there a VPN in between?)",
 )
-def far(cluster: Cluster) -> list[Sight]:
+def far(cluster: CheckedHosts) -> list[Evidence]:
     slow = [n for n in cluster.measured.links if n.latency and n.latency > LATENCY]
     return [
-        Sight(f"to {link.target}: {(link.latency or 0) * 1e3:.1f} ms", host=link.source)
+        Evidence(f"to {link.target}: {(link.latency or 0) * 1e3:.1f} ms", host=link.source)
         for link in slow
     ]
 
@@ -135,14 +135,14 @@ def far(cluster: Cluster) -> list[Sight]:
     seen="--level std: importing torch or a matrix multiplication failed (fail) or took too "
     "long (warn)",
     why="Ranks would fail in the same way, or start just as slowly.",
-    fix=do(ipexctl("install"), "   (rebuilds the environment)"),
+    fix=do(ipexctl_command("install"), "   (rebuilds the environment)"),
 )
-def broken_torch(cluster: Cluster) -> Iterator[Sight]:
+def broken_torch(cluster: CheckedHosts) -> Iterator[Evidence]:
     for h in cluster.measured.hosts:
         if h.status in ("failed", "late"):
             severity = Severity.FAIL if h.status == "failed" else Severity.WARN
             last = h.why.strip().rpartition("\n")[2][-300:]
-            yield Sight(last or h.status, severity=severity, host=h.host)
+            yield Evidence(last or h.status, severity=severity, host=h.host)
 
 
 @cluster_check(
@@ -156,10 +156,10 @@ def broken_torch(cluster: Cluster) -> Iterator[Sight]:
         "   (between the two hosts: does a full-size packet arrive?)",
     ),
 )
-def broken_link(cluster: Cluster) -> list[Sight]:
+def broken_link(cluster: CheckedHosts) -> list[Evidence]:
     reached = {(p.source, p.target) for p in cluster.peers if p.ok and not p.lost}
     return [
-        Sight(f"to {link.target}: {link.error}", host=link.source)
+        Evidence(f"to {link.target}: {link.error}", host=link.source)
         for link in cluster.measured.links
         if link.error and (link.source, link.target) in reached
     ]
@@ -174,17 +174,17 @@ def broken_link(cluster: Cluster) -> list[Sight]:
     why="TCP sends them again after a pause of 1 ms to 200 ms, and all ranks wait for the one that "
     "waits: a collective is as slow as its worst packet.",
 )
-def lossy_link(cluster: Cluster) -> Iterator[Sight]:
+def lossy_link(cluster: CheckedHosts) -> Iterator[Evidence]:
     rated = [(n, n.lost / n.sent) for n in cluster.measured.losses]
     lossy = [(n, r) for n, r in rated if n.lost >= LEAST_LOST and r >= LOST]
-    for host, own in _blamed(lossy, rated):
+    for host, own in _hosts_to_blame(lossy, rated):
         each = ((n.target if n.source == host else n.source, n) for n, _ in own)
         text = "; ".join(f"with {name}: {n.lost} of {n.sent} lost" for name, n in each)
         fix = do(
             command("ip -s link show", _nic_of(cluster, host)),
             "   (errors and drops, on both hosts; then the cable and the switch port)",
         )
-        yield Sight(text, host=host, fix=fix)
+        yield Evidence(text, host=host, fix=fix)
 
 
 # --- shared --------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ _SPEEDS: tuple[tuple[str, str, Speed], ...] = (
 )
 
 
-def _equal_hosts(cluster: Cluster) -> list[list[HostBench]]:
+def _equal_hosts(cluster: CheckedHosts) -> list[list[HostBench]]:
     """Group comparable hosts, one per machine: its containers share their speed with each other."""
     facts = {f.host: f for f in cluster.hosts}
     found: dict[tuple[object, ...], list[HostBench]] = {}
@@ -210,7 +210,7 @@ def _equal_hosts(cluster: Cluster) -> list[list[HostBench]]:
     return list(found.values())
 
 
-def _comparable(cluster: Cluster) -> Iterator[tuple[HostBench, Facts]]:
+def _comparable_hosts(cluster: CheckedHosts) -> Iterator[tuple[HostBench, Facts]]:
     """Yield the hosts whose CPU flags, as far as can be detected, are those of the real CPU."""
     facts = {f.host: f for f in cluster.hosts}
     for h in cluster.measured.hosts:
@@ -218,10 +218,10 @@ def _comparable(cluster: Cluster) -> Iterator[tuple[HostBench, Facts]]:
             yield h, facts[h.host]
 
 
-_Pair = TypeVar("_Pair", Link, Losses)
+_Pair = TypeVar("_Pair", MeasuredLink, Losses)
 
 
-def _blamed(
+def _hosts_to_blame(
     slow: Sequence[tuple[_Pair, float]], all_: Sequence[tuple[_Pair, float]]
 ) -> list[tuple[str, list[tuple[_Pair, float]]]]:
     """Return the hosts whose links are all slow while others are good; else the links' sources."""
@@ -241,16 +241,18 @@ def _blamed(
     return found
 
 
-def _nic_of(cluster: Cluster, host: str) -> str:
+def _nic_of(cluster: CheckedHosts, host: str) -> str:
     facts = cluster.facts_of(host)
     nic = peer_nic(facts) if facts else None
     return nic.name if nic else "IFACE"
 
 
-def _slow(cluster: Cluster, host: str, own: Sequence[tuple[Link, float]]) -> Sight:
+def _slow_links_evidence(
+    cluster: CheckedHosts, host: str, own: Sequence[tuple[MeasuredLink, float]]
+) -> Evidence:
     rate = min(r for _, r in own)
     others = fold(n.target if n.source == host else n.source for n, _ in own)
-    return Sight(
+    return Evidence(
         f"with {others}: {rate / 1e6:.0f} Mbit/s; 100 million gradients take "
         f"{_GRADIENTS / rate:.0f} s",
         fix=look_at_link(_nic_of(cluster, host)),

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ipexctl.doctor.checks.interfaces import address_family, families, firewall_of, peer_nic
-from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.checks.interfaces import address_families, address_family, firewall_of, peer_nic
+from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import (
     Command,
     Fix,
     Severity,
     command,
     do,
-    edit,
-    ipexctl,
+    edit_file,
+    ipexctl_command,
     sudo,
-    write,
+    write_line,
 )
 from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.host_facts import loopback, peer_address
+from ipexctl.facts.host_facts import is_loopback, peer_address
 from ipexctl.inventory.hostfile_text import fold
 
 FULL_MESH = 32
@@ -28,7 +28,7 @@ OTHERS = 3
 _BY_ITS_OWN_KERNEL = ("Operation not permitted", "Permission denied")
 
 
-def pairs(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def choose_peers(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the hosts that each host tries to reach: all others; above 32 hosts, four of them.
 
     They are at fixed distances, so that two runs of doctor try the same.
@@ -59,22 +59,22 @@ _WHY = (
     "host's address and interface itself, so its runs work; torchrun and mpirun started by hand "
     "do not.",
 )
-def own_name(cluster: Cluster) -> list[Sight]:
+def own_name(cluster: CheckedHosts) -> list[Evidence]:
     """Report names that resolve to a loopback address; harmless if the host is the only one."""
     if len(cluster.hosts) < 2:
         return []
     return [
-        Sight(
+        Evidence(
             f"{facts.net.hostname} resolves to {facts.net.hostname_addresses[0]}",
             host=facts.host,
             fix=do(
-                edit("/etc/hosts"),
+                edit_file("/etc/hosts"),
                 f"   # {peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
                 f" instead of the line {facts.net.hostname_addresses[0]} {facts.net.hostname}",
             ),
         )
         for facts in cluster.hosts
-        if facts.net.hostname_addresses and loopback(facts.net.hostname_addresses[0])
+        if facts.net.hostname_addresses and is_loopback(facts.net.hostname_addresses[0])
     ]
 
 
@@ -85,13 +85,13 @@ def own_name(cluster: Cluster) -> list[Sight]:
     seen="no other host can open a TCP connection to this one",
     why=_WHY,
 )
-def nobody_reaches(cluster: Cluster) -> list[Sight]:
-    hidden = _hidden(cluster)
+def nobody_reaches(cluster: CheckedHosts) -> list[Evidence]:
+    hidden = _unreached_hosts(cluster)
     return [
-        Sight(
+        Evidence(
             f"{fold(p.source for p in failed)} to {failed[0].address}: {failed[0].error}",
             host=target,
-            fix=_fix(cluster, failed[0]),
+            fix=_open_firewall_fix(cluster, failed[0]),
         )
         for target, failed in hidden.items()
     ]
@@ -104,9 +104,9 @@ def nobody_reaches(cluster: Cluster) -> list[Sight]:
     seen="this host cannot open TCP connections to some other hosts",
     why=_WHY,
 )
-def cannot_reach(cluster: Cluster) -> list[Sight]:
+def cannot_reach(cluster: CheckedHosts) -> list[Evidence]:
     """Report failed connections, except to hosts that no host reaches: those have a finding."""
-    hidden = _hidden(cluster)
+    hidden = _unreached_hosts(cluster)
     bad = [p for p in _of_one_family(cluster) if not p.ok and p.target not in hidden]
     by_source: dict[str, list[Peer]] = {}
     for peer in bad:
@@ -117,7 +117,7 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
         for peer in failed:
             errors.setdefault(peer.error, []).append(peer.target)
         text = "; ".join(f"to {fold(names)}: {error}" for error, names in errors.items())
-        found.append(Sight(text, host=source, fix=_fix(cluster, failed[0])))
+        found.append(Evidence(text, host=source, fix=_open_firewall_fix(cluster, failed[0])))
     return found
 
 
@@ -130,17 +130,17 @@ def cannot_reach(cluster: Cluster) -> list[Sight]:
     why="`The client socket has failed to connect to [..]:29500 (errno: 110)`: rank 0 listens "
     "there, and every rank connects to it first.",
 )
-def range_closed(cluster: Cluster) -> list[Sight]:
+def range_closed(cluster: CheckedHosts) -> list[Evidence]:
     closed: dict[str, list[Peer]] = {}
     for peer in _of_one_family(cluster):
         if peer.ok and peer.in_range:
             closed.setdefault(peer.target, []).append(peer)
     return [
-        Sight(
+        Evidence(
             f"{fold(p.source for p in failed)} to {failed[0].address}: "
             + ", ".join(sorted({p.in_range or "" for p in failed})),
             host=target,
-            fix=_fix(cluster, failed[0]),
+            fix=_open_firewall_fix(cluster, failed[0]),
         )
         for target, failed in closed.items()
     ]
@@ -156,17 +156,17 @@ def range_closed(cluster: Cluster) -> list[Sight]:
     "their interfaces and drops longer packets silently. Connections open, and a run hangs in "
     "its first large all_reduce.",
 )
-def black_hole(cluster: Cluster) -> Iterator[Sight]:
+def black_hole(cluster: CheckedHosts) -> Iterator[Evidence]:
     tried = [p for p in cluster.peers if p.lost is not None]
     rest = [p for p in tried if p.lost]
     for host in _in_common(tried):
         own = [p for p in rest if host in (p.source, p.target)]
         rest = [p for p in rest if host not in (p.source, p.target)]
         if own:
-            yield _lost(cluster, [host], own, host)
+            yield _lost_packets_evidence(cluster, [host], own, host)
     if rest:
         hosts = list(dict.fromkeys(name for p in rest for name in (p.source, p.target)))
-        sight = _lost(cluster, hosts, rest)
+        sight = _lost_packets_evidence(cluster, hosts, rest)
         yield replace(sight, title="large packets between hosts are lost")
 
 
@@ -183,7 +183,9 @@ def _in_common(tried: Sequence[Peer]) -> list[str]:
     return list(lost) if len(lost) < len({host for host, _ in ways}) else []
 
 
-def _lost(cluster: Cluster, hosts: Sequence[str], pairs: Sequence[Peer], one: str = "") -> Sight:
+def _lost_packets_evidence(
+    cluster: CheckedHosts, hosts: Sequence[str], pairs: Sequence[Peer], one: str = ""
+) -> Evidence:
     """Return the finding of lost packets: change the MTU on `hosts`; `one` is the host to blame."""
     facts = [f for name in hosts if (f := cluster.facts_of(name))]
     nics = {nic for f in facts if (nic := peer_nic(f))}
@@ -198,14 +200,14 @@ def _lost(cluster: Cluster, hosts: Sequence[str], pairs: Sequence[Peer], one: st
     look = do(command("tracepath -n", pairs[0].address), f"   on {pairs[0].source}: the MTU there")
     where = "" if one else f"   on {fold(hosts)}"
     smaller = passes is not None and all(passes < mtu for mtu in mtus)
-    return Sight(
+    return Evidence(
         "; ".join([f"with {others}" if one else routes, *known]),
         fix=do(way, f"{where}   (or raise the MTU between the hosts)") if smaller else look,
         host=one,
     )
 
 
-def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
+def _unreached_hosts(cluster: CheckedHosts) -> dict[str, list[Peer]]:
     """Return the hosts that two or more others tried and none reached, with those attempts."""
     tried: dict[str, list[Peer]] = {}
     for peer in _of_one_family(cluster):
@@ -217,10 +219,10 @@ def _hidden(cluster: Cluster) -> dict[str, list[Peer]]:
     }
 
 
-def _of_one_family(cluster: Cluster) -> list[Peer]:
+def _of_one_family(cluster: CheckedHosts) -> list[Peer]:
     """Leave out attempts whose source has no address of that family (reported by NET-026), or has
     the target's own address and tried to reach itself (NET-012)."""
-    own = {f.host: families(f) for f in cluster.hosts}
+    own = {f.host: address_families(f) for f in cluster.hosts}
     reached = {f.host: peer_address(f) for f in cluster.hosts}
     return [
         p
@@ -230,8 +232,10 @@ def _of_one_family(cluster: Cluster) -> list[Peer]:
     ]
 
 
-def _fix(cluster: Cluster, peer: Peer) -> Fix:
-    rules = [(f"   on {h}: ", firewall_of(cluster.facts_of(h))) for h in _walled(cluster, peer)]
+def _open_firewall_fix(cluster: CheckedHosts, peer: Peer) -> Fix:
+    rules = [
+        (f"   on {h}: ", firewall_of(cluster.facts_of(h))) for h in _firewalled_hosts(cluster, peer)
+    ]
     return do(
         f"on {peer.source}: ",
         command("ip route get", peer.address),
@@ -239,11 +243,11 @@ def _fix(cluster: Cluster, peer: Peer) -> Fix:
         "   (allow all TCP between the hosts: firewall, security group)",
     ) | do(
         "or, where the firewalls let a range of ports in: ",
-        ipexctl("run", "--ports", "LOW-HIGH", "train.py"),
+        ipexctl_command("run", "--ports", "LOW-HIGH", "train.py"),
     )
 
 
-def _walled(cluster: Cluster, peer: Peer) -> list[str]:
+def _firewalled_hosts(cluster: CheckedHosts, peer: Peer) -> list[str]:
     """Return the hosts whose firewall may block: the end that all failures share; if that is not
     clear, the ends that have a firewall, or both."""
     if peer.error in _BY_ITS_OWN_KERNEL:
@@ -269,17 +273,17 @@ def _walled(cluster: Cluster, peer: Peer) -> list[str]:
     why="gloo: `Unable to resolve hostname to a (local) address. Using the loopback`, and then "
     "ranks connect to themselves. `ipexctl run` sets each host's address itself.",
 )
-def nameless(facts: Facts) -> Sight | None:
+def nameless(facts: Facts) -> Evidence | None:
     """Report a host name that does not resolve, unless no name server responds (NET-029)."""
-    if facts.net.hostname_resolves is not False or _dead(facts):
+    if facts.net.hostname_resolves is not False or _name_servers_silent(facts):
         return None
-    return Sight(facts.net.hostname, fix=_own_line(facts))
+    return Evidence(facts.net.hostname, fix=_own_line(facts))
 
 
 def _own_line(facts: Facts) -> Command:
     address = peer_address(facts)
     line = f"{address or 'ADDRESS'} {facts.net.hostname}"
-    return write(line, "/etc/hosts", append=True, scripted=bool(address))
+    return write_line(line, "/etc/hosts", append=True, scripted=bool(address))
 
 
 @host_check(
@@ -290,15 +294,15 @@ def _own_line(facts: Facts) -> Command:
     why="gloo and MPI announce it to the other hosts, which then connect to another host, or to "
     "none. `ipexctl run` sets each host's address itself.",
 )
-def stale_name(facts: Facts) -> Sight | None:
+def stale_name(facts: Facts) -> Evidence | None:
     named, own = facts.net.hostname_addresses, {a for n in facts.net.nics for a in n.addresses}
-    if not named or not own or any(a in own or loopback(a) for a in named):
+    if not named or not own or any(a in own or is_loopback(a) for a in named):
         return None
     line = f"{peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
-    return Sight(
+    return Evidence(
         f"{facts.net.hostname} resolves to {', '.join(named)}; its own are "
-        + ", ".join(sorted(a for a in own if not loopback(a))),
-        fix=do(edit("/etc/hosts"), f"   # {line}   (or correct it in DNS)"),
+        + ", ".join(sorted(a for a in own if not is_loopback(a))),
+        fix=do(edit_file("/etc/hosts"), f"   # {line}   (or correct it in DNS)"),
     )
 
 
@@ -308,13 +312,13 @@ def stale_name(facts: Facts) -> Sight | None:
     severity=Severity.FAIL,
     seen="`localhost` does not resolve, or resolves to an address outside 127.0.0.0/8 and ::1",
     why="torch, MPI and most tests of a single host connect to localhost.",
-    fix=write("127.0.0.1 localhost", "/etc/hosts", append=True),
+    fix=write_line("127.0.0.1 localhost", "/etc/hosts", append=True),
 )
-def localhost(facts: Facts) -> Sight | None:
+def localhost(facts: Facts) -> Evidence | None:
     found = facts.net.localhost
-    if found is None or any(loopback(a) for a in found):
+    if found is None or any(is_loopback(a) for a in found):
         return None
-    return Sight(f"localhost resolves to {', '.join(found) or 'nothing'}")
+    return Evidence(f"localhost resolves to {', '.join(found) or 'nothing'}")
 
 
 _SILENT = "name resolution does not respond"
@@ -340,7 +344,7 @@ _NAME_SERVERS = do(
     why=_SILENT_WHY,
     fix=_NAME_SERVERS,
 )
-def name_servers(facts: Facts) -> Sight | None:
+def name_servers(facts: Facts) -> Evidence | None:
     """Report name servers that do not respond, even if /etc/hosts has all names needed so far."""
     failed = [s for s in facts.net.name_servers if s.said]
     evidence = "; ".join(f"{s.address}: {s.said}" for s in failed)
@@ -348,26 +352,26 @@ def name_servers(facts: Facts) -> Sight | None:
     if facts.net.resolver_silent:
         own = f"asked for {facts.net.hostname}, name resolution gave no answer"
         fix = do(_own_line(facts)) | _NAME_SERVERS
-        return Sight("; ".join(filter(None, (own, evidence))), fix=fix)
+        return Evidence("; ".join(filter(None, (own, evidence))), fix=fix)
     if not failed or not (outside or failed[0].configured):
         return None
     if not failed[0].configured:
         title = "no name server is configured"
-        return Sight("/etc/resolv.conf names none", severity=Severity.NOTE, title=title)
-    if _dead(facts):
-        return Sight(evidence, severity=Severity.WARN if outside else Severity.NOTE)
+        return Evidence("/etc/resolv.conf names none", severity=Severity.NOTE, title=title)
+    if _name_servers_silent(facts):
+        return Evidence(evidence, severity=Severity.WARN if outside else Severity.NOTE)
     if any(not s.responds for s in failed):
         title = "a name server does not respond"
         why = "Programs ask them in turn, and wait up to 5 s for each one that is silent."
-        return Sight(evidence, severity=Severity.NOTE, title=title, why=why)
+        return Evidence(evidence, severity=Severity.NOTE, title=title, why=why)
     if outside and len(failed) == len(facts.net.name_servers):
         title = "the name servers do not resolve names on the internet"
         why = "Downloads by the script itself (models, data) and by pip or apt would fail."
-        return Sight(evidence, severity=Severity.NOTE, title=title, why=why)
+        return Evidence(evidence, severity=Severity.NOTE, title=title, why=why)
     return None
 
 
-def _dead(facts: Facts) -> bool:
+def _name_servers_silent(facts: Facts) -> bool:
     """Decide whether name servers are configured and none of them responds."""
     asked = facts.net.name_servers
     return bool(asked) and asked[0].configured and not any(s.responds for s in asked)

@@ -10,8 +10,8 @@
     )
     def shared_memory_full(facts: Facts) -> str | None: ...
 
-The function returns what it saw: a text, a Sight, several of these, or None. A Sight may say more
-exactly than the declaration how bad it is, why, and what to do.
+The function returns what it saw: a text, an Evidence, several of these, or None. An Evidence may
+say more exactly than the declaration how bad it is, why, and what to do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import replace
 from types import ModuleType
 from typing import ClassVar
 
-from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
+from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
 from ipexctl.doctor.report.finding import Finding, Fix, Part, Severity, as_fix
 from ipexctl.facts.facts import Facts
 from ipexctl.quick_dataclass import dataclass
@@ -30,7 +30,7 @@ _ORDER = list(Severity)
 
 
 @dataclass(frozen=True)
-class Sight:
+class Evidence:
     """What a check saw. Fields that are not set take the check's declaration.
 
     `host` is for checks of the cluster that blame one host; checks of one host leave it empty.
@@ -44,17 +44,17 @@ class Sight:
     host: str = ""
 
 
-Seen = Sight | str | Iterable[Sight | str] | None
+Seen = Evidence | str | Iterable[Evidence | str] | None
 
 
-def _nothing(cluster: Cluster) -> list[Sight]:
+def _no_evidence(cluster: CheckedHosts) -> list[Evidence]:
     return []
 
 
 @dataclass(frozen=True)
 class Check:
     """A check: its function and what documents it. `severity`: the usual one first. `fix` "": each
-    Sight has its own. `cluster`: it compares hosts."""
+    Evidence has its own. `cluster`: it compares hosts."""
 
     id: str
     title: str
@@ -62,7 +62,7 @@ class Check:
     seen: str
     why: str
     fix: Fix | Part = ""
-    look: Callable[[Cluster], list[Sight]] = _nothing
+    look: Callable[[CheckedHosts], list[Evidence]] = _no_evidence
     module: str = ""
 
     cluster: ClassVar[bool] = False
@@ -75,10 +75,10 @@ class Check:
     def family(self) -> str:
         return self.id.partition("-")[0]
 
-    def findings(self, cluster: Cluster) -> list[Finding]:
+    def findings(self, cluster: CheckedHosts) -> list[Finding]:
         return [self.finding(sight) for sight in self.look(cluster)]
 
-    def finding(self, sight: Sight) -> Finding:
+    def finding(self, sight: Evidence) -> Finding:
         severity = sight.severity or self.severities[0]
         if severity not in self.severities:
             raise AssertionError(f"{self.id} does not declare the severity {severity.value}")
@@ -97,12 +97,12 @@ class host_check(Check):  # noqa: N801 - a decorator
     """Declare a check that sees the facts of one host at a time."""
 
     def __call__(self, function: Callable[[Facts], Seen]) -> Check:
-        def look(cluster: Cluster) -> list[Sight]:
+        def look(cluster: CheckedHosts) -> list[Evidence]:
             return [
                 replace(sight, host=facts.host)
                 for facts in cluster.hosts
                 if (seen := function(facts))
-                for sight in listed(seen)
+                for sight in evidence_list(seen)
             ]
 
         return replace(self, look=look, module=function.__module__)
@@ -113,31 +113,33 @@ class cluster_check(Check):  # noqa: N801 - a decorator
 
     cluster: ClassVar[bool] = True
 
-    def __call__(self, function: Callable[[Cluster], Seen]) -> Check:
-        return replace(self, look=lambda of: listed(function(of)), module=function.__module__)
+    def __call__(self, function: Callable[[CheckedHosts], Seen]) -> Check:
+        return replace(
+            self, look=lambda of: evidence_list(function(of)), module=function.__module__
+        )
 
 
-def differs(
+def find_difference(
     value: Callable[[Facts], Hashable],
     unit: str = "",
-    silent: Callable[[Cluster], object] = lambda cluster: False,
-    level: Callable[[Cluster], Severity | None] = lambda cluster: None,
-) -> Callable[[Cluster], Sight | None]:
+    silent: Callable[[CheckedHosts], object] = lambda cluster: False,
+    level: Callable[[CheckedHosts], Severity | None] = lambda cluster: None,
+) -> Callable[[CheckedHosts], Evidence | None]:
     """Return a check function that reports hosts whose values differ; unknown values ("", None) are
     ignored. `silent`: the difference is harmless, or another check reports its cause.
     """
 
-    def look(cluster: Cluster) -> Sight | None:
-        found = groups(cluster.hosts, value)
+    def look(cluster: CheckedHosts) -> Evidence | None:
+        found = group_hosts(cluster.hosts, value)
         if len(found) < 2 or silent(cluster):
             return None
-        return Sight(hosts_by_value(found, unit), severity=level(cluster))
+        return Evidence(hosts_by_value(found, unit), severity=level(cluster))
 
     look.__module__ = value.__module__
     return look
 
 
-def declared(modules: Iterable[ModuleType]) -> tuple[Check, ...]:
+def declared_checks(modules: Iterable[ModuleType]) -> tuple[Check, ...]:
     """Return the checks that the modules declare, alone or in tables, in the order of the files."""
     return tuple(
         check
@@ -148,15 +150,15 @@ def declared(modules: Iterable[ModuleType]) -> tuple[Check, ...]:
     )
 
 
-def run(checks: Iterable[Check], cluster: Cluster) -> tuple[Finding, ...]:
+def run_checks(checks: Iterable[Check], cluster: CheckedHosts) -> tuple[Finding, ...]:
     """Return all findings by severity, worst first; then in the order of checks, then of hosts."""
     found = [f for check in checks for f in check.findings(cluster)]
     return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))
 
 
-def listed(seen: Seen) -> list[Sight]:
+def evidence_list(seen: Seen) -> list[Evidence]:
     if not seen:
         return []
-    if isinstance(seen, (Sight, str)):
+    if isinstance(seen, (Evidence, str)):
         seen = [seen]
-    return [sight if isinstance(sight, Sight) else Sight(sight) for sight in seen]
+    return [sight if isinstance(sight, Evidence) else Evidence(sight) for sight in seen]

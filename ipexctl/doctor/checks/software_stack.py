@@ -13,10 +13,10 @@ from functools import wraps
 
 from packaging.version import InvalidVersion, Version
 
-from ipexctl.base.sizes import GIB, size
-from ipexctl.doctor.checks.registry import Check, Sight, cluster_check, host_check, listed
-from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
-from ipexctl.doctor.report.finding import Command, Severity, Shell, do, ipexctl
+from ipexctl.base.sizes import GIB, binary_size
+from ipexctl.doctor.checks.registry import Check, Evidence, cluster_check, evidence_list, host_check
+from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
+from ipexctl.doctor.report.finding import Command, Severity, Shell, do, ipexctl_command
 from ipexctl.env.choice import package_changes
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.software_facts import Prefix
@@ -31,8 +31,8 @@ LEVELS: dict[tuple[Severity, ...], dict[str, Severity]] = {
     (Severity.WARN,): {"ipexctl": Severity.WARN, "active": Severity.WARN},
     (Severity.NOTE,): {"ipexctl": Severity.NOTE, "active": Severity.NOTE},
 }
-INSTALL = ipexctl("install")
-REBUILT = do(INSTALL, "   # ", ipexctl("env diff"), " says how")
+INSTALL = ipexctl_command("install")
+REBUILT = do(INSTALL, "   # ", ipexctl_command("env diff"), " says how")
 PROVED = "   # one matching set, tested before it is used"
 REINSTALL = do(INSTALL, PROVED)
 SLOW_LOGIN = 3  # seconds
@@ -47,31 +47,33 @@ _IPEX_FOR = {
 _CCL_FOR = {"1.12.0": ("1.12.0",), "1.12.100": ("1.12.1",)}
 
 
-def version(text: str) -> Version | None:
+def parse_version(text: str) -> Version | None:
     try:
         return Version(text)
     except InvalidVersion:
         return None
 
 
-def pip(prefix: str, *argv: str) -> Command:
+def pip_command(prefix: str, *argv: str) -> Command:
     return Command((f"{prefix}/bin/python", "-m", "pip", *argv))
 
 
 def torch_of(prefix: Prefix) -> Version | None:
-    return version(prefix.version("torch"))
+    return parse_version(prefix.version("torch"))
 
 
 class environment_check(Check):  # noqa: N801 - a decorator
     """Declare a check of each Python environment of a host."""
 
-    def __call__(self, function: Callable[[Facts, Prefix], Sight | str | None]) -> Check:
+    def __call__(self, function: Callable[[Facts, Prefix], Evidence | str | None]) -> Check:
         levels = LEVELS[self.severities]
 
         @wraps(function)
-        def look(facts: Facts) -> Iterator[Sight]:
+        def look(facts: Facts) -> Iterator[Evidence]:
             for prefix in facts.software.prefixes if facts.software else ():
-                for sight in listed(function(facts, prefix)) if prefix.kind in levels else ():
+                for sight in (
+                    evidence_list(function(facts, prefix)) if prefix.kind in levels else ()
+                ):
                     yield replace(sight, severity=levels[prefix.kind])
 
         return host_check(**vars(self))(look)
@@ -91,7 +93,7 @@ class environment_check(Check):  # noqa: N801 - a decorator
     fix=REINSTALL,
 )
 def ipex_minor(facts: Facts, prefix: Prefix) -> str | None:
-    torch, ipex = torch_of(prefix), version(prefix.version(IPEX))
+    torch, ipex = torch_of(prefix), parse_version(prefix.version(IPEX))
     if not torch or not ipex or torch.release[:2] == ipex.release[:2]:
         return None
     return f"IPEX {ipex} needs torch {ipex.major}.{ipex.minor}, there is {torch}, in {prefix.path}"
@@ -106,7 +108,7 @@ def ipex_minor(facts: Facts, prefix: Prefix) -> str | None:
     fix=REINSTALL,
 )
 def ipex_patch(facts: Facts, prefix: Prefix) -> str | None:
-    torch, ipex = torch_of(prefix), version(prefix.version(IPEX))
+    torch, ipex = torch_of(prefix), parse_version(prefix.version(IPEX))
     if not torch or not ipex or torch.release[:2] != ipex.release[:2]:
         return None
     wanted = _IPEX_FOR.get(ipex.base_version, f"{ipex.major}.{ipex.minor}.0")
@@ -125,7 +127,7 @@ def ipex_patch(facts: Facts, prefix: Prefix) -> str | None:
     fix=REINSTALL | do("or without the bindings: gloo needs none"),
 )
 def ccl_version(facts: Facts, prefix: Prefix) -> str | None:
-    torch, ccl = torch_of(prefix), version(prefix.version(CCL))
+    torch, ccl = torch_of(prefix), parse_version(prefix.version(CCL))
     if not torch or not ccl:
         return None
     exact = _CCL_FOR.get(ccl.base_version)
@@ -204,17 +206,17 @@ def gloo_bf16(facts: Facts, prefix: Prefix) -> str | None:
     "`extension binary is AVX512 while current machine does not`.",
     fix=do("use IPEX 1.12.100 or newer: ", INSTALL, PROVED),
 )
-def ipex_isa(facts: Facts, prefix: Prefix) -> Sight | None:
-    ipex, flags = version(prefix.version(IPEX)), facts.cpu.flags
+def ipex_isa(facts: Facts, prefix: Prefix) -> Evidence | None:
+    ipex, flags = parse_version(prefix.version(IPEX)), facts.cpu.flags
     if not ipex or not flags or "avx512f" in flags:
         return None
     old = ipex.release[:2] <= (1, 10) or ipex.base_version == "1.12.0"
     if not old and "avx2" in flags:
         return None
     lacking = "avx512f" if "avx2" in flags else "avx2"
-    return Sight(
+    return Evidence(
         f"IPEX {ipex}, and the processor has no {lacking}, in {prefix.path}",
-        fix="" if "avx2" in flags else do(ipexctl("install", "--stack", "stock")),
+        fix="" if "avx2" in flags else do(ipexctl_command("install", "--stack", "stock")),
     )
 
 
@@ -225,14 +227,14 @@ def ipex_isa(facts: Facts, prefix: Prefix) -> Sight | None:
     seen="torch is older than 2.3 and numpy is 2 or newer",
     why="`A module that was compiled using NumPy 1.x cannot be run in NumPy 2`; from_numpy and "
     "DataLoader workers then fail with `Numpy is not available`.",
-    fix=do(pip("PREFIX", "install", "numpy<2"), "   or ", INSTALL, PROVED),
+    fix=do(pip_command("PREFIX", "install", "numpy<2"), "   or ", INSTALL, PROVED),
 )
-def numpy_two(facts: Facts, prefix: Prefix) -> Sight | None:
-    torch, numpy = torch_of(prefix), version(prefix.version("numpy"))
+def numpy_two(facts: Facts, prefix: Prefix) -> Evidence | None:
+    torch, numpy = torch_of(prefix), parse_version(prefix.version("numpy"))
     if not torch or not numpy or numpy.major < 2 or torch.release >= (2, 3):
         return None
     text = f"numpy {numpy} with torch {torch} in {prefix.path}"
-    return Sight(text, fix=pip(prefix.path, "install", "numpy<2"))
+    return Evidence(text, fix=pip_command(prefix.path, "install", "numpy<2"))
 
 
 @environment_check(
@@ -242,13 +244,13 @@ def numpy_two(facts: Facts, prefix: Prefix) -> Sight | None:
     seen="torch ships a second libiomp5",
     why="Two thread pools on the same cores: `OMP: Error #15: Initializing libiomp5.so, but found "
     "libiomp5.so already initialized`, or a slow run without any message.",
-    fix=do("keep one of them: ", pip("PREFIX", "uninstall", "intel-openmp")),
+    fix=do("keep one of them: ", pip_command("PREFIX", "uninstall", "intel-openmp")),
 )
-def two_openmps(facts: Facts, prefix: Prefix) -> Sight | None:
+def two_openmps(facts: Facts, prefix: Prefix) -> Evidence | None:
     both = [path for path in prefix.omp if "libiomp5" in path]
     if len(both) < 2:
         return None
-    return Sight(" and ".join(both), fix=pip(prefix.path, "uninstall", "intel-openmp"))
+    return Evidence(" and ".join(both), fix=pip_command(prefix.path, "uninstall", "intel-openmp"))
 
 
 # --- ipexctl's own environment -------------------------------------------------------------------
@@ -262,14 +264,14 @@ def two_openmps(facts: Facts, prefix: Prefix) -> Sight | None:
     why="`ipexctl run` would stop there, or fail when it imports torch.",
     fix=do(INSTALL, "   # rebuilds it"),
 )
-def not_whole(facts: Facts) -> Sight | None:
+def not_whole(facts: Facts) -> Evidence | None:
     current = facts.software.current if facts.software else None
     if not current or not current.prefix:
         return None
     if not current.exists:
-        return Sight(f"{current.prefix} has no bin/python")
+        return Evidence(f"{current.prefix} has no bin/python")
     if current.whole is False:
-        return Sight(f"{current.prefix} has no .ipexctl-ok: its build or removal was cut short")
+        return Evidence(f"{current.prefix} has no .ipexctl-ok: its build or removal was cut short")
     return None
 
 
@@ -284,12 +286,12 @@ def not_whole(facts: Facts) -> Sight | None:
     "`ipexctl env diff` also finds changed files.",
     fix=do(INSTALL, "   # rebuilds it; manual changes are lost"),
 )
-def by_hand(facts: Facts) -> Sight | None:
+def by_hand(facts: Facts) -> Evidence | None:
     current = facts.software.current if facts.software else None
     if not current or not current.changed:
         return None
     gone = any(one.package == "torch" and (one.gone or not one.now) for one in current.changed)
-    return Sight(
+    return Evidence(
         f"{package_changes.describe_changes(current.changed)}, in {current.prefix}",
         severity=Severity.FAIL if gone else None,
     )
@@ -304,11 +306,11 @@ def by_hand(facts: Facts) -> Sight | None:
     "host lacks it.",
     fix=INSTALL,
 )
-def lock_not_installed(facts: Facts) -> Sight | None:
+def lock_not_installed(facts: Facts) -> Evidence | None:
     current = facts.software.current if facts.software else None
     if not current or not current.wanted:
         return None
-    return Sight(f"no {current.wanted} in {facts.disk.root}/envs")
+    return Evidence(f"no {current.wanted} in {facts.disk.root}/envs")
 
 
 @cluster_check(
@@ -319,13 +321,13 @@ def lock_not_installed(facts: Facts) -> Sight | None:
     why="`ipexctl run` needs it on every host and starts nothing without it.",
     fix=do(INSTALL, "   # with the same hostfile"),
 )
-def not_everywhere(cluster: Cluster) -> list[Sight]:
+def not_everywhere(cluster: CheckedHosts) -> list[Evidence]:
     known = [f for f in cluster.hosts if f.software]
     having = [f.host for f in known if f.software and f.software.used]
     if not having:
         return []
     return [
-        Sight(f"no environment in {f.disk.root}/current", host=f.host)
+        Evidence(f"no environment in {f.disk.root}/current", host=f.host)
         for f in known
         if f.host not in having and not _has_own_finding(f)
     ]
@@ -348,22 +350,24 @@ def _has_own_finding(facts: Facts) -> bool:
     "wrong results or `Mismatch` errors, far from their cause.",
     fix=do(INSTALL, "   # the same locked set on all hosts"),
 )
-def drift(cluster: Cluster) -> Iterator[Sight]:
+def drift(cluster: CheckedHosts) -> Iterator[Evidence]:
     hosts = [f for f in cluster.hosts if f.software and f.software.used]
     same = True
     for name in ("python", "torch", IPEX, CCL, "impi-rt", "numpy", "accelerate", "transformers"):
-        found = groups(hosts, lambda f, name=name: _of_used(f, name))  # type: ignore[misc]
+        found = group_hosts(hosts, lambda f, name=name: _of_used(f, name))  # type: ignore[misc]
         if len(found) > 1:
             same = False
             grave = name in ("python", "torch", IPEX, CCL, "impi-rt")
             level = Severity.FAIL if grave else Severity.WARN
-            yield Sight(f"{name}: {hosts_by_value(found)}", severity=level)
-    builds = groups(hosts, _build)
+            yield Evidence(f"{name}: {hosts_by_value(found)}", severity=level)
+    builds = group_hosts(hosts, _environment_build)
     if same and len(builds) > 1:
-        yield Sight(f"environment: {hosts_by_value(builds)}", severity=Severity.WARN, fix=REBUILT)
+        yield Evidence(
+            f"environment: {hosts_by_value(builds)}", severity=Severity.WARN, fix=REBUILT
+        )
 
 
-def _build(facts: Facts) -> str:
+def _environment_build(facts: Facts) -> str:
     """Return the name of the environment in use; an interrupted install may leave another one."""
     used = facts.software.used if facts.software else None
     return posixpath.basename(used.path) if used else ""
@@ -387,14 +391,14 @@ def _of_used(facts: Facts, name: str) -> str:
     why="Every command over SSH waits for them, on every host: those of ipexctl, and mpirun's "
     "daemons, which give up after some time.",
 )
-def slow_login(facts: Facts) -> Sight | None:
+def slow_login(facts: Facts) -> Evidence | None:
     system = facts.condition.system
     if system.login_ms is None or system.login_ms <= SLOW_LOGIN * 1000:
         return None
     files = startup_files.FILES.get(
         system.login_shell, (f"those of {system.login_shell or 'the shell'}",)
     )
-    return Sight(
+    return Evidence(
         f"{system.login_ms / 1000:.1f} s before the command starts, in {' or '.join(files)}",
         fix="leave what is slow (module load, conda, file servers) to interactive shells; in bash, "
         "before it: case $- in *i*) ;; *) return ;; esac",
@@ -414,11 +418,11 @@ def slow_login(facts: Facts) -> Sight | None:
         unattended=True,
     ),
 )
-def stale_memory(facts: Facts) -> Sight | None:
+def stale_memory(facts: Facts) -> Evidence | None:
     if not facts.software or not facts.software.stale:
         return None
     much = facts.software.stale_bytes >= GIB
-    return Sight(
-        f"{facts.software.stale} files, {size(facts.software.stale_bytes)}",
+    return Evidence(
+        f"{facts.software.stale} files, {binary_size(facts.software.stale_bytes)}",
         severity=Severity.WARN if much else Severity.NOTE,
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ipexctl.base.sizes import GIB, MIB, size
+from ipexctl.base.sizes import GIB, MIB, binary_size
 from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
-from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
-from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
-from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, scripted, sudo
+from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
+from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
+from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, scripted_sudo, sudo
 from ipexctl.facts.facts import DiskFacts, Facts
 
 DISK_FAIL = 1 * GIB
@@ -54,13 +54,15 @@ def writable_again(facts: Facts, disk: DiskFacts | None = None) -> Fix:
     why="Environments, code and logs of runs live there.",
     fix=_ELSEWHERE,
 )
-def disk_not_writable(facts: Facts) -> Sight | None:
+def disk_not_writable(facts: Facts) -> Evidence | None:
     if facts.disk.writable is not False:
         return None
     if facts.disk.read_only:
-        return Sight(f"{_where(facts)}: {_READ_ONLY}", fix=_ELSEWHERE | writable_again(facts))
-    return Sight(
-        f"{_where(facts)}: no permission for {facts.user or 'this user'}",
+        return Evidence(
+            f"{_describe_root(facts)}: {_READ_ONLY}", fix=_ELSEWHERE | writable_again(facts)
+        )
+    return Evidence(
+        f"{_describe_root(facts)}: no permission for {facts.user or 'this user'}",
         fix=_own_folder(facts, facts.disk) | _ELSEWHERE,
     )
 
@@ -71,10 +73,10 @@ def _own_folder(facts: Facts, disk: DiskFacts) -> Fix:
     if not user or disk.owner not in (None, 0, facts.uid):
         return Fix()
     if disk.there is False:
-        return do(scripted("install -d -m 700 -o", user, disk.root))
+        return do(scripted_sudo("install -d -m 700 -o", user, disk.root))
     if disk.owner == facts.uid:
         return do(command("chmod", *["-R"] * (disk is facts.disk), "u+rwX", disk.root))
-    return do(scripted("chown", *["-R"] * (disk is facts.disk), f"{user}:", disk.root))
+    return do(scripted_sudo("chown", *["-R"] * (disk is facts.disk), f"{user}:", disk.root))
 
 
 @host_check(
@@ -85,8 +87,8 @@ def _own_folder(facts: Facts, disk: DiskFacts) -> Fix:
     why="Libraries and programs of the environment cannot be loaded from it.",
     fix=_ELSEWHERE,
 )
-def disk_noexec(facts: Facts) -> Sight | None:
-    return Sight(f"{_where(facts)}: mounted noexec") if facts.disk.noexec else None
+def disk_noexec(facts: Facts) -> Evidence | None:
+    return Evidence(f"{_describe_root(facts)}: mounted noexec") if facts.disk.noexec else None
 
 
 @host_check(
@@ -96,13 +98,13 @@ def disk_noexec(facts: Facts) -> Sight | None:
     seen="less than 4 GiB (fail: 1 GiB) free where the root folder is",
     why="The CPU stack needs about 2 GiB, plus space for checkpoints and logs.",
 )
-def disk_space(facts: Facts) -> Sight | None:
+def disk_space(facts: Facts) -> Evidence | None:
     free = facts.disk.free
     if free is None or free >= DISK_WARN or facts.disk.read_only:
         return None
     look = command("df -h", facts.disk.root)
-    return Sight(
-        f"{_where(facts)}: {size(free)} free",
+    return Evidence(
+        f"{_describe_root(facts)}: {binary_size(free)} free",
         fix=do("free some space, or use another disk: --root /path   (", look, ")"),
         severity=Severity.FAIL if free < DISK_FAIL else Severity.WARN,
     )
@@ -116,11 +118,11 @@ def disk_space(facts: Facts) -> Sight | None:
     why=f"The stack has about {INODES:,} files, and each needs an inode.",
     fix=_ELSEWHERE,
 )
-def disk_inodes(facts: Facts) -> Sight | None:
+def disk_inodes(facts: Facts) -> Evidence | None:
     free = facts.disk.free_inodes
     if free is None or free >= INODES or facts.disk.read_only:
         return None
-    return Sight(f"{_where(facts)}: {free} inodes free")
+    return Evidence(f"{_describe_root(facts)}: {free} inodes free")
 
 
 @host_check(
@@ -132,10 +134,10 @@ def disk_inodes(facts: Facts) -> Sight | None:
     "with all ranks at once, this takes minutes; from a local disk, seconds.",
     fix="use a local disk: --root /path",
 )
-def disk_network(facts: Facts) -> Sight | None:
+def disk_network(facts: Facts) -> Evidence | None:
     if not network_fs(facts.disk):
         return None
-    return Sight(f"{_where(facts)} from {facts.disk.source or 'a server'}")
+    return Evidence(f"{_describe_root(facts)} from {facts.disk.source or 'a server'}")
 
 
 @host_check(
@@ -146,8 +148,12 @@ def disk_network(facts: Facts) -> Sight | None:
     why="The environment uses 2 GiB of memory that the ranks could use, and is lost on reboot.",
     fix="use a folder on a disk: --root /path",
 )
-def disk_memory(facts: Facts) -> Sight | None:
-    return Sight(_where(facts)) if facts.disk.filesystem in ("tmpfs", "ramfs", "rootfs") else None
+def disk_memory(facts: Facts) -> Evidence | None:
+    return (
+        Evidence(_describe_root(facts))
+        if facts.disk.filesystem in ("tmpfs", "ramfs", "rootfs")
+        else None
+    )
 
 
 @host_check(
@@ -158,8 +164,8 @@ def disk_memory(facts: Facts) -> Sight | None:
     why="It is lost when the container is removed, and must then be installed again.",
     fix="mount a volume there, or: --root /path/to/a/volume",
 )
-def disk_overlay(facts: Facts) -> Sight | None:
-    return Sight(_where(facts)) if facts.disk.filesystem in ("overlay", "aufs") else None
+def disk_overlay(facts: Facts) -> Evidence | None:
+    return Evidence(_describe_root(facts)) if facts.disk.filesystem in ("overlay", "aufs") else None
 
 
 @host_check(
@@ -170,8 +176,8 @@ def disk_overlay(facts: Facts) -> Sight | None:
     why="You may not be able to use all of the free space: Disk quota exceeded.",
     fix=do(command("quota -s"), "   shows your remaining quota"),
 )
-def disk_quota(facts: Facts) -> Sight | None:
-    return Sight(f"{_where(facts)} at {facts.disk.point}") if facts.disk.quota else None
+def disk_quota(facts: Facts) -> Evidence | None:
+    return Evidence(f"{_describe_root(facts)} at {facts.disk.point}") if facts.disk.quota else None
 
 
 @host_check(
@@ -183,9 +189,9 @@ def disk_quota(facts: Facts) -> Sight | None:
     why=f"{PATH_WHY}.",
     fix=PATH_HINT,
 )
-def disk_path(facts: Facts) -> Sight | None:
+def disk_path(facts: Facts) -> Evidence | None:
     problem = path_problem(facts.disk.root, facts.disk.real)
-    return Sight(problem) if problem else None
+    return Evidence(problem) if problem else None
 
 
 @host_check(
@@ -195,7 +201,7 @@ def disk_path(facts: Facts) -> Sight | None:
     seen="TMPDIR (or /tmp) is missing or not writable",
     why="MPI, torch and pip create files there, and fail at once if they cannot.",
 )
-def tmp_not_writable(facts: Facts) -> Sight | None:
+def tmp_not_writable(facts: Facts) -> Evidence | None:
     tmp = facts.tmp
     if tmp is None or (tmp.writable is not False and tmp.there is not False):
         return None
@@ -205,13 +211,13 @@ def tmp_not_writable(facts: Facts) -> Sight | None:
     )
     if tmp.read_only:
         text = f"{_READ_ONLY}" if tmp.there is not False else f"not there, and {_READ_ONLY}"
-        return Sight(f"{tmp.root}: {text}", fix=elsewhere | writable_again(facts, tmp))
+        return Evidence(f"{tmp.root}: {text}", fix=elsewhere | writable_again(facts, tmp))
     if tmp.there is False:
         make = command("mkdir -p", tmp.root) if tmp.writable else sudo("mkdir -p -m 1777", tmp.root)
-        return Sight(f"{tmp.root}: not there", fix=do(make) | elsewhere)
+        return Evidence(f"{tmp.root}: not there", fix=do(make) | elsewhere)
     if tmp.root != "/tmp":
-        return Sight(f"{tmp.root}: no permission", fix=elsewhere)
-    return Sight(f"{tmp.root}: no permission", fix=elsewhere | do(sudo("chmod 1777 /tmp")))
+        return Evidence(f"{tmp.root}: no permission", fix=elsewhere)
+    return Evidence(f"{tmp.root}: no permission", fix=elsewhere | do(sudo("chmod 1777 /tmp")))
 
 
 @host_check(
@@ -221,12 +227,12 @@ def tmp_not_writable(facts: Facts) -> Sight | None:
     seen="less than 512 MiB free in TMPDIR, or /tmp",
     why="torch.compile, pip and MPI put files there: No space left on device.",
 )
-def tmp_full(facts: Facts) -> Sight | None:
+def tmp_full(facts: Facts) -> Evidence | None:
     tmp = facts.tmp
     if tmp is None or tmp.free is None or tmp.free >= TMP_FREE or tmp.read_only:
         return None
-    return Sight(
-        f"{tmp.root}: {size(tmp.free)} free",
+    return Evidence(
+        f"{tmp.root}: {binary_size(tmp.free)} free",
         fix=do(command("ls -l", tmp.root), "   and remove your own files, or set TMPDIR"),
     )
 
@@ -240,8 +246,8 @@ def tmp_full(facts: Facts) -> Sight | None:
     "failed to map segment from shared object. Scripts without torch.compile work.",
     fix=Shell("export TORCHINDUCTOR_CACHE_DIR=$HOME/.cache/torchinductor"),
 )
-def tmp_noexec(facts: Facts) -> Sight | None:
-    return Sight(f"{facts.tmp.root}: mounted noexec") if facts.tmp and facts.tmp.noexec else None
+def tmp_noexec(facts: Facts) -> Evidence | None:
+    return Evidence(f"{facts.tmp.root}: mounted noexec") if facts.tmp and facts.tmp.noexec else None
 
 
 @host_check(
@@ -252,17 +258,17 @@ def tmp_noexec(facts: Facts) -> Sight | None:
     why="torch, Hugging Face and matplotlib keep caches there; some programs fail if they "
     "cannot. ipexctl itself needs only its root folder.",
 )
-def home_not_writable(facts: Facts) -> Sight | None:
+def home_not_writable(facts: Facts) -> Evidence | None:
     home = facts.home_disk
     if home is None or (home.writable is not False and home.there is not False):
         return None
     if home.read_only:
         caches = command("export XDG_CACHE_HOME=/a/folder HF_HOME=/a/folder/huggingface")
-        return Sight(
+        return Evidence(
             f"{home.root}: {_READ_ONLY}",
             fix=do("put the caches elsewhere: ", caches) | writable_again(facts, home),
         )
-    return Sight(
+    return Evidence(
         f"{home.root}: {'not there' if home.there is False else 'no permission'}",
         fix=_own_folder(facts, home) or do(sudo("chown", facts.user or "USER", home.root)),
     )
@@ -276,21 +282,21 @@ def home_not_writable(facts: Facts) -> Sight | None:
     why="Data, scripts and caches in your home folder exist on some of the hosts only.",
     fix="put data where all hosts have it; `ipexctl run` sends the script's folder itself",
 )
-def mixed_homes(cluster: Cluster) -> Sight | None:
+def mixed_homes(cluster: CheckedHosts) -> Evidence | None:
     known = [f for f in cluster.hosts if f.home_disk and f.home_disk.filesystem]
-    found = groups(known, lambda f: _server(f.home_disk) or "a local disk")
-    return Sight(hosts_by_value(found)) if len(found) > 1 else None
+    found = group_hosts(known, lambda f: _file_server(f.home_disk) or "a local disk")
+    return Evidence(hosts_by_value(found)) if len(found) > 1 else None
 
 
 def network_fs(disk: DiskFacts) -> bool:
     return disk.filesystem.startswith(_NETWORK)
 
 
-def _server(disk: DiskFacts | None) -> str:
+def _file_server(disk: DiskFacts | None) -> str:
     """Return the source of a network file system as server:/path, "" for a local disk."""
     return disk.source if disk and network_fs(disk) else ""
 
 
-def _where(facts: Facts) -> str:
+def _describe_root(facts: Facts) -> str:
     at = facts.disk
     return f"{at.root} ({at.filesystem})" if at.filesystem else at.root

@@ -5,13 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from ipexctl.doctor.checks.registry import Sight, cluster_check, host_check
-from ipexctl.doctor.report.cluster import Cluster, install_command
-from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, ipexctl, scripted, sudo
+from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
+from ipexctl.doctor.report.cluster import CheckedHosts, install_command
+from ipexctl.doctor.report.finding import (
+    Fix,
+    Severity,
+    Shell,
+    command,
+    do,
+    ipexctl_command,
+    scripted_sudo,
+    sudo,
+)
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts, Python
 from ipexctl.facts.system_facts import Load
-from ipexctl.install.stack.version_table import Row, stock
+from ipexctl.install.stack.version_table import StackRow, maintained_rows
 
 PRESSURE = 10.0  # per cent
 OLDEST_PYTHON = (3, 9)  # used if there is no version table
@@ -24,11 +33,11 @@ OLDEST_PYTHON = (3, 9)  # used if there is no version table
     seen="no working Python 3: none was found, or python3 is another program",
     why="ipexctl creates the environment with a Python that is already on the host.",
 )
-def no_python(facts: Facts) -> Sight | None:
+def no_python(facts: Facts) -> Evidence | None:
     if facts.pythons:
         return None
     found = [f"{path} does not run: {words}" for path, words in facts.tried]
-    return Sight("; ".join(found) or f"not in {_LOOKED}", fix=missing(facts))
+    return Evidence("; ".join(found) or f"not in {_LOOKED}", fix=install_python_fix(facts))
 
 
 _LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
@@ -42,35 +51,39 @@ _LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
     "newest usable version lack _ssl, _bz2 or _sqlite3)",
     why="PyTorch is available only for certain versions of Python.",
 )
-def unusable_python(cluster: Cluster) -> list[Sight]:
+def unusable_python(cluster: CheckedHosts) -> list[Evidence]:
     wanted = pythons_of(cluster.rows)
-    return [*_unfinished(cluster, wanted)] + [
-        Sight(
-            f"found {', '.join(map(_told, _newest(facts)))};"
-            f" {_dotted(min(wanted))} to {_dotted(max(wanted))} have packages",
+    return [*_incomplete_pythons(cluster, wanted)] + [
+        Evidence(
+            f"found {', '.join(map(_python_with_version, _newest_pythons(facts)))};"
+            f" {_dotted_version(min(wanted))} to {_dotted_version(max(wanted))} have packages",
             host=facts.host,
-            fix=fitting(facts, wanted),
+            fix=fitting_python_fix(facts, wanted),
         )
         for facts in cluster.hosts
         if facts.pythons and not any(p.version[:2] in wanted for p in facts.pythons)
     ]
 
 
-def _unfinished(cluster: Cluster, wanted: Collection[tuple[int, ...]]) -> Iterator[Sight]:
+def _incomplete_pythons(
+    cluster: CheckedHosts, wanted: Collection[tuple[int, ...]]
+) -> Iterator[Evidence]:
     why = "torch, datasets or pip import these modules, and fail: No module named '_bz2'."
     title = "Python was built without modules that PyTorch or its packages need"
     for facts in cluster.hosts:
         fit = [p for p in facts.pythons if p.version[:2] in wanted]
         newest = [p for p in fit if p.version[:2] == max(p.version[:2] for p in fit)]
         if newest and all(p.lacks for p in newest):
-            text = ", ".join(f"{_told(p)} lacks {', '.join(p.lacks)}" for p in newest)
-            fix, host = fitting(facts, wanted), facts.host
-            yield Sight(text, fix, severity=Severity.WARN, title=title, why=why, host=host)
+            text = ", ".join(
+                f"{_python_with_version(p)} lacks {', '.join(p.lacks)}" for p in newest
+            )
+            fix, host = fitting_python_fix(facts, wanted), facts.host
+            yield Evidence(text, fix, severity=Severity.WARN, title=title, why=why, host=host)
 
 
-def pythons_of(rows: Sequence[Row]) -> frozenset[tuple[int, ...]]:
+def pythons_of(rows: Sequence[StackRow]) -> frozenset[tuple[int, ...]]:
     """Return the Python versions of the rows without IPEX; rows with IPEX are discontinued."""
-    known = {minor for row in stock(rows) for minor in row.pythons}
+    known = {minor for row in maintained_rows(rows) for minor in row.pythons}
     return frozenset(known or ((3, minor) for minor in range(OLDEST_PYTHON[1], 30)))
 
 
@@ -88,11 +101,11 @@ def pythons_of(rows: Sequence[Row]) -> frozenset[tuple[int, ...]]:
         "   and end them, wait, or leave this host out",
     ),
 )
-def busy(cluster: Cluster) -> list[Sight]:
+def busy(cluster: CheckedHosts) -> list[Evidence]:
     return [
-        Sight(_work(f.condition.load, len(f.cpu.cpus)), host=f.host)
-        for f in _alone(cluster)
-        if _is_loaded(f) and _used(f) >= len(f.cpu.cpus) / 4
+        Evidence(_describe_load(f.condition.load, len(f.cpu.cpus)), host=f.host)
+        for f in _hosts_on_own_machine(cluster)
+        if _is_loaded(f) and _cpus_in_use(f) >= len(f.cpu.cpus) / 4
     ]
 
 
@@ -111,13 +124,13 @@ def busy(cluster: Cluster) -> list[Sight]:
         sudo("dmesg -T", "--level=err,warn"),
     ),
 )
-def stuck(cluster: Cluster) -> list[Sight]:
+def stuck(cluster: CheckedHosts) -> list[Evidence]:
     return [
-        Sight(
+        Evidence(
             f"{load.blocked} processes wait, load {load.average[0]:g} on {len(f.cpu.cpus)} CPUs",
             host=f.host,
         )
-        for f in _alone(cluster)
+        for f in _hosts_on_own_machine(cluster)
         if _is_loaded(f)
         and (load := f.condition.load).blocked
         and load.blocked >= load.average[0] / 2
@@ -133,11 +146,11 @@ def stuck(cluster: Cluster) -> list[Sight]:
     "eventually killed.",
     fix=do("see who uses it: ", command("ps -eo rss,user,comm --sort=-rss", pipe="head")),
 )
-def memory_pressure(facts: Facts) -> Sight | None:
+def memory_pressure(facts: Facts) -> Evidence | None:
     share = facts.condition.load.memory_pressure
     if share is None or share < PRESSURE:
         return None
-    return Sight(f"everything waited for memory in {share:.0f} % of the last 10 s")
+    return Evidence(f"everything waited for memory in {share:.0f} % of the last 10 s")
 
 
 @host_check(
@@ -146,14 +159,14 @@ def memory_pressure(facts: Facts) -> Sight | None:
     severity=Severity.WARN,
     seen="an ipexctl run, by this or another account, on CPUs that this account may use",
     why="Ranks of two runs take turns on a core, and each run waits for its slowest rank.",
-    fix=do("see it: ", ipexctl("ps"), "   and wait until it ends, or use other hosts"),
+    fix=do("see it: ", ipexctl_command("ps"), "   and wait until it ends, or use other hosts"),
 )
-def other_runs(facts: Facts) -> list[Sight]:
-    found = [run for run in facts.condition.load.runs if run.meets(of.usable(facts))]
-    return [Sight(run.use_of_cores) for run in found]
+def other_runs(facts: Facts) -> list[Evidence]:
+    found = [run for run in facts.condition.load.runs if run.meets(of.usable_cpus(facts))]
+    return [Evidence(run.use_of_cores) for run in found]
 
 
-def _alone(cluster: Cluster) -> list[Facts]:
+def _hosts_on_own_machine(cluster: CheckedHosts) -> list[Facts]:
     """Return hosts that share no machine with others: querying those would add to its load."""
     machines = [f.boot_id for f in cluster.hosts]
     return [f for f in cluster.hosts if not f.boot_id or machines.count(f.boot_id) == 1]
@@ -162,17 +175,17 @@ def _alone(cluster: Cluster) -> list[Facts]:
 def _is_loaded(facts: Facts) -> bool:
     """Decide whether other work takes half of our CPUs, assuming it uses all others first."""
     average, online = facts.condition.load.average, len(facts.cpu.cpus)
-    ours = len(of.usable(facts) or ())
+    ours = len(of.usable_cpus(facts) or ())
     return bool(average and ours) and average[0] >= max(1.0, online - ours + ours / 2)
 
 
-def _used(facts: Facts) -> float:
+def _cpus_in_use(facts: Facts) -> float:
     """Return the number of busy CPUs, estimated from the load average if it was not measured."""
     load = facts.condition.load
     return load.busy if load.busy is not None else load.average[0] - (load.blocked or 0)
 
 
-def _work(load: Load, cpus: int) -> str:
+def _describe_load(load: Load, cpus: int) -> str:
     text = f"load {load.average[0]:g} on {cpus} CPUs (15 min: {load.average[-1]:g})"
     if load.busy is not None:
         text += f"; other programs use {load.busy:g} CPUs now"
@@ -191,8 +204,8 @@ def _work(load: Load, cpus: int) -> str:
     why="PyTorch, IPEX and Intel MPI are built for glibc; none of them can be loaded here.",
     fix="use a distribution with glibc: Debian, Ubuntu, RHEL, Rocky, SUSE",
 )
-def musl(facts: Facts) -> Sight | None:
-    return Sight(facts.libc) if facts.libc.startswith("musl") else None
+def musl(facts: Facts) -> Evidence | None:
+    return Evidence(facts.libc) if facts.libc.startswith("musl") else None
 
 
 @cluster_check(
@@ -204,17 +217,17 @@ def musl(facts: Facts) -> Sight | None:
     "version `GLIBC_2.28' not found.",
     fix="use a newer system: RHEL 8, Debian 10, Ubuntu 20.04 and later have 2.28",
 )
-def old_glibc(cluster: Cluster) -> list[Sight]:
+def old_glibc(cluster: CheckedHosts) -> list[Evidence]:
     found = []
     for facts in cluster.hosts:
-        version = _glibc(facts)
-        rows = stock(cluster.rows)
+        version = _glibc_version(facts)
+        rows = maintained_rows(cluster.rows)
         served = [row for row in rows if version and row.glibc <= version]
         if version is None or len(served) == len(rows):
             continue
         worse = Severity.NOTE if served else Severity.FAIL
         have = f"packages for {', '.join(r.name for r in served[:3])}" if served else "no packages"
-        found.append(Sight(f"{facts.libc}: {have}", host=facts.host, severity=worse))
+        found.append(Evidence(f"{facts.libc}: {have}", host=facts.host, severity=worse))
     return found
 
 
@@ -226,10 +239,10 @@ def old_glibc(cluster: Cluster) -> list[Sight]:
     why="There are no 32-bit packages of PyTorch.",
     fix="install a 64-bit system, or a 64-bit Python beside this one",
 )
-def thirty_two_bits(facts: Facts) -> Sight | None:
+def thirty_two_bits(facts: Facts) -> Evidence | None:
     if facts.condition.system.bits != 32 and facts.cpu.arch not in ("i386", "i586", "i686"):
         return None
-    return Sight(f"32-bit Python, kernel {facts.cpu.arch}")
+    return Evidence(f"32-bit Python, kernel {facts.cpu.arch}")
 
 
 @host_check(
@@ -240,11 +253,11 @@ def thirty_two_bits(facts: Facts) -> Sight | None:
     why="When the SSH connection ends, logind kills everything started through it: detached "
     "runs, tmux, nohup.",
 )
-def kills_processes(facts: Facts) -> Sight | None:
+def kills_processes(facts: Facts) -> Evidence | None:
     system = facts.condition.system
-    if not system.kill_user_processes or not _ordinary(facts):
+    if not system.kill_user_processes or not _needs_linger(facts):
         return None
-    return Sight("KillUserProcesses=yes, no linger", fix=_linger(facts))
+    return Evidence("KillUserProcesses=yes, no linger", fix=_enable_linger_fix(facts))
 
 
 @host_check(
@@ -255,10 +268,10 @@ def kills_processes(facts: Facts) -> Sight | None:
     why="When this user's last login ends, logind removes their shared memory and their files in "
     "/dev/shm: a detached run dies with a bus error. An attached run keeps a login open.",
 )
-def removes_ipc(facts: Facts) -> Sight | None:
-    if not facts.condition.system.remove_ipc or not _ordinary(facts):
+def removes_ipc(facts: Facts) -> Evidence | None:
+    if not facts.condition.system.remove_ipc or not _needs_linger(facts):
         return None
-    return Sight("RemoveIPC=yes, no linger", fix=_linger(facts))
+    return Evidence("RemoveIPC=yes, no linger", fix=_enable_linger_fix(facts))
 
 
 @cluster_check(
@@ -273,10 +286,10 @@ def removes_ipc(facts: Facts) -> Sight | None:
         command("wsl --shutdown"),
     ),
 )
-def wsl(cluster: Cluster) -> list[Sight]:
+def wsl(cluster: CheckedHosts) -> list[Evidence]:
     worse = Severity.WARN if len(cluster.hosts) > 1 else Severity.NOTE
     hosts = [f for f in cluster.hosts if "microsoft" in f.kernel.lower()]
-    return [Sight(f.kernel, host=f.host, severity=worse) for f in hosts]
+    return [Evidence(f.kernel, host=f.host, severity=worse) for f in hosts]
 
 
 @host_check(
@@ -290,44 +303,44 @@ def wsl(cluster: Cluster) -> list[Sight]:
     fix="use the hosts' private addresses, or allow these ports only between the hosts (security "
     "group, firewall)",
 )
-def public_address(facts: Facts) -> Sight | None:
+def public_address(facts: Facts) -> Evidence | None:
     address = of.peer_address(facts)
-    if not of.public(address):
+    if not of.is_public(address):
         return None
-    return Sight(address, severity=Severity.NOTE if ":" in address else Severity.WARN)
+    return Evidence(address, severity=Severity.NOTE if ":" in address else Severity.WARN)
 
 
-def _ordinary(facts: Facts) -> bool:
+def _needs_linger(facts: Facts) -> bool:
     """Decide whether logind may clean up after the user: a regular one, without lingering."""
     system = facts.condition.system
     return bool(system.session) and (facts.uid or 0) >= 1000 and not system.linger
 
 
-def _linger(facts: Facts) -> Fix:
+def _enable_linger_fix(facts: Facts) -> Fix:
     if not facts.user:
         return do(Shell("sudo loginctl enable-linger $USER", needs_root=True))
-    return do(scripted("loginctl enable-linger", facts.user))
+    return do(scripted_sudo("loginctl enable-linger", facts.user))
 
 
-def _glibc(facts: Facts) -> tuple[int, int] | None:
+def _glibc_version(facts: Facts) -> tuple[int, int] | None:
     found = re.fullmatch(r"glibc (\d+)\.(\d+).*", facts.libc)
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _newest(facts: Facts) -> list[Python]:
+def _newest_pythons(facts: Facts) -> list[Python]:
     return sorted(facts.pythons, key=lambda python: python.version)[-4:]
 
 
-def _told(python: Python) -> str:
-    return f"{python.path} ({_dotted(python.version)})"
+def _python_with_version(python: Python) -> str:
+    return f"{python.path} ({_dotted_version(python.version)})"
 
 
-def _dotted(version: Sequence[int]) -> str:
+def _dotted_version(version: Sequence[int]) -> str:
     return ".".join(map(str, version))
 
 
 CARRIED = do(
-    ipexctl("install", "--python-from", "FOLDER"),
+    ipexctl_command("install", "--python-from", "FOLDER"),
     "   # copies a CPython to the hosts; docs/install.md",
 )
 # Patterns of distribution names -> the Python versions they package, the preferred one first.
@@ -347,12 +360,16 @@ _OWN = (
 )
 
 
-def missing(facts: Facts) -> Fix:
+def install_python_fix(facts: Facts) -> Fix:
     """Return the command that installs or repairs the distribution's own Python if none runs."""
     broken = any(re.match("/(usr/)?bin/", path) for path in dict(facts.tried))
     if not broken:
         return install_command(facts, debian="python3 python3-venv", rhel="python3", suse="python3")
-    parts = [f"3.{minor}-{part}" for minor in _own(facts)[:1] for part in ("minimal", "stdlib")]
+    parts = [
+        f"3.{minor}-{part}"
+        for minor in _distribution_minors(facts)[:1]
+        for part in ("minimal", "stdlib")
+    ]
     libraries = [f"libpython{part}" for part in parts]
     debian = " ".join(["python3-minimal", *(f"python{p}" for p in parts[:1]), *libraries])
     return install_command(
@@ -360,13 +377,13 @@ def missing(facts: Facts) -> Fix:
     )
 
 
-def _own(facts: Facts) -> tuple[int, ...]:
+def _distribution_minors(facts: Facts) -> tuple[int, ...]:
     return next((minors for name, minors in _OWN if re.match(name, facts.os_name)), ())
 
 
-def fitting(facts: Facts, wanted: Collection[tuple[int, ...]]) -> Fix:
+def fitting_python_fix(facts: Facts, wanted: Collection[tuple[int, ...]]) -> Fix:
     """Return a command that installs a `wanted` version, from the distribution if it has one."""
-    own = _own(facts)
+    own = _distribution_minors(facts)
     minor = next((minor for minor in own if (3, minor) in wanted), None)
     if minor is None:
         return CARRIED

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from ipexctl.base.sizes import size
+from ipexctl.base.sizes import binary_size
 from ipexctl.doctor.checks.cpu_frequency import FASTEST
 from ipexctl.doctor.checks.memory import HUGE_PAGES
-from ipexctl.doctor.checks.registry import Sight, cluster_check, differs
+from ipexctl.doctor.checks.registry import Evidence, cluster_check, find_difference
 from ipexctl.doctor.checks.storage import network_fs
 from ipexctl.doctor.checks.system import pythons_of
-from ipexctl.doctor.report.cluster import Cluster, groups, hosts_by_value
+from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
 from ipexctl.doctor.report.finding import Severity, do
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, usable_cores
@@ -19,27 +19,27 @@ from ipexctl.facts.facts import Facts
 _FAIL, _WARN, _NOTE = Severity.FAIL, Severity.WARN, Severity.NOTE
 
 
-def _several(value: Callable[[Facts], Hashable]) -> Callable[[Cluster], bool]:
+def _values_differ(value: Callable[[Facts], Hashable]) -> Callable[[CheckedHosts], bool]:
     return lambda cluster: len(set(map(value, cluster.hosts))) > 1
 
 
-def _memory_by(factor: float) -> Callable[[Cluster], bool]:
+def _memory_by(factor: float) -> Callable[[CheckedHosts], bool]:
     """Return a test: does the largest host have over `factor` times the memory of the smallest?"""
 
-    def is_more(cluster: Cluster) -> bool:
-        known = [n for n in map(of.memory, cluster.hosts) if n]
+    def is_more(cluster: CheckedHosts) -> bool:
+        known = [n for n in map(of.usable_memory, cluster.hosts) if n]
         return bool(known) and max(known) > factor * min(known)
 
     return is_more
 
 
-def _memory(facts: Facts) -> str | None:
-    total = of.memory(facts)
-    return size(total) if total else None
+def _memory_text(facts: Facts) -> str | None:
+    total = of.usable_memory(facts)
+    return binary_size(total) if total else None
 
 
 def _cores(facts: Facts) -> int | None:
-    return of.cores(facts)
+    return of.count_usable_cores(facts)
 
 
 def _nodes(facts: Facts) -> int | None:
@@ -57,7 +57,7 @@ SAME = (
         why="One stack of binary packages cannot serve them all, and MPI does not work between "
         "them.",
         fix="train on hosts of one architecture",
-    )(differs(lambda f: f.cpu.arch)),
+    )(find_difference(lambda f: f.cpu.arch)),
     cluster_check(
         "UNI-002",
         title="the hosts' instruction sets differ",
@@ -65,7 +65,7 @@ SAME = (
         seen="the hosts' instruction sets differ",
         why="In each step, all hosts wait for the slowest one. The gap is largest in bf16.",
         fix="leave out the slower hosts, or train in fp32, where the gap is smallest",
-    )(differs(lambda f: isa.level(f.cpu))),
+    )(find_difference(lambda f: isa.cpu_level(f.cpu))),
     cluster_check(
         "UNI-003",
         title="the hosts' core counts differ",
@@ -74,7 +74,7 @@ SAME = (
         why="With equal ranks per host, all hosts wait for the one with the fewest cores. "
         "ipexctl plans ranks and threads from each host's own cores.",
         fix="give larger hosts more ranks: slots in the hostfile",
-    )(differs(_cores, unit=" cores")),
+    )(find_difference(_cores, unit=" cores")),
     cluster_check(
         "UNI-007",
         title="the hosts' microcode differs",
@@ -83,7 +83,11 @@ SAME = (
         why="Microcode affects speed (mitigations, turbo tables), so identical hosts are not "
         "equally fast.",
         fix="update the firmware or the microcode package on all hosts, and reboot",
-    )(differs(lambda f: f.cpu.microcode, silent=_several(lambda f: f.cpu.model_name))),
+    )(
+        find_difference(
+            lambda f: f.cpu.microcode, silent=_values_differ(lambda f: f.cpu.model_name)
+        )
+    ),
     cluster_check(
         "UNI-008",
         title="the hosts' kernels differ",
@@ -92,7 +96,7 @@ SAME = (
         why="It works, but if one host is slower for no other apparent reason, this may be the "
         "cause.",
         fix="update and reboot them together",
-    )(differs(lambda f: f.kernel)),
+    )(find_difference(lambda f: f.kernel)),
     cluster_check(
         "UNI-009",
         title="the hosts' governors differ",
@@ -100,7 +104,7 @@ SAME = (
         seen="the hosts' governors differ",
         why="A host that saves energy is slower, and the others wait for it.",
         fix=do(FASTEST, "   on all"),
-    )(differs(lambda f: ", ".join(f.condition.power.governors))),
+    )(find_difference(lambda f: ", ".join(f.condition.power.governors))),
     cluster_check(
         "UNI-010",
         title="the hosts have different amounts of memory",
@@ -111,8 +115,8 @@ SAME = (
         "killed, and the run fails.",
         fix="give the smaller hosts fewer ranks (slots in the hostfile), or leave them out",
     )(
-        differs(
-            _memory,
+        find_difference(
+            _memory_text,
             silent=lambda cluster: not _about_same_memory(cluster),
             level=lambda cluster: _WARN if _half_the_memory(cluster) else _NOTE,
         )
@@ -125,7 +129,7 @@ SAME = (
         why="`ipexctl run` starts one rank per node, so these hosts get different numbers of "
         "ranks, and some ranks have fewer cores than others.",
         fix="set sub-NUMA clustering (SNC, NPS) identically in the firmware, or set -ppn",
-    )(differs(_nodes, unit=" nodes")),
+    )(find_difference(_nodes, unit=" nodes")),
     cluster_check(
         "UNI-014",
         title="transparent huge pages are set differently",
@@ -133,7 +137,7 @@ SAME = (
         seen="transparent huge pages are set differently",
         why="Hosts with huge pages are slightly faster than those without.",
         fix=do(HUGE_PAGES, "   on all"),
-    )(differs(lambda f: f.condition.kernel.thp)),
+    )(find_difference(lambda f: f.condition.kernel.thp)),
 )
 
 
@@ -145,7 +149,7 @@ SAME = (
     why="Pickled objects exchanged by ranks, and compiled packages, need the same Python version.",
     fix="install the same minor version on all hosts",
 )
-def common_python(cluster: Cluster) -> Sight | None:
+def common_python(cluster: CheckedHosts) -> Evidence | None:
     """Report hosts without a common Python version; those without a usable one have a finding."""
     wanted = pythons_of(cluster.rows)
     minors = {
@@ -155,9 +159,9 @@ def common_python(cluster: Cluster) -> Sight | None:
     if len(usable) < 2 or set.intersection(*usable.values()):
         return None
     hosts = [f for f in cluster.hosts if f.host in usable]
-    return Sight(
+    return Evidence(
         hosts_by_value(
-            groups(hosts, lambda f: ", ".join(f"{a}.{b}" for a, b in sorted(usable[f.host])))
+            group_hosts(hosts, lambda f: ", ".join(f"{a}.{b}" for a, b in sorted(usable[f.host])))
         )
     )
 
@@ -170,10 +174,10 @@ def common_python(cluster: Cluster) -> Sight | None:
     why="On a shared home, files that one host writes cannot be changed on another.",
     fix="use the same user name and id everywhere: a directory service, or usermod -u",
 )
-def same_user(cluster: Cluster) -> Sight | None:
+def same_user(cluster: CheckedHosts) -> Evidence | None:
     shared = [f for f in cluster.hosts if f.home_disk and network_fs(f.home_disk)]
-    ids = groups(shared, lambda f: f.uid)
+    ids = group_hosts(shared, lambda f: f.uid)
     if len(ids) > 1:
-        return Sight("user ids: " + hosts_by_value(ids), severity=_WARN)
-    names = groups(cluster.hosts, lambda f: f.user)
-    return Sight(hosts_by_value(names)) if len(names) > 1 else None
+        return Evidence("user ids: " + hosts_by_value(ids), severity=_WARN)
+    names = group_hosts(cluster.hosts, lambda f: f.user)
+    return Evidence(hosts_by_value(names)) if len(names) > 1 else None

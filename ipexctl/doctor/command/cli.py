@@ -58,14 +58,14 @@ def doctor(
     ] = 0,
 ) -> None:
     """Check every host for problems that break or slow down training."""
-    from ipexctl.doctor.doctor import Options, examine
+    from ipexctl.doctor.doctor import DoctorOptions, run_doctor
 
-    as_text = _formatter("json" if json else format)
+    as_text = _choose_formatter("json" if json else format)
     if as_what not in ("script", "play"):
         raise unknown_value("--as", as_what, ("script", "play"))
     if html:
         _check_html(html, alone=not (fix or script), as_text=as_text is None)
-    report = examine(target, root, Options(root, level, python))
+    report = run_doctor(target, root, DoctorOptions(root, level, python))
     if script:
         from ipexctl.doctor.command.fixes import show_play, show_scripts
 
@@ -78,13 +78,13 @@ def doctor(
     if as_text:
         print(as_text(report))
     elif html != "-":
-        from ipexctl.doctor.command.report_text import show
+        from ipexctl.doctor.command.report_text import show_doctor_report
 
-        show(report, sys.stdout, verbose=verbose > 0)
+        show_doctor_report(report, sys.stdout, verbose=verbose > 0)
     if html:
-        from ipexctl.doctor.command.doctor_page import write
+        from ipexctl.doctor.command.doctor_page import write_doctor_page
 
-        write(report, html)
+        write_doctor_page(report, html)
     raise typer.Exit(report.exit_code)
 
 
@@ -97,7 +97,7 @@ def _check_html(to: str, *, alone: bool, as_text: bool) -> None:
     check_html(to, "doctor", other=not as_text)
 
 
-def _formatter(name: str) -> Callable[[Any], str] | None:
+def _choose_formatter(name: str) -> Callable[[Any], str] | None:
     """Return the formatter of an output format; None for text."""
     if name == "text":
         return None

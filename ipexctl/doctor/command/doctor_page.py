@@ -6,113 +6,131 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.command.findings import alike, brief_and_hint, evidence
+from ipexctl.doctor.command.findings import brief_and_hint, evidence_lines, group_alike_downs
 from ipexctl.doctor.command.host_table import whole_table
-from ipexctl.doctor.command.measured import measured
-from ipexctl.doctor.command.report_lines import folded
-from ipexctl.doctor.command.report_text import advice_words, first_step, verdict
+from ipexctl.doctor.command.measured import measurement_lines
+from ipexctl.doctor.command.report_lines import fold_hosts
+from ipexctl.doctor.command.report_text import advice_words, first_step, verdict_line
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.recommendations import Recommendation
 from ipexctl.doctor.report.report import Problem, Report, by_problem
-from ipexctl.pages.markup import escaped, main, paragraphs, pre, table, tag
+from ipexctl.pages.markup import (
+    escape_text,
+    html_main,
+    html_paragraphs,
+    html_pre,
+    html_table,
+    html_tag,
+)
 from ipexctl.pages.page_file import page_styles, put_page
-from ipexctl.pages.page_shell import shell
+from ipexctl.pages.page_shell import frame_page
 
 _TONES = {"ok": "good", "warn": "warm", "note": "soft"}  # by state; the others are bad
 _TITLES = {Severity.FAIL: "Failures", Severity.WARN: "Warnings", Severity.NOTE: "Notes"}
 
 
-def write(report: Report, to: str) -> None:
+def write_doctor_page(report: Report, to: str) -> None:
     """Write the page to `to`: a writable file, or "-" for stdout."""
-    put_page(page(report, page_styles(), time.strftime("%Y-%m-%d %H:%M")), to)
+    put_page(render_doctor_page(report, page_styles(), time.strftime("%Y-%m-%d %H:%M")), to)
 
 
-def page(report: Report, styles: str, made: str) -> str:
+def render_doctor_page(report: Report, styles: str, made: str) -> str:
     advice = sorted(report.recommendations, key=lambda r: -len(r.hosts))
     found = [
-        ("Hosts", _hosts(report)),
-        ("Recommended settings", _grid(map(_advice, advice))),
-        ("Measured", pre("\n".join(t.plain for t in measured(report, verbose=True)).strip())),
-        ("Hosts without an answer", _grid(_downs(report))),
+        ("Hosts", _hosts_html(report)),
+        ("Recommended settings", _panel_grid(map(_advice_html, advice))),
+        (
+            "Measured",
+            html_pre("\n".join(t.plain for t in measurement_lines(report, verbose=True)).strip()),
+        ),
+        ("Hosts without an answer", _panel_grid(_down_panels(report))),
     ]
     for severity, title in _TITLES.items():
         problems = by_problem(report.findings, severity)
-        found.append((title, _grid(_problem(p, report.everyone) for p in problems)))
-    body = f"{_head(report)}{main(found, made)}"
-    title = f"{verdict(report).plain} · ipexctl doctor"
-    return shell(title, body, command="doctor", styles=[styles])
+        found.append((title, _panel_grid(_problem_panel(p, report.everyone) for p in problems)))
+    body = f"{_page_head(report)}{html_main(found, made)}"
+    title = f"{verdict_line(report).plain} · ipexctl doctor"
+    return frame_page(title, body, command="doctor", styles=[styles])
 
 
-def _head(report: Report) -> str:
+def _page_head(report: Report) -> str:
     label, command = first_step(report)
     tone = "bad" if report.exit_code else "good"
     return (
-        f"<header>{tag('p', f'ipexctl doctor {report.named}', 'id mono')}"
-        f"{tag('h1', verdict(report).plain, tone)}"
-        f'<p class="command">{escaped(label)} {tag("code", command)}</p></header>\n'
+        f"<header>{html_tag('p', f'ipexctl doctor {report.named}', 'id mono')}"
+        f"{html_tag('h1', verdict_line(report).plain, tone)}"
+        f'<p class="command">{escape_text(label)} {html_tag("code", command)}</p></header>\n'
     )
 
 
-def _hosts(report: Report) -> str:
+def _hosts_html(report: Report) -> str:
     heads, found = whole_table(report)
-    lines = [list(map(_cell, heads, cells)) for cells in found]
+    lines = [list(map(_cell_html, heads, cells)) for cells in found]
     used = "".join(
-        tag("p", f"{folded(hosts, None)}: {text}", "empty")
+        html_tag("p", f"{fold_hosts(hosts, None)}: {text}", "empty")
         for text, hosts in report.environments.items()
     )
-    return table("Hosts", heads, lines) + used
+    return html_table("Hosts", heads, lines) + used
 
 
-def _cell(head: str, text: str) -> str:
-    return _state(text) if text and head == "state" else escaped(text)
+def _cell_html(head: str, text: str) -> str:
+    return _state_tag(text) if text and head == "state" else escape_text(text)
 
 
-def _advice(r: Recommendation) -> str:
+def _advice_html(r: Recommendation) -> str:
     reasons = [r.processor] * bool(r.processor) + list(r.why)
-    verdict = tag("p", r.verdict, "warm") if r.verdict else ""
-    named = tag("h3", folded(r.hosts, None))
-    return f"{named}{tag('p', advice_words(r, None))}{verdict}{paragraphs(reasons, 'soft')}"
+    verdict = html_tag("p", r.verdict, "warm") if r.verdict else ""
+    named = html_tag("h3", fold_hosts(r.hosts, None))
+    return (
+        f"{named}{html_tag('p', advice_words(r, None))}{verdict}{html_paragraphs(reasons, 'soft')}"
+    )
 
 
-def _downs(report: Report) -> Iterator[str]:
+def _down_panels(report: Report) -> Iterator[str]:
     unknown = [d for d in report.down if d.slug == "host-key-unknown"]
     if unknown:
         trust = f"{report.trust}   # compare the fingerprints first"
-        yield _down(unknown, "their host keys are not trusted yet", trust)
-    for same in alike([d for d in report.down if d not in unknown]):
-        yield _down(same, *brief_and_hint(same))
+        yield _down_panel(unknown, "their host keys are not trusted yet", trust)
+    for same in group_alike_downs([d for d in report.down if d not in unknown]):
+        yield _down_panel(same, *brief_and_hint(same))
     if report.without_downs:
-        yield tag("h3", "Without these hosts") + pre(report.without_downs)
+        yield html_tag("h3", "Without these hosts") + html_pre(report.without_downs)
 
 
-def _down(same: Sequence[HostDown], title: str, fix: str) -> str:
+def _down_panel(same: Sequence[HostDown], title: str, fix: str) -> str:
     found: dict[str, list[str]] = {}
     for d in same:
         found.setdefault(d.why, []).append(d.host)
-    seen = [f"{folded(n, None)}: " * (len(found) > 1) + why for why, n in found.items()]
-    heading = _heading(same[0].state.value, title, [d.host for d in same])
-    return heading + paragraphs(seen) + pre(fix)
+    seen = [f"{fold_hosts(n, None)}: " * (len(found) > 1) + why for why, n in found.items()]
+    heading = _panel_heading(same[0].state.value, title, [d.host for d in same])
+    return heading + html_paragraphs(seen) + html_pre(fix)
 
 
-def _problem(problem: Problem, everyone: Sequence[str]) -> str:
+def _problem_panel(problem: Problem, everyone: Sequence[str]) -> str:
     first = problem.first
-    parts = [_heading(first.severity.value, f"{first.id} {first.title}", problem.hosts or everyone)]
-    parts += [paragraphs(evidence(problem, verbose=True)), tag("p", first.why, "soft")]
+    parts = [
+        _panel_heading(first.severity.value, f"{first.id} {first.title}", problem.hosts or everyone)
+    ]
+    parts += [
+        html_paragraphs(evidence_lines(problem, verbose=True)),
+        html_tag("p", first.why, "soft"),
+    ]
     for fix, hosts in problem.fixes.items():
         if len(hosts) < len(problem.hosts):
-            parts.append(tag("p", f"on {folded(hosts, None)}:", "command"))
-        parts.append(pre(str(fix)))
+            parts.append(html_tag("p", f"on {fold_hosts(hosts, None)}:", "command"))
+        parts.append(html_pre(str(fix)))
     return "".join(parts)
 
 
-def _heading(state: str, title: str, names: Sequence[str]) -> str:
-    return f"<h3>{_state(state)} {escaped(title)}</h3>{tag('p', folded(names, None), 'id mono')}"
+def _panel_heading(state: str, title: str, names: Sequence[str]) -> str:
+    hosts = html_tag("p", fold_hosts(names, None), "id mono")
+    return f"<h3>{_state_tag(state)} {escape_text(title)}</h3>{hosts}"
 
 
-def _state(state: str) -> str:
-    return f'<strong class="{_TONES.get(state, "bad")}">{escaped(state)}</strong>'
+def _state_tag(state: str) -> str:
+    return f'<strong class="{_TONES.get(state, "bad")}">{escape_text(state)}</strong>'
 
 
-def _grid(panels: Iterable[str]) -> str:
+def _panel_grid(panels: Iterable[str]) -> str:
     found = "".join(f'<div class="panel">{panel}</div>\n' for panel in panels)
     return f'<div class="two">{found}</div>' if found else ""

@@ -10,7 +10,13 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.command.report_lines import STYLES, command, folded, labelled, truncate
+from ipexctl.doctor.command.report_lines import (
+    STYLES,
+    command_lines,
+    fold_hosts,
+    labelled_lines,
+    truncate_text,
+)
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.report import Problem, Report, by_problem, in_common
 from ipexctl.facts.host_facts import plain
@@ -31,23 +37,25 @@ _PLURAL = {"fail": "failures", "warn": "warnings", "note": "notes"}
 # --- hosts without an answer ---------------------------------------------------------------------
 
 
-def downs(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
+def down_host_lines(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
     text: list[Text] = []
     unknown = [d for d in report.down if d.slug == "host-key-unknown"]
     if unknown:
         names = [d.host for d in unknown]
-        text += _heading("unreachable", "", names, "their host keys are not trusted yet", width)
+        text += _block_heading(
+            "unreachable", "", names, "their host keys are not trusted yet", width
+        )
         for down in unknown if verbose else unknown[:KEYS]:
-            text += labelled("key", f"{down.host}: {down.why or down.what}", width)
+            text += labelled_lines("key", f"{down.host}: {down.why or down.what}", width)
         if len(unknown) > KEYS and not verbose:
             text.append(Text(f"  … and {len(unknown) - KEYS} more keys: -v", "dim"))
-        text += command("fix", f"{report.trust}   (compare the fingerprints first)", width)
-    for same in alike([d for d in report.down if d not in unknown]):
+        text += command_lines("fix", f"{report.trust}   (compare the fingerprints first)", width)
+    for same in group_alike_downs([d for d in report.down if d not in unknown]):
         text += _no_answer(same, width, verbose=verbose)
-    return text + command("or", report.without_downs, width)
+    return text + command_lines("or", report.without_downs, width)
 
 
-def alike(down: Sequence[HostDown]) -> list[list[HostDown]]:
+def group_alike_downs(down: Sequence[HostDown]) -> list[list[HostDown]]:
     """Group hosts whose messages differ only in their own name and address."""
     found: dict[tuple[str, ...], list[HostDown]] = {}
     for d in down:
@@ -61,7 +69,7 @@ def brief_and_hint(same: Sequence[HostDown]) -> tuple[str, str]:
     """Return what is common to the messages of these hosts, and what to do."""
     down, briefs = same[0], list(dict.fromkeys(d.brief for d in same))
     shared = in_common(briefs) if len(briefs) > 1 else None
-    names = folded([d.host for d in same], WHO)
+    names = fold_hosts([d.host for d in same], WHO)
     hints = [replace(d, hint=d.hint.replace(f"on {d.host}: ", f"on {names}: ")) for d in same]
     return shared[0] if shared else down.brief, merged_hints(hints)
 
@@ -69,85 +77,87 @@ def brief_and_hint(same: Sequence[HostDown]) -> tuple[str, str]:
 def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:
     down, names = same[0], [d.host for d in same]
     brief, hint = brief_and_hint(same)
-    text = _heading(down.state.value, "", names, brief, width)
+    text = _block_heading(down.state.value, "", names, brief, width)
     why = down.why if verbose else down.why.strip().rpartition("\n")[2]
-    text += labelled("why", why, width) if why else []
-    return text + command("fix", hint, width)
+    text += labelled_lines("why", why, width) if why else []
+    return text + command_lines("fix", hint, width)
 
 
 # --- findings ------------------------------------------------------------------------------------
 
 
-def blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
+def finding_blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
     text: list[Text] = []
     for severity in Severity:
         found = by_problem(report.findings, severity)
         most = {Severity.WARN: BLOCKS, Severity.NOTE: NOTES}.get(severity, len(found))
         shown, left = (found, []) if verbose else (found[:most], found[most:])
         if severity is Severity.NOTE and not verbose:
-            text += _notes(shown, width, report.everyone)
+            text += _note_lines(shown, width, report.everyone)
         else:
             for problem in shown:
-                text += _block(problem, width, report.everyone, verbose=verbose)
+                text += _problem_block(problem, width, report.everyone, verbose=verbose)
         if left:
             word = severity.value if len(left) == 1 else _PLURAL[severity.value]
             ids = ", ".join(dict.fromkeys(p.first.id for p in left))
             more = f"… and {len(left)} more {word}: -v"
-            text.append(Text(truncate(f"{more}   ({ids})", width), "dim"))
+            text.append(Text(truncate_text(f"{more}   ({ids})", width), "dim"))
     return text
 
 
-def _block(
+def _problem_block(
     problem: Problem, width: int | None, everyone: Sequence[str], *, verbose: bool
 ) -> list[Text]:
     first = problem.first
     names = problem.hosts or everyone
-    text = _heading(first.severity.value, first.id, names, first.title, width)
-    text += labelled("seen", "\n".join(evidence(problem, verbose=verbose)), width)
+    text = _block_heading(first.severity.value, first.id, names, first.title, width)
+    text += labelled_lines("seen", "\n".join(evidence_lines(problem, verbose=verbose)), width)
     if verbose:
-        text += labelled("why", first.why, width)
-    return text + _fixes(problem, width, verbose=verbose)
+        text += labelled_lines("why", first.why, width)
+    return text + _fix_lines(problem, width, verbose=verbose)
 
 
-def evidence(problem: Problem, *, verbose: bool) -> list[str]:
+def evidence_lines(problem: Problem, *, verbose: bool) -> list[str]:
     """Return each distinct piece of evidence, with its hosts where it differs."""
     seen = problem.evidence
-    texts = list(seen) if verbose else [truncate(text, EVIDENCE_LETTERS) for text in seen]
+    texts = list(seen) if verbose else [truncate_text(text, EVIDENCE_LETTERS) for text in seen]
     if len(seen) > 1 and problem.hosts:
-        names = [folded(hosts, None if verbose else WHO) for hosts in seen.values()]
+        names = [fold_hosts(hosts, None if verbose else WHO) for hosts in seen.values()]
         if shared := in_common(seen):
             values = [f"{v} on {n}" for v, n in zip(shared[1], names, strict=True) if v != n]
-            return [shared[0], ", ".join(_first(values, None if verbose else VALUES))]
+            return [shared[0], ", ".join(_first_lines(values, None if verbose else VALUES))]
         texts = [f"{n}: {t}" for n, t in zip(names, texts, strict=True)]
-    return _first(texts, None if verbose else EVIDENCE)
+    return _first_lines(texts, None if verbose else EVIDENCE)
 
 
-def _fixes(problem: Problem, width: int | None, *, verbose: bool) -> list[Text]:
+def _fix_lines(problem: Problem, width: int | None, *, verbose: bool) -> list[Text]:
     """Return each different fix, under the hosts that it is for."""
     found = problem.fixes
     if list(map(len, found.values())) == [max(1, len(problem.hosts))]:
-        return command("fix", str(problem.first.fix), width)
+        return command_lines("fix", str(problem.first.fix), width)
     text: list[Text] = []
     for fix, hosts in list(found.items())[: None if verbose else FIXES]:
         first, *rest = str(fix).splitlines()
-        text += command("fix", "\n".join([f"on {folded(hosts, WHO)}: {first}", *rest]), width)
+        text += command_lines(
+            "fix", "\n".join([f"on {fold_hosts(hosts, WHO)}: {first}", *rest]), width
+        )
     left = list(found.values())[FIXES:]
     if left and not verbose:
-        text.append(Text(f"      … and for {folded(sum(left, []), WHO)}: -v"))
+        text.append(Text(f"      … and for {fold_hosts(sum(left, []), WHO)}: -v"))
     return text
 
 
-def _first(told: list[str], most: int | None) -> list[str]:
+def _first_lines(told: list[str], most: int | None) -> list[str]:
     more = 0 if most is None else len(told) - most
     return told if more <= 0 else [*told[:most], f"… and {more} more: -v"]
 
 
-def _notes(found: Sequence[Problem], width: int | None, everyone: Sequence[str]) -> list[Text]:
+def _note_lines(found: Sequence[Problem], width: int | None, everyone: Sequence[str]) -> list[Text]:
     """Return the notes, one line each."""
     if not found:
         return []
     most = None if width is None else max(16, width // 3)
-    names = [folded(p.hosts or everyone, most) for p in found]
+    names = [fold_hosts(p.hosts or everyone, most) for p in found]
     number = max(len(p.first.id) for p in found)
     name = max(map(cell_len, names))
     text = [Text()]
@@ -155,11 +165,11 @@ def _notes(found: Sequence[Problem], width: int | None, everyone: Sequence[str])
         start = f" {problem.first.id:{number}}  {who}{' ' * (name - cell_len(who))}  "
         room = None if width is None else max(20, width - 4 - cell_len(start))
         line = Text("note", STYLES["note"]).append(start)
-        text.append(line.append(truncate(problem.first.title, room)))
+        text.append(line.append(truncate_text(problem.first.title, room)))
     return text
 
 
-def _heading(
+def _block_heading(
     state: str, number: str, names: Sequence[str], title: str, width: int | None
 ) -> list[Text]:
     text = Text(state, f"bold {STYLES[state]}")
@@ -167,5 +177,5 @@ def _heading(
         text.append(f" {number}", "not bold")
     title = plain(title)
     room = 80 if width is None else max(20, width - cell_len(title) - len(text) - 4)
-    text.append(f"  {folded(names, room)}: ", "bold").append(title, "not bold")
+    text.append(f"  {fold_hosts(names, room)}: ", "bold").append(title, "not bold")
     return [Text(), text]

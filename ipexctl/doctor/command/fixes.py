@@ -9,7 +9,7 @@ from typing import IO
 
 from ipexctl.base.quoting import quote
 from ipexctl.common.files import write_atomic
-from ipexctl.doctor.report.fix_plan import WRITTEN, fix_play, scripts
+from ipexctl.doctor.report.fix_plan import WRITTEN, fix_play, root_scripts
 from ipexctl.doctor.report.report import Report
 from ipexctl.errors import EXIT_FAILED, InputError, reason_of
 from ipexctl.facts.host_facts import plain
@@ -28,7 +28,7 @@ NOTHING = "nothing can be fixed without a question"
 def show_scripts(report: Report, file: IO[str]) -> None:
     """Print a script for `sh` and nothing else: one part for each group of hosts."""
     names = [h.name for h in report.hosts]
-    parts = scripts(report.findings, names)
+    parts = root_scripts(report.findings, names)
     for down in report.down:
         print(f"# not looked at: {plain(down.what)}", file=file)
     if not parts:
@@ -48,13 +48,13 @@ def show_play(report: Report, file: IO[str]) -> None:
 def run_fixes(report: Report, target: Target, root: str, *, yes: bool, json: bool) -> int:
     """Write the play, show it, ask, and run it as `ipexctl play` does."""
     text = _play_of(report)
-    later = f"{hints.command(target, 'play', root)} {FILE}"
+    later = f"{hints.suggest_command(target, 'play', root)} {FILE}"
     print(text, end="", file=sys.stderr)
     if not text.startswith(WRITTEN):
         print(NOTHING, file=sys.stderr)
         show_plays([], target, PlayOptions(root=root), again=later, json=json)
         return report.exit_code if report.down else 0
-    _write(text)
+    _write_play(text)
     refusal = InputError(
         "cannot ask for confirmation: stdin is not a terminal (use --yes)",
         why="the command asks before it changes anything",
@@ -72,7 +72,7 @@ def _play_of(report: Report) -> str:
     return fix_play(report.findings, [h.name for h in report.hosts])
 
 
-def _write(text: str) -> None:
+def _write_play(text: str) -> None:
     """Write the play; only a play that an earlier `doctor` wrote is replaced."""
     try:
         if os.path.lexists(FILE) and not FILE.read_text("utf-8", "replace").startswith(WRITTEN):

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.base.sizes import GIB
-from ipexctl.doctor.command.report_lines import STYLES, folded, truncate
+from ipexctl.doctor.command.report_lines import STYLES, fold_hosts, truncate_text
 from ipexctl.doctor.report.report import Report
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, processors
@@ -26,7 +26,7 @@ Look = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Row:
+class HostTableRow:
     """A row of the table; `cells` are for COLUMNS after host."""
 
     hosts: tuple[str, ...]
@@ -34,11 +34,11 @@ class Row:
     cells: tuple[str, ...]
 
 
-def lines(report: Report, width: int | None, *, verbose: bool = False) -> list[Text]:
-    found = rows(report)
+def host_table_lines(report: Report, width: int | None, *, verbose: bool = False) -> list[Text]:
+    found = host_table_rows(report)
     shown = found if verbose else found[:ROWS]
-    table = _fitted(_cells(shown, width, verbose=verbose), width)
-    text = [_line(row, table, header=i == 0) for i, row in enumerate(table)]
+    table = _fit_columns(_table_cells(shown, width, verbose=verbose), width)
+    text = [_table_line(row, table, header=i == 0) for i, row in enumerate(table)]
     if len(found) > len(shown):
         rest = sum(len(r.hosts) for r in found[ROWS:])
         text.append(Text(f"… and {rest} more hosts in {len(found) - ROWS} rows: -v", "dim"))
@@ -47,44 +47,48 @@ def lines(report: Report, width: int | None, *, verbose: bool = False) -> list[T
 
 def whole_table(report: Report) -> tuple[list[str], list[list[str]]]:
     """Return the columns that have content, and their cells, not truncated."""
-    found = [(folded(row.hosts, None), row.state, *row.cells) for row in rows(report)]
+    found = [
+        (fold_hosts(row.hosts, None), row.state, *row.cells) for row in host_table_rows(report)
+    ]
     shown = [i for i in range(len(COLUMNS)) if any(cells[i] for cells in found)]
     return [COLUMNS[i] for i in shown], [[cells[i] for i in shown] for cells in found]
 
 
-def rows(report: Report) -> list[Row]:
+def host_table_rows(report: Report) -> list[HostTableRow]:
     """Return the rows, the largest group first, so that hosts that differ follow below."""
-    sizes = _sizes(report.facts)
+    sizes = _memory_texts(report.facts)
     found: dict[Look, list[Facts | None]] = {}
     names: dict[Look, list[str]] = {}
     for host in report.hosts:
         facts = report.facts_of(host.name)
-        look = (report.state(host.name), *(_look(facts, sizes) if facts else ("",) * 7))
+        look = (report.state(host.name), *(_row_of_facts(facts, sizes) if facts else ("",) * 7))
         found.setdefault(look, []).append(facts)
         names.setdefault(look, []).append(host.name)
     made = []
     for (state, level, cores, memory, pythons, nic, cpu, system), group in found.items():
         addresses = [a for a in (of.peer_address(f) if f else "" for f in group) if a]
-        cells = (level, cores, memory, pythons, _addresses(addresses), nic, cpu, system)
+        cells = (level, cores, memory, pythons, _addresses_text(addresses), nic, cpu, system)
         hosts = names[state, level, cores, memory, pythons, nic, cpu, system]
-        made.append(Row(tuple(hosts), state, cells))
+        made.append(HostTableRow(tuple(hosts), state, cells))
     return sorted(made, key=lambda row: -len(row.hosts))
 
 
-def _addresses(addresses: Sequence[str]) -> str:
-    return folded(addresses, 32) if addresses else ""
+def _addresses_text(addresses: Sequence[str]) -> str:
+    return fold_hosts(addresses, 32) if addresses else ""
 
 
-def _cells(found: Sequence[Row], width: int | None, *, verbose: bool) -> list[list[str]]:
+def _table_cells(
+    found: Sequence[HostTableRow], width: int | None, *, verbose: bool
+) -> list[list[str]]:
     most = None if verbose or width is None else max(24, width // 2)
     table = [list(COLUMNS)]
     for row in found:
-        cells = (truncate(c, 40) for c in row.cells)
-        table.append([folded(row.hosts, most), row.state, *cells])
+        cells = (truncate_text(c, 40) for c in row.cells)
+        table.append([fold_hosts(row.hosts, most), row.state, *cells])
     return table
 
 
-def _fitted(table: list[list[str]], width: int | None) -> list[list[str]]:
+def _fit_columns(table: list[list[str]], width: int | None) -> list[list[str]]:
     keep = [i for i in range(len(COLUMNS)) if any(row[i] for row in table[1:])]
     widths = [max(cell_len(row[i]) for row in table) for i in range(len(COLUMNS))]
     while width and len(keep) > 3 and sum(widths[i] + GAP for i in keep) - GAP > width:
@@ -92,7 +96,7 @@ def _fitted(table: list[list[str]], width: int | None) -> list[list[str]]:
     return [[row[i] for i in keep] for row in table]
 
 
-def _line(row: list[str], table: list[list[str]], *, header: bool) -> Text:
+def _table_line(row: list[str], table: list[list[str]], *, header: bool) -> Text:
     text = Text()
     for i, cell in enumerate(row):
         size = max(cell_len(r[i]) for r in table)
@@ -107,23 +111,24 @@ def _line(row: list[str], table: list[list[str]], *, header: bool) -> Text:
 # --- what a host looks like ----------------------------------------------------------------------
 
 
-def _look(facts: Facts, sizes: dict[int, str]) -> Look:
+def _row_of_facts(facts: Facts, sizes: dict[int, str]) -> Look:
     return (
-        (isa.level(facts.cpu) or facts.cpu.arch) + (" (simulated)" if facts.cpu.simulated else ""),
-        _cores(facts),
-        "?" if (memory := of.memory(facts)) is None else sizes[memory],
-        ", ".join(_minors(facts)),
-        _nic(facts),
-        _processor(facts),
+        (isa.cpu_level(facts.cpu) or facts.cpu.arch)
+        + (" (simulated)" if facts.cpu.simulated else ""),
+        _cores_text(facts),
+        "?" if (memory := of.usable_memory(facts)) is None else sizes[memory],
+        ", ".join(_python_minors(facts)),
+        _nic_text(facts),
+        _processor_text(facts),
         facts.os_name,
     )
 
 
-def _sizes(hosts: Sequence[Facts]) -> dict[int, str]:
+def _memory_texts(hosts: Sequence[Facts]) -> dict[int, str]:
     """Return each amount of memory as text; amounts that are nearly the same get the same text."""
     found: dict[int, str] = {}
     together: list[int] = []
-    for total in [*sorted({n for n in map(of.memory, hosts) if n is not None}), None]:
+    for total in [*sorted({n for n in map(of.usable_memory, hosts) if n is not None}), None]:
         if together and (total is None or total > together[0] * (1 + _NEAR)):
             found.update(dict.fromkeys(together, f"{together[-1] / GIB:.0f} GiB"))
             together = []
@@ -132,9 +137,9 @@ def _sizes(hosts: Sequence[Facts]) -> dict[int, str]:
     return found
 
 
-def _cores(facts: Facts) -> str:
+def _cores_text(facts: Facts) -> str:
     """Return the cores as text: "8", or "8×2" if each core runs two threads."""
-    cores, cpus = of.cores(facts), of.usable(facts)
+    cores, cpus = of.count_usable_cores(facts), of.usable_cpus(facts)
     if not cores or not cpus:
         return "?"
     if len(cpus) == cores:
@@ -142,14 +147,14 @@ def _cores(facts: Facts) -> str:
     return f"{cores}×{len(cpus) // cores}" if len(cpus) % cores == 0 else f"{cores}/{len(cpus)}"
 
 
-def _processor(facts: Facts) -> str:
+def _processor_text(facts: Facts) -> str:
     """Return "Xeon E5-2680 v4, Broadwell" for "Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz".
 
     "AMD EPYC", shortened by a hypervisor, becomes "EPYC Turin".
     """
     name = (facts.cpu.model_name or facts.cpu.vendor).partition(" @ ")[0]
     name = " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor$", " ", name).split())
-    known = processors.generation(facts.cpu)
+    known = processors.processor_generation(facts.cpu)
     if not known:
         return name
     name = name.removeprefix("Intel ").removeprefix("AMD ")
@@ -159,14 +164,14 @@ def _processor(facts: Facts) -> str:
     return f"{name}, {more}" if more else name
 
 
-def _minors(facts: Facts) -> list[str]:
+def _python_minors(facts: Facts) -> list[str]:
     """Return the newest three Python versions."""
     minors = sorted({p.version[:2] for p in facts.pythons}, reverse=True)
     shown = [".".join(map(str, m)) for m in minors[:3]]
     return shown + ["…"] if len(minors) > 3 else shown or ["none"]
 
 
-def _nic(facts: Facts) -> str:
+def _nic_text(facts: Facts) -> str:
     address = of.peer_address(facts)
     own = [n.name for n in facts.net.nics if address and address in n.addresses]
     return own[0] if own else facts.net.default_nic

@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from ipexctl.base.sizes import bit_rate
-from ipexctl.doctor.command.report_lines import folded
+from ipexctl.doctor.command.report_lines import fold_hosts
 from ipexctl.doctor.report.report import Report
 from ipexctl.facts.host_facts import plain
-from ipexctl.facts.measurements import HostBench, Link, median
+from ipexctl.facts.measurements import HostBench, MeasuredLink, median
 
 ROWS = 12
 _HEADS = ("fp32 GFLOP/s", "bf16 GFLOP/s", "ratio", "copy GB/s", "threads")
 
 
-def measured(report: Report, *, verbose: bool) -> list[Text]:
+def measurement_lines(report: Report, *, verbose: bool) -> list[Text]:
     if report.level == "quick":
         return []
-    text = _compute(report.measured.hosts, verbose=verbose)
+    text = _compute_lines(report.measured.hosts, verbose=verbose)
     links = links_line(report.measured.links, verbose=verbose)
     return [*text, *([Text()] if links else []), *links]
 
 
-def _compute(hosts: Sequence[HostBench], *, verbose: bool) -> list[Text]:
+def _compute_lines(hosts: Sequence[HostBench], *, verbose: bool) -> list[Text]:
     done = [h for h in hosts if h.status == "ok"]
     text: list[Text] = []
     if done:
@@ -34,29 +34,35 @@ def _compute(hosts: Sequence[HostBench], *, verbose: bool) -> list[Text]:
         text[-1].stylize("bold")
         order = sorted(done, key=lambda h: h.fp32 or 0.0)  # the slowest first
         for h in order if verbose else order[:ROWS]:
-            text.append(Text(f"{plain(h.host):{size}}  {_numbers(h)}"))
+            text.append(Text(f"{plain(h.host):{size}}  {_host_numbers(h)}"))
         if len(order) > ROWS and not verbose:
             text.append(Text(f"… and {len(order) - ROWS} faster hosts: -v", "dim"))
     for status, words in (("no-torch", "no torch there yet"), ("skipped", "taking turns")):
         names = [h.host for h in hosts if h.status == status]
         if names:
-            text += [Text(), Text(f"not measured  {folded(names, 48)}: {words}", "dim")]
+            text += [Text(), Text(f"not measured  {fold_hosts(names, 48)}: {words}", "dim")]
     return text
 
 
-def _numbers(h: HostBench) -> str:
+def _host_numbers(h: HostBench) -> str:
     ratio = f"×{h.bf16 / h.fp32:.1f}" if h.bf16 and h.fp32 else ""
-    cells = (_one(h.fp32), _one(h.bf16), ratio, _one(h.copy), str(h.threads or "?"))
+    cells = (
+        _format_gflops(h.fp32),
+        _format_gflops(h.bf16),
+        ratio,
+        _format_gflops(h.copy),
+        str(h.threads or "?"),
+    )
     return "  ".join(f"{c:>{len(head)}}" for c, head in zip(cells, _HEADS, strict=True))
 
 
-def _one(number: float | None) -> str:
+def _format_gflops(number: float | None) -> str:
     if number is None:
         return "?"
     return f"{number:.0f}" if number >= 20 else f"{number:.1f}"
 
 
-def links_line(links: Sequence[Link], *, verbose: bool = False) -> list[Text]:
+def links_line(links: Sequence[MeasuredLink], *, verbose: bool = False) -> list[Text]:
     """Return the line about the links; [] if none was measured."""
     good = [link for link in links if link.rate and link.latency]
     if not good:
@@ -64,20 +70,22 @@ def links_line(links: Sequence[Link], *, verbose: bool = False) -> list[Text]:
     rate = median(link.rate or 0.0 for link in good)
     latency = median(link.latency or 0.0 for link in good)
     slowest = min(good, key=lambda link: link.rate or 0.0)
-    words = f"{len(good)} links  {bit_rate(rate)} and {seconds(latency)} median"
+    words = f"{len(good)} links  {bit_rate(rate)} and {latency_ms(latency)} median"
     if len(good) > 1:
-        words += f", slowest {_pair(slowest)} {bit_rate(slowest.rate or 0.0)}"
+        words += f", slowest {_link_ends(slowest)} {bit_rate(slowest.rate or 0.0)}"
     text = [Text(words)]
     if verbose:
         for link in sorted(good, key=lambda link: link.rate or 0.0):
-            line = f"  {_pair(link)}  {bit_rate(link.rate or 0)}  {seconds(link.latency or 0)}"
+            line = (
+                f"  {_link_ends(link)}  {bit_rate(link.rate or 0)}  {latency_ms(link.latency or 0)}"
+            )
             text.append(Text(line))
     return text
 
 
-def _pair(link: Link) -> str:
+def _link_ends(link: MeasuredLink) -> str:
     return f"{plain(link.source)} → {plain(link.target)}"
 
 
-def seconds(time: float) -> str:
+def latency_ms(time: float) -> str:
     return f"{time * 1e3:.2f} ms"

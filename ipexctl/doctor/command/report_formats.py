@@ -19,20 +19,20 @@ from ipexctl.inventory.inventory import Host
 SCHEMA = 1
 
 
-def document(report: Report) -> dict[str, Any]:
+def doctor_document(report: Report) -> dict[str, Any]:
     """Return the JSON document of docs/schema/doctor.schema.json; within one SCHEMA number fields
     may be added, never removed or changed."""
     return {
         "schema_version": SCHEMA,
         "command": "doctor",
         "level": report.level,
-        "hosts": [_host(report, host) for host in report.hosts],
+        "hosts": [_host_document(report, host) for host in report.hosts],
         "lock": report.env.lock or None if report.env else None,
         "unchecked": report.unchecked or None,
-        "findings": [_finding(f) for f in report.findings_of("")],
-        "peers": [_plain(p) for p in report.peers],
-        "recommendations": [_plain(r) for r in report.recommendations],
-        "measured": _plain(report.measured),
+        "findings": [_finding_document(f) for f in report.findings_of("")],
+        "peers": [_json_value(p) for p in report.peers],
+        "recommendations": [_json_value(r) for r in report.recommendations],
+        "measured": _json_value(report.measured),
         "seconds": round(report.seconds, 3),
         "exit_code": report.exit_code,
     }
@@ -41,32 +41,32 @@ def document(report: Report) -> dict[str, Any]:
 def as_json(report: Report) -> str:
     """Return the document with one line per host: indenting in pure Python is slow."""
     parts = []
-    for key, value in document(report).items():
+    for key, value in doctor_document(report).items():
         rows = isinstance(value, list) and value
-        text = ",\n    ".join(map(_line, value)) if rows else _line(value)
-        parts.append(f"  {_line(key)}: " + (f"[\n    {text}\n  ]" if rows else text))
+        text = ",\n    ".join(map(_json_line, value)) if rows else _json_line(value)
+        parts.append(f"  {_json_line(key)}: " + (f"[\n    {text}\n  ]" if rows else text))
     return "{\n" + ",\n".join(parts) + "\n}"
 
 
-def _line(value: Any) -> str:
+def _json_line(value: Any) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def _host(report: Report, host: Host) -> dict[str, Any]:
+def _host_document(report: Report, host: Host) -> dict[str, Any]:
     facts, down = report.facts_of(host.name), report.down_of(host.name)
     return {
         "name": host.name,
         "address": peer_address(facts) if facts else "",
         "state": report.state(host.name),
-        "isa": isa.level(facts.cpu) if facts else "",
-        "generation": processors.generation(facts.cpu) if facts else "",
-        "facts": _plain(facts) if facts else None,
+        "isa": isa.cpu_level(facts.cpu) if facts else "",
+        "generation": processors.processor_generation(facts.cpu) if facts else "",
+        "facts": _json_value(facts) if facts else None,
         "error": asdict(down) if down else None,
-        "findings": [_finding(f) for f in report.findings_of(host.name)],
+        "findings": [_finding_document(f) for f in report.findings_of(host.name)],
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding_document(finding: Finding) -> dict[str, Any]:
     return {
         "id": finding.id,
         "severity": finding.severity.value,
@@ -77,18 +77,18 @@ def _finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return the value as JSON types; unlike dataclasses.asdict it copies no plain values."""
     if isinstance(value, str | int | float | None) and not isinstance(value, Enum):
         return value
     if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
+        return [_json_value(v) for v in value]
     if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: _json_value(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, set | frozenset):
         return sorted(value)
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: _json_value(v) for k, v in value.items()}
     return value.value if isinstance(value, Enum) else str(value)
 
 
@@ -102,28 +102,32 @@ def junit(report: Report) -> str:
     """
     root = ElementTree.Element("testsuites", name="ipexctl doctor", time=f"{report.seconds:.3f}")
     for name in [h.name for h in report.hosts] + ["all hosts"]:
-        _suite(root, report, name)
+        _add_suite(root, report, name)
     for key in ("tests", "failures", "errors"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, "unicode")
 
 
-def _suite(root: ElementTree.Element, report: Report, name: str) -> None:
-    suite = ElementTree.SubElement(root, "testsuite", name=_xml(name))
+def _add_suite(root: ElementTree.Element, report: Report, name: str) -> None:
+    suite = ElementTree.SubElement(root, "testsuite", name=_escape_xml(name))
     host = "" if name == "all hosts" else name
     down = report.down_of(host) if host else None
     if host:
-        case = ElementTree.SubElement(suite, "testcase", classname=_xml(name), name="answers")
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=_escape_xml(name), name="answers"
+        )
         if down:
             said = "\n".join(filter(None, (down.what, down.why, down.hint)))
-            error = ElementTree.SubElement(case, "error", message=_xml(down.what), type=down.slug)
-            error.text = _xml(said)
+            error = ElementTree.SubElement(
+                case, "error", message=_escape_xml(down.what), type=down.slug
+            )
+            error.text = _escape_xml(said)
     found = report.findings_of(host)
     for f in found:
-        title = _xml(f"{f.id} {f.title}")
-        case = ElementTree.SubElement(suite, "testcase", classname=_xml(name), name=title)
-        text = _xml(f"seen {f.evidence}\nwhy {f.why}\nfix {f.fix}")
+        title = _escape_xml(f"{f.id} {f.title}")
+        case = ElementTree.SubElement(suite, "testcase", classname=_escape_xml(name), name=title)
+        text = _escape_xml(f"seen {f.evidence}\nwhy {f.why}\nfix {f.fix}")
         if f.severity is Severity.FAIL:
             ElementTree.SubElement(case, "failure", message=title, type=f.id).text = text
         else:
@@ -133,7 +137,7 @@ def _suite(root: ElementTree.Element, report: Report, name: str) -> None:
     suite.set("errors", "1" if down else "0")
 
 
-def _xml(text: str) -> str:
+def _escape_xml(text: str) -> str:
     """Replace control characters, which XML 1.0 cannot represent."""
     return "\n".join(plain(line) for line in text.splitlines())
 
@@ -145,36 +149,47 @@ def markdown(report: Report) -> str:
     """Return the report as Markdown, for an issue, a wiki or a CI summary."""
     # late: rich
     from ipexctl.doctor.command.host_table import whole_table
-    from ipexctl.doctor.command.report_text import verdict
+    from ipexctl.doctor.command.report_text import verdict_line
 
     heads, rows = whole_table(report)
-    lines = [f"## {_md(verdict(report).plain)}", "", _row(*heads), "|---" * len(heads) + "|"]
-    lines += [_row(*cells) for cells in rows]
-    lines += _found(report)
+    lines = [
+        f"## {_escape_md(verdict_line(report).plain)}",
+        "",
+        _markdown_row(*heads),
+        "|---" * len(heads) + "|",
+    ]
+    lines += [_markdown_row(*cells) for cells in rows]
+    lines += _findings_markdown(report)
     return "\n".join(lines) + "\n"
 
 
-def _found(report: Report) -> Iterable[str]:
+def _findings_markdown(report: Report) -> Iterable[str]:
     for down in report.down:
-        yield f"\n### {_md(down.slug)}: {_md(down.what)}\n"
-        yield from (f"{_md(line)}  " for line in (down.why + "\n" + down.hint).splitlines() if line)
+        yield f"\n### {_escape_md(down.slug)}: {_escape_md(down.what)}\n"
+        yield from (
+            f"{_escape_md(line)}  " for line in (down.why + "\n" + down.hint).splitlines() if line
+        )
     for severity in Severity:
         for problem in by_problem(report.findings, severity):
             first, seen, fixes = problem.first, problem.evidence, problem.fixes
-            names = fold(problem.hosts or report.everyone)
-            yield f"\n### {severity.value} {first.id}: {_md(first.title)} ({_md(names)})\n"
+            names = _escape_md(fold(problem.hosts or report.everyone))
+            yield f"\n### {severity.value} {first.id}: {_escape_md(first.title)} ({names})\n"
             for text, hosts in seen.items():
-                yield f"- {_md(text)}" if len(seen) == 1 else f"- {_md(fold(hosts))}: {_md(text)}"
-            yield f"\n{_md(first.why)}\n"
+                yield (
+                    f"- {_escape_md(text)}"
+                    if len(seen) == 1
+                    else f"- {_escape_md(fold(hosts))}: {_escape_md(text)}"
+                )
+            yield f"\n{_escape_md(first.why)}\n"
             for fix, hosts in fixes.items():
-                yield from [f"{_md(fold(hosts))}:\n"] if len(fixes) > 1 else []
+                yield from [f"{_escape_md(fold(hosts))}:\n"] if len(fixes) > 1 else []
                 yield from (f"    {plain(line)}" for line in fix.lines)
 
 
-def _row(*cells: str) -> str:
-    return "| " + " | ".join(_md(c) for c in cells) + " |"
+def _markdown_row(*cells: str) -> str:
+    return "| " + " | ".join(_escape_md(c) for c in cells) + " |"
 
 
-def _md(text: str) -> str:
+def _escape_md(text: str) -> str:
     """Escape text so that no Markdown reader takes it for markup."""
     return "".join("\\" + c if c in "\\`*_[]<>|#&!" else c for c in plain(" ".join(text.split())))

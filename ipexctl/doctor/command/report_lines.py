@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ipexctl.base.wrapping import wrapped
+from ipexctl.base.wrapping import wrap_text
 from ipexctl.facts.host_facts import plain
 from ipexctl.inventory.hostfile_text import fold
 
@@ -22,7 +22,7 @@ STYLES = {
 }
 
 
-def folded(names: Sequence[str], most: int | None) -> str:
+def fold_hosts(names: Sequence[str], most: int | None) -> str:
     """Return names as node[01-14]; a list that stays too long is cut at a name and counted."""
     text = plain(fold(names), 1 << 20)
     if most is None or cell_len(text) <= most:
@@ -44,34 +44,34 @@ def _last_comma(text: str) -> int:
     return last
 
 
-def truncate(text: str, most: int | None) -> str:
+def truncate_text(text: str, most: int | None) -> str:
     text = plain(text)
     if most is None or cell_len(text) <= most:
         return text
     return set_cell_size(text, max(1, most - 1)).rstrip() + "…"
 
 
-def labelled(label: str, text: str, width: int | None) -> list[Text]:
+def labelled_lines(label: str, text: str, width: int | None) -> list[Text]:
     """Return `  LABEL text`, wrapped with a hanging indent."""
     found = []
     indent = f"  {label} "
     for line in text.splitlines() or [""]:
-        for part in _wrapped(plain(line), width, len(indent)):
+        for part in _wrap_line(plain(line), width, len(indent)):
             found.append(Text(indent, "dim").append(part, "not dim"))
             indent = " " * len(indent)
     return found
 
 
-def command(label: str, text: str, width: int | None = None) -> list[Text]:
+def command_lines(label: str, text: str, width: int | None = None) -> list[Text]:
     """Return commands to copy, each on a line of its own."""
     start = f"  {label} "
     lines = [start + plain(line) for line in text.splitlines() if line.strip()]
     if width is not None:
-        lines = [part for line in lines for part in wrapped(line, width, " " * len(start))]
+        lines = [part for line in lines for part in wrap_text(line, width, " " * len(start))]
     return [*map(Text, lines)]
 
 
-def _wrapped(text: str, width: int | None, indent: int) -> list[str]:
+def _wrap_line(text: str, width: int | None, indent: int) -> list[str]:
     if width is None or cell_len(text) + indent <= width:
         return [text]
     room = max(20, width - indent)

@@ -13,13 +13,13 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from ipexctl.base import quoting
-from ipexctl.base.wrapping import wrapped
+from ipexctl.base.wrapping import wrap_text
 from ipexctl.doctor.checks.interfaces import link_speed, peer_nic
-from ipexctl.doctor.command.findings import blocks, downs
-from ipexctl.doctor.command.host_table import lines
-from ipexctl.doctor.command.measured import measured
-from ipexctl.doctor.command.report_lines import folded, labelled, truncate
-from ipexctl.doctor.report.cluster import groups
+from ipexctl.doctor.command.findings import down_host_lines, finding_blocks
+from ipexctl.doctor.command.host_table import host_table_lines
+from ipexctl.doctor.command.measured import measurement_lines
+from ipexctl.doctor.command.report_lines import fold_hosts, labelled_lines, truncate_text
+from ipexctl.doctor.report.cluster import group_hosts
 from ipexctl.doctor.report.finding import Severity
 from ipexctl.doctor.report.recommendations import Recommendation
 from ipexctl.doctor.report.report import Report, by_problem
@@ -31,26 +31,28 @@ from ipexctl.terminal.console import console_on
 ADVICE_GROUPS = 4
 
 
-def show(report: Report, file: IO[str], *, verbose: bool = False, width: int | None = None) -> None:
+def show_doctor_report(
+    report: Report, file: IO[str], *, verbose: bool = False, width: int | None = None
+) -> None:
     """Print the report; `width` None: the terminal's width, unlimited if it is not a terminal."""
     console = console_on(file)
     if width is None and file.isatty():
         console.width = max(console.width, 40)
         width = console.width
-    parts = [*_head(report, width), Text()]
-    parts += lines(report, width, verbose=verbose)
-    parts += _details(report, width) if verbose else []
+    parts = [*_head_lines(report, width), Text()]
+    parts += host_table_lines(report, width, verbose=verbose)
+    parts += _detail_lines(report, width) if verbose else []
     for text, hosts in report.environments.items():
         where = "" if len(report.environments) == 1 else f"{fold(hosts)}: "
         parts.append(Text(plain(where + text), "dim"))
-    parts += _advice(report, width, verbose=verbose)
-    parts += measured(report, verbose=verbose)
-    parts += downs(report, width, verbose=verbose)
-    parts += blocks(report, width, verbose=verbose)
+    parts += _recommendation_lines(report, width, verbose=verbose)
+    parts += measurement_lines(report, verbose=verbose)
+    parts += down_host_lines(report, width, verbose=verbose)
+    parts += finding_blocks(report, width, verbose=verbose)
     console.print(Text("\n").join(parts), soft_wrap=True)
 
 
-def verdict(report: Report, width: int | None = None) -> Text:
+def verdict_line(report: Report, width: int | None = None) -> Text:
     """Return the answer as one line; without enough room the duration is left out first."""
     states = [report.state(h.name) for h in report.hosts]
     good = sum(s in ("ok", "warn") for s in states)
@@ -74,22 +76,22 @@ def verdict(report: Report, width: int | None = None) -> Text:
     return text if width and len(text) + len(took) > width else text.append(took, "dim")
 
 
-def _head(report: Report, width: int | None) -> list[Text]:
+def _head_lines(report: Report, width: int | None) -> list[Text]:
     label, command = first_step(report)
-    first, *rest = wrapped(label + command, width) if width else [label + command]
+    first, *rest = wrap_text(label + command, width) if width else [label + command]
     start = Text(first[: len(label)], "bold").append(first[len(label) :], "not bold")
-    return [verdict(report, width), start, *map(Text, rest)]
+    return [verdict_line(report, width), start, *map(Text, rest)]
 
 
 def first_step(report: Report) -> tuple[str, str]:
     """Return a label, and the command to type first."""
     where, command = _first_thing(report) if not report.unchecked else ("", "")
     if not command:
-        return "next: ", plain(_next(report))
+        return "next: ", plain(_next_command(report))
     return (f"do this on {plain(where)}: " if where else "do this: "), plain(command)
 
 
-def _next(report: Report) -> str:
+def _next_command(report: Report) -> str:
     if report.unchecked:
         return (
             f"ipexctl init   # every command uses the hosts in {quoting.quote((report.unchecked,))}"
@@ -123,14 +125,14 @@ def _first_thing(report: Report) -> tuple[str, str]:
 # --- the links, with -v: equal ones together -----------------------------------------------------
 
 
-def _details(report: Report, width: int | None) -> list[Text]:
+def _detail_lines(report: Report, width: int | None) -> list[Text]:
     text: list[Text] = []
-    for words, names in groups(report.facts, _link).items():
-        text += labelled("link", f"{fold(names)}: {words}", width)
+    for words, names in group_hosts(report.facts, _link_text).items():
+        text += labelled_lines("link", f"{fold(names)}: {words}", width)
     return [Text(), *text] if text else []
 
 
-def _link(facts: Facts) -> str:
+def _link_text(facts: Facts) -> str:
     nic = peer_nic(facts)
     speed = link_speed(nic) if nic else ""
     return f"{nic.name}, {speed}" if nic and speed else ""
@@ -139,7 +141,7 @@ def _link(facts: Facts) -> str:
 # --- what to run with on each group of equal hosts -----------------------------------------------
 
 
-def _advice(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
+def _recommendation_lines(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
     found = sorted(report.recommendations, key=lambda r: -len(r.hosts))
     shown = found if verbose else found[:ADVICE_GROUPS]
     text = [Text()] if shown else []
@@ -152,20 +154,20 @@ def _advice(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
 
 def _advice_lines(r: Recommendation, width: int | None, *, verbose: bool) -> list[Text]:
     text = Text("use", "bold")
-    names = folded(r.hosts, max(24, width // 3) if width else 80)
+    names = fold_hosts(r.hosts, max(24, width // 3) if width else 80)
     text.append(f"  {names}: ", "bold")
     words = advice_words(r, None if width is None else width - cell_len(text.plain))
     lines = [text.append(words, "not bold")]
     if r.verdict:
-        lines += labelled("but", r.verdict, width)
+        lines += labelled_lines("but", r.verdict, width)
     if verbose:
-        lines += labelled("cpu", r.processor, width) if r.processor else []
+        lines += labelled_lines("cpu", r.processor, width) if r.processor else []
         for reason in r.why:
-            lines += labelled("why", reason, width)
+            lines += labelled_lines("why", reason, width)
     elif r.why and not r.verdict:
         # only the reason of the data type: the other values are self-explanatory
         brief = f"{r.processor} · {r.why[0]}" if r.processor else r.why[0]
-        lines.append(Text("  " + truncate(brief, width - 2 if width else 160), "dim"))
+        lines.append(Text("  " + truncate_text(brief, width - 2 if width else 160), "dim"))
     return lines
 
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
-from ipexctl.doctor.report.finding import Fix, do, scripted
+from ipexctl.doctor.report.finding import Fix, do, scripted_sudo
 from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.measurements import Measured
+from ipexctl.facts.measurements import Measurements
 from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.version_table import Row
+from ipexctl.install.stack.version_table import StackRow
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class Cluster:
+class CheckedHosts:
     """The hosts that answered, their connections, the version table, and the folder's lock."""
 
     hosts: tuple[Facts, ...]
     peers: tuple[Peer, ...] = ()
-    rows: tuple[Row, ...] = ()
-    measured: Measured = Measured()
+    rows: tuple[StackRow, ...] = ()
+    measured: Measurements = Measurements()
     lock: Lock | None = None
 
     def facts_of(self, host: str) -> Facts | None:
@@ -38,7 +38,7 @@ class Cluster:
         return sum(usable_cores.default_ranks(facts.cpu) for facts in self.hosts)
 
 
-def groups(
+def group_hosts(
     hosts: Sequence[Facts], key: Callable[[Facts], Hashable | None]
 ) -> dict[Hashable, list[str]]:
     """Group host names by the value of `key`, largest group first; unknown values are left out."""
@@ -59,9 +59,9 @@ def install_command(facts: Facts, *, debian: str, rhel: str, suse: str, again: b
     """Return the command that installs a package on this host's distribution; `again`: it is
     installed, but its files are damaged."""
     ids = set(facts.os_ids)
-    apt = scripted("apt-get install -y", *["--reinstall"] * again, *debian.split())
-    dnf = scripted("dnf", "reinstall" if again else "install", "-y", *rhel.split())
-    zypper = scripted("zypper install -y", *["--force"] * again, *suse.split())
+    apt = scripted_sudo("apt-get install -y", *["--reinstall"] * again, *debian.split())
+    dnf = scripted_sudo("dnf", "reinstall" if again else "install", "-y", *rhel.split())
+    zypper = scripted_sudo("zypper install -y", *["--force"] * again, *suse.split())
     if ids & {"debian", "ubuntu"}:
         return do(apt)
     if ids & {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}:

@@ -87,10 +87,12 @@ class Fix:
 
     def with_options(self, options: tuple[str, ...]) -> Fix:
         """Return a copy with the options by which the user named the hosts."""
-        return Fix(tuple(tuple(_given(p, options) for p in parts) for parts in self.alternatives))
+        return Fix(
+            tuple(tuple(_with_options(p, options) for p in parts) for parts in self.alternatives)
+        )
 
 
-def _given(part: Part, options: tuple[str, ...]) -> Part:
+def _with_options(part: Part, options: tuple[str, ...]) -> Part:
     if isinstance(part, Command) and part.options_at:
         at = part.options_at
         return replace(part, argv=(*part.argv[:at], *options, *part.argv[at:]), options_at=0)
@@ -132,7 +134,7 @@ def command(start: str, *argv: str, pipe: str = "") -> Command:
     return Command((*start.split(), *argv), tuple(pipe.split()))
 
 
-def ipexctl(verb: str, *argv: str) -> Command:
+def ipexctl_command(verb: str, *argv: str) -> Command:
     """Return an ipexctl command; the user's options go after the verb."""
     words = ("ipexctl", *verb.split())
     return Command((*words, *argv), options_at=len(words))
@@ -143,16 +145,16 @@ def sudo(start: str, *argv: str) -> Command:
     return Command(("sudo", *start.split(), *argv))
 
 
-def scripted(start: str, *argv: str) -> Command:
+def scripted_sudo(start: str, *argv: str) -> Command:
     """Return a command that root can run unattended: `doctor --print` puts it in a script."""
     return replace(sudo(start, *argv), scripted=True)
 
 
-def edit(path: str) -> Command:
+def edit_file(path: str) -> Command:
     """Return the command to change a line of a file by hand; words after it say which."""
     return Command(("sudoedit", path))
 
 
-def write(line: str, path: str, *, append: bool = False, scripted: bool = True) -> Command:
+def write_line(line: str, path: str, *, append: bool = False, scripted: bool = True) -> Command:
     """Return the command with which root writes a line into a file."""
     return Command(("echo", line), ("sudo", "tee", *["-a"] * append, path), scripted)

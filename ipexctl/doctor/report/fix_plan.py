@@ -18,7 +18,7 @@ _START = ("bad=", 'failed() { echo "$1: failed" >&2; bad=1; }')
 _END = ('test -z "$bad"',)
 
 
-def scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[list[str], str]]:
+def root_scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[list[str], str]]:
     """Return a shell script for root, meant to be read first, for each group of hosts that need the
     same commands."""
     grave = [f for f in findings if f.severity is not Severity.NOTE and f.fix.needs_root]
@@ -28,12 +28,12 @@ def scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tuple[lis
         live = tuple(f"{f.id} {command}" for f in own for command in ready_commands(f.fix))
         if own:
             groups.setdefault(live, []).append(host)
-    return [(names, _script(names, grave)) for names in groups.values()]
+    return [(names, _script_text(names, grave)) for names in groups.values()]
 
 
-def _script(names: Sequence[str], findings: Sequence[Finding]) -> str:
+def _script_text(names: Sequence[str], findings: Sequence[Finding]) -> str:
     head = (
-        f"# for {_comment(fold(names))}",
+        f"# for {_comment_text(fold(names))}",
         "# written by `ipexctl doctor --print`: read it, then run it there as a user of sudo",
     )
     own = by_problem(f for f in findings if f.host in ("", *names))
@@ -43,23 +43,23 @@ def _script(names: Sequence[str], findings: Sequence[Finding]) -> str:
 
 def _script_of(problem: Problem, names: Sequence[str]) -> list[str]:
     """Return its commands; advice, choices and anything not plainly harmless become comments."""
-    found = ["", f"# {problem.first.id} {_comment(problem.first.title)}"]
+    found = ["", f"# {problem.first.id} {_comment_text(problem.first.title)}"]
     for fix, hosts in problem.fixes.items():
         live = ready_commands(fix)
         where = "" if {*hosts} in ({*names}, {""}) else f"on {fold(hosts)}: "
-        for line, command in zip(fix.lines, _unattended(fix), strict=True):
+        for line, command in zip(fix.lines, _unattended_commands(fix), strict=True):
             done = f"{command} || failed {problem.first.id}"
-            found.append(done if command in live else f"#   {_comment(where + line)}")
+            found.append(done if command in live else f"#   {_comment_text(where + line)}")
     return list(dict.fromkeys(found))
 
 
 def ready_commands(fix: Fix) -> list[Command | Shell]:
     """Return the commands that root can run without a decision; [] if there is a choice."""
-    ready = [command for command in _unattended(fix) if command]
+    ready = [command for command in _unattended_commands(fix) if command]
     return ready if len(ready) == 1 else []
 
 
-def _unattended(fix: Fix) -> list[Command | Shell | None]:
+def _unattended_commands(fix: Fix) -> list[Command | Shell | None]:
     """Return the unattended command of each alternative, or None."""
     return [
         next((p for p in parts if not isinstance(p, str) and p.unattended), None)
@@ -67,7 +67,7 @@ def _unattended(fix: Fix) -> list[Command | Shell | None]:
     ]
 
 
-def _comment(text: str) -> str:
+def _comment_text(text: str) -> str:
     return plain(" ".join(text.split()))
 
 
@@ -130,16 +130,16 @@ def _step_lines(step: FixStep, names: Sequence[str], hosts: Sequence[str]) -> li
 
 
 def as_step(finding: Finding, command: Command | Shell) -> FixStep:
-    kind, args = _step(command)
+    kind, args = _step_for_command(command)
     return FixStep(finding.id, finding.title, kind, args, sudo=command.needs_root)
 
 
-def _step(command: Command | Shell) -> tuple[str, dict[str, object]]:
+def _step_for_command(command: Command | Shell) -> tuple[str, dict[str, object]]:
     if isinstance(command, Shell):
         return "sh", {"cmd": command.text.replace("sudo ", "").replace("${", "$${")}
     words = [word for word in command.argv if word != "sudo"]
     if command.pipe[:2] == ("sudo", "tee"):
-        return _written(words[1], command.pipe[-1], append="-a" in command.pipe)
+        return _step_for_line(words[1], command.pipe[-1], append="-a" in command.pipe)
     if words[0] in _INSTALLERS and words[1] == "install" and not _AGAIN & {*words}:
         return "package", {"name": [word for word in words[2:] if not word.startswith("-")]}
     setting = _SETTING.fullmatch(words[-1])
@@ -150,7 +150,7 @@ def _step(command: Command | Shell) -> tuple[str, dict[str, object]]:
     return "sh", {"cmd": quote(tuple(words))}
 
 
-def _written(line: str, path: str, *, append: bool) -> tuple[str, dict[str, object]]:
+def _step_for_line(line: str, path: str, *, append: bool) -> tuple[str, dict[str, object]]:
     if append:
         return "line", {"path": path, "line": line, "create": True}
     if path.startswith("/sys/"):

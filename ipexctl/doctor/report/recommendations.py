@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ipexctl.doctor.report.cluster import Cluster
+from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.errors import InputError, NothingFits
 from ipexctl.facts import isa, processors, usable_cores
 from ipexctl.facts.facts import Facts
@@ -38,31 +38,31 @@ class Recommendation:
     processor: str = ""  # its generation: Sapphire Rapids; "" if it is not in the table
 
 
-def recommend(cluster: Cluster) -> tuple[Recommendation, ...]:
+def recommend_settings(cluster: CheckedHosts) -> tuple[Recommendation, ...]:
     """Return one recommendation for each group of equal hosts, in the order of the hosts."""
-    together = _decide(cluster.hosts, cluster)
+    together = _decide_as_install(cluster.hosts, cluster)
     alike: dict[object, list[Facts]] = {}
     for facts in cluster.hosts:
-        alike.setdefault(_kind(facts), []).append(facts)
+        alike.setdefault(_advice_key(facts), []).append(facts)
     return tuple(_recommendation(hosts, cluster, together) for hosts in alike.values())
 
 
-def _kind(facts: Facts) -> object:
+def _advice_key(facts: Facts) -> object:
     """Return a key that is equal for hosts that get the same advice for the same reasons."""
     cpu = facts.cpu
-    shape = len(usable_cores.cores(cpu)), _ranks_reason(facts), _threads_reason(facts)
+    shape = len(usable_cores.list_cores(cpu)), _ranks_reason(facts), _threads_reason(facts)
     minors = frozenset(p.version[:2] for p in facts.pythons)
     system = facts.libc, minors, facts.agent
-    return cpu.arch, isa.level(cpu), processors.generation(cpu), shape, system
+    return cpu.arch, isa.cpu_level(cpu), processors.processor_generation(cpu), shape, system
 
 
 def _recommendation(
-    hosts: Sequence[Facts], cluster: Cluster, together: Decision | str
+    hosts: Sequence[Facts], cluster: CheckedHosts, together: Decision | str
 ) -> Recommendation:
     first = hosts[0]
     ranks = usable_cores.default_ranks(first.cpu)
-    chosen = together if isinstance(together, Decision) else _decide(hosts, cluster)
-    dtype = chosen.dtype if isinstance(chosen, Decision) else stack_decision.dtype(hosts)
+    chosen = together if isinstance(together, Decision) else _decide_as_install(hosts, cluster)
+    dtype = chosen.dtype if isinstance(chosen, Decision) else stack_decision.choose_dtype(hosts)
     row = chosen.stack if isinstance(chosen, Decision) else None
     reasons = [_dtype_reason(first, cluster, dtype), _ranks_reason(first), _threads_reason(first)]
     reasons += _stack_reasons(chosen) if isinstance(chosen, Decision) else ()
@@ -75,32 +75,32 @@ def _recommendation(
         ranks=ranks,
         threads=core_pinning.place_ranks(first, ranks).threads or 1,
         why=tuple(reasons),
-        verdict="; ".join(_verdict(first, chosen)),
-        processor=processors.generation(first.cpu),
+        verdict="; ".join(_verdict_reasons(first, chosen)),
+        processor=processors.processor_generation(first.cpu),
     )
 
 
-def _decide(hosts: Sequence[Facts], cluster: Cluster) -> Decision | str:
+def _decide_as_install(hosts: Sequence[Facts], cluster: CheckedHosts) -> Decision | str:
     """Return what `install` would choose in this folder without options, or why nothing fits."""
     if not hosts or not cluster.rows:
         return "no version table available"
     lock = cluster.lock
     carried = lock.cpython if lock else None
     try:
-        return stack_decision.decide(hosts, Request(mpi=""), lock, cluster.rows, carried)
+        return stack_decision.decide_stack(hosts, Request(mpi=""), lock, cluster.rows, carried)
     except NothingFits as none:
         return none.why.partition("\n")[0]
     except InputError as e:
         return e.what
 
 
-def _verdict(facts: Facts, chosen: Decision | str) -> Iterator[str]:
+def _verdict_reasons(facts: Facts, chosen: Decision | str) -> Iterator[str]:
     if not isa.is_x86(facts.cpu):
         yield (
             f"{facts.cpu.arch} is not x86: stock PyTorch with gloo, without IPEX, oneCCL and Intel "
             "MPI (ipexctl install --mpi none)"
         )
-    elif isa.level(facts.cpu) in ("sse", "avx") and not isinstance(chosen, str):
+    elif isa.cpu_level(facts.cpu) in ("sse", "avx") and not isinstance(chosen, str):
         yield "no AVX2: PyTorch runs, but slowly; leave this host out if the others have AVX2"
     if isinstance(chosen, str):
         yield f"no stack fits: {chosen}"
@@ -118,17 +118,17 @@ def _stack_reasons(decision: Decision) -> Iterator[str]:
         )
 
 
-def _dtype_reason(facts: Facts, cluster: Cluster, dtype: str) -> str:
-    hidden = processors.hidden(facts.cpu)
+def _dtype_reason(facts: Facts, cluster: CheckedHosts, dtype: str) -> str:
+    hidden = processors.underreported_processor(facts.cpu)
     who = "the virtual machine" if processors.is_guest(facts.cpu) else "this system"
-    if not isa.bf16(facts.cpu):
+    if not isa.has_bf16(facts.cpu):
         if not hidden or not hidden.bf16:
-            return f"fp32: {isa.level(facts.cpu) or 'this processor'} has no fast bf16"
+            return f"fp32: {isa.cpu_level(facts.cpu) or 'this processor'} has no fast bf16"
         what = "AMX" if hidden.level == "amx" else "AVX-512 BF16"
         return (
             f"fp32: {who} hides the {what} of its {hidden.name}; once it is exposed (CPU-005), bf16"
         )
-    unit = "AMX" if isa.level(facts.cpu) == "amx" else "AVX-512"
+    unit = "AMX" if isa.cpu_level(facts.cpu) == "amx" else "AVX-512"
     if dtype == stack_decision.FP32:
         return (
             f"fp32: all ranks train in one dtype, and {_without_bf16(cluster)}; "
@@ -140,9 +140,11 @@ def _dtype_reason(facts: Facts, cluster: Cluster, dtype: str) -> str:
     )
 
 
-def _without_bf16(cluster: Cluster) -> str:
-    lacking = [f for f in cluster.hosts if not isa.bf16(f.cpu)]
-    hiding = [f.host for f in lacking if (p := processors.hidden(f.cpu)) and p.bf16]
+def _without_bf16(cluster: CheckedHosts) -> str:
+    lacking = [f for f in cluster.hosts if not isa.has_bf16(f.cpu)]
+    hiding = [
+        f.host for f in lacking if (p := processors.underreported_processor(f.cpu)) and p.bf16
+    ]
     without = [f.host for f in lacking if f.host not in hiding]
     parts = [f"{fold(hiding)} hides bf16 (CPU-005 exposes it)"] if hiding else []
     parts += [f"{fold(without)} has no fast bf16"] if without else []
@@ -168,7 +170,7 @@ def _threads_reason(facts: Facts) -> str:
     text = f"{threads} thread{'s' * (threads != 1)} per rank"
     if places.capped:
         return f"{text}: the control group allows {cpu.quota:g} CPUs' worth of time"
-    fast, every = len(usable_cores.fast_cores(cpu)), len(usable_cores.cores(cpu))
+    fast, every = len(usable_cores.fast_cores(cpu)), len(usable_cores.list_cores(cpu))
     kind = "fast core" if fast < every else "core"
     some = cpu.allowed is not None and len(cpu.allowed) < len(cpu.cpus)
     return f"{text}: one per {'allowed ' * some}{kind} of its node"

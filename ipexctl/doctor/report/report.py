@@ -11,7 +11,7 @@ from ipexctl.doctor.report.recommendations import Recommendation
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
 from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.measurements import Measured
+from ipexctl.facts.measurements import Measurements
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 
@@ -33,7 +33,7 @@ class Report:
     without_downs: str = ""  # the same command for the other hosts
     level: str = "quick"
     script: str = "SCRIPT"
-    measured: Measured = Measured()
+    measured: Measurements = Measurements()
     recommendations: tuple[Recommendation, ...] = ()
     env: EnvChoice | None = None
     requirements: str = ""  # a requirements file in this folder if there is no lock

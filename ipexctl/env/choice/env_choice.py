@@ -6,17 +6,17 @@ import re
 from dataclasses import field, replace
 from typing import Any
 
-from ipexctl.base.values import by, matching, plain
+from ipexctl.base.values import by, matching_text, plain
 from ipexctl.quick_dataclass import dataclass
 
 KEY_FORM = re.compile(r"[0-9a-f]{16}")
-KEY = by(matching(KEY_FORM), needed=True)
-KEY_OR_NONE = by(matching(re.compile(r"([0-9a-f]{16})?")))
+KEY = by(matching_text(KEY_FORM), needed=True)
+KEY_OR_NONE = by(matching_text(re.compile(r"([0-9a-f]{16})?")))
 TEXT = by(plain)
 
 
 @dataclass(frozen=True)
-class Project:
+class ProjectEnv:
     """A project. `id` distinguishes projects of one name; `by`: its user and machine."""
 
     id: str = field(metadata=TEXT)
@@ -31,7 +31,7 @@ class Project:
 class EnvUser:
     """A project that asked for an environment. Times are the host's, in UTC."""
 
-    project: Project
+    project: ProjectEnv
     asked: str
     used: str
 
@@ -46,7 +46,7 @@ class EnvChoice:
     `instead`: the command that chose another environment than the lock's `locked`.
     """
 
-    project: Project
+    project: ProjectEnv
     key: str = ""
     lock: str = ""  # its path
     instead: str = ""

@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import field
 
-from ipexctl.base.values import by, texts
+from ipexctl.base.values import by, texts_of
 from ipexctl.env.choice.env_choice import KEY, KEY_FORM, KEY_OR_NONE, TEXT, EnvChoice, EnvUser
-from ipexctl.env.choice.package_changes import Change
+from ipexctl.env.choice.package_changes import PackageChange
 from ipexctl.install.stack.selection import IPEX
 from ipexctl.quick_dataclass import dataclass
 
@@ -21,7 +21,7 @@ _SHOWN = {
 
 
 @dataclass(frozen=True)
-class Env:
+class BuiltEnv:
     """An environment on a host. `whole`: its build ended; `use`: the path of the environment that
     `install --use-env` named, "" for one of wheels.
 
@@ -34,8 +34,8 @@ class Env:
     proved: bool
     size: int
     use: str = field(default="", metadata=TEXT)
-    wheels: tuple[str, ...] = field(default=(), metadata=by(texts))
-    changed: tuple[Change, ...] = ()  # by hand
+    wheels: tuple[str, ...] = field(default=(), metadata=by(texts_of))
+    changed: tuple[PackageChange, ...] = ()  # by hand
     built: str = ""  # the date; "" unknown
     users: tuple[EnvUser, ...] = ()  # that asked for it; () unknown
     shared: int = 0
@@ -59,11 +59,11 @@ class HostEnvs:
     root: str
     current: str = field(metadata=KEY_OR_NONE)
     previous: str = field(metadata=KEY_OR_NONE)
-    envs: tuple[Env, ...]
+    envs: tuple[BuiltEnv, ...]
     blobs: int  # bytes
     size: int = 0
 
-    def env(self, key: str) -> Env | None:
+    def env(self, key: str) -> BuiltEnv | None:
         return next((e for e in self.envs if e.key == key), None)
 
     @property
@@ -108,7 +108,7 @@ def not_back(on_host: HostEnvs, key: str) -> str:
     return "" if env and env.whole else f"the environment {key} is not here"
 
 
-def spared(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
+def still_named_envs(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
     """Return the unused environments that another project or a lock still names, and which."""
     found = {}
     for env in (e for e in on_host.envs if e.key in on_host.unused):
@@ -125,7 +125,7 @@ def use_of(on_host: HostEnvs, key: str, choice: EnvChoice) -> str:
     """Return current, previous, kept, or unused: `env rm --unused` removes the last kind."""
     if key in (on_host.current, on_host.previous):
         return "current" if key == on_host.current else "previous"
-    return "kept" if key in spared(on_host, choice) else "unused"
+    return "kept" if key in still_named_envs(on_host, choice) else "unused"
 
 
 # --- drift ---------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Drift:
     root: str
     current: str = field(metadata=KEY_OR_NONE)
     packages: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    changed: tuple[Change, ...] = ()
+    changed: tuple[PackageChange, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
     more: int = 0
     looked: int = 0

@@ -10,7 +10,7 @@ _MOST = 5
 
 
 @dataclass(frozen=True)
-class Change:
+class PackageChange:
     """A package; a version "": there is none. Equal versions: files are replaced, or `gone`."""
 
     package: str
@@ -28,14 +28,14 @@ class Change:
         return f"{self.package} {self.was} -> {self.now}"
 
 
-def describe_changes(changes: Sequence[Change]) -> str:
+def describe_changes(changes: Sequence[PackageChange]) -> str:
     """Return the changes in one line of limited length."""
     more = [f"{len(changes) - _MOST} more"] if len(changes) > _MOST else []
     return ", ".join([*map(str, changes[:_MOST]), *more])
 
 
-def between(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[Change, ...]:
+def compare_packages(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[PackageChange, ...]:
     """Return the changes that lead from one environment's packages to the other's."""
     names = sorted(was.keys() | now.keys())
-    found = (Change(name, was.get(name, ""), now.get(name, "")) for name in names)
+    found = (PackageChange(name, was.get(name, ""), now.get(name, "")) for name in names)
     return tuple(c for c in found if c.was != c.now)

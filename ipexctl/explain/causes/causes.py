@@ -58,11 +58,11 @@ class Match:
     again: int = 0
 
 
-def parse(text: str) -> tuple[Cause, ...]:
-    return tuple(_cause(raw) for raw in toml.loads(text)["cause"])
+def parse_causes(text: str) -> tuple[Cause, ...]:
+    return tuple(_read_cause(raw) for raw in toml.loads(text)["cause"])
 
 
-def _cause(raw: dict[str, Any]) -> Cause:
+def _read_cause(raw: dict[str, Any]) -> Cause:
     raw = {**raw, "patterns": tuple(raw["patterns"]), "checks": tuple(raw["checks"])}
     return Cause(**raw)
 
@@ -70,51 +70,51 @@ def _cause(raw: dict[str, Any]) -> Cause:
 Known = Callable[[], tuple["Cause", ...]]  # the table, which takes 60 ms to read
 
 
-def match(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
+def find_likeliest_cause(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
     """Return the likeliest cause of an end. A Python warning is not a cause."""
     best: Match | None = None
-    for found in _found((line for line in lines if not _WARNING.search(line)), known):
-        if not _rank(found):
+    for found in _match_blocks((line for line in lines if not _WARNING.search(line)), known):
+        if not _match_rank(found):
             return found
-        if best is None or _rank(found) < _rank(best):
+        if best is None or _match_rank(found) < _match_rank(best):
             best = found
     return best
 
 
-def matches(lines: Iterable[str], known: tuple[Cause, ...]) -> tuple[Match, ...]:
+def find_causes(lines: Iterable[str], known: tuple[Cause, ...]) -> tuple[Match, ...]:
     """Return each cause once, the likeliest first."""
     told: dict[str, Match] = {}
-    for found in _found(lines, known):
+    for found in _match_blocks(lines, known):
         seen = told.setdefault(found.cause.slug, found)
         if seen is not found:
-            best = min(seen, found, key=_rank)
+            best = min(seen, found, key=_match_rank)
             told[found.cause.slug] = replace(best, again=seen.again + 1)
-    return tuple(sorted(told.values(), key=_rank))
+    return tuple(sorted(told.values(), key=_match_rank))
 
 
-def _found(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
+def _match_blocks(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
     numbered = enumerate(lines, 1)
     while block := [(n, line[:MAX_LINE]) for n, line in islice(numbered, _BLOCK)]:
         text = "\n".join(line for _, line in block)
         names = "\n".join(set(_NAME.findall(text)))  # short if lines repeat, as in logs
         likely = [
             (cause, pattern)
-            for name, word, cause, pattern in _patterns(known)
+            for name, word, cause, pattern in _pattern_words(known)
             if name in names and word in text
         ]
         for number, line in block if likely else ():
-            cause = _of(line, likely)
+            cause = _cause_of_line(line, likely)
             if cause:
                 yield Match(cause, number, line)
 
 
-def _of(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
+def _cause_of_line(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
     """Return the cause that matches one line; a weak one only if no other matches."""
     found = [cause for cause, pattern in likely if pattern.search(line)]
     return min(found, key=_rank_of_cause, default=None)
 
 
-def _rank(match: Match) -> int:
+def _match_rank(match: Match) -> int:
     """Return a rank, 0 for the likeliest: a library's or Python's warning is seldom the cause."""
     if _WARNING.search(match.line):
         return 4
@@ -127,7 +127,7 @@ def _rank_of_cause(cause: Cause) -> int:
 
 
 @cache
-def _patterns(known: tuple[Cause, ...]) -> tuple[tuple[str, str, Cause, re.Pattern[str]], ...]:
+def _pattern_words(known: tuple[Cause, ...]) -> tuple[tuple[str, str, Cause, re.Pattern[str]], ...]:
     """Return the longest name in each pattern's fixed word, that word, and the pattern."""
     words = ((fixed_word(p), c, re.compile(p)) for c in known for p in c.patterns)
     return tuple((max(_NAME.findall(w), key=len, default=""), w, c, p) for w, c, p in words)

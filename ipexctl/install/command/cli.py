@@ -17,10 +17,10 @@ from ipexctl.cli.options import (
     Json,
     Root,
     Yes,
-    end,
-    note,
+    end_command,
     on_hosts,
     print_json,
+    print_note,
     project_lock_folder,
 )
 from ipexctl.install.install_options import InstallOptions, PackageOptions, RowOptions
@@ -68,10 +68,10 @@ def install(
     from ipexctl.install.command.install_forecast import show_forecast
     from ipexctl.install.command.install_text import (
         chosen_text,
-        document,
-        question,
-        show,
+        install_document,
+        install_question,
         show_difference,
+        show_install,
     )
     from ipexctl.install.install import install as verb
     from ipexctl.install.install_plan import Plan
@@ -109,7 +109,7 @@ def install(
         if yes or check:
             return True
         show_forecast(plan, stderr_console())
-        return confirm(question(plan), sys.stdin)
+        return confirm(install_question(plan), sys.stdin)
 
     asked = replace(
         options,
@@ -127,8 +127,10 @@ def install(
     with view as progress:
         report = verb(target, asked, replace(progress, chosen=chosen, agreed=agreed))
     if not target.hostfile and any(map(_may_be_package, report.recaps)):
-        note("to install a Python package: ipexctl install -r FILE   # FILE lists the packages")
-    end(report, document, show, json=json)
+        print_note(
+            "to install a Python package: ipexctl install -r FILE   # FILE lists the packages"
+        )
+    end_command(report, install_document, show_install, json=json)
 
 
 def _may_be_package(recap: Any) -> bool:
@@ -142,7 +144,7 @@ def _rollback(target: Any, root: str, *, check: bool, json: bool) -> NoReturn:
     from ipexctl.env.env_text import back_document, show_back
 
     back = rollback(target, root, check=check)
-    end(back, back_document, show_back, json=json)
+    end_command(back, back_document, show_back, json=json)
 
 
 def _use_env(
@@ -154,7 +156,7 @@ def _use_env(
 
     with ProgressView(quiet=json) as progress:
         used = verb(target, folder, root, progress, system_mpi=system, check=check)
-    end(used, used_env_document, show_used_env, json=json)
+    end_command(used, used_env_document, show_used_env, json=json)
 
 
 @on_hosts(hosts=False)
@@ -180,19 +182,23 @@ def stacks(
 ) -> None:
     """Show the supported versions; with options, which fit and why others do not."""
     from ipexctl.errors import EXIT_NOTHING_FITS
-    from ipexctl.install.command.stacks_text import document, text
+    from ipexctl.install.command.stacks_text import stack_table_text, stacks_document
     from ipexctl.install.stack import table_view
-    from ipexctl.install.stack.selection import checked
+    from ipexctl.install.stack.selection import check_request
     from ipexctl.install.stack.version_table import Request
-    from ipexctl.shipped_tables import table
+    from ipexctl.shipped_tables import stack_rows
 
-    request = checked(Request(torch=row.torch, ipex=row.ipex, backend=row.backend, stack=row.stack))
-    found = table_view.offers(table(), table_view.as_host(python, isa, glibc, arch), request)
+    request = check_request(
+        Request(torch=row.torch, ipex=row.ipex, backend=row.backend, stack=row.stack)
+    )
+    found = table_view.stack_offers(
+        stack_rows(), table_view.as_host(python, isa, glibc, arch), request
+    )
     fits = any(not o.reasons for o in found)
     if json:
-        print_json(document(found))
+        print_json(stacks_document(found))
     else:
-        print(text(found, verbose=verbose), end="")
+        print(stack_table_text(found, verbose=verbose), end="")
     raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ipexctl.base.blob import Blob
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.blobs.blob_relay import LEAST
 from ipexctl.install.install_plan import HostInstall, Plan
 from ipexctl.inventory.hostfile_text import fold
@@ -31,15 +31,19 @@ def show_forecast(plan: Plan, console: Console) -> None:
 
 def forecast_text(plan: Plan) -> str:
     """Return the text; equal hosts are one entry."""
-    labelled = {"packages": _packages(plan), "fetch": _fetch(plan), "send": _send(plan)}
+    labelled = {
+        "packages": _packages_text(plan),
+        "fetch": _fetch_text(plan),
+        "send": _send_text(plan),
+    }
     lines = [f"{label:{LABEL}}{text}" for label, text in labelled.items()]
     groups: dict[tuple[str, ...], list[HostInstall]] = {}
     for part in plan.parts:
-        groups.setdefault(_kind(plan, part), []).append(part)
+        groups.setdefault(_entry_key(plan, part), []).append(part)
     shown = list(groups.items())[:GROUPS]
     for (today, *then), parts in shown:
-        lines.append(f"{_names(parts)}: {today}")
-        lines += [f"  {line}" for line in (*then, *_disk(plan, parts))]
+        lines.append(f"{_short_host_names(parts)}: {today}")
+        lines += [f"  {line}" for line in (*then, *_disk_lines(plan, parts))]
     if more := len(groups) - len(shown):
         lines.append(f"… and {more} more groups of hosts: --check --json")
     out: dict[str, list[str]] = {}
@@ -50,33 +54,33 @@ def forecast_text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _names(parts: Sequence[HostInstall]) -> str:
+def _short_host_names(parts: Sequence[HostInstall]) -> str:
     return textwrap.shorten(fold([p.host.name for p in parts]), NAMES, placeholder="…")
 
 
-def _packages(plan: Plan) -> str:
+def _packages_text(plan: Plan) -> str:
     asked = plan.asked
     added = len(plan.lock.packages) - len(asked)
     text = f"{len(asked)} requested ({', '.join(asked)})"
     return f"{text}, {added} {'dependency' if added == 1 else 'dependencies'}" if added else text
 
 
-def _fetch(plan: Plan) -> str:
+def _fetch_text(plan: Plan) -> str:
     if plan.bundled:
         return "nothing: everything is in the bundle"
     if not plan.lacking:
         return "nothing: this machine has every file"
-    return f"{_bytes(plan.lacking)} to this machine"
+    return f"{_bytes_text(plan.lacking)} to this machine"
 
 
-def _send(plan: Plan) -> str:
+def _send_text(plan: Plan) -> str:
     hosts = [part for part in plan.todo if part.lacking]
     if not hosts:
         return "nothing: the hosts have every file"
     n = len(hosts)
     most = max(hosts, key=lambda part: part.to_send)
     each = len({part.to_send for part in hosts}) == 1
-    text = _bytes(most.lacking)
+    text = _bytes_text(most.lacking)
     if n > 1:
         text = f"{text} to each of {n} hosts" if each else f"up to {text} to each of {n} hosts"
         if plan.relay and most.to_send >= LEAST:
@@ -84,44 +88,48 @@ def _send(plan: Plan) -> str:
     return text
 
 
-def _bytes(blobs: Iterable[Blob]) -> str:
+def _bytes_text(blobs: Iterable[Blob]) -> str:
     known, unknown = [b.size for b in blobs if b.size], sum(not b.size for b in blobs)
     if not unknown:
-        return human(sum(known))
+        return format_bytes(sum(known))
     files = f"{unknown} file{'s' * (unknown != 1)} of unknown size"
-    return f"{human(sum(known))} and {files}" if known else files
+    return f"{format_bytes(sum(known))} and {files}" if known else files
 
 
-def _kind(plan: Plan, part: HostInstall) -> tuple[str, ...]:
+def _entry_key(plan: Plan, part: HostInstall) -> tuple[str, ...]:
     """Return what the host has, and what happens to it: equal for hosts in one entry."""
     key, state = plan.lock.key, part.state
     place = f"{state.root}/envs/{key}"
     if part.complete:
         return (f"has {key} already: nothing to do",)
-    has = f"has {today(part) or 'no environment'}"
+    has = f"has {current_env_text(part) or 'no environment'}"
     if not part.builds:
         return has, f"switches to {place}, which is already built there"
     words = "to be rebuilt" if state.built else "to be built"
     changes = ": it was changed by hand" * bool(state.changed)
-    send = f", {_bytes(part.lacking)} to send" if part.lacking else ", nothing to send"
+    send = f", {_bytes_text(part.lacking)} to send" if part.lacking else ", nothing to send"
     return has, f"{words}{changes}{send}, in {place}"
 
 
-def today(part: HostInstall) -> str:
+def current_env_text(part: HostInstall) -> str:
     """Return its current environment, "" for none."""
     state = part.state
     torch = dict(state.packages).get("torch")
     return f"{state.current} (torch {torch})" if state.current and torch else state.current
 
 
-def _disk(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
+def _disk_lines(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
     if not parts[0].builds:
         return
     needed = disk_needed(plan, parts[0])
     known = [part.free for part in parts if part.free is not None]
-    free = f"{'at least ' * (len(known) > 1)}{human(min(known))} free" if known else "free: unknown"
+    free = (
+        f"{'at least ' * (len(known) > 1)}{format_bytes(min(known))} free"
+        if known
+        else "free: unknown"
+    )
     short = ": may be too little" * bool(known and needed > min(known))
-    yield f"disk: about {human(needed)} needed (estimated), {free}{short}"
+    yield f"disk: about {format_bytes(needed)} needed (estimated), {free}{short}"
 
 
 def disk_needed(plan: Plan, part: HostInstall) -> int:

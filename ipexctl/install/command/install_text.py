@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ipexctl.base.sizes import human, minutes
+from ipexctl.base.sizes import format_bytes, transfer_minutes
 from ipexctl.install.command.install_forecast import forecast_document, show_forecast
-from ipexctl.install.install_plan import InstallReport, Plan, State
+from ipexctl.install.install_plan import EnvState, InstallReport, Plan
 from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.plan import mpi
@@ -39,26 +39,26 @@ def chosen_text(plan: Plan) -> str:
 def _cuda_lines(plan: Plan) -> list[str]:
     """Return what a CUDA build costs, even if the user has agreed to it already."""
     lock, n, why = plan.lock, len(plan.hosts), plan.found.no_cpu_build
-    fetch = f"{human(plan.to_fetch)} to fetch ({minutes(plan.to_fetch)}), "
-    size = f"{human(lock.size)} for {'each of ' * (n != 1)}{n} host{'s' * (n != 1)}"
+    fetch = f"{format_bytes(plan.to_fetch)} to fetch ({transfer_minutes(plan.to_fetch)}), "
+    size = f"{format_bytes(lock.size)} for {'each of ' * (n != 1)}{n} host{'s' * (n != 1)}"
     line = f"torch {lock.version('torch')} is a CUDA build: {fetch * bool(plan.to_fetch)}{size}"
     return [line, *([why] if why else [])]
 
 
-def cost(report: InstallReport) -> str:
+def cost_line(report: InstallReport) -> str:
     if report.check and report.plan:
         plan = report.plan
-        bytes_ = f"{human(plan.to_fetch)} and send {human(plan.to_send)}"
+        bytes_ = f"{format_bytes(plan.to_fetch)} and send {format_bytes(plan.to_send)}"
         return f"would fetch {bytes_}; nothing was changed, {report.seconds:.1f} s"
     return (
-        f"{human(report.fetched)} from indexes, {human(report.sent)} to hosts, "
-        + f"{human(report.passed)} from host to host, " * bool(report.passed)
+        f"{format_bytes(report.fetched)} from indexes, {format_bytes(report.sent)} to hosts, "
+        + f"{format_bytes(report.passed)} from host to host, " * bool(report.passed)
         + f"{report.seconds:.1f} s"
         + ", nothing was changed" * report.check
     )
 
 
-def document(report: InstallReport) -> dict[str, Any]:
+def install_document(report: InstallReport) -> dict[str, Any]:
     """Return the document that --json prints."""
     plan, found = report.plan, report.plan.found if report.plan else None
     return {
@@ -91,16 +91,16 @@ def document(report: InstallReport) -> dict[str, Any]:
 
 
 def show_difference(plan: Plan) -> None:
-    print_text(stdout_console(), difference(plan))
+    print_text(stdout_console(), package_difference(plan))
     sys.stdout.flush()
 
 
-def difference(plan: Plan) -> str:
+def package_difference(plan: Plan) -> str:
     """Return the text of --diff: packages that change; hosts with the same changes together."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for part in plan.todo:
         n = len(part.changes)
-        head = f"{n or 'no'} package{'s' * (n != 1)} to change, {_before(part.state)}"
+        head = f"{n or 'no'} package{'s' * (n != 1)} to change, {_compared_with(part.state)}"
         groups.setdefault((head, *map(str, part.changes)), []).append(part.host.name)
     text = ""
     for (head, *lines), hosts in groups.items():
@@ -108,7 +108,7 @@ def difference(plan: Plan) -> str:
     return text
 
 
-def _before(state: State) -> str:
+def _compared_with(state: EnvState) -> str:
     if state.own:
         return f"compared with {state.before}, which this project uses"
     if not state.before:
@@ -116,7 +116,7 @@ def _before(state: State) -> str:
     return f"compared with {state.before}, the current one: this project has none there"
 
 
-def show(report: InstallReport) -> None:
+def show_install(report: InstallReport) -> None:
     console = stdout_console()
     if report.declined:
         print_text(console, DECLINED)
@@ -124,7 +124,7 @@ def show(report: InstallReport) -> None:
     if report.check and report.plan and report.plan.todo:
         show_forecast(report.plan, stdout_console())
     print_lines(console, host_lines(report.recaps))
-    print_text(console, cost(report))
+    print_text(console, cost_line(report))
     if report.without_downs:
         print_text(console, f"try: {report.without_downs}")
     if report.run:
@@ -157,5 +157,5 @@ def used_env_document(found: UseEnvReport) -> dict[str, Any]:
     }
 
 
-def question(plan: Plan) -> str:
+def install_question(plan: Plan) -> str:
     return "Install the CUDA build? [y/N] " if plan.found.no_cpu_build else "Install? [Y/n] "

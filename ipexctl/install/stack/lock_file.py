@@ -36,7 +36,7 @@ _CUDA_INSIDE = re.compile(r"torch-(0|1\.(\d|1[0-2]))(\.\d+)*-.*manylinux\w*_x86_
 
 
 @dataclass(frozen=True)
-class Package:
+class LockedPackage:
     """One wheel. `size` 0: unknown, as it was not fetched."""
 
     name: str
@@ -59,12 +59,12 @@ class Lock:
     mpi: str
     python: str
     platform: str
-    packages: tuple[Package, ...]
-    uv: Package
+    packages: tuple[LockedPackage, ...]
+    uv: LockedPackage
     requirements: tuple[str, ...] = ()  # what -r asked for besides the stack
     constraints: tuple[str, ...] = ()
     requirement_files: tuple[str, ...] = ()  # the files that -r named, from the lock's folder
-    cpython: Package | None = None  # copied to the hosts; else their own is used
+    cpython: LockedPackage | None = None  # copied to the hosts; else their own is used
 
     @property
     def key(self) -> str:
@@ -81,7 +81,7 @@ class Lock:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
-    def files(self) -> tuple[Package, ...]:
+    def files(self) -> tuple[LockedPackage, ...]:
         return (*self.packages, self.uv, *([self.cpython] if self.cpython else []))
 
     @property
@@ -89,7 +89,7 @@ class Lock:
         """Every file once, in the lock's order."""
         return tuple({p.sha256: p.blob for p in self.files}.values())
 
-    def each_file(self, change: Callable[[Package], Package]) -> Lock:
+    def each_file(self, change: Callable[[LockedPackage], LockedPackage]) -> Lock:
         """Return the lock with every file as `change` returns it."""
         cpython = change(self.cpython) if self.cpython else None
         packages = tuple(map(change, self.packages))
@@ -128,7 +128,7 @@ def _without_sizes(lock: Lock) -> Lock:
     return replace(lock, requirement_files=())
 
 
-def _has_cuda(package: Package) -> bool:
+def _has_cuda(package: LockedPackage) -> bool:
     """Detect CUDA: +cuNNN wheels contain it or depend on nvidia packages, by their age."""
     if package.name != "torch":
         return False
@@ -142,14 +142,14 @@ def hosts_of(lock: Lock) -> tuple[str, str]:
     return (found[1], f"{found[2]}.{found[3]}") if found else (lock.platform.split("-")[0], "")
 
 
-def fits(lock: Lock, stack: Stack) -> bool:
+def lock_fits(lock: Lock, stack: Stack) -> bool:
     """Decide whether it was made for this row, torch, MPI and Python, and for hosts no newer."""
     made_for = lock.row, lock.torch, lock.mpi, lock.python
     choice = stack.row.name, stack.row.torch, stack.mpi, stack.python_text
-    return made_for == choice and _loads(lock.platform, stack.platform)
+    return made_for == choice and _platform_fits(lock.platform, stack.platform)
 
 
-def _loads(wheels: str, host: str) -> bool:
+def _platform_fits(wheels: str, host: str) -> bool:
     """Decide whether hosts load the wheels: a newer glibc loads what was built for an older one."""
     ours, theirs = _PLATFORM.fullmatch(wheels), _PLATFORM.fullmatch(host)
     if not ours or not theirs or ours[1] != theirs[1]:
@@ -157,10 +157,10 @@ def _loads(wheels: str, host: str) -> bool:
     return (int(ours[2]), int(ours[3])) <= (int(theirs[2]), int(theirs[3]))
 
 
-def render(lock: Lock) -> str:
+def render_lock(lock: Lock) -> str:
     lines = [_HEAD, f"schema = {SCHEMA}", "", "[stack]"]
     names = ("row", "torch", "mpi", "python", "platform")
-    lines += [f"{name} = {_quoted(getattr(lock, name))}" for name in names]
+    lines += [f"{name} = {_toml_text(getattr(lock, name))}" for name in names]
     for name in ("requirements", "constraints", "requirement_files"):
         lines += _list_lines(name, getattr(lock, name))
     lines += ["", "[uv]", *_package_lines(lock.uv)]
@@ -170,41 +170,41 @@ def render(lock: Lock) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _package_lines(package: Package) -> list[str]:
+def _package_lines(package: LockedPackage) -> list[str]:
     names = ("name", "version", "file", "sha256")
-    lines = [f"{name} = {_quoted(getattr(package, name))}" for name in names]
+    lines = [f"{name} = {_toml_text(getattr(package, name))}" for name in names]
     return [*lines, f"size = {package.size}"]
 
 
 def _list_lines(name: str, texts: tuple[str, ...]) -> list[str]:
-    return [f"{name} = [", *(f"    {_quoted(t)}," for t in texts), "]"] if texts else []
+    return [f"{name} = [", *(f"    {_toml_text(t)}," for t in texts), "]"] if texts else []
 
 
-def _quoted(text: str) -> str:
+def _toml_text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def parse(text: str, source: str, *, remedy: str = "") -> Lock:
+def parse_lock(text: str, source: str, *, remedy: str = "") -> Lock:
     """Parse a lock. Raises InputError: people and merges edit it."""
     try:
         raw = toml.loads(text)
         if raw["schema"] != SCHEMA:
             raise ValueError(f"schema {raw['schema']} is not {SCHEMA}")
         stack = raw["stack"]
-        packages = sorted((_wheel(p) for p in raw["package"]), key=lambda p: p.name)
+        packages = sorted((_read_wheel(p) for p in raw["package"]), key=lambda p: p.name)
         _each_once(packages)
         return Lock(
-            row=_text(stack["row"]),
-            torch=_text(stack["torch"]),
-            mpi=_text(stack["mpi"]),
-            python=_text(stack["python"]),
-            platform=_text(stack["platform"]),
+            row=_read_text(stack["row"]),
+            torch=_read_text(stack["torch"]),
+            mpi=_read_text(stack["mpi"]),
+            python=_read_text(stack["python"]),
+            platform=_read_text(stack["platform"]),
             packages=tuple(packages),
-            uv=_wheel(raw["uv"]),
-            requirements=tuple(_requirement(t) for t in stack.get("requirements", ())),
-            constraints=tuple(_requirement(t) for t in stack.get("constraints", ())),
-            requirement_files=tuple(_text(t) for t in stack.get("requirement_files", ())),
-            cpython=_package(raw["cpython"], _CPYTHON) if "cpython" in raw else None,
+            uv=_read_wheel(raw["uv"]),
+            requirements=tuple(_read_requirement(t) for t in stack.get("requirements", ())),
+            constraints=tuple(_read_requirement(t) for t in stack.get("constraints", ())),
+            requirement_files=tuple(_read_text(t) for t in stack.get("requirement_files", ())),
+            cpython=_read_package(raw["cpython"], _CPYTHON) if "cpython" in raw else None,
         )
     except KeyError as e:
         why = f"{e.args[0]} is missing"
@@ -218,7 +218,7 @@ def parse(text: str, source: str, *, remedy: str = "") -> Lock:
     )
 
 
-def _each_once(packages: Sequence[Package]) -> None:
+def _each_once(packages: Sequence[LockedPackage]) -> None:
     from packaging.utils import canonicalize_name
 
     names = [canonicalize_name(p.name) for p in packages]
@@ -227,20 +227,22 @@ def _each_once(packages: Sequence[Package]) -> None:
             raise ValueError(f"{name} is duplicated")
 
 
-def _wheel(raw: Mapping[str, Any]) -> Package:
+def _read_wheel(raw: Mapping[str, Any]) -> LockedPackage:
     """Read a wheel; its name and version must match its file, which is what hosts install."""
     from packaging.utils import canonicalize_name, parse_wheel_filename
     from packaging.version import Version
 
-    package = _package(raw, _WHEEL)
+    package = _read_package(raw, _WHEEL)
     name, version, _, _ = parse_wheel_filename(package.file)
     if (name, version) != (canonicalize_name(package.name), Version(package.version)):
         raise ValueError(f"{package.file} is not {package.name} {package.version}")
     return package
 
 
-def _package(raw: Mapping[str, Any], form: re.Pattern[str]) -> Package:
-    name, version, file, sha256 = (_text(raw[n]) for n in ("name", "version", "file", "sha256"))
+def _read_package(raw: Mapping[str, Any], form: re.Pattern[str]) -> LockedPackage:
+    name, version, file, sha256 = (
+        _read_text(raw[n]) for n in ("name", "version", "file", "sha256")
+    )
     size = raw["size"]
     if not isinstance(size, int) or size < 0:
         raise ValueError(f"size {size!r} of {name}")
@@ -249,17 +251,17 @@ def _package(raw: Mapping[str, Any], form: re.Pattern[str]) -> Package:
         raise ValueError(f"{file!r} is not the name of {kind}")
     if not _SHA.match(sha256):
         raise ValueError(f"{sha256!r} is not a sha256")
-    return Package(name, version, file, sha256, size)
+    return LockedPackage(name, version, file, sha256, size)
 
 
-def _requirement(value: Any) -> str:
+def _read_requirement(value: Any) -> str:
     from packaging.requirements import Requirement
 
-    Requirement(_text(value))
+    Requirement(_read_text(value))
     return str(value)
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not text")
     return value

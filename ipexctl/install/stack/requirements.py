@@ -59,11 +59,13 @@ class _Line:
     hashes: tuple[str, ...] = ()
 
 
-def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extra:
+def read_requirements(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extra:
     """Read the files. Raises InputError with file:line."""
     done: set[tuple[str, str]] = set()
-    raw = (line for path in paths for line in _lines(path, "", "-r", reader, done))
-    lines = [_addressed(line, environ) if line.kind in _INDEXES.values() else line for line in raw]
+    raw = (line for path in paths for line in _requirement_lines(path, "", "-r", reader, done))
+    lines = [
+        _resolve_address(line, environ) if line.kind in _INDEXES.values() else line for line in raw
+    ]
 
     def said(kind: str) -> list[str]:
         return list(dict.fromkeys(line.text for line in lines if line.kind == kind))
@@ -83,7 +85,7 @@ def read(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extr
     )
 
 
-def _lines(
+def _requirement_lines(
     name: str, asker: str, kind: str, reader: Read, done: set[tuple[str, str]]
 ) -> Iterator[_Line]:
     """Yield the lines of a file. `done`: files that were read already; they are not read again."""
@@ -92,23 +94,23 @@ def _lines(
         return
     done.add((path, kind))
     if path.endswith(".toml"):
-        yield from (_Line(path, kind, r) for r in _dependencies(text, path))
+        yield from (_Line(path, kind, r) for r in _project_dependencies(text, path))
         return
-    for place, line in _logical(text, path):
+    for place, line in _logical_lines(text, path):
         option = _OPTION.match(line)
         if own := _OWN.fullmatch(line):
-            yield from _own(path, kind, own[1] or "", reader)
+            yield from _project_requirements(path, kind, own[1] or "", reader)
         elif not option:
-            yield _requirement(place, kind, line)
+            yield _parse_requirement(place, kind, line)
         elif option[1] in _FILES:
             word = _FILES[option[1]] if kind == "-r" else "-c"
-            yield from _lines(option[2] or "", path, word, reader, done)
+            yield from _requirement_lines(option[2] or "", path, word, reader, done)
         elif option[1] in _INDEXES:
             yield _Line(place, _INDEXES[option[1]], option[2] or "")
         elif option[1] not in _ALREADY_SO:
             raise InputError(
                 f"{place}: {option[1]} is not supported in requirements files",
-                hint=_instead(option[1]),
+                hint=_hint_instead(option[1]),
                 slug="requirements-option",
             )
 
@@ -120,11 +122,11 @@ _AS_WHEEL = (
 )
 
 
-def _instead(option: str) -> str:
+def _hint_instead(option: str) -> str:
     return _AS_WHEEL if option in ("-e", "--editable") else "remove that line"
 
 
-def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
+def _project_requirements(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
     """Handle `-e .`: `run` sends the code, and its dependencies are in the pyproject.toml beside
     the file, if it has them."""
     try:
@@ -144,10 +146,10 @@ def _own(asker: str, kind: str, extras: str, reader: Read) -> Iterator[_Line]:
         lists.append(known[extra])
     for found in lists:
         for one in found if isinstance(found, list) else []:
-            yield _requirement(path, kind, str(one))
+            yield _parse_requirement(path, kind, str(one))
 
 
-def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
+def _resolve_address(line: _Line, environ: Mapping[str, str]) -> _Line:
     """Expand variables as pip does. A folder is relative to the file that names it.
 
     Only addresses may have variables: requirements go into the lock, which must not hold passwords.
@@ -159,7 +161,7 @@ def _addressed(line: _Line, environ: Mapping[str, str]) -> _Line:
     return replace(line, text=beside + text)
 
 
-def _logical(text: str, path: str) -> Iterator[tuple[str, str]]:
+def _logical_lines(text: str, path: str) -> Iterator[tuple[str, str]]:
     """Yield lines without comments; one that ends with a backslash continues in the next."""
     held, first = "", 0
     for number, line in enumerate([*text.splitlines(), ""], 1):
@@ -173,7 +175,7 @@ def _logical(text: str, path: str) -> Iterator[tuple[str, str]]:
         held = ""
 
 
-def _requirement(place: str, kind: str, line: str) -> _Line:
+def _parse_requirement(place: str, kind: str, line: str) -> _Line:
     hashes = tuple(_HASH.findall(line))
     text = _HASH.sub("", line).strip()
     why = ""
@@ -207,7 +209,7 @@ def _no_name(place: str, text: str) -> InputError:
     )
 
 
-def _dependencies(text: str, path: str) -> list[str]:
+def _project_dependencies(text: str, path: str) -> list[str]:
     """Return the [project] dependencies of a pyproject.toml."""
     try:
         project = toml.loads(text).get("project", {})
@@ -221,7 +223,7 @@ def _dependencies(text: str, path: str) -> list[str]:
             hint="write them into a requirements.txt",
             slug="no-dependencies",
         )
-    return [_requirement(path, "-r", text).text for text in found]
+    return [_parse_requirement(path, "-r", text).text for text in found]
 
 
 def not_allowed(extra: Extra, locked: Mapping[str, str]) -> str:

@@ -19,11 +19,11 @@ from ipexctl.install.stack.version_table import (
     ISA,
     Minor,
     Request,
-    Row,
+    StackRow,
     brings_ipex,
     is_version,
     not_asked,
-    offered,
+    rows_for_request,
 )
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
@@ -38,7 +38,7 @@ _GLIBCS = (*((2, minor) for minor in range(40, 30, -1)), (2, 28), (2, 17))
 class Stack:
     """The choice. `interpreters` maps each host to the Python that makes its environment."""
 
-    row: Row
+    row: StackRow
     python: Minor
     platform: str
     mpi: str
@@ -52,7 +52,7 @@ class Stack:
 
     @property
     def python_text(self) -> str:
-        return _dotted(self.python)
+        return _dotted_version(self.python)
 
     @property
     def arch(self) -> str:
@@ -68,36 +68,38 @@ class Stack:
 
 NUMPY_2 = Version("2.3")  # the first torch built for NumPy 2; older ones fail in from_numpy
 
-Refused = tuple[Row, tuple[str, ...]]  # a row and why it doesn't fit
+Refused = tuple[StackRow, tuple[str, ...]]  # a row and why it doesn't fit
 
 
 # --- the choice ----------------------------------------------------------------------------------
 
 
-def choose(facts: Sequence[Facts], request: Request, rows: Sequence[Row]) -> tuple[Stack, ...]:
+def choose_stacks(
+    facts: Sequence[Facts], request: Request, rows: Sequence[StackRow]
+) -> tuple[Stack, ...]:
     """Return the first row that fits all hosts, once for each Python they share, newest first.
 
     The package indexes decide between them. Raises NothingFits with each row's reasons.
     """
     others: list[Refused] = []
     passed_over: list[Refused] = []  # rows that were asked for, but do not fit the hosts
-    for row in offered(rows, request):
+    for row in rows_for_request(rows, request):
         if other := not_asked(row, request) or brings_ipex(row, request):
             others.append((row, (other,)))
             continue
-        reasons = tuple(_reasons(row, facts, request))
+        reasons = tuple(_row_reasons(row, facts, request))
         if not reasons:
-            return tuple(_stacks(row, facts, request, passed_over))
+            return tuple(_stacks_of_row(row, facts, request, passed_over))
         passed_over.append((row, reasons))
     raise NothingFits(
-        f"no row of the version table works on {_fold(facts)}",
-        why="\n".join([*_refusals(passed_over), *_refusals(others)]),
-        hint="\n".join([_hint(request), *_carry(passed_over)]),
+        f"no row of the version table works on {_fold_hosts(facts)}",
+        why="\n".join([*_refusal_lines(passed_over), *_refusal_lines(others)]),
+        hint="\n".join([_nothing_fits_hint(request), *_carry_python_hints(passed_over)]),
         slug="no-row-fits",
     )
 
 
-def _refusals(refused: Sequence[Refused]) -> Iterator[str]:
+def _refusal_lines(refused: Sequence[Refused]) -> Iterator[str]:
     """Yield each reason once, with its rows."""
     rows: dict[str, list[str]] = {}
     for row, reasons in refused:
@@ -107,7 +109,7 @@ def _refusals(refused: Sequence[Refused]) -> Iterator[str]:
         yield f"{', '.join(names) if len(names) < 3 else many}: {reason}"
 
 
-def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
+def _carry_python_hints(passed_over: Sequence[Refused]) -> Iterator[str]:
     """Suggest --python-from if another Python would make a row fit."""
     if any(
         all(": Python " in r or "no Python" in r for r in reasons) for _, reasons in passed_over
@@ -115,7 +117,7 @@ def _carry(passed_over: Sequence[Refused]) -> Iterator[str]:
         yield "--python-from FOLDER   # copies a CPython to the hosts; see docs/install.md"
 
 
-def _hint(request: Request) -> str:
+def _nothing_fits_hint(request: Request) -> str:
     if request.row:
         return "rm ipexctl.lock   # chooses again"
     if request.stack == "ipex":
@@ -127,7 +129,7 @@ def _hint(request: Request) -> str:
     return "ipexctl doctor   # what each host has"
 
 
-def _reasons(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:
+def _row_reasons(row: StackRow, facts: Sequence[Facts], request: Request) -> Iterator[str]:
     hosts: dict[str, list[str]] = {}
     for f in facts:
         if text := host_reason(row, f, request):
@@ -137,7 +139,7 @@ def _reasons(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str
     yield from _across_hosts(row, facts, request)
 
 
-def host_reason(row: Row, f: Facts, request: Request) -> str:
+def host_reason(row: StackRow, f: Facts, request: Request) -> str:
     """Return why the row does not fit this host, "" if it does."""
     if f.cpu.arch not in row.archs:
         return f"there are no wheels for {f.cpu.arch}"
@@ -145,94 +147,96 @@ def host_reason(row: Row, f: Facts, request: Request) -> str:
         return f"Intel MPI has no build for {f.cpu.arch} (--mpi none leaves it out)"
     if request.mpi == mpi.SYSTEM and f.software and not f.software.mpis:
         return "there is no mpirun on it"
-    if lacking := _lacking(row, f):
+    if lacking := _lacking_flags(row, f):
         return f"the CPU lacks {', '.join(lacking)}"
     if f.libc.startswith("musl"):
         return "the C library is musl, the wheels need glibc"
-    found = _glibc(f)
+    found = _glibc_version(f)
     if found and found < row.glibc:
-        return f"{f.libc}, the wheels need {_dotted(row.glibc)} or newer"
-    if not _fitting(row, f, request):
+        return f"{f.libc}, the wheels need {_dotted_version(row.glibc)} or newer"
+    if not _fitting_pythons(row, f, request):
         return _no_python(row, f, request)
     return ""
 
 
-def _lacking(row: Row, f: Facts) -> list[str]:
+def _lacking_flags(row: StackRow, f: Facts) -> list[str]:
     """Return missing CPU flags; none for a host whose flags are unknown."""
     if f.cpu.arch != "x86_64" or not f.cpu.flags:
         return []
     return sorted(ISA[row.isa] - f.cpu.flags)
 
 
-def _no_python(row: Row, f: Facts, request: Request) -> str:
-    span = f"{_dotted(min(row.pythons))} to {_dotted(max(row.pythons))}"
-    meant = [p for p in f.pythons if _wanted(p, request.python)] if request.python else []
-    have = ", ".join(dict.fromkeys(_dotted(p.version) for p in meant or f.pythons)) or "none"
+def _no_python(row: StackRow, f: Facts, request: Request) -> str:
+    span = f"{_dotted_version(min(row.pythons))} to {_dotted_version(max(row.pythons))}"
+    meant = [p for p in f.pythons if _is_wanted_python(p, request.python)] if request.python else []
+    have = (
+        ", ".join(dict.fromkeys(_dotted_version(p.version) for p in meant or f.pythons)) or "none"
+    )
     if "/" in request.python and not meant:
         return f"{request.python} is not a Python that runs there; it has {have}"
     return f"Python {have}, but {span if meant else request.python or span} is required"
 
 
-def _across_hosts(row: Row, facts: Sequence[Facts], request: Request) -> Iterator[str]:
+def _across_hosts(row: StackRow, facts: Sequence[Facts], request: Request) -> Iterator[str]:
     kinds: dict[str, list[str]] = {}
     for f in facts:
         kinds.setdefault(f.cpu.arch, []).append(f.host)
     if len(kinds) > 1:
         told = ", ".join(f"{arch}: {fold(tuple(kinds[arch]))}" for arch in sorted(kinds))
         yield f"a lock is for one architecture ({told}; -l selects hosts)"
-    each = [_fitting(row, f, request) for f in facts]
-    if all(each) and not _common(each):
+    each = [_fitting_pythons(row, f, request) for f in facts]
+    if all(each) and not _common_minors(each):
         yield "the hosts have no Python version in common: " + ", ".join(
-            f"{f.host} has {'/'.join(_dotted(m) for m in sorted(ps))}"
+            f"{f.host} has {'/'.join(_dotted_version(m) for m in sorted(ps))}"
             for f, ps in zip(facts, each, strict=True)
         )
 
 
-def _fitting(row: Row, f: Facts, request: Request) -> dict[Minor, Python]:
+def _fitting_pythons(row: StackRow, f: Facts, request: Request) -> dict[Minor, Python]:
     """Return the host's Pythons that the row has wheels for: the newest patch of each minor."""
     fitting: dict[Minor, Python] = {}
     for python in sorted(f.pythons, key=lambda p: p.version):
         minor = python.version[:2]
-        if minor in row.pythons and _wanted(python, request.python):
+        if minor in row.pythons and _is_wanted_python(python, request.python):
             fitting[minor] = python
     return fitting
 
 
-def _wanted(python: Python, wanted: str) -> bool:
+def _is_wanted_python(python: Python, wanted: str) -> bool:
     if "/" in wanted:
         return python.path == wanted
-    return not wanted or is_version(_dotted(python.version), wanted)
+    return not wanted or is_version(_dotted_version(python.version), wanted)
 
 
-def _common(each: Iterable[Mapping[Minor, Python]]) -> set[Minor]:
+def _common_minors(each: Iterable[Mapping[Minor, Python]]) -> set[Minor]:
     return set.intersection(*(set(pythons) for pythons in each))
 
 
-def _stacks(
-    row: Row, facts: Sequence[Facts], request: Request, passed_over: Sequence[Refused]
+def _stacks_of_row(
+    row: StackRow, facts: Sequence[Facts], request: Request, passed_over: Sequence[Refused]
 ) -> Iterator[Stack]:
-    each = [_fitting(row, f, request) for f in facts]
-    for minor in sorted(_common(each), reverse=True):
+    each = [_fitting_pythons(row, f, request) for f in facts]
+    for minor in sorted(_common_minors(each), reverse=True):
         yield Stack(
             row=row,
             python=minor,
-            platform=_platform(row, facts),
+            platform=_wheel_platform(row, facts),
             mpi=mpi.mpi_requirement(request.mpi, row.mpi),
             interpreters=tuple(
                 (f.host, pythons[minor].path) for f, pythons in zip(facts, each, strict=True)
             ),
-            reason=_reason(row, request, passed_over),
-            patch=_patch([pythons[minor] for pythons in each]),
+            reason=_reason_for_row(row, request, passed_over),
+            patch=_least_patch([pythons[minor] for pythons in each]),
         )
 
 
-def _patch(pythons: Sequence[Python]) -> int | None:
+def _least_patch(pythons: Sequence[Python]) -> int | None:
     """Return the oldest patch level: torch 1.10 needs 3.6.2, cryptography excludes 3.9.1."""
     known = [p.version[2] for p in pythons if len(p.version) > 2]
     return min(known, default=None)
 
 
-def _reason(row: Row, request: Request, passed_over: Sequence[Refused]) -> str:
+def _reason_for_row(row: StackRow, request: Request, passed_over: Sequence[Refused]) -> str:
     why = [request.because or "asked for"] if request.because or request.torch else []
     if passed_over and not request.torch:
         first, reasons = passed_over[0]
@@ -240,30 +244,30 @@ def _reason(row: Row, request: Request, passed_over: Sequence[Refused]) -> str:
     return "; ".join(why) or row.notes or "the table's first choice"
 
 
-def _platform(row: Row, facts: Sequence[Facts]) -> str:
+def _wheel_platform(row: StackRow, facts: Sequence[Facts]) -> str:
     """Choose wheels for the hosts' oldest glibc; an unknown one counts as the row's minimum."""
-    oldest = min(_glibc(f) or row.glibc for f in facts)
+    oldest = min(_glibc_version(f) or row.glibc for f in facts)
     newest_known = next(g for g in _GLIBCS if g <= oldest)
     return f"{facts[0].cpu.arch}-manylinux_{newest_known[0]}_{newest_known[1]}"
 
 
-def _glibc(f: Facts) -> Minor | None:
+def _glibc_version(f: Facts) -> Minor | None:
     found = _GLIBC.fullmatch(f.libc)
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _dotted(version: Sequence[int]) -> str:
+def _dotted_version(version: Sequence[int]) -> str:
     return ".".join(str(n) for n in version)
 
 
-def _fold(facts: Sequence[Facts]) -> str:
+def _fold_hosts(facts: Sequence[Facts]) -> str:
     return fold(tuple(f.host for f in facts))
 
 
 # --- what the packages are asked for as ----------------------------------------------------------
 
 
-def requirements(stack: Stack) -> tuple[str, ...]:
+def stack_requirements(stack: Stack) -> tuple[str, ...]:
     """Return what is resolved besides torch itself; numpy, as torch uses it only if installed."""
     row = stack.row
     wanted = ["numpy<2" if Version(row.torch) < NUMPY_2 else "numpy", *row.also]
@@ -279,7 +283,7 @@ def requirements(stack: Stack) -> tuple[str, ...]:
 IPEX = "intel_extension_for_pytorch"  # both the module and the distribution, in all versions
 
 
-def modules(row: Row, version: Callable[[str], str]) -> tuple[tuple[str, str, str], ...]:
+def stack_modules(row: StackRow, version: Callable[[str], str]) -> tuple[tuple[str, str, str], ...]:
     """Return (module, distribution, locked version) in the order in which they must be imported.
 
     IPEX patches torch, and the bindings register themselves with both.
@@ -306,7 +310,7 @@ def proved_text(found: Answer) -> str:
 _WORDS = {"mpi": mpi.WORDS, "backend": ("ccl", "gloo"), "stack": ("ipex", "stock")}
 
 
-def checked(request: Request) -> Request:
+def check_request(request: Request) -> Request:
     """Raise InputError for a value that an option does not have."""
     for option, words in _WORDS.items():
         said = getattr(request, option)

@@ -9,9 +9,9 @@ from ipexctl.errors import InputError
 from ipexctl.facts import isa
 from ipexctl.facts.facts import Facts, Python
 from ipexctl.install.stack import selection
-from ipexctl.install.stack.lock_file import Lock, Package
+from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.install.stack.selection import Stack
-from ipexctl.install.stack.version_table import GLOO, Request, Row
+from ipexctl.install.stack.version_table import GLOO, Request, StackRow
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import mpi
 
@@ -34,12 +34,12 @@ class Decision:
         return self.candidates[0]
 
 
-def decide(
+def decide_stack(
     facts: Sequence[Facts],
     asked: Request,
     lock: Lock | None,
-    rows: Sequence[Row],
-    carried: Package | None = None,
+    rows: Sequence[StackRow],
+    carried: LockedPackage | None = None,
 ) -> Decision:
     """Decide: options win over the lock, and the lock over the table. The user's code is not read.
 
@@ -47,37 +47,37 @@ def decide(
     """
     facts = with_carried(facts, carried)
     wanted = wanted_stack(facts, asked, lock, rows)
-    found = selection.choose(facts, wanted, rows)
+    found = selection.choose_stacks(facts, wanted, rows)
     if lock and wanted.row:
         found = tuple(sorted(found, key=lambda stack: stack.python_text != lock.python))
-    return Decision(found, dtype(facts))
+    return Decision(found, choose_dtype(facts))
 
 
-def dtype(facts: Sequence[Facts]) -> str:
+def choose_dtype(facts: Sequence[Facts]) -> str:
     """Return one data type for all ranks, since they exchange what they compute."""
-    return BF16 if facts and all(isa.bf16(f.cpu) for f in facts) else FP32
+    return BF16 if facts and all(isa.has_bf16(f.cpu) for f in facts) else FP32
 
 
 def wanted_stack(
-    facts: Sequence[Facts], asked: Request, lock: Lock | None, rows: Sequence[Row]
+    facts: Sequence[Facts], asked: Request, lock: Lock | None, rows: Sequence[StackRow]
 ) -> Request:
     """Return the request with what selects its rows, and the reason."""
     intel = mpi.INTEL.name if all(isa.is_x86(f.cpu) for f in facts) else mpi.NONE
     wanted = replace(asked, mpi=asked.mpi or (mpi.word_of(lock.mpi) if lock else intel))
     if wanted.names_a_stack:
-        return replace(wanted, because=_said(wanted))
+        return replace(wanted, because=_requested_options(wanted))
     if lock:
         return _as_locked(wanted, lock, rows)
     return replace(wanted, stack="stock", because=DEFAULT)
 
 
-def _said(wanted: Request) -> str:
+def _requested_options(wanted: Request) -> str:
     options = ("torch", "ipex", "backend", "stack")
     said = (f"--{name} {getattr(wanted, name)}" for name in options if getattr(wanted, name))
     return f"asked for with {' '.join(said)}"
 
 
-def _as_locked(wanted: Request, lock: Lock, rows: Sequence[Row]) -> Request:
+def _as_locked(wanted: Request, lock: Lock, rows: Sequence[StackRow]) -> Request:
     gloo = lock.row.endswith(GLOO)
     if lock.row.removesuffix(GLOO) not in {row.name for row in rows}:
         raise InputError(
@@ -89,7 +89,7 @@ def _as_locked(wanted: Request, lock: Lock, rows: Sequence[Row]) -> Request:
     return replace(wanted, row=lock.row, backend=backend, because="ipexctl.lock names it")
 
 
-def with_carried(facts: Sequence[Facts], package: Package | None) -> tuple[Facts, ...]:
+def with_carried(facts: Sequence[Facts], package: LockedPackage | None) -> tuple[Facts, ...]:
     """Give every host this Python and no other, so that all ranks have the same one.
 
     A host that runs no Python at all cannot run our agent either.

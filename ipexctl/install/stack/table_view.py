@@ -12,10 +12,10 @@ from ipexctl.install.stack.version_table import (
     ISA,
     Minor,
     Request,
-    Row,
+    StackRow,
     brings_ipex,
     not_asked,
-    offered,
+    rows_for_request,
     to_minor,
 )
 from ipexctl.quick_dataclass import dataclass
@@ -29,22 +29,22 @@ _LEVELS = {"sse": "x86-64-v2", "avx": "x86-64-v2", "avx512-bf16": "avx512", "amx
 class Offer:
     """`reasons` empty: it fits. `taken`: `install` takes it without a request for IPEX."""
 
-    row: Row
+    row: StackRow
     reasons: tuple[str, ...]
     taken: bool = True
 
 
-def offers(rows: Sequence[Row], host: Facts, request: Request) -> tuple[Offer, ...]:
+def stack_offers(rows: Sequence[StackRow], host: Facts, request: Request) -> tuple[Offer, ...]:
     """Return every row of the table in its order; if no Python of the host is known, any fits."""
     found = []
-    for row in offered(rows, request):
+    for row in rows_for_request(rows, request):
         one = host if host.pythons else replace(host, pythons=(Python("", row.pythons[0]),))
         reasons = not_asked(row, request), host_reason(row, one, replace(request, mpi=mpi.NONE))
         found.append(Offer(row, tuple(filter(None, reasons)), not brings_ipex(row, request)))
     return tuple(found)
 
 
-def first_choice(offers: Sequence[Offer]) -> Row | None:
+def first_choice(offers: Sequence[Offer]) -> StackRow | None:
     """Return the row that `install` takes."""
     return next((o.row for o in offers if not o.reasons and o.taken), None)
 
@@ -55,7 +55,7 @@ def as_host(python: str, isa: str, glibc: str, arch: str) -> Facts:
     if level and level not in ISA:
         raise unknown_value("--isa", isa, dict.fromkeys((*list(ISA)[1:], *_LEVELS)))
     levels = list(ISA)[: list(ISA).index(level or "any") + 1]
-    libc, minor = _minor("glibc", glibc), _minor("python", python)
+    libc, minor = _read_minor("glibc", glibc), _read_minor("python", python)
     return Facts(
         host="such hosts",
         kernel="", os_name="", user="", uid=None, home="", boot_id="", agent="python", clock=None,
@@ -71,7 +71,7 @@ def as_host(python: str, isa: str, glibc: str, arch: str) -> Facts:
     )  # fmt: skip
 
 
-def _minor(option: str, text: str) -> Minor | None:
+def _read_minor(option: str, text: str) -> Minor | None:
     try:
         return to_minor(text) if text else None
     except ValueError:
@@ -84,7 +84,7 @@ def _minor(option: str, text: str) -> Minor | None:
         ) from None
 
 
-def span(row: Row) -> str:
+def python_span(row: StackRow) -> str:
     """Return its Python versions as "3.9-3.13"."""
     first, last = row.pythons[0], row.pythons[-1]
     return f"{first[0]}.{first[1]}-{last[0]}.{last[1]}"

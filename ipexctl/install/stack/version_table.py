@@ -35,7 +35,7 @@ GLOO = "-gloo"  # suffix of an IPEX row that is used without the bindings
 
 
 @dataclass(frozen=True)
-class Row:
+class StackRow:
     """One line of the version table; stacks.toml says what each field means."""
 
     name: str
@@ -99,19 +99,19 @@ class Request:
         return bool(self.ipex or self.row) or self.stack == "ipex" or self.backend == "ccl"
 
 
-def parse_table(text: str) -> tuple[Row, ...]:
+def parse_table(text: str) -> tuple[StackRow, ...]:
     table = toml.loads(text)
     eras = table.get("era", {})
     return tuple(
-        _row({**table["defaults"], **eras.get(row.get("era", ""), {}), **row})
+        _read_row({**table["defaults"], **eras.get(row.get("era", ""), {}), **row})
         for row in table["row"]
     )
 
 
-def _row(raw: Mapping[str, Any]) -> Row:
+def _read_row(raw: Mapping[str, Any]) -> StackRow:
     lists = {name: tuple(raw.get(name, ())) for name in ("archs", "flat", "also")}
     pythons = tuple(to_minor(p) for p in raw["pythons"])
-    return Row(**{**raw, **lists, "pythons": pythons, "glibc": to_minor(raw["glibc"])})
+    return StackRow(**{**raw, **lists, "pythons": pythons, "glibc": to_minor(raw["glibc"])})
 
 
 def to_minor(text: str) -> Minor:
@@ -119,31 +119,31 @@ def to_minor(text: str) -> Minor:
     return int(first), int(second)
 
 
-def of_intel(row: Row) -> dict[str, str]:
+def of_intel(row: StackRow) -> dict[str, str]:
     """Return the row's packages that only Intel provides, and their versions."""
     named = ((IPEX, row.ipex), (canonicalize_name(row.oneccl_dist), row.oneccl))
     return {name: version for name, version in named if version}
 
 
-def stock(rows: Iterable[Row]) -> tuple[Row, ...]:
+def maintained_rows(rows: Iterable[StackRow]) -> tuple[StackRow, ...]:
     """Return the maintained rows, which are the default for hosts."""
     return tuple(row for row in rows if not row.ipex)
 
 
-def offered(rows: Sequence[Row], request: Request) -> tuple[Row, ...]:
+def rows_for_request(rows: Sequence[StackRow], request: Request) -> tuple[StackRow, ...]:
     """Return the rows as this request uses them: gloo leaves out the oneCCL bindings."""
     if request.backend != "gloo":
         return tuple(rows)
     return tuple(_without_bindings(row) if row.oneccl else row for row in rows)
 
 
-def _without_bindings(row: Row) -> Row:
+def _without_bindings(row: StackRow) -> StackRow:
     return replace(
         row, name=row.name + GLOO, backend="gloo", oneccl="", oneccl_dist="", oneccl_import=""
     )
 
 
-def not_asked(row: Row, request: Request) -> str:
+def not_asked(row: StackRow, request: Request) -> str:
     """Return why this row is not what was requested, "" if it is."""
     if request.row and row.name != request.row:
         return f"{request.row} was requested"
@@ -160,7 +160,7 @@ def not_asked(row: Row, request: Request) -> str:
     return ""
 
 
-def brings_ipex(row: Row, request: Request) -> str:
+def brings_ipex(row: StackRow, request: Request) -> str:
     """Return why a row that matches the request is not taken, "" if it is."""
     return "it has IPEX, which needs --stack ipex" * bool(row.ipex and not request.names_ipex)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ipexctl.lab.cluster.lab_plan import HOME, HostPlan, LabPlan
+from ipexctl.lab.cluster.lab_plan import HOME, LabHostPlan, LabPlan
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -48,7 +48,7 @@ exec "${SHELL:-/bin/sh}" -c "$command"
 """
 
 
-def loopback_sshd_config(plan: LabPlan, host: HostPlan, folder: Path) -> str:
+def loopback_sshd_config(plan: LabPlan, host: LabHostPlan, folder: Path) -> str:
     """Return settings of an sshd on a loopback address whose sessions have the host's home."""
     own = folder / "hosts" / host.name
     command = shlex.quote(str(own / "login"))
@@ -86,7 +86,7 @@ def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:
     return "\n".join(blocks)
 
 
-def hostfile(plan: LabPlan) -> str:
+def hostfile_text(plan: LabPlan) -> str:
     words = plan.flat or tuple(h.name for h in plan.hosts)
     return "".join(f"{word}\n" for word in words)
 
@@ -102,13 +102,13 @@ def known_hosts(plan: LabPlan, keys: dict[str, str]) -> str:
     return "".join(f"{names[name]} {key}\n" for name, key in keys.items())
 
 
-def etc_hosts(host: HostPlan) -> str:
+def etc_hosts(host: LabHostPlan) -> str:
     """Return /etc/hosts of a host, which knows its own name, but not those of others."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"{host.address} {host.name}"]
     return "".join(f"{line}\n" for line in lines)
 
 
-def accounts(passwd: str, group: str, *, uid: int, without: str = "") -> dict[str, str]:
+def account_files(passwd: str, group: str, *, uid: int, without: str = "") -> dict[str, str]:
     """Return /etc/passwd, group and shadow: this machine's system accounts and `trainer`, without
     the group `without`."""
     users = [u for u in map(_fields, passwd.splitlines()) if len(u) == 7 and _is_system(u[2])]

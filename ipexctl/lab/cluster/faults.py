@@ -15,9 +15,9 @@ from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostFailed, InputError, NotHere
 from ipexctl.lab.cluster import host_boot, lab_network, plain_hosts, rung_limits
 from ipexctl.lab.cluster.host_boot import Running
-from ipexctl.lab.cluster.lab_plan import HostPlan
+from ipexctl.lab.cluster.lab_plan import LabHostPlan
 from ipexctl.lab.cluster.lab_spec import lab_command
-from ipexctl.lab.cluster.processes import run, sshd_path
+from ipexctl.lab.cluster.processes import run_tool, sshd_path
 
 if TYPE_CHECKING:
     from ipexctl.lab.cluster.watchdog import Watchdog
@@ -29,7 +29,7 @@ _END_SSHD = """p=$(cat /run/sshd.pid) && rm /run/sshd.pid && kill -9 "$p"
 while kill -0 "$p"; do sleep 0.01; done"""
 
 
-def fault(dog: Watchdog, name: str, kind: str) -> None:
+def inject_fault(dog: Watchdog, name: str, kind: str) -> None:
     host, running = _find(dog, name)
     heal = lab_command("heal", dog.plan.name, name)
     if not running.pid:
@@ -51,7 +51,7 @@ def fault(dog: Watchdog, name: str, kind: str) -> None:
     dog.hosts[name] = Running(pid, running.faults | {kind})
 
 
-def heal(dog: Watchdog, name: str) -> None:
+def heal_host(dog: Watchdog, name: str) -> None:
     """Undo every fault; a host that is down starts again as a new one, but with its disk."""
     host, running = _find(dog, name)
     if not running.pid:
@@ -63,20 +63,20 @@ def heal(dog: Watchdog, name: str) -> None:
     dog.hosts[name] = Running(running.pid)
 
 
-def _find(dog: Watchdog, name: str) -> tuple[HostPlan, Running]:
+def _find(dog: Watchdog, name: str) -> tuple[LabHostPlan, Running]:
     dog.collect()
     return next(h for h in dog.plan.hosts if h.name == name), dog.hosts[name]
 
 
-def _kill(dog: Watchdog, host: HostPlan, pid: int) -> None:
+def _kill(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
     # Pull the cable first: the kernel closes the host's connections, and no peer may notice that.
-    lab_network.ports(host, dog.switch, "down")
+    lab_network.set_cable_state(host, dog.switch, "down")
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     lab_network.unplug_for_good(host, dog.switch)
 
 
-def _freeze(dog: Watchdog, host: HostPlan, pid: int) -> None:
+def _freeze(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
     seen: set[int] = set()
     # A process may fork in the meantime; stop when a round finds no new process.
     while new := set(_members(pid)) - seen:
@@ -84,51 +84,56 @@ def _freeze(dog: Watchdog, host: HostPlan, pid: int) -> None:
         _signal(new, signal.SIGSTOP)
 
 
-def _thaw(dog: Watchdog, host: HostPlan, pid: int) -> None:
+def _thaw(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
     _signal(set(_members(pid)), signal.SIGCONT)
 
 
-def _unplug(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    lab_network.ports(host, dog.switch, "down")
+def _unplug(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
+    lab_network.set_cable_state(host, dog.switch, "down")
 
 
-def _replug(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    lab_network.ports(host, dog.switch, "up")
-    lab_network.announce(host, dog.switch, pid)
+def _replug(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
+    lab_network.set_cable_state(host, dog.switch, "up")
+    lab_network.announce_host(host, dog.switch, pid)
 
 
-def _no_sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
+def _no_sshd(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
     """End only the listener, as a service manager does; open sessions continue."""
-    run([*rung_limits.inside(pid), "sh", "-c", _END_SSHD], what=f"sshd of {host.name} does not end")
+    run_tool(
+        [*rung_limits.nsenter_command(pid), "sh", "-c", _END_SSHD],
+        what=f"sshd of {host.name} does not end",
+    )
 
 
-def _sshd(dog: Watchdog, host: HostPlan, pid: int) -> None:
+def _sshd(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
     as_user = rung_limits.as_user(dog.plan.rung, host_boot.free_uid())
     sshd = [sshd_path(), "-E", "/run/lab/sshd.log"]
-    run([*rung_limits.inside(pid), *as_user, *sshd], what=f"sshd failed on {host.name}")
+    run_tool(
+        [*rung_limits.nsenter_command(pid), *as_user, *sshd], what=f"sshd failed on {host.name}"
+    )
     if not wait_until(Path(f"/proc/{pid}/root/run/sshd.pid").exists):
         raise HostFailed("the host did not respond in time", slug="lab-host-timeout")
 
 
-def _change_key(dog: Watchdog, host: HostPlan, pid: int) -> None:
+def _change_key(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
     other = dog.folder / "hosts" / host.name / "other_key"
     if not other.exists():
         host_boot.make_key(other)
     _use_key(dog, host, pid, other)
 
 
-def _own_key(dog: Watchdog, host: HostPlan, pid: int) -> None:
+def _own_key(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
     _use_key(dog, host, pid, dog.folder / "hosts" / host.name / "host_key")
 
 
-def _use_key(dog: Watchdog, host: HostPlan, pid: int, key: Path) -> None:
+def _use_key(dog: Watchdog, host: LabHostPlan, pid: int, key: Path) -> None:
     Path(f"/proc/{pid}/root/{_HOST_KEY}").write_text(key.read_text())
     if Path(f"/proc/{pid}/root/run/sshd.pid").exists():
         _no_sshd(dog, host, pid)
         _sshd(dog, host, pid)
 
 
-def _fill(dog: Watchdog, host: HostPlan, pid: int) -> None:
+def _fill(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
     if not host.spec.disk:
         raise InputError(
             f"{host.name} has no disk of its own to fill",
@@ -148,11 +153,11 @@ def _fill(dog: Watchdog, host: HostPlan, pid: int) -> None:
                 step //= 2
 
 
-def _unfill(dog: Watchdog, host: HostPlan, pid: int) -> None:
+def _unfill(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
     Path(f"/proc/{pid}/root{host.home}/{_FILL}").unlink(missing_ok=True)
 
 
-Step = Callable[["Watchdog", HostPlan, int], None]
+Step = Callable[["Watchdog", LabHostPlan, int], None]
 BREAK: dict[str, Step] = {
     "kill": _kill,
     "freeze": _freeze,
@@ -185,16 +190,16 @@ def _signal(members: set[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _kill_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    plain_hosts.end(lambda: plain_hosts.members(host, pid) - {os.getpid()})
+def _kill_flat(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
+    plain_hosts.kill_processes(lambda: plain_hosts.find_host_processes(host, pid) - {os.getpid()})
 
 
-def _freeze_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    _signal(plain_hosts.members(host, pid), signal.SIGSTOP)
+def _freeze_flat(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
+    _signal(plain_hosts.find_host_processes(host, pid), signal.SIGSTOP)
 
 
-def _thaw_flat(dog: Watchdog, host: HostPlan, pid: int) -> None:
-    _signal(plain_hosts.members(host, pid), signal.SIGCONT)
+def _thaw_flat(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
+    _signal(plain_hosts.find_host_processes(host, pid), signal.SIGCONT)
 
 
 FLAT_BREAK: dict[str, Step] = {"kill": _kill_flat, "freeze": _freeze_flat}

@@ -18,7 +18,7 @@ def state_root() -> Path:
     return state_dir() / "labs"
 
 
-def place(name: str, root: Path | None = None) -> Path:
+def lab_folder(name: str, root: Path | None = None) -> Path:
     """Return the folder of the lab of that name; InputError for an invalid name."""
     check_name(name)
     return (root or state_root()) / name
@@ -34,7 +34,7 @@ def is_lab(folder: Path) -> bool:
     return not folder.is_symlink() and (folder / MARK).is_file()
 
 
-def clear(folder: Path) -> None:
+def clear_lab_folder(folder: Path) -> None:
     """Remove what a dead lab left: only files, the kernel has removed everything else."""
     if not is_lab(folder):
         return
@@ -49,9 +49,9 @@ def clear(folder: Path) -> None:
         os.rmdir(folder)
 
 
-def make(folder: Path, spec: str) -> None:
+def make_lab_folder(folder: Path, spec: str) -> None:
     """Make the folder of a new lab in place of a dead lab's or an empty one."""
-    clear(folder)
+    clear_lab_folder(folder)
     with suppress(OSError):
         folder.rmdir()
     try:

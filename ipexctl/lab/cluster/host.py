@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ipexctl.common.waiting import wait_until
 from ipexctl.lab.cluster import host_tree, lab_network, linux, rung_limits
-from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
-from ipexctl.lab.cluster.processes import run, sshd_path
+from ipexctl.lab.cluster.lab_plan import LabHostPlan, LabPlan
+from ipexctl.lab.cluster.processes import run_tool, sshd_path
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -25,7 +25,7 @@ class Boot:
     of this machine by theirs."""
 
     plan: LabPlan
-    host: HostPlan
+    host: LabHostPlan
     folder: Path
     uid: int
     files: Mapping[str, str]
@@ -42,10 +42,10 @@ def be_host(boot: Boot, go: int) -> None:
     linux.own_mounts()
     socket.sethostname(boot.host.name)
     linux.set_name("lab-host")
-    root = host_tree.make(boot)
+    root = host_tree.mount_host_tree(boot)
     _write_files(root, boot)
     for path, source in boot.covers.items():
-        linux.bind(str(source), f"{root}{path}")
+        linux.bind_mount(str(source), f"{root}{path}")
     if boot.plan.rung == rung_limits.FULL:
         os.chroot(root)
         os.chdir("/")
@@ -53,7 +53,7 @@ def be_host(boot: Boot, go: int) -> None:
         linux.enter_root(root)
     if os.read(go, 1) != b"g":
         raise OSError("the lab disappeared")
-    run(["ip", "-batch", "-"], lab_network.inside(boot.host))
+    run_tool(["ip", "-batch", "-"], lab_network.host_batch_text(boot.host))
     Path("/proc/sys/net/ipv4/conf/all/arp_notify").write_text("1")
     if boot.plan.rung == rung_limits.USER:  # sshd runs as an ordinary user there
         Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").write_text("22")
@@ -63,7 +63,7 @@ def be_host(boot: Boot, go: int) -> None:
 def start_sshd(sshd: list[str]) -> None:
     """Start sshd as a daemon and wait until it listens (it writes its pid file then)."""
     Path("/run/sshd.pid").unlink(missing_ok=True)
-    run([*sshd, "-E", "/run/lab/sshd.log"])
+    run_tool([*sshd, "-E", "/run/lab/sshd.log"])
     if not wait_until(Path("/run/sshd.pid").exists):
         raise OSError("sshd did not start listening")
 

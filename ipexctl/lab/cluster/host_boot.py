@@ -16,8 +16,8 @@ from typing import Any
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, lab_network, linux, rung_limits, simulated_cpu
 from ipexctl.lab.cluster import host as inner
-from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
-from ipexctl.lab.cluster.processes import run
+from ipexctl.lab.cluster.lab_plan import LabHostPlan, LabPlan
+from ipexctl.lab.cluster.processes import run_tool
 from ipexctl.quick_dataclass import dataclass
 
 _NAMESPACES = linux.CLONE_NEWNET | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC
@@ -45,7 +45,7 @@ def write_client_files(folder: Path, plan: LabPlan) -> None:
         path = folder / "hosts" / host.name / "host_key"
         make_key(path)
         keys[host.name] = " ".join(path.with_suffix(".pub").read_text().split()[:2])
-    (folder / "hostfile").write_text(config_text.hostfile(plan))
+    (folder / "hostfile").write_text(config_text.hostfile_text(plan))
     (folder / "ssh_config").write_text(config_text.ssh_config(plan, folder, proxy))
     (folder / "known_hosts").write_text(config_text.known_hosts(plan, keys))
 
@@ -58,10 +58,10 @@ def _proxy(watchdog: int) -> str:
 
 def make_key(path: Path) -> None:
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(path)]
-    run(argv)
+    run_tool(argv)
 
 
-def state(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]:
+def state_document(plan: LabPlan, switch: int, left_out: Sequence[str]) -> dict[str, Any]:
     """Return the content of state.json; the client reads nothing else about the plan."""
     return {
         "rung": plan.rung,
@@ -83,7 +83,9 @@ def free_uid() -> int:
     return next(uid for uid in range(_FIRST_UID, _FIRST_UID + 5000) if uid not in used)
 
 
-def boot(folder: Path, plan: LabPlan, hosts: list[HostPlan], switch: int) -> dict[str, Running]:
+def boot_hosts(
+    folder: Path, plan: LabPlan, hosts: list[LabHostPlan], switch: int
+) -> dict[str, Running]:
     """Start all `hosts` in parallel; if one fails, the others are stopped again."""
     started = {h.name: _Start(boot_of(folder, plan, h)) for h in hosts}
     try:
@@ -92,7 +94,7 @@ def boot(folder: Path, plan: LabPlan, hosts: list[HostPlan], switch: int) -> dic
             started[host.name].plug(host, switch)
         for host in hosts:
             started[host.name].expect("up")
-            lab_network.announce(host, switch, started[host.name].pid)
+            lab_network.announce_host(host, switch, started[host.name].pid)
     except BaseException:
         for start in started.values():
             start.kill()
@@ -132,10 +134,10 @@ class _Start:
         if word == "up":
             os.close(self._said)
 
-    def plug(self, host: HostPlan, switch: int) -> None:
+    def plug(self, host: LabHostPlan, switch: int) -> None:
         """Give it its network cards and let it continue; a host that has ended reports why."""
         try:
-            lab_network.plug(host, switch, self.pid)
+            lab_network.plug_host_nics(host, switch, self.pid)
         except HostFailed:
             if self._said_something():
                 self.expect("up")
@@ -185,17 +187,17 @@ def _keep_only(*kept: int) -> None:
                 continue  # the descriptor of the listing itself
 
 
-def boot_of(folder: Path, plan: LabPlan, host: HostPlan) -> inner.Boot:
+def boot_of(folder: Path, plan: LabPlan, host: LabHostPlan) -> inner.Boot:
     """Return fresh folders for the host and everything its process 1 has to know."""
     home, spec = folder / "hosts" / host.name, host.spec
     uid = free_uid()
     _fresh_folders(home, host, uid if plan.rung == rung_limits.FULL else 0)
     covers = {path: Path(source) for path, source in spec.covers}
-    covers |= simulated_cpu.write(spec, home / "cpuinfo")
+    covers |= simulated_cpu.write_cpuinfo(spec, home / "cpuinfo")
     return inner.Boot(plan, host, home, uid, _files(folder, plan, host, uid), covers)
 
 
-def _fresh_folders(home: Path, host: HostPlan, owner: int) -> None:
+def _fresh_folders(home: Path, host: LabHostPlan, owner: int) -> None:
     """Make the folders; the home outlives a restart, as on a real host, and /tmp does not."""
     shutil.rmtree(home / "tmp", ignore_errors=True)
     for name, mode in (("tmp", 0o1777), ("root", 0o700), ("mnt", 0o755)):
@@ -210,7 +212,7 @@ def _fresh_folders(home: Path, host: HostPlan, owner: int) -> None:
         with open(home / "disk.img", "wb") as image:
             image.truncate(host.spec.disk)
         argv = ["mkfs.ext4", "-q", "-F", "-m", "0", str(home / "disk.img")]
-        run(argv)
+        run_tool(argv)
 
 
 def unmount_disks(folder: Path, plan: LabPlan) -> None:
@@ -227,9 +229,9 @@ def _folder(path: Path, mode: int, owner: int) -> None:
     path.chmod(mode)
 
 
-def _files(folder: Path, plan: LabPlan, host: HostPlan, uid: int) -> dict[str, str]:
+def _files(folder: Path, plan: LabPlan, host: LabHostPlan, uid: int) -> dict[str, str]:
     own = folder / "hosts" / host.name
-    accounts = config_text.accounts(
+    accounts = config_text.account_files(
         Path("/etc/passwd").read_text(),
         Path("/etc/group").read_text(),
         uid=uid,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.lab.cluster import linux, rung_limits
-from ipexctl.lab.cluster.processes import run
+from ipexctl.lab.cluster.processes import run_tool
 
 if TYPE_CHECKING:
     from ipexctl.lab.cluster.host import Boot
@@ -37,7 +37,7 @@ _LINKS = {
 }
 
 
-def make(boot: Boot) -> str:
+def mount_host_tree(boot: Boot) -> str:
     """Mount the file tree of the host and return its path."""
     top = boot.folder / "mnt"
     linux.mount("lab", str(top), "tmpfs", data="mode=755")
@@ -51,7 +51,7 @@ def make(boot: Boot) -> str:
     linux.mount("proc", f"{root}/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
     linux.mount("sysfs", f"{root}/sys", "sysfs", linux.MS_NOSUID | linux.MS_NODEV)
     if os.path.isdir("/sys/fs/cgroup") and os.path.isdir(f"{root}/sys/fs/cgroup"):
-        linux.bind("/sys/fs/cgroup", f"{root}/sys/fs/cgroup", recursive=True)
+        linux.bind_mount("/sys/fs/cgroup", f"{root}/sys/fs/cgroup", recursive=True)
     _devices(root, boot)
     _own_folders(root, boot)
     return root
@@ -77,7 +77,7 @@ def _bring_disks(top: Path, folder: Path) -> None:
             if os.path.isdir(target):
                 _overlay(top, target, number)
             elif not target.startswith("/etc/"):  # in containers /etc/hosts and others are mounts
-                linux.bind(target, f"{top}/root{target}")
+                linux.bind_mount(target, f"{top}/root{target}")
         except OSError:
             continue  # a name with special characters, or a hidden mount: the host lacks it
 
@@ -101,7 +101,7 @@ def _bind_machine(root: str) -> None:
 
 def _bind_read_only(source: str, target: str) -> None:
     with suppress(PermissionError):  # only root can read it
-        linux.bind(source, target, recursive=True)
+        linux.bind_mount(source, target, recursive=True)
         linux.make_read_only(target)
 
 
@@ -128,7 +128,7 @@ def _devices(root: str, boot: Boot) -> None:
             _node(f"{dev}/{name}", device)
         else:
             Path(dev, name).touch()
-            linux.bind(f"/dev/{name}", f"{dev}/{name}")
+            linux.bind_mount(f"/dev/{name}", f"{dev}/{name}")
     for name, target in _LINKS.items():
         os.symlink(target, f"{dev}/{name}")
     os.mkdir(f"{dev}/pts")
@@ -155,18 +155,18 @@ def _own_folders(root: str, boot: Boot) -> None:
         os.mkdir(f"{root}/{name}")
     Path(f"{root}/run/systemd/container").write_text(PRACTICE)  # as container managers do
     Path(f"{root}/run/lab/sshd.log").touch(0o600)
-    linux.bind(str(boot.folder / "sshd.log"), f"{root}/run/lab/sshd.log")
-    linux.bind(str(boot.folder / "tmp"), f"{root}/tmp")
-    linux.bind(str(boot.folder / "root"), f"{root}/root")
+    linux.bind_mount(str(boot.folder / "sshd.log"), f"{root}/run/lab/sshd.log")
+    linux.bind_mount(str(boot.folder / "tmp"), f"{root}/tmp")
+    linux.bind_mount(str(boot.folder / "root"), f"{root}/root")
     linux.mount("home", f"{root}/home", "tmpfs", linux.MS_NOSUID, "mode=755")
     os.makedirs(root + boot.host.home, exist_ok=True)
     if not boot.host.spec.disk:
-        linux.bind(str(boot.folder / "home"), root + boot.host.home)
+        linux.bind_mount(str(boot.folder / "home"), root + boot.host.home)
         return
     if boot.plan.rung == rung_limits.FULL:
         _mount_image(str(boot.folder / "disk.img"), root + boot.host.home)
     else:
-        linux.bind(str(boot.folder / "disk"), root + boot.host.home)
+        linux.bind_mount(str(boot.folder / "disk"), root + boot.host.home)
     os.chown(root + boot.host.home, boot.owner, boot.owner)
     os.chmod(root + boot.host.home, 0o700)
 
@@ -175,7 +175,7 @@ def _mount_image(image: str, target: str) -> None:
     if not os.path.exists("/dev/loop-control"):
         linux.mount("dev", "/dev", "devtmpfs")  # a chroot's /dev may be bare; this one is the lab's
     # The kernel frees the loop device with its last mount, which ends with this namespace.
-    run(["mount", "-n", "-t", "ext4", "-o", "loop,noatime", image, target])
+    run_tool(["mount", "-n", "-t", "ext4", "-o", "loop,noatime", image, target])
     shutil.rmtree(f"{target}/lost+found", ignore_errors=True)
 
 

@@ -13,13 +13,13 @@ from typing import Any
 from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import linux
-from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
-from ipexctl.lab.cluster.processes import ENV, run
+from ipexctl.lab.cluster.lab_plan import LabHostPlan, LabPlan
+from ipexctl.lab.cluster.processes import ENV, run_tool
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
-def taken() -> list[IPv4Network]:
+def list_used_networks() -> list[IPv4Network]:
     """Return every IPv4 network this machine has an address in or a route to, but the default."""
     found = []
     for link in _ip("-4", "addr"):
@@ -58,7 +58,7 @@ def start_switch() -> int:
         os._exit(1)
 
 
-def claim(link: str, switch: int) -> bool:
+def connect_uplink(link: str, switch: int) -> bool:
     """Connect this machine to the switch; False if another lab has that link's name."""
     words = ["link", "add", link, "type", "veth", "peer", "name", "uplink", "netns", str(switch)]
     done = subprocess.run(["ip", *words], env=ENV, capture_output=True, text=True)
@@ -70,43 +70,43 @@ def claim(link: str, switch: int) -> bool:
 
 
 def open_switch(plan: LabPlan, switch: int) -> None:
-    batch(
+    run_ip_batch(
         ["link set lo up", "link add br0 type bridge", "link set br0 up"]
         + ["link set uplink master br0 up"],
         switch,
     )
-    batch([_address_add(plan.gateway, plan.link), f"link set {plan.link} up"])
+    run_ip_batch([_address_add(plan.gateway, plan.link), f"link set {plan.link} up"])
 
 
-def plug(host: HostPlan, switch: int, pid: int) -> None:
+def plug_host_nics(host: LabHostPlan, switch: int, pid: int) -> None:
     """Give the host its network cards; their other ends go to the switch."""
     lines = []
     for nic in host.nics:
         peer = f"peer name {nic.name} address {nic.mac} netns {pid}"
         lines += [f"link add {nic.port} type veth {peer}", f"link set {nic.port} master br0 up"]
-    batch(lines, switch)
+    run_ip_batch(lines, switch)
     for nic, rate in zip(host.nics, host.spec.rates, strict=False):
         if rate:
-            limit(nic.port, rate, switch)
-            limit(nic.name, rate, pid)
+            limit_rate(nic.port, rate, switch)
+            limit_rate(nic.name, rate, pid)
 
 
-def ports(host: HostPlan, switch: int, state: str) -> None:
+def set_cable_state(host: LabHostPlan, switch: int, state: str) -> None:
     """Unplug the host's cables ("down") or plug them in ("up")."""
-    batch([f"link set {nic.port} {state}" for nic in host.nics], switch)
+    run_ip_batch([f"link set {nic.port} {state}" for nic in host.nics], switch)
 
 
-def announce(host: HostPlan, switch: int, pid: int) -> None:
+def announce_host(host: LabHostPlan, switch: int, pid: int) -> None:
     """Announce the host to the network, as a starting machine does.
 
     Otherwise a peer that got no answer shortly before reports "no route to host" a second longer.
     """
     _wait_forwarding(host, switch)
     # With arp_notify the kernel sends an ARP request for its own address when the MAC is set.
-    batch([f"link set {nic.name} address {nic.mac}" for nic in host.nics], pid)
+    run_ip_batch([f"link set {nic.name} address {nic.mac}" for nic in host.nics], pid)
 
 
-def _wait_forwarding(host: HostPlan, switch: int) -> None:
+def _wait_forwarding(host: LabHostPlan, switch: int) -> None:
     wanted = {nic.port for nic in host.nics}
 
     def all_forward() -> bool:
@@ -121,14 +121,14 @@ def _forwards(link: dict[str, Any]) -> bool:
     return bool(link.get("operstate") == "UP" and slave.get("state") == "forwarding")
 
 
-def unplug_for_good(host: HostPlan, switch: int) -> None:
+def unplug_for_good(host: LabHostPlan, switch: int) -> None:
     """Remove the ports; the kernel may have done it already."""
     for nic in host.nics:
         argv = [*_inside(switch), "ip", "link", "del", nic.port]
         subprocess.run(argv, env=ENV, capture_output=True)
 
 
-def inside(host: HostPlan) -> str:
+def host_batch_text(host: LabHostPlan) -> str:
     """Return the commands for `ip -batch` in the host itself."""
     lines = ["link set lo up"]
     for nic in host.nics:
@@ -142,7 +142,7 @@ def _address_add(address: str, device: str) -> str:
     return f"address add {address} dev {device}{' nodad' if ':' in address else ''}"
 
 
-def remove(link: str) -> None:
+def remove_uplink(link: str) -> None:
     """Remove the cable and wait until the kernel has done so."""
     subprocess.run(["ip", "link", "del", link], env=ENV, capture_output=True)
 
@@ -151,14 +151,14 @@ def wait_gone(link: str) -> bool:
     return wait_until(lambda: not os.path.exists(f"/sys/class/net/{link}"), 10, 0.02)
 
 
-def limit(device: str, rate: str, pid: int = 0) -> None:
+def limit_rate(device: str, rate: str, pid: int = 0) -> None:
     """Limit what leaves `device` to `rate` with a token bucket."""
     burst = max(32 * 1024, _bits(rate) // 8 // 100)
     words = ["root", "tbf", "rate", rate, "burst", str(burst), "latency", "400ms"]
     _run([*_inside(pid), "tc", "qdisc", "replace", "dev", device, *words])
 
 
-def batch(lines: Iterable[str], pid: int = 0) -> None:
+def run_ip_batch(lines: Iterable[str], pid: int = 0) -> None:
     """Run `ip -batch` here, or in the network namespace of process `pid`."""
     _run([*_inside(pid), "ip", "-batch", "-"], "".join(f"{line}\n" for line in lines))
 
@@ -177,4 +177,4 @@ def _ip(*words: str) -> Any:
 
 
 def _run(argv: list[str], given: str = "") -> str:
-    return run(argv, given, what=f"the lab's network failed at: {' '.join(argv)}")
+    return run_tool(argv, given, what=f"the lab's network failed at: {' '.join(argv)}")

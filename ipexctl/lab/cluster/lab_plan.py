@@ -17,7 +17,7 @@ _PLACES = [ip_network(f"10.{b}.{y}.0/22") for b in range(64, 128) for y in range
 
 
 @dataclass(frozen=True)
-class Nic:
+class LabNic:
     """One network card of a host and its port on the switch."""
 
     name: str
@@ -27,10 +27,10 @@ class Nic:
 
 
 @dataclass(frozen=True)
-class HostPlan:
+class LabHostPlan:
     name: str
     address: str
-    nics: tuple[Nic, ...]
+    nics: tuple[LabNic, ...]
     spec: HostSpec
     home: str
 
@@ -41,14 +41,14 @@ class LabPlan:
     user: str
     link: str
     gateway: str
-    hosts: tuple[HostPlan, ...]
+    hosts: tuple[LabHostPlan, ...]
     rung: str = rung_limits.FULL
     port: int = 22
     flat: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
 
 
-def places(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
+def find_free_blocks(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
     """Yield free /22 blocks, starting at one that depends on the lab's name."""
     used = tuple(taken)
     start = zlib.crc32(name.encode()) % len(_PLACES)
@@ -78,30 +78,30 @@ def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) ->
     """Plan a flat rung: host i has the address 127.B.Y.11+i, and a folder of the lab."""
     places = [f"127.{str(block[_FIRST + i]).partition('.')[2]}" for i in range(len(spec.hosts))]
     hosts = tuple(
-        HostPlan(host.name, place, (), host, str(folder / "hosts" / host.name / "home"))
+        LabHostPlan(host.name, place, (), host, str(folder / "hosts" / host.name / "home"))
         for host, place in zip(spec.hosts, places, strict=True)
     )
     return LabPlan(spec.name, user, link="", gateway="", hosts=hosts, rung=rung_limits.FLAT)
 
 
-def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> HostPlan:
+def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> LabHostPlan:
     host = spec.hosts[i]
     at, length = (_ipv6, 64) if spec.ipv6 else (_ipv4, 24)
     offsets = [k * 256 + _FIRST + i for k in range(len(host.nics))]
     nics = tuple(
-        Nic(name, f"p{i}n{k}", _mac(block, offset), (f"{at(block, offset)}/{length}",))
+        LabNic(name, f"p{i}n{k}", _mac(block, offset), (f"{at(block, offset)}/{length}",))
         for k, (name, offset) in enumerate(zip(host.nics, offsets, strict=True))
     )
-    return HostPlan(host.name, at(block, offsets[0]), nics, host, HOME)
+    return LabHostPlan(host.name, at(block, offsets[0]), nics, host, HOME)
 
 
 def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> LabPlan:
     addresses = tuple(str(block[_FIRST + i]) for i in range(spec.flat))
-    nic = Nic("eth0", "p0n0", _mac(block, _FIRST), tuple(f"{a}/22" for a in addresses))
+    nic = LabNic("eth0", "p0n0", _mac(block, _FIRST), tuple(f"{a}/22" for a in addresses))
     host = HostSpec(name="flat")
     return LabPlan(
         gateway=f"{block[1]}/22",
-        hosts=(HostPlan("flat", addresses[0], (nic,), host, HOME),),
+        hosts=(LabHostPlan("flat", addresses[0], (nic,), host, HOME),),
         flat=addresses,
         patterns=tuple(f"{_dots(net)}.*" for net in block.subnets(new_prefix=24)),
         **common,  # type: ignore[arg-type]

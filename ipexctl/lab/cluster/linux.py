@@ -81,7 +81,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
     )
 
 
-def bind(source: str, target: str, *, recursive: bool = False) -> None:
+def bind_mount(source: str, target: str, *, recursive: bool = False) -> None:
     mount(source, target, flags=MS_BIND | (MS_REC if recursive else 0))
 
 

@@ -47,7 +47,9 @@ finally:
 """
 
 
-def check(spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: str = PATH) -> str:
+def choose_rung(
+    spec: LabSpec, rung: str = "", *, platform: str = sys.platform, path: str = PATH
+) -> str:
     """Return the best rung for a lab like `spec`, or the requested one; NotHere if impossible."""
     rung_limits.check_rung(rung)
     if not platform.startswith("linux"):
@@ -110,7 +112,7 @@ def _refusal(script: str) -> str:
     return f"the kernel refused: {last[0].rpartition('] ')[2]}"
 
 
-def process(pid: int) -> int:
+def open_process_fd(pid: int) -> int:
     """Return a descriptor that signals the process's end. InputError if there is none."""
     try:
         if pid < 1:

@@ -16,24 +16,24 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.common.processes import descendants, environ_of, process_times
+from ipexctl.common.processes import environ_of, find_descendants, process_times
 from ipexctl.common.waiting import wait_until
 from ipexctl.errors import HostFailed
 from ipexctl.lab.cluster import config_text, folders, lab_plan, linux
-from ipexctl.lab.cluster.lab_plan import HostPlan, LabPlan
+from ipexctl.lab.cluster.lab_plan import LabHostPlan, LabPlan
 from ipexctl.lab.cluster.lab_spec import LabSpec
 from ipexctl.lab.cluster.processes import ENV, sshd_path
 
 
-def account() -> str:
+def login_user() -> str:
     """Return the login user: that of this process, since sshd may accept no other user."""
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
-def claim(spec: LabSpec, folder: Path) -> LabPlan:
+def claim_loopback_plan(spec: LabSpec, folder: Path) -> LabPlan:
     """Return a plan with the first block of loopback addresses where a port is free on all."""
-    for block in lab_plan.places(spec.name, ()):
-        plan = lab_plan.plan_loopback(spec, block, folder, account())
+    for block in lab_plan.find_free_blocks(spec.name, ()):
+        plan = lab_plan.plan_loopback(spec, block, folder, login_user())
         with suppress(OSError):
             return replace(plan, port=_free_port([host.address for host in plan.hosts]))
     raise HostFailed(
@@ -54,7 +54,7 @@ def _free_port(addresses: list[str]) -> int:
             each.close()
 
 
-def start(folder: Path, plan: LabPlan, host: HostPlan) -> int:
+def start_host_sshd(folder: Path, plan: LabPlan, host: LabHostPlan) -> int:
     """Start the host's sshd; returns its pid once it listens."""
     own = folder / "hosts" / host.name
     for name in ("home", "root", "tmp"):
@@ -77,14 +77,14 @@ def start(folder: Path, plan: LabPlan, host: HostPlan) -> int:
     return pid
 
 
-def members(host: HostPlan, sshd: int) -> set[int]:
+def find_host_processes(host: LabHostPlan, sshd: int) -> set[int]:
     """Return the host's processes: the descendants of its sshd, and those with its home."""
     home, processes = f"HOME={host.home}".encode(), process_times()
     at_home = {pid for pid in processes if home in environ_of(pid)}
-    return descendants(sshd, processes) | {sshd} | at_home
+    return find_descendants(sshd, processes) | {sshd} | at_home
 
 
-def end(find: Callable[[], set[int]]) -> None:
+def kill_processes(find: Callable[[], set[int]]) -> None:
     """Kill all that `find` finds, until it finds nothing: processes may fork meanwhile."""
 
     def none_left() -> bool:
@@ -99,7 +99,7 @@ def end(find: Callable[[], set[int]]) -> None:
     wait_until(none_left)
 
 
-def keep(folder: Path) -> None:
+def fork_watchdog(folder: Path) -> None:
     """Fork the watchdog and return in it; the parent outlives it, ends what is left, and exits."""
     linux.adopt_orphans()
     parent = os.getpid()
@@ -118,8 +118,8 @@ def keep(folder: Path) -> None:
             if pid == watchdog:
                 code = os.waitstatus_to_exitcode(status)
                 break
-    end(lambda: descendants(parent, process_times()))
-    folders.clear(folder)
+    kill_processes(lambda: find_descendants(parent, process_times()))
+    folders.clear_lab_folder(folder)
     os._exit(abs(code))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.located_errors import nearest
+from ipexctl.base.located_errors import nearest_word
 from ipexctl.base.quoting import quote
 from ipexctl.common.locks import is_named, try_lock
 from ipexctl.common.waiting import wait_until
@@ -81,13 +81,13 @@ class Lab:
         """Start a lab, on the best rung unless one is given. With `owner` (a pid) the lab ends
         when that process does."""
         wanted = spec.checked()
-        rung = machine_support.check(wanted, rung)
-        spec, _ = rung_limits.fit(wanted, rung)
+        rung = machine_support.choose_rung(wanted, rung)
+        spec, _ = rung_limits.fit_spec_to_rung(wanted, rung)
         for host in spec.hosts:
-            simulated_cpu.check(host)
+            simulated_cpu.check_can_simulate(host)
         if owner is not None:
-            os.close(machine_support.process(owner))
-        folder = folders.place(spec.name, root)
+            os.close(machine_support.open_process_fd(owner))
+        folder = folders.lab_folder(spec.name, root)
         lock = _take(folder, tries=5)
         if lock is None:
             raise InputError(
@@ -96,7 +96,7 @@ class Lab:
                 slug="lab-already-up",
             )
         try:
-            folders.make(folder, json.dumps({**wanted.to_json(), "rung": rung}))
+            folders.make_lab_folder(folder, json.dumps({**wanted.to_json(), "rung": rung}))
             _start_watchdog(folder, lock, owner or 0)
         finally:
             os.close(lock)
@@ -108,12 +108,12 @@ class Lab:
     ) -> Lab:
         """Return the running lab of that name. `verb` and `words`: the command, for the hint that
         names another lab."""
-        folder = folders.place(name, root)
+        folder = folders.lab_folder(name, root)
         if not is_up(folder) or not (folder / "state.json").exists():
             why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
             hint = lab_command("up", name)
-            if others := [each for each in names(root) if each != name]:
-                near = nearest(name, others) or others[0]
+            if others := [each for each in list_lab_names(root) if each != name]:
+                near = nearest_word(name, others) or others[0]
                 hint = f"{lab_command(verb, near, *words)}   # up: {', '.join(others)}"
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint, slug="lab-not-up")
         state = json.loads((folder / "state.json").read_text())
@@ -175,7 +175,7 @@ class Lab:
     def fault(self, host: str, kind: str) -> None:
         self._known(host)
         if kind not in FAULTS:
-            command = lab_command("fault", self.name, host, nearest(kind, FAULTS) or "KIND")
+            command = lab_command("fault", self.name, host, nearest_word(kind, FAULTS) or "KIND")
             known = f"kinds: {', '.join(FAULTS)}"
             raise InputError(
                 f"unknown fault '{kind}'", hint=f"{command}   # {known}", slug="unknown-fault"
@@ -226,8 +226,8 @@ class Lab:
         if self.rung == rung_limits.FLAT:
             return []
         if self.rung == rung_limits.FULL:
-            return rung_limits.inside(pid, "-S", str(uid), "-G", str(uid))
-        spaces = rung_limits.inside(pid, "-U", "--preserve-credentials")
+            return rung_limits.nsenter_command(pid, "-S", str(uid), "-G", str(uid))
+        spaces = rung_limits.nsenter_command(pid, "-U", "--preserve-credentials")
         return [*spaces, *(rung_limits.as_user(self.rung, uid) if uid else ())]
 
     def run_in(
@@ -251,7 +251,7 @@ class Lab:
         return _ask(self.folder, {"op": op, **rest})
 
 
-def names(root: Path | None = None) -> list[str]:
+def list_lab_names(root: Path | None = None) -> list[str]:
     """Return the labs that are up; remains of dead ones in the state folder are removed."""
     base = root or state_root()
     return [name for name in folders.labs_in(base) if not remove_dead(base / name)]
@@ -270,7 +270,7 @@ def remove_dead(folder: Path) -> bool:
     lock = _take(folder)
     if lock is None:
         return False
-    folders.clear(folder)
+    folders.clear_lab_folder(folder)
     _lock_path(folder).unlink(missing_ok=True)
     os.close(lock)
     return True

@@ -16,7 +16,7 @@ ENV = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
 PYTHON_ENV = {**ENV, "PYTHONPATH": str(Path(ipexctl.__file__).parent.parent)}
 
 
-def run(argv: Sequence[str], given: str = "", *, what: str = "") -> str:
+def run_tool(argv: Sequence[str], given: str = "", *, what: str = "") -> str:
     """Return what the program prints to stdout. Raises HostFailed with the message `what`."""
     done = subprocess.run(argv, input=given, env=ENV, capture_output=True, text=True)
     if done.returncode:

@@ -26,7 +26,7 @@ def check_rung(word: str) -> None:
         )
 
 
-def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
+def fit_spec_to_rung(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
     """Return what of `spec` the rung can simulate, and words for what it leaves out."""
     if rung != FLAT:
         return spec, ()
@@ -45,7 +45,7 @@ def fit(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]]:
     return replace(spec, hosts=hosts, ipv6=False), tuple(left_out)
 
 
-def inside(pid: int, *more: str) -> list[str]:
+def nsenter_command(pid: int, *more: str) -> list[str]:
     """Return the prefix of a command that runs it as root of the host with this process 1."""
     return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", *more, "--"]
 

@@ -37,7 +37,7 @@ _MODELS = {
 }
 
 
-def check(spec: HostSpec, arch: str = platform.machine()) -> None:
+def check_can_simulate(spec: HostSpec, arch: str = platform.machine()) -> None:
     """Raise InputError if this machine cannot simulate the CPU of the host."""
     if spec.isa and arch != "x86_64":
         raise InputError(
@@ -45,17 +45,17 @@ def check(spec: HostSpec, arch: str = platform.machine()) -> None:
         )
 
 
-def write(spec: HostSpec, path: Path) -> dict[str, Path]:
+def write_cpuinfo(spec: HostSpec, path: Path) -> dict[str, Path]:
     """Write the file. Returns path on the host -> file that covers it; {} if not simulated."""
     if not spec.isa:
         return {}
     path.unlink(missing_ok=True)
-    path.write_text(cpuinfo(Path(CPUINFO).read_text(), spec.isa))
+    path.write_text(simulate_cpuinfo(Path(CPUINFO).read_text(), spec.isa))
     path.chmod(0o444)
     return {CPUINFO: path}
 
 
-def cpuinfo(real: str, isa: str) -> str:
+def simulate_cpuinfo(real: str, isa: str) -> str:
     """Return the text `real` with the vendor, model and flags of that instruction set."""
     blocks = []
     for block in real.strip().split("\n\n"):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.common.files import write_atomic
-from ipexctl.common.processes import descendants, process_times
+from ipexctl.common.processes import find_descendants, process_times
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.lab.cluster import (
     faults,
@@ -48,9 +48,9 @@ class Watchdog:
         self.hosts: dict[str, Running] = {}
 
     def _claim(self, spec: LabSpec) -> lab_plan.LabPlan:
-        for block in lab_plan.places(spec.name, lab_network.taken()):
+        for block in lab_plan.find_free_blocks(spec.name, lab_network.list_used_networks()):
             planned = lab_plan.plan_lab(spec, block, self.rung)
-            if lab_network.claim(planned.link, self.switch):
+            if lab_network.connect_uplink(planned.link, self.switch):
                 lab_network.open_switch(planned, self.switch)
                 return planned
         raise HostFailed(
@@ -67,11 +67,11 @@ class Watchdog:
 
     def boot(self, names: list[str]) -> None:
         chosen = [h for h in self.plan.hosts if h.name in names]
-        for name, running in boots.boot(self.folder, self.plan, chosen, self.switch).items():
+        for name, running in boots.boot_hosts(self.folder, self.plan, chosen, self.switch).items():
             self.hosts[name] = running
 
     def save(self) -> None:
-        text = json.dumps(boots.state(self.plan, self.switch, self.left_out), indent=1)
+        text = json.dumps(boots.state_document(self.plan, self.switch, self.left_out), indent=1)
         write_atomic(self.folder / "state.json", text, mode=None)
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -88,9 +88,9 @@ class Watchdog:
         if request["op"] == "status":
             return {name: [r.pid, sorted(r.faults)] for name, r in self.hosts.items()}
         if request["op"] == "fault":
-            return faults.fault(self, request["host"], request["kind"])
+            return faults.inject_fault(self, request["host"], request["kind"])
         if request["op"] == "heal":
-            return faults.heal(self, request["host"])
+            return faults.heal_host(self, request["host"])
         if request["op"] == "down":
             return None
         raise HostFailed(f"unknown lab request '{request['op']}'", slug="unknown-lab-request")
@@ -107,7 +107,7 @@ class Watchdog:
     def close(self) -> None:
         """End every host, the switch and the cable, and remove the files."""
         pids = [r.pid for r in self.hosts.values() if r.pid]
-        lab_network.remove(self.plan.link)
+        lab_network.remove_uplink(self.plan.link)
         for pid in [*pids, self.switch]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -115,7 +115,7 @@ class Watchdog:
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
         boots.unmount_disks(self.folder, self.plan)
-        folders.clear(self.folder)
+        folders.clear_lab_folder(self.folder)
 
 
 class FlatWatchdog(Watchdog):
@@ -126,12 +126,14 @@ class FlatWatchdog(Watchdog):
     def __init__(self, folder: Path, spec: LabSpec, left_out: Sequence[str]) -> None:
         self.folder, self.rung, self.left_out = folder, rung_limits.FLAT, left_out
         self.switch, self.hosts = 0, {}
-        self.plan = plain_hosts.claim(spec, folder)
+        self.plan = plain_hosts.claim_loopback_plan(spec, folder)
 
     def boot(self, names: list[str]) -> None:
         for host in self.plan.hosts:
             if host.name in names:
-                self.hosts[host.name] = Running(plain_hosts.start(self.folder, self.plan, host))
+                self.hosts[host.name] = Running(
+                    plain_hosts.start_host_sshd(self.folder, self.plan, host)
+                )
 
     def collect(self) -> bool:
         for name, running in self.hosts.items():
@@ -140,10 +142,10 @@ class FlatWatchdog(Watchdog):
         return True
 
     def close(self) -> None:
-        plain_hosts.end(lambda: descendants(os.getpid(), process_times()))
+        plain_hosts.kill_processes(lambda: find_descendants(os.getpid(), process_times()))
 
 
-def serve(dog: Watchdog, listener: socket.socket, owner: int) -> None:
+def serve_requests(dog: Watchdog, listener: socket.socket, owner: int) -> None:
     """Answer requests until `down`, a signal, or the end of the owner or the switch."""
     wake, waker = socket.socketpair()
     for end in (wake, waker):
@@ -205,21 +207,21 @@ def main(folder: Path, ready: int, owner: int) -> int:
     wanted = json.loads((folder / "spec.json").read_text())
     rung = wanted.pop("rung")
     if rung == rung_limits.FLAT:
-        plain_hosts.keep(folder)
+        plain_hosts.fork_watchdog(folder)
     listener = socket.socket(socket.AF_UNIX)
     # Names relative to the folder: a socket's path is limited to 107 characters.
     os.chdir(folder)
     listener.bind("control.sock")
     listener.listen(16)
-    spec, left_out = rung_limits.fit(LabSpec.from_json(wanted), rung)
+    spec, left_out = rung_limits.fit_spec_to_rung(LabSpec.from_json(wanted), rung)
     dog = None
     try:
-        watch = machine_support.process(owner) if owner else 0
+        watch = machine_support.open_process_fd(owner) if owner else 0
         dog = _watchdog(folder, spec, rung, left_out)
         dog.open()
         os.write(ready, b'{"ok": null}\n')
         os.close(ready)
-        serve(dog, listener, watch)
+        serve_requests(dog, listener, watch)
     except IpexctlError as error:
         os.write(ready, json.dumps({"error": _document(error)}).encode() + b"\n")
         return 1

@@ -9,32 +9,38 @@ from ipexctl.base.quoting import quote
 from ipexctl.inventory.inventory import Host
 
 
-def ssh(host: Host, command: str = "", *, options: tuple[str, ...] = ()) -> str:
+def ssh_to(host: Host, command: str = "", *, options: tuple[str, ...] = ()) -> str:
     """Return `ssh [-p PORT] [USER@]ADDRESS COMMAND`; for the controller only the command."""
     if host.local:
         return command
-    words = ("ssh", *options, *_port(host), _account(host))
+    words = ("ssh", *options, *_port_option(host), _user_at_host(host))
     return f"{quote(words)} {command}".rstrip()
 
 
-def debug(host: Host) -> str:
-    return ssh(host, "true", options=("-v",))
+def ssh_debug_command(host: Host) -> str:
+    return ssh_to(host, "true", options=("-v",))
 
 
 def copy_id(host: Host, user: str = "") -> str:
     """Return an ssh-copy-id command. `user`: used if the hostfile has none; "" leaves it to ssh."""
     name = host.user or user
-    return quote(("ssh-copy-id", *_port(host), f"{name}@{where(host)}" if name else where(host)))
+    return quote(
+        (
+            "ssh-copy-id",
+            *_port_option(host),
+            f"{name}@{ssh_hostname(host)}" if name else ssh_hostname(host),
+        )
+    )
 
 
-def where(host: Host) -> str:
+def ssh_hostname(host: Host) -> str:
     """Return the name or address to give to ssh."""
     return host.address or host.name
 
 
-def _account(host: Host) -> str:
-    return f"{host.user}@{where(host)}" if host.user else where(host)
+def _user_at_host(host: Host) -> str:
+    return f"{host.user}@{ssh_hostname(host)}" if host.user else ssh_hostname(host)
 
 
-def _port(host: Host) -> tuple[str, ...]:
+def _port_option(host: Host) -> tuple[str, ...]:
     return ("-p", str(host.port)) if host.port else ()

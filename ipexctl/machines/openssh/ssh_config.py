@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import field, replace
 
 from ipexctl.inventory.inventory import Host
-from ipexctl.inventory.nodeset import wildcard
+from ipexctl.inventory.nodeset import compile_wildcard
 from ipexctl.quick_dataclass import dataclass
 
 _LINE = re.compile(r"\s*([A-Za-z0-9]+)(?:\s*=\s*|\s+)(.*)")
@@ -37,11 +37,15 @@ class Config:
     def host_class(self, host: Host) -> Hashable:
         """Return a key for hosts that match the same `Host` lines: they get the same answer except
         for their own names."""
-        return tuple(_fits(line, host.name) for line in self.host_lines) if self.plain else host
+        return (
+            tuple(_host_line_fits(line, host.name) for line in self.host_lines)
+            if self.plain
+            else host
+        )
 
 
 @dataclass(frozen=True)
-class Answer:
+class SshSettings:
     """How to reach one host. The values still contain tokens and ~; see `expand`."""
 
     name: str
@@ -71,7 +75,7 @@ class Answer:
     given: Host = field(default=Host(""), compare=False)  # as the hostfile or ProxyJump names it
 
 
-DEFAULTS = Answer(
+DEFAULTS = SshSettings(
     "",
     "",
     "",
@@ -91,7 +95,7 @@ def parse_config(texts: Iterable[str]) -> Config:
     """Parse the files that ssh reads, included ones too, each once."""
     lines = [line for text in texts for line in _keyword_lines(text)]
     settings = tuple(line for line in lines if line[0] != "host")
-    host_lines = dict.fromkeys(_words(value) for key, value in lines if key == "host")
+    host_lines = dict.fromkeys(_split_words(value) for key, value in lines if key == "host")
     return Config(settings, tuple(host_lines), all(_is_plain(*line) for line in settings))
 
 
@@ -103,16 +107,16 @@ def _is_plain(key: str, value: str) -> bool:
     return key in _RAW or (key != "match" and "%" not in value)
 
 
-def _fits(patterns: tuple[str, ...], name: str) -> bool:
+def _host_line_fits(patterns: tuple[str, ...], name: str) -> bool:
     """Decide whether a `Host` line applies: some pattern fits and no negated one does."""
-    fit = [p for p in patterns if wildcard(p.removeprefix("!")).fullmatch(name)]
+    fit = [p for p in patterns if compile_wildcard(p.removeprefix("!")).fullmatch(name)]
     return bool(fit) and not any(p.startswith("!") for p in fit)
 
 
 def included_files(text: str) -> tuple[str, ...]:
     """Return the files that its Include lines name, with ~ and wildcards."""
     values = (value for key, value in _keyword_lines(text) if key == "include")
-    return tuple(word for value in values for word in _words(value))
+    return tuple(word for value in values for word in _split_words(value))
 
 
 def _keyword_lines(text: str) -> Iterable[tuple[str, str]]:
@@ -120,7 +124,7 @@ def _keyword_lines(text: str) -> Iterable[tuple[str, str]]:
     return ((match[1].lower(), match[2].rstrip()) for match in matches)
 
 
-def _words(value: str) -> tuple[str, ...]:
+def _split_words(value: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(value, comments=True))
     except ValueError:  # an open quote: ssh will report it
@@ -130,7 +134,7 @@ def _words(value: str) -> tuple[str, ...]:
 # --- the output of ssh -G -----------------------------------------------------------------------
 
 
-def read_answer(output: str, name: str) -> Answer:
+def read_answer(output: str, name: str) -> SshSettings:
     """Parse the output of `ssh -G NAME`. It has no quotes, so file names cannot contain spaces."""
     values: dict[str, list[str]] = {}
     for line in output.splitlines():
@@ -145,7 +149,7 @@ def read_answer(output: str, name: str) -> Answer:
         return tuple(word.strip() for word in first(key).split(",") if word.strip())
 
     port, patience = first("port"), first("connecttimeout")
-    return Answer(
+    return SshSettings(
         name,
         hostname=first("hostname") or name,
         user=first("user"),
@@ -170,10 +174,10 @@ def read_answer(output: str, name: str) -> Answer:
     )
 
 
-def for_another(answer: Answer, config: Config, name: str) -> Answer | None:
+def for_another(answer: SshSettings, config: Config, name: str) -> SshSettings | None:
     """Return the answer for a host of the same class; None if a HostName may be in this one."""
     values = (value.lower() for key, value in config.settings if key == "hostname")
-    written = {word for value in values for word in _words(value)}
+    written = {word for value in values for word in _split_words(value)}
     if answer.hostname != _own_name(answer.name) or answer.hostname in written:
         return None
     return replace(answer, name=name, hostname=_own_name(name))
@@ -198,19 +202,19 @@ class Me:
     known: bool = True  # the user database has an entry
 
 
-def expand(value: str, answer: Answer, me: Me) -> str:
+def expand_path(value: str, answer: SshSettings, me: Me) -> str:
     """Expand ~, ${VARIABLE} and %-tokens in a path. Unknown tokens stay unchanged."""
     if value == "~" or value.startswith("~/"):
         value = me.home + value[1:]
-    return _tokens(_VARIABLE.sub(lambda m: me.env.get(m[1], ""), value), answer, me)
+    return _expand_tokens(_VARIABLE.sub(lambda m: me.env.get(m[1], ""), value), answer, me)
 
 
-def proxy_command(answer: Answer, me: Me) -> str:
+def proxy_command(answer: SshSettings, me: Me) -> str:
     """Return the ProxyCommand for the user's shell, which expands ~ and ${VARIABLE} itself."""
-    return _tokens(answer.proxy_command, answer, me)
+    return _expand_tokens(answer.proxy_command, answer, me)
 
 
-def _tokens(value: str, answer: Answer, me: Me) -> str:
+def _expand_tokens(value: str, answer: SshSettings, me: Me) -> str:
     tokens = {
         "%": "%",
         "d": me.home,

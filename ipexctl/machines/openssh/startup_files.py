@@ -23,7 +23,7 @@ FIND_READERS = f"case $SHELL in {_BY_SHELL.replace('~', '$HOME')} esac; " + (
 )
 
 
-def readers(text: str) -> list[str]:
+def stdin_readers(text: str) -> list[str]:
     """Return `line 3 of /home/ann/.bashrc: read x` for each line of FIND_READERS but comments."""
     found = (re.match(r"(/[^:]+):(\d+):\s*([^#\s].*)", line) for line in text.splitlines())
     return [f"line {m[2]} of {m[1]}: {m[3].strip()}" for m in found if m]
@@ -34,7 +34,7 @@ def input_gone(host: Host, seen: str, likely: str = "") -> HostFailed:
     return HostFailed(
         f"{host.name}: a start-up file of the login shell reads the input of commands",
         why=f"{seen}; likely {likely or f'`read` in {USUAL} or a file that it sources'}",
-        hint=f"{login_command.ssh(host, 'cat')} <<< ok   # should print ok; let what reads run in "
-        "interactive shells only: [[ $- == *i* ]] && read ...",
+        hint=f"{login_command.ssh_to(host, 'cat')} <<< ok   # should print ok; let what reads run "
+        "in interactive shells only: [[ $- == *i* ]] && read ...",
         slug="startup-file-reads-input",
     )

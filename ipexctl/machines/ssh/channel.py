@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.ssh.link import Link, seconds_left
+from ipexctl.machines.ssh.link import SshLink, seconds_left
 from ipexctl.machines.wire.transport import (
     WRITE_PATIENCE,
     ChannelTimeout,
@@ -27,8 +27,8 @@ MIN_RTT = 148  # offset of tcpi_min_rtt in Linux's struct tcp_info
 CHUNK = 32_000  # fits one SSH packet
 
 
-def execute(
-    host: Host, link: Link, command: bytes, deadline: float, *, all_stderr: bool = False
+def open_exec_channel(
+    host: Host, link: SshLink, command: bytes, deadline: float, *, all_stderr: bool = False
 ) -> Any:
     """Return a channel on which the command runs. `all_stderr`: none of it is dropped, so that the
     caller has to read it."""
@@ -37,10 +37,10 @@ def execute(
     try:
         channel: Any = link.transport.open_session(timeout=seconds_left(deadline))
         if all_stderr:
-            bound(channel, "in_stderr_buffer")
+            limit_buffer(channel, "in_stderr_buffer")
         else:
             channel.in_stderr_buffer = _Tail(channel)  # before the command can write any
-        bound(channel)
+        limit_buffer(channel)
         if _request_exec(channel, command, deadline):
             return channel
         why = "sshd refused" if channel.closed else "sshd did not answer the request"
@@ -49,7 +49,7 @@ def execute(
     raise Unreachable(
         f"{host.name}: logged in, but cannot run commands",
         why=why,
-        hint=f"{login_command.ssh(host, 'true')}   # must end with exit code 0",
+        hint=f"{login_command.ssh_to(host, 'true')}   # must end with exit code 0",
         slug="commands-refused",
     )
 
@@ -71,7 +71,7 @@ def _request_exec(channel: Any, command: bytes, deadline: float) -> bool:
     return bool(channel.event_ready)
 
 
-def bound(channel: Any, name: str = "in_buffer") -> None:
+def limit_buffer(channel: Any, name: str = "in_buffer") -> None:
     """Limit a buffer: Paramiko accepts data beyond the window that it has granted."""
     from paramiko import SSHException
     from paramiko.buffered_pipe import BufferedPipe
@@ -119,7 +119,7 @@ class _Tail:
 class SshChannel:
     """A Channel (see transport.py) on one session."""
 
-    def __init__(self, host: Host, link: Link, channel: Any) -> None:
+    def __init__(self, host: Host, link: SshLink, channel: Any) -> None:
         self._host, self._link, self._channel = host, link, channel
         self._ready = threading.Event()
         channel.in_buffer.set_event(self._ready)
@@ -174,11 +174,11 @@ if TYPE_CHECKING:
     import paramiko
 
 
-def forward(transport: paramiko.Transport, target: tuple[str, int], timeout: float) -> Any:
+def forward_tcp(transport: paramiko.Transport, target: tuple[str, int], timeout: float) -> Any:
     """Open a channel that several threads may write to and close. Raises Paramiko's errors."""
     channel = transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout)
     channel.transport = InOrder(transport)  # type: ignore[assignment]
-    bound(channel)
+    limit_buffer(channel)
     return channel
 
 

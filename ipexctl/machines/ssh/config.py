@@ -21,9 +21,9 @@ from ipexctl.local.environment import environment
 from ipexctl.machines.openssh import login_command
 from ipexctl.machines.openssh.ssh_config import (
     DEFAULTS,
-    Answer,
     Config,
     Me,
+    SshSettings,
     for_another,
     included_files,
     parse_config,
@@ -60,7 +60,7 @@ class SshConfig:
         self._ssh = shutil.which("ssh") if self.me.known else None
         self._config = self._read()
 
-    def answers(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
+    def answers(self, hosts: Sequence[Host]) -> dict[Host, SshSettings]:
         """Return one answer per host; the hostfile's user and port take precedence.
 
         The question for a host with an address names the address, as ssh would be given it.
@@ -91,8 +91,8 @@ class SshConfig:
         name = host.address or host.name
         return Host(name) if self._config.plain else replace(host, name=name)
 
-    def _ask_by_class(self, hosts: Sequence[Host]) -> dict[Host, Answer]:
-        found: dict[Host, Answer] = {}
+    def _ask_by_class(self, hosts: Sequence[Host]) -> dict[Host, SshSettings]:
+        found: dict[Host, SshSettings] = {}
         classes: dict[Hashable, Host] = {}
         for host in hosts:
             classes.setdefault(self._config.host_class(host), host)
@@ -107,7 +107,7 @@ class SshConfig:
             found.update(zip(alone, pool.map(self._ask, alone), strict=True))
         return found
 
-    def _ask(self, host: Host) -> Answer:
+    def _ask(self, host: Host) -> SshSettings:
         argv = [str(self._ssh), "-G", "-T", *ssh_options(host, self._file)]
         try:
             done = subprocess.run(
@@ -134,9 +134,9 @@ class SshConfig:
 
     def _check(self, host: Host) -> str:
         file = ("-F", str(self._file)) if self._file else ()
-        return login_command.ssh(host, options=("-G", *file))
+        return login_command.ssh_to(host, options=("-G", *file))
 
-    def _without_ssh(self, host: Host) -> Answer:
+    def _without_ssh(self, host: Host) -> SshSettings:
         """Answer from the hostfile alone, which is enough if ssh_config contains no settings."""
         if any(key != "include" for key, _ in self._config.settings):
             raise NotHere(
@@ -162,10 +162,10 @@ class SshConfig:
                 hint="correct the path; without -F, ipexctl reads ~/.ssh/config",
                 slug="ssh-config-missing",
             )
-        return parse_config(_texts(files, self.me.home))
+        return parse_config(_config_texts(files, self.me.home))
 
 
-def _texts(files: Sequence[tuple[Path, Path]], home: str) -> Iterator[str]:
+def _config_texts(files: Sequence[tuple[Path, Path]], home: str) -> Iterator[str]:
     """Yield the texts of the files and of those they include from their folders, each once."""
     todo, seen = list(files), set[Path]()
     while todo:
@@ -199,7 +199,7 @@ def ssh_options(host: Host, config_file: Path | None) -> list[str]:
     return argv
 
 
-def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
+def jump_chain(answer: SshSettings, ask: Callable[[Host], SshSettings]) -> Hops:
     """Return all jump hosts on the way: the first hop may have its own ProxyJump, and so on."""
     hops = answer.proxy_jump
     while hops:
@@ -211,7 +211,7 @@ def jump_chain(answer: Answer, ask: Callable[[Host], Answer]) -> Hops:
             raise Unreachable(
                 f"{answer.name}: ProxyJump is circular",
                 why=" -> ".join(hops),
-                hint=f"{login_command.ssh(answer.given, options=('-G',))} | grep -i proxyjump",
+                hint=f"{login_command.ssh_to(answer.given, options=('-G',))} | grep -i proxyjump",
                 slug="proxyjump-circular",
             )
     return hops

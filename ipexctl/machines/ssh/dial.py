@@ -16,8 +16,8 @@ from ipexctl.errors import Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.openssh.ssh_config import Answer
-from ipexctl.machines.ssh.unresolved import unresolved
+from ipexctl.machines.openssh.ssh_config import SshSettings
+from ipexctl.machines.ssh.unresolved import name_not_resolved
 from ipexctl.quick_dataclass import dataclass
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Dropped(Exception):
         self.error = Unreachable(
             f"{host.name}: the host closed the connection before the SSH handshake",
             why=said or "sshd has too many logins at once (MaxStartups), or refuses this address",
-            hint=login_command.debug(host),
+            hint=login_command.ssh_debug_command(host),
             slug="connection-dropped",
         )
 
@@ -101,19 +101,19 @@ class Wire:
         return data
 
 
-def dial(answer: Answer, deadline: float) -> Wire:
+def dial_host(answer: SshSettings, deadline: float) -> Wire:
     """Open a TCP connection to the host's SSH port."""
     limit = deadline
     if answer.connect_timeout:
         limit = min(deadline, time.monotonic() + answer.connect_timeout)
-    addresses = _resolve(answer)
+    addresses = _resolve_name(answer)
     for i, (family, address) in enumerate(addresses):
         left = max(0.05, limit - time.monotonic()) / (len(addresses) - i)
         try:
-            return Wire(_connect(family, address, left))
+            return Wire(_connect_socket(family, address, left))
         except OSError as e:
             error = e
-    raise _explain(answer, str(addresses[-1][1][0]), error)
+    raise _explain_os_error(answer, str(addresses[-1][1][0]), error)
 
 
 def dial_command(command: str) -> Wire:
@@ -131,7 +131,7 @@ def dial_command(command: str) -> Wire:
     return Wire(ours, finish=process.terminate)  # `ours` is closed by then, which ends it, too
 
 
-def no_ssh(answer: Answer, wire: Wire, *, timed_out: bool) -> Exception:
+def no_ssh(answer: SshSettings, wire: Wire, *, timed_out: bool) -> Exception:
     """Return the error for a host whose first lines are not SSH: Dropped, or Unreachable."""
     if not timed_out:
         return _other_words(answer, wire.said)
@@ -139,12 +139,12 @@ def no_ssh(answer: Answer, wire: Wire, *, timed_out: bool) -> Exception:
     return Unreachable(
         f"{answer.name}: port {answer.port} sends no SSH banner",
         why=f"another service listens there, or sshd hangs or is overloaded{behind}",
-        hint=login_command.debug(answer.given),
+        hint=login_command.ssh_debug_command(answer.given),
         slug="no-ssh-banner",
     )
 
 
-def _other_words(answer: Answer, seen: bytes) -> Exception:
+def _other_words(answer: SshSettings, seen: bytes) -> Exception:
     text = seen.decode("utf-8", "replace").strip()
     if text.startswith("Not allowed"):
         return Unreachable(
@@ -162,7 +162,7 @@ def _other_words(answer: Answer, seen: bytes) -> Exception:
     )
 
 
-def _connect(family: int, address: tuple[Any, ...], timeout: float) -> socket.socket:
+def _connect_socket(family: int, address: tuple[Any, ...], timeout: float) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout)
@@ -178,18 +178,18 @@ def _connect(family: int, address: tuple[Any, ...], timeout: float) -> socket.so
     return sock
 
 
-def _resolve(answer: Answer) -> list[tuple[int, tuple[Any, ...]]]:
+def _resolve_name(answer: SshSettings) -> list[tuple[int, tuple[Any, ...]]]:
     family = _FAMILIES.get(answer.address_family, socket.AF_UNSPEC)
     try:
         found = socket.getaddrinfo(answer.hostname, answer.port, family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as e:
         why = getattr(e, "strerror", None) or str(e)
         named = answer.configured
-        raise unresolved(answer.given, answer.hostname, why, configured=named) from None
+        raise name_not_resolved(answer.given, answer.hostname, why, configured=named) from None
     return [(family, address) for family, _, _, _, address in found]
 
 
-def _explain(answer: Answer, address: str, error: OSError) -> Unreachable:
+def _explain_os_error(answer: SshSettings, address: str, error: OSError) -> Unreachable:
     where = f"{address} port {answer.port}"
     if isinstance(error, ConnectionRefusedError):
         return Unreachable(

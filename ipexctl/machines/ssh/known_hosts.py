@@ -22,16 +22,16 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.place import Place
 from ipexctl.common.tolerant_reads import read_text
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, reason_of
-from ipexctl.inventory.nodeset import wildcard
+from ipexctl.inventory.nodeset import compile_wildcard
 from ipexctl.local.user_dirs import make_private, state_dir
-from ipexctl.machines.openssh.ssh_config import Answer, Me, expand
+from ipexctl.machines.openssh.ssh_config import Me, SshSettings, expand_path
 from ipexctl.quick_dataclass import dataclass
 
 _HASH_MAGIC = "|1|"
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownHostsEntry:
     """One line of a known_hosts file."""
 
     names: tuple[str, ...]
@@ -49,14 +49,14 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class KeyVerdict:
     """What the files say about a key, and the lines that say so."""
 
     standing: Standing
-    lines: tuple[Entry, ...] = ()
+    lines: tuple[KnownHostsEntry, ...] = ()
 
 
-def parse_known_hosts(text: str, source: str) -> tuple[Entry, ...]:
+def parse_known_hosts(text: str, source: str) -> tuple[KnownHostsEntry, ...]:
     """Return every readable line; others are ignored, as OpenSSH does."""
     parsed = (
         _parse_line(line, Place(source, number, 1))
@@ -73,7 +73,7 @@ def lookup_names(host: str, port: int, alias: str = "") -> tuple[str, ...]:
     return (host,) if port == 22 else (f"[{host}]:{port}", host)
 
 
-def fingerprint(blob: bytes) -> str:
+def key_fingerprint(blob: bytes) -> str:
     """Return the fingerprint that `ssh-keygen -l` prints."""
     digest = hashlib.sha256(blob).digest()
     return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
@@ -86,9 +86,9 @@ def entry_line(name: str, key_type: str, blob: bytes) -> str:
 class KnownHosts:
     """All files together. Plain names are in a dictionary, patterns and hashes are searched."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._plain: dict[str, list[Entry]] = {}
-        self._others: list[Entry] = []
+    def __init__(self, entries: Iterable[KnownHostsEntry]) -> None:
+        self._plain: dict[str, list[KnownHostsEntry]] = {}
+        self._others: list[KnownHostsEntry] = []
         for entry in entries:
             if any(_is_pattern(name) for name in entry.names):
                 self._others.append(entry)
@@ -96,7 +96,7 @@ class KnownHosts:
             for name in entry.names:
                 self._plain.setdefault(name.lower(), []).append(entry)
 
-    def find(self, name: str) -> list[Entry]:
+    def find(self, name: str) -> list[KnownHostsEntry]:
         """Return every line about this name, including those of certificate authorities."""
         return self._plain.get(name, []) + [e for e in self._others if names_match(e.names, name)]
 
@@ -110,9 +110,9 @@ class KnownHosts:
         found = (entry for name in names for entry in self.find(name))
         return any(entry.marker == "@cert-authority" for entry in found)
 
-    def judge(self, names: Sequence[str], key_type: str, blob: bytes) -> Verdict:
+    def judge(self, names: Sequence[str], key_type: str, blob: bytes) -> KeyVerdict:
         """Judge a key; names after the first (see lookup_names) can only confirm or revoke it."""
-        verdict = Verdict(Standing.UNKNOWN)
+        verdict = KeyVerdict(Standing.UNKNOWN)
         for name in reversed(names):
             found = self._judge_one(name, key_type, blob)
             if found.standing is Standing.REVOKED:
@@ -123,21 +123,21 @@ class KnownHosts:
                 verdict = found
         return verdict
 
-    def _judge_one(self, name: str, key_type: str, blob: bytes) -> Verdict:
+    def _judge_one(self, name: str, key_type: str, blob: bytes) -> KeyVerdict:
         lines = self.find(name)
         same = [e for e in lines if e.key == blob]
         revoked = tuple(e for e in same if e.marker == "@revoked")
         if revoked:
-            return Verdict(Standing.REVOKED, revoked)
+            return KeyVerdict(Standing.REVOKED, revoked)
         known = tuple(e for e in same if not e.marker)
         if known:
-            return Verdict(Standing.KNOWN, known)
+            return KeyVerdict(Standing.KNOWN, known)
         others = tuple(e for e in lines if not e.marker)
         # A host that suddenly has no key of the type on record is as suspicious as another key.
         same_type = tuple(e for e in others if e.key_type == key_type)
         if others:
-            return Verdict(Standing.CHANGED, same_type or others)
-        return Verdict(Standing.UNKNOWN)
+            return KeyVerdict(Standing.CHANGED, same_type or others)
+        return KeyVerdict(Standing.UNKNOWN)
 
 
 def names_match(patterns: Sequence[str], name: str) -> bool:
@@ -146,18 +146,18 @@ def names_match(patterns: Sequence[str], name: str) -> bool:
     fits = False
     for pattern in patterns:
         negated = pattern.startswith("!")
-        if _fits(pattern.removeprefix("!"), name):
+        if _pattern_fits(pattern.removeprefix("!"), name):
             if negated:
                 return False
             fits = True
     return fits
 
 
-def _fits(pattern: str, name: str) -> bool:
+def _pattern_fits(pattern: str, name: str) -> bool:
     if pattern.startswith(_HASH_MAGIC):
         return _hash_fits(pattern, name)
     if "*" in pattern or "?" in pattern:
-        return bool(wildcard(pattern.lower()).fullmatch(name))
+        return bool(compile_wildcard(pattern.lower()).fullmatch(name))
     return pattern.lower() == name
 
 
@@ -175,7 +175,7 @@ def _is_pattern(name: str) -> bool:
     return name.startswith(("!", "|")) or "*" in name or "?" in name
 
 
-def _parse_line(line: str, place: Place) -> Entry | None:
+def _parse_line(line: str, place: Place) -> KnownHostsEntry | None:
     words = line.split()
     if not words or words[0].startswith("#"):
         return None
@@ -187,7 +187,7 @@ def _parse_line(line: str, place: Place) -> Entry | None:
         key = base64.b64decode(words[2], validate=True)
     except (binascii.Error, ValueError):
         return None
-    return Entry(tuple(n for n in names.split(",") if n), key_type, key, marker, place)
+    return KnownHostsEntry(tuple(n for n in names.split(",") if n), key_type, key, marker, place)
 
 
 # --- the files -----------------------------------------------------------------------------------
@@ -202,15 +202,15 @@ def own_known_hosts() -> Path:
 class HostKey:
     """The key a host showed, and what the known_hosts files say about it."""
 
-    answer: Answer
+    answer: SshSettings
     names: tuple[str, ...]
     key_type: str
     blob: bytes
-    verdict: Verdict
+    verdict: KeyVerdict
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint(self.blob)
+        return key_fingerprint(self.blob)
 
 
 class KnownFiles:
@@ -221,24 +221,26 @@ class KnownFiles:
         self._sets: dict[tuple[str, ...], KnownHosts] = {}
         self._lock = threading.Lock()
 
-    def for_host(self, answer: Answer) -> KnownHosts:
+    def for_host(self, answer: SshSettings) -> KnownHosts:
         """Return the keys of the files that ssh would use for this host, and of ours."""
         named = (*answer.user_known_hosts, *answer.global_known_hosts)
         paths = (
-            *(expand(p, answer, self._me) for p in named if p != "none"),
+            *(expand_path(p, answer, self._me) for p in named if p != "none"),
             str(own_known_hosts()),
         )
         with self._lock:
             if paths not in self._sets:
-                self._sets[paths] = KnownHosts(entry for path in paths for entry in _entries(path))
+                self._sets[paths] = KnownHosts(
+                    entry for path in paths for entry in _read_entries(path)
+                )
             return self._sets[paths]
 
 
-def _entries(path: str) -> tuple[Entry, ...]:
+def _read_entries(path: str) -> tuple[KnownHostsEntry, ...]:
     return parse_known_hosts(read_text(path), path)  # a missing file has no keys
 
 
-def remember(key: HostKey) -> None:
+def remember_key(key: HostKey) -> None:
     """Add the key to our own known_hosts file, which other commands may extend at the same time. An
     incomplete line, left by a full disk or a power cut, is ignored, and the new one starts on a
     line of its own."""
@@ -261,7 +263,7 @@ def remember(key: HostKey) -> None:
         ) from None
 
 
-def accept(key: HostKey) -> None:
+def require_known_key(key: HostKey) -> None:
     """Raise HostKeyUnknown or HostKeyChanged unless known_hosts has this key."""
     standing = key.verdict.standing
     if standing is Standing.UNKNOWN:
@@ -275,18 +277,18 @@ def accept(key: HostKey) -> None:
     if standing is Standing.REVOKED:
         raise HostKeyChanged(
             f"{key.answer.name}: its host key is revoked",
-            why=f"{key.key_type} {key.fingerprint} is revoked in {_where(key.verdict.lines[0])}",
+            why=f"{key.key_type} {key.fingerprint} is revoked in {_place_of(key.verdict.lines[0])}",
             hint="give the host a new key, or ask whoever revoked this one",
             slug="host-key-revoked",
         )
     if standing is Standing.CHANGED:
-        raise changed(key)
+        raise key_changed_error(key)
 
 
 def verdict_down(key: HostKey) -> HostDown | None:
     """Return the outcome of a host whose key is always refused, else None."""
     try:
-        accept(key)
+        require_known_key(key)
     except HostKeyChanged as e:
         return HostDown.of(key.answer.name, e)
     except HostKeyUnknown:
@@ -294,9 +296,9 @@ def verdict_down(key: HostKey) -> HostDown | None:
     return None
 
 
-def changed(key: HostKey) -> HostKeyChanged:
+def key_changed_error(key: HostKey) -> HostKeyChanged:
     lines = key.verdict.lines
-    old = ", ".join(f"{e.key_type} {fingerprint(e.key)} in {_where(e)}" for e in lines)
+    old = ", ".join(f"{e.key_type} {key_fingerprint(e.key)} in {_place_of(e)}" for e in lines)
     commands = dict.fromkeys(
         shlex.join(("ssh-keygen", "-R", key.names[0], "-f", e.place.source)) for e in lines
     )
@@ -309,5 +311,5 @@ def changed(key: HostKey) -> HostKeyChanged:
     )
 
 
-def _where(line: Entry) -> str:
+def _place_of(line: KnownHostsEntry) -> str:
     return f"{line.place.source}:{line.place.line}"

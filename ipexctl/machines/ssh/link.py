@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ipexctl.errors import Unreachable
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.openssh.ssh_config import Answer
+from ipexctl.machines.openssh.ssh_config import SshSettings
 from ipexctl.machines.ssh.dial import Dropped, Wire, no_ssh
 from ipexctl.quick_dataclass import dataclass
 
@@ -25,13 +25,13 @@ IDLE_WAKEUP = 10.0  # seconds after which an idle connection's thread wakes up
 
 
 @dataclass(eq=False)
-class Link:
+class SshLink:
     """A Paramiko transport, and the socket under it."""
 
-    answer: Answer
+    answer: SshSettings
     transport: paramiko.Transport
     wire: Wire
-    on_close: Callable[[Link], None]
+    on_close: Callable[[SshLink], None]
 
     def exchange_keys(self, deadline: float) -> None:
         """Exchange keys, which sends nothing about the user. Raises Dropped or Unreachable."""
@@ -62,7 +62,7 @@ def seconds_left(deadline: float) -> float:
     return max(0.05, deadline - time.monotonic())
 
 
-def load() -> None:
+def load_paramiko() -> None:
     """Import Paramiko without Invoke, which it needs for one line of an ssh_config and which takes
     half of its start: our configurations are read by ssh itself."""
     if "paramiko" not in sys.modules and "invoke" not in sys.modules:
@@ -71,10 +71,10 @@ def load() -> None:
             import paramiko  # noqa: F401
         finally:
             del sys.modules["invoke"]
-    _silence()
+    _silence_paramiko()
 
 
-def _silence() -> None:
+def _silence_paramiko() -> None:
     """Silence Paramiko, which logs tracebacks of ordinary network errors; we report those."""
     logger = logging.getLogger("paramiko")
     logger.propagate = False
@@ -82,7 +82,7 @@ def _silence() -> None:
 
 
 @cache
-def _packetizer() -> Any:
+def _threadless_packetizer() -> Any:
     import paramiko.packet
 
     class Packetizer(paramiko.packet.Packetizer):
@@ -116,34 +116,36 @@ def _transport_class() -> Any:
     return Transport
 
 
-def new_transport(answer: Answer, wire: Wire, known_types: Sequence[str]) -> paramiko.Transport:
+def new_transport(
+    answer: SshSettings, wire: Wire, known_types: Sequence[str]
+) -> paramiko.Transport:
     """Return a transport. `known_types`: types of the host's known keys, to ask for one of them."""
-    transport: Any = _transport_class()(wire, packetizer_class=_packetizer())
+    transport: Any = _transport_class()(wire, packetizer_class=_threadless_packetizer())
     wire.settimeout(IDLE_WAKEUP)
-    for _, name, allowed in _algorithms(answer):
-        setattr(transport, name, _usable(getattr(transport, name), allowed))
+    for _, name, allowed in _configured_algorithms(answer):
+        setattr(transport, name, _usable_algorithms(getattr(transport, name), allowed))
     transport._preferred_keys = host_key_algorithms(transport._preferred_keys, known_types)
-    transport._preferred_ciphers = _first(
+    transport._preferred_ciphers = _preferred_first(
         transport._preferred_ciphers, ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
     )
     return transport  # type: ignore[no-any-return]
 
 
-def unsupported(answer: Answer) -> str:
+def unsupported_setting(answer: SshSettings) -> str:
     """Return the ssh_config setting for which Paramiko has no allowed algorithm, else ""."""
     import paramiko
 
     return next(
         (
             word
-            for word, name, allowed in _algorithms(answer)
-            if not _usable(getattr(paramiko.Transport, name), allowed)
+            for word, name, allowed in _configured_algorithms(answer)
+            if not _usable_algorithms(getattr(paramiko.Transport, name), allowed)
         ),
         "",
     )
 
 
-def _algorithms(answer: Answer) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def _configured_algorithms(answer: SshSettings) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """Return the settings of ssh_config, Paramiko's names for them, and their values."""
     return (
         ("Ciphers", "_preferred_ciphers", answer.ciphers),
@@ -152,7 +154,7 @@ def _algorithms(answer: Answer) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     )
 
 
-def _usable(offered: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
+def _usable_algorithms(offered: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
     """Return the offered algorithms that ssh_config allows, without broken ones."""
     sound = [a for a in offered if not any(weak in a for weak in WEAK)]
     return tuple(a for a in sound if {a, a.removesuffix("@libssh.org")} & {*(allowed or sound)})
@@ -161,23 +163,23 @@ def _usable(offered: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:
 def host_key_algorithms(offered: Sequence[str], known_types: Sequence[str]) -> tuple[str, ...]:
     """Put known key types first, so that the host shows a key we can judge (as OpenSSH does)."""
     types = {"rsa-sha2" if t == "ssh-rsa" else t for t in known_types}
-    return _first(offered, [a for a in offered if a in types or a[:8] in types])
+    return _preferred_first(offered, [a for a in offered if a in types or a[:8] in types])
 
 
-def _first(algorithms: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+def _preferred_first(algorithms: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
     """Reorder only: an algorithm that the library does not offer is never requested."""
     front = [a for a in wanted if a in algorithms]
     return (*front, *(a for a in algorithms if a not in front))
 
 
-def _no_exchange(answer: Answer, error: Exception | None) -> Exception:
+def _no_exchange(answer: SshSettings, error: Exception | None) -> Exception:
     import paramiko
 
     if error is None:
         return Unreachable(
             f"{answer.name}: the SSH key exchange did not finish in time",
             why="the host is overloaded, or a firewall lets only small packets pass (MTU)",
-            hint=login_command.debug(answer.given),
+            hint=login_command.ssh_debug_command(answer.given),
             slug="key-exchange-timeout",
         )
     if isinstance(error, EOFError | ConnectionError):

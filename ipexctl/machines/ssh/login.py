@@ -17,8 +17,8 @@ from typing import Any
 from ipexctl.errors import Unreachable
 from ipexctl.local.environment import environment
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.openssh.ssh_config import DEFAULTS, Answer, Me, expand
-from ipexctl.machines.ssh.link import Link, seconds_left
+from ipexctl.machines.openssh.ssh_config import DEFAULTS, Me, SshSettings, expand_path
+from ipexctl.machines.ssh.link import SshLink, seconds_left
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.quick_dataclass import dataclass
 
@@ -35,7 +35,7 @@ class _Candidate:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class LoginCandidates:
     keys: tuple[_Candidate, ...]
     skipped: tuple[str, ...]  # why other keys are not tried
     locked: tuple[str, ...] = ()  # files whose passphrase is not known yet
@@ -51,15 +51,15 @@ class KeyRing:
     def __init__(self, me: Me, secrets: Secrets) -> None:
         self._me = me
         self._secrets = secrets
-        self._defaults = {expand(path, DEFAULTS, me) for path in DEFAULTS.identity_files}
+        self._defaults = {expand_path(path, DEFAULTS, me) for path in DEFAULTS.identity_files}
         self._opened: dict[str, Any] = {}
-        self._found: dict[_Asked, Candidates] = {}
+        self._found: dict[_Asked, LoginCandidates] = {}
         self._lock = threading.Lock()
 
-    def candidates(self, answer: Answer) -> Candidates:
+    def candidates(self, answer: SshSettings) -> LoginCandidates:
         asked = (
-            tuple(expand(path, answer, self._me) for path in answer.identity_files),
-            tuple(expand(path, answer, self._me) for path in answer.certificate_files),
+            tuple(expand_path(path, answer, self._me) for path in answer.identity_files),
+            tuple(expand_path(path, answer, self._me) for path in answer.certificate_files),
             answer.identities_only,
             self._agent_path(answer),
         )
@@ -68,7 +68,7 @@ class KeyRing:
                 self._found[asked] = self._collect(*asked)
             return self._found[asked]
 
-    def unlock(self, answers: Sequence[Answer]) -> None:
+    def unlock(self, answers: Sequence[SshSettings]) -> None:
         """Ask for passphrases, each once: those of keys that ssh_config names, or of all if no
         other login is possible. A key in the agent needs none."""
         for answer in answers:
@@ -81,13 +81,13 @@ class KeyRing:
                         self._opened[path] = key
                         self._found.clear()
 
-    def hardware_key(self, answer: Answer) -> str:
+    def hardware_key(self, answer: SshSettings) -> str:
         """Return a key on a FIDO device that ssh_config names, or that is the only key; else ""."""
         found = self.candidates(answer)
         alone = not found.keys and not found.locked
         return next((path for path in found.hardware if alone or path not in self._defaults), "")
 
-    def _agent_path(self, answer: Answer) -> str:
+    def _agent_path(self, answer: SshSettings) -> str:
         named = answer.identity_agent
         if named.lower() == "none":
             return ""
@@ -95,11 +95,11 @@ class KeyRing:
             return self._me.env.get("SSH_AUTH_SOCK", "")
         if named.startswith("$"):
             return self._me.env.get(named[1:].strip("{}"), "")
-        return expand(named, answer, self._me)
+        return expand_path(named, answer, self._me)
 
     def _collect(
         self, files: tuple[str, ...], certificates: tuple[str, ...], only: bool, agent: str
-    ) -> Candidates:
+    ) -> LoginCandidates:
         """Collect keys in ssh's order: sshd closes the connection after a few keys (MaxAuthTries),
         so keys in the agent go before keys that are only in files."""
         held, skipped = _agent_keys(agent)
@@ -130,7 +130,7 @@ class KeyRing:
         paths = [path for path in files if path != "none"]
         if paths and not keys and not skipped:
             skipped.append(f"no such key file: {', '.join(paths)}")
-        return Candidates(tuple(keys), tuple(skipped), tuple(locked), tuple(hardware))
+        return LoginCandidates(tuple(keys), tuple(skipped), tuple(locked), tuple(hardware))
 
 
 class _AgentKey:
@@ -248,7 +248,9 @@ def _public_blob(path: str) -> bytes:
         return b""
 
 
-def authenticate(link: Link, candidates: Candidates, deadline: float, password: str | None) -> None:
+def authenticate(
+    link: SshLink, candidates: LoginCandidates, deadline: float, password: str | None
+) -> None:
     """Try every key in turn, then the password the user gave, until one is accepted."""
     login = _Login(link, deadline)
     waiting = list(candidates.keys)
@@ -272,7 +274,7 @@ def authenticate(link: Link, candidates: Candidates, deadline: float, password: 
 class _Login:
     """The login attempts on one connection, and the host's answers."""
 
-    def __init__(self, link: Link, deadline: float) -> None:
+    def __init__(self, link: SshLink, deadline: float) -> None:
         self.link, self.deadline = link, deadline
         self.tried: list[str] = []
         self.allowed: list[str] = []
@@ -344,7 +346,7 @@ def _hung_up(login: _Login, untried: Sequence[str]) -> Unreachable:
         f"{answer.name}: the host closed the connection after {keys}",
         why=f"tried: {', '.join(login.tried)}\nnot tried: {', '.join(untried)}\n"
         "sshd accepts at most MaxAuthTries keys per connection",
-        hint=f"in ssh_config, under Host {login_command.where(answer.given)}: "
+        hint=f"in ssh_config, under Host {login_command.ssh_hostname(answer.given)}: "
         "IdentitiesOnly yes, and IdentityFile THE-RIGHT-KEY",
         slug="login-hung-up",
     )
@@ -362,11 +364,11 @@ def _login_hint(login: _Login, skipped: tuple[str, ...], *, with_password: bool)
     return login_command.copy_id(answer.given, answer.user)
 
 
-def _auth_timeout(answer: Answer, label: str) -> Unreachable:
+def _auth_timeout(answer: SshSettings, label: str) -> Unreachable:
     return Unreachable(
         f"{answer.name}: the host did not answer the login as {answer.user} in time",
         why=f"sshd is checking the key {label}; it may be waiting for a directory, DNS or PAM "
         "service",
-        hint=login_command.debug(answer.given),
+        hint=login_command.ssh_debug_command(answer.given),
         slug="login-timeout",
     )

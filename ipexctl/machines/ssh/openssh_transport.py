@@ -19,11 +19,11 @@ from ipexctl.base.quoting import quote
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, NotHere, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command, startup_files
-from ipexctl.machines.openssh.ssh_config import Answer
+from ipexctl.machines.openssh.ssh_config import SshSettings
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain, ssh_options
 from ipexctl.machines.ssh.dial import SEE_SSHD, Dropped, retry_dropped
 from ipexctl.machines.ssh.known_hosts import own_known_hosts
-from ipexctl.machines.ssh.unresolved import unresolved
+from ipexctl.machines.ssh.unresolved import name_not_resolved
 from ipexctl.machines.wire.transport import Channel, ChannelTimeout, PipeChannel, allow_files
 from ipexctl.quick_dataclass import dataclass
 
@@ -101,8 +101,8 @@ class OpenSshTransport:
                     seen = f"it was silent for {left - INPUT_WAIT:.0f} s, until it got a line"
                     raise startup_files.input_gone(host, seen)
             configured = self._answer(host).configured
-            status, said = channel.exit_status(0.0), _words(channel)
-            raise explain(host, status, said, configured=configured)
+            status, said = channel.exit_status(0.0), _stderr_text(channel)
+            raise explain_ssh_error(host, status, said, configured=configured)
         except BaseException:
             channel.close()
             raise
@@ -131,7 +131,7 @@ class OpenSshTransport:
         words = " ".join(shlex.quote(word) for word in argv).replace("%", "%%")
         return f"{words} '[%h]:%p' {shlex.quote(host.name).replace('%', '%%')}"
 
-    def _answer(self, host: Host) -> Answer:
+    def _answer(self, host: Host) -> SshSettings:
         return self._answers.get(host) or self._config.answers([host])[host]
 
 
@@ -240,19 +240,21 @@ _SAYINGS = (
 _DROPPED = ("kex_exchange_identification", "Connection reset by")
 
 
-def explain(
+def explain_ssh_error(
     host: Host, status: int | None, said: str, *, configured: bool = False
 ) -> Unreachable | Dropped:
     """Turn ssh's message into one of our errors; `status` None: it still ran at the deadline."""
     if "Could not resolve hostname" in said:
-        return unresolved(host, login_command.where(host), said, configured=configured)
+        return name_not_resolved(
+            host, login_command.ssh_hostname(host), said, configured=configured
+        )
     found = next((s for s in _SAYINGS if s.said in said), None)
     if found:
-        hint = found.hint.format(**_commands(host))
+        hint = found.hint.format(**_hint_commands(host))
         return found.kind(f"{host.name}: {found.means}", why=said, hint=hint, slug=found.slug)
     if any(words in said for words in _DROPPED):
         return Dropped(host, said)
-    hint = login_command.debug(host)
+    hint = login_command.ssh_debug_command(host)
     if status is None:
         return Unreachable(f"{host.name}: ssh timed out", why=said, hint=hint, slug="ssh-timeout")
     return Unreachable(
@@ -260,24 +262,24 @@ def explain(
     )
 
 
-def _commands(host: Host) -> dict[str, str]:
-    where = login_command.where(host)
+def _hint_commands(host: Host) -> dict[str, str]:
+    where = login_command.ssh_hostname(host)
     return {
         "name": host.name,
         "where": where,
         "key": quote((f"[{where}]:{host.port}" if host.port else where,)),
-        "debug": login_command.debug(host),
-        "true": login_command.ssh(host, "true"),
+        "debug": login_command.ssh_debug_command(host),
+        "true": login_command.ssh_to(host, "true"),
         "copy": login_command.copy_id(host),
     }
 
 
-def _words(channel: Channel) -> str:
+def _stderr_text(channel: Channel) -> str:
     lines = channel.stderr().decode("utf-8", "replace").splitlines()
     return "\n".join(line.strip() for line in lines if line.strip("@ \r"))[-2000:]
 
 
-def _known_hosts(answer: Answer) -> str:
+def _known_hosts(answer: SshSettings) -> str:
     """Return the option for ssh_config's files and ours; ssh expands ~ and tokens in them."""
     named = [path for path in answer.user_known_hosts if path != "none"]
     own = str(own_known_hosts()).replace("%", "%%")

@@ -19,13 +19,19 @@ from typing import Any
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.openssh.ssh_config import Answer, proxy_command
+from ipexctl.machines.openssh.ssh_config import SshSettings, proxy_command
 from ipexctl.machines.ssh import stdio
-from ipexctl.machines.ssh.channel import SshChannel, execute, forward
+from ipexctl.machines.ssh.channel import SshChannel, forward_tcp, open_exec_channel
 from ipexctl.machines.ssh.config import Hops, SshConfig, hop_host, jump_chain
-from ipexctl.machines.ssh.dial import Wire, dial, dial_command, retry_dropped
-from ipexctl.machines.ssh.known_hosts import HostKey, KnownFiles, accept, lookup_names
-from ipexctl.machines.ssh.link import Link, load, new_transport, seconds_left, unsupported
+from ipexctl.machines.ssh.dial import Wire, dial_command, dial_host, retry_dropped
+from ipexctl.machines.ssh.known_hosts import HostKey, KnownFiles, lookup_names, require_known_key
+from ipexctl.machines.ssh.link import (
+    SshLink,
+    load_paramiko,
+    new_transport,
+    seconds_left,
+    unsupported_setting,
+)
 from ipexctl.machines.ssh.login import KeyRing, authenticate
 from ipexctl.machines.ssh.secrets import Secrets
 from ipexctl.machines.wire.transport import Channel, allow_files
@@ -45,12 +51,12 @@ class SshTransport:
         self._config = SshConfig(config_file)
         with ThreadPoolExecutor(1) as pool:  # ssh reads its configuration while Paramiko is loaded
             answers = pool.submit(self._config.answers, hosts)
-            load()
+            load_paramiko()
             self._answers = answers.result()
         self._known = KnownFiles(self._config.me)
         self._secrets = secrets or Secrets(terminal=False)
         self._keys = KeyRing(self._config.me, self._secrets)
-        self._links: set[Link] = set()
+        self._links: set[SshLink] = set()
         self._jumps: dict[tuple[str, ...], _Jump] = {}
         self._lock = threading.Lock()
         atexit.register(self.close)  # before Paramiko's own, which waits for every thread
@@ -65,7 +71,7 @@ class SshTransport:
         deadline = time.monotonic() + timeout
         link = self._login(self._answer(host), deadline)
         try:
-            return SshChannel(host, link, execute(host, link, command.encode(), deadline))
+            return SshChannel(host, link, open_exec_channel(host, link, command.encode(), deadline))
         except BaseException:
             link.close()
             raise
@@ -76,10 +82,10 @@ class SshTransport:
         link = self._login(self._answer(host), deadline)
         try:
             if not pty:
-                return stdio.run(host, link, command, deadline)
+                return stdio.run_command(host, link, command, deadline)
             from ipexctl.machines.ssh import terminal
 
-            return terminal.attend(host, link, command)
+            return terminal.run_in_terminal(host, link, command)
         finally:
             link.close()
 
@@ -101,10 +107,10 @@ class SshTransport:
         way = (self._answer(h) for h in (*self.jump_hosts(host), host))
         return next((need for answer in way if (need := self._need(answer))), "")
 
-    def _need(self, answer: Answer) -> str:
-        if need := next(iter(answer.needs), "") or unsupported(answer):
+    def _need(self, answer: SshSettings) -> str:
+        if need := next(iter(answer.needs), "") or unsupported_setting(answer):
             return need
-        if self._known.for_host(answer).has_authority(_names(answer)):
+        if self._known.for_host(answer).has_authority(_known_hosts_names(answer)):
             return "@cert-authority in known_hosts"
         if answer.kerberos and self._has_ticket:
             return "GSSAPIAuthentication"
@@ -142,13 +148,13 @@ class SshTransport:
 
     # --- the way to a host -----------------------------------------------------------------------
 
-    def _answer(self, host: Host) -> Answer:
+    def _answer(self, host: Host) -> SshSettings:
         with self._lock:
             if host not in self._answers:
                 self._answers.update(self._config.answers([host]))
             return self._answers[host]
 
-    def _login(self, answer: Answer, deadline: float, via: Hops | None = None) -> Link:
+    def _login(self, answer: SshSettings, deadline: float, via: Hops | None = None) -> SshLink:
         if "RevokedHostKeys" in answer.needs:
             raise Unreachable(
                 f"{answer.name}: only the ssh program reads the RevokedHostKeys of ssh_config",
@@ -157,7 +163,7 @@ class SshTransport:
             )
         link = self._greet(answer, deadline, via)
         try:
-            accept(self._judge(link))
+            require_known_key(self._judge(link))
             candidates = self._keys.candidates(answer)
             authenticate(link, candidates, deadline, self._secrets.password())
         except BaseException:
@@ -165,40 +171,40 @@ class SshTransport:
             raise
         return link
 
-    def _greet(self, answer: Answer, deadline: float, via: Hops | None = None) -> Link:
+    def _greet(self, answer: SshSettings, deadline: float, via: Hops | None = None) -> SshLink:
         """Return a connection with its keys exchanged."""
 
-        def attempt() -> Link:
+        def attempt() -> SshLink:
             return self._exchange_keys(answer, self._wire(answer, deadline, via), deadline)
 
         return retry_dropped(attempt, deadline)
 
-    def _wire(self, answer: Answer, deadline: float, via: Hops | None) -> Wire:
+    def _wire(self, answer: SshSettings, deadline: float, via: Hops | None) -> Wire:
         hops = jump_chain(answer, self._answer) if via is None else via
         if hops:
             return self._through(answer, hops, deadline)
         if answer.proxy_command:
             return dial_command(proxy_command(answer, self._config.me))
-        return dial(answer, deadline)
+        return dial_host(answer, deadline)
 
-    def _through(self, answer: Answer, hops: Hops, deadline: float) -> Wire:
+    def _through(self, answer: SshSettings, hops: Hops, deadline: float) -> Wire:
         """Return a channel of the last jump host, which all hosts behind it share."""
         import paramiko
 
         jump = self._jump(answer, hops, deadline)
         target = (answer.hostname, answer.port)
         try:
-            channel = forward(jump.transport, target, seconds_left(deadline))
+            channel = forward_tcp(jump.transport, target, seconds_left(deadline))
         except (paramiko.SSHException, EOFError, OSError) as e:
             raise Unreachable(
                 f"{answer.name}: the jump host {hops[-1]} cannot reach {target[0]}:{target[1]}",
                 why=getattr(e, "text", "") or str(e),  # sshd's message
-                hint=login_command.ssh(answer.given, "true", options=("-J", ",".join(hops))),
+                hint=login_command.ssh_to(answer.given, "true", options=("-J", ",".join(hops))),
                 slug="jump-host-cannot-reach",
             ) from None
         return Wire(channel)
 
-    def _jump(self, answer: Answer, hops: Hops, deadline: float) -> Link:
+    def _jump(self, answer: SshSettings, hops: Hops, deadline: float) -> SshLink:
         with self._lock:
             jump = self._jumps.setdefault(hops, _Jump())
         with jump.lock:
@@ -215,26 +221,26 @@ class SshTransport:
 
     # --- one connection --------------------------------------------------------------------------
 
-    def _exchange_keys(self, answer: Answer, wire: Wire, deadline: float) -> Link:
-        types = self._known.for_host(answer).types(_names(answer))
-        link = Link(answer, new_transport(answer, wire, types), wire, self._forget)
+    def _exchange_keys(self, answer: SshSettings, wire: Wire, deadline: float) -> SshLink:
+        types = self._known.for_host(answer).types(_known_hosts_names(answer))
+        link = SshLink(answer, new_transport(answer, wire, types), wire, self._forget)
         with self._lock:
             self._links.add(link)
         link.exchange_keys(deadline)
         return link
 
-    def _forget(self, link: Link) -> None:
+    def _forget(self, link: SshLink) -> None:
         with self._lock:
             self._links.discard(link)
 
-    def _judge(self, link: Link) -> HostKey:
-        names = _names(link.answer)
+    def _judge(self, link: SshLink) -> HostKey:
+        names = _known_hosts_names(link.answer)
         key_type, blob = link.host_key()
         verdict = self._known.for_host(link.answer).judge(names, key_type, blob)
         return HostKey(link.answer, names, key_type, blob, verdict)
 
 
-def _names(answer: Answer) -> tuple[str, ...]:
+def _known_hosts_names(answer: SshSettings) -> tuple[str, ...]:
     return lookup_names(answer.hostname, answer.port, answer.host_key_alias)
 
 
@@ -252,7 +258,7 @@ class _Jump:
     """A jump host: one connection, or one failure, for all hosts behind it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    link: Link | None = None
+    link: SshLink | None = None
     error: Unreachable | None = None
 
 

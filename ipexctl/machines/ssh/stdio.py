@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from ipexctl.errors import IpexctlError, Unreachable
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.openssh import login_command
-from ipexctl.machines.ssh.channel import CHUNK, execute
-from ipexctl.machines.ssh.link import Link
+from ipexctl.machines.ssh.channel import CHUNK, open_exec_channel
+from ipexctl.machines.ssh.link import SshLink
 
 STDIN, STDOUT, STDERR = range(3)
 NO_STATUS = 255  # the connection ended before the command did; ssh uses the same code
@@ -29,11 +29,11 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-def run(host: Host, link: Link, command: str, deadline: float) -> int:
+def run_command(host: Host, link: SshLink, command: str, deadline: float) -> int:
     """Run `command` with our stdin, stdout and stderr, and return its exit code."""
     # bytes of an argument that are not UTF-8 arrived as surrogates
     line = command.encode("utf-8", "surrogateescape")
-    channel = execute(host, link, line, deadline, all_stderr=True)
+    channel = open_exec_channel(host, link, line, deadline, all_stderr=True)
     copies = (_Copy(channel, channel.recv, STDOUT), _Copy(channel, channel.recv_stderr, STDERR))
     stdin = threading.Thread(target=_send_stdin, args=(channel,), daemon=True)
     try:
@@ -43,7 +43,7 @@ def run(host: Host, link: Link, command: str, deadline: float) -> int:
             copy.join()
         channel.status_event.wait()
     except KeyboardInterrupt:
-        request = threading.Thread(target=_interrupt, args=(channel,), daemon=True)
+        request = threading.Thread(target=_send_interrupt, args=(channel,), daemon=True)
         request.start()
         request.join(1.0)  # a connection that accepts no more data must not block us
         raise
@@ -55,7 +55,7 @@ def run(host: Host, link: Link, command: str, deadline: float) -> int:
     return int(channel.exit_status) if channel.exit_status >= 0 else NO_STATUS
 
 
-def _interrupt(channel: Any) -> None:
+def _send_interrupt(channel: Any) -> None:
     """End the command as well on Ctrl-C if sshd passes signals on (OpenSSH 7.9 and newer)."""
     from paramiko import SSHException
     from paramiko.common import cMSG_CHANNEL_REQUEST
@@ -72,7 +72,7 @@ def _interrupt(channel: Any) -> None:
 
 
 def connection_lost(host: Host) -> Unreachable:
-    hint = login_command.ssh(host, "uptime")
+    hint = login_command.ssh_to(host, "uptime")
     return Unreachable(f"{host.name}: the connection was lost", hint=hint, slug="connection-lost")
 
 
@@ -100,7 +100,7 @@ class _Copy(threading.Thread):
 def _write_all(stream: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[_patiently(stream, select.POLLOUT, os.write, view) :]
+        view = view[_retry_when_ready(stream, select.POLLOUT, os.write, view) :]
 
 
 def _send_stdin(channel: Any) -> None:
@@ -121,12 +121,12 @@ def _send_stdin(channel: Any) -> None:
 
 def _read_stdin() -> bytes:
     try:
-        return _patiently(STDIN, select.POLLIN, os.read, CHUNK)
+        return _retry_when_ready(STDIN, select.POLLIN, os.read, CHUNK)
     except OSError:  # it cannot be read: a directory, a terminal that hung up
         return b""
 
 
-def _patiently(stream: int, event: int, call: Callable[[int, A], R], argument: A) -> R:
+def _retry_when_ready(stream: int, event: int, call: Callable[[int, A], R], argument: A) -> R:
     """Call again until the stream is ready: another program may have made it non-blocking."""
     while True:
         try:

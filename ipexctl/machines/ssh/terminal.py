@@ -15,17 +15,17 @@ from typing import Any
 
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
-from ipexctl.machines.ssh.link import Link
+from ipexctl.machines.ssh.link import SshLink
 from ipexctl.machines.ssh.stdio import NO_STATUS, connection_lost
 
 
-def attend(host: Host, link: Link, command: str) -> int:
+def run_in_terminal(host: Host, link: SshLink, command: str) -> int:
     """Run `command` in a terminal on the host, shown in ours, and return its exit code."""
     from invoke.exceptions import ThreadException
 
     connection = fabric_connection(link)
     try:
-        with _raw(sys.stdin):
+        with _raw_terminal(sys.stdin):
             done = connection.run(command, pty=True, warn=True, hide=False, in_stream=sys.stdin)
     except (ThreadException, OSError, EOFError):
         raise connection_lost(host) from None
@@ -34,7 +34,7 @@ def attend(host: Host, link: Link, command: str) -> int:
     return int(done.exited) if done.exited >= 0 else NO_STATUS
 
 
-def fabric_connection(link: Link) -> Any:
+def fabric_connection(link: SshLink) -> Any:
     """Return a fabric.Connection on a link whose host key we checked and where we logged in."""
     from fabric import Config
 
@@ -76,7 +76,7 @@ def _connection_class() -> Any:
 
 
 @contextlib.contextmanager
-def _raw(stream: Any) -> Iterator[None]:
+def _raw_terminal(stream: Any) -> Iterator[None]:
     """Pass every key to the host, including Ctrl-C, Ctrl-Z and Ctrl-S."""
     before = termios.tcgetattr(stream)
     tty.setraw(stream)

@@ -17,7 +17,7 @@ from ipexctl.machines.openssh.ssh_config import parse_config
 _USUAL = ("ssh_config", "ssh-config", "config")
 
 
-def unresolved(host: Host, hostname: str, why: str, *, configured: bool) -> Unreachable:
+def name_not_resolved(host: Host, hostname: str, why: str, *, configured: bool) -> Unreachable:
     """Return the error. `configured`: the ssh_config in use has a line for the host."""
     place = f"{host.place.source}:{host.place.line}: " if host.place else ""
     beside = None if configured else _ssh_config_beside(host)

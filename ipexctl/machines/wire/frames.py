@@ -50,32 +50,34 @@ class Decoder:
         end = HEAD.size + size + body_size
         if len(buffer) < end:
             return None
-        header = _header(bytes(buffer[HEAD.size : HEAD.size + size]))
+        header = _parse_header(bytes(buffer[HEAD.size : HEAD.size + size]))
         body = bytes(buffer[HEAD.size + size : end])
         del buffer[:end]
         return Frame(header, body)
 
 
-def _whole(text: str) -> int:
+def _parse_int(text: str) -> int:
     if len(text) > _DIGITS:
         raise ValueError("a number of many digits")
     return int(text)
 
 
-def _real(text: str) -> float:
+def _parse_float(text: str) -> float:
     if not math.isfinite(number := float(text)):
         raise ValueError("a number without end")
     return number
 
 
-def _none(text: str) -> float:
+def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_int=_whole, parse_float=_real, parse_constant=_none)
+_DECODER = json.JSONDecoder(
+    parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse_constant
+)
 
 
-def _header(data: bytes) -> Mapping[str, Any]:
+def _parse_header(data: bytes) -> Mapping[str, Any]:
     if sum(map(data.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise BadFrame(f"a header of more than {MOST_VALUES:,} values")
     try:

@@ -11,12 +11,18 @@ from ipexctl.base.yaml_nodes import Mapping, Node, read_yaml
 from ipexctl.errors import InputError
 from ipexctl.migrate.code.launcher_command import Tables, not_converted
 from ipexctl.migrate.code.python_code import read_python
-from ipexctl.migrate.code.rules import Command, Finding, Reading, Rules, found
-from ipexctl.migrate.code.shell_code import ShellReader, package
+from ipexctl.migrate.code.rules import (
+    LauncherRewrite,
+    MigrationFinding,
+    Reading,
+    Rules,
+    make_finding,
+)
+from ipexctl.migrate.code.shell_code import ShellReader, find_package
 from ipexctl.user_code.launchers.accelerate_config import read_config
-from ipexctl.user_code.source import Source
+from ipexctl.user_code.source import PythonSource
 
-Sources = Callable[[str], Source | None]  # path as a shell file names it -> the script
+Sources = Callable[[str], PythonSource | None]  # path as a shell file names it -> the script
 _SHELL = (".sh", ".bash", ".zsh", ".ksh", ".slurm", ".sbatch", ".sub", ".pbs", ".job")
 _SUFFIXES = {
     "python": (".py", ".pyw"),
@@ -46,15 +52,15 @@ def read_file(
     if kind == "yaml":
         return _accelerate_config(text, tables, config)
     if kind == "requirements":
-        return _requirements(text, tables.rules)
+        return _read_requirements(text, tables.rules)
     return ShellReader(tables, source).read(text)
 
 
-def _requirements(text: str, rules: Rules) -> Reading:
+def _read_requirements(text: str, rules: Rules) -> Reading:
     found = (
         replace(one, line=number)
         for number, line in enumerate(text.split("\n"), 1)
-        if (one := package(rules, line.strip()))
+        if (one := find_package(rules, line.strip()))
     )
     return Reading(tuple(found))
 
@@ -76,16 +82,16 @@ def _accelerate_config(text: str, tables: Tables, config: Sequence[str]) -> Read
     try:
         read_config(text, "Accelerate config", tables.keys)
         words = ("ipexctl", "run", "--accelerate", *config)
-        made = Command(1, "accelerate launch", quote_for_pasting(words))
+        made = LauncherRewrite(1, "accelerate launch", quote_for_pasting(words))
     except InputError as e:
         made = replace(not_converted(e, "accelerate launch"), line=1)
-    return Reading(tuple(_keys(root, "", tables.rules)), (made,))
+    return Reading(tuple(_find_keys(root, "", tables.rules)), (made,))
 
 
-def _keys(node: Node, above: str, rules: Rules) -> Iterator[Finding]:
+def _find_keys(node: Node, above: str, rules: Rules) -> Iterator[MigrationFinding]:
     for key, value in node.items if isinstance(node, Mapping) else ():
         name = f"{above}{key.text}"
         if rule := rules.find("key", name):
-            yield found(rule, key.text, key.place.line)
+            yield make_finding(rule, key.text, key.place.line)
         elif isinstance(value, Mapping) and not above:
-            yield from _keys(value, f"{name}.", rules)
+            yield from _find_keys(value, f"{name}.", rules)

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ipexctl.common.secret_names import is_secret_name
 from ipexctl.errors import InputError
-from ipexctl.migrate.code.rules import Command, Rules
+from ipexctl.migrate.code.rules import LauncherRewrite, Rules
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.rank_variables import TABLE
 from ipexctl.user_code.launchers import pasted_line
 from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import Launchers
-from ipexctl.user_code.shell_words import Word, for_pasting
+from ipexctl.user_code.shell_words import ShellWord, for_pasting
 
 # variables that `ipexctl run` sets itself, on each host
 OWN = frozenset({one.name for one in TABLE}) | {"PATH", "LD_LIBRARY_PATH"}
@@ -35,42 +35,42 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Line:
+class LauncherLine:
     """A line that starts a Python script. `launcher`: as called; "python" starts no ranks."""
 
-    words: tuple[Word, ...]
-    read: pasted_line.Line
+    words: tuple[ShellWord, ...]
+    read: pasted_line.PastedLine
     launcher: str
 
     @property
-    def script(self) -> Word:
+    def script(self) -> ShellWord:
         return self.words[self.read.start]
 
     @property
-    def args(self) -> tuple[Word, ...]:
+    def args(self) -> tuple[ShellWord, ...]:
         return self.words[self.read.start + 1 :]
 
 
-def line_of(words: Sequence[Word], tables: Tables) -> Line | Command | None:
+def line_of(words: Sequence[ShellWord], tables: Tables) -> LauncherLine | LauncherRewrite | None:
     """Return None if no Python script is started. For a line that ipexctl does not run, the Command
     gives the reason. A shell variable counts as a number here, which most are."""
     words = tuple(_without_redirects(words))
     plain = [word if word.is_fixed else _EXPANDED.sub("1", word) for word in words]
     try:
-        read = pasted_line.read(plain, tables.launchers)
+        read = pasted_line.read_pasted_line(plain, tables.launchers)
     except InputError as e:
         python = any(word.endswith(".py") or word == "-m" for word in words)
         starts = python and pasted_line.started_by(plain, tables.launchers)
         return not_converted(e, words[0]) if starts else None
-    return Line(words, read, next(iter(read.starts_ranks), "python")) if read else None
+    return LauncherLine(words, read, next(iter(read.starts_ranks), "python")) if read else None
 
 
-def not_converted(error: InputError, launcher: str) -> Command:
+def not_converted(error: InputError, launcher: str) -> LauncherRewrite:
     why = "; ".join(filter(None, (error.what, error.why, error.hint and f"try: {error.hint}")))
-    return Command(0, launcher, "", why=why)
+    return LauncherRewrite(0, launcher, "", why=why)
 
 
-def _without_redirects(words: Sequence[Word]) -> Iterator[Word]:
+def _without_redirects(words: Sequence[ShellWord]) -> Iterator[ShellWord]:
     skip = False
     for word in words:
         redirect = None if word.raw[:1] in "'\"" else _REDIRECT.fullmatch(word.raw)
@@ -80,8 +80,8 @@ def _without_redirects(words: Sequence[Word]) -> Iterator[Word]:
 
 
 def ipexctl_command(
-    line: Line, args: Sequence[str], exported: Mapping[str, Word], tables: Tables
-) -> Command:
+    line: LauncherLine, args: Sequence[str], exported: Mapping[str, ShellWord], tables: Tables
+) -> LauncherRewrite:
     """Return the command. `args`: the converted ones. `exported`: NAME=VALUE before the line."""
     requests = line.read.requests
     words = ["ipexctl", "run"]
@@ -97,4 +97,4 @@ def ipexctl_command(
         words += ["--secret-env" if secret else "--env", str(word) if known else name]
     alone = line.launcher == "python" and line.read.start == 1  # python3 train.py
     launcher = line.words[int(alone) : line.read.start + 1]
-    return Command(0, line.launcher, for_pasting([*words, *launcher, *args]))
+    return LauncherRewrite(0, line.launcher, for_pasting([*words, *launcher, *args]))

@@ -8,8 +8,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ipexctl.migrate.code.launcher_command import Line, Tables, ipexctl_command, line_of
-from ipexctl.migrate.code.rules import Command, Finding, Reading, Rule, found
+from ipexctl.migrate.code.launcher_command import LauncherLine, Tables, ipexctl_command, line_of
+from ipexctl.migrate.code.rules import (
+    LauncherRewrite,
+    MigrationFinding,
+    Reading,
+    Rule,
+    make_finding,
+)
 from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
 from ipexctl.user_code.python_file import Called, PythonFile, text_of
 from ipexctl.user_code.shell_words import as_typed
@@ -35,7 +41,7 @@ class _Reader:
         self.tables, self.rules = tables, tables.rules
         self.file = PythonFile(text)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[MigrationFinding]:
         for node in self.file.nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 yield from self._import(node)
@@ -46,14 +52,14 @@ class _Reader:
             yield from self._keywords(call)
         for one in self.file.variables():
             if rule := self.rules.find("variable", one.name, text_of(one.value)):
-                yield found(rule, one.name, one.node.lineno)
+                yield make_finding(rule, one.name, one.node.lineno)
 
-    def commands(self) -> Iterator[Command]:
+    def commands(self) -> Iterator[LauncherRewrite]:
         """Yield launcher lines that the file starts, as far as the source has their words."""
         for call, words in self.file.commands():
             line = line_of(as_typed(words), self.tables)
             if (
-                isinstance(line, Line)
+                isinstance(line, LauncherLine)
                 and line.launcher != "python"
                 and not any(_UNKNOWN.search(w) for w in words)
             ):
@@ -62,7 +68,7 @@ class _Reader:
 
     # --- imports and names -----------------------------------------------------------------------
 
-    def _import(self, node: ast.Import | ast.ImportFrom) -> Iterator[Finding]:
+    def _import(self, node: ast.Import | ast.ImportFrom) -> Iterator[MigrationFinding]:
         for alias in node.names:
             module = node.module or "" if isinstance(node, ast.ImportFrom) else alias.name
             if isinstance(node, ast.ImportFrom) and node.level:
@@ -73,23 +79,25 @@ class _Reader:
             if not rule:
                 continue
             name = top if top in rule.names else whole
-            yield found(rule, name, node.lineno)
+            yield make_finding(rule, name, node.lineno)
             if name == top:
                 return  # one finding for each statement
 
-    def _name(self, node: ast.Attribute | ast.Name) -> Iterator[Finding]:
+    def _name(self, node: ast.Attribute | ast.Name) -> Iterator[MigrationFinding]:
         parent = self.file.parents.get(node)
         if isinstance(parent, ast.Attribute) or not isinstance(node.ctx, ast.Load):
             return
         name = self.file.dotted(node)
         if rule := self.rules.find("name", name):
-            one = found(rule, name.replace("intel_extension_for_pytorch", "ipex"), node.lineno)
+            one = make_finding(
+                rule, name.replace("intel_extension_for_pytorch", "ipex"), node.lineno
+            )
             call = parent if isinstance(parent, ast.Call) and parent.func is node else None
-            yield replace(one, lines=tuple(_filled(rule, call))) if call else one
+            yield replace(one, lines=tuple(_filled_lines(rule, call))) if call else one
 
     # --- calls -----------------------------------------------------------------------------------
 
-    def _strings(self, call: Called) -> Iterator[Finding]:
+    def _strings(self, call: Called) -> Iterator[MigrationFinding]:
         for rule in self.rules.of("string"):
             if call.name not in rule.calls or not _takes_a_backend(call):
                 continue
@@ -98,18 +106,18 @@ class _Reader:
                 given += call.node.args[:1]
             for value in map(self.file.value_of, given):
                 if text_of(value) == rule.value:
-                    yield found(rule, rule.value, value.lineno)
+                    yield make_finding(rule, rule.value, value.lineno)
 
-    def _keywords(self, call: Called) -> Iterator[Finding]:
+    def _keywords(self, call: Called) -> Iterator[MigrationFinding]:
         trainer = is_trainer_arguments(framework_class(self.file.bases, call.target))
         for keyword in call.node.keywords:
             name = keyword.arg or ""
             if trainer:
                 yield from self._trainer_argument(keyword)
             elif name and (rule := self.rules.find("keyword", name)) and call.target in rule.calls:
-                yield found(rule, name, keyword.lineno)
+                yield make_finding(rule, name, keyword.lineno)
 
-    def _trainer_argument(self, keyword: ast.keyword) -> Iterator[Finding]:
+    def _trainer_argument(self, keyword: ast.keyword) -> Iterator[MigrationFinding]:
         value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
         rule = self.rules.argument(keyword.arg or "", value)
         if not rule:
@@ -118,7 +126,7 @@ class _Reader:
         use = rule.keyword or rule.use
         if use.endswith("=True"):
             use = use.removesuffix("True") + ast.unparse(keyword.value)
-        yield replace(found(rule, written, keyword.lineno), use=use)
+        yield replace(make_finding(rule, written, keyword.lineno), use=use)
 
 
 def _takes_a_backend(call: Called) -> bool:
@@ -128,7 +136,7 @@ def _takes_a_backend(call: Called) -> bool:
     return call.name != "compile" or call.target == "torch.compile"
 
 
-def _filled(rule: Rule, call: ast.Call) -> Iterator[str]:
+def _filled_lines(rule: Rule, call: ast.Call) -> Iterator[str]:
     """Yield the rule's lines filled in from the call, without those that need a missing value."""
     given = {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg}
     model = ast.unparse(call.args[0]) if call.args else given.get("model", "model")

@@ -81,18 +81,18 @@ def version_of(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text))
 
 
-def parse(text: str) -> Rules:
+def parse_rules(text: str) -> Rules:
     raw = toml.loads(text)
-    return Rules(tuple(map(_rule, raw["rule"])), frozenset(raw["trainer_arguments"]))
+    return Rules(tuple(map(_read_rule, raw["rule"])), frozenset(raw["trainer_arguments"]))
 
 
-def _rule(raw: dict[str, Any]) -> Rule:
+def _read_rule(raw: dict[str, Any]) -> Rule:
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
     return Rule(**values)
 
 
 @dataclass(frozen=True)
-class Finding:
+class MigrationFinding:
     """A finding; `name` is as the file has it."""
 
     rule: Rule
@@ -108,7 +108,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Command:
+class LauncherRewrite:
     """A line that starts ranks, and the equivalent ipexctl command. `why`: there is none."""
 
     line: int
@@ -121,13 +121,13 @@ class Command:
 class Reading:
     """The result for one file. `unread`: why it, or a part of it, could not be read."""
 
-    findings: tuple[Finding, ...] = ()
-    commands: tuple[Command, ...] = ()
+    findings: tuple[MigrationFinding, ...] = ()
+    commands: tuple[LauncherRewrite, ...] = ()
     unread: str = ""
 
 
-def found(rule: Rule, name: str, line: int) -> Finding:
+def make_finding(rule: Rule, name: str, line: int) -> MigrationFinding:
     text = rule.says(name)
     if text.endswith(" discontinued"):
         text += f" after {rule.since}"
-    return Finding(rule, name, line, text, rule.use)
+    return MigrationFinding(rule, name, line, text, rule.use)

@@ -8,12 +8,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ipexctl.migrate.code.launcher_command import Line, Tables, ipexctl_command, line_of
-from ipexctl.migrate.code.rules import Command, Finding, Reading, Rule, Rules, found
+from ipexctl.migrate.code.launcher_command import LauncherLine, Tables, ipexctl_command, line_of
+from ipexctl.migrate.code.rules import (
+    LauncherRewrite,
+    MigrationFinding,
+    Reading,
+    Rule,
+    Rules,
+    make_finding,
+)
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
-from ipexctl.user_code.shell_words import Word, commands
-from ipexctl.user_code.source import Source
+from ipexctl.user_code.shell_words import ShellWord, split_commands
+from ipexctl.user_code.source import PythonSource
 
 _NAME = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _REQUIREMENT = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -26,7 +33,7 @@ class ShellReader:
     command, too."""
 
     tables: Tables
-    source: Callable[[str], Source | None] = lambda path: None
+    source: Callable[[str], PythonSource | None] = lambda path: None
     always: bool = False
 
     @property
@@ -35,17 +42,17 @@ class ShellReader:
 
     def read(self, text: str) -> Reading:
         starts = [end.end() for end in re.finditer(r"\r\n|\r|\n", text)]
-        return self.of(list(commands(text)), lambda at: bisect.bisect_right(starts, at) + 1)
+        return self.of(list(split_commands(text)), lambda at: bisect.bisect_right(starts, at) + 1)
 
-    def of(self, parts: Sequence[Sequence[Word]], place: Callable[[int], int]) -> Reading:
+    def of(self, parts: Sequence[Sequence[ShellWord]], place: Callable[[int], int]) -> Reading:
         """Read commands. `parts`: in order. `place`: converts an offset to a line."""
-        findings, made = list[Finding](), list[Command]()
-        exported = dict[str, Word]()
+        findings, made = list[MigrationFinding](), list[LauncherRewrite]()
+        exported = dict[str, ShellWord]()
         for words in parts:
             line = line_of(words, self.tables)
             findings += (replace(f, line=place(f.line)) for f in self._command(words, line))
-            _remember(words, exported)
-            command = self._converted(line, exported) if isinstance(line, Line) else line
+            _remember_exports(words, exported)
+            command = self._converted(line, exported) if isinstance(line, LauncherLine) else line
             if command:
                 made.append(replace(command, line=place(words[0].start)))
         findings.sort(key=lambda one: one.line)
@@ -53,62 +60,64 @@ class ShellReader:
 
     # --- findings; their `line` is an offset here ------------------------------------------------
 
-    def _command(self, words: Sequence[Word], line: Line | Command | None) -> Iterator[Finding]:
+    def _command(
+        self, words: Sequence[ShellWord], line: LauncherLine | LauncherRewrite | None
+    ) -> Iterator[MigrationFinding]:
         first = words[0]
         if first in ("export", "declare", "setenv") or all(_NAME.match(w.raw) for w in words):
             yield from self._assignments(words)
         elif first in ("source", ".") and len(words) > 1:
             if rule := self.rules.find("command", words[1]):
-                yield found(rule, words[1].raw, words[0].start)
+                yield make_finding(rule, words[1].raw, words[0].start)
         elif "install" in words[:5]:  # pip, uv pip, python -m pip, conda
             yield from self._packages(words)
-        if isinstance(line, Line):
+        if isinstance(line, LauncherLine):
             yield from self._variables(line)
             yield from self._launch(line.words[: line.read.start])
             yield from self._arguments(line)
         elif line:
             yield from self._launch(words)
 
-    def _assignments(self, words: Sequence[Word]) -> Iterator[Finding]:
+    def _assignments(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
         for word in filter(lambda word: _NAME.match(word.raw), words):
             name, _, value = word.partition("=")
             rule = self.rules.find("variable", name, value)
             if not rule and ("$(" in value or "`" in value):
                 rule = self.rules.find("command", value)
             if rule:
-                yield found(rule, name, word.start)
+                yield make_finding(rule, name, word.start)
 
-    def _variables(self, line: Line) -> Iterator[Finding]:
+    def _variables(self, line: LauncherLine) -> Iterator[MigrationFinding]:
         words = line.words[: line.read.start]
         for item in dict.fromkeys(item for one in line.read.requests for item in one.env):
             name, _, value = item.partition("=")
             rule = self.rules.find("variable", name, value)
             at = next((word.start for word in words if name in word), None) if rule else None
             if rule and at is not None:
-                yield found(rule, name, at)
+                yield make_finding(rule, name, at)
 
-    def _launch(self, words: Sequence[Word]) -> Iterator[Finding]:
+    def _launch(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
         for word in words:
             name = word.partition("=")[0]
             if rule := self.rules.find("option", name):
-                yield found(rule, name, word.start)
+                yield make_finding(rule, name, word.start)
             elif rule := self.rules.find("command", posixpath.basename(word)):
-                yield found(rule, word, word.start)
+                yield make_finding(rule, word, word.start)
 
-    def _packages(self, words: Sequence[Word]) -> Iterator[Finding]:
+    def _packages(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
         for word in words:
-            if one := package(self.rules, word):
+            if one := find_package(self.rules, word):
                 yield replace(one, line=word.start)
 
     # --- arguments of transformers' Trainer ------------------------------------------------------
 
-    def _arguments(self, line: Line) -> Iterator[Finding]:
+    def _arguments(self, line: LauncherLine) -> Iterator[MigrationFinding]:
         for rule, at, _ in self._obsolete(line):
             name = line.args[at].partition("=")[0]
             written = f"{name} {rule.value}" if rule.value else name
-            yield found(rule, written, line.args[at].start)
+            yield make_finding(rule, written, line.args[at].start)
 
-    def _obsolete(self, line: Line) -> Iterator[tuple[Rule, int, int]]:
+    def _obsolete(self, line: LauncherLine) -> Iterator[tuple[Rule, int, int]]:
         """Yield the script's obsolete arguments: the rule, which one, and how many words it has."""
         own = self._own_options(line)
         for at, word in enumerate(line.args):
@@ -123,14 +132,14 @@ class ShellReader:
             if rule and (self._is_trainers(line, word) or rule.id != "no-cuda"):
                 yield rule, at, 2 if takes else 1
 
-    def _own_options(self, line: Line) -> frozenset[str]:
+    def _own_options(self, line: LauncherLine) -> frozenset[str]:
         source = self._source(line)
         return source.options if source else frozenset()
 
-    def _source(self, line: Line) -> Source | None:
+    def _source(self, line: LauncherLine) -> PythonSource | None:
         return None if line.read.module else self.source(line.script)
 
-    def _is_trainers(self, line: Line, word: str) -> bool:
+    def _is_trainers(self, line: LauncherLine, word: str) -> bool:
         """Decide if TrainingArguments reads it, by the script, or else by the other arguments."""
         source = self._source(line)
         if source and not source.error:
@@ -144,14 +153,16 @@ class ShellReader:
 
     # --- commands --------------------------------------------------------------------------------
 
-    def _converted(self, line: Line, exported: Mapping[str, Word]) -> Command | None:
+    def _converted(
+        self, line: LauncherLine, exported: Mapping[str, ShellWord]
+    ) -> LauncherRewrite | None:
         changed = list(self._obsolete(line))
         if line.launcher == "python" and not changed and not self.always:
             return None
         return ipexctl_command(line, _arguments_today(line, changed), exported, self.tables)
 
 
-def _remember(words: Sequence[Word], exported: dict[str, Word]) -> None:
+def _remember_exports(words: Sequence[ShellWord], exported: dict[str, ShellWord]) -> None:
     for word in words[1:]:
         if words[0] == "export":
             exported[word.partition("=")[0]] = word
@@ -159,15 +170,15 @@ def _remember(words: Sequence[Word], exported: dict[str, Word]) -> None:
             exported.pop(word, None)
 
 
-def package(rules: Rules, text: str) -> Finding | None:
+def find_package(rules: Rules, text: str) -> MigrationFinding | None:
     """Return the finding for a requirement: name==version"""
     name = _REQUIREMENT.match(text)
     normal = re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
     rule = rules.find("package", normal)
-    return found(rule, name[0], 0) if rule and name else None
+    return make_finding(rule, name[0], 0) if rule and name else None
 
 
-def _arguments_today(line: Line, changed: Sequence[tuple[Rule, int, int]]) -> list[str]:
+def _arguments_today(line: LauncherLine, changed: Sequence[tuple[Rule, int, int]]) -> list[str]:
     words = list[str]()
     rules = {at: (rule, count) for rule, at, count in changed}
     given, skip = set(line.args), 0

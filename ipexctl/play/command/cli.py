@@ -23,15 +23,15 @@ PLAYS = Annotated[
 ]
 
 
-def _words(given: list[str] | None) -> tuple[str, ...]:
+def _split_words(given: list[str] | None) -> tuple[str, ...]:
     return tuple(word.strip() for text in given or () for word in text.split(",") if word.strip())
 
 
-def _pairs(given: list[str] | None) -> dict[str, str]:
-    return dict(map(_pair, given or ()))
+def _read_pairs(given: list[str] | None) -> dict[str, str]:
+    return dict(map(_read_pair, given or ()))
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _read_pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if text.startswith("@"):
         why = "variable files are not supported"
@@ -52,7 +52,9 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-@on_hosts(names=False, readers={"tags": _words, "skip_tags": _words, "extra": _pairs})
+@on_hosts(
+    names=False, readers={"tags": _split_words, "skip_tags": _split_words, "extra": _read_pairs}
+)
 def play(
     plays: PLAYS = None,
     *,
@@ -112,13 +114,13 @@ def play(
         print("\n".join(line for one in found for line in ui.step_lines(one, options)))
         return
     refuse_unknown(options.extra, found, [text for text, _ in files])
-    password = _password(sudo_password_file, ask=ask_sudo_pass)
+    password = _read_sudo_password(sudo_password_file, ask=ask_sudo_pass)
     options = replace(options, root=root, password=password)
     typed = quote(("ipexctl", *(word for word in sys.argv[1:] if word != "--resume")))
     raise typer.Exit(show_plays(found, target, options, again=typed, json=json))
 
 
-def _password(file: str, *, ask: bool) -> str:
+def _read_sudo_password(file: str, *, ask: bool) -> str:
     import getpass
 
     if file and ask:

@@ -22,7 +22,7 @@ def show_recap(report: PlayReport, console: Console, again: str = "") -> None:
     for host in report.hosts:
         counts = report.counts(host)
         line = Text(f"{host:<{width}}  ")
-        for state in _columns(report):
+        for state in _recap_columns(report):
             n = counts[state]
             line += Text(f"{state.value}={n:<4}", COLOURS[state] if n else "dim")
         line.rstrip()
@@ -35,7 +35,7 @@ def show_recap(report: PlayReport, console: Console, again: str = "") -> None:
         print_text(console, f"after the fix: {again} --resume   # {what}")
 
 
-def _columns(report: PlayReport) -> list[State]:
+def _recap_columns(report: PlayReport) -> list[State]:
     changes = [State.WOULD_CHANGE, State.UNKNOWN] if report.check else [State.CHANGED]
     ignored = [State.IGNORED] if any(report.counts(h)[State.IGNORED] for h in report.hosts) else []
     return [State.OK, *changes, State.UNREACHABLE, State.FAILED, State.SKIPPED, *ignored]

@@ -9,15 +9,15 @@ from dataclasses import field
 from rich.console import Console
 from rich.text import Text
 
-from ipexctl.errors import printable
+from ipexctl.errors import printable_text
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.play.host_batch import Listener
+from ipexctl.play.host_batch import PlayListener
 from ipexctl.play.play import PlayStart
 from ipexctl.play.text.play_outcome import State, StepOutcome
 from ipexctl.play.text.play_values import PlayStep
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.terminal.console import print_lines
-from ipexctl.terminal.progress import DONE, Step
+from ipexctl.terminal.progress import DONE, ProgressStep
 from ipexctl.terminal.progress_view import ProgressView
 
 COLOURS = {
@@ -54,11 +54,11 @@ class PlayScreen:
         self._lock = self.working.live.lock
 
     @property
-    def listener(self) -> Listener:
-        return Listener(self.begin, self.line, self.end)
+    def listener(self) -> PlayListener:
+        return PlayListener(self.begin, self.line, self.end)
 
     def begin(self, host: str, step: PlayStep) -> None:
-        self.working.step(Step(host, f"{step.number} {step.title}"))
+        self.working.step(ProgressStep(host, f"{step.number} {step.title}"))
 
     def started(self, start: PlayStart) -> None:
         self._start = start
@@ -69,7 +69,7 @@ class PlayScreen:
         counted = f"{steps} step{'s' * (steps != 1)} on {hosts} host{'s' * (hosts != 1)}"
         self._print([Text(title, "bold") + Text(f"{counted} ({fold(start.hosts)})")])
         for host in start.hosts:
-            self.working.step(Step(host, "connecting"))
+            self.working.step(ProgressStep(host, "connecting"))
 
     def line(self, host: str, step: PlayStep, text: str) -> None:
         with self._lock:
@@ -77,7 +77,7 @@ class PlayScreen:
 
     def end(self, outcome: StepOutcome) -> None:
         with self._lock:
-            self.working.step(Step(outcome.host, DONE))
+            self.working.step(ProgressStep(outcome.host, DONE))
             self._found.setdefault(outcome.step.number, []).append(outcome)
             if outcome.state.stops or outcome.state is State.IGNORED:
                 goes_on = self.check and outcome.state is not State.UNREACHABLE
@@ -98,7 +98,7 @@ class PlayScreen:
             print_lines(self.console, lines)
 
     def masked(self, text: str) -> str:
-        return printable(self._start.mask(text) if self._start else text)
+        return printable_text(self._start.mask(text) if self._start else text)
 
     def _print_ended(self) -> None:
         """Print in the order of the play: a step waits for earlier ones and for all its hosts."""
@@ -164,5 +164,5 @@ def _diff_lines(diff: str, hosts: Sequence[str]) -> list[Text]:
     lines = [Text(f"    {fold(hosts)}", "dim")]
     for line in diff.splitlines():
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
-        lines.append(Text(f"    {printable(line)}", style))
+        lines.append(Text(f"    {printable_text(line)}", style))
     return lines

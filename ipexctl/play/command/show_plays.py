@@ -35,9 +35,9 @@ def show_plays(
         if report.failures:
             break
     if json:
-        print_json(ui.play_document(reports, lambda text: reduce(_apply, masks, text)))
+        print_json(ui.play_document(reports, lambda text: reduce(_apply_mask, masks, text)))
     return next((r.exit_code for r in reversed(reports) if r.exit_code), 0)
 
 
-def _apply(text: str, mask: Callable[[str], str]) -> str:
+def _apply_mask(text: str, mask: Callable[[str], str]) -> str:
     return mask(text)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ipexctl.errors import unknown_value
-from ipexctl.play.text.step_schema import Step, arguments, described
+from ipexctl.play.text.step_schema import Step, describe_type, step_arguments
 
 _WIDTH = 80
 
@@ -18,7 +18,7 @@ def step_help(steps: Mapping[str, type[Step]], asked: Sequence[str]) -> Iterator
         if keyword not in steps:
             raise unknown_value("--list-modules", keyword, steps)
     for keyword in asked:
-        yield from _details(keyword, steps[keyword])
+        yield from _step_details(keyword, steps[keyword])
     if not asked:
         for keyword, kind in steps.items():
             yield f"{keyword:<10} {step_doc(kind)[0].splitlines()[0]}"
@@ -37,14 +37,14 @@ def default_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _details(keyword: str, kind: type[Step]) -> Iterator[str]:
+def _step_details(keyword: str, kind: type[Step]) -> Iterator[str]:
     for paragraph in (f"{keyword}: {step_doc(kind)[0]}", *step_doc(kind)[1:]):
         yield textwrap.fill(" ".join(paragraph.split()), _WIDTH) + "\n"
     yield f"  - {kind.example}\n"
-    for about in arguments(kind).values():
+    for about in step_arguments(kind).values():
         default = default_text(about.default)
         said = "required" if about.required else f"default: {default}" if default else ""
-        notes = [described(about.kind), said, "may follow the keyword directly"]
+        notes = [describe_type(about.kind), said, "may follow the keyword directly"]
         head = ", ".join(filter(None, notes if about.name == kind.main else notes[:2]))
         yield f"  {about.name} ({head})"
         yield textwrap.fill(about.doc, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)

@@ -15,7 +15,7 @@ from ipexctl.base.yaml_nodes import place_in
 from ipexctl.errors import reason_of
 from ipexctl.local.bounded_read import read_file
 from ipexctl.play.steps.step_kinds import HostStep, LocalFiles
-from ipexctl.play.text.interpolation import Scope, expanded
+from ipexctl.play.text.interpolation import Scope, interpolate_text
 from ipexctl.play.text.step_schema import Seconds, arg
 from ipexctl.quick_dataclass import dataclass
 
@@ -153,7 +153,7 @@ class Copy(HostStep):
                 f"src: {self.src} is not a template", why=reason_of(e), slug="template-unreadable"
             ) from None
         try:
-            return expanded(text, scope)
+            return interpolate_text(text, scope)
         except Bad as e:
             place = place_in(text, e.at, self.src)
             raise e.prefixed("").masked(scope.masked).placed(place) from None
@@ -179,12 +179,12 @@ class Copy(HostStep):
                 f"src: there is no file {self.src} in {Path.cwd()}", slug="local-file-missing"
             )
         if path.is_file():
-            found, folders = [_file(files, path, "")], []
+            found, folders = [_file_request(files, path, "")], []
         elif not path.is_dir():
             raise Bad(f"src: {self.src} is not a file or folder", slug="local-file-unreadable")
         else:
             prefix = "" if self.src.endswith("/") else f"{path.resolve().name}/"
-            inside = sorted(islice(_inside(path, (path.resolve(),)), _MOST_FILES + 1))
+            inside = sorted(islice(_paths_inside(path, (path.resolve(),)), _MOST_FILES + 1))
             if len(inside) > _MOST_FILES:
                 raise Bad(
                     f"{self.src} has more than {_MOST_FILES:,} files",
@@ -192,14 +192,16 @@ class Copy(HostStep):
                     slug="too-many-files",
                 )
             found = [
-                _file(files, p, prefix + str(p.relative_to(path))) for p in inside if p.is_file()
+                _file_request(files, p, prefix + str(p.relative_to(path)))
+                for p in inside
+                if p.is_file()
             ]
             names = [str(p.relative_to(path)) for p in inside if p.is_dir()]
             folders = [prefix.rstrip("/"), *(prefix + name for name in names)]
         return {"files": found, "folders": folders, "base": path.name}
 
 
-def _inside(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+def _paths_inside(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
     """Yield files and folders, links resolved; a link must not lead out of the copied folder, which
     is the first of `above`."""
     for path in folder.iterdir():
@@ -215,10 +217,10 @@ def _inside(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
         if path.is_file() or path.is_dir():
             yield path
         if path.is_dir():
-            yield from _inside(path, (*above, real))
+            yield from _paths_inside(path, (*above, real))
 
 
-def _file(files: LocalFiles, path: Path, name: str) -> dict[str, Any]:
+def _file_request(files: LocalFiles, path: Path, name: str) -> dict[str, Any]:
     found = path.stat()
     executable = bool(found.st_mode & 0o100)
     return {

@@ -11,7 +11,7 @@ ANY, PACKAGES = "any", "packages"
 
 
 @dataclass(frozen=True)
-class Looked:
+class StepPrediction:
     """What a host found. `changed` None: it cannot know. `failed`: the step would fail on the host
     in its present state; with `changed`, it would not once an earlier step has made what it reads.
     `reads` and `writes` are `path:/x`, `service:x`, `packages` or `any`. A read `exists:/x` or
@@ -23,29 +23,29 @@ class Looked:
     writes: tuple[str, ...] = ()
 
 
-def predict(looked: Looked, pending: Iterable[str]) -> State:
+def predict_state(looked: StepPrediction, pending: Iterable[str]) -> State:
     """Predict the state. `pending`: what earlier steps would write, or may. A change that is due
     stays due; what is unchanged or fails now may be different by then."""
     pending = set(pending)
-    later = any(_overlap(mine, theirs) for mine in looked.reads for theirs in pending)
+    later = any(_paths_overlap(mine, theirs) for mine in looked.reads for theirs in pending)
     if looked.failed and not later and PACKAGES not in pending:
         return State.FAILED
-    if looked.changed and not _decided(looked.reads, pending):
+    if looked.changed and not _decided_by_earlier(looked.reads, pending):
         return State.WOULD_CHANGE
     unknown = looked.changed is None or looked.failed or looked.changed or later
     return State.UNKNOWN if unknown else State.OK
 
 
-def _decided(reads: Iterable[str], pending: Iterable[str]) -> bool:
+def _decided_by_earlier(reads: Iterable[str], pending: Iterable[str]) -> bool:
     """Decide whether an earlier step determines if this one acts at all."""
     deciding = [mine for mine in reads if mine == ANY or mine.startswith(_EXISTS)]
-    return any(_overlap(mine, theirs) for mine in deciding for theirs in pending)
+    return any(_paths_overlap(mine, theirs) for mine in deciding for theirs in pending)
 
 
 _EXISTS = "exists:"
 
 
-def _overlap(mine: str, theirs: str) -> bool:
+def _paths_overlap(mine: str, theirs: str) -> bool:
     mine = f"path:{mine.removeprefix(_EXISTS)}" if mine.startswith(_EXISTS) else mine
     if ANY in (mine, theirs) or mine == theirs:
         return True

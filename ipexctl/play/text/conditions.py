@@ -15,8 +15,8 @@ from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, Sequence
 from ipexctl.facts import isa
 from ipexctl.play.text.fact_values import FACTS
-from ipexctl.play.text.interpolation import Scope, ansible_name, expanded
-from ipexctl.play.text.step_schema import shape
+from ipexctl.play.text.interpolation import Scope, ansible_name, interpolate_text
+from ipexctl.play.text.step_schema import describe_shape
 from ipexctl.quick_dataclass import dataclass
 
 _COMPARISONS = ("not", "min", "max")
@@ -34,11 +34,11 @@ class _Test:
     place: Place
 
 
-def _tests(node: Node | None) -> Iterator[_Test]:
+def _read_tests(node: Node | None) -> Iterator[_Test]:
     """Yield the tests of a condition. Raises InputError for an invalid one."""
     for name, test in node.items if isinstance(node, Mapping) else ():
         if not isinstance(test, Mapping):
-            yield _Test(name, "", _scalars(test), test.place)
+            yield _Test(name, "", _read_scalars(test), test.place)
             continue
         for key, value in test.items:
             if key.text not in _COMPARISONS:
@@ -46,16 +46,16 @@ def _tests(node: Node | None) -> Iterator[_Test]:
                 hint = f"one of: {', '.join(_COMPARISONS)}; or a value, or a list"
                 raise Bad(what, hint=hint, slug="unknown-comparison").placed(key.place)
             if key.text != "not" and not isinstance(value, Scalar):
-                what = f"{key.text} takes one value, not {shape(value)}"
+                what = f"{key.text} takes one value, not {describe_shape(value)}"
                 raise Bad(what, slug="wrong-yaml-shape").placed(value.place)
-            yield _Test(name, key.text, _scalars(value), test.place)
+            yield _Test(name, key.text, _read_scalars(value), test.place)
 
 
-def _scalars(node: Node) -> tuple[Scalar, ...]:
+def _read_scalars(node: Node) -> tuple[Scalar, ...]:
     found = []
     for item in node.items if isinstance(node, Sequence) else (node,):
         if not isinstance(item, Scalar):
-            what = f"expected a value or a list of values, not {shape(item)}"
+            what = f"expected a value or a list of values, not {describe_shape(item)}"
             raise Bad(what, slug="wrong-yaml-shape").placed(item.place)
         found.append(item)
     return tuple(found)
@@ -64,11 +64,11 @@ def _scalars(node: Node) -> tuple[Scalar, ...]:
 def check_condition(node: Node) -> None:
     """Raise InputError for an invalid condition."""
     if not isinstance(node, Mapping):
-        what = f"when: expected facts to compare, not {shape(node)}"
+        what = f"when: expected facts to compare, not {describe_shape(node)}"
         why = 'plays do not support expressions; for an "or", write two steps'
         hint = "when: {isa: amx, os: [ubuntu, debian]}"
         raise Bad(what, why=why, hint=hint, slug="wrong-yaml-shape").placed(node.place)
-    for test in _tests(node):
+    for test in _read_tests(node):
         for value in test.values:
             if "${" not in value.text:
                 _check_value(test, value)
@@ -86,7 +86,7 @@ def _check_value(test: _Test, value: Scalar) -> None:
         raise Bad(what, hint=hint, slug="not-an-isa").placed(value.place)
     if test.name.text != "isa" and test.comparison in ("min", "max"):
         try:
-            _number(value.text)
+            _version_numbers(value.text)
         except ValueError:
             what = f"{test.comparison} compares numbers and versions, not {value.text[:64]!r}"
             raise Bad(what, slug="not-a-number").placed(value.place) from None
@@ -94,7 +94,7 @@ def _check_value(test: _Test, value: Scalar) -> None:
 
 def check_names(node: Node, variables: Values[str, object]) -> None:
     """Raise InputError for a name that is neither a fact nor a variable."""
-    for key in (test.name for test in _tests(node)):
+    for key in (test.name for test in _read_tests(node)):
         if key.text not in FACTS and key.text not in variables and key.text != "host":
             own = ansible_name(key.text).removeprefix("fact.")
             near = did_you_mean(key.text, (*FACTS, *variables, "host"))
@@ -107,45 +107,45 @@ def check_names(node: Node, variables: Values[str, object]) -> None:
 
 def check_values(node: Node, scope: Scope) -> None:
     """Raise InputError for an unknown name in a value."""
-    for test in _tests(node):
-        _values(test, scope)
+    for test in _read_tests(node):
+        _test_values(test, scope)
 
 
 def needs_facts(node: Node | None) -> bool:
-    return any(test.name.text in FACTS for test in _tests(node))
+    return any(test.name.text in FACTS for test in _read_tests(node))
 
 
-def holds(node: Node | None, scope: Scope) -> bool:
+def condition_holds(node: Node | None, scope: Scope) -> bool:
     """Decide whether the condition holds on a host. A missing fact equals nothing."""
-    return all(_passes(test, scope) for test in _tests(node))
+    return all(_test_passes(test, scope) for test in _read_tests(node))
 
 
-def _passes(test: _Test, scope: Scope) -> bool:
-    name, values = test.name.text, _values(test, scope)
+def _test_passes(test: _Test, scope: Scope) -> bool:
+    name, values = test.name.text, _test_values(test, scope)
     have = scope.values.get(f"fact.{name}" if name in FACTS else name)
     if test.comparison == "not":
         return have not in values
     if have is None or not test.comparison:
         return have in values
-    return _ordered(test, have, values[0], scope)
+    return _is_in_order(test, have, values[0], scope)
 
 
-def _values(test: _Test, scope: Scope) -> list[str]:
+def _test_values(test: _Test, scope: Scope) -> list[str]:
     found = []
     for value in test.values:
         try:
-            found.append(expanded(value.text, scope) or "")
+            found.append(interpolate_text(value.text, scope) or "")
         except Bad as e:
             raise e.prefixed("").placed(value.place_at(e.at)) from None
     return found
 
 
-def _ordered(test: _Test, have: str, limit: str, scope: Scope) -> bool:
+def _is_in_order(test: _Test, have: str, limit: str, scope: Scope) -> bool:
     least, name = test.comparison == "min", test.name.text
     if name == "isa":
         return isa.at_least(have, limit) if least else isa.at_least(limit, have)
     try:
-        left, right = _number(have), _number(limit)
+        left, right = _version_numbers(have), _version_numbers(limit)
     except ValueError:
         what = f"{test.comparison} compares numbers and versions, but {name} is {have[:64]!r}"
         raise Bad(scope.masked(what), slug="not-a-number").placed(test.place) from None
@@ -154,7 +154,7 @@ def _ordered(test: _Test, have: str, limit: str, scope: Scope) -> bool:
     return left >= right if least else left <= right
 
 
-def _number(text: str) -> tuple[int, ...]:
+def _version_numbers(text: str) -> tuple[int, ...]:
     """Return the leading numbers of 5, 5.10 or 6.1.0-18-amd64, which are ordered as versions."""
     found = _VERSION.match(text)
     if not found:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 
-from ipexctl.base.located_errors import Bad, nearest
-from ipexctl.base.secret_mask import masked
+from ipexctl.base.located_errors import Bad, nearest_word
+from ipexctl.base.secret_mask import mask_secrets
 from ipexctl.quick_dataclass import dataclass
 
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<name>[^${}\n]*)\}?")
@@ -67,7 +67,7 @@ class Scope:
                 at=at,
                 slug="variable-not-on-host",
             )
-        raise _unknown(name, (*self.values, *self.known, *self.pending), at)
+        raise _unknown_name_error(name, (*self.values, *self.known, *self.pending), at)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -76,10 +76,10 @@ class Scope:
         return tuple(self.values[name] for name in names if self.values.get(name))
 
     def masked(self, text: str) -> str:
-        return masked(text, self.secrets)
+        return mask_secrets(text, self.secrets)
 
 
-def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
+def _unknown_name_error(name: str, known: tuple[str, ...], at: int) -> Bad:
     kind, _, rest = name.partition(".")
     if kind in ("env", "secret") and rest:
         return Bad(
@@ -104,7 +104,7 @@ def _unknown(name: str, known: tuple[str, ...], at: int) -> Bad:
             at=at,
             slug="item-without-loop",
         )
-    near = ansible_name(name) or nearest(name, known)
+    near = ansible_name(name) or nearest_word(name, known)
     said = f" (did you mean {near!r}?)" if near else ""
     shell = "." not in name and (name.isupper() or not near)
     hint = f"${name} or $${{{name}}} for the shell's variable" if shell else ""
@@ -118,10 +118,10 @@ def ansible_name(name: str) -> str:
 
 def as_written(text: str) -> str:
     """Restore the play's names in shell code, or in a shell's message about it."""
-    return _PASSED.sub(lambda m: "${" + _PASSED_PART.sub(_letter, m[1]) + "}", text)
+    return _PASSED.sub(lambda m: "${" + _PASSED_PART.sub(_variable_letter, m[1]) + "}", text)
 
 
-def _letter(part: re.Match[str]) -> str:
+def _variable_letter(part: re.Match[str]) -> str:
     return chr(int(part[1], 16)) if part[1] else "_"
 
 
@@ -143,7 +143,7 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
             yield found["name"].strip(), found.start()
 
 
-def expanded(text: str, scope: Scope) -> str | None:
+def interpolate_text(text: str, scope: Scope) -> str | None:
     """Return the text with values for names; None if one is not known yet."""
     if "$" not in text and "{{" not in text:
         return text
@@ -170,7 +170,7 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
         values[name] = value
     if not values:
         return text.replace("$${", "${"), {}
-    quoting = _quoting(text)
+    quoting = _shell_references(text)
 
     def written(found: re.Match[str]) -> str:
         if found["escaped"]:
@@ -211,7 +211,7 @@ _PIECE = re.compile(
 _WRITTEN = {"comment": "%s", "double": "%s", "single": "'\"%s\"'"}
 
 
-def _quoting(text: str) -> dict[int, str]:
+def _shell_references(text: str) -> dict[int, str]:
     """Return how to write the variable of each reference, by the position of the reference."""
     found: dict[int, str] = {}
 

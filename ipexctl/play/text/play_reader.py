@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator
 from collections.abc import Mapping as Values
 from dataclasses import field, replace
 
-from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, located, nearest
+from ipexctl.base.located_errors import Bad, FoundErrors, did_you_mean, locate_errors, nearest_word
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping, Node, Scalar, Sequence, read_yaml
 from ipexctl.play.text.conditions import check_condition
 from ipexctl.play.text.play_values import Play, PlayStep
-from ipexctl.play.text.step_schema import Step, arguments, one_line, read_keys, shape
+from ipexctl.play.text.step_schema import Step, describe_shape, one_line, read_keys, step_arguments
 from ipexctl.quick_dataclass import dataclass
 
 Kinds = Values[str, type[Step]]  # by keyword
@@ -71,13 +71,13 @@ class _Reader:
     def play(self, root: Node) -> Play:
         root = self._only_one(root)
         if not isinstance(root, Mapping):
-            what = f"expected a play with steps, not {shape(root)}"
+            what = f"expected a play with steps, not {describe_shape(root)}"
             raise Bad(what, hint="steps:\n  - sh: hostname", slug="wrong-yaml-shape").placed(
                 root.place
             )
         for key, _ in root.items:
             with self.errors.kept():
-                self._known(key, arguments(Play), "a play")
+                self._known(key, step_arguments(Play), "a play")
         keys = read_keys(Play, root, ("steps", "vars", "handlers"))
         self.sudo = keys.get("sudo", False)
         steps = root.get("steps")
@@ -117,7 +117,7 @@ class _Reader:
                     why = _NAME_RULE
                 raise Bad(what, why=why, slug="not-a-variable-name").placed(key.place)
             if not isinstance(value, Scalar):
-                what = f"{key.text}: a variable holds text, not {shape(value)}"
+                what = f"{key.text}: a variable holds text, not {describe_shape(value)}"
                 raise Bad(
                     what, hint="write the list into the argument of a step", slug="wrong-yaml-shape"
                 ).placed(value.place)
@@ -132,14 +132,14 @@ class _Reader:
         return found
 
     def _name(self, key: Scalar) -> str:
-        with located(key.place):
+        with locate_errors(key.place):
             return one_line(key.text)
 
     # -- a step --
 
     def _steps(self, node: Node, what: str) -> Iterator[PlayStep]:
         if not isinstance(node, Sequence):
-            said = f"{what}: expected a list of steps, not {shape(node)}"
+            said = f"{what}: expected a list of steps, not {describe_shape(node)}"
             raise Bad(said, hint="- sh: hostname", slug="wrong-yaml-shape").placed(node.place)
         for item in node.items:
             with self.errors.kept():
@@ -152,7 +152,7 @@ class _Reader:
             yield step
             return
         if not isinstance(loop, Sequence) or not loop.items:
-            found = "an empty list" if isinstance(loop, Sequence) else shape(loop)
+            found = "an empty list" if isinstance(loop, Sequence) else describe_shape(loop)
             raise Bad(
                 f"loop: expected a list, not {found}", hint="loop: [a, b]", slug="wrong-yaml-shape"
             ).placed(loop.place)
@@ -165,19 +165,22 @@ class _Reader:
         if isinstance(node, Scalar) and node.text in self.kinds:  # `- doctor`
             node = Mapping(((node, Scalar("", node.place, null=True)),), node.place)
         if not isinstance(node, Mapping):
-            near = nearest(node.text, self.kinds) if isinstance(node, Scalar) else ""
-            what = f"expected KEYWORD: ARGUMENTS, not {shape(node)}"
+            near = nearest_word(node.text, self.kinds) if isinstance(node, Scalar) else ""
+            what = f"expected KEYWORD: ARGUMENTS, not {describe_shape(node)}"
             hint = f"- {self.kinds[near].example}" if near else "- sh: hostname"
             raise Bad(what, hint=hint, slug="wrong-yaml-shape").placed(node.place)
         found = [(key, value) for key, value in node.items if key.text in self.kinds]
         beside = self._arguments_beside(found, node)
         found = [entry for entry in found if entry[0] not in beside]
         for key, _ in node.items:
-            if key.text not in (*self.kinds, *arguments(PlayStep)) and key not in beside:
+            if key.text not in (*self.kinds, *step_arguments(PlayStep)) and key not in beside:
                 self._refuse_outside(key, found)
-                own = [name for word, _ in found for name in arguments(self.kinds[word.text])]
+                own = [name for word, _ in found for name in step_arguments(self.kinds[word.text])]
                 self._known(
-                    key, arguments(PlayStep), "a step", (*own, *arguments(PlayStep), *self.kinds)
+                    key,
+                    step_arguments(PlayStep),
+                    "a step",
+                    (*own, *step_arguments(PlayStep), *self.kinds),
                 )
         if len(found) != 1:
             said = " and ".join(key.text for key, _ in found)
@@ -214,7 +217,7 @@ class _Reader:
         """
         for key, value in found:
             kind = self.kinds[key.text]
-            own = arguments(kind).keys() - {kind.main} - arguments(PlayStep).keys()
+            own = step_arguments(kind).keys() - {kind.main} - step_arguments(PlayStep).keys()
             if not kind.main or isinstance(value, Mapping):
                 continue
             if not all(k is key or k.text in own for k, _ in found):
@@ -224,7 +227,7 @@ class _Reader:
 
     def _refuse_outside(self, key: Scalar, found: list[tuple[Scalar, Node]]) -> None:
         for keyword, value in found:
-            if key.text not in arguments(self.kinds[keyword.text]):
+            if key.text not in step_arguments(self.kinds[keyword.text]):
                 continue
             what = f"{key.text} is an argument of {keyword.text}, and must be indented below it"
             hint = f"{keyword.text}:\n    {key.text}: ...   # indented below {keyword.text}"
@@ -252,7 +255,7 @@ class _Reader:
         habit = HABITS.get(base)
         if base != key.text and base in self.kinds and not habit:
             habit = base
-        if key.text in self.kinds and known is arguments(Play):
+        if key.text in self.kinds and known is step_arguments(Play):
             raise Bad(
                 f"{key.text} is a step",
                 hint=f"steps:\n  - {key.text}: ...",
@@ -270,7 +273,7 @@ class _Reader:
         if node is None or (isinstance(node, Scalar) and node.null):
             return ()
         if not isinstance(node, Mapping):
-            said = f"{what}: expected NAME: VALUE, not {shape(node)}"
+            said = f"{what}: expected NAME: VALUE, not {describe_shape(node)}"
             raise Bad(said, slug="wrong-yaml-shape").placed(node.place)
         return node.items
 
@@ -286,7 +289,7 @@ def _check_item(node: Node) -> None:
             )
             raise named.placed(key.place)
         if not isinstance(value, Scalar) or value.null:
-            what = f"loop: an item is a value or a mapping of values, not {shape(value)}"
+            what = f"loop: an item is a value or a mapping of values, not {describe_shape(value)}"
             hint = "loop: [{name: a, size: 1}, {name: b, size: 2}]"
             raise Bad(what, hint=hint, slug="wrong-yaml-shape").placed(value.place)
 

@@ -9,7 +9,7 @@ from ipexctl.base.located_errors import did_you_mean
 from ipexctl.base.place import Place
 from ipexctl.base.yaml_nodes import Mapping as MappingNode
 from ipexctl.base.yaml_nodes import Node, Scalar
-from ipexctl.errors import InputError, printable
+from ipexctl.errors import InputError, printable_text
 from ipexctl.play.text.play_options import PlayOptions
 from ipexctl.play.text.step_schema import Count, HostPattern, Seconds, Title, arg
 from ipexctl.quick_dataclass import dataclass
@@ -57,12 +57,12 @@ class PlayStep:
         """The item as the file has it, on one line."""
         if isinstance(self.item, MappingNode):
             parts = [f"{k.text}={v.text}" for k, v in self.item.items if isinstance(v, Scalar)]
-            return _shortened(", ".join(parts))
-        return _shortened(self.item.text) if isinstance(self.item, Scalar) else ""
+            return _shorten_text(", ".join(parts))
+        return _shorten_text(self.item.text) if isinstance(self.item, Scalar) else ""
 
 
-def _shortened(text: str) -> str:
-    shown = " ".join(printable(text).split())
+def _shorten_text(text: str) -> str:
+    shown = " ".join(printable_text(text).split())
     return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."
 
 
@@ -108,11 +108,11 @@ def chosen_steps(play: Play, options: PlayOptions) -> tuple[PlayStep, ...]:
                 raise InputError(
                     what + did_you_mean(tag, known), hint=f"tags: {own}", slug="unknown-tag"
                 )
-    steps = _from(play, options.first) if options.first else play.steps
-    return tuple(step for step in steps if _wanted(step, options))
+    steps = _steps_from(play, options.first) if options.first else play.steps
+    return tuple(step for step in steps if _has_wanted_tags(step, options))
 
 
-def _wanted(step: PlayStep, options: PlayOptions) -> bool:
+def _has_wanted_tags(step: PlayStep, options: PlayOptions) -> bool:
     """Decide by tags as Ansible does: `never` runs if named, `always` unless it is skipped."""
     if step.tags & set(options.skip_tags):
         return False
@@ -122,7 +122,7 @@ def _wanted(step: PlayStep, options: PlayOptions) -> bool:
     return not options.tags or bool(named) or ALWAYS in step.tags or "all" in options.tags
 
 
-def _from(play: Play, first: str) -> tuple[PlayStep, ...]:
+def _steps_from(play: Play, first: str) -> tuple[PlayStep, ...]:
     for i, step in enumerate(play.steps):
         if first in (step.name, str(step.number)):
             return play.steps[i:]

@@ -18,7 +18,7 @@ from ipexctl.base.sizes import seconds_of
 from ipexctl.base.yaml_nodes import Mapping as MappingNode
 from ipexctl.base.yaml_nodes import Node, Scalar, Sequence
 from ipexctl.errors import InputError, is_shown
-from ipexctl.play.text.interpolation import Scope, expanded, for_shell
+from ipexctl.play.text.interpolation import Scope, for_shell, interpolate_text
 from ipexctl.quick_dataclass import dataclass
 
 TRUE, FALSE = ("true", "yes", "on"), ("false", "no", "off")
@@ -97,14 +97,14 @@ def arg(doc: str, default: Any = dataclasses.MISSING) -> Any:
 _ARGUMENTS: dict[Any, dict[str, Argument]] = {}
 
 
-def arguments(kind: Any) -> dict[str, Argument]:
+def step_arguments(kind: Any) -> dict[str, Argument]:
     """Return the arguments of a step by name; these are the names of its fields."""
     if kind not in _ARGUMENTS:
-        _ARGUMENTS[kind] = _arguments(kind)
+        _ARGUMENTS[kind] = _read_arguments(kind)
     return _ARGUMENTS[kind]
 
 
-def _arguments(kind: Any) -> dict[str, Argument]:
+def _read_arguments(kind: Any) -> dict[str, Argument]:
     hints = typing.get_type_hints(kind)
     found = {}
     for field in dataclasses.fields(kind):
@@ -126,21 +126,21 @@ def _arguments(kind: Any) -> dict[str, Argument]:
 # --- YAML -> step --------------------------------------------------------------------------------
 
 
-def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
+def bind_step(kind: type[S], node: Node, scope: Scope) -> S | None:
     """Return the step with its values on a host; None if some are not known yet.
 
     Raises InputError with file, line and column.
     """
     values: dict[str, Any] = {}
     complete = True
-    for name, value in _given(kind, node):
-        about = arguments(kind)[name]
-        read = _placed(about.kind, value, scope, f"{name}: ")
+    for name, value in _given_arguments(kind, node):
+        about = step_arguments(kind)[name]
+        read = _read_placed_value(about.kind, value, scope, f"{name}: ")
         complete = complete and read is not None
         values[name] = read
-    missing = [a.name for a in arguments(kind).values() if a.required and a.name not in values]
+    missing = [a.name for a in step_arguments(kind).values() if a.required and a.name not in values]
     if missing:
-        what = f"{kind.keyword} requires {_quoted(missing)}"
+        what = f"{kind.keyword} requires {_quote_arguments(missing)}"
         raise Bad(what, hint=kind.example, slug="argument-missing").placed(node.place)
     if not complete:
         return None
@@ -148,34 +148,34 @@ def bind(kind: type[S], node: Node, scope: Scope) -> S | None:
     try:
         step.check()
     except Bad as e:
-        raise _located(e, f"{kind.keyword}: ", node, scope) from None
+        raise _locate_error(e, f"{kind.keyword}: ", node, scope) from None
     return step
 
 
-def _located(error: Bad, prefix: str, node: Node, scope: Scope | None) -> InputError:
+def _locate_error(error: Bad, prefix: str, node: Node, scope: Scope | None) -> InputError:
     place = node.place_at(error.at) if isinstance(node, Scalar) else node.place
     error = error.prefixed(prefix)
     return (error.masked(scope.masked) if scope else error).placed(place)
 
 
-def _quoted(names: list[str]) -> str:
+def _quote_arguments(names: list[str]) -> str:
     words = " and ".join(map(repr, names))
     return f"the argument {words}" if len(names) == 1 else f"the arguments {words}"
 
 
 def _arguments_of(kind: type[Step]) -> str:
-    known = list(arguments(kind))
+    known = list(step_arguments(kind))
     if len(known) == 1:
         return f"the only argument of {kind.keyword}: {known[0]}"
     return f"arguments of {kind.keyword}: {', '.join(known)}"
 
 
 def unknown_argument(kind: type[Step], name: str) -> Bad:
-    what = f"{kind.keyword} has no argument {name[:64]!r}{did_you_mean(name, arguments(kind))}"
+    what = f"{kind.keyword} has no argument {name[:64]!r}{did_you_mean(name, step_arguments(kind))}"
     return Bad(what, hint=_arguments_of(kind), slug="unknown-argument")
 
 
-def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
+def _given_arguments(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
     """Yield arguments by name; a single value is that of the main argument."""
     if not isinstance(node, MappingNode):
         if isinstance(node, Scalar) and node.null:
@@ -185,7 +185,7 @@ def _given(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]:
             raise Bad(what, hint=kind.example, slug="wrong-yaml-shape").placed(node.place)
         yield kind.main, node
         return
-    known = arguments(kind)
+    known = step_arguments(kind)
     for key, value in node.items:
         if key.text not in known:
             raise unknown_argument(kind, key.text).placed(key.place)
@@ -197,13 +197,13 @@ def read_keys(kind: Any, node: MappingNode, own: Collection[str]) -> dict[str, A
     them are not replaced. Raises InputError."""
     found = {}
     for key, value in node.items:
-        about = arguments(kind).get(key.text)
+        about = step_arguments(kind).get(key.text)
         if about and key.text not in own and not (isinstance(value, Scalar) and value.null):
-            found[key.text] = _placed(about.kind, value, None, f"{key.text}: ")
+            found[key.text] = _read_placed_value(about.kind, value, None, f"{key.text}: ")
     return found
 
 
-def _read(kind: Any, node: Node, scope: Scope | None) -> Any:
+def _read_value(kind: Any, node: Node, scope: Scope | None) -> Any:
     if node.tag:
         raise Bad(
             f"unknown YAML tag {node.tag[:40]}",
@@ -212,27 +212,29 @@ def _read(kind: Any, node: Node, scope: Scope | None) -> Any:
         )
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        return _read(next(k for k in inner if k is not type(None)), node, scope)
+        return _read_value(next(k for k in inner if k is not type(None)), node, scope)
     if origin is tuple:
-        return _list(inner[0], node, scope)
+        return _read_list(inner[0], node, scope)
     if origin is frozenset or kind is HostPattern:
-        words = _list(str, node, scope)
+        words = _read_list(str, node, scope)
         if not all(words):
             raise Bad("expected names", slug="wrong-yaml-shape")
         joined = ",".join(words)
         return HostPattern(joined) if kind is HostPattern else frozenset(re.split(" *, *", joined))
     if origin is dict:
-        return _dict(inner[1], node, scope)
+        return _read_dict(inner[1], node, scope)
     if not isinstance(node, Scalar):
-        raise Bad(f"expected {described(kind)}, not {shape(node)}", slug="wrong-yaml-shape")
+        raise Bad(
+            f"expected {describe_type(kind)}, not {describe_shape(node)}", slug="wrong-yaml-shape"
+        )
     if node.null:
         what = f"{node.text} means no value in YAML" if node.text else "the value is missing"
         home = node.text == "~"
         hint = "'~' in quotes for the home folder" if home else "'' for an empty string"
         raise Bad(what, hint=hint, slug="value-missing")
     if kind is Code and scope:
-        return _code(node.text, scope)
-    text = expanded(node.text, scope) if scope else node.text
+        return _read_code(node.text, scope)
+    text = interpolate_text(node.text, scope) if scope else node.text
     return None if text is None else scalar_as(kind, text)
 
 
@@ -280,7 +282,7 @@ def one_line(text: str) -> str:
     return text.strip()
 
 
-def _code(text: str, scope: Scope) -> Code | None:
+def _read_code(text: str, scope: Scope) -> Code | None:
     found = for_shell(text, scope)
     if found is None:
         return None
@@ -291,43 +293,45 @@ def _code(text: str, scope: Scope) -> Code | None:
     return code
 
 
-def _list(kind: Any, node: Node, scope: Scope | None) -> Any:
+def _read_list(kind: Any, node: Node, scope: Scope | None) -> Any:
     """Read a list; a single value is a list of one."""
     if isinstance(node, MappingNode):
         raise Bad("expected a list, not a mapping", slug="wrong-yaml-shape")
     nodes = node.items if isinstance(node, Sequence) else () if node.null else (node,)
-    found = tuple(_placed(kind, item, scope) for item in nodes)
+    found = tuple(_read_placed_value(kind, item, scope) for item in nodes)
     return None if None in found else found
 
 
-def _dict(kind: Any, node: Node, scope: Scope | None) -> Any:
+def _read_dict(kind: Any, node: Node, scope: Scope | None) -> Any:
     if isinstance(node, Scalar) and node.null:
         return {}
     if not isinstance(node, MappingNode):
-        raise Bad(f"expected a mapping NAME: VALUE, not {shape(node)}", slug="wrong-yaml-shape")
-    found = {key.text: _placed(kind, value, scope) for key, value in node.items}
+        raise Bad(
+            f"expected a mapping NAME: VALUE, not {describe_shape(node)}", slug="wrong-yaml-shape"
+        )
+    found = {key.text: _read_placed_value(kind, value, scope) for key, value in node.items}
     return None if None in found.values() else found
 
 
-def _placed(kind: Any, node: Node, scope: Scope | None, prefix: str = "") -> Any:
+def _read_placed_value(kind: Any, node: Node, scope: Scope | None, prefix: str = "") -> Any:
     """Read a value; an error gets the position of the value."""
     try:
-        return _read(kind, node, scope)
+        return _read_value(kind, node, scope)
     except Bad as e:
-        raise _located(e, prefix, node, scope) from None
+        raise _locate_error(e, prefix, node, scope) from None
 
 
-def shape(node: Node) -> str:
+def describe_shape(node: Node) -> str:
     if isinstance(node, Scalar):
         return "an empty value" if node.null else "text"
     return "a list" if isinstance(node, Sequence) else "a mapping"
 
 
-def described(kind: Any) -> str:
+def describe_type(kind: Any) -> str:
     """Describe a type in words, for messages and documentation."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        return described(next(k for k in inner if k is not type(None)))
+        return describe_type(next(k for k in inner if k is not type(None)))
     if origin is tuple:
         return "list"
     if origin is dict:

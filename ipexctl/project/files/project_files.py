@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.common.secret_names import is_private_path, is_secret_file, is_secret_stem
 from ipexctl.quick_dataclass import dataclass
 
@@ -133,16 +133,16 @@ class Ignore:
 
     def __call__(self, path: str, *, inherited: bool = False) -> bool:
         """Decide whether to leave the path out. `inherited`: Git's rules exclude a folder above."""
-        if (said := _said(self.ours, path)) is not None:
+        if (said := _rules_decision(self.ours, path)) is not None:
             return said
-        return inherited or bool(_said(self.git, path))
+        return inherited or bool(_rules_decision(self.git, path))
 
     def ours_leave_out(self, path: str) -> bool:
-        return _said(self.ours, path) is True
+        return _rules_decision(self.ours, path) is True
 
     def may_open(self, path: str) -> bool:
         """Decide whether one of our `!` lines names a file below this folder excluded by Git."""
-        return _said(self.ours, path) is not True and any(
+        return _rules_decision(self.ours, path) is not True and any(
             path.removeprefix(r.base) in r.opened for r in self.ours if path.startswith(r.base)
         )
 
@@ -156,27 +156,29 @@ class Ignore:
     def within(self, base: str, git: str, ours: str) -> Ignore:
         """Return the rules with the texts of the ignore files in the folder `base`."""
         found = self.also(git, base, f"{base}.gitignore")
-        rules = [_rules(base, f"{base}.ipexctlignore", ours)] if ours.strip() else []
+        rules = [_parse_rules(base, f"{base}.ipexctlignore", ours)] if ours.strip() else []
         return Ignore(found.git, (*found.ours, *rules))
 
     def also(self, git: str, base: str, name: str) -> Ignore:
         """Return the rules with the text of one more of Git's files."""
-        rules = [_rules(base, name, git)] if git.strip() else []
+        rules = [_parse_rules(base, name, git)] if git.strip() else []
         return Ignore((*self.git, *rules), self.ours)
 
 
-def _said(rules: Sequence[_Rules], path: str) -> bool | None:
+def _rules_decision(rules: Sequence[_Rules], path: str) -> bool | None:
     found = (r.says(path) for r in reversed(rules))
     return next((said for said in found if said is not None), None)
 
 
-def _rules(base: str, name: str, text: str) -> _Rules:
+def _parse_rules(base: str, name: str, text: str) -> _Rules:
     from pathspec import GitIgnoreSpec  # takes 10 ms; many projects have no ignore file
 
     numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line]
     lines, numbers = tuple(line for _, line in numbered), tuple(n for n, _ in numbered)
-    named = (_unescaped(line[1:].strip().strip("/")) for line in lines if line.startswith("!"))
-    opened = {f"{above}/" for path in named for above in _above(path)}
+    named = (
+        _unescape_pattern(line[1:].strip().strip("/")) for line in lines if line.startswith("!")
+    )
+    opened = {f"{above}/" for path in named for above in _parent_folders(path)}
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):  # git ignores invalid patterns such as a[z-b]
@@ -190,7 +192,7 @@ def line_for(path: str) -> str:
     return "!/" + re.sub(r"[\\*?\[\] ]", r"\\\g<0>", path)
 
 
-def _unescaped(pattern: str) -> str:
+def _unescape_pattern(pattern: str) -> str:
     return re.sub(r"\\(.)", r"\1", pattern)
 
 
@@ -204,7 +206,7 @@ def _is_pattern(line: str) -> bool:
     return True
 
 
-def _above(path: str) -> Iterable[str]:
+def _parent_folders(path: str) -> Iterable[str]:
     while path := posixpath.dirname(path):
         yield path
 
@@ -224,7 +226,7 @@ def link_stays(path: str, target: str) -> bool:
 
 
 @dataclass(frozen=True)
-class File:
+class ProjectFile:
     path: str
     size: int
     sha256: str
@@ -236,7 +238,7 @@ class Tree:
     """A folder by content: its name on hosts is the hash of all its content."""
 
     folders: tuple[str, ...]  # parents first
-    files: tuple[File, ...]
+    files: tuple[ProjectFile, ...]
     links: tuple[tuple[str, str], ...] = ()  # path, target: relative, inside
 
     @cached_property
@@ -259,20 +261,20 @@ def is_large(count: int, size: int) -> bool:
     return count > MAX_FILES or size > MAX_BYTES
 
 
-def amount(count: int, size: int) -> str:
+def amount_text(count: int, size: int) -> str:
     files = f"{count:,} {'file' if count == 1 else 'files'}"
-    return f"{files}, {human(size)}"
+    return f"{files}, {format_bytes(size)}"
 
 
-def largest(sizes: Iterable[tuple[str, int]]) -> str:
+def largest_entry(sizes: Iterable[tuple[str, int]]) -> str:
     """Return the top-level folder or file with most of the bytes, in words."""
     tops: dict[str, int] = {}
     for path, size in sizes:
         top, slash, _ = path.partition("/")
         tops[top + slash] = tops.get(top + slash, 0) + size
     name = max(tops, key=lambda top: tops[top])
-    return f"{printable(name)} ({human(tops[name])})"
+    return f"{printable_path(name)} ({format_bytes(tops[name])})"
 
 
-def printable(path: str) -> str:
+def printable_path(path: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in path)

@@ -11,8 +11,8 @@ import ssl
 import time
 import urllib.parse
 
-from ipexctl.common.http_body import Broken, pieces
-from ipexctl.common.sizes import human
+from ipexctl.common.http_body import BodyBroken, read_body_pieces
+from ipexctl.common.sizes import format_bytes
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.connection import peer_tls
@@ -33,19 +33,19 @@ def op_fetch(call, root, giver, files, keys):
     {"event": "got", "bytes": n} reports bytes that are here now, fetched or left by an earlier try;
     `fetched` counts what came over the network.
     """
-    root = root_folder.checked(root)
-    blobs.remove_dead_parts(root_folder.subfolder(root, "blobs", "parts"))
-    missing = [file for file in files if not blobs.has(root, *file[1:])]
+    root = root_folder.prepare_root(root)
+    blobs.remove_dead_parts(root_folder.make_subfolder(root, "blobs", "parts"))
+    missing = [file for file in files if not blobs.has_blob(root, *file[1:])]
     left = sum(max(0, size - blobs.part_size(root, sha)) for _, sha, size in missing)
     root_folder.need_space(root, left, len(missing))
-    with contextlib.closing(Download(call, root, keys, giver)) as download:
+    with contextlib.closing(BlobDownload(call, root, keys, giver)) as download:
         for name, sha, size in missing:
             download.fetch(name, sha, size)
         download.tell()
     return {"fetched": download.fetched}
 
 
-class Download:
+class BlobDownload:
     """Fetch the files of one host one after the other: this uses the network fully, and a host that
     holds one file at a time never waits in a ring with others that want the same."""
 
@@ -53,7 +53,10 @@ class Download:
         self.call, self.root = call, root
         address = urllib.parse.urlsplit(giver)
         self.link = http.client.HTTPSConnection(
-            address.hostname, address.port, timeout=REACHED, context=peer_tls.context(keys, False)
+            address.hostname,
+            address.port,
+            timeout=REACHED,
+            context=peer_tls.make_tls_context(keys, False),
         )
         self.fetched = self.untold = 0
         self.told = time.time()
@@ -69,7 +72,9 @@ class Download:
             return
         try:
             self.got(blobs.resume_offset(part, size))
-            blobs.fill(self.root, part, sha, size, lambda have: self.rest(name, sha, size, have))
+            blobs.fill_part(
+                self.root, part, sha, size, lambda have: self.rest(name, sha, size, have)
+            )
         finally:
             part.close()
 
@@ -79,12 +84,12 @@ class Download:
             return
         try:
             with self.ask(sha, have) as answer:
-                for piece in pieces(answer, size, TIMEOUT, SLOWEST, have=have):
+                for piece in read_body_pieces(answer, size, TIMEOUT, SLOWEST, have=have):
                     yield piece
                     have += len(piece)
                     self.got(len(piece), len(piece))
-        except Broken as e:
-            kept = "; %s of it are kept" % human(have) if have else ""
+        except BodyBroken as e:
+            kept = "; %s of it are kept" % format_bytes(have) if have else ""
             what = "%s did not send %s" % (self.link.host, name)
             raise Failure(what, str(e) + kept, AGAIN, slug="fetch") from None
 
@@ -101,9 +106,9 @@ class Download:
             self.link.request("GET", "/" + sha, headers=asked)
             answer = self.link.getresponse()
         except (http.client.HTTPException, OSError, ValueError) as e:
-            raise Broken(error_text(e)) from None
+            raise BodyBroken(error_text(e)) from None
         if answer.status != (206 if have else 200):
-            raise Broken("HTTP %d %s" % (answer.status, answer.reason))
+            raise BodyBroken("HTTP %d %s" % (answer.status, answer.reason))
         return answer
 
     def got(self, there, fetched=0):

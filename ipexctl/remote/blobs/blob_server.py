@@ -25,7 +25,7 @@ AT_ONCE = 32  # connections; a further one waits for the end of one that shows n
 
 def op_open(call, root, wanted, keys):
     """{root, wanted: [sha256, ...], keys: {cert, key}} -> {port}"""
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     paths = {sha: blobs.path_of(root, sha) for sha in wanted}
     return {"port": Server(keys, paths).begin()}
 
@@ -34,9 +34,9 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
 
     def __init__(self, keys, paths):
-        self.context, self.paths = peer_tls.context(keys, True), paths
+        self.context, self.paths = peer_tls.make_tls_context(keys, True), paths
         self.free = threading.BoundedSemaphore(AT_ONCE)
-        listener = host_network.listener()
+        listener = host_network.open_listener()
         self.address_family = listener.family
         http.server.HTTPServer.__init__(self, listener.getsockname(), Handler, False)
         self.socket.close()

@@ -30,8 +30,8 @@ hashes = {}  # type: dict[tuple[int, ...], str]  # of files that this agent has 
 
 def op_have(call, root, blobs):
     """{root, blobs: [[sha256, size], ...]} -> {missing: [sha256, ...]}"""
-    root = root_folder.existing(root)
-    return {"missing": [sha for sha, size in blobs if not has(root, sha, size)]}
+    root = root_folder.check_existing_root(root)
+    return {"missing": [sha for sha, size in blobs if not has_blob(root, sha, size)]}
 
 
 def op_put(call, root, blobs, room=None):
@@ -41,17 +41,17 @@ def op_put(call, root, blobs, room=None):
     blobs are to come and where each begins; they come in the order of the request. A frame holds
     bytes of one blob only; each is answered with {"event": "got", "bytes": n}.
     """
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     blobs = list(dict(blobs).items())
     more, files = room or (0, 0)
-    parts = root_folder.subfolder(root, "blobs", "parts")
+    parts = root_folder.make_subfolder(root, "blobs", "parts")
     remove_dead_parts(parts)
     large = {}
     try:
         for sha, size in sorted(blobs):  # the same order for all agents: no two wait for each other
             if size >= RESUMED:
                 large[sha] = claim_part(call, root, sha, size)
-        missing = [(sha, size) for sha, size in blobs if not has(root, sha, size)]
+        missing = [(sha, size) for sha, size in blobs if not has_blob(root, sha, size)]
         begins = {sha: resume_offset(large.get(sha), size) for sha, size in missing}
         left = sum(size - begins[sha] for sha, size in missing)
         root_folder.need_space(root, left + more, len(missing) + files)
@@ -82,17 +82,17 @@ def part_size(root, sha):
     return size_of(large_part(root, sha))
 
 
-def has(root, sha, size):
+def has_blob(root, sha, size):
     found = info_of(path_of(root, sha))
     return found is not None and stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
-def verify(root, shas):
+def verify_blobs(root, shas):
     """Check blobs again, as a disk can lose data. Damaged blobs are removed, to be sent again."""
     paths = [(path_of(root, sha), sha) for sha in shas]
     damaged = [path for path, sha in paths if not has_content(path, sha, known_by=stamp_of)]
     for path in damaged:
-        unlink(path)
+        try_unlink(path)
     if damaged:
         raise damage_failure(", ".join(damaged))
 
@@ -121,7 +121,7 @@ def has_content(path, sha, known_by=file_id):
     return hashes.get(found) == sha
 
 
-def learn(path, sha):
+def remember_hash(path, sha):
     """Remember the content of a file that this agent has just written."""
     info = os.lstat(path)
     hashes[file_id(info)] = hashes[stamp_of(info)] = sha
@@ -130,7 +130,7 @@ def learn(path, sha):
 # --- taking in -----------------------------------------------------------------------------------
 
 
-class Part:
+class BlobPart:
     """The open, locked file of a blob that is incomplete yet."""
 
     def __init__(self, path, flags):
@@ -146,15 +146,15 @@ class Part:
 
 def new_part(parts, sha):
     name = "%s.%d-%s" % (sha[:16], os.getpid(), os.urandom(4).hex())
-    part = Part(os.path.join(parts, name), os.O_CREAT | os.O_EXCL)
+    part = BlobPart(os.path.join(parts, name), os.O_CREAT | os.O_EXCL)
     try_lock(part.file.fileno())
     return part
 
 
 def claim_part(call, root, sha, size):
     """Open and lock the part of a large blob; None if another process has completed the blob."""
-    while not has(root, sha, size):
-        part = Part(large_part(root, sha), os.O_CREAT)
+    while not has_blob(root, sha, size):
+        part = BlobPart(large_part(root, sha), os.O_CREAT)
         wait_for_lock(call, part.file.fileno())
         if is_named(part.file.fileno(), part.path):
             return part
@@ -173,14 +173,14 @@ def resume_offset(part, size):
 
 def receive_blob(call, root, part, sha, size):
     try:
-        fill(root, part, sha, size, lambda have: bodies(call, size - have))
+        fill_part(root, part, sha, size, lambda have: receive_bodies(call, size - have))
     finally:
         if size < RESUMED:
-            unlink(part.path)  # unless it has its final name already
+            try_unlink(part.path)  # unless it has its final name already
             part.close()
 
 
-def fill(root, part, sha, size, rest):
+def fill_part(root, part, sha, size, rest):
     """Complete the part and make it the blob. `rest(offset)` yields the bytes from there on."""
     try:
         part.file.seek(0)
@@ -189,7 +189,7 @@ def fill(root, part, sha, size, rest):
             digest.update(piece)
             write_all(part.file.write, piece)
         if digest.hexdigest() != sha or part.size() != size:
-            unlink(part.path)
+            try_unlink(part.path)
             raise Failure(
                 "a file arrived damaged and was discarded",
                 "its sha256 is %s... and its size %d bytes, instead of %s... and %d"
@@ -199,19 +199,19 @@ def fill(root, part, sha, size, rest):
             )
         store_part(root, part, sha)
     except OSError as e:
-        unlink(part.path)
+        try_unlink(part.path)
         raise root_folder.write_failure(e, root, size) from None
 
 
 def store_part(root, part, sha):
     """Give a complete part its final name."""
     os.fsync(part.file.fileno())
-    root_folder.subfolder(root, "blobs", "sha256", sha[:2])
+    root_folder.make_subfolder(root, "blobs", "sha256", sha[:2])
     os.rename(part.path, path_of(root, sha))
-    learn(path_of(root, sha), sha)
+    remember_hash(path_of(root, sha), sha)
 
 
-def bodies(call, left):
+def receive_bodies(call, left):
     """Yield `left` bytes from the controller as they come, and report each piece received."""
     while left:
         body = next_body(call)
@@ -259,11 +259,11 @@ def wait_for_lock(call, fd, kind=fcntl.LOCK_EX):
 
 
 def open_lock(root):
-    path = os.path.join(root_folder.subfolder(root, "blobs"), ".lock")
+    path = os.path.join(root_folder.make_subfolder(root, "blobs"), ".lock")
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def keep(call, root):
+def lock_against_removal(call, root):
     """Return an open lock: until it is closed, no blob, pack or list of files is removed."""
     fd = open_lock(root)
     wait_for_lock(call, fd, fcntl.LOCK_SH)
@@ -271,7 +271,7 @@ def keep(call, root):
 
 
 @contextmanager
-def removal(root):
+def lock_for_removal(root):
     """Yield whether something may be removed now: not while a process keeps what is here. The block
     has to be short, as processes that begin wait for it."""
     fd = open_lock(root)
@@ -283,9 +283,9 @@ def removal(root):
 
 def remove_blobs(root, shas):
     """Remove blobs whose content is in place now. If they are kept, a later prune removes them."""
-    with removal(root) as free:
+    with lock_for_removal(root) as free:
         for sha in shas if free else ():
-            unlink(path_of(root, sha))
+            try_unlink(path_of(root, sha))
 
 
 def remove_dead_parts(parts):
@@ -301,12 +301,12 @@ def remove_dead_parts(parts):
             continue
         try:
             if try_lock(fd):
-                unlink(path)
+                try_unlink(path)
         finally:
             os.close(fd)
 
 
-def unlink(path):
+def try_unlink(path):
     try:
         os.unlink(path)
     except OSError:

@@ -18,7 +18,7 @@ HEAD = struct.Struct(">4sI")
 MAGIC = b"ipx1"
 
 
-def contents(root, sha, packed, expected):
+def read_pack_contents(root, sha, packed, expected):
     """Yield the contents in a pack that came as a blob; `expected`: [(sha256, size), ...]."""
     path = blobs.path_of(root, sha)
     with open(path, "rb") as file:
@@ -31,15 +31,15 @@ def contents(root, sha, packed, expected):
     for content, size in expected:
         found = data[at : at + size]
         if hashlib.sha256(found).hexdigest() != content:
-            blobs.unlink(path)
+            blobs.try_unlink(path)
             raise blobs.damage_failure(path)
         yield found
         at += size
 
 
-def add(root, expected, datas):
+def write_pack(root, expected, datas):
     """Keep these contents as another pack."""
-    folder = root_folder.subfolder(root, "blobs", "packs")
+    folder = root_folder.make_subfolder(root, "blobs", "packs")
     index = json.dumps(expected, separators=(",", ":")).encode("ascii")
     path = os.path.join(folder, "%s.pack" % os.urandom(8).hex())
     with open_atomic(path, mode=None) as file:
@@ -48,21 +48,21 @@ def add(root, expected, datas):
             file.write(data)
 
 
-def keep(root, rows):
+def store_packs(root, rows):
     """Keep packs that came as blobs: [[sha256, size, packed, [[sha256, size], ...]], ...]."""
     for sha, _, packed, expected in rows:
         try:
-            add(root, expected, contents(root, sha, packed, expected))
+            write_pack(root, expected, read_pack_contents(root, sha, packed, expected))
         except FileNotFoundError:
             continue  # another sync of the same files has kept it
-        blobs.unlink(blobs.path_of(root, sha))
+        blobs.try_unlink(blobs.path_of(root, sha))
 
 
 class Packs:
     """The small contents that are on this host, in ROOT/blobs/packs."""
 
     def __init__(self, root):
-        self.folder = root_folder.subfolder(root, "blobs", "packs")
+        self.folder = root_folder.make_subfolder(root, "blobs", "packs")
         self.where = {}  # sha256 -> (path, offset, size)
         self.sizes = {}  # path -> bytes, of all packs
         self.files = {}  # path -> bytes
@@ -86,7 +86,7 @@ class Packs:
         if rows:
             self.sizes[path] = length
         else:
-            blobs.unlink(path)
+            blobs.try_unlink(path)
 
     def has(self, sha, size):
         found = self.where.get(sha)
@@ -104,6 +104,6 @@ class Packs:
                 self.files[path] = memoryview(file.read())
         data = self.files[path][at : at + size]
         if hashlib.sha256(data).hexdigest() != sha:
-            blobs.unlink(path)
+            blobs.try_unlink(path)
             raise blobs.damage_failure(path)
         return data

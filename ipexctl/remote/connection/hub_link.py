@@ -15,19 +15,19 @@ import socket
 import time
 
 from ipexctl.remote.connection import link_stream
-from ipexctl.remote.connection.link_thread import Link
-from ipexctl.remote.connection.tls_channel import Channel, Closed
+from ipexctl.remote.connection.link_thread import PeerLink
+from ipexctl.remote.connection.tls_channel import Closed, TlsChannel
 
 RETRY, SLOWEST_RETRY = 0.2, 2.0
 ACCEPTED = 32  # connections taken before other work
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Hub(Link):
+class HubListener(PeerLink):
     """The hub's end. `renews`: a host whose process has ended may connect with a new process."""
 
     def __init__(self, names, keys, take, renews=False):
-        Link.__init__(self, names, keys, True, lambda end, message: take(end.name, message))
+        PeerLink.__init__(self, names, keys, True, lambda end, message: take(end.name, message))
         self.renews = renews
         self.most_unfinished = 2 * len(self.ends) + 16
 
@@ -35,7 +35,7 @@ class Hub(Link):
         """Return the port, one of `ports` (lowest, highest). Raise OSError if none is free."""
         for port in range(ports[0], ports[1] + 1) if ports else [0]:
             try:
-                self.listener = listening(address, port)
+                self.listener = open_hub_listener(address, port)
                 break
             except OSError as e:
                 if e.errno != errno.EADDRINUSE or not ports or port == ports[1]:
@@ -80,7 +80,7 @@ class Hub(Link):
                     time.sleep(0.05)  # the next attempt is at once
                 return
             try:
-                self.add(Channel(sock, self.context, True))
+                self.add(TlsChannel(sock, self.context, True))
             except OSError:  # the connection has ended already
                 sock.close()
             if len(self.unfinished) > self.most_unfinished:
@@ -95,14 +95,14 @@ class Hub(Link):
             with self.changed:  # messages for the previous process are not for this one
                 end.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
         channel.tls.write(end.stream.hello(""))
-        Link.welcome(self, channel, number, token, name)
+        PeerLink.welcome(self, channel, number, token, name)
 
 
-class Spoke(Link):
+class Spoke(PeerLink):
     """A spoke's end of the link. `renews`: a new process may take the place of the hub's."""
 
     def __init__(self, name, hub, keys, take, renews=False):
-        Link.__init__(self, [hub], keys, False, lambda end, message: take(message))
+        PeerLink.__init__(self, [hub], keys, False, lambda end, message: take(message))
         self.name = name
         self.hub = self.ends[hub]
         self.renews = renews
@@ -135,7 +135,7 @@ class Spoke(Link):
         return self.next_beat if self.next_try is None else min(self.next_beat, self.next_try)
 
     def keep_time(self, now):
-        Link.keep_time(self, now)
+        PeerLink.keep_time(self, now)
         if self.hub.lost:
             self.next_try = None
         elif self.next_try is not None and self.next_try <= now:
@@ -155,7 +155,7 @@ class Spoke(Link):
         self.tries += 1
         sock = socket.socket(family, kind, protocol)
         try:
-            channel = Channel(sock, self.context, False)
+            channel = TlsChannel(sock, self.context, False)
             failed = sock.connect_ex(place)
             if failed not in (0, errno.EINPROGRESS):
                 raise OSError(failed, os.strerror(failed))
@@ -166,7 +166,7 @@ class Spoke(Link):
         self.add(channel)
 
     def note_end(self, channel, how):
-        Link.note_end(self, channel, how)
+        PeerLink.note_end(self, channel, how)
         if channel.connecting and isinstance(how, ConnectionRefusedError):
             self.note_refusal()
 
@@ -186,19 +186,19 @@ class Spoke(Link):
         channel.tls.write(self.hub.stream.hello(self.name))
 
     def welcome(self, channel, number, token, name):
-        Link.welcome(self, channel, number, token, name)
+        PeerLink.welcome(self, channel, number, token, name)
         self.retry = RETRY
 
     def drop(self, channel):
         greeted = channel.end is not None and channel not in self.unfinished
-        Link.drop(self, channel)
+        PeerLink.drop(self, channel)
         if self.renews and channel.shaken and not greeted and self.met():
             with self.changed:  # a new process knows nothing of the previous connection
                 self.hub.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
         self.try_later()
 
 
-def listening(address, port):
+def open_hub_listener(address, port):
     family, kind, protocol, _, place = socket.getaddrinfo(
         address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

@@ -16,29 +16,29 @@ TOKEN = 16
 MESSAGES, BYTES = 10000, 16 << 20  # limits of what waits for an acknowledgement
 
 
-class BadFrame(Exception):
+class BadRecord(Exception):
     """The other end violates this format, or is another process than before."""
 
 
-def frame(kind, number=0, body=b""):
+def pack_frame(kind, number=0, body=b""):
     return HEAD.pack(kind, number, len(body)) + body
 
 
-def encode(message):
+def encode_message(message):
     body = json.dumps(message).encode("ascii")
     if len(body) > LIMIT:
         raise ValueError("a message of %d bytes: the limit is %d" % (len(body), LIMIT))
     return body
 
 
-def decode(body):
+def decode_message(body):
     try:
         return json.loads(body.decode("ascii"))
     except (ValueError, RecursionError):
-        raise BadFrame("a message that is not JSON") from None
+        raise BadRecord("a message that is not JSON") from None
 
 
-class Decoder:
+class RecordDecoder:
     """Split a stream of bytes, received in any pieces, into frames."""
 
     def __init__(self):
@@ -51,7 +51,7 @@ class Decoder:
             while len(self.rest) - at >= HEAD.size:
                 kind, number, size = HEAD.unpack_from(self.rest, at)
                 if size > LIMIT or not HELLO <= kind <= BEAT:
-                    raise BadFrame("a frame of kind %d with %d bytes" % (kind, size))
+                    raise BadRecord("a frame of kind %d with %d bytes" % (kind, size))
                 end = at + HEAD.size + size
                 if len(self.rest) < end:
                     return
@@ -83,7 +83,7 @@ class Stream:
             return False
         self.size = size
         self.last += 1
-        self.waiting.append((self.last, frame(MESSAGE, self.last, body)))
+        self.waiting.append((self.last, pack_frame(MESSAGE, self.last, body)))
         return True
 
     def pending(self):
@@ -99,15 +99,15 @@ class Stream:
 
     def hello(self, name):
         """Return the greeting. `name`: this host's name."""
-        return frame(HELLO, self.taken, self.token + name.encode("utf-8"))
+        return pack_frame(HELLO, self.taken, self.token + name.encode("utf-8"))
 
     def beat(self):
-        return frame(BEAT, self.taken)
+        return pack_frame(BEAT, self.taken)
 
     def check(self, token):
         """Raise BadFrame unless the other end is the process that it was on the last connection."""
         if not token or self.is_another(token):
-            raise BadFrame("another process of that host")
+            raise BadRecord("another process of that host")
 
     def is_another(self, token):
         return (self.other or token) != token
@@ -119,7 +119,7 @@ class Stream:
         self.written.clear()
         first = self.waiting[0][0] if self.waiting else self.last + 1
         if not first - 1 <= number <= self.last:
-            raise BadFrame("message %d acknowledged of %d to %d" % (number, first, self.last))
+            raise BadRecord("message %d acknowledged of %d to %d" % (number, first, self.last))
         self.other = token
         self._drop(self.waiting, number)
 
@@ -135,7 +135,7 @@ class Stream:
 
     def acknowledged(self, number):
         if number > (self.written[-1][0] if self.written else self.last - len(self.waiting)):
-            raise BadFrame("message %d acknowledged, which was not sent" % number)
+            raise BadRecord("message %d acknowledged, which was not sent" % number)
         self._drop(self.written, number)
 
     def _drop(self, frames, number):
@@ -145,7 +145,7 @@ class Stream:
     def is_new(self, number):
         """Return whether a received message is new; a repeated one is not."""
         if number > self.taken + 1:
-            raise BadFrame("message %d after %d" % (number, self.taken))
+            raise BadRecord("message %d after %d" % (number, self.taken))
         if number <= self.taken:
             return False
         self.taken = number

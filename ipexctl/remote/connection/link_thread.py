@@ -32,7 +32,7 @@ class End:
         self.lost = False
 
 
-class Link:
+class PeerLink:
     """The common part of hub and spoke. `changed` guards the ends and the queues.
 
     deliver(end, message) is called with each message, in the link's thread.
@@ -40,7 +40,7 @@ class Link:
 
     def __init__(self, names, keys, server, deliver):
         self.deliver = deliver
-        self.context = peer_tls.context(keys, server)
+        self.context = peer_tls.make_tls_context(keys, server)
         self.ends = {name: End(name) for name in names}
         self.changed = threading.Condition()
         self.queued = set()  # ends to look at: something to send, or lost
@@ -67,7 +67,7 @@ class Link:
         return 0.0 if since is None else time.monotonic() - since
 
     def put(self, end, message):
-        body = link_stream.encode(message)
+        body = link_stream.encode_message(message)
         with self.changed:
             if end.lost or self.closing:
                 return
@@ -203,7 +203,7 @@ class Link:
             return
         try:
             work(channel)
-        except (OSError, Closed, link_stream.BadFrame) as e:
+        except (OSError, Closed, link_stream.BadRecord) as e:
             self.note_end(channel, e)
             self.drop(channel)
         except Exception:
@@ -245,7 +245,7 @@ class Link:
             token, name = body[: link_stream.TOKEN], body[link_stream.TOKEN :]
             self.welcome(channel, number, token, name.decode("utf-8", "replace"))
         elif channel in self.unfinished or kind == HELLO:
-            raise link_stream.BadFrame("a frame of kind %d too early or too late" % kind)
+            raise link_stream.BadRecord("a frame of kind %d too early or too late" % kind)
         end = channel.end
         with self.changed:
             if end.channel is not channel or end.lost or self.closing:
@@ -256,7 +256,7 @@ class Link:
                     self.changed.notify_all()
         if kind != MESSAGE:
             return False
-        message = link_stream.decode(body)
+        message = link_stream.decode_message(body)
         if end.stream.is_new(number):
             try:
                 self.deliver(end, message)

@@ -6,7 +6,7 @@ import os
 from ipexctl.remote.failure import Failure
 
 
-def context(keys, server):
+def make_tls_context(keys, server):
     try:
         import ssl
     except ImportError as e:

@@ -18,7 +18,7 @@ class Vanished(Closed):
     """The other end's kernel closed the connection: a live process says goodbye first."""
 
 
-class Channel:
+class TlsChannel:
     """A connection. All methods are for the thread of the link."""
 
     def __init__(self, sock, ssl_context, server):
@@ -31,7 +31,7 @@ class Channel:
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
         self.tls = ssl_context.wrap_bio(self.incoming, self.outgoing, server_side=server)
-        self.decoder = link_stream.Decoder()
+        self.decoder = link_stream.RecordDecoder()
         self.unsent = b""  # what the kernel has not accepted yet
         self.deadline = time.monotonic() + PATIENCE
         self.connecting = False

@@ -11,7 +11,7 @@ import shutil
 import stat
 import time
 
-from ipexctl.common.files import remove, rename_synced, sync_disk, write_atomic
+from ipexctl.common.files import remove_path, rename_synced, sync_disk, write_atomic
 from ipexctl.common.locks import is_named, try_lock
 from ipexctl.common.tolerant_reads import info_of
 from ipexctl.remote import root_folder
@@ -22,7 +22,7 @@ from ipexctl.remote.project import synced_folders
 SHORT = 16
 BUSY = "busy"
 SOURCES = 4  # places of one content that are tried
-parts = {}  # type: dict[tuple[str, str], Part]  # what this agent makes, by folder and key
+parts = {}  # type: dict[tuple[str, str], DatasetPart]  # what this agent makes, by folder and key
 
 
 def unchanged_summary(top, version):
@@ -36,7 +36,7 @@ def claim_part(call, root, top, key, tree, waits=True):
         return parts[top, key]
     while not dataset_versions.is_intact(top, key[:SHORT]):
         try:
-            part = Part(root, top, key, tree)
+            part = DatasetPart(root, top, key, tree)
         except FileNotFoundError:
             continue  # its builder has just given it the final name
         if waits:
@@ -51,14 +51,14 @@ def claim_part(call, root, top, key, tree, waits=True):
     return None
 
 
-class Part:
+class DatasetPart:
     """ROOT/data/NAME/.KEY, where a version is built. Only the process that holds its lock writes to
     it, or to the version that is repaired."""
 
     def __init__(self, root, top, key, tree):
         self.root, self.top, self.key, self.tree = root, top, key, tree
         self.version = key[:SHORT]
-        self.path = root_folder.subfolder(top, "." + self.version)
+        self.path = root_folder.make_subfolder(top, "." + self.version)
         self.lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         self.use = None  # type: int | None  # the lock of the version that is repaired
         self.unchanged = set()  # type: set[int]  # files of that version that need no check
@@ -74,16 +74,16 @@ class Part:
                 return False
         if self.use is not None:
             place = os.path.join(self.top, self.version)
-        self.files = os.fsencode(root_folder.subfolder(place, "files"))
+        self.files = os.fsencode(root_folder.make_subfolder(place, "files"))
         if self.use is not None:
             known = dataset_versions.read_tree(self.top, self.version)
-            self.unchanged = dataset_versions.unchanged(self.files, known)
+            self.unchanged = dataset_versions.find_unchanged_files(self.files, known)
         return True
 
     def close(self):
         parts.pop((self.top, self.key), None)
         if self.use is not None:  # all of it is in the version
-            blobs.unlink(os.path.join(self.path, "lock"))
+            blobs.try_unlink(os.path.join(self.path, "lock"))
             os.close(self.use)
         os.close(self.lock)
         if self.use is not None:
@@ -99,7 +99,9 @@ class Part:
         """Return the indices of files that have to be sent; files the host has are put in place."""
         try:
             for name in self.tree["folders"]:
-                os.makedirs(synced_folders.inside(self.files, name), 0o700, exist_ok=True)
+                os.makedirs(
+                    synced_folders.checked_path_below(self.files, name), 0o700, exist_ok=True
+                )
             wrong = [i for i in range(len(self.tree["files"])) if not self.is_right(i)]
             absent = [i for i in wrong if not self.placed(i)]
         except OSError as e:
@@ -113,9 +115,9 @@ class Part:
     def is_right(self, i):
         """Decide whether the file is in its place. A file with another content is removed."""
         name, sha, size, executable = self.tree["files"][i]
-        path = synced_folders.inside(self.files, name)
+        path = synced_folders.checked_path_below(self.files, name)
         if i not in self.unchanged and not has_content(path, sha, size):
-            remove(path)
+            remove_path(path)
             return False
         self.learn(sha, executable, path)
         return True
@@ -123,13 +125,13 @@ class Part:
     def placed(self, i):
         """Put the file in its place from another file or a blob of this host, if there is one."""
         name, sha, size, executable = self.tree["files"][i]
-        path = synced_folders.inside(self.files, name)
+        path = synced_folders.checked_path_below(self.files, name)
         like, unlike = ((sha, bool(executable)), (sha, not executable))
         known = self.sources.get(like, []) + self.sources.get(unlike, [])
         blob = os.fsencode(blobs.path_of(self.root, sha))
         source = next((s for s in known + [blob] if has_content(s, sha, size)), None)
         if source is None:
-            blobs.unlink(blob)  # if it exists it is damaged, and would not be sent
+            blobs.try_unlink(blob)  # if it exists it is damaged, and would not be sent
             return False
         link_or_copy(source, path, sha, executable)
         self.learn(sha, executable, path)
@@ -146,7 +148,7 @@ class Part:
                     files = os.fsencode(os.path.join(top, version, "files"))
                     tree = dataset_versions.read_tree(top, version)
                     for path, sha, _, executable in tree["files"]:
-                        self.learn(sha, executable, synced_folders.inside(files, path))
+                        self.learn(sha, executable, synced_folders.checked_path_below(files, path))
         return self._sources
 
     def learn(self, sha, executable, path):
@@ -161,7 +163,7 @@ class Part:
         """Return {sha256: (the first free place of this content, whether it is executable)}."""
         first = {}  # type: dict[str, tuple[bytes, bool]]
         for name, sha, _, executable in self.tree["files"]:
-            path = synced_folders.inside(self.files, name)
+            path = synced_folders.checked_path_below(self.files, name)
             if sha in wanted and not (sha in first or os.path.lexists(path)):
                 first[sha] = (path, bool(executable))
         return first
@@ -171,14 +173,14 @@ class Part:
         sha, _, packed, expected = pack
         first = self.first_places({content for content, _ in expected})
         try:
-            datas = packs.contents(self.root, sha, packed, expected)
+            datas = packs.read_pack_contents(self.root, sha, packed, expected)
             for content, _ in expected:
                 data = next(datas)
                 path, executable = first[content]
                 with open(path, "wb") as file:
                     file.write(data)
                 set_mode(path, executable)
-                blobs.learn(path, content)
+                blobs.remember_hash(path, content)
                 self.learn(content, executable, path)
         except OSError as e:
             size = sum(size for _, size in expected)
@@ -210,10 +212,10 @@ class Part:
         """Make the links; return how many were missing or wrong."""
         wrong = 0
         for name, target in self.tree["links"]:
-            path = synced_folders.inside(self.files, name)
+            path = synced_folders.checked_path_below(self.files, name)
             if not dataset_versions.is_link(path, target):
-                remove(path)
-                synced_folders.link(self.files, name, target)
+                remove_path(path)
+                synced_folders.make_link(self.files, name, target)
                 wrong += 1
         top = os.path.dirname(self.files)
         if hub == "cache" and not os.path.lexists(os.path.join(top, b"hub")):
@@ -224,7 +226,10 @@ class Part:
 
     def record(self, source):
         """Write the list of the complete version, with the dates and modes of its files."""
-        paths = [synced_folders.inside(self.files, name) for name, _, _, _ in self.tree["files"]]
+        paths = [
+            synced_folders.checked_path_below(self.files, name)
+            for name, _, _, _ in self.tree["files"]
+        ]
         for i, path in enumerate(paths):
             set_mode(path, self.tree["files"][i][3])
         sync_disk(self.files)
@@ -254,7 +259,7 @@ def link_or_copy(source, path, sha, executable):
             pass
     shutil.copyfile(source, path)
     set_mode(path, executable)
-    blobs.learn(path, sha)
+    blobs.remember_hash(path, sha)
 
 
 def mode_of(executable):

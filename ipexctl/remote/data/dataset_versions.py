@@ -22,7 +22,9 @@ ROOM = re.compile(r"\.?[0-9a-f]{16}\Z")
 
 
 def dataset_folder(root, name, make=True):
-    return root_folder.subfolder(root, "data", name) if make else os.path.join(root, "data", name)
+    return (
+        root_folder.make_subfolder(root, "data", name) if make else os.path.join(root, "data", name)
+    )
 
 
 def dataset_names(root):
@@ -66,20 +68,22 @@ def is_intact(top, version):
         return False
     tree = read_tree(top, version)
     files = os.fsencode(os.path.join(top, version, "files"))
-    if len(unchanged(files, tree)) < len(tree["files"]):
+    if len(find_unchanged_files(files, tree)) < len(tree["files"]):
         return False
-    linked = all(is_link(synced_folders.inside(files, name), to) for name, to in tree["links"])
+    linked = all(
+        is_link(synced_folders.checked_path_below(files, name), to) for name, to in tree["links"]
+    )
     return linked and all(
-        os.path.isdir(synced_folders.inside(files, name)) for name in tree["folders"]
+        os.path.isdir(synced_folders.checked_path_below(files, name)) for name in tree["folders"]
     )
 
 
-def unchanged(files, tree):
+def find_unchanged_files(files, tree):
     """Return the indices of files whose size, date and mode are as they were left."""
     found = set()
     for i, stamp in enumerate(tree.get("stamps", [])):
         name, _, size, _ = tree["files"][i]
-        info = info_of(synced_folders.inside(files, name))
+        info = info_of(synced_folders.checked_path_below(files, name))
         if info is None or not stat.S_ISREG(info.st_mode):
             continue
         if info.st_size == size and stamp_of(info) == stamp:
@@ -92,7 +96,7 @@ def stamp_of(info):
 
 
 def is_link(path, target):
-    return link_of(path) == synced_folders.encoded(target)
+    return link_of(path) == synced_folders.encode_path(target)
 
 
 # --- what is reported ----------------------------------------------------------------------------
@@ -167,9 +171,9 @@ def retire_all(top):
     busy = [room for room, lock in locks.items() if lock is None]
     try:
         if not busy:
-            blobs.unlink(os.path.join(top, "current"))
+            blobs.try_unlink(os.path.join(top, "current"))
             for room in locks:
-                blobs.unlink(os.path.join(top, room, "tree"))
+                blobs.try_unlink(os.path.join(top, room, "tree"))
     finally:  # close them before the removal: NFS keeps open files, and so their folder
         for lock in locks.values():
             if lock is not None:
@@ -182,7 +186,7 @@ def remove_others(top, keep):
     for room in version_folders(top):
         lock = lock_folder(top, room, fcntl.LOCK_EX) if room != keep else None
         if lock is not None:
-            blobs.unlink(os.path.join(top, room, "tree"))
+            blobs.try_unlink(os.path.join(top, room, "tree"))
             os.close(lock)
             if room.startswith("."):  # its builder may just have resumed it
                 shutil.rmtree(os.path.join(top, room), ignore_errors=True)
@@ -221,8 +225,8 @@ def join_hubs(root, homes):
     from the first cache that has it. A run has one HF_HOME; KEY stands for the versions."""
     key = hashlib.sha256("\0".join(homes).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     remove_broken_hubs(root)
-    home = root_folder.subfolder(root, "data", ".hubs", key)
-    hub = root_folder.subfolder(home, "hub")
+    home = root_folder.make_subfolder(root, "data", ".hubs", key)
+    hub = root_folder.make_subfolder(home, "hub")
     for one in homes:
         for name in os.listdir(os.path.join(one, "hub")):
             try:

@@ -34,17 +34,17 @@ def op_make(call, root, name, key, hub=False, source=None, wait=True):
     {missing: how many}, as in synced_folders.py; without `wait` also {busy: true}: another push
     makes it. What is missing comes as blobs and by op_take, then this is asked again.
     """
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     with Heartbeat(call):
-        return make(call, root, name, key, hub, source, wait)
+        return make_dataset(call, root, name, key, hub, source, wait)
 
 
-def make(call, root, name, key, hub, source, wait):
+def make_dataset(call, root, name, key, hub, source, wait):
     top = dataset_versions.dataset_folder(root, name)
     begun = (top, key) in dataset_build.parts
     if not begun and dataset_versions.is_intact(top, key[:SHORT]):
         return dataset_build.unchanged_summary(top, key[:SHORT])
-    tree = synced_folders.manifest(root, key, call.body)
+    tree = synced_folders.read_file_list(root, key, call.body)
     if tree is None:
         return {"lacks": True}
     part = dataset_build.claim_part(call, root, top, key, tree, wait)
@@ -64,7 +64,7 @@ def op_take(call, root, name, key, packs, **make):
 
     `files` is [[sha256, size], ...]: what a pack holds.
     """
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     part = dataset_build.parts[dataset_versions.dataset_folder(root, name), key]
     with Heartbeat(call):
         for pack in packs:
@@ -76,7 +76,7 @@ def op_take(call, root, name, key, packs, **make):
 def op_drop(call, root, name, key, **make):
     """Give up what op_make began: it will not be completed. A process that waits takes over."""
     part = dataset_build.parts.get(
-        (dataset_versions.dataset_folder(root_folder.checked(root), name), key)
+        (dataset_versions.dataset_folder(root_folder.prepare_root(root), name), key)
     )
     if part is not None:
         part.close()
@@ -87,7 +87,7 @@ def op_look(call, root, name, key):
     """{root, name, key} -> {same: whether a push changes nothing}. Creates nothing."""
     if root_folder.is_absent(root):
         return {"same": False}
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     top = dataset_versions.dataset_folder(root, name, make=False)
     with Heartbeat(call):
         return {"same": dataset_versions.is_intact(top, key[:SHORT])}
@@ -97,7 +97,7 @@ def op_list(call, root):
     """{root} -> {data: [...]}, including incomplete ones. Creates nothing, not even ROOT."""
     if root_folder.is_absent(root):
         return {"data": []}
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     tops = [os.path.join(root, "data", name) for name in dataset_versions.dataset_names(root)]
     return {"data": [dataset_versions.dataset_summary(top) for top in tops]}
 
@@ -105,7 +105,7 @@ def op_list(call, root):
 def op_use(call, root, names):
     """{root, names} -> {data: [...]}: those that are here, locked until this agent ends. Several
     caches of the Hugging Face Hub are joined."""
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     found = []
     for name in names:
         top = dataset_versions.dataset_folder(root, name, make=False)
@@ -126,7 +126,7 @@ def op_remove(call, root, name):
 
     Removes all versions or nothing.
     """
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     top = dataset_versions.dataset_folder(root, name, make=False)
     nothing = {"removed": None, "used": 0, "pushed": 0}
     if not os.path.isdir(top):

@@ -133,11 +133,11 @@ def op_host(call, root="~/.ipexctl", environment="", python="", threads=1, timeo
     root = os.path.expanduser(root)
     if not python and os.path.isdir(root):
         place = os.path.join("envs", os.path.basename(environment)) if environment else "current"
-        installed = os.path.join(root_folder.checked(root), place, "bin", "python")
+        installed = os.path.join(root_folder.prepare_root(root), place, "bin", "python")
         python = installed if os.path.exists(installed) else ""
     command, env = [python or sys.executable, "-I", "-c", CHILD], _environment(threads)
     try:
-        out = child_processes.run(call, command, env, timeout)
+        out = child_processes.run_program(call, command, env, timeout)
     except Failure as e:
         late = "in time" in e.what
         return {"status": "late" if late else "failed", "why": (e.what + "\n" + e.why)[-2000:]}
@@ -151,7 +151,7 @@ def op_speed(call, python, threads, cpus, seconds):
     """
     asked = json.dumps({"cpus": cpus, "seconds": seconds})
     command, env = [python, "-I", "-c", CHILD], dict(_environment(threads), IPEXCTL_SPEED=asked)
-    process = child_processes.start(command, env, subprocess.DEVNULL, stdin=subprocess.PIPE)
+    process = child_processes.start_program(command, env, subprocess.DEVNULL, stdin=subprocess.PIPE)
     with child_processes.ends_with(call.agent.at_end, process):
         found = _next_of(process)
         if found["status"] == "ready":
@@ -213,25 +213,25 @@ def _serve(server, token, room):
         if not room.acquire(False):
             guest.close()
             continue
-        thread = threading.Thread(target=_guest, args=(guest, token, room))
+        thread = threading.Thread(target=_serve_guest, args=(guest, token, room))
         thread.daemon = True
         thread.start()
 
 
-def _guest(guest, token, room):
+def _serve_guest(guest, token, room):
     import hmac
 
     try:
         guest.settimeout(5.0)
         guest.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        hello = _exactly(guest, len(token) + 1)
+        hello = _receive_exactly(guest, len(token) + 1)
         if not hmac.compare_digest(hello[:-1], token):
             return
         if hello[-1:] == b"p":
             for _ in range(PINGS):
-                guest.sendall(_exactly(guest, PING_SIZE))
+                guest.sendall(_receive_exactly(guest, PING_SIZE))
         elif hello[-1:] == b"b":
-            _take(guest)
+            _receive_and_report(guest)
         elif hello[-1:] == b"l":
             while guest.recv(CHUNK):
                 pass
@@ -242,10 +242,10 @@ def _guest(guest, token, room):
         room.release()
 
 
-def _take(guest):
+def _receive_and_report(guest):
     """Read for a while, then reply how much came in the best part of the time, without the start:
     pauses come from a busy host, or from TCP, more often than from the network."""
-    head = _exactly(guest, 16)
+    head = _receive_exactly(guest, 16)
     most, seconds = struct.unpack(">Qd", head)
     most, seconds = min(most, 1 << 28), min(seconds, 2.0)
     buffer = bytearray(1 << 20)
@@ -260,13 +260,13 @@ def _take(guest):
         if total >= most // 8 or now - began >= seconds / 5:
             marks.append((now, total))
     everything = (total, max(time.monotonic() - began, 1e-6))
-    guest.sendall(RESULT.pack(*_best(marks) or everything))
+    guest.sendall(RESULT.pack(*_fastest_third(marks) or everything))
     guest.shutdown(socket.SHUT_WR)
     while guest.recv_into(buffer) and time.monotonic() - began < seconds + 3.0:
         pass  # closing with unread data would discard our reply
 
 
-def _best(marks):
+def _fastest_third(marks):
     """Return (bytes, seconds) of the fastest third of these times; None if there are too few."""
     stretch = (marks[-1][0] - marks[0][0]) / 3 if marks else 0.0
     found, first = None, 0
@@ -339,7 +339,7 @@ def _ping(link):
     for _ in range(PINGS):
         began = time.perf_counter()
         link.sendall(message)
-        _exactly(link, PING_SIZE)
+        _receive_exactly(link, PING_SIZE)
         took.append(time.perf_counter() - began)
     return min(took)  # the network's part: more than that is a host that is busy
 
@@ -374,7 +374,7 @@ def _push(link, most, seconds, late):
     return count * 8 / took
 
 
-def _exactly(link, size):
+def _receive_exactly(link, size):
     data = b""
     while len(data) < size:
         part = link.recv(size - len(data))

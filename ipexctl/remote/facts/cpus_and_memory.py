@@ -15,36 +15,36 @@ CPUS = 8192  # more than any kernel has; an invalid file cannot make this count 
 TIMES = ("quota_us", "period_us")  # of a control group of version 1
 
 
-def cpu(fs, groups, live, nodes):
+def read_cpu(fs, groups, live, nodes):
     info = fs + "/proc/cpuinfo"
     first = fields_of(read_text(info, until=b"\n\n").partition("\n\n")[0])
     base = fs + "/sys/devices/system/cpu"
-    online, offline = _online(base)
+    online, offline = _online_cpus(base)
     cpus = _sysfs_cpus(base, online, _has_units(first))
     if not cpus or any(None in row for row in cpus):
-        cpus = _completed(cpus, _cpuinfo_cpus(read_text(info)))
+        cpus = _complete_from_cpuinfo(cpus, _cpuinfo_cpus(read_text(info)))
     node_of = {cpu: row[0] for row in nodes for cpu in row[1]}
     return {
         "arch": os.uname().machine if live else _recorded_arch(first),
         "vendor": first.get("vendor_id") or first.get("CPU implementer", ""),
         "model_name": first.get("model name") or first.get("Processor", ""),
-        "family": number(first.get("cpu family") or first.get("CPU architecture")),
-        "model": number(first.get("model") or first.get("CPU part")),
-        "stepping": number(first.get("stepping")),
+        "family": parse_number(first.get("cpu family") or first.get("CPU architecture")),
+        "model": parse_number(first.get("model") or first.get("CPU part")),
+        "stepping": parse_number(first.get("stepping")),
         "microcode": first.get("microcode", ""),
         "flags": (first.get("flags") or first.get("Features", "")).split(),
         "cpus": [row + [node_of.get(row[0])] for row in cpus],
         "offline": offline,
         "smt": read_text(base + "/smt/control").strip(),
-        "efficient": _efficient(fs, base, cpus),
+        "efficient": _efficient_cpus(fs, base, cpus),
         "simulated": _is_covered(fs, "/proc/cpuinfo"),
         "amx_kernel": amx_kernel() if live and "amx_tile" in (first.get("flags") or "") else None,
-        "allowed": _allowed(groups["cpuset"], live),
+        "allowed": _allowed_cpus(groups["cpuset"], live),
         "quota": groups["quota"],
     }
 
 
-def _allowed(cpuset, live):
+def _allowed_cpus(cpuset, live):
     """Return the CPUs that may be used. The live kernel's answer includes the cpuset already."""
     if not live:
         return cpuset or None
@@ -93,24 +93,24 @@ def _sysfs_cpus(base, online, units):
     cores = {}  # type: dict[object, int]
     for cpu in online:
         top = "%s/cpu%d/topology/" % (base, cpu)
-        socket_id = _id(top + "physical_package_id")
+        socket_id = _read_id(top + "physical_package_id")
         if socket_id is None:
-            socket_id = _lowest(top, "core_siblings", "package_cpus")
-        core = cpu if units else _lowest(top, "thread_siblings", "core_cpus")
-        core_id = _id(top + "core_id") if core is None else None
+            socket_id = _lowest_cpu_of_group(top, "core_siblings", "package_cpus")
+        core = cpu if units else _lowest_cpu_of_group(top, "thread_siblings", "core_cpus")
+        core_id = _read_id(top + "core_id") if core is None else None
         if core_id is not None and socket_id is not None:  # core ids repeat per socket and die
-            core = cores.setdefault((socket_id, _id(top + "die_id"), core_id), cpu)
+            core = cores.setdefault((socket_id, _read_id(top + "die_id"), core_id), cpu)
         found.append([cpu, core, socket_id])
     return found
 
 
-def _id(path):
+def _read_id(path):
     """Read an id. Kernels write -1 for an unknown one."""
-    found = number(read_text(path))
+    found = parse_number(read_text(path))
     return None if found is None or found < 0 else found
 
 
-def _completed(cpus, told):
+def _complete_from_cpuinfo(cpus, told):
     """Fill in from /proc/cpuinfo what sysfs did not say."""
     if not cpus:
         return told
@@ -123,22 +123,22 @@ def _completed(cpus, told):
     return found
 
 
-def _online(base):
+def _online_cpus(base):
     """Return (CPUs that are online, CPUs that are present but offline)."""
     text = read_text(base + "/online")
     if text:
-        online = _expand(text)
-        return online, sorted(set(_expand(read_text(base + "/present"))) - set(online))
+        online = _expand_cpu_list(text)
+        return online, sorted(set(_expand_cpu_list(read_text(base + "/present"))) - set(online))
     cpus = sorted(int(n[3:]) for n in names_in(base) if n.startswith("cpu") and n[3:].isdigit())
     online = [c for c in cpus if os.path.isdir("%s/cpu%d/topology" % (base, c))]
     return online, [c for c in cpus if c not in set(online)]
 
 
-def _efficient(fs, base, cpus):
+def _efficient_cpus(fs, base, cpus):
     """Return the CPUs of a hybrid processor's slower cores; [] if all cores are alike."""
     text = read_text(fs + "/sys/devices/cpu_atom/cpus")
     if text:
-        return _expand(text)
+        return _expand_cpu_list(text)
     first = "%s/cpu%d/" % (base, cpus[0][0] if cpus else 0)
     threads = {}  # type: dict[object, int]
     for _, core, _ in cpus:
@@ -149,18 +149,18 @@ def _efficient(fs, base, cpus):
         path = base + "/cpufreq/policy%d/cpuinfo_max_freq"
     else:
         return []
-    speed = {row[0]: number(read_text(path % row[0])) or 0 for row in cpus}
+    speed = {row[0]: parse_number(read_text(path % row[0])) or 0 for row in cpus}
     most = max(speed.values())
     return [cpu for cpu, own in sorted(speed.items()) if 0 < own <= 0.85 * most]
 
 
-def _lowest(top, *files):
+def _lowest_cpu_of_group(top, *files):
     """Return the lowest CPU of a group: unique on the host. Kernels have the file under an old or a
     new name or both, and write it as a list, as a mask or both."""
     for name in files:
         text = read_text(top + name + "_list").strip() or _from_mask(read_text(top + name))
         if text:
-            return number(text.partition(",")[0].partition("-")[0])
+            return parse_number(text.partition(",")[0].partition("-")[0])
     return None
 
 
@@ -170,8 +170,8 @@ def _cpuinfo_cpus(text):
     cores = {}  # type: dict[object, int]
     for part in text.split("\n\n"):
         one = fields_of(part)
-        cpu, socket_id = number(one.get("processor")), number(one.get("physical id"))
-        core = number(one.get("core id"))
+        cpu, socket_id = parse_number(one.get("processor")), parse_number(one.get("physical id"))
+        core = parse_number(one.get("core id"))
         if cpu is None:
             continue
         if core is not None:
@@ -180,7 +180,7 @@ def _cpuinfo_cpus(text):
     return found[:CPUS]
 
 
-def nodes(fs):
+def read_numa_nodes(fs):
     """Return ([[node, its CPUs, bytes in all, bytes free]], whether they contradict each other).
 
     A node may have memory and no CPU. If nodes share a CPU, none is returned.
@@ -190,13 +190,22 @@ def nodes(fs):
     folders = [n for n in names_in(base) if n.startswith("node") and n[4:].isdigit()]
     for name in sorted(folders, key=lambda n: int(n[4:])):
         where = base + "/" + name
-        cpus = _expand(read_text(where + "/cpulist") or _from_mask(read_text(where + "/cpumap")))
+        cpus = _expand_cpu_list(
+            read_text(where + "/cpulist") or _from_mask(read_text(where + "/cpumap"))
+        )
         mem = {}
         for line in read_text(where + "/meminfo").splitlines():
             words = line.split()
             if len(words) >= 4:
-                mem[words[2]] = number(words[3])
-        found.append([int(name[4:]), cpus, _kib(mem.get("MemTotal:")), _kib(mem.get("MemFree:"))])
+                mem[words[2]] = parse_number(words[3])
+        found.append(
+            [
+                int(name[4:]),
+                cpus,
+                _kib_to_bytes(mem.get("MemTotal:")),
+                _kib_to_bytes(mem.get("MemFree:")),
+            ]
+        )
     every = [cpu for row in found for cpu in row[1]]
     return ([], True) if len(every) > len(set(every)) else (found, False)
 
@@ -212,7 +221,7 @@ def _from_mask(text):
 # --- control groups ------------------------------------------------------------------------------
 
 
-def mounts(fs):
+def read_mounts(fs):
     """Return [(mount point, type, options, source)]; later ones cover earlier ones."""
     text = read_text(fs + "/proc/self/mounts") or read_text(fs + "/proc/mounts")
     words = (line.split(" ") for line in text.splitlines())
@@ -220,7 +229,7 @@ def mounts(fs):
     return [(w[1].replace("\\040", " "), w[2], w[3].split(","), w[0]) for w in rows]
 
 
-def cgroup(fs, mounts):
+def read_cgroup(fs, mounts):
     """Return the CPUs, the share of them and the memory that this control group may use."""
     paths = {}
     for line in read_text(fs + "/proc/self/cgroup").splitlines():
@@ -243,39 +252,42 @@ def cgroup(fs, mounts):
 
     def folders(controller):
         where = base.get(controller)
-        return _upwards(where, paths.get(controller, "/")) if where else []
+        return _cgroup_folders(where, paths.get(controller, "/")) if where else []
 
     def lines(controller, *files):
-        return [text for text in (_first(f, files) for f in folders(controller)) if text]
+        return [text for text in (_read_first_of(f, files) for f in folders(controller)) if text]
 
     cpuset = lines("", "cpuset.cpus.effective")
     cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
     mems = [fields_of(read_text(fs + "/proc/self/status")).get("Mems_allowed_list", "")]
     mems += lines("", "cpuset.mems.effective")
     mems += lines("cpuset", "cpuset.effective_mems", "cpuset.mems", "mems")
-    limits = [_memory(f, "inactive_file") for f in folders("")]
-    limits += [_memory(f, "total_inactive_file") for f in folders("memory")]
+    limits = [_cgroup_memory(f, "inactive_file") for f in folders("")]
+    limits += [_cgroup_memory(f, "total_inactive_file") for f in folders("memory")]
     left = [limit - used for limit, used in limits if limit is not None and used is not None]
     pids = lines("", "pids.max") + lines("pids", "pids.max")
-    shares = [_share(text.split()) for text in lines("", "cpu.max")]
-    shares += [_share([_first(f, ["cpu.cfs_" + n]) for n in TIMES]) for f in folders("cpu")]
+    shares = [_parse_cpu_share(text.split()) for text in lines("", "cpu.max")]
+    shares += [
+        _parse_cpu_share([_read_first_of(f, ["cpu.cfs_" + n]) for n in TIMES])
+        for f in folders("cpu")
+    ]
     return {
-        "cpuset": _expand(cpuset[0]) if cpuset else [],
+        "cpuset": _expand_cpu_list(cpuset[0]) if cpuset else [],
         "quota": min([s for s in shares if s is not None] or [None]),
-        "mems": _expand(next(filter(None, mems), "")) or None,
+        "mems": _expand_cpu_list(next(filter(None, mems), "")) or None,
         "memory": min([limit for limit, _ in limits if limit is not None] or [None]),
         "memory_left": max(0, min(left)) if left else None,
-        "pids": min([n for n in map(number, pids) if n is not None] or [None]),
+        "pids": min([n for n in map(parse_number, pids) if n is not None] or [None]),
     }
 
 
-def _upwards(base, path):
+def _cgroup_folders(base, path):
     """Yield the folders of this control group and of each one above it."""
     parts = [p for p in path.split("/") if p and p != ".."]
     return ["/".join([base] + parts[:depth]) for depth in range(len(parts), -1, -1)]
 
 
-def _first(folder, files):
+def _read_first_of(folder, files):
     """Return the content of the first of these files that has any; "" if none has."""
     for name in files:
         text = read_text(folder + "/" + name).strip()
@@ -284,25 +296,25 @@ def _first(folder, files):
     return ""
 
 
-def _memory(folder, droppable):
+def _cgroup_memory(folder, droppable):
     """Return (limit, use that cannot be dropped) of a control group; None: no limit, or unknown."""
     files = ("max", "high", "limit_in_bytes")
-    numbers = [number(read_text(folder + "/memory." + name)) for name in files]
+    numbers = [parse_number(read_text(folder + "/memory." + name)) for name in files]
     limits = [n for n in numbers if n is not None and n < 1 << 60]
     if not limits:
         return None, None
-    used = number(_first(folder, ["memory.current", "memory.usage_in_bytes"]))
+    used = parse_number(_read_first_of(folder, ["memory.current", "memory.usage_in_bytes"]))
     cache = 0
     for line in read_text(folder + "/memory.stat").splitlines():
         name, _, value = line.partition(" ")
         if name == droppable:
-            cache = number(value) or 0
+            cache = parse_number(value) or 0
     return min(limits), None if used is None else max(0, used - cache)
 
 
-def _share(words):
+def _parse_cpu_share(words):
     """Convert ["200000", "100000"] to 2.0 CPUs; "max" and -1 mean no limit."""
-    numbers = [number(w) for w in words]
+    numbers = [parse_number(w) for w in words]
     if len(numbers) != 2 or not numbers[0] or not numbers[1] or numbers[0] < 0:
         return None
     return numbers[0] / float(numbers[1])
@@ -311,20 +323,20 @@ def _share(words):
 # --- memory --------------------------------------------------------------------------------------
 
 
-def _kib(number):
+def _kib_to_bytes(number):
     return None if number is None else number * 1024
 
 
-def mem(fs, groups, live):
+def read_memory(fs, groups, live):
     fields = fields_of(read_text(fs + "/proc/meminfo"))
 
     def of(name):
-        return _kib(number((fields.get(name) or "?").split()[0]))
+        return _kib_to_bytes(parse_number((fields.get(name) or "?").split()[0]))
 
-    huge = number((fields.get("HugePages_Total") or "?").split()[0])
+    huge = parse_number((fields.get("HugePages_Total") or "?").split()[0])
     page = of("Hugepagesize")
-    shm = statvfs("/dev/shm") if live else None
-    holder = shm or (statvfs("/dev") if live else None)  # or where it would be
+    shm = statvfs_or_none("/dev/shm") if live else None
+    holder = shm or (statvfs_or_none("/dev") if live else None)  # or where it would be
     return {
         "total": of("MemTotal"),
         "available": of("MemAvailable"),
@@ -344,7 +356,7 @@ def mem(fs, groups, live):
     }
 
 
-def statvfs(path):
+def statvfs_or_none(path):
     try:
         return os.statvfs(path)
     except OSError:
@@ -354,7 +366,7 @@ def statvfs(path):
 # --- reading -------------------------------------------------------------------------------------
 
 
-def number(text):
+def parse_number(text):
     """Parse 85, or 0x41 as on ARM; None for anything else."""
     try:
         return int(text, 16 if text.startswith("0x") else 10)
@@ -362,12 +374,12 @@ def number(text):
         return None
 
 
-def _expand(text):
+def _expand_cpu_list(text):
     """Convert 0-3,8 to [0, 1, 2, 3, 8]."""
     found = []  # type: list[int]
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
-        low, high = number(first), number(last or first)
+        low, high = parse_number(first), parse_number(last or first)
         if low is not None and high is not None:
             found.extend(range(low, min(high, low + CPUS) + 1))
     return found[:CPUS]

@@ -13,16 +13,16 @@ LOOK = 0.2  # least seconds between the two looks
 TOP = 3
 
 
-def begin(read, fs, who):
+def begin_load_sample(read, fs, who):
     """Take the first look. Most hosts are idle, and need no second one. `who`: whether the
     processes that compute are wanted."""
-    found = [_decimal(word) for word in read(fs + "/proc/loadavg").split()[:3]]
+    found = [_parse_decimal(word) for word in read(fs + "/proc/loadavg").split()[:3]]
     average = [n for n in found if n is not None]
     busy = who and average and not fs and average[0] >= max(1.0, BUSY * (os.cpu_count() or 1))
-    return {"average": average, "look": _look(read) if busy else None}
+    return {"average": average, "look": _read_ticks(read) if busy else None}
 
 
-def finish(read, fs, begun):
+def finish_load_sample(read, fs, begun):
     blocked = [n for n in read(fs + "/proc/stat").splitlines() if n.startswith("procs_blocked ")]
     found = {
         "average": begun["average"],
@@ -35,11 +35,11 @@ def finish(read, fs, begun):
     before = begun["look"]
     if before:
         time.sleep(max(0.0, before["time"] + LOOK - time.time()))
-        found["busy"], found["top"] = _between(before, _look(read))
+        found["busy"], found["top"] = _busy_between(before, _read_ticks(read))
     return found
 
 
-def _look(read):
+def _read_ticks(read):
     """Return the ticks that the machine, this command and each program have used so far."""
     processes = process_times()
     own = with_ancestors(os.getpid(), processes)  # this process, and the sshd and shells above it
@@ -55,7 +55,7 @@ def _look(read):
     }
 
 
-def _between(before, after):
+def _busy_between(before, after):
     """Return (CPUs that other programs kept busy, [[program, CPUs]] of the busiest ones)."""
     cpus = os.cpu_count() or 1
     ticks = float(after["all"] - before["all"]) / cpus
@@ -77,11 +77,11 @@ def _pressure(text, kind):
     for line in text.splitlines():
         words = line.split()
         if words and words[0] == kind and words[1].startswith("avg10="):
-            return _decimal(words[1][6:])
+            return _parse_decimal(words[1][6:])
     return None
 
 
-def _decimal(text):
+def _parse_decimal(text):
     try:
         return float(text)
     except ValueError:

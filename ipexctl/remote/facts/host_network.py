@@ -17,14 +17,14 @@ def op_listen(call):
 
     Also listen on a port next to MASTER_PORT, for which users open firewalls.
     """
-    server = listener()
+    server = open_listener()
     port = server.getsockname()[1]
     _listeners[port] = [server]
     own = os.environ.get("SSH_CONNECTION", "").split()
     beside = None
     for step in range(8 if len(own) == 4 else 0):
         try:
-            beside = listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, own[2])
+            beside = open_listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, own[2])
             _listeners[port].append(beside)
             break
         except OSError:
@@ -51,7 +51,7 @@ def kept_listener(ports=None):
     low, count = (ports[0], ports[1] - ports[0] + 1) if ports else (0, 1)
     for step in range(count):
         try:
-            server = listener(low + (os.getpid() + step) % count if ports else 0)
+            server = open_listener(low + (os.getpid() + step) % count if ports else 0)
             break
         except OSError:
             if step == count - 1:
@@ -60,7 +60,7 @@ def kept_listener(ports=None):
     return server
 
 
-def listener(port=0, address=""):
+def open_listener(port=0, address=""):
     """Listen on `address`, or on all addresses, both IPv4 and IPv6 if the host has both."""
     server = None
     try:
@@ -88,20 +88,20 @@ def op_connect(call, targets, timeout=2.0, large=()):
     Also send large packets to the targets named in `large`: see packet_sizes.
     """
     end = time.monotonic() + timeout
-    results, opened = connected(targets, end, "no answer in %g s" % timeout)
+    results, opened = connect_targets(targets, end, "no answer in %g s" % timeout)
     done = {"results": results}  # type: dict[str, object]
     large = {name: opened[name] for name in large if name in opened}
     if large:
         # imported late: install does not need it
         from ipexctl.remote.facts import packet_sizes
 
-        done["large"] = packet_sizes.lost(large)
+        done["large"] = packet_sizes.check_large_packets(large)
     for sock in opened.values():
         sock.close()
     return done
 
 
-def connected(targets, end, late):
+def connect_targets(targets, end, late):
     """Return ([[name, error or ""]], {name: socket} of those that connected)."""
     import errno
     import select
@@ -172,7 +172,7 @@ def own_names():
     return Lookup([os.uname().nodename, "localhost"])
 
 
-def firewalls():
+def find_active_firewalls():
     """Return the firewalls that seem active; only a test connection shows what they permit."""
     found = []
     if os.path.exists("/run/firewalld.pid") or os.path.exists("/run/firewalld"):
@@ -232,7 +232,7 @@ def read_network(read, fs, live):
         "routes": _routes(routes),
         "port_range": [int(n) for n in ports] or None,
         "master_port_busy": _master_port_busy() if live else None,
-        "firewalls": firewalls() if live else [],
+        "firewalls": find_active_firewalls() if live else [],
     }
 
 
@@ -282,10 +282,10 @@ def _own_link(name, read):
         same = str(socket.if_nametoindex(name)) == read(folder + "/ifindex").strip()
     except OSError:
         same = False
-    return link(folder, read) if same else [None, ""]
+    return read_link_speed(folder, read) if same else [None, ""]
 
 
-def link(folder, read):
+def read_link_speed(folder, read):
     """Return [Mbit/s or None, full or half or ""] of an interface, or of a bond or VLAN on one.
 
     The speed that veth and tun report means nothing.

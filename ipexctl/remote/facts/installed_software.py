@@ -28,26 +28,26 @@ def read_software(home, root, key=""):
     """Read what is installed. `key`: the environment that `run` would use; "": the current one."""
     used = root + ("/envs/" + key if KEY.match(key) else "/current")
     search_path = os.environ.get("PATH", "")[:4000]
-    found = prefixes(home, used, search_path)
-    stale_files, stale_bytes = stale()
+    found = find_python_prefixes(home, used, search_path)
+    stale_files, stale_bytes = count_stale_shm()
     return {
-        "current": current(root, used),
+        "current": describe_run_environment(root, used),
         "prefixes": found,
-        "mpis": mpis(search_path, [p["path"] for p in found]),
-        "env": sorted(proxies().items()),
+        "mpis": find_mpi_installs(search_path, [p["path"] for p in found]),
+        "env": sorted(read_proxy_variables().items()),
         "stale": stale_files,
         "stale_bytes": stale_bytes,
     }
 
 
-def names(folder):
+def list_entries(folder):
     return sorted(names_in(folder)[:ENTRIES])
 
 
 # --- the account ---------------------------------------------------------------------------------
 
 
-def proxies():
+def read_proxy_variables():
     """Return {name: None for a proxy, whose URL can hold a password; no_proxy with its value}."""
     found = {name: None for name in PROXY if os.environ.get(name)}  # type: dict[str, object]
     for name in WITHOUT_PROXY:
@@ -57,10 +57,10 @@ def proxies():
     return found
 
 
-def stale():
+def count_stale_shm():
     """Return (number, bytes) of this user's shared memory of MPI processes that have ended."""
     count = size = 0
-    for name in names("/dev/shm"):
+    for name in list_entries("/dev/shm"):
         match = STALE.match(name)
         if not match or (match.group(1) and os.path.exists("/proc/" + match.group(1))):
             continue
@@ -76,10 +76,10 @@ def stale():
 # --- environments of Python ----------------------------------------------------------------------
 
 
-def current(root, link):
+def describe_run_environment(root, link):
     """{prefix, exists, whole, changed, environment}: the environment `ipexctl run` would use; None
     without one. `wanted`: that environment is not here, but others may be."""
-    envs = names(root + "/envs")
+    envs = list_entries(root + "/envs")
     if not os.path.lexists(link):
         wanted = "" if link == root + "/current" else os.path.basename(link)
         nothing = {"prefix": "", "exists": False, "whole": None, "wanted": wanted}
@@ -91,25 +91,25 @@ def current(root, link):
         "exists": os.path.exists(prefix + "/bin/python"),
         "whole": os.path.exists(prefix + "/.ipexctl-ok") if ours else None,
         "changed": changed_by_hand(prefix) if ours else [],
-        "environment": marks(os.path.realpath(root), prefix) if ours else None,
+        "environment": read_env_summary(os.path.realpath(root), prefix) if ours else None,
     }
 
 
-def marks(root, prefix):
+def read_env_summary(root, prefix):
     # imported late, as below
     from ipexctl.remote.install import env_users
 
-    return env_users.summary(root, prefix)
+    return env_users.summarize_environment(root, prefix)
 
 
 def changed_by_hand(prefix):
     # imported late: most probed hosts have no environment yet
     from ipexctl.remote.install import env_drift
 
-    return env_drift.changed(prefix)
+    return env_drift.list_changed_packages(prefix)
 
 
-def prefixes(home, used, search_path):
+def find_python_prefixes(home, used, search_path):
     """Describe each Python environment; the ones that a run would use come first."""
     where = [("ipexctl", os.path.realpath(used))]
     where += [("active", os.environ[n]) for n in ACTIVE if os.environ.get(n)]
@@ -119,7 +119,7 @@ def prefixes(home, used, search_path):
         real = os.path.realpath(path)
         if real in found or not path.startswith("/"):
             continue
-        one = prefix(kind, real, home)
+        one = describe_prefix(kind, real, home)
         if one:
             found[real] = one
     return list(found.values())
@@ -135,9 +135,9 @@ def python_in(path):
     return []
 
 
-def prefix(kind, path, home):
+def describe_prefix(kind, path, home):
     """Describe the Python environment at `path`; None if no package of WANTED is installed."""
-    homes = [n for n in names(path + "/lib") if re.match(r"python3\.\d+\Z", n)]
+    homes = [n for n in list_entries(path + "/lib") if re.match(r"python3\.\d+\Z", n)]
     packages, folders = {}, []  # type: dict[str, str], list[str]
     for lib in homes[-1:] if path != "/usr" else homes:
         folders = ["%s/lib/%s/site-packages" % (path, lib)]
@@ -146,12 +146,12 @@ def prefix(kind, path, home):
             folders += ["/usr/local/lib/%s/dist-packages" % lib, "/usr/lib/python3/dist-packages"]
             folders += ["/usr/%s/%s/site-packages" % (part, lib) for part in ("lib64", "lib")]
         for folder in folders:
-            for name, version in distributions(folder):
+            for name, version in find_distributions(folder):
                 packages.setdefault(name, version)
     if not packages:
         return None
     torch = [f + "/torch/lib" for f in folders if os.path.isdir(f + "/torch/lib")][:1]
-    libraries = [(t, n) for t in torch for n in names(t)]
+    libraries = [(t, n) for t in torch for n in list_entries(t)]
     omp = [t + "/" + n for t, n in libraries if n.startswith(("libiomp5", "libgomp"))]
     if os.path.exists(path + "/lib/libiomp5.so"):
         omp.append(path + "/lib/libiomp5.so")
@@ -162,20 +162,20 @@ def prefix(kind, path, home):
         "packages": sorted(packages.items()),
         "cuda": any(n == "libtorch_cuda.so" for _, n in libraries),
         "omp": omp,
-        "mpi": layout(path) if "impi-rt" in packages else None,
-        "ccl": bindings(path, folders, packages),
+        "mpi": find_intel_mpi_files(path) if "impi-rt" in packages else None,
+        "ccl": has_oneccl_library(path, folders, packages),
     }
 
 
-def distributions(folder):
-    for entry in names(folder):
+def find_distributions(folder):
+    for entry in list_entries(folder):
         match = DIST.match(entry)
         name = match.group(1).lower().replace("_", "-").replace(".", "-") if match else ""
         if match and name in WANTED:
             yield name, match.group(2)
 
 
-def bindings(path, folders, packages):
+def has_oneccl_library(path, folders, packages):
     """Return whether the oneCCL library of the bindings exists; None without bindings."""
     if "oneccl-bind-pt" not in packages:
         return None
@@ -189,14 +189,14 @@ def bindings(path, folders, packages):
 # --- MPIs ----------------------------------------------------------------------------------------
 
 
-def layout(prefix):
+def find_intel_mpi_files(prefix):
     """Find the files of an Intel MPI: its wheels and its installer use different folders."""
     lib = prefix + "/lib"
     fabric = [lib, lib + "/libfabric", prefix + "/libfabric/lib", prefix + "/opt/mpi/libfabric/lib"]
     providers = []
     for folder in fabric:
         for place in (folder, folder + "/prov"):
-            own = [n for n in names(place) if n.endswith("-fi.so")]
+            own = [n for n in list_entries(place) if n.endswith("-fi.so")]
             providers += [re.sub(r"^lib|(-\d[\d.]*)?-fi\.so$", "", n) for n in own]
     mpi = [lib + part + "/libmpi.so.12" for part in ("", "/release")]
     starters = [prefix + "/bin/" + n for n in ("mpirun", "mpiexec.hydra")]
@@ -208,13 +208,13 @@ def layout(prefix):
     }
 
 
-def mpis(search_path, prefixes):
+def find_mpi_installs(search_path, prefixes):
     """Return [{bin, not_run}], those in PATH first."""
     path = [f for f in search_path.split(":") if f.startswith("/")]
     folders = path + [p + "/bin" for p in prefixes]
     for parent in ("/opt/intel/oneapi/mpi", "/opt/ohpc/pub/mpi", "/opt/openmpi", "/opt/mpich"):
         folders += [parent + "/bin"]
-        folders += ["%s/%s/bin" % (parent, n) for n in names(parent)[:8] if n[:1].isalnum()]
+        folders += ["%s/%s/bin" % (parent, n) for n in list_entries(parent)[:8] if n[:1].isalnum()]
     for parent in ("/usr/lib64", "/usr/local"):
         folders += ["%s/%s/bin" % (parent, n) for n in ("openmpi", "mpich", "mvapich2")]
     found = {}  # type: dict[str, object]
@@ -222,13 +222,13 @@ def mpis(search_path, prefixes):
         real = os.path.realpath(folder)
         if real in found or len(found) >= MPIS:
             continue
-        one = mpi(folder)
+        one = describe_mpi_folder(folder)
         if one:
             found[real] = one
     return list(found.values())
 
 
-def mpi(folder):
+def describe_mpi_folder(folder):
     starter = folder + "/mpirun"
     if not os.path.exists(starter):
         starter = folder + "/mpiexec"

@@ -8,7 +8,7 @@ import sys
 
 from ipexctl.common.processes import stat_of
 from ipexctl.common.tolerant_reads import names_in
-from ipexctl.remote.facts.cpus_and_memory import number
+from ipexctl.remote.facts.cpus_and_memory import parse_number
 
 SAMPLE = 16  # of several hundred equal policies
 PRACTICE = "ipexctl lab"
@@ -38,7 +38,7 @@ def _power(fs, of, cpus):
     paths = [base + "/cpufreq/" + n for n in policies if n.startswith("policy")]
     if not paths and of(base + "/cpu0/cpufreq/scaling_driver"):
         paths = ["%s/cpu%d/cpufreq" % (base, row[0]) for row in cpus]
-    paths = _some(paths)
+    paths = _sample_of(paths)
     rows = []
     for path in paths:
         settings = ("scaling_governor", "energy_performance_preference")
@@ -54,8 +54,8 @@ def _power(fs, of, cpus):
         "governors": sorted({r[0] for r in rows if r[0]}),
         "preferences": sorted({r[1] for r in rows if r[1]}),
         "turbo": no_turbo == "0" if no_turbo else boost == "1" if boost else None,
-        "max_khz": number(of(paths[0] + "/scaling_max_freq")) if paths else None,
-        "hardware_khz": number(of(paths[0] + "/cpuinfo_max_freq")) if paths else None,
+        "max_khz": parse_number(of(paths[0] + "/scaling_max_freq")) if paths else None,
+        "hardware_khz": parse_number(of(paths[0] + "/cpuinfo_max_freq")) if paths else None,
         "throttled": _throttled(of, base, cpus),
     }
 
@@ -63,7 +63,10 @@ def _power(fs, of, cpus):
 def _can_boost(of, base, cpus):
     """Decide whether the firmware reports a boost: on most ARM servers it does not."""
     folder = "%s/cpu%d/acpi_cppc/" % (base, cpus[0][0] if cpus else 0)
-    highest, nominal = number(of(folder + "highest_perf")), number(of(folder + "nominal_perf"))
+    highest, nominal = (
+        parse_number(of(folder + "highest_perf")),
+        parse_number(of(folder + "nominal_perf")),
+    )
     return highest is not None and nominal is not None and highest > nominal
 
 
@@ -72,13 +75,13 @@ def _throttled(of, base, cpus):
     if not of("%s/cpu%d/thermal_throttle/core_throttle_count" % (base, cpus[0][0] if cpus else 0)):
         return None
     sockets = {row[2]: row[0] for row in reversed(cpus)}
-    cores = _some(sorted({row[0]: row for row in cpus if row[0] == row[1]}))
+    cores = _sample_of(sorted({row[0]: row for row in cpus if row[0] == row[1]}))
     where = [("package", cpu) for cpu in sockets.values()] + [("core", cpu) for cpu in cores]
     path = base + "/cpu%d/thermal_throttle/%s_throttle_count"
-    return sum(number(of(path % (cpu, what))) or 0 for what, cpu in where)
+    return sum(parse_number(of(path % (cpu, what))) or 0 for what, cpu in where)
 
 
-def _some(items):
+def _sample_of(items):
     """Return at most SAMPLE of the items, evenly spread."""
     step = max(1, -(-len(items) // SAMPLE))
     return items[::step]
@@ -91,10 +94,10 @@ def _kernel(of):
     huge = of("/sys/kernel/mm/transparent_hugepage/enabled")
     return {
         "thp": huge.partition("[")[2].partition("]")[0],
-        "numa_balancing": number(of("/proc/sys/kernel/numa_balancing")),
-        "zone_reclaim": number(of("/proc/sys/vm/zone_reclaim_mode")),
-        "overcommit": number(of("/proc/sys/vm/overcommit_memory")),
-        "swappiness": number(of("/proc/sys/vm/swappiness")),
+        "numa_balancing": parse_number(of("/proc/sys/kernel/numa_balancing")),
+        "zone_reclaim": parse_number(of("/proc/sys/vm/zone_reclaim_mode")),
+        "overcommit": parse_number(of("/proc/sys/vm/overcommit_memory")),
+        "swappiness": parse_number(of("/proc/sys/vm/swappiness")),
     }
 
 
@@ -129,8 +132,8 @@ def _system(fs, of, live):
         "login_shell": _shell() if live else "",
         "login_ms": _login_ms() if live else None,
         "session": bool(env.get("XDG_SESSION_ID")) and systemd if live else None,
-        "kill_user_processes": _yes(logind.get("KillUserProcesses", "no")) if systemd else None,
-        "remove_ipc": _yes(logind.get("RemoveIPC", "yes")) if systemd else None,
+        "kill_user_processes": _is_yes(logind.get("KillUserProcesses", "no")) if systemd else None,
+        "remove_ipc": _is_yes(logind.get("RemoveIPC", "yes")) if systemd else None,
         "linger": _linger(fs) if systemd and live else None,
     }
 
@@ -203,7 +206,7 @@ def _linger(fs):
     return os.path.exists(fs + "/var/lib/systemd/linger/" + user)
 
 
-def _yes(text):
+def _is_yes(text):
     return text.lower() in ("yes", "true", "on", "1", "y", "t")
 
 

@@ -18,7 +18,7 @@ QUESTION = b"\7example\3org\0\0\1\0\1"  # its IPv4 address
 RCODES = {1: "FORMERR", 2: "SERVFAIL", 4: "NOTIMP", 5: "REFUSED"}
 
 
-def begin(read):
+def query_name_servers(read):
     """Send the questions; return [] if the host does not use DNS."""
     hosts = re.search(r"^hosts:(.*)", read("/etc/nsswitch.conf"), re.M)
     if hosts and not {"dns", "resolve"} & set(hosts.group(1).split()):
@@ -27,18 +27,18 @@ def begin(read):
     return [_Asked(address, bool(named)) for address in named[:MOST] or [LOCAL]]
 
 
-def finish(asked):
+def collect_dns_answers(asked):
     """Return [[address, configured, responds, its error or why it did not respond]]."""
-    _hear(asked, AGAIN)
+    _receive_answers(asked, AGAIN)
     for one in asked:
         one.ask()
-    _hear(asked, WAIT)
+    _receive_answers(asked, WAIT)
     for one in asked:
         one.close()
     return [[one.address, one.configured, one.responds, one.said] for one in asked]
 
 
-def _hear(asked, until):
+def _receive_answers(asked, until):
     poll = select.poll()
     waiting = {one.sock.fileno(): one for one in asked if one.sock}
     for fd in waiting:

@@ -23,15 +23,15 @@ FIRST = 20  # records of a journal to read; its beginning describes the run
 
 def op_list(call, root):
     """{root} -> {runs: as in `found`}"""
-    return {"runs": found(os.path.expanduser(root))}
+    return {"runs": find_other_runs(os.path.expanduser(root))}
 
 
-def found(root=""):
+def find_other_runs(root=""):
     """Return [{run, own, owner, name, command, ranks, cpus, cores, memory, seconds}, ...].
 
     `root`: the folder whose journals name this user's runs. None: the value cannot be read.
     """
-    listed = sockets()
+    listed = list_supervisor_sockets()
     if not listed:
         return []
     from ipexctl.remote.rank import rank_wrapper
@@ -39,21 +39,21 @@ def found(root=""):
     runs = {}  # type: dict[tuple[int, int], dict[str, object]]
     alive = None
     for address, run in listed:
-        pid, uid = behind(address)
+        pid, uid = find_supervisor_process(address)
         if uid is None or len(runs) >= MOST:
             continue
         comm = read_text("/proc/%d/comm" % pid)
         if pid and comm and comm.strip() != rank_wrapper.SUPERVISOR:
             continue
-        alive = alive or rank_wrapper.processes()
+        alive = alive or rank_wrapper.list_processes()
         own = uid == os.getuid()
-        name, command = said(root, run) if own and root else ("", "")
-        row = dict(used(pid, alive), run=run, own=own, owner=owner(uid))
+        name, command = read_name_and_command(root, run) if own and root else ("", "")
+        row = dict(measure_run_usage(pid, alive), run=run, own=own, owner=user_name(uid))
         runs[uid, pid] = dict(row, name=name, command=command)
     return list(runs.values())
 
 
-def sockets():
+def list_supervisor_sockets():
     """Return (address, run id) of each supervisor; its connections have the same name."""
     names = set()
     for line in read_text("/proc/net/unix").splitlines()[1:]:
@@ -64,32 +64,32 @@ def sockets():
     return sorted(names)
 
 
-def behind(address):
+def find_supervisor_process(address):
     """Return (pid, uid) of the listener; pid 0: in another container; uid None: no listener."""
     from ipexctl.remote.run import control
 
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        control.connect(link, address, PATIENCE)
-        return control.peer(link)
+        control.connect_with_timeout(link, address, PATIENCE)
+        return control.peer_credentials(link)
     except OSError:
         return 0, None
     finally:
         link.close()
 
 
-def used(pid, alive):
+def measure_run_usage(pid, alive):
     """Return what the run of this supervisor uses; memory that processes share is not counted."""
     from ipexctl.remote.rank import rank_wrapper
 
-    below = rank_wrapper.descendants(pid, alive) if pid in alive else set()
+    below = rank_wrapper.find_descendant_pids(pid, alive) if pid in alive else set()
     wrappers = {p for p in below if is_wrapper(p)}
     scripts = {p for p in below - wrappers if alive[p][1] in wrappers}
     cpus = set()  # type: set[int]
     for one in scripts:
-        cpus.update(affinity(one))
+        cpus.update(read_affinity(one))
     ranks = len(wrappers - {alive[p][1] for p in wrappers})  # without MPI one starts the others
-    seconds = age(pid)
+    seconds = process_age(pid)
     return {
         "ranks": ranks if seconds is not None else None,
         "cpus": sorted(cpus) if cpus else None,
@@ -105,7 +105,7 @@ def is_wrapper(pid):
     return not launches and any(word.endswith(("/rank.pyc", "/rank.py")) for word in words)
 
 
-def affinity(pid):
+def read_affinity(pid):
     try:
         return os.sched_getaffinity(pid)
     except OSError:
@@ -117,7 +117,7 @@ def own_memory(pid):
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 2 else 0
 
 
-def age(pid):
+def process_age(pid):
     """Return the seconds since the process was started."""
     fields = stat_of(pid)[1]
     uptime = read_text("/proc/uptime").split()
@@ -126,7 +126,7 @@ def age(pid):
     return max(0, int(float(uptime[0]) - float(fields[19]) / os.sysconf("SC_CLK_TCK")))
 
 
-def owner(uid):
+def user_name(uid):
     import pwd
 
     try:
@@ -135,13 +135,13 @@ def owner(uid):
         return "uid %d" % uid
 
 
-def said(root, run):
+def read_name_and_command(root, run):
     """Return (name, command) of a run of this user, from its journal."""
     from ipexctl.remote.run_files import journal
 
     top = os.path.join(glob.escape(root), "runs", run, "journals", "*")
     for path in sorted(glob.glob(top))[:1]:
-        for record in journal.parse(journal.contents(path))[:FIRST]:
+        for record in journal.parse_records(journal.read_journal_bytes(path))[:FIRST]:
             about = record.get("about")
             if isinstance(about, dict):
                 return str(about.get("name", ""))[:64], str(about.get("command", ""))[:200]

@@ -15,33 +15,35 @@ SECONDS = 2.0  # the kernel repeats what was lost after 0.2 s and then ever late
 SIZED = 4  # hosts for which all sizes are tried: if one link is broken, a few show enough
 
 
-def lost(opened):
+def check_large_packets(opened):
     """{name: connected socket} -> [[name, whether large packets are lost, the largest that arrive]]
 
     Both are None if that is unknown: the other end acknowledges nothing at all.
     """
-    arrived = _arrive(opened, SECONDS)
+    arrived = _watch_arrivals(opened, SECONDS)
     stuck = [name for name in opened if arrived.get(name) is False]
-    sizes = {name: _largest(opened[name].getpeername()) for name in stuck[:SIZED]}
+    sizes = {name: _largest_arriving(opened[name].getpeername()) for name in stuck[:SIZED]}
     return [[n, None if arrived.get(n) is None else n in stuck, sizes.get(n)] for n in opened]
 
 
-def _arrive(opened, seconds):
+def _watch_arrivals(opened, seconds):
     """Return for each name whether the other end received more than a first small packet."""
-    sent = {name: n for name, n in ((name, _send(s)) for name, s in opened.items()) if n > 1}
+    sent = {
+        name: n for name, n in ((name, _send_packets(s)) for name, s in opened.items()) if n > 1
+    }
     taken = {}  # type: dict[object, int]
     end, pause = time.monotonic() + seconds, 0.001
     while True:
         for name in sent:
             if taken.get(name, 0) <= 1:
-                taken[name] = sent[name] - _unanswered(opened[name], sent[name])
+                taken[name] = sent[name] - _unacknowledged_bytes(opened[name], sent[name])
         if all(n > 1 for n in taken.values()) or time.monotonic() >= end:
             return {name: n > 1 for name, n in taken.items() if n > 0}
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
 
 
-def _send(sock):
+def _send_packets(sock):
     """Send a small packet, then as much as fits; return how many bytes the kernel accepted."""
     try:
         sock.setblocking(False)
@@ -52,14 +54,14 @@ def _send(sock):
         return 0
 
 
-def _unanswered(sock, sent):
+def _unacknowledged_bytes(sock, sent):
     """Return the number of bytes not acknowledged; all of them once the connection broke."""
     if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
         return sent
     return struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)))[0]
 
 
-def _largest(where):
+def _largest_arriving(where):
     """Return the largest packet of SIZES that arrives; None if none does."""
     opened = {}
     for size in SIZES:
@@ -72,7 +74,7 @@ def _largest(where):
             sock.connect(where)
         except OSError:
             continue
-    arrived = _arrive(opened, SECONDS)
+    arrived = _watch_arrivals(opened, SECONDS)
     for sock in opened.values():
         sock.close()
     return next((size for size in SIZES if arrived.get(size)), None)

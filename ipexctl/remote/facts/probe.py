@@ -23,29 +23,29 @@ def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=Fal
 
     fs = fs.rstrip("/")
     live = not fs
-    load = host_load.begin(read_text, fs, load)
+    load = host_load.begin_load_sample(read_text, fs, load)
     names = host_network.own_names() if live else None
     servers = []
     if live and dns:
         # imported late: only doctor asks for it
         from ipexctl.remote.facts import name_servers
 
-        servers = name_servers.begin(read_text)
+        servers = name_servers.query_name_servers(read_text)
     home = os.path.expanduser("~")
     root = os.path.join(home, os.path.expanduser(root))
-    mounts = cpus_and_memory.mounts(fs)
-    groups = cpus_and_memory.cgroup(fs, mounts)
-    nodes, contradict = cpus_and_memory.nodes(fs)
-    cpu = cpus_and_memory.cpu(fs, groups, live, nodes)
+    mounts = cpus_and_memory.read_mounts(fs)
+    groups = cpus_and_memory.read_cgroup(fs, mounts)
+    nodes, contradict = cpus_and_memory.read_numa_nodes(fs)
+    cpu = cpus_and_memory.read_cpu(fs, groups, live, nodes)
     facts = {
         "host": _host(read_text, fs, home),
         "cpu": cpu,
         "nodes": nodes,
         "nodes_contradict": contradict,
-        "mem": cpus_and_memory.mem(fs, groups, live),
-        "disk": _root(cpus_and_memory.statvfs, os.path.normpath(root), mounts),
-        "home_disk": _disk(cpus_and_memory.statvfs, home, mounts),
-        "tmp": _disk(cpus_and_memory.statvfs, os.environ.get("TMPDIR") or "/tmp", mounts),
+        "mem": cpus_and_memory.read_memory(fs, groups, live),
+        "disk": _root_disk(cpus_and_memory.statvfs_or_none, os.path.normpath(root), mounts),
+        "home_disk": _disk(cpus_and_memory.statvfs_or_none, home, mounts),
+        "tmp": _disk(cpus_and_memory.statvfs_or_none, os.environ.get("TMPDIR") or "/tmp", mounts),
         "pythons": _pythons(home) if live else [],
         "net": host_network.read_network(read_text, fs, live),
     }
@@ -59,16 +59,16 @@ def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=Fal
         facts["software"] = installed_software.read_software(
             home, os.path.normpath(root), environment
         )
-    facts["condition"]["load"] = host_load.finish(read_text, fs, load)
+    facts["condition"]["load"] = host_load.finish_load_sample(read_text, fs, load)
     if live:
         from ipexctl.remote.facts import other_runs
 
-        facts["condition"]["load"]["runs"] = other_runs.found(root)
+        facts["condition"]["load"]["runs"] = other_runs.find_other_runs(root)
     if listen:
         ports = host_network.op_listen(call)
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
     if servers:
-        facts["net"]["name_servers"] = name_servers.finish(servers)
+        facts["net"]["name_servers"] = name_servers.collect_dns_answers(servers)
     facts["net"].update(_own_names(names) if names else {"hostname_addresses": []})
     return facts
 
@@ -117,7 +117,7 @@ def _disk(statvfs, root, mounts):
     }
 
 
-def _root(statvfs, root, mounts):
+def _root_disk(statvfs, root, mounts):
     """Describe the root folder, a part of which a command run as root may have made."""
     found = _disk(statvfs, root, mounts)
     parts = os.listdir(root) if found["there"] and os.access(root, os.R_OK) else []
@@ -211,10 +211,10 @@ def _python(path, real, own):
         version = _version(real)
     if not version:
         return None
-    return {"path": path, "version": version, "lacks": _lacks(real, version)}
+    return {"path": path, "version": version, "lacks": _missing_modules(real, version)}
 
 
-def _lacks(real, version):
+def _missing_modules(real, version):
     """Return the modules of _NEEDED that were not built; [] if they may be compiled in."""
     for lib in ("lib", "lib64"):
         place = (os.path.dirname(os.path.dirname(real)), lib, version[0], version[1])

@@ -20,20 +20,20 @@ CHILDREN, CHILD_THREADS, ASKED, CONNECTIONS, FRAMES = 16, 4, 64, 32, 40
 FORKS = "/multiprocessing/popen_fork.py"
 
 
-def look(site, ranks, seconds=1.0):
+def look_at_ranks(site, ranks, seconds=1.0):
     """Return a dict for each rank. `ranks`: {rank: pid of its script}; `site`: the folder of
     rank_site.py, or None; `seconds`: the time over which CPU use is measured."""
     began = time.monotonic()
     site = os.path.realpath(site) if site else None
-    alive = rank_wrapper.processes()
+    alive = rank_wrapper.list_processes()
     connections = Connections()
-    looks = [RankLook(site, rank, ranks[rank], alive) for rank in sorted(ranks)]
+    looks = [RankLooker(site, rank, ranks[rank], alive) for rank in sorted(ranks)]
     threads = [connections.thread]
     for each in looks:
         work = (connections, began + seconds + ANSWERS)
         threads.append(start_thread(each.examine, *work))
     time.sleep(max(0.0, began + seconds - time.monotonic()))
-    alive = rank_wrapper.processes()
+    alive = rank_wrapper.list_processes()
     for each in looks:
         each.measure(alive)
     for thread in threads:
@@ -51,7 +51,7 @@ class Connections:
 
     def read(self):
         try:
-            found = list(socket_table.connections())
+            found = list(socket_table.list_connections())
         except (OSError, struct.error):
             return
         self.peers = {each.inode: host_port(*each.key[2:]) for each in found if each.inode}
@@ -69,11 +69,11 @@ class Connections:
         return rows[:CONNECTIONS]
 
 
-class RankLook:
+class RankLooker:
     def __init__(self, site, rank, pid, alive):
         self.site, self.pid = site, pid
         self.parent = alive.get(pid, ("X", 0))[1]
-        self.below = sorted(rank_wrapper.descendants(pid, alive))
+        self.below = sorted(rank_wrapper.find_descendant_pids(pid, alive))
         self.seen = {}  # type: dict[int, dict]  # child process id -> its state
         self.our_cpu = 0.0  # CPU seconds that answers to this look took
         self.row = self.unseen(rank)  # type: dict
@@ -112,10 +112,10 @@ class RankLook:
         """Read the kernel's view before asking the rank: an answer would show up in it."""
         for pid in self.below[:ASKED]:
             self.seen[pid] = process_state.kernel_state("/proc/%d" % pid)
-            self.seen[pid]["state"] = process_state.state(pid)
+            self.seen[pid]["state"] = process_state.read_process_state(pid)
             self.seen[pid]["ended"] = process_state.exit_status(pid)
         self.row.update(process_state.kernel_state("/proc/%d" % self.pid))
-        self.row["state"] = process_state.state(self.pid)
+        self.row["state"] = process_state.read_process_state(self.pid)
 
     def ask(self, connections, deadline):
         asked = [self.pid] + self.below[:ASKED]
@@ -167,7 +167,7 @@ class RankLook:
                 row["waits_in_loop"] = known and waiting_loop.waits_in_loop(lines, line)
 
     def measure(self, alive):
-        now = [self.pid] + sorted(rank_wrapper.descendants(self.pid, alive))
+        now = [self.pid] + sorted(rank_wrapper.find_descendant_pids(self.pid, alive))
         self.seconds = time.monotonic() - self.began
         self.after = self.use(now)
 
@@ -176,7 +176,7 @@ class RankLook:
         row = dict(self.row)
         row["cpu"] = self.share(sum(cpu_after.values()) - sum(cpu.values()) - self.our_cpu)
         row["main_cpu"] = self.share(main_after - main)
-        row["threads"] = shortened(row["threads"])
+        row["threads"] = shorten_stacks(row["threads"])
         children = [self.child(pid, alive, cpu, cpu_after) for pid in self.below]
         children.sort(key=lambda child: (not child["exited"], not child["threads"], child["pid"]))
         row["children"] = children[:CHILDREN]
@@ -188,7 +188,7 @@ class RankLook:
         name = read_text("/proc/%d/comm" % pid).strip()[: process_state.NAME]
         row = {"pid": pid, "parent": parent, "name": name, "exited": state in "ZX"}
         row["cpu"] = self.share(after.get(pid, 0.0) - before.get(pid, 0.0))
-        threads = shortened(seen.get("threads", []))[:CHILD_THREADS]
+        threads = shorten_stacks(seen.get("threads", []))[:CHILD_THREADS]
         return dict(seen, **row, state=state, threads=threads)
 
     def share(self, seconds):
@@ -202,7 +202,7 @@ def without_parent(thread):
     return dict(thread, frames=frames[: ends[0]] if ends else frames)
 
 
-def shortened(threads):
+def shorten_stacks(threads):
     return [dict(each, frames=each["frames"][:FRAMES]) for each in threads]
 
 

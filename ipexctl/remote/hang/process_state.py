@@ -48,16 +48,16 @@ WAITS = (
 Thread = collections.namedtuple("Thread", "id state blocked pending")
 
 
-def state(pid):
+def read_process_state(pid):
     """Return the state of the main thread, or T if all threads are stopped."""
     words = stat_of("%d/task/%d" % (pid, pid))[1]
     if not words or words[0] == "T":
-        states = {thread.state for thread in threads(pid)}
+        states = {thread.state for thread in list_threads(pid)}
         return "T" if states == {"T"} else (words or ["X"])[0]
     return words[0]
 
 
-def threads(pid):
+def list_threads(pid):
     found = []
     for name in names_in("/proc/%d/task" % pid)[:MOST_THREADS]:
         status = status_of("/proc/%d/task/%s" % (pid, name))
@@ -118,14 +118,14 @@ def blocked_on(pid, call, channel, peers):
     if kind == "file":
         return open_file(pid, first, channel, peers)
     if kind in ("poll", "epoll"):
-        watched = polled(pid, first, second) if kind == "poll" else watched_by(pid, first)
+        watched = read_poll_fds(pid, first, second) if kind == "poll" else watched_by(pid, first)
         if kind == "poll" and not second:
             return None  # a sleep
         rows = [open_file(pid, number, "", peers) for number in watched]
         rows.sort(key=lambda row: not row["peer"])
-        return dict(rows[0] if rows else empty(), what="poll")
+        return dict(rows[0] if rows else describe_blocker(), what="poll")
     if kind:
-        return empty("poll" if kind == "select" else kind)
+        return describe_blocker("poll" if kind == "select" else kind)
     for argument, numbers in enumerate(calls.get("path", ())):
         if number in numbers:
             path = string_at(pid, call[1 + argument])
@@ -133,12 +133,12 @@ def blocked_on(pid, call, channel, peers):
                 return open_file(pid, first, channel, peers) if argument else None
             path = os.path.join(link_of("/proc/%d/cwd" % pid), path)
             if re.search("wait_for_partner|fifo|pipe", channel):  # the process is opening a pipe
-                return empty("pipe", path=path)
-            return empty("file", path=path, fs=file_system(pid, path))
+                return describe_blocker("pipe", path=path)
+            return describe_blocker("file", path=path, fs=file_system(pid, path))
     return None
 
 
-def empty(what="", path="", fs="", peer=""):
+def describe_blocker(what="", path="", fs="", peer=""):
     return {"what": what, "path": path[:PATH], "fs": fs[:NAME], "peer": peer[:NAME]}
 
 
@@ -146,12 +146,12 @@ def open_file(pid, number, channel, peers):
     name = link_of("/proc/%d/fd/%d" % (pid, number))
     kind, _, inode = name.partition(":[")
     if kind == "socket":
-        return empty("socket", peer=peers.get(int(inode.rstrip("]")), ""))
+        return describe_blocker("socket", peer=peers.get(int(inode.rstrip("]")), ""))
     if kind == "pipe" or re.search("pipe|fifo", channel):
-        return dict(empty("pipe", path="" if kind == "pipe" else name), open=name)
+        return dict(describe_blocker("pipe", path="" if kind == "pipe" else name), open=name)
     if not name.startswith("/"):
-        return empty("file" if name else "", path=name)
-    return empty("file", path=name, fs=file_system(pid, name))
+        return describe_blocker("file" if name else "", path=name)
+    return describe_blocker("file", path=name, fs=file_system(pid, name))
 
 
 def has_open(pid, name):
@@ -160,8 +160,8 @@ def has_open(pid, name):
     return any(link_of("%s/%s" % (folder, number)) == name for number in names_in(folder))
 
 
-def polled(pid, address, count):
-    data = memory(pid, address, 8 * min(count, 64))
+def read_poll_fds(pid, address, count):
+    data = read_process_memory(pid, address, 8 * min(count, 64))
     return [number for number, _ in struct.iter_unpack("=iI", data[: len(data) & ~7])]
 
 
@@ -173,12 +173,12 @@ def watched_by(pid, number):
 def string_at(pid, address):
     """Read the text at an address, up to the end of its page: the next may not exist. After the
     system call has ended, anything may be there: unprintable bytes are not a text."""
-    data = memory(pid, address, min(PATH, 4096 - address % 4096))
+    data = read_process_memory(pid, address, min(PATH, 4096 - address % 4096))
     text = data.partition(b"\0")[0].decode("utf-8", "replace")
     return text if text.isprintable() and "\ufffd" not in text else ""
 
 
-def memory(pid, address, size):
+def read_process_memory(pid, address, size):
     try:
         with open("/proc/%d/mem" % pid, "rb", 0) as f:
             f.seek(address)

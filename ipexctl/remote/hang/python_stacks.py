@@ -32,7 +32,7 @@ class Question:
         self.path = os.path.join(os.path.realpath(site), "%d.stacks" % pid) if site else ""
         self.before = self.size = size_of(self.path)
         self.grew = None  # when
-        self.why = ask(self.path, pid)
+        self.why = ask_for_stacks(self.path, pid)
 
     def is_over(self, now):
         size = size_of(self.path)
@@ -42,7 +42,7 @@ class Question:
 
     def forked_at(self):
         """Return [path, line, ""] of the line that forked this process, or None."""
-        found = noted(self.path, rb"^forked (\d+) (.+)$")
+        found = search_stack_file(self.path, rb"^forked (\d+) (.+)$")
         return found and [found.group(2).decode("utf-8", "replace"), int(found.group(1)), ""]
 
     def answer(self):
@@ -56,7 +56,7 @@ class Question:
                 os.truncate(self.path, self.before)  # all of it has been read
         except OSError:
             return "silent", []
-        threads = parse(text, os.path.dirname(self.path))
+        threads = parse_stacks(text, os.path.dirname(self.path))
         return "ok" if threads else "silent", threads
 
 
@@ -100,10 +100,10 @@ class RankQuestion:
             return None, "silent", []
 
 
-def ask(path, pid):
+def ask_for_stacks(path, pid):
     """Send the signal. Return "", or the reason why it was not sent."""
     status = process_state.status_of("/proc/%d" % pid)
-    threads = process_state.threads(pid)
+    threads = process_state.list_threads(pid)
     if not status or not threads:
         return "none"
     if all(thread.state in "Tt" for thread in threads):
@@ -119,7 +119,7 @@ def ask(path, pid):
     if (pending | sum(t.pending & BIT for t in threads)) & BIT:
         return ""  # a signal is pending
     awake = [t.id for t in able if t.state != "D"]
-    found = noted(path, rb"^asked (\d+)$")  # the thread of rank_site.py
+    found = search_stack_file(path, rb"^asked (\d+)$")  # the thread of rank_site.py
     ours = int(found.group(1)) if found else None  # its system call goes on after a signal
     try:
         if ours in awake:
@@ -133,7 +133,7 @@ def ask(path, pid):
     return ""
 
 
-def noted(path, pattern):
+def search_stack_file(path, pattern):
     """Match a pattern in the head of a file of stacks, written by rank_site.py; None: no match."""
     try:
         with open(path, "rb") as f:
@@ -156,7 +156,7 @@ def send_to_thread(pid, thread):
     os.kill(pid, SIGNAL)
 
 
-def parse(text, site):
+def parse_stacks(text, site):
     """Parse faulthandler's text: [{"id", "main", "name", "frames": [[path, line, function]]}].
 
     The main thread comes first."""
@@ -167,13 +167,16 @@ def parse(text, site):
             main = line[7:]
         elif head:
             frames = []
-            name = plain(head.group(2) or "")[: process_state.NAME]
+            name = unescape_non_ascii(head.group(2) or "")[: process_state.NAME]
             row = {"id": head.group(1), "main": False, "name": name, "frames": frames}
             found[head.group(1)] = row
         elif frame and len(frames) < FRAMES and not frame.group(1).startswith(IMPORTS):
             path, number, function = frame.groups()
-            place = [plain(path)[: process_state.PATH], int(number) if number.isdigit() else 0]
-            frames.append(place + [plain(function)[: process_state.NAME]])
+            place = [
+                unescape_non_ascii(path)[: process_state.PATH],
+                int(number) if number.isdigit() else 0,
+            ]
+            frames.append(place + [unescape_non_ascii(function)[: process_state.NAME]])
     if main in found:
         found[main]["main"] = True
     rows = [row for row in found.values() if row["main"] or not is_ours(row["frames"], site)]
@@ -184,6 +187,6 @@ def is_ours(frames, site):
     return any(path.startswith(site + "/") and name == "answer" for path, _, name in frames)
 
 
-def plain(text):
+def unescape_non_ascii(text):
     """Undo the escapes that faulthandler writes for characters that are not ASCII."""
     return ESCAPE.sub(lambda found: chr(int("".join(found.groups("")), 16)), text)

@@ -48,19 +48,19 @@ def waits_in_loop(lines, line):
     """Decide whether the line is in a `while` whose body only waits. False if this Python is too
     old to parse the source."""
     try:
-        loop = innermost(ast.parse("\n".join(lines)), line)
+        loop = find_innermost_loop(ast.parse("\n".join(lines)), line)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     if loop is None:
         return False
     if tries_again(loop.body[0], line):
         return True
-    body = list(called(loop.body))
+    body = list(called_function_names(loop.body))
     if not all(is_quiet(statement) for statement in loop.body):
         return False
     if not PAUSES.isdisjoint(body):
         return True  # whatever the test calls: it is called between pauses
-    test = list(called([loop.test]))
+    test = list(called_function_names([loop.test]))
     only_passes = all(isinstance(part, (ast.Pass, ast.Continue)) for part in loop.body)
     return QUIET.issuperset(test) and (only_passes or not TESTS.isdisjoint(body + test))
 
@@ -71,13 +71,13 @@ def tries_again(statement, line):
         return False
     handled = [part for handler in statement.handlers for part in handler.body]
     goes_on = all(isinstance(part, (ast.Pass, ast.Continue, ast.Expr)) for part in handled)
-    names = set(called(statement.body))
+    names = set(called_function_names(statement.body))
     last = max(getattr(part, "lineno", 0) for part in ast.walk(statement))
     inside = statement.lineno <= line <= last
     return inside and goes_on and all(map(is_quiet, handled)) and bool(names) and names <= ATTEMPTS
 
 
-def innermost(tree, line):
+def find_innermost_loop(tree, line):
     """Return the `while` around the line, unless another loop or a function is in between."""
     kinds = (ast.While, ast.For, ast.FunctionDef, ast.AsyncFunctionDef)
     around = [
@@ -94,8 +94,8 @@ def is_quiet(statement):
     if isinstance(statement, (ast.Pass, ast.Continue, ast.Break, ast.Raise)):
         return True
     if isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.Return)):
-        return QUIET.issuperset(called([statement]))
-    if isinstance(statement, ast.If) and QUIET.issuperset(called([statement.test])):
+        return QUIET.issuperset(called_function_names([statement]))
+    if isinstance(statement, ast.If) and QUIET.issuperset(called_function_names([statement.test])):
         return all(map(is_quiet, statement.body + statement.orelse))
     if isinstance(statement, ast.Try):
         handled = [part for handler in statement.handlers for part in handler.body]
@@ -104,7 +104,7 @@ def is_quiet(statement):
     return False
 
 
-def called(nodes):
+def called_function_names(nodes):
     """Return the last names of the functions that are called, such as `sleep` of time.sleep()."""
     for node in nodes:
         for part in ast.walk(node):

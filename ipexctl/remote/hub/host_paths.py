@@ -81,7 +81,7 @@ class HostPaths:
         return [(text, left) for text in begun + over]
 
 
-class Unanswered:
+class UnansweredAddresses:
     """The addresses that do not answer the ranks of one host: its kernel retransmits to them. A
     process that is stopped does not look like that: its kernel answers.
     """

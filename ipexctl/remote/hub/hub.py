@@ -10,7 +10,7 @@ import time
 from ipexctl.common import copy_messages, hub_orders, run_events, watch_orders
 from ipexctl.common.run_orders import HubOrder
 from ipexctl.remote.connection import hub_link
-from ipexctl.remote.failure import Failure, bug
+from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.hub import host_paths, judge
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.shelf import publication
@@ -30,7 +30,7 @@ ENDED = "the supervisor of the run was killed there, or the host shut down"
 def is_failure(event):
     how = event.get("ended")
     if isinstance(how, dict):
-        return judge.failed(how)
+        return judge.is_rank_failure(how)
     return event.get("event") == "exited" and event.get("code") != 0
 
 
@@ -60,7 +60,7 @@ class Hub:
         port = 0
         if self.others:
             try:
-                self.link = hub_link.Hub(self.others, self.supervisor.plan.keys, self.take)
+                self.link = hub_link.HubListener(self.others, self.supervisor.plan.keys, self.take)
                 port = self.link.listen(self.run.address, self.run.ports)
             except OSError as e:
                 where = "%s: %s" % (self.run.address, e.strerror or e)
@@ -85,8 +85,8 @@ class Hub:
             while True:
                 self.turn()
         except Exception:
-            what = bug()["what"]
-            self.publish([run_events.about(self.name, run_events.Broken(what))])
+            what = bug_document()["what"]
+            self.publish([run_events.make_host_fact(self.name, run_events.Broken(what))])
             self.tell_all(hub_orders.Stop(what).document())
 
     def turn(self):
@@ -149,7 +149,7 @@ class Hub:
                 said.address = known or self.run.address
             self.checkpoints.take(host, said, now)
         except Exception:  # an invalid message: the run goes on
-            what = "checkpoints: %s sent an invalid message (%s)" % (host, bug()["what"])
+            what = "checkpoints: %s sent an invalid message (%s)" % (host, bug_document()["what"])
             self.publish([run_events.Noted(what).document()])
 
     def count_swept(self):
@@ -250,7 +250,7 @@ class Hub:
         return found
 
 
-class Spoke:
+class HubSpoke:
     """The part of every other supervisor: it reports to the hub."""
 
     def __init__(self, supervisor, asked):
@@ -293,7 +293,7 @@ class Spoke:
         elif self.link.absent(self.hub) > GONE:
             why = ENDED
         if why:  # only this host can record it here
-            self.supervisor.note_facts([run_events.about(host, run_events.HostLost(why))])
+            self.supervisor.note_facts([run_events.make_host_fact(host, run_events.HostLost(why))])
             self.supervisor.stop("%s was lost: %s" % (host, why))
 
     def finish(self, survivors):

@@ -39,7 +39,7 @@ class Judge:
         self.asked = False  # the ranks were told to end
         self.lost = set()
         self.paths = host_paths.HostPaths([(h.host, h.address) for h in run.hosts])
-        self.stall = stall.Stall(run.stall, set(self.hosts), now)
+        self.stall = stall.StallWatch(run.stall, set(self.hosts), now)
         self.stop_at = None  # --stall-action stop
         self.last_look = None  # (why, seconds) of a signal that waits for a look
         self.code = None  # exit code of mpirun, once it has ended
@@ -52,7 +52,7 @@ class Judge:
         if self.over or host in self.lost:
             return
         try:
-            event = run_events.read(event)
+            event = run_events.read_run_event(event)
             getattr(self, "on_%s" % event.event)(host, event, now)
         except Exception:  # the host has another version, or a bug
             self.host_lost(host, "the host sent an invalid message", now)
@@ -138,7 +138,7 @@ class Judge:
             self.order(host, hub_orders.LaunchRefused(key, "the run is ending"))
             return
         try:
-            target, argv = mpi_launch.read(self.run, event.argv)
+            target, argv = mpi_launch.read_launch(self.run, event.argv)
         except mpi_launch.NotOfThisRun as e:
             self.fact(run_events.Noted(str(e)))
             self.order(host, hub_orders.LaunchRefused(key, str(e)))
@@ -301,12 +301,12 @@ class Judge:
 
     def fact(self, event: run_events.Event, host=None):
         """Record an event. `host`: the host that it is about."""
-        fact = run_events.about(host, event) if host else event.document()
+        fact = run_events.make_host_fact(host, event) if host else event.document()
         self.facts.append(fact)
         self.decided = self.decided or is_decisive(fact)
 
 
-def failed(how):
+def is_rank_failure(how):
     """Return whether a rank with this end failed."""
     return how["code"] != 0
 
@@ -321,4 +321,4 @@ def is_decisive(fact):
     if fact.get("event") != "rank":
         return fact.get("event") not in ("note", "go", "stalled", "moving", "checkpoint")
     how = fact.get("ended")
-    return "refused" in fact or (isinstance(how, dict) and failed(how))
+    return "refused" in fact or (isinstance(how, dict) and is_rank_failure(how))

@@ -16,7 +16,7 @@ class NotOfThisRun(Exception):
     """mpirun requested something else; the message says what."""
 
 
-def read(run: HubOrder, argv):
+def read_launch(run: HubOrder, argv):
     """Parse `HOST COMMAND`, as for ssh: return the host of the plan, and the command's words.
 
     Hydra: `-q -x -6 HOST PREFIX/bin//hydra_bstrap_proxy ...`. Open MPI: `HOST NAME=VALUE;export
@@ -32,13 +32,13 @@ def read(run: HubOrder, argv):
     if target is None:
         raise NotOfThisRun("mpirun requested a host that is not in this run: %s" % words[0])
     own = run.hosts[0].prefix
-    command = daemon(run.mpi, run.hosts[0].mpi_bin, words[1:])
-    moved = [move(word, own, target.prefix) for word in command[1:]]
+    command = read_daemon_command(run.mpi, run.hosts[0].mpi_bin, words[1:])
+    moved = [replace_prefix(word, own, target.prefix) for word in command[1:]]
     program = "%s/%s" % (target.mpi_bin, command[0])
     return target, [program] + list(of_host(run.mpi, target, moved))
 
 
-def daemon(mpi: MpiNames, programs, words):
+def read_daemon_command(mpi: MpiNames, programs, words):
     """Return the daemon's name and arguments. `programs`: the first host's folder of programs."""
     split = split_line(" ".join(words))
     begins = next((i for i, word in enumerate(split) if is_daemon(word, mpi, programs)), None)
@@ -87,5 +87,5 @@ def of_host(mpi: MpiNames, target: HostOfRun, words):
             at += 1
 
 
-def move(word, own, other):
+def replace_prefix(word, own, other):
     return other + word[len(own) :] if re.match(re.escape(own) + r"(/|$)", word) else word

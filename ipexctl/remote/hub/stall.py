@@ -11,7 +11,7 @@ NOTED = 2.0  # seconds from the report of a stall to the end of the run: watcher
 FRESH = 5.0  # age in seconds up to which a look is recent enough for the end
 
 
-class Stall:
+class StallWatch:
     def __init__(self, limit, hosts, now):
         self.limit = limit  # seconds, 0: never look
         self.hosts = hosts

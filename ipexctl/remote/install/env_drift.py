@@ -35,19 +35,19 @@ def op_compare(call, root, full, environment=""):
 
     if root_folder.is_absent(root):
         return no_drift(root)
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     key = os.path.basename(environment)
     env = os.path.realpath(os.path.join(root, *(["envs", key] if key else ["current"])))
     if not os.path.exists(os.path.join(env, OK)):
         return no_drift(root)
-    look = Comparison(env, full is True)
+    look = DriftComparison(env, full is True)
     with Heartbeat(call):
         look.all()
     return {
         "root": root,
         "current": os.path.basename(env),
-        "packages": sorted(packages(env).items()),
-        "changed": changed(env),
+        "packages": sorted(list_packages(env).items()),
+        "changed": list_changed_packages(env),
         "files": sorted(look.found)[:MOST],
         "more": max(0, len(look.found) - MOST),
         "looked": look.looked,
@@ -65,7 +65,7 @@ def no_drift(root):
 # --- metadata ------------------------------------------------------------------------------------
 
 
-def metadata(env):
+def hash_package_records(env):
     """Return {dist-info folder: sha256 of its RECORD, "" if a library of it is gone}, for the mark
     of a build."""
     site, found = os.fsencode(site_packages(env)), {}
@@ -81,7 +81,7 @@ def metadata(env):
     return found
 
 
-def changed(env):
+def list_changed_packages(env):
     """Return [[package, version built, version now, whether a library is gone], ...]; a version
     that does not exist is "".
 
@@ -99,7 +99,7 @@ def changed(env):
     return found
 
 
-def packages(env):
+def list_packages(env):
     """Return {package: version}."""
     found = versions_by_package({os.path.basename(folder): "" for folder in dist_infos(env)})
     return {name: ", ".join(v for v, _ in some) for name, some in found.items()}
@@ -114,7 +114,7 @@ def built_packages(env):
 
 
 def current_packages(env):
-    return versions_by_package(metadata(env))
+    return versions_by_package(hash_package_records(env))
 
 
 def versions_by_package(dists):
@@ -143,7 +143,7 @@ def site_packages(env):
 # --- files ---------------------------------------------------------------------------------------
 
 
-class Comparison:
+class DriftComparison:
     """A walk over the files of an environment. `found`: [path, what is wrong]."""
 
     def __init__(self, env, full):
@@ -155,7 +155,7 @@ class Comparison:
         self.looked = self.read = 0
 
     def all(self):
-        odd = {row[0] for row in changed(self.env)}
+        odd = {row[0] for row in list_changed_packages(self.env)}
         for folder in sorted(dist_infos(self.env)):
             match = DIST.match(os.path.basename(folder))
             known = match is not None and normalized_name(match.group(1)) not in odd

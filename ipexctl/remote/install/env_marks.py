@@ -31,11 +31,11 @@ def op_state(call, root, key, mpi, project="", used=""):
     The state of an environment. `asked`: the project has requested it. `before`: the environment
     that the project uses (`used`, if it is here), else the current one; `own` False: it has none.
     """
-    root = root_folder.existing(root)
+    root = root_folder.check_existing_root(root)
     env = env_folder(root, key)
     built = os.path.exists(os.path.join(env, OK))
     used = used_by(root, project, used)
-    now = current(root)
+    now = current_env_key(root)
     packages = _packages(os.path.join(root, "current"))
     return {
         "root": root,
@@ -43,17 +43,19 @@ def op_state(call, root, key, mpi, project="", used=""):
         "mark": build_id(env),
         "proved": proved_with(env) == mpi,
         "current": now,
-        "changed": env_drift.changed(env) if built else [],
+        "changed": env_drift.list_changed_packages(env) if built else [],
         "packages": packages,
         "asked": os.path.exists(os.path.join(root, "projects", key, project)),
         "before": used or now,
         "own": bool(used),
-        "before_packages": packages if used in ("", now) else _packages(locate(root, used)),
+        "before_packages": packages
+        if used in ("", now)
+        else _packages(locate_environment(root, used)),
     }
 
 
 def _packages(env):
-    return sorted(env_drift.packages(os.path.realpath(env)).items())
+    return sorted(env_drift.list_packages(os.path.realpath(env)).items())
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -65,13 +67,13 @@ def env_folder(root, key):
     return os.path.join(root, "envs", key)
 
 
-def current(root, name="current"):
+def current_env_key(root, name="current"):
     """Return the key of the current (or `previous`) environment, "" if there is none."""
     key = os.path.basename(link_of(os.path.join(root, name)))
     return key if KEY.match(key) else ""
 
 
-def locate(root, key):
+def locate_environment(root, key):
     """Return the path of the environment KEY ("": the `current` one), "" if it is not here."""
     if not key:
         return os.path.realpath(os.path.join(root, "current"))
@@ -84,7 +86,7 @@ def used_by(root, project, key):
     folder = os.path.join(glob.escape(root), "projects", "*", glob.escape(project or "-"))
     marks = sorted(glob.glob(folder), key=changed_at)
     keys = [os.path.basename(os.path.dirname(path)) for path in marks] + [key] * bool(key)
-    found = (name for name in reversed(keys) if KEY.match(name) and locate(root, name))
+    found = (name for name in reversed(keys) if KEY.match(name) and locate_environment(root, name))
     return next(found, "")
 
 
@@ -115,7 +117,7 @@ def write_mark(path, value):
     write_atomic(path, json.dumps(value), mode=None, sync=True)
 
 
-def exchange(one, other):
+def exchange_paths(one, other):
     """Swap two paths (RENAME_EXCHANGE); return False if unsupported (NFS, glibc < 2.28)."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2

@@ -146,22 +146,22 @@ os._exit(0)  # torch's threads can abort an interpreter that ends; that would pr
 """
 
 
-def prove(call, env, mpirun, modules, requested, variables):
+def prove_environment(call, env, mpirun, modules, requested, variables):
     """Return {torch, ranks, step, modules, imported}; a failure names its step.
 
     `requested`: [[distribution, version], ...] whose modules are imported, too.
     """
-    packages = env_drift.packages(env)
+    packages = env_drift.list_packages(env)
     for dist, version in [row[1:] for row in modules] + requested:
         require_version(packages, dist, version)
     known = [name for name, _, _ in modules]
     others = [n for dist, _ in requested for n in import_names(env, dist) if n not in known]
-    folder = scratch_folder.make("proof-")
+    folder = scratch_folder.make_scratch_folder("proof-")
     try:
         place = os.path.join(folder, "rendezvous")
         command = proof_command(env, place, known + ["--"] + others, mpirun)
         variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files there when it is killed
-        said = child_processes.run(call, command, variables, TIMEOUT)
+        said = child_processes.run_program(call, command, variables, TIMEOUT)
         found = json.loads(said.strip().splitlines()[-1])
     except (ValueError, IndexError):
         raise Failure(
@@ -172,7 +172,7 @@ def prove(call, env, mpirun, modules, requested, variables):
     except Failure as e:
         raise proof_failure(e) from None
     finally:
-        scratch_folder.remove(folder)
+        scratch_folder.remove_scratch_folder(folder)
     found["modules"] = [[name, version] for name, _, version in modules]
     found["imported"] = [name for name in others if not name.startswith("?")]
     return found
@@ -221,11 +221,18 @@ def require_version(packages, dist, version):
 
 def proof_command(env, rendezvous, names, mpirun):
     """Return the command. `mpirun`: the words before the program; empty: a single process."""
-    python = [os.path.join(env, "bin", "python"), "-I", "-c", PROOF, rendezvous, dtype()] + names
+    python = [
+        os.path.join(env, "bin", "python"),
+        "-I",
+        "-c",
+        PROOF,
+        rendezvous,
+        choose_proof_dtype(),
+    ] + names
     return mpirun + python
 
 
-def dtype():
+def choose_proof_dtype():
     """Return bf16 where IPEX supports it: without AVX-512 its `optimize` refuses bf16."""
     flags = fields_of(read_text("/proc/cpuinfo", until=b"\n\n")).get("flags", "")
     return "bf16" if set(flags.split()) >= BF16 else "fp32"

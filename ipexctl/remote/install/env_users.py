@@ -22,20 +22,20 @@ MOST = 64  # projects in an answer
 
 def op_ask(call, root, key, project):
     """{root, key, project: {id, name, by}} -> {}: the project requests this environment."""
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     env_marks.env_folder(root, key)
-    ask(root, key, project)
+    note_project(root, key, project)
     return {}
 
 
-def ask(root, key, project):
+def note_project(root, key, project):
     """Record that a project requests the environment; without a project, do nothing."""
     if not project:
         return
     path = path_of(root, key, project["id"])
     if os.path.exists(path):
         return
-    root_folder.subfolder(root, "projects", key)
+    root_folder.make_subfolder(root, "projects", key)
     mark = {name: str(project.get(name, ""))[:200] for name in TEXT}
     try:
         env_marks.write_mark(path, dict(mark, asked=int(time.time())))
@@ -43,21 +43,21 @@ def ask(root, key, project):
         raise root_folder.write_failure(e, root, 0) from None
 
 
-def used(root, key, project):
+def note_project_run(root, key, project):
     """Record that a run starts. A failure to record it must not stop the run."""
     try:
-        ask(root, key, project)
+        note_project(root, key, project)
         if project:
             os.utime(path_of(root, key, project["id"]))
     except (OSError, Failure):
         pass
 
 
-def forget(root, key):
+def forget_projects(root, key):
     shutil.rmtree(folder_of(root, key), ignore_errors=True)
 
 
-def users(root, key):
+def list_projects(root, key):
     """Return [[{id, name, by}, asked, used], ...]; the most recent user comes first."""
     found = []
     for name in sorted(filter(ID.match, names_in(folder_of(root, key)))):
@@ -67,25 +67,25 @@ def users(root, key):
             last = os.stat(path).st_mtime
             asked = float((mark or {}).get("asked", last))
             project = dict({word: str((mark or {}).get(word, "")) for word in TEXT}, id=name)
-            found.append((last, [project, date(asked), date(last)]))
+            found.append((last, [project, format_utc_date(asked), format_utc_date(last)]))
         except (OSError, TypeError, ValueError, OverflowError):
             continue
     return [row for _, row in sorted(found, key=lambda one: -one[0])][:MOST]
 
 
-def summary(root, env):
+def summarize_environment(root, env):
     """Return {key, built, users}; None for an environment that ipexctl did not build."""
     key = env_marks.key_of(root, env)
-    return {"key": key, "built": built_on(env), "users": users(root, key)} if key else None
+    return {"key": key, "built": built_on(env), "users": list_projects(root, key)} if key else None
 
 
 def built_on(env):
     """Return the time of its mark, "" if it has none."""
     found = info_of(os.path.join(env, env_marks.OK))
-    return date(found.st_mtime) if found else ""
+    return format_utc_date(found.st_mtime) if found else ""
 
 
-def date(seconds):
+def format_utc_date(seconds):
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 

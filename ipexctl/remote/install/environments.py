@@ -44,7 +44,7 @@ def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
     the host's own Python at `python`. `rebuild`: the build that is replaced, "" for none; then all
     wheels are unpacked, including those that an earlier build has unpacked.
     """
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     env = env_marks.env_folder(root, key)
     files = [tuple(wheel) for wheel in wheels]
     tools = [("uv",) + tuple(uv)]
@@ -57,14 +57,14 @@ def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
         require_unused(env)
         arrivals = Arrivals(call, root)
         for some in arrivals.batches(tools):
-            blobs.verify(root, [sha for _, sha, _ in some])
+            blobs.verify_blobs(root, [sha for _, sha, _ in some])
         wheels = [(file, sha) for file, sha, _ in files]
         store = wheel_cache.WheelCache(root, uv_sha, wheels, bool(rebuild))
         try:
             uv = unpack_uv(root, uv_sha)
             if carried:
                 python = standalone_pythons.unpacked_interpreter(call, root, carried[0])
-            build(arrivals, env, [uv, python], store, files, carried)
+            build_environment(arrivals, env, [uv, python], store, files, carried)
         except (Failure, OSError) as e:
             raise root_folder.explain_disk_failure(e, root, 0) from None
     return {"built": True}
@@ -79,12 +79,12 @@ def op_prove(call, root, key, mpi, mpirun, modules, requested, env):
     `mpirun` (words; none: just one process) starts train a step and add up their numbers. `mpi` is
     "system" where that mpirun is the host's own.
     """
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     folder = env_marks.env_folder(root, key)
     variables = dict(clean_environ(folder), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
     variables = child_processes.with_variables(variables, env)
     try:
-        found = env_proof.prove(call, folder, mpirun, modules, requested, variables)
+        found = env_proof.prove_environment(call, folder, mpirun, modules, requested, variables)
         found["mpi"] = mpi
     except Failure:
         with RootLock(call, root):
@@ -97,7 +97,7 @@ def op_prove(call, root, key, mpi, mpirun, modules, requested, env):
 
 def op_switch(call, root, key, project=None):
     """{root, key, project} -> {changed, previous}: make `current` lead to this environment."""
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     env = env_marks.env_folder(root, key)
     with RootLock(call, root):
         if (
@@ -110,14 +110,14 @@ def op_switch(call, root, key, project=None):
                 "run the same command again",
                 slug="env-gone",
             )
-        env_users.ask(root, key, project)
-        remove(replaced(env))
-        before = env_marks.current(root)
+        env_users.note_project(root, key, project)
+        remove_env_path(replaced_env_folder(env))
+        before = env_marks.current_env_key(root)
         if before == key:
             return {"changed": False, "previous": before}
         links = [os.path.join(root, name) for name in env_marks.LINKS]
-        back = before and env_marks.current(root, "previous") == key
-        if not (back and env_marks.exchange(*links)):  # if possible, in one step
+        back = before and env_marks.current_env_key(root, "previous") == key
+        if not (back and env_marks.exchange_paths(*links)):  # if possible, in one step
             if before:
                 replace_link(root, "previous", os.path.join("envs", before))
             replace_link(root, "current", os.path.join("envs", key))
@@ -165,7 +165,7 @@ class RootLock:
 
     def __init__(self, call, root):
         self.call = call
-        self.path = os.path.join(root_folder.subfolder(root, "envs"), ".lock")
+        self.path = os.path.join(root_folder.make_subfolder(root, "envs"), ".lock")
 
     def __enter__(self):
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -197,7 +197,7 @@ class Arrivals:
         left = list(files)
         while left:
             last = self.complete
-            here = [file for file in left if blobs.has(self.root, file[1], file[2])]
+            here = [file for file in left if blobs.has_blob(self.root, file[1], file[2])]
             if here:
                 left = [file for file in left if file not in here]
                 yield here
@@ -220,7 +220,7 @@ class Arrivals:
 
 def unpack_uv(root, sha):
     """Unpack the uv program from its wheel; the folder is named after the wheel's sha256."""
-    place = os.path.join(root_folder.subfolder(root, "tools", "uv-" + sha[:12]), "uv")
+    place = os.path.join(root_folder.make_subfolder(root, "tools", "uv-" + sha[:12]), "uv")
     if os.path.exists(place):
         return place
     try:
@@ -240,7 +240,7 @@ def uv_member(names):
     return fitting[0]
 
 
-def build(arrivals, env, tools, store, files, carried):
+def build_environment(arrivals, env, tools, store, files, carried):
     """Build in a separate folder, which takes the environment's place when it is complete: until
     then the old one is in use. uv gets no hashes: the caller has checked them, and uv takes longer
     for them than for unpacking."""
@@ -254,7 +254,7 @@ def build(arrivals, env, tools, store, files, carried):
     def undo():
         """Remove the incomplete environment: the controller has gone."""
         for _ in range(3):  # the builder may still be writing
-            remove(work)
+            remove_env_path(work)
 
     call.agent.at_end.append(undo)
     try:
@@ -264,17 +264,19 @@ def build(arrivals, env, tools, store, files, carried):
         base = [uv, "--no-config", "--offline", "--color", "never", "--no-progress"]
         make = ["venv", "--quiet", "--no-project", "--relocatable", "--python", python, fresh]
         call.emit({"event": "step", "what": "venv"})
-        child_processes.run(call, base + make, variables, BUILD_TIMEOUT)
+        child_processes.run_program(call, base + make, variables, BUILD_TIMEOUT)
         fill = ["pip", "install", "--quiet", "--python", os.path.join(fresh, "bin", "python")]
         fill += ["--no-index", "--no-deps", "--link-mode", "hardlink"]
         fill += ["--find-links", store.empty_links()]
         call.emit({"event": "step", "what": "unpack"})
         for some in arrivals.batches(files):
-            unpack(call, base + fill, variables, store, [(file, sha) for file, sha, _ in some])
+            unpack_wheels(
+                call, base + fill, variables, store, [(file, sha) for file, sha, _ in some]
+            )
         make_runnable(os.path.join(fresh, "bin"))
         needed = [sha for _, sha, _ in files] + carried
         mark = {"wheels": [file for file, _, _ in files], "blobs": needed}
-        mark["dists"] = env_drift.metadata(fresh)
+        mark["dists"] = env_drift.hash_package_records(fresh)
         call.emit({"event": "step", "what": "sync"})
         sync_disk(fresh)
         store.keep()
@@ -288,40 +290,40 @@ def build(arrivals, env, tools, store, files, carried):
         store.drop()
         raise
     finally:
-        remove(work)
+        remove_env_path(work)
         call.agent.at_end.remove(undo)
 
 
-def replaced(env):
+def replaced_env_folder(env):
     """Return the path of the replaced environment, until the new one is proved."""
     return os.path.join(os.path.dirname(env), ".old-" + os.path.basename(env))
 
 
 def put_in_place(fresh, env):
     require_unused(env)
-    remove(replaced(env))
+    remove_env_path(replaced_env_folder(env))
     if os.path.lexists(os.path.join(env, env_marks.OK)):
-        if env_marks.exchange(fresh, env):
-            rename_synced(fresh, replaced(env))
+        if env_marks.exchange_paths(fresh, env):
+            rename_synced(fresh, replaced_env_folder(env))
             return
-        os.rename(env, replaced(env))
-    remove(env)
+        os.rename(env, replaced_env_folder(env))
+    remove_env_path(env)
     rename_synced(fresh, env)
 
 
 def put_back(env):
     """Use the replaced environment again, as the new one failed its proof."""
-    old = replaced(env)
+    old = replaced_env_folder(env)
     if os.path.isdir(old):
-        remove(env)
+        remove_env_path(env)
         rename_synced(old, env)
 
 
-def unpack(call, command, variables, store, wheels):
-    blobs.verify(store.root, [sha for _, sha in store.lacking(wheels)])
+def unpack_wheels(call, command, variables, store, wheels):
+    blobs.verify_blobs(store.root, [sha for _, sha in store.lacking(wheels)])
     store.begin(wheels)
     asked = ["%s==%s" % tuple(name.split("-")[:2]) for name, _ in wheels]
-    child_processes.run(call, command + asked, variables, BUILD_TIMEOUT)
+    child_processes.run_program(call, command + asked, variables, BUILD_TIMEOUT)
     store.done(wheels)
 
 
@@ -342,15 +344,15 @@ def remove_old_work(folder):
     """Remove folders of killed builders: only the holder of the lock has such folders."""
     for name in os.listdir(folder):
         if name.startswith((".work-", ".old-")):
-            remove(os.path.join(folder, name))
+            remove_env_path(os.path.join(folder, name))
 
 
-def remove(path):
+def remove_env_path(path):
     if os.path.islink(path) or os.path.isfile(path):
         os.unlink(path)
     elif os.path.isdir(path):
         # Its mark goes first, so that a removal cut short does not look complete.
-        blobs.unlink(os.path.join(path, env_marks.OK))
+        blobs.try_unlink(os.path.join(path, env_marks.OK))
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -26,7 +26,7 @@ def op_inspect(call, root, path):
     """{root, path} -> {path, python, packages, mpirun}: runs the environment's own interpreter."""
     path = checked_folder(path, root)
     python = os.path.join(path, "bin", "python")
-    words = child_processes.run(
+    words = child_processes.run_program(
         call, [python, "-I", "-c", ASK], environments.clean_environ(path), TIMEOUT
     )
     try:
@@ -44,23 +44,28 @@ def op_inspect(call, root, path):
     return {
         "path": path,
         "python": version,
-        "packages": env_drift.packages(path),
+        "packages": env_drift.list_packages(path),
         "mpirun": os.access(os.path.join(path, "bin", "mpirun"), os.X_OK),
     }
 
 
 def op_link(call, root, key, path):
     """{root, key, path} -> {built}: link ROOT/envs/KEY to `path`. False: it is linked already."""
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     env = env_marks.env_folder(root, key)
     path = checked_folder(path, root)
     with environments.RootLock(call, root):
-        root_folder.subfolder(root, "envs", key)
+        root_folder.make_subfolder(root, "envs", key)
         changed = link_contents(env, path)
-        mark = {"use": path, "wheels": [], "blobs": [], "dists": env_drift.metadata(env)}
+        mark = {
+            "use": path,
+            "wheels": [],
+            "blobs": [],
+            "dists": env_drift.hash_package_records(env),
+        }
         if not changed and read_json(os.path.join(env, env_marks.OK)) == mark:
             return {"built": False}
-        blobs.unlink(os.path.join(env, env_marks.PROVED))
+        blobs.try_unlink(os.path.join(env, env_marks.PROVED))
         env_marks.write_mark(os.path.join(env, env_marks.OK), mark)
     return {"built": True}
 
@@ -108,6 +113,6 @@ def link_contents(env, path):
             changed = True
     for name in os.listdir(env):
         if name not in wanted and os.path.islink(os.path.join(env, name)):
-            blobs.unlink(os.path.join(env, name))
+            blobs.try_unlink(os.path.join(env, name))
             changed = True
     return changed

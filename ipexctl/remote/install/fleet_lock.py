@@ -21,7 +21,7 @@ def op_hold(call, root, install, who, wait):
     or until the agent ends. If it is not free within `wait` seconds, the answer says who holds it.
     Hosts with one home share the lock of one `install`.
     """
-    lock = HostLock(root_folder.checked(root), install, who)
+    lock = HostLock(root_folder.prepare_root(root), install, who)
     began, told = time.time(), 0.0
     try:
         while not lock.take():
@@ -78,7 +78,7 @@ class HostLock:
 
     def unmark(self):
         if self.locked:
-            blobs.unlink(self.place)
+            blobs.try_unlink(self.place)
 
     def release(self):
         self.unmark()

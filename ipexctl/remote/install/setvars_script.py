@@ -39,7 +39,7 @@ def source_script(call, prefix, script, seconds):
     before = base_environment(prefix)
     command = ["bash", "--norc", "--noprofile", "-c", SOURCE, "bash", script]
     try:
-        after = parse_env(child_processes.run(call, command, before, seconds))
+        after = parse_env(child_processes.run_program(call, command, before, seconds))
     except Failure as e:
         raise script_failure(script, e.what) from None
     if not after:

@@ -8,7 +8,7 @@ import os
 import re
 import tarfile
 
-from ipexctl.common.files import remove, rename_synced, sync_disk
+from ipexctl.common.files import remove_path, rename_synced, sync_disk
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
@@ -19,17 +19,17 @@ TOP = "python"
 
 def unpacked_interpreter(call, root, sha):
     """Return the interpreter's path. The caller holds ROOT's lock and has verified the blob."""
-    place = os.path.join(root_folder.subfolder(root, "pythons"), sha[:16])
+    place = os.path.join(root_folder.make_subfolder(root, "pythons"), sha[:16])
     if not os.path.isdir(place):
         remove_unfinished(root)
         work = "%s.%d" % (place, os.getpid())
         call.emit({"event": "step", "what": "python"})
         try:
-            unpack(blobs.path_of(root, sha), work)
+            unpack_python(blobs.path_of(root, sha), work)
             sync_disk(work)
             rename_synced(os.path.join(work, TOP), place)
         finally:
-            remove(work)
+            remove_path(work)
     return os.path.join(place, "bin", "python3")
 
 
@@ -38,10 +38,10 @@ def remove_unfinished(root):
     folder = os.path.join(root, "pythons")
     for name in os.listdir(folder):
         if not PLACE.match(name):
-            remove(os.path.join(folder, name))
+            remove_path(os.path.join(folder, name))
 
 
-def unused(root, needed):
+def list_unused_pythons(root, needed):
     """Return the folders that belong to none of the NEEDED blobs."""
     folder = os.path.join(root, "pythons")
     wanted = {sha[:16] for sha in needed}
@@ -49,7 +49,7 @@ def unused(root, needed):
     return [os.path.join(folder, name) for name in names if name not in wanted]
 
 
-def unpack(source, folder):
+def unpack_python(source, folder):
     """Unpack what the controller's carried_python.py packed. Raise OSError for a full disk."""
     os.mkdir(folder, 0o700)
     with tarfile.open(source, "r|gz") as archive:

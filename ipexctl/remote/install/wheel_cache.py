@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 
-from ipexctl.common.files import read_json, remove
+from ipexctl.common.files import read_json, remove_path
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.install import env_marks
@@ -22,7 +22,7 @@ class WheelCache:
 
     def __init__(self, root, uv, wheels, fresh):
         self.root, self.uv = root, uv
-        root_folder.subfolder(root, "blobs", "unpacked")
+        root_folder.make_subfolder(root, "blobs", "unpacked")
         top = cache_folder(root)
         self.cache, self.links = os.path.join(top, "cache"), os.path.join(top, "wheels")
         self.mark = os.path.join(top, "mark")
@@ -35,7 +35,7 @@ class WheelCache:
         """Return {file: [sha256, stamp]} of the wheels that are certainly unpacked."""
         said = read_json(self.mark) or {}
         try:
-            if said["uv"] == self.uv and said["digest"] == fingerprint(self.cache)[0]:
+            if said["uv"] == self.uv and said["digest"] == fingerprint_cache(self.cache)[0]:
                 return said["wheels"]
         except (OSError, KeyError):
             pass
@@ -48,16 +48,16 @@ class WheelCache:
     def empty_links(self):
         """Return an empty folder for links to blobs under the names of wheels. uv needs the same
         path each time, and a hard link would change a blob's stamp."""
-        remove(self.links)
+        remove_path(self.links)
         os.mkdir(self.links, 0o700)
         return self.links
 
     def begin(self, wheels):
         """Link these wheels, and note that uv is about to write to the cache."""
         if not self.begun:
-            blobs.unlink(self.mark)
+            blobs.try_unlink(self.mark)
             if not self.before:
-                remove(self.cache)
+                remove_path(self.cache)
         self.begun = True
         for file, sha in wheels:
             os.symlink(blobs.path_of(self.root, sha), os.path.join(self.links, file))
@@ -73,7 +73,7 @@ class WheelCache:
         """Keep the unpacked wheels, which are on the disk: protect them and write the mark."""
         if not self.begun:
             return
-        digest, shared = fingerprint(self.cache)
+        digest, shared = fingerprint_cache(self.cache)
         if not shared:  # copies would take their room twice
             remove_cache(self.root)
             return
@@ -92,8 +92,8 @@ def cache_folder(root):
 
 def remove_cache(root):
     """Remove the cache. Environments keep their files, which are hard links."""
-    blobs.unlink(os.path.join(cache_folder(root), "mark"))  # first, should this be cut short
-    remove(cache_folder(root))
+    blobs.try_unlink(os.path.join(cache_folder(root), "mark"))  # first, should this be cut short
+    remove_path(cache_folder(root))
 
 
 def blob_stamp(root, sha):
@@ -104,7 +104,7 @@ def blob_stamp(root, sha):
         return None
 
 
-def fingerprint(folder):
+def fingerprint_cache(folder):
     """Return a hash of the state of all files below, and (path, mode) of those with several names.
 
     Modes and change times are left out: both change with every environment.

@@ -3,7 +3,7 @@
 import os
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.play.safe_paths import absolute
+from ipexctl.remote.play.safe_paths import absolute_path
 
 
 def apply(task):
@@ -11,7 +11,7 @@ def apply(task):
     if args["fail"]:
         raise Failure(args["fail"], slug="assertion-failed")
     if args["path"]:
-        path = absolute(args["path"])
+        path = absolute_path(args["path"])
         task.reads = ["path:" + path]
         if not os.path.lexists(path):
             raise Failure(args["msg"] or "%s is not there" % path, slug="assertion-failed")

@@ -3,9 +3,9 @@
 import os
 
 from ipexctl.common.files import hash_of
-from ipexctl.remote.failure import document
+from ipexctl.remote.failure import failure_document
 from ipexctl.remote.play import safe_paths
-from ipexctl.remote.play.apply_file import attributes_only, made_above, make_directory, replace
+from ipexctl.remote.play.apply_file import attributes_only, made_above, make_directory, replace_file
 from ipexctl.remote.play.file_attributes import Attributes
 from ipexctl.remote.play.task import Missing
 from ipexctl.remote.play.text_diff import MOST as DIFF_MOST
@@ -15,16 +15,16 @@ from ipexctl.remote.play.text_diff import text_diff
 def apply(task):
     """args: files [{name, sha256, size, executable}]; `name` is relative to dest, "" is dest."""
     args = task.args
-    dest = safe_paths.absolute(args["dest"])
+    dest = safe_paths.absolute_path(args["dest"])
     task.touches(dest)
     changes, diffs = [], []
     task.writes += made_above(dest) if args["folders"] else []
     wanted = Attributes(dict(args, mode=args["directory_mode"]))
     for folder in args["folders"]:
-        if make_directory(task, _below(dest, folder), wanted)[0]:
+        if make_directory(task, _join_below(dest, folder), wanted)[0]:
             changes.append("%s/" % (folder or dest))
     for file in args["files"]:
-        path = _below(_into(dest, args, file), file["name"])
+        path = _join_below(_path_in_folder(dest, args, file), file["name"])
         detail, diff = _copy(task, path, file)
         if detail:
             changes.append("%s: %s" % (file["name"], detail) if file["name"] else detail)
@@ -33,7 +33,7 @@ def apply(task):
     return bool(changes), shown, "".join(diffs)
 
 
-def _into(dest, args, file):
+def _path_in_folder(dest, args, file):
     """Return the path for a file: a single file goes into a folder under its own name, as in cp."""
     single = not file["name"]
     if single and (args["dest"].endswith("/") or os.path.isdir(dest)):
@@ -41,26 +41,26 @@ def _into(dest, args, file):
     return dest
 
 
-def _below(top, name):
+def _join_below(top, name):
     return os.path.join(top, name) if name else top
 
 
 def _copy(task, path, file):
     """Copy a file. Return what changed and the diff; ("", "") if nothing did."""
     try:
-        with safe_paths.place(path) as place:
+        with safe_paths.open_place(path) as place:
             return _copy_to(task, place, file)
     except Missing as e:
         if not task.check:
             raise
         if not task.args["folders"]:  # if it is, `folders` creates it
-            task.failure = document(e)
+            task.failure = failure_document(e)
         small = task.diff and file["size"] <= DIFF_MOST
         return "create", text_diff(path, b"", _content(task, file)) if small else ""
 
 
 def _copy_to(task, place, file):
-    found, digest = known(place)
+    found, digest = stat_and_hash(place)
     wanted = Attributes(task.args)
     if digest == file["sha256"]:
         return attributes_only(task, place, wanted)[1:]
@@ -68,11 +68,13 @@ def _copy_to(task, place, file):
     if task.diff and max(file["size"], found.st_size if found else 0) <= DIFF_MOST:
         diff = text_diff(place.path, place.read()[0] or b"", _content(task, file))
     default = 0o777 if file["executable"] else 0o666
-    detail = replace(task, place, found, wanted, lambda new: _fill(task, file, new), default)
+    detail = replace_file(
+        task, place, found, wanted, lambda new: _fill_file(task, file, new), default
+    )
     return detail, diff
 
 
-def known(place):
+def stat_and_hash(place):
     """Return (stat, SHA-256) of the existing file; (None, "") without one."""
     fd, found = place.open_file()
     if fd is None:
@@ -85,11 +87,11 @@ def _content(task, file):
     import io
 
     data = io.BytesIO()
-    _fill(task, file, data)
+    _fill_file(task, file, data)
     return data.getvalue()
 
 
-def _fill(task, file, new):
+def _fill_file(task, file, new):
     if "text" in file:
         new.write(file["text"].encode("utf-8"))
     else:

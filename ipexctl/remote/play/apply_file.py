@@ -14,22 +14,22 @@ from ipexctl.remote.play.text_diff import text_diff
 def apply(task):
     args = task.args
     state = args["state"]
-    path = safe_paths.absolute(args["path"])
+    path = safe_paths.absolute_path(args["path"])
     task.touches(path)
     if state == "absent":
-        return _absent(task, path)
+        return _make_absent(task, path)
     if state == "directory":
         task.writes += made_above(path)
         return make_directory(task, path, Attributes(args))
     if state == "link":
         task.if_missing = True, "link to %s" % args["src"], ""
-        with safe_paths.place(path, follow=False) as place:
+        with safe_paths.open_place(path, follow=False) as place:
             return _link_at(task, place, args["src"])
     if state == "touch":
         task.reads += ["exists:" + one[len("path:") :] for one in task.reads]
     new = None if args["content"] is None else args["content"].encode("utf-8")
     task.if_missing = True, "create", text_diff(path, b"", new or b"") if task.diff else ""
-    with safe_paths.place(path) as place:
+    with safe_paths.open_place(path) as place:
         if new is None and place.found is None:
             new = b""
             if state == "file":
@@ -48,11 +48,11 @@ def write_file(task, place, new, wanted):
     old, found = place.read()
     if old == new:
         return attributes_only(task, place, wanted)
-    detail = replace(task, place, found, wanted, lambda file: file.write(new))
+    detail = replace_file(task, place, found, wanted, lambda file: file.write(new))
     return True, detail, text_diff(place.path, old or b"", new) if task.diff else ""
 
 
-def replace(task, place, found, wanted, fill, default=0o666):
+def replace_file(task, place, found, wanted, fill, default=0o666):
     """Replace `found` (a stat, or None) with a new file that `fill` writes. Return in words what
     that changes."""
     changes = wanted.changes(found)
@@ -79,13 +79,13 @@ def attributes_only(task, place, wanted):
             if wanted.fits_in_place(found):
                 wanted.apply(fd, place.path)
             else:
-                replace(task, place, found, wanted, lambda new: shutil.copyfileobj(file, new))
+                replace_file(task, place, found, wanted, lambda new: shutil.copyfileobj(file, new))
     return bool(changes), changes, ""
 
 
-def _absent(task, path):
+def _make_absent(task, path):
     try:
-        with safe_paths.place(path, follow=False) as place:
+        with safe_paths.open_place(path, follow=False) as place:
             found = place.found
             if found is None:
                 return False, "", ""
@@ -98,7 +98,7 @@ def _absent(task, path):
                 place.require_writable()
             else:
                 _remove(place.folder, place.name)
-            return True, "remove %s" % safe_paths.shape(found), ""
+            return True, "remove %s" % safe_paths.describe_file_type(found), ""
     except Missing:
         return False, "", ""
 
@@ -122,11 +122,11 @@ def make_directory(task, path, wanted):
     """Create a directory and those above it, as mkdir -p does; set its attributes."""
     missing = _missing_folders(path)
     if missing and task.check:
-        with safe_paths.place(missing[0]) as place:
+        with safe_paths.open_place(missing[0]) as place:
             place.require_writable()
         return True, "create directory", ""
     for each in missing:
-        with safe_paths.place(each) as place:
+        with safe_paths.open_place(each) as place:
             try:
                 # its final mode is set below, by its descriptor
                 closed = wanted.mode and each == path
@@ -135,13 +135,13 @@ def make_directory(task, path, wanted):
                 pass
             except OSError as e:
                 raise safe_paths.not_written(each, e) from None
-    with safe_paths.place(path) as place:
+    with safe_paths.open_place(path) as place:
         found = place.found
         if found is None:
             raise Failure("%s disappeared during the operation" % path, slug="path-disappeared")
         if not stat.S_ISDIR(found.st_mode):
             raise Failure(
-                "%s is %s, not a directory" % (path, safe_paths.shape(found)),
+                "%s is %s, not a directory" % (path, safe_paths.describe_file_type(found)),
                 slug="wrong-file-kind",
             )
         changes = wanted.changes(found)
@@ -165,7 +165,7 @@ def _missing_folders(path):
     missing = []
     while path.rstrip("/"):
         try:
-            with safe_paths.place(path) as place:
+            with safe_paths.open_place(path) as place:
                 if place.found is not None:
                     break
         except Missing:
@@ -179,7 +179,7 @@ def _link_at(task, place, target):
     found = place.found
     if found is not None and not stat.S_ISLNK(found.st_mode):
         raise Failure(
-            "%s is %s, not a symbolic link" % (place.path, safe_paths.shape(found)),
+            "%s is %s, not a symbolic link" % (place.path, safe_paths.describe_file_type(found)),
             hint="a step before: file: {path: %s, state: absent}" % place.path,
             slug="wrong-file-kind",
         )

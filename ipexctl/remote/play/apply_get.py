@@ -5,10 +5,10 @@ import http.client
 import urllib.error
 import urllib.request
 
-from ipexctl.common.http_body import Broken, pieces
+from ipexctl.common.http_body import BodyBroken, read_body_pieces
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.play import safe_paths
-from ipexctl.remote.play.apply_copy import known
+from ipexctl.remote.play.apply_copy import stat_and_hash
 from ipexctl.remote.play.apply_file import attributes_only
 from ipexctl.remote.play.file_attributes import Attributes
 
@@ -17,12 +17,12 @@ SLOWEST = 10000  # bytes per second, for as long as `timeout` says
 
 def apply(task):
     args = task.args
-    path = safe_paths.absolute(args["dest"])
+    path = safe_paths.absolute_path(args["dest"])
     task.touches(path)
     task.if_missing = True, "download", ""
     wanted = Attributes(args)
-    with safe_paths.place(path) as place:
-        found, digest = known(place)
+    with safe_paths.open_place(path) as place:
+        found, digest = stat_and_hash(place)
         if digest == args["sha256"].lower():
             return attributes_only(task, place, wanted)
         if task.check:
@@ -51,7 +51,7 @@ def _download(args, file):
     try:
         opener = urllib.request.build_opener(_Redirects)
         with opener.open(request, timeout=args["timeout"]) as answer:
-            for piece in pieces(answer, *limits):
+            for piece in read_body_pieces(answer, *limits):
                 size += len(piece)
                 digest.update(piece)
                 file.write(piece)
@@ -59,7 +59,7 @@ def _download(args, file):
         raise Failure(
             "%s: the server says %d %s" % (args["url"], e.code, e.reason), slug="download-failed"
         ) from None
-    except (Broken, OSError, ValueError, http.client.HTTPException) as e:
+    except (BodyBroken, OSError, ValueError, http.client.HTTPException) as e:
         why = str(getattr(e, "reason", "") or e)
         raise Failure("cannot download %s" % args["url"], why, slug="download-failed") from None
     if digest.hexdigest() != args["sha256"].lower():

@@ -11,14 +11,14 @@ LINES = re.compile(r"[^\n]*\n|[^\n]+")  # str.splitlines splits at other charact
 
 
 def apply(task):
-    path = safe_paths.absolute(task.args["path"])
+    path = safe_paths.absolute_path(task.args["path"])
     task.touches(path)
-    return edit(task, path, task.args, Attributes(task.args))
+    return edit_line_in_file(task, path, task.args, Attributes(task.args))
 
 
-def edit(task, path, args, wanted):
+def edit_line_in_file(task, path, args, wanted):
     """Return (changed, detail, diff) of a file edited by the arguments of a `line` step."""
-    with safe_paths.place(path) as place:
+    with safe_paths.open_place(path) as place:
         old = place.read()[0]
         if old is None and args["state"] == "absent":
             return False, "", ""
@@ -26,11 +26,11 @@ def edit(task, path, args, wanted):
             what = "there is no file %s" % path
             raise Failure(what, hint="create: true", slug="path-missing")
         text = (old or b"").decode("utf-8", "surrogateescape")
-        new = edited(text, args).encode("utf-8", "surrogateescape")
+        new = edit_lines(text, args).encode("utf-8", "surrogateescape")
         return write_file(task, place, new, wanted)
 
 
-def edited(text, args):
+def edit_lines(text, args):
     lines = LINES.findall(text)
     pattern = _pattern(args, "regexp")
     line = args.get("line")
@@ -43,10 +43,10 @@ def edited(text, args):
         return "".join(lines)
     if any(each.rstrip("\r\n") == line for each in lines):
         return text
-    return "".join(_inserted(lines, line, args))
+    return "".join(_insert_line(lines, line, args))
 
 
-def _inserted(lines, line, args):
+def _insert_line(lines, line, args):
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     before, after = args.get("insertbefore"), args.get("insertafter")

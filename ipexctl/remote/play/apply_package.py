@@ -55,7 +55,7 @@ MANAGERS = (
 )  # fmt: skip
 
 
-def variables():
+def manager_variables():
     own = dict(os.environ)
     own.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "NEEDRESTART_MODE": "a"})
     own["ZYPP_LOCK_TIMEOUT"] = str(LOCK_WAIT)
@@ -68,10 +68,10 @@ def apply(task):
     names, state = args["name"], args["state"]
     task.reads = task.writes = ["packages"]
     manager = manager_of(args["use"])
-    before = installed(task, manager, names)
-    wanted = needed(names, before, state)
+    before = query_installed(task, manager, names)
+    wanted = packages_to_change(names, before, state)
     if task.check:
-        return _expected(wanted, state)
+        return _predict_change(wanted, state)
     if args["update_cache"]:
         code, out = _run(task, manager.update)
         if code:
@@ -80,20 +80,20 @@ def apply(task):
         wanted = names
     if wanted:
         command = {"absent": manager.remove, "latest": manager.latest}.get(state, manager.install)
-        _change(task, manager, command + list(wanted), args["update_cache"])
-    after = installed(task, manager, names)
-    missing = needed(names, after, state)
+        _change_packages(task, manager, command + list(wanted), args["update_cache"])
+    after = query_installed(task, manager, names)
+    missing = packages_to_change(names, after, state)
     if missing:
         kept = "still installed" if state == "absent" else "not installed"
         raise Failure("%s succeeded, but %s: %s" % (
             manager.name, kept, ", ".join(missing)), slug="package-not-changed")  # fmt: skip
-    return before != after, describe(before, after), ""
+    return before != after, describe_changes(before, after), ""
 
 
 def manager_of(use):
     for manager in MANAGERS:
         if use in ("auto", manager.name) and shutil.which(
-            manager.program, path=variables()["PATH"]
+            manager.program, path=manager_variables()["PATH"]
         ):
             return manager
     known = ", ".join(manager.name for manager in MANAGERS) if use == "auto" else use
@@ -102,15 +102,15 @@ def manager_of(use):
     )
 
 
-def installed(task, manager, names):
+def query_installed(task, manager, names):
     """Return {name: version}."""
     plain = [re.split("[=<>:]", name)[0] for name in names]
-    _, out = task.program(manager.versions + plain, variables(), quiet=True)
+    _, out = task.program(manager.versions + plain, manager_variables(), quiet=True)
     rows = [line.split() for line in out.splitlines()]
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}
 
 
-def needed(names, there, state):
+def packages_to_change(names, there, state):
     """Return the packages that have to be changed, as far as versions show it."""
     return [name for name in names if _is_there(name, there) == (state == "absent")]
 
@@ -123,7 +123,7 @@ def _is_there(name, there):
     return sign != "=" or found == version or found.split("-")[0] == version
 
 
-def _expected(wanted, state):
+def _predict_change(wanted, state):
     if wanted:
         return True, "%s %s" % ("remove" if state == "absent" else "install", ", ".join(wanted)), ""
     if state == "latest":
@@ -131,7 +131,7 @@ def _expected(wanted, state):
     return False, "", ""
 
 
-def _change(task, manager, command, updated):
+def _change_packages(task, manager, command, updated):
     if manager.name == "dnf":  # numactl=2.0 is numactl-2.0 there
         command = [word if word[:1] == "-" else word.replace("=", "-", 1) for word in command]
     code, out = _run(task, command)
@@ -148,7 +148,7 @@ def _run(task, command):
     """Return (exit code, output). dnf and zypper wait for a lock themselves; apt is run again."""
     end, waits = time.monotonic() + LOCK_WAIT, False
     while True:
-        code, out = task.program(command, variables(), quiet=waits)
+        code, out = task.program(command, manager_variables(), quiet=waits)
         if not code or _LOCKED not in out or time.monotonic() >= end:
             return code, out
         if not waits:
@@ -164,7 +164,7 @@ def _failure(manager, code, out):
     )  # fmt: skip
 
 
-def describe(before, after):
+def describe_changes(before, after):
     parts = []
     for name in sorted(set(before) | set(after)):
         old, new = before.get(name), after.get(name)

@@ -3,21 +3,21 @@
 import os
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.play.safe_paths import absolute
+from ipexctl.remote.play.safe_paths import absolute_path
 
 
 def apply(task):
     args = task.args
-    folder = absolute(args.get("chdir") or "~")
+    folder = absolute_path(args.get("chdir") or "~")
     variables = dict(os.environ)
     variables.update(args["variables"])
     variables.update(args["env"])
-    task.reads, task.writes = _uses(args, folder)
-    done = _done(task, folder, variables)
+    task.reads, task.writes = _touched_paths(args, folder)
+    done = _why_not_needed(task, folder, variables)
     if done:
         return False, done, ""
     if task.check:
-        return _expected(args)
+        return _predict_change(args)
     if not os.path.isdir(folder):
         raise Failure("there is no folder %s" % folder, hint="chdir: /path", slug="path-missing")
     code, out = task.program(
@@ -30,7 +30,7 @@ def apply(task):
     return args["changes"] != [], "", ""
 
 
-def _uses(args, folder):
+def _touched_paths(args, folder):
     """Return the paths the code touches: those of `changes`, and of `creates`."""
     reads = ["exists:" + _path(p, folder) for p in (args["creates"], args["removes"]) if p]
     if args["unless"]:
@@ -46,7 +46,7 @@ def _path(path, folder):
     return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
 
 
-def _done(task, folder, variables):
+def _why_not_needed(task, folder, variables):
     """Return why the code need not run; "" if it has to."""
     args = task.args
     if args["creates"] and os.path.lexists(_path(args["creates"], folder)):
@@ -61,7 +61,7 @@ def _done(task, folder, variables):
     return ""
 
 
-def _expected(args):
+def _predict_change(args):
     if args["changes"] == []:
         return False, "not run", ""
     if args["creates"] or args["removes"] or args["unless"]:

@@ -3,7 +3,7 @@
 import re
 
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.play.apply_line import edit
+from ipexctl.remote.play.apply_line import edit_line_in_file
 from ipexctl.remote.play.file_attributes import Attributes
 
 
@@ -20,7 +20,9 @@ def apply(task):
             if not task.check:
                 _write(path, name, args["value"])
     if args["sysctl_file"]:
-        changed, detail, diff = edit(task, args["sysctl_file"], _line(args, name), Attributes({}))
+        changed, detail, diff = edit_line_in_file(
+            task, args["sysctl_file"], _line_arguments(args, name), Attributes({})
+        )
         if changed:
             changes.append("%s: %s" % (args["sysctl_file"], detail))
     return bool(changes), ", ".join(changes), diff
@@ -54,7 +56,7 @@ def _write(path, name, value):
         ) from None
 
 
-def _line(args, name):
+def _line_arguments(args, name):
     """Return the line of the parameter, as arguments of a `line` step."""
     return {
         "state": args["state"],

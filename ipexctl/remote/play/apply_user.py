@@ -19,8 +19,8 @@ def apply(task):
     account = "path:/etc/passwd/" + name
     task.reads = [account] + ["path:/etc/group/" + group for group in args["groups"] or ()]
     found = _account(name)
-    now = _state(found)
-    wanted = None if args["state"] == "absent" else _wanted(args, now or {})
+    now = _account_state(found)
+    wanted = None if args["state"] == "absent" else _wanted_account(args, now or {})
     task.writes = [account, "path:/etc/group/" + name]
     if now == wanted:
         return False, "", ""
@@ -50,7 +50,7 @@ def _account(name):
         return None
 
 
-def _state(found):
+def _account_state(found):
     """Return {uid, groups, shell, home}, without the primary group; None: there is no account."""
     if found is None:
         return None
@@ -70,13 +70,13 @@ def _first_group(found):
         return ""
 
 
-def _wanted(args, now):
+def _wanted_account(args, now):
     wanted = dict(now)
     for key in ("shell", "home"):
         if args[key]:
             wanted[key] = args[key]
     if args["uid"] not in (None, now.get("uid")):
-        wanted["uid"] = _free(args["uid"], args["name"])
+        wanted["uid"] = _require_free_uid(args["uid"], args["name"])
     if args["groups"] is not None:
         found = _account(args["name"])
         groups = set(args["groups"]) - {_first_group(found) if found else ""}
@@ -84,7 +84,7 @@ def _wanted(args, now):
     return wanted
 
 
-def _free(uid, name):
+def _require_free_uid(uid, name):
     try:
         owner = pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -117,10 +117,12 @@ def _command(args, now, wanted):
     for key, option in _OPTIONS.items():
         old, new = (now or {}).get(key), wanted.get(key)
         if new != old and (now or new != []):
-            command += [option, _word(new)]
-            changes.append("%s %s -> %s" % (key, _word(old) or "none", _word(new) or "none"))
+            command += [option, _option_value(new)]
+            changes.append(
+                "%s %s -> %s" % (key, _option_value(old) or "none", _option_value(new) or "none")
+            )
     return command, ", ".join(changes) if now else "create"
 
 
-def _word(value):
+def _option_value(value):
     return ",".join(value) if isinstance(value, list) else str("" if value is None else value)

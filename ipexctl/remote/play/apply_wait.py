@@ -6,7 +6,7 @@ import time
 
 from ipexctl.common.waiting import wait_until
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.play.safe_paths import absolute
+from ipexctl.remote.play.safe_paths import absolute_path
 
 PAUSE = 0.5
 
@@ -25,14 +25,14 @@ def apply(task):
         if task.check:
             return None, "%s is %s now" % (what, now), ""
         raise Failure("%s is still %s after %g s" % (what, now, timeout), slug="wait-timeout")
-    task.reads = ["path:" + absolute(args["path"])] if args["path"] else ["any"]
+    task.reads = ["path:" + absolute_path(args["path"])] if args["path"] else ["any"]
     took = time.time() - began
     return False, "after %.0f s" % took if took >= 1 else "", ""
 
 
 def _is_there(args):
     if args["path"]:
-        return os.path.lexists(absolute(args["path"]))
+        return os.path.lexists(absolute_path(args["path"]))
     try:
         socket.create_connection((args["host"], args["port"]), 5).close()
         return True

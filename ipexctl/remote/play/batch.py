@@ -4,7 +4,7 @@ import os
 import time
 
 from ipexctl.remote.heartbeat import Heartbeat
-from ipexctl.remote.play.task import Task, outcome
+from ipexctl.remote.play.task import Task, apply_step
 
 
 def op_steps(call, steps, check, diff, password=""):
@@ -49,7 +49,7 @@ def _run(call, step, check, diff):
     call.emit({"event": "begin", "number": number})
     left = step["retries"]
     while True:
-        end = _once(call, step, check, diff)
+        end = _run_once(call, step, check, diff)
         if "failure" not in end or not left or check:
             break
         left -= 1
@@ -61,7 +61,7 @@ def _run(call, step, check, diff):
     return end
 
 
-def _once(call, step, check, diff):
+def _run_once(call, step, check, diff):
     def emit(event):
         call.emit(dict(event, number=step["number"]))
 
@@ -73,4 +73,4 @@ def _once(call, step, check, diff):
         recv=call.recv,
         at_end=call.agent.at_end,
     )
-    return outcome(step["module"], task)
+    return apply_step(step["module"], task)

@@ -102,14 +102,14 @@ def mode_of(text, now, is_folder):
     for part in text.split(","):
         who = part[: len(part) - len(part.lstrip("ugoa"))]
         for sign, what in _OPERATION.findall(part):
-            mode = _changed(mode, who, sign, what, is_folder)
+            mode = _change_mode(mode, who, sign, what, is_folder)
     return mode
 
 
-def _changed(mode, who, sign, what, is_folder):
+def _change_mode(mode, who, sign, what, is_folder):
     whom = "ugo" if not who or "a" in who else "".join(set(who))
     kept = 0 if who else _umask()
-    bits = sum(_bits(mode, what, is_folder) << _SHIFTS[each] for each in whom) & ~kept
+    bits = sum(_permission_bits(mode, what, is_folder) << _SHIFTS[each] for each in whom) & ~kept
     if "s" in what:
         bits |= sum(_SPECIAL[each] for each in whom if each != "o")
     if "t" in what and "o" in whom:
@@ -120,7 +120,7 @@ def _changed(mode, who, sign, what, is_folder):
     return mode & ~bits if sign == "-" else mode | bits
 
 
-def _bits(mode, what, is_folder):
+def _permission_bits(mode, what, is_folder):
     if what in ("u", "g", "o"):  # copy the bits of that class
         return mode >> _SHIFTS[what] & 7
     runs = "x" in what or "X" in what and (is_folder or mode & 0o111)
@@ -128,14 +128,14 @@ def _bits(mode, what, is_folder):
 
 
 def user_id(text):
-    return _id(text, "user", lambda: pwd.getpwnam(text).pw_uid)
+    return _look_up_id(text, "user", lambda: pwd.getpwnam(text).pw_uid)
 
 
 def group_id(text):
-    return _id(text, "group", lambda: grp.getgrnam(text).gr_gid)
+    return _look_up_id(text, "group", lambda: grp.getgrnam(text).gr_gid)
 
 
-def _id(text, what, look_up):
+def _look_up_id(text, what, look_up):
     if not text:
         return None
     if _NUMBER.match(text) and int(text) <= _MOST:

@@ -22,7 +22,7 @@ MOST_OF_NAME = 60  # letters of up to 4 bytes: the result stays below 255 bytes
 _TRIES = 20
 
 
-class Place:
+class PathPlace:
     """An open folder and a name in it. `found`: the lstat of that name, None: not there."""
 
     def __init__(self, folder, name, path):
@@ -70,7 +70,7 @@ class Place:
     def require_file(self, found):
         if not stat.S_ISREG(found.st_mode):
             raise Failure(
-                "%s is %s, not a file" % (self.path, shape(found)),
+                "%s is %s, not a file" % (self.path, describe_file_type(found)),
                 hint="a step before: file: {path: %s, state: absent}" % self.path,
                 slug="wrong-file-kind",
             )
@@ -99,20 +99,20 @@ class Place:
 
 
 @contextmanager
-def place(path, follow=True):
+def open_place(path, follow=True):
     """Return the Place of an absolute or ~ path. `follow`: follow a link at the path itself.
 
     Raises Failure if a folder is missing or a link must not be followed.
     """
-    path = absolute(path)
-    folder, name, real = _walk(path, follow)
+    path = absolute_path(path)
+    folder, name, real = _walk_folders(path, follow)
     try:
-        yield Place(folder, name, real)
+        yield PathPlace(folder, name, real)
     finally:
         os.close(folder)
 
 
-def absolute(path):
+def absolute_path(path):
     full = os.path.expanduser(path)
     if not full.startswith("/") or "\0" in full:
         raise Failure(
@@ -121,7 +121,7 @@ def absolute(path):
     return full
 
 
-def _walk(path, follow):
+def _walk_folders(path, follow):
     """Return (descriptor of a folder, name in it, path of both without links).
 
     `..` goes back to the folder that was open before, wherever it may have been moved.
@@ -139,7 +139,7 @@ def _walk(path, follow):
                     names.pop()
                 continue
             here = "/" + "/".join(names)
-            target = _link(folders[-1], name) if follow or not last else None
+            target = _read_link(folders[-1], name) if follow or not last else None
             if target is None and last:
                 return folders.pop(), name, os.path.join(here, name)
             if target is not None:
@@ -150,7 +150,7 @@ def _walk(path, follow):
                     os.close(folders.pop())
                     names.pop()
                 continue
-            folders.append(_enter(folders[-1], name, here))
+            folders.append(_enter_folder(folders[-1], name, here))
             names.append(name)
         return folders.pop(), ".", "/" + "/".join(names)
     finally:
@@ -162,14 +162,14 @@ def _parts(path):
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _link(folder, name):
+def _read_link(folder, name):
     try:
         return os.readlink(name, dir_fd=folder)
     except OSError:
         return None
 
 
-def _enter(folder, name, here):
+def _enter_folder(folder, name, here):
     try:
         inside = os.open(name, _FOLDER, dir_fd=folder)
     except OSError as e:
@@ -259,7 +259,7 @@ def not_written(path, error):
     )
 
 
-def shape(found):
+def describe_file_type(found):
     mode = found.st_mode
     for test, word in (
         (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"),

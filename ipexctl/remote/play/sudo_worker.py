@@ -13,7 +13,7 @@ import zlib
 
 from ipexctl.common.frames import Frames
 from ipexctl.remote.child_processes import start_process_group
-from ipexctl.remote.failure import Failure, document
+from ipexctl.remote.failure import Failure, failure_document
 
 PATIENCE = 20.0
 _WRONG, _ASKS = "incorrect password", "password is required"  # messages of sudo in English
@@ -50,9 +50,9 @@ class SudoWorker:
             frames.write(dict(request, id=self.number, op="play.batch.steps"))
             return self._relay(frames)
         except BrokenPipeError:
-            end["failure"] = document(self._gone())
+            end["failure"] = failure_document(self._gone())
         except Failure as e:  # of sudo; root's agent reports failures of the step
-            end["failure"] = document(e)
+            end["failure"] = failure_document(e)
         self.call.emit(end)
         return end
 
@@ -91,7 +91,7 @@ class SudoWorker:
                 return
 
     def _start(self):
-        command = _sudo(self.password) + [sys.executable, "-ISc", _BOOT]
+        command = _sudo_command(self.password) + [sys.executable, "-ISc", _BOOT]
         process = self.process = subprocess.Popen(
             command, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, preexec_fn=start_process_group,
@@ -107,7 +107,7 @@ class SudoWorker:
         except BrokenPipeError:
             ready = None
         if ready is None:
-            self.refused = _refused(self._last_words(), self.password)
+            self.refused = _refusal_failure(self._last_words(), self.password)
             raise self.refused
         self.frames = frames
         return frames
@@ -134,7 +134,7 @@ class SudoWorker:
                 pass
 
 
-def _sudo(password):
+def _sudo_command(password):
     """Return the sudo command. -k ignores a cached login, so that the password is always read."""
     return ["sudo", "-k", "-S", "-p", "", "--"] if password else ["sudo", "-n", "--"]
 
@@ -143,22 +143,22 @@ def run_as_root(command, password):
     """Run a command as root. Raise Failure if sudo would ask, or refuses."""
     try:
         process = subprocess.Popen(
-            (_sudo(password) if os.geteuid() else []) + command, cwd="/", stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=start_process_group,
-            env=dict(os.environ, LC_ALL="C"),
+            (_sudo_command(password) if os.geteuid() else []) + command, cwd="/",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            preexec_fn=start_process_group, env=dict(os.environ, LC_ALL="C"),
         )  # fmt: skip
     except OSError as e:
-        raise _refused("sudo: %s" % (e.strerror or e), password) from None
+        raise _refusal_failure("sudo: %s" % (e.strerror or e), password) from None
     try:
         out, _ = process.communicate((password + "\n").encode("utf-8"), timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        raise _refused("sudo gave no answer for %g s" % PATIENCE, password) from None
+        raise _refusal_failure("sudo gave no answer for %g s" % PATIENCE, password) from None
     if process.returncode:
-        raise _refused(out.decode("utf-8", "replace").strip(), password)
+        raise _refusal_failure(out.decode("utf-8", "replace").strip(), password)
 
 
-def _refused(said, password):
+def _refusal_failure(said, password):
     import getpass
 
     user = getpass.getuser()

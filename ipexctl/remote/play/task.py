@@ -4,8 +4,8 @@ import errno
 import os
 import threading
 
-from ipexctl.remote.failure import Failure, bug, document
-from ipexctl.remote.main import operation
+from ipexctl.remote.failure import Failure, bug_document, failure_document
+from ipexctl.remote.main import find_operation
 
 DIFF_LIMIT = 1 << 16
 OUTPUT_LIMIT = 1 << 16  # bytes of a program's output, for messages
@@ -98,7 +98,7 @@ class Task:
                 clock.cancel()
 
     def _output(self, process, stdin, quiet):
-        writer = threading.Thread(target=_feed, args=(process.stdin, stdin))
+        writer = threading.Thread(target=_feed_stdin, args=(process.stdin, stdin))
         writer.daemon = True
         writer.start()
         tail = b""
@@ -109,7 +109,7 @@ class Task:
         return tail.decode("utf-8", "replace").strip()
 
 
-def _feed(pipe, data):
+def _feed_stdin(pipe, data):
     try:
         pipe.write(data)
         pipe.close()
@@ -117,20 +117,20 @@ def _feed(pipe, data):
         pass
 
 
-def _accounts(args):
+def _accounts_of_files(args):
     """Return the accounts that own the step's files; an earlier step `user` may add them."""
     kinds = (("owner", "passwd"), ("group", "group"))
     return ["path:/etc/%s/%s" % (file, args[key]) for key, file in kinds if args.get(key)]
 
 
-def outcome(module, task):
+def apply_step(module, task):
     """Call `apply` of a step's module, and return (changed, detail, diff) for the controller.
     `changed` None: it cannot be known."""
     found = None, "", ""
     try:
-        found = operation("play.%s.apply" % module, prefix="")(task)
+        found = find_operation("play.%s.apply" % module, prefix="")(task)
     except Failure as e:
-        task.failure = document(e)
+        task.failure = failure_document(e)
         if task.check and isinstance(e, Missing):
             found = task.if_missing
     except (BrokenPipeError, MemoryError):
@@ -138,9 +138,9 @@ def outcome(module, task):
     except OSError as e:
         what = "%s: %s" % (e.filename, e.strerror) if e.filename else e.strerror or str(e)
         hint = "sudo: true" if e.errno == errno.EACCES else ""
-        task.failure = document(Failure(what, hint=hint, slug="path-unusable"))
+        task.failure = failure_document(Failure(what, hint=hint, slug="path-unusable"))
     except Exception:
-        task.failure = bug()
+        task.failure = bug_document()
     changed, detail, diff = found
     end = {
         "changed": changed,
@@ -150,5 +150,5 @@ def outcome(module, task):
         "writes": task.writes,
     }
     if task.failure:
-        end.update(failure=task.failure, reads=task.reads + _accounts(task.args))
+        end.update(failure=task.failure, reads=task.reads + _accounts_of_files(task.args))
     return end

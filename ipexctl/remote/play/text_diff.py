@@ -14,14 +14,14 @@ def text_diff(path, old, new):
         return "%s: %d -> %d bytes, binary\n" % (path, len(old), len(new))
     import difflib  # takes a millisecond, only needed for --diff
 
-    if max(_changed(before, after)) > MOST_CHANGED:
+    if max(_count_changed_lines(before, after)) > MOST_CHANGED:
         return "%s: %d -> %d bytes, too many lines differ for a diff\n" % (path, len(old), len(new))
     shown = path.replace("\n", "\\n")
     lines = difflib.unified_diff(_lines(before), _lines(after), shown, shown)
     return "".join(lines)
 
 
-def _changed(before, after):
+def _count_changed_lines(before, after):
     """Count the lines of each text between the common start and the common end."""
     old, new = before.split("\n"), after.split("\n")
     start, most = 0, min(len(old), len(new))

@@ -38,31 +38,31 @@ def op_make(call, root, run_id, key, cwd, came=()):
     Hosts with one home share the run's folder. The first to ask makes it, until it is complete
     or op_drop; the others wait. They all find the same mark.
     """
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     run = run_folder(root, run_id)
     if not claim_run(call, root, run):
         return place_of(run, cwd)
-    tree = manifest(root, key, call.body)
+    tree = read_file_list(root, key, call.body)
     if tree is None:
         return {"lacks": True}
     try:
-        packs.keep(root, came)
+        packs.store_packs(root, came)
     except OSError as e:
         raise root_folder.write_failure(e, root, sum(size for _, size, _, _ in came)) from None
     here = packs.Packs(root)
     missing = [
         i
         for i, (_, sha, size, _) in enumerate(tree["files"])
-        if not (here.has(sha, size) if size <= PACKED else blobs.has(root, sha, size))
+        if not (here.has(sha, size) if size <= PACKED else blobs.has_blob(root, sha, size))
     ]
     here.touch(tree)
     if missing:
         return report_missing(call, missing, len(tree["files"]))
     place = lay_out(root, run, tree, here, key, cwd)
     if came:  # not before: an old pack may hold files of this folder
-        with blobs.removal(root) as free:
+        with blobs.lock_for_removal(root) as free:
             if free:
-                expire(os.path.join(root, "blobs", "packs"), KEPT, PACKS)
+                remove_unused_files(os.path.join(root, "blobs", "packs"), KEPT, PACKS)
     return place
 
 
@@ -77,7 +77,7 @@ def report_missing(call, missing, count):
 
 def op_drop(call, root, run_id, **make):
     """Give up what op_make began: it will not be completed. Another host that waits takes over."""
-    release(run_folder(root_folder.checked(root), run_id))
+    release_claims(run_folder(root_folder.prepare_root(root), run_id))
     return {}
 
 
@@ -87,8 +87,8 @@ def op_find_script(call, folder, home, script):
     `home` is the folder's path below the user's home there, "" if it is not below it.
     """
     folders = [folder] + ([os.path.join(os.path.expanduser("~"), home)] * bool(home))
-    for top in map(encoded, folders):
-        if os.path.exists(os.path.join(top, encoded(script)) if script else top):
+    for top in map(encode_path, folders):
+        if os.path.exists(os.path.join(top, encode_path(script)) if script else top):
             return {"cwd": os.fsdecode(top)}
     raise Failure(
         "there is no %s in %s" % (script or "folder", folder),
@@ -101,9 +101,9 @@ def op_find_script(call, folder, home, script):
 # --- lists of files ------------------------------------------------------------------------------
 
 
-def manifest(root, key, body):
+def read_file_list(root, key, body):
     """Return the list of a folder's files, from the request or an earlier one; None without one."""
-    path = os.path.join(root_folder.subfolder(root, "blobs", "trees"), key)
+    path = os.path.join(root_folder.make_subfolder(root, "blobs", "trees"), key)
     if body:
         data = zlib.decompress(body)
     else:
@@ -121,41 +121,41 @@ def manifest(root, key, body):
         )
     if body:
         write_atomic(path, data, mode=None)
-        expire(os.path.dirname(path), KEPT)
+        remove_unused_files(os.path.dirname(path), KEPT)
     return json.loads(data.decode("ascii"))
 
 
-def expire(folder, age, most=None):
+def remove_unused_files(folder, age, most=None):
     """Remove files unused for `age` seconds, and all but the `most` recently used ones."""
     paths = [os.path.join(folder, name) for name in os.listdir(folder)]
     old = time.time() - age
     newest_first = sorted(((changed_at(path), path) for path in paths), reverse=True)
     for i, (used, path) in enumerate(newest_first):
         if used < old or (most is not None and i >= most):
-            blobs.unlink(path)
+            blobs.try_unlink(path)
 
 
 # --- laying out ----------------------------------------------------------------------------------
 
 
 def run_folder(root, run_id):
-    return root_folder.subfolder(root, "runs", run_folders.checked_id(run_id))
+    return root_folder.make_subfolder(root, "runs", run_folders.checked_id(run_id))
 
 
 def claim_run(call, root, run):
     """Lock the run's folder to make its files; False if they have been made."""
-    run_folders.hold(run)
+    run_folders.hold_folder(run)
     if run not in claims:
         lock = os.open(os.path.join(run, "mark"), os.O_RDWR | os.O_CREAT, 0o600)
         blobs.wait_for_lock(call, lock)
-        claims[run] = [lock, blobs.keep(call, root)]
+        claims[run] = [lock, blobs.lock_against_removal(call, root)]
     if os.path.isdir(os.path.join(run, "work")):
-        release(run)
+        release_claims(run)
         return False
     return True
 
 
-def release(run):
+def release_claims(run):
     for lock in claims.pop(run, ()):
         os.close(lock)
 
@@ -169,14 +169,14 @@ def lay_out(root, run, tree, here, key, cwd):
         os.mkdir(part, 0o700)
         fill_folder(root, here, part, tree)
         keep_tree(root, run, key)
-        os.makedirs(inside(part, cwd) if cwd else part, 0o700, exist_ok=True)
+        os.makedirs(checked_path_below(part, cwd) if cwd else part, 0o700, exist_ok=True)
         os.pwrite(claims[run][0], os.urandom(8).hex().encode(), 0)
         rename_into_place(part, work)
     except OSError as e:
         raise root_folder.write_failure(e, root, size) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    release(run)
+    release_claims(run)
     return place_of(run, cwd)
 
 
@@ -198,7 +198,7 @@ def rename_into_place(part, work):
 
 def place_of(run, cwd):
     work = os.fsencode(os.path.join(run, "work"))
-    top = inside(work, cwd) if cwd else work
+    top = checked_path_below(work, cwd) if cwd else work
     with open(os.path.join(run, "mark")) as file:
         return {"cwd": os.fsdecode(top), "mark": file.read()}
 
@@ -206,11 +206,13 @@ def place_of(run, cwd):
 def fill_folder(root, here, work, tree):
     """Create the folders, files and links of the list in the empty folder `work`."""
     for name in tree["folders"]:
-        os.mkdir(inside(work, name), 0o700)
+        os.mkdir(checked_path_below(work, name), 0o700)
     for name, sha, size, executable in tree["files"]:
-        place_file(root, here, inside(work, name), sha, size, 0o700 if executable else 0o600)
+        place_file(
+            root, here, checked_path_below(work, name), sha, size, 0o700 if executable else 0o600
+        )
     for name, target in tree["links"]:
-        link(work, name, target)
+        make_link(work, name, target)
 
 
 def place_file(root, here, path, sha, size, mode):
@@ -219,24 +221,24 @@ def place_file(root, here, path, sha, size, mode):
         if size <= PACKED:
             write_bytes(fd, here.content(sha) if size else b"")
         else:
-            copy(blobs.path_of(root, sha), fd, sha)
+            copy_blob(blobs.path_of(root, sha), fd, sha)
     finally:
         os.close(fd)
 
 
-def copy(path, fd, sha):
+def copy_blob(path, fd, sha):
     """Copy a blob, as a run may write to its files; on btrfs and xfs the copy shares its blocks."""
     with blobs.open_stored(path) as source:
-        if cloned(source, fd):
+        if clone_blocks(source, fd):
             whole = blobs.has_content(path, sha)
         else:
             whole = hash_of(source, lambda piece: write_bytes(fd, piece)).hexdigest() == sha
     if not whole:
-        blobs.unlink(path)
+        blobs.try_unlink(path)
         raise blobs.damage_failure(path)
 
 
-def cloned(source, fd):
+def clone_blocks(source, fd):
     import fcntl
 
     try:
@@ -250,21 +252,21 @@ def write_bytes(fd, data):
     blobs.write_all(lambda view: os.write(fd, view), data)
 
 
-def link(work, name, target):
-    path = inside(work, name)
-    os.symlink(encoded(target), path)
+def make_link(work, name, target):
+    path = checked_path_below(work, name)
+    os.symlink(encode_path(target), path)
     if not (os.path.realpath(path) + b"/").startswith(os.path.realpath(work) + b"/"):
         os.unlink(path)
         raise Failure("the link %r leads out of the run's folder" % name, slug="path-leads-out")
 
 
-def inside(work, name):
+def checked_path_below(work, name):
     """Return the path of a name below `work`; refuse names that are not plain relative paths."""
-    raw = encoded(name)
+    raw = encode_path(name)
     if any(part in (b"", b".", b"..") for part in raw.split(b"/")) or b"\0" in raw:
         raise Failure("the path %r leads out of the run's folder" % name, slug="path-leads-out")
     return os.path.join(work, raw)
 
 
-def encoded(name):
+def encode_path(name):
     return name.encode("utf-8", "surrogateescape")

@@ -28,21 +28,21 @@ LENGTH = struct.Struct("=I")  # of a message
 KILLED = 255  # code of a killed wrapper: a signal's code would be taken for the end of all
 
 
-def greet(message):
+def greet_supervisor(message):
     """Connect to the supervisor and send the first message. Return (connection, messages)."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     link.connect(os.environ["IPEXCTL_SOCKET"])
-    send(link, message)
+    send_message(link, message)
     return link, Messages(link)
 
 
-def launch(argv):
+def request_launch(argv):
     """Hand mpirun's `HOST COMMAND` to the first host's supervisor, and wait for its exit code.
 
     That supervisor, the hub, passes it to the supervisor of HOST. No SSH connects the hosts,
     so there are no keys, no host keys and no prompts.
     """
-    _, reader = greet({"hello": LAUNCH, "argv": argv})
+    _, reader = greet_supervisor({"hello": LAUNCH, "argv": argv})
     message = reader.next() or {"exit": 255}  # the supervisor has ended
     if "refused" in message:
         sys.stderr.write("ipexctl: %s\n" % message["refused"])
@@ -51,7 +51,7 @@ def launch(argv):
 
 
 def main(rank, local):
-    link, reader = greet({"hello": "rank", "rank": rank, "local": local})
+    link, reader = greet_supervisor({"hello": "rank", "rank": rank, "local": local})
     orders = reader.next()
     if orders is None or "refused" in orders:
         why = (orders or {}).get("refused", "the agent has ended")
@@ -59,12 +59,12 @@ def main(rank, local):
         return 125
     set_subreaper()
     began = time.monotonic()
-    code, sign = supervise(orders, reader, link)
+    code, sign = supervise_script(orders, reader, link)
     at = time.monotonic()
     usage = usage_since(began)
     kill_all("", os.getpid())
     try:
-        send(link, {"ended": True, "at": at, "code": code, "signal": sign, "usage": usage})
+        send_message(link, {"ended": True, "at": at, "code": code, "signal": sign, "usage": usage})
         # when this process exits, MPI ends all ranks: wait until the first failure is recorded
         noted = {}  # type: dict[str, object]
         while "noted" not in noted:
@@ -116,26 +116,26 @@ def first_number(env, *names):
     return None
 
 
-def environment(orders):
+def rank_environment(orders):
     env = {k: v for k, v in os.environ.items() if k.startswith(PASSED_ON)}
     env.update(orders["env"])
     env[RUN_MARK] = os.environ[RUN_MARK]
     return env
 
 
-def supervise(orders, reader, link):
+def supervise_script(orders, reader, link):
     """Start the script and wait for it. Return (code, None) or (None, signal)."""
     wake, wake_in = os.pipe()
     os.set_blocking(wake_in, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_in)
-    pid, where = start(orders)
+    pid, where = start_script(orders)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda n, _: signal_group(pid, n))
-    send(link, {"started": True, "pid": pid, "wrapper": os.getpid(), "where": where})
+    send_message(link, {"started": True, "pid": pid, "wrapper": os.getpid(), "where": where})
     watched = [wake, link]
     while True:
-        ended = reap(pid)
+        ended = reap_children(pid)
         if ended is not None:
             signal_group(pid, signal.SIGKILL)
             return ended
@@ -160,7 +160,7 @@ def forward_signals(reader, pid):
             return True
 
 
-def start(orders):
+def start_script(orders):
     """Return the script's process, and its CPUs just before it became the script."""
     parent = os.getpid()
     told, tell = os.pipe()  # exec closes the child's end
@@ -186,10 +186,10 @@ def start(orders):
             os.umask(orders["umask"])
         die_first_of_memory()
         if orders.get("cpus"):
-            pin(orders["cpus"])
+            pin_to_cpus(orders["cpus"])
         prefer_memory(orders.get("node"))
         os.write(tell, marshal.dumps({"cpus": sorted(os.sched_getaffinity(0))}, 2))
-        os.execve(orders["argv"][0], orders["argv"], environment(orders))
+        os.execve(orders["argv"][0], orders["argv"], rank_environment(orders))
     except BaseException as e:
         os.write(2, ("ipexctl: cannot start %s: %s\n" % (orders["argv"][0], e)).encode())
     finally:
@@ -207,7 +207,7 @@ def die_first_of_memory():
         pass  # a container may forbid it
 
 
-def pin(cpus):
+def pin_to_cpus(cpus):
     try:
         os.sched_setaffinity(0, cpus)
     except OSError as e:
@@ -231,7 +231,7 @@ def prefer_memory(node):
         pass  # no libffi
 
 
-def reap(pid):
+def reap_children(pid):
     """Collect every child that ended (this is a subreaper). Return how `pid` ended, or None."""
     while True:
         try:
@@ -287,7 +287,7 @@ class Messages:
         return LENGTH.size + LENGTH.unpack_from(self.buffer)[0]
 
 
-def send(link, message):
+def send_message(link, message):
     data = marshal.dumps(message, 2)  # the version that every Python 3 reads
     link.sendall(LENGTH.pack(len(data)) + data)
 
@@ -322,7 +322,7 @@ def kill_all(run_id, ancestor, seconds=5.0):
     """Kill the run's processes until none is found. Return those that could not be killed."""
     deadline = time.time() + seconds
     while True:
-        left = members(run_id, ancestor)
+        left = find_run_processes(run_id, ancestor)
         if not left or time.time() > deadline:
             return left
         for pid in left:
@@ -333,21 +333,21 @@ def kill_all(run_id, ancestor, seconds=5.0):
         time.sleep(0.02)
 
 
-def members(run_id, ancestor):
+def find_run_processes(run_id, ancestor):
     """Return the processes that descend from `ancestor` or carry the run's id, without this one.
 
     Descent finds those that cleared their environment: `ancestor` is a subreaper, so orphans stay
     below it. The id finds those whose subreaper was killed.
     """
-    alive = processes()
-    found = descendants(ancestor, alive)
+    alive = list_processes()
+    found = find_descendant_pids(ancestor, alive)
     if run_id:
         mark = ("%s=%s" % (RUN_MARK, run_id)).encode()
-        found.update(pid for pid in alive if pid not in found and carries(pid, mark))
+        found.update(pid for pid in alive if pid not in found and carries_run_mark(pid, mark))
     return [p for p in found if p not in (os.getpid(), ancestor) and alive[p][0] not in "ZX"]
 
 
-def descendants(ancestor, alive):
+def find_descendant_pids(ancestor, alive):
     """Return the descendants of a process. `alive`: the result of `processes`."""
     children = {}  # type: dict[int, list[int]]
     for pid, (_, parent) in alive.items():
@@ -360,7 +360,7 @@ def descendants(ancestor, alive):
     return found
 
 
-def processes():
+def list_processes():
     """Return {pid: (state, parent)}. Read again if a parent ended meanwhile: its children have
     another parent by now."""
     while True:
@@ -381,7 +381,7 @@ def stat_of(pid):
         return "X", 0
 
 
-def carries(pid, mark):
+def carries_run_mark(pid, mark):
     try:
         if os.stat("/proc/%d" % pid).st_uid != os.getuid():
             return False
@@ -393,7 +393,7 @@ def carries(pid, mark):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == [LAUNCH]:
-        code = launch(sys.argv[2:])
+        code = request_launch(sys.argv[2:])
     else:
         code = start_all(sys.argv[1:]) if sys.argv[1:] else start_from_mpi()
     sys.stdout.flush()

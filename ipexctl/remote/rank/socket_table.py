@@ -35,24 +35,24 @@ Connection = collections.namedtuple(
 MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address on an IPv6 socket
 
 
-def connections():
+def list_connections():
     """Yield a Connection for each open one of this network namespace. Raise OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, SOCK_DIAG) as link:
         link.settimeout(5.0)
         body = REQUEST.pack(1 << (INFO - 1), OPEN)
         link.send(HEAD.pack(HEAD.size + len(body), GET, DUMP, 1, 0) + body)
         while True:
-            for kind, data in messages(link.recv(1 << 17)):
+            for kind, data in split_messages(link.recv(1 << 17)):
                 if kind == ERROR:
                     code = -struct.unpack_from("=i", data)[0]
                     raise OSError(code, os.strerror(code))
                 if kind == DONE:
                     return
                 if kind == GET:
-                    yield read(data)
+                    yield read_connection(data)
 
 
-def messages(packet):
+def split_messages(packet):
     at = 0
     while at + HEAD.size <= len(packet):
         size, kind, _, _, _ = HEAD.unpack_from(packet, at)
@@ -62,10 +62,15 @@ def messages(packet):
         at += (size + 3) & ~3
 
 
-def read(data):
+def read_connection(data):
     family, state, timer, retries, here, there, own, other, *rest = MESSAGE.unpack_from(data)
     unread, unsent, uid, inode = rest
-    key = (text(family, own), socket.ntohs(here), text(family, other), socket.ntohs(there))
+    key = (
+        format_address(family, own),
+        socket.ntohs(here),
+        format_address(family, other),
+        socket.ntohs(there),
+    )
     sent = received = busy = None
     repeats = retries if timer == AGAIN else 0
     unanswered = 0.0
@@ -89,7 +94,7 @@ def read(data):
     return Connection(key, uid, inode, *counts)
 
 
-def text(family, address):
+def format_address(family, address):
     if family == socket.AF_INET6 and address[:12] == MAPPED:
         family, address = socket.AF_INET, address[12:]
     return socket.inet_ntop(family, address[: 4 if family == socket.AF_INET else 16])

@@ -38,11 +38,11 @@ def op_prune(call, root, limits, check):
     """
     if root_folder.is_absent(root):
         return {"found": []}
-    work = Pruning(root_folder.checked(root), limits, check is True)
+    work = Pruning(root_folder.prepare_root(root), limits, check is True)
     with Heartbeat(call):
         if not work.check:
-            run_folders.sweep(work.root)
-            scratch_folder.sweep()
+            run_folders.sweep_run_folders(work.root)
+            scratch_folder.sweep_scratch_folders()
         work.runs()
         work.projects()
     return {"found": [[kind] + work.found[kind] for kind in KINDS if work.found[kind][0]]}
@@ -55,13 +55,13 @@ def op_remove_run(call, root, run_id):
     to remove.
     """
     run = run_folders.checked_id(run_id)
-    root = root_folder.existing(root)
+    root = root_folder.check_existing_root(root)
     folder, gone = (os.path.join(root, "runs", name) for name in (run, GONE + run))
     lock, end = None, time.monotonic() + LOCKED
     while lock is None:
         if not os.path.isdir(folder) or os.path.islink(folder):
             return {"removed": False}
-        lock = None if run in run_folders.active(root) else run_folders.lock_run(folder)
+        lock = None if run in run_folders.list_active_runs(root) else run_folders.lock_run(folder)
         if lock is None and time.monotonic() > end:
             raise Failure(
                 "the run %s is still active" % run, hint="ipexctl stop %s" % run, slug="run-active"
@@ -87,7 +87,7 @@ class Pruning:
     def __init__(self, root, limits, check):
         self.root, self.limits, self.check = root, limits, check
         self.found = {kind: [0, 0] for kind in KINDS}
-        self.active = run_folders.active(root)
+        self.active = run_folders.list_active_runs(root)
 
     def count(self, kind, size):
         self.found[kind][0] += 1
@@ -134,7 +134,7 @@ class Pruning:
             if not self.check:
                 remove_skeleton(work, tree)
                 for name in (*PROGRAMS, "tree"):
-                    blobs.unlink(os.path.join(folder, name))
+                    blobs.try_unlink(os.path.join(folder, name))
         finally:
             os.close(lock)
 
@@ -142,7 +142,7 @@ class Pruning:
         """Remove the files that are as they were sent. Return their bytes."""
         total, folders = 0, Folders()
         for name, sha, size, _ in tree["files"]:
-            path = synced_folders.inside(work, name)
+            path = synced_folders.checked_path_below(work, name)
             try:
                 info = os.lstat(path)
                 if not stat.S_ISREG(info.st_mode) or info.st_size != size:
@@ -162,8 +162,8 @@ class Pruning:
         if self.begins():
             return
         trees, going = self.split_trees()
-        wanted = {sha for tree in trees for sha in contents(tree)}
-        theirs = {sha for _, tree in going for sha in contents(tree)} - wanted
+        wanted = {sha for tree in trees for sha in sizes_by_sha(tree)}
+        theirs = {sha for _, tree in going for sha in sizes_by_sha(tree)} - wanted
         needed = disk_use.needed_blobs(self.root)
         old = time.time() - UNNAMED
         idle = []
@@ -176,9 +176,9 @@ class Pruning:
         if self.check:
             self.count_all(idle)
             return
-        with blobs.removal(self.root) as free:  # if not, the next prune removes them
+        with blobs.lock_for_removal(self.root) as free:  # if not, the next prune removes them
             for path in [path for path, _ in idle + going] if free else ():
-                blobs.unlink(path)
+                blobs.try_unlink(path)
         if free:
             self.count_all(idle)
 
@@ -200,7 +200,7 @@ class Pruning:
         here = set(packs.Packs(self.root).where)
         here.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
         for path, tree in trees_of(self.root):
-            new = {sha: n for sha, n in contents(tree).items() if sha in here}
+            new = {sha: n for sha, n in sizes_by_sha(tree).items() if sha in here}
             size += sum(new.values())
             if kept and size > self.limits["project_mb"] * MB:
                 going.append((path, tree))
@@ -234,11 +234,11 @@ def remove_skeleton(work, tree):
     """Remove links that are as they were sent, and folders that are empty now."""
     folders = Folders()
     for name, target in tree["links"]:
-        path = synced_folders.inside(work, name)
+        path = synced_folders.checked_path_below(work, name)
         if folders.is_real(path) and dataset_versions.is_link(path, target):
-            blobs.unlink(path)
+            blobs.try_unlink(path)
     for name in sorted(tree["folders"], reverse=True):
-        path = synced_folders.inside(work, name)
+        path = synced_folders.checked_path_below(work, name)
         try:
             if folders.is_real(path):
                 os.rmdir(path)
@@ -256,5 +256,5 @@ def trees_of(root):
             yield path, tree
 
 
-def contents(tree):
+def sizes_by_sha(tree):
     return {sha: size for _, sha, size, _ in tree["files"]}

@@ -32,9 +32,9 @@ def op_survey(call, root):
     if root_folder.is_absent(root):
         none = {"bytes": 0, "parts": [], "busy": [], "stays": [], "caches": []}
         return dict(none, root=root, there=False, made=False)
-    root = root_folder.checked(root, marks=False)
+    root = root_folder.prepare_root(root, marks=False)
     with Heartbeat(call):
-        ours, stays = contents(root)
+        ours, stays = split_root_contents(root)
         seen = {}  # type: dict[tuple[int, int], int]
         parts = [[name, disk_use.size_of(os.path.join(root, name), seen)] for name in ours]
         return {
@@ -56,9 +56,9 @@ def op_remove(call, root):
     """
     if root_folder.is_absent(root):
         return {"removed": 0, "busy": [], "stays": [], "left": []}
-    root = root_folder.checked(root, marks=False)
+    root = root_folder.prepare_root(root, marks=False)
     with Heartbeat(call):
-        ours, stays = contents(root)
+        ours, stays = split_root_contents(root)
         mark = root_folder.made_here(root)
         busy = in_use(root)
         if busy:
@@ -66,8 +66,8 @@ def op_remove(call, root):
         lock = take_lock(os.path.join(root, "envs", ".lock"))  # a new install has to wait
         seen = {}  # type: dict[tuple[int, int], int]
         size = sum(disk_use.size_of(os.path.join(root, name), seen) for name in ours)
-        left = [failed for name in ours for failed in remove(os.path.join(root, name))]
-        scratch_folder.sweep()
+        left = [failed for name in ours for failed in remove_and_report(os.path.join(root, name))]
+        scratch_folder.sweep_scratch_folders()
         if not os.path.islink(root):
             remove_empty(root, mark["made"])
         if lock is not None:
@@ -78,7 +78,7 @@ def op_remove(call, root):
 # --- what exists ---------------------------------------------------------------------------------
 
 
-def contents(root):
+def split_root_contents(root):
     """Return (names to remove, the mark last; names that stay)."""
     before = set(root_folder.made_here(root)["before"])
     found = sorted(os.listdir(root))
@@ -89,7 +89,7 @@ def contents(root):
 
 def in_use(root):
     """Return why nothing can be removed now: runs, installs, data in use, processes."""
-    runs = run_folders.active(root)
+    runs = run_folders.list_active_runs(root)
     found = ["run %s is active" % run for run in runs]
     installs = (os.path.join(root, "envs", ".lock"), os.path.join(root, "install.lock"))
     if any(map(run_folders.is_locked, installs)):
@@ -107,7 +107,7 @@ def in_use(root):
 # --- removing ------------------------------------------------------------------------------------
 
 
-def remove(path):
+def remove_and_report(path):
     """Remove a path. Return what could not be removed, and why."""
     try:
         if os.path.islink(path) or not os.path.isdir(path):

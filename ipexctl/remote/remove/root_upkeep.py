@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 
-from ipexctl.common.files import read_json, remove
+from ipexctl.common.files import read_json, remove_path
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.heartbeat import Heartbeat
@@ -30,7 +30,7 @@ def op_list(call, root, sizes):
     together. Creates nothing, not even ROOT."""
     if root_folder.is_absent(root):
         return {"root": root, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     found, files = [], {}
     with Heartbeat(call):
         for key in disk_use.env_keys(root):
@@ -45,8 +45,8 @@ def op_list(call, root, sizes):
     together = {file: size for those in files.values() for file, size in those.items()}
     return {
         "root": root,
-        "current": env_marks.current(root),
-        "previous": env_marks.current(root, "previous"),
+        "current": env_marks.current_env_key(root),
+        "previous": env_marks.current_env_key(root, "previous"),
         "envs": found,
         "size": sum(together.values()),
         "blobs": sum(size for _, size, _ in disk_use.kept_blobs(root)),
@@ -60,7 +60,7 @@ def op_remove(call, root, keys, check):
     Removes these environments, the blobs that no other needs, and the cache of unpacked wheels,
     whose hard links would keep the files on the disk. With `check` nothing is removed.
     """
-    root = root_folder.checked(root)
+    root = root_folder.prepare_root(root)
     removed, kept, freed = [], [], disk_use.Freed()
     with ExitStack() as held:
         held.enter_context(Heartbeat(call))
@@ -72,8 +72,8 @@ def op_remove(call, root, keys, check):
             why = why_needed(root, key, env)
             size = 0 if why else freed.by(env)
             if not why and not check:
-                environments.remove(env)
-                env_users.forget(root, key)
+                environments.remove_env_path(env)
+                env_users.forget_projects(root, key)
                 why = "it could not be removed completely" if os.path.lexists(env) else ""
             if why:
                 kept.append([key, why])
@@ -81,10 +81,10 @@ def op_remove(call, root, keys, check):
                 removed.append([key, size])
         idle = idle_blobs(root, [key for key, _ in removed])
         if not check:
-            with blobs.removal(root) as free:
+            with blobs.lock_for_removal(root) as free:
                 idle = [row for row in idle if free or os.path.isdir(row[0])]
                 for path, _ in idle:
-                    remove(path)
+                    remove_path(path)
             if removed:
                 wheel_cache.remove_cache(root)
     size = sum(size for _, size in idle) + (names_alone if removed else 0)
@@ -106,15 +106,15 @@ def env_summary(root, key):
         "requested": proved.get("requested", []),
         "use": (mark or {}).get("use", ""),
         "built": env_users.built_on(env),
-        "users": env_users.users(root, key),
-        "changed": [] if mark is None else env_drift.changed(env),
+        "users": env_users.list_projects(root, key),
+        "changed": [] if mark is None else env_drift.list_changed_packages(env),
     }
 
 
 def why_needed(root, key, env):
     """Return why the environment cannot be removed, "" if it can."""
     for name in ("current", "previous"):
-        if env_marks.current(root, name) == key:
+        if env_marks.current_env_key(root, name) == key:
             return "it is the %s environment" % name
     if not os.path.lexists(env):
         return "it is not here"
@@ -126,7 +126,10 @@ def idle_blobs(root, going):
     """Return (path, size) of Pythons and blobs not needed once `going` are removed."""
     wanted = disk_use.needed_blobs(root, going)
     old = time.time() - ON_ITS_WAY
-    unpacked = [(path, disk_use.size_of(path)) for path in standalone_pythons.unused(root, wanted)]
+    unpacked = [
+        (path, disk_use.size_of(path))
+        for path in standalone_pythons.list_unused_pythons(root, wanted)
+    ]
     return unpacked + [
         (path, size)
         for path, size, modified in disk_use.kept_blobs(root)

@@ -12,7 +12,7 @@ SHARE = "IPEXCTL_SHARE"
 N = "{n}"  # in mpirun's words: the number of ranks
 
 
-def compose(common: RestartCommon, sheets: "list[RestartHost]", attempt, checkpoint=""):
+def compose_orders(common: RestartCommon, sheets: "list[RestartHost]", attempt, checkpoint=""):
     """[StartOrder, ...]. `sheets`: of the hosts that take part, that of rank 0 first.
     `checkpoint`: its path below the folder of the ranks."""
     checkpoint = checkpoint or common.resumed
@@ -26,7 +26,7 @@ def compose(common: RestartCommon, sheets: "list[RestartHost]", attempt, checkpo
         "run_id": run_id_of(common.run_id, attempt),
         "restarts": attempt - 1,
     }
-    mpirun = [moved(word, common.run_id, facts) for word in first.mpirun]
+    mpirun = [adapt_mpirun_word(word, common.run_id, facts) for word in first.mpirun]
     orders, rows, begin = [], [], 0
     for index, sheet in enumerate(sheets):
         order, row = of_host(common, sheet, dict(facts, index=index, begin=begin), checkpoint)
@@ -39,7 +39,10 @@ def compose(common: RestartCommon, sheets: "list[RestartHost]", attempt, checkpo
         begin += len(order.ranks)
     share_out([rank.env for order in orders for rank in order.ranks])
     orders[0].run = common.of_all.replace(
-        hosts=rows, mpirun=mpirun, address=first.address, shown=shown(common, sheets, facts)
+        hosts=rows,
+        mpirun=mpirun,
+        address=first.address,
+        shown=compose_shown_plan(common, sheets, facts),
     )
     return orders
 
@@ -52,7 +55,7 @@ def share_out(envs):
             env[SHARE] = "%.12g" % (float(env[SHARE]) / total)
 
 
-def moved(word, base, facts):
+def adapt_mpirun_word(word, base, facts):
     """A word of mpirun's: the number of ranks, or a path in the run's folder."""
     return str(facts["world"]) if word == N else word.replace(base, facts["run_id"])
 
@@ -79,7 +82,7 @@ def of_host(common: RestartCommon, sheet: RestartHost, facts, checkpoint):
     return order, sheet.row.replace(ranks=[rank.rank for rank in ranks], starter=starter)
 
 
-def shown(common: RestartCommon, sheets: "list[RestartHost]", facts):
+def compose_shown_plan(common: RestartCommon, sheets: "list[RestartHost]", facts):
     """Return the plan of an attempt for commands that attach: run/plan/shown_plan.py."""
     hosts, begin = [], 0
     for sheet in sheets:

@@ -22,7 +22,7 @@ class Part:
         self.keeper, self.order, self.attempt = keeper, order, attempt
         self.run_id = self.order.run_id
         folder = os.path.join(keeper.runs, self.run_id)
-        self.journal = journal.Reader(journal.path_of(folder, self.order.host))
+        self.journal = journal.JournalReader(journal.path_of(folder, self.order.host))
         self.began = time.monotonic()
         self.facts = []  # type: list[dict]
         self.well = False
@@ -80,7 +80,7 @@ class Part:
         for record, _ in self.journal.new():
             self.seconds = record.get("at", self.seconds)
             fact = record.get("fact")
-            if "ended" in record and not self.facts and not judge.failed(record["how"]):
+            if "ended" in record and not self.facts and not judge.is_rank_failure(record["how"]):
                 self.unfinished.discard(record["ended"])
             if isinstance(fact, dict) and fact.get("event") == "over":
                 self.well = fact.get("well") is True
@@ -98,7 +98,7 @@ class Part:
         rank_wrapper.kill_all(self.run_id, NO_PROCESS)
         if not self.facts and self.seen:
             why = "its supervisor and its guardian have disappeared"
-            self.facts.append(run_events.about(self.order.host, run_events.HostLost(why)))
+            self.facts.append(run_events.make_host_fact(self.order.host, run_events.HostLost(why)))
 
     def end(self):
         return PartOver(

@@ -9,7 +9,7 @@ from ipexctl.remote.run_files import journal, run_folders
 
 def op_begin(agent):
     """Begin the host's part as run.stand_by.begin does, for a run with keepers."""
-    stand_by.op_begin(agent, keeper.begin)
+    stand_by.op_begin(agent, keeper.fork_keeper)
 
 
 def op_spare(call, **order):
@@ -32,4 +32,4 @@ def op_story(call, root, known_as, run_id):
 def op_ask(call, root, known_as, run_id, ask):
     """A KeeperQuestion -> KeeperAnswer; {} where there is no keeper."""
     name = control.keeper_of(known_as)
-    return control.ask(run_folders.checked_id(run_id), name, ask) or {}
+    return control.ask_supervisor(run_folders.checked_id(run_id), name, ask) or {}

@@ -4,13 +4,13 @@ import os
 import shutil
 
 from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
-from ipexctl.common.keeper_messages import KeptCheckpoint, Layout, PartCleared
+from ipexctl.common.keeper_messages import CheckpointLayout, KeptCheckpoint, PartCleared
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_reports
-from ipexctl.remote.shelf.shelf_folder import FilesBySha, Shelf, Silent, fetch_blob
+from ipexctl.remote.shelf.shelf_folder import CopyFolder, FilesBySha, Silent, fetch_blob
 
 LAID_OUT = 0  # the number of a checkpoint from which an attempt began; those of its own are higher
 
@@ -25,14 +25,14 @@ class Shelves:
         for run_id in attempts:
             top = os.path.join(self.runs, run_id, "shelf")
             for name in sorted(names_in(top)):
-                yield run_id, name, Shelf(os.path.join(top, name))
+                yield run_id, name, CopyFolder(os.path.join(top, name))
 
     def report(self, attempts, cleared):
         """The PartCleared of that attempt."""
         found, left = [], []
         for run_id, name, shelf in self.all(attempts):
             try:
-                told = shelf_reports.report(name, shelf)
+                told = shelf_reports.report_checkpoint_copies(name, shelf)
                 for one in told.manifests:
                     held = sorted({p.sha for p in one.parts.values()} & set(told.held))
                     order = attempts[run_id], one.number
@@ -52,7 +52,7 @@ class Shelves:
         self.server.paths = FilesBySha([shelf for _, _, shelf in self.all(attempts)])
         return self.server.server_address[1]
 
-    def lay_out(self, asked: StartOrder, lay: Layout, attempts):
+    def lay_out(self, asked: StartOrder, lay: CheckpointLayout, attempts):
         """Raises Failure, OSError."""
         rows, givers = {}, []  # type: dict[str, list], list[dict]
         own_first = sorted(lay.parts, key=lambda part: part[0] != asked.host)
@@ -78,18 +78,18 @@ class Shelves:
                     fetch_blob(fresh, sha, size, self.keys, url)
                 except (Failure, OSError):
                     continue
-                return {"url": url}, Shelf(fresh).part(sha)
+                return {"url": url}, CopyFolder(fresh).part(sha)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")
 
-    def hold(self, asked: StartOrder, lay: Layout):
+    def hold(self, asked: StartOrder, lay: CheckpointLayout):
         """A checkpoint that was laid out here counts as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
         name, work = lay.name, asked.cwd
         shelf = self.shelf_of(asked)
         shelf.make()
-        files = checkpoint_files.entries(os.path.join(work, name))
+        files = checkpoint_files.list_checkpoint_files(os.path.join(work, name))
         sha = shelf.keep(work, name, files)
         size = sum(size for size, _, _ in files.values())
         parts = {lay.parts[0][0]: CopiedPart(sha, os.path.getsize(shelf.path(sha)), size)}
@@ -97,11 +97,11 @@ class Shelves:
         shelf.publish(Manifest(name, LAID_OUT, lay.age, parts, step))
 
     def shelf_of(self, asked: StartOrder):
-        return Shelf(os.path.join(self.runs, asked.run_id, "shelf", asked.host))
+        return CopyFolder(os.path.join(self.runs, asked.run_id, "shelf", asked.host))
 
     def release(self, asked: StartOrder):
         """A newer one is complete: who begins from this one would lose what was done since."""
-        blobs.unlink(self.shelf_of(asked).manifest_path(LAID_OUT))
+        blobs.try_unlink(self.shelf_of(asked).manifest_path(LAID_OUT))
 
     def forget(self, attempts, used):
         """Remove the shelves of attempts before `used`, whose checkpoint is used."""

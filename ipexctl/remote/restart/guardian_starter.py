@@ -20,7 +20,7 @@ class Starter:
         if os.fork() == 0:
             try:
                 self.ours.close()
-                serve(theirs)
+                serve_start_requests(theirs)
             finally:
                 os._exit(0)
         theirs.close()
@@ -38,27 +38,27 @@ class Starter:
         return frames.of_socket(ours)
 
 
-def serve(link):
+def serve_start_requests(link):
     while True:
         ready = select.select([link], [], [], LOOK)[0]
         try:
-            for _ in guardian.collected():
+            for _ in guardian.collect_children():
                 pass
         except ChildProcessError:
             pass  # it has started none, or none is left
         if not ready:
             continue
-        fd = received(link)
+        fd = receive_fd(link)
         if fd is None:
             return
         if os.fork() == 0:
             link.close()
             os.setsid()
-            guardian.guard(frames.of_socket(socket.socket(fileno=fd)))
+            guardian.guard_run(frames.of_socket(socket.socket(fileno=fd)))
         os.close(fd)
 
 
-def received(link):
+def receive_fd(link):
     """Return the next message; None when the other end has closed the link."""
     fds = array.array("i")
     _, more, _, _ = link.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))

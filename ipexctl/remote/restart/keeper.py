@@ -21,10 +21,10 @@ from ipexctl.common.attempt_record import (
     RunEnded,
 )
 from ipexctl.common.keeper_messages import (
-    HostState,
+    CheckpointLayout,
+    HostReport,
     KeeperOrder,
     KeeperSaid,
-    Layout,
     Mine,
     Ordered,
     PartFailed,
@@ -37,12 +37,12 @@ from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.watch_orders import HubAt
 from ipexctl.remote import root_folder
 from ipexctl.remote.connection import hub_link
-from ipexctl.remote.failure import Failure, bug
+from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.own_process import close_files, no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader, voters
 from ipexctl.remote.restart.attempt_part import Part
-from ipexctl.remote.restart.record import Record
+from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
 from ipexctl.remote.shelf.shelf_folder import Changed
@@ -59,7 +59,7 @@ SMALLER = "not more than half of the voters are reached from %s"
 RETURNED = "; a host that is back votes again while `ipexctl attach` shows the run"
 
 
-def begin(order: StartOrder):
+def fork_keeper(order: StartOrder):
     """Fork the keeper; called where there are no threads yet. Its parent is init."""
     pid = os.fork()
     if pid:
@@ -69,12 +69,12 @@ def begin(order: StartOrder):
         os.setsid()
         if os.fork():
             os._exit(0)
-        run(order)
+        run_keeper(order)
     finally:
         os._exit(0)
 
 
-def run(order: StartOrder):
+def run_keeper(order: StartOrder):
     if order.secret:
         no_core_dump()
     rank_wrapper.set_name(NAME)
@@ -84,7 +84,7 @@ def run(order: StartOrder):
     try:
         keeper.keep()
     except Exception:
-        what = bug()["what"]
+        what = bug_document()["what"]
         keeper.note({"broken": what})  # another one leads then
         keeper.end_part(what)
 
@@ -93,20 +93,20 @@ class Keeper:
     def __init__(self, order: StartOrder, starter):
         self.order, self.starter = order, starter
         self.night, self.name, self.keys = RestartPlan.read(order.night), order.host, order.keys
-        top = root_folder.checked(self.order.root)
+        top = root_folder.prepare_root(self.order.root)
         self.base = run_folders.checked_id(self.night.run_id)  # of the first attempt
         self.runs = os.path.join(top, "runs")
-        self.folder = root_folder.subfolder(top, "runs", self.base)
-        run_folders.hold(self.folder)
+        self.folder = root_folder.make_subfolder(top, "runs", self.base)
+        run_folders.hold_folder(self.folder)
         self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
         self.inbox = queue.Queue()  # type: queue.Queue
-        self.record, self.noted = Record(self.night.first), 0
+        self.record, self.noted = RestartRecord(self.night.first), 0
         self.part = None if order.spare else Part(self, order, 1)
         self.laying = threading.Lock()  # one attempt at a time lays a checkpoint out
-        self.state = HostState()  # of this host's part, as the leader has to know
+        self.state = HostReport()  # of this host's part, as the leader has to know
         self.since = {}  # type: dict[str, float]  # when each of that was so
         self.clearing = 0  # the attempt that has to end here
-        self.said = {}  # type: dict[str, HostState]  # by host, what it said last
+        self.said = {}  # type: dict[str, HostReport]  # by host, what it said last
         self.next_word = self.next_order = 0.0
         self.term, self.alone = 0, False
         self.led = self.turned = time.monotonic()  # when a leader was heard, and the last turn
@@ -130,7 +130,7 @@ class Keeper:
             others = [host for host in hosts if host not in before and host != self.name]
             if others:
                 _, address, port = places[names.index(self.name)]
-                self.hub = hub_link.Hub(others, self.keys, self.take, renews=True)
+                self.hub = hub_link.HubListener(others, self.keys, self.take, renews=True)
                 self.hub.listen(address, (port, port))
         for name, address, port in places[: len(before)]:
             take = partial(self.take, name)
@@ -145,7 +145,9 @@ class Keeper:
             self.record.add(line, term)
 
     def keep(self):
-        control.serve(self.base, control.keeper_of(self.name), self.answer, lambda link: None)
+        control.serve_control_socket(
+            self.base, control.keeper_of(self.name), self.answer, lambda link: None
+        )
         while not self.over:
             self.turn()
         for link in [self.hub, *self.spokes.values()]:
@@ -342,10 +344,12 @@ class Keeper:
         numbers = [one.attempt for one in self.record.attempts]
         return {run_id_of(self.base, number): number for number in numbers}
 
-    def start(self, asked: StartOrder, attempt, lay: "Layout | None"):
+    def start(self, asked: StartOrder, attempt, lay: "CheckpointLayout | None"):
         run_id = run_id_of(self.base, attempt)
         asked = asked.replace(keys=self.keys, root=self.order.root, run_id=run_id)
-        run_folders.hold(root_folder.subfolder(os.path.dirname(self.runs), "runs", run_id))
+        run_folders.hold_folder(
+            root_folder.make_subfolder(os.path.dirname(self.runs), "runs", run_id)
+        )
         self.part = Part(self, asked, attempt)
         start_thread(self.begin_part, self.part, lay, self.attempts())
 
@@ -395,7 +399,7 @@ class Keeper:
     def end_part(self, why):
         if self.part is None or not self.part.ended:
             run_id = self.last_run_id() if self.part is None else self.part.run_id
-            control.ask(run_id, self.name, {"end": why})
+            control.ask_supervisor(run_id, self.name, {"end": why})
 
     def note_record(self):
         for line in self.record.lines[self.noted :]:

@@ -12,10 +12,10 @@ from ipexctl.common.attempt_record import (
     RunEnded,
     StopNoted,
 )
-from ipexctl.common.keeper_messages import BeginPart, HostState, KeeperOrder, PartOver
+from ipexctl.common.keeper_messages import BeginPart, HostReport, KeeperOrder, PartOver
 from ipexctl.common.restart_plan import RestartPlan, VoterPlan
 from ipexctl.remote.restart import attempt_orders, restart_policy
-from ipexctl.remote.restart.record import Record
+from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.shelf.checkpoint_rules import step_of
 
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
@@ -27,7 +27,7 @@ BEGIN = 90.0  # for all hosts of an attempt to be ready
 
 
 class Leader:
-    def __init__(self, night: VoterPlan, name, record: Record, now):
+    def __init__(self, night: VoterPlan, name, record: RestartRecord, now):
         self.night, self.name, self.record = night, name, record
         self.names = night.hosts
         self.heard = dict.fromkeys(self.names, now)  # when each was there last
@@ -41,7 +41,7 @@ class Leader:
         self.known = set(there)  # hosts that were there at the last look
         self.first_report = None
 
-    def tick(self, now, there, mine: "dict[str, HostState]"):
+    def tick(self, now, there, mine: "dict[str, HostReport]"):
         """The next line of the record, None where there is none. `there`: hosts with a connection;
         `mine`: what each host said last."""
         there = there | {self.name}
@@ -63,7 +63,7 @@ class Leader:
 
     # -- an attempt runs --
 
-    def in_watch(self, now, there, mine: "dict[str, HostState]"):
+    def in_watch(self, now, there, mine: "dict[str, HostReport]"):
         record, lease = self.record, self.night.lease
         told = {host: said.over for host, said in mine.items() if said.over}
         told = {h: over for h, over in told.items() if over.attempt == record.number}
@@ -95,7 +95,9 @@ class Leader:
         # that was started again knows nothing of its part, and one may have ended its part alone
         silent = [h for h in self.record.hosts if h not in told]
         gone = [h for h in silent if h not in there] or min(silent, list(told), key=len)
-        end = restart_policy.ending(most or [{"event": "lost", "host": h} for h in gone], lasted)
+        end = restart_policy.classify_ending(
+            most or [{"event": "lost", "host": h} for h in gone], lasted
+        )
         away = [h for h in self.record.hosts if h not in there | set(told) | set(end["lost"])]
         if away:
             end["why"] += "; not reached: %s" % ", ".join(away)
@@ -104,7 +106,7 @@ class Leader:
 
     # -- it has ended --
 
-    def in_clear(self, now, there, mine: "dict[str, HostState]"):
+    def in_clear(self, now, there, mine: "dict[str, HostReport]"):
         record, last = self.record, self.record.endings[-1]
         if record.stopped:
             return RunEnded("stopped by %s" % record.stopped, False, by_user=True)
@@ -113,7 +115,7 @@ class Leader:
         cleared = {h: said.cleared for h, said in mine.items() if h in there and said.cleared}
         cleared = {h: one for h, one in cleared.items() if one.attempt == record.cleared()}
         done = there <= set(cleared) or now - self.came > CLEAR
-        waited = now - self.since >= restart_policy.pause(record.endings)
+        waited = now - self.since >= restart_policy.restart_pause(record.endings)
         if not (done and waited and self.fenced(now, cleared)):
             return None
         usable = set(cleared)
@@ -123,7 +125,7 @@ class Leader:
             self.waits = "%d hosts are too few" % len(usable)
             return None
         told = {host: said.checkpoints for host, said in cleared.items()}
-        found = restart_policy.newest(told)
+        found = restart_policy.newest_complete_checkpoint(told)
         if record.complete and not found:
             waited = self.for_checkpoint(now, there)
             if waited is not True:
@@ -131,7 +133,7 @@ class Leader:
         name = found.name if found else ""
         errors = [(one.error, one.checkpoint) for one in record.attempts[1:]]
         errors.append((last.error, name))
-        why = restart_policy.refusal(last, errors[-2:], record.used(), self.night.restarts)
+        why = restart_policy.why_no_restart(last, errors[-2:], record.used(), self.night.restarts)
         if len(record.in_vain()) > len(self.names):
             why = "%s; no attempt began" % last.why
         if why or not chosen:
@@ -177,11 +179,13 @@ class Leader:
 
     def choose(self, there):
         first, least = self.record.attempts[0].hosts, self.night.least
-        return restart_policy.chosen(self.record.hosts, self.names, there, least, len(first))
+        return restart_policy.choose_next_hosts(
+            self.record.hosts, self.names, there, least, len(first)
+        )
 
     # -- it begins --
 
-    def in_begin(self, now, there, mine: "dict[str, HostState]"):
+    def in_begin(self, now, there, mine: "dict[str, HostReport]"):
         record = self.record
         for host in record.hosts:
             failed = mine[host].failed if host in mine else None
@@ -197,16 +201,16 @@ class Leader:
         return None
 
     def in_vain(self, host, why):
-        end = restart_policy.ended(True, "%s: %s" % (host, why), lost=[host])
+        end = restart_policy.make_ending(True, "%s: %s" % (host, why), lost=[host])
         return AttemptEnded(self.record.number, False, **end, lasted=0.0, complete="")
 
-    def port_of(self, mine: "dict[str, HostState]", host):
+    def port_of(self, mine: "dict[str, HostReport]", host):
         ready = mine[host].ready if host in mine else None
         return ready.port if ready and ready.attempt == self.record.number else None
 
     # -- what the hosts are to do --
 
-    def orders(self, mine: "dict[str, HostState]"):
+    def orders(self, mine: "dict[str, HostReport]"):
         """host -> KeeperOrder"""
         record = self.record
         number, clear = record.number, record.cleared()
@@ -220,21 +224,21 @@ class Leader:
                 orders[host].hub = address, self.port_of(mine, record.hosts[0])
         return orders
 
-    def begins(self, mine: "dict[str, HostState]"):
+    def begins(self, mine: "dict[str, HostReport]"):
         """The BeginPart of each host."""
         line, sheets = self.record.attempts[-1], self.night.sheets
         told = {host: said.cleared for host, said in mine.items() if said.cleared}
         lay = None
         if line.checkpoint:
             kept = {host: said.checkpoints for host, said in told.items()}
-            lay = restart_policy.newest(kept, line.checkpoint)
+            lay = restart_policy.newest_complete_checkpoint(kept, line.checkpoint)
             if lay is None:
                 return  # the hosts have not told this leader yet
             for *_, givers in lay.parts:
                 givers[:] = [peer_url(sheets[h].address, told[h].port) for h in givers]
         chosen = [sheets[host] for host in line.hosts]
         laid = set()
-        for order in attempt_orders.compose(
+        for order in attempt_orders.compose_orders(
             self.night.common, chosen, line.attempt, line.checkpoint
         ):
             work = sheets[order.host].work

@@ -13,7 +13,7 @@ from ipexctl.common.attempt_record import (
 )
 
 
-class Record:
+class RestartRecord:
     def __init__(self, hosts):
         """`hosts`: of the first attempt, which is running already."""
         self.lines = []  # type: list[RecordLine]

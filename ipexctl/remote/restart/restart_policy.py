@@ -3,8 +3,8 @@
 import re
 
 from ipexctl.common.attempt_record import AttemptEnded
-from ipexctl.common.keeper_messages import KeptCheckpoint, Layout
-from ipexctl.remote.hub.judge import failed
+from ipexctl.common.keeper_messages import CheckpointLayout, KeptCheckpoint
+from ipexctl.remote.hub.judge import is_rank_failure
 
 AT_ONCE = 60.0  # seconds; what fails sooner is not for want of luck
 BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds before attempts in a row that ended so soon
@@ -20,27 +20,29 @@ _RANK = re.compile(r"^\[rank\d+\]: ")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
 
-def ending(facts, seconds):
+def classify_ending(facts, seconds):
     """How an attempt ended: fields of AttemptEnded. `facts`: those that ended it, the first one
     first (remote/hub/judge.py)."""
     for fact in facts:
         event = fact.get("event")
         if event == "asked" and fact.get("by") == STALLED:
-            return ended(True, "it stood still")
+            return make_ending(True, "it stood still")
         if event in ("asked", "timeout", "abandoned"):
-            return ended(False, {"asked": "it was stopped", "timeout": "--timeout"}.get(event, ""))
+            return make_ending(
+                False, {"asked": "it was stopped", "timeout": "--timeout"}.get(event, "")
+            )
     lost = [fact["host"] for fact in facts if fact.get("event") == "lost" and "host" in fact]
     if lost:
-        return ended(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
+        return make_ending(True, "%s: lost" % ", ".join(dict.fromkeys(lost)), lost=lost)
     for fact in facts:
-        if fact.get("event") == "rank" and failed(fact.get("ended") or {"code": 0}):
+        if fact.get("event") == "rank" and is_rank_failure(fact.get("ended") or {"code": 0}):
             return of_rank(fact, seconds)
         if fact.get("event") in ("frozen", "program"):
-            return ended(True, "%s on %s" % (NAMES[fact["event"]], fact.get("host")))
-    return ended(False, "how it ended is not known" if not facts else "it did not begin")
+            return make_ending(True, "%s on %s" % (NAMES[fact["event"]], fact.get("host")))
+    return make_ending(False, "how it ended is not known" if not facts else "it did not begin")
 
 
-def ended(again, why, error="", lost=()):
+def make_ending(again, why, error="", lost=()):
     return {"again": again, "why": why, "error": error, "lost": sorted(set(lost))}
 
 
@@ -56,14 +58,14 @@ def of_rank(fact, seconds):
     end = "killed" if how.get("lost") else end
     why = "rank %s on %s: %s" % (fact.get("rank"), fact.get("host"), last or end)
     if _INCURABLE.match(last) or _USAGE.match(said):
-        return ended(False, "%s: a restart does not change that" % why)
+        return make_ending(False, "%s: a restart does not change that" % why)
     if seconds < AT_ONCE and "oom-rank" in (how.get("hints") or []):
-        return ended(False, "%s: its memory ran out at once" % why)
+        return make_ending(False, "%s: its memory ran out at once" % why)
     killed = how.get("signal") == 9 or how.get("lost")  # not an error of its own
-    return ended(True, why, "" if killed else "%s %s" % (end, _NUMBER.sub("0", last)))
+    return make_ending(True, why, "" if killed else "%s %s" % (end, _NUMBER.sub("0", last)))
 
 
-def refusal(end: AttemptEnded, before, made, limit):
+def why_no_restart(end: AttemptEnded, before, made, limit):
     """Why there is no further attempt, "" if there is one.
 
     `before`: (error, newest checkpoint) of the attempt before and of this one; `made`: restarts.
@@ -77,7 +79,7 @@ def refusal(end: AttemptEnded, before, made, limit):
     return ""
 
 
-def pause(endings: "list[AttemptEnded]"):
+def restart_pause(endings: "list[AttemptEnded]"):
     """Seconds to wait before the next attempt, after programs that failed at once. An attempt that
     lost a host does not count. `endings`: those of the record."""
     soon = 0
@@ -88,7 +90,7 @@ def pause(endings: "list[AttemptEnded]"):
     return BACK_OFF[min(soon, len(BACK_OFF) - 1)]
 
 
-def chosen(last, every, there, least, most):
+def choose_next_hosts(last, every, there, least, most):
     """The hosts of the next attempt; [] where they are too few. `last`: those of the one before, in
     order; `every`: all, spares last; `there`: those that answer; `most`: as many as at first."""
     free = [name for name in every if name in there and name not in last]
@@ -102,7 +104,7 @@ def chosen(last, every, there, least, most):
     return found if len(found) >= least else []
 
 
-def newest(told: "dict[str, list[KeptCheckpoint]]", name=""):
+def newest_complete_checkpoint(told: "dict[str, list[KeptCheckpoint]]", name=""):
     """The newest checkpoint, or the one of that name, of which every part is on a host that is
     there; None: there is none. `told`: by host. The Layout has hosts in place of URLs."""
     known = {}  # type: dict[tuple, KeptCheckpoint]
@@ -115,5 +117,5 @@ def newest(told: "dict[str, list[KeptCheckpoint]]", name=""):
             hosts = [h for h, each in told.items() if any(part.sha in o.held for o in each)]
             parts.append((writer, part.sha, part.list, hosts))
         if all(part[3] for part in parts):
-            return Layout(one.name, one.order, one.age, parts)
+            return CheckpointLayout(one.name, one.order, one.age, parts)
     return None

@@ -17,29 +17,29 @@ PATIENCE = 5.0  # seconds for one question
 PAUSE = 0.05
 
 
-def address(run_id, host):
+def socket_address(run_id, host):
     """Return the socket's name. It has at most 107 bytes, so the host's name is hashed."""
     short = hashlib.sha256(host.encode("utf-8")).hexdigest()[:16]
     return "\0ipexctl-run/%d/%s/%s" % (os.getuid(), run_id, short)
 
 
-def serve(run_id, host, answer, watch):
+def serve_control_socket(run_id, host, answer, watch):
     """Listen in a thread. `answer(message)` returns a reply; it is called in a separate thread, as
     is `watch(connection)` for an agent that wants to watch the run."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(address(run_id, host))
+        listener.bind(socket_address(run_id, host))
     except OSError:  # the name is taken: the run continues, and ps shows it as lost
         return
     listener.listen(64)
-    start_thread(accept, listener, answer, watch)
+    start_thread(accept_connections, listener, answer, watch)
 
 
 def guardian_socket(run_id, host):
     """Return a listener that shows that the guardian lives, until it is closed."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(address(run_id, guardian_of(host)))
+        listener.bind(socket_address(run_id, guardian_of(host)))
         listener.listen(64)
     except OSError:
         pass
@@ -55,28 +55,28 @@ def keeper_of(host):
     return "keeper of " + host
 
 
-def accept(listener, answer, watch):
+def accept_connections(listener, answer, watch):
     while True:
         try:
             link, _ = listener.accept()
         except OSError:  # too many open files: no reason to stop listening
             time.sleep(PAUSE)
             continue
-        if peer(link)[1] in (os.getuid(), 0):
-            start_thread(converse, link, answer, watch)
+        if peer_credentials(link)[1] in (os.getuid(), 0):
+            start_thread(answer_connection, link, answer, watch)
         else:
             link.close()
 
 
-def converse(link, answer, watch):
+def answer_connection(link, answer, watch):
     link.settimeout(PATIENCE)
     try:
-        message = line(link)
+        message = receive_line(link)
         if isinstance(message, dict) and "watch" in message:
             link, watched = None, link
             watch(watched)
         elif isinstance(message, dict):
-            send(link, answer(message))
+            send_line(link, answer(message))
     except (OSError, ValueError):
         pass
     finally:
@@ -84,7 +84,7 @@ def converse(link, answer, watch):
             link.close()
 
 
-def line(link):
+def receive_line(link):
     """Return the next message, or None if the other end has closed the connection. It is one line
     of JSON: every version of ipexctl can ask a supervisor of another one."""
     found = b""
@@ -96,31 +96,31 @@ def line(link):
     return json.loads(found.split(b"\n", 1)[0].decode("utf-8"))
 
 
-def send(link, message):
+def send_line(link, message):
     link.sendall(json.dumps(message).encode("utf-8") + b"\n")
 
 
-def watched(run_id, host):
+def open_watch_socket(run_id, host):
     """Return a socket to the supervisor for frames; it sends first. None: no supervisor."""
     try:
-        link = connection(run_id, host)
+        link = connect_to_supervisor(run_id, host)
         if link is not None:
-            send(link, {"watch": True})
+            send_line(link, {"watch": True})
             link.settimeout(None)
         return link
     except OSError:
         return None
 
 
-def ask(run_id, host, message):
+def ask_supervisor(run_id, host, message):
     """Return the supervisor's reply. None: no supervisor, or no answer in time."""
     try:
-        link = connection(run_id, host)
+        link = connect_to_supervisor(run_id, host)
         if link is None:
             return None
         with link:
-            send(link, message)
-            return line(link)
+            send_line(link, message)
+            return receive_line(link)
     except (OSError, ValueError):
         return None
 
@@ -128,7 +128,7 @@ def ask(run_id, host, message):
 def is_alive(run_id, host):
     """Return whether a supervisor exists, even one that is stopped or whose queue is full."""
     try:
-        link = connection(run_id, host)
+        link = connect_to_supervisor(run_id, host)
     except BlockingIOError:
         return True
     if link is not None:
@@ -136,12 +136,12 @@ def is_alive(run_id, host):
     return link is not None
 
 
-def connection(run_id, host):
+def connect_to_supervisor(run_id, host):
     """Connect to this user's supervisor; None if there is none. Raises BlockingIOError."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connect(link, address(run_id, host))
-        if peer(link)[1] == os.getuid():
+        connect_with_timeout(link, socket_address(run_id, host))
+        if peer_credentials(link)[1] == os.getuid():
             return link
     except BlockingIOError:
         link.close()
@@ -152,7 +152,7 @@ def connection(run_id, host):
     return None
 
 
-def connect(link, address, patience=None):
+def connect_with_timeout(link, address, patience=None):
     """Connect. Raise BlockingIOError if the listener's queue stays full: any user can fill it."""
     patience = PATIENCE if patience is None else patience
     seconds = struct.pack("ll", int(patience), int(patience % 1 * 1e6))
@@ -161,7 +161,7 @@ def connect(link, address, patience=None):
     link.settimeout(patience)
 
 
-def peer(link):
+def peer_credentials(link):
     """Return (process, user) at the other end."""
     creds = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return struct.unpack("3i", creds)[:2]

@@ -13,7 +13,7 @@ import time
 from ipexctl.common import run_events
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote import root_folder, scratch_folder
-from ipexctl.remote.failure import Failure, bug, document
+from ipexctl.remote.failure import Failure, bug_document, failure_document
 from ipexctl.remote.own_process import no_core_dump
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import control, supervisor
@@ -23,7 +23,7 @@ LOOK = 1.0
 PATIENCE = 7.0  # seconds after the time at which a supervisor counts as lost until it is killed
 
 
-def guard(link, keep=None):
+def guard_run(link, keep=None):
     """Run as guardian. `keep` starts the keeper of a run with --restarts."""
     try:
         import ssl  # noqa: F401  the hub's link needs it: read while the project is on its way
@@ -41,9 +41,9 @@ def guard(link, keep=None):
     if asked.secret:
         no_core_dump()
     try:
-        scratch = scratch_folder.make()
+        scratch = scratch_folder.make_scratch_folder()
     except OSError as e:
-        link.write({"error": document(supervisor.cannot_write(e, "/tmp"))})
+        link.write({"error": failure_document(supervisor.cannot_write(e, "/tmp"))})
         os._exit(0)
     began = time.monotonic()
     rank_wrapper.set_subreaper()
@@ -56,49 +56,49 @@ def guard(link, keep=None):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         shown.close()
         rank_wrapper.set_name(rank_wrapper.SUPERVISOR)
-        supervise(link, asked, scratch, pulse)
+        become_supervisor(link, asked, scratch, pulse)
     how = end_of(pid, pulse, asked.lease + PATIENCE)
     survivors = rank_wrapper.kill_all(asked.run_id, os.getpid()) if how else []
-    scratch_folder.remove(scratch)
+    scratch_folder.remove_scratch_folder(scratch)
     if how:
-        note(asked, how, len(survivors), time.monotonic() - began)
+        note_end(asked, how, len(survivors), time.monotonic() - began)
         try:
             link.write({"killed": how, "survivors": len(survivors)})
         except OSError:
             pass  # the agent has gone
     shown.close()  # the guardian will record nothing more
-    run_folders.sweep(root_folder.named(asked.root))
-    scratch_folder.sweep()
+    run_folders.sweep_run_folders(root_folder.expand_root_path(asked.root))
+    scratch_folder.sweep_scratch_folders()
     os._exit(0)
 
 
-def note(asked: StartOrder, how, survivors, seconds):
+def note_end(asked: StartOrder, how, survivors, seconds):
     """Record how and when this host's part of the run ended, in place of the supervisor."""
     end = {"at": round(seconds, 3)}  # the supervisor began when the guardian did
     try:
-        top = root_folder.checked(asked.root)
+        top = root_folder.prepare_root(asked.root)
         path = journal.path_of(os.path.join(top, "runs", asked.run_id), asked.host)
-        lost = run_events.about(asked.host, run_events.HostLost(how))
-        journal.append(path, dict(end, fact=lost))
-        journal.append(path, dict(end, over=how, survivors=survivors))
+        lost = run_events.make_host_fact(asked.host, run_events.HostLost(how))
+        journal.append_record(path, dict(end, fact=lost))
+        journal.append_record(path, dict(end, over=how, survivors=survivors))
     except (OSError, Failure):
         pass  # a full disk, or no journal yet
 
 
-def supervise(link, asked: StartOrder, scratch, pulse):
+def become_supervisor(link, asked: StartOrder, scratch, pulse):
     try:
         os.setsid()
-        supervisor.run(link, asked, scratch, pulse)
+        supervisor.run_supervisor(link, asked, scratch, pulse)
     except Failure as e:
-        failed(link, document(e))
+        report_failure(link, failure_document(e))
     except BaseException:
-        failed(link, bug())
+        report_failure(link, bug_document())
     finally:
         os.kill(os.getppid(), signal.SIGCONT)  # a stopped guardian would stay
         os._exit(0)
 
 
-def failed(link, error):
+def report_failure(link, error):
     try:
         link.write({"error": error})
     except OSError:
@@ -113,7 +113,7 @@ def end_of(child, pulse, patience):
         signal.sigtimedwait([signal.SIGCHLD], LOOK)
         now = time.monotonic()
         silence, looked = silence + min(now - looked, 2 * LOOK), now
-        for pid, status in collected():
+        for pid, status in collect_children():
             if pid == child:
                 how = "was killed (signal %d)" % os.WTERMSIG(status)
                 killed = "the supervisor of the run " + (frozen or how)
@@ -125,7 +125,7 @@ def end_of(child, pulse, patience):
             os.kill(child, signal.SIGKILL)
 
 
-def collected():
+def collect_children():
     while True:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:

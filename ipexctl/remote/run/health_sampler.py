@@ -56,7 +56,7 @@ class Sampler:
 
     def sample(self):
         busy, self.busy = self.busy, cpu_times()
-        used, total = memory()
+        used, total = read_memory_use()
         return run_events.Sample(
             cpu=cpu_share(busy, self.busy),
             used=used,
@@ -105,7 +105,7 @@ class Sampler:
 def is_stopped(pid):
     """Return whether the process exists, with all its threads stopped."""
     main = stat_of("%d/task/%d" % (pid, pid))[1]
-    return main[:1] == ["T"] and all(t.state == "T" for t in process_state.threads(pid))
+    return main[:1] == ["T"] and all(t.state == "T" for t in process_state.list_threads(pid))
 
 
 def cpu_times():
@@ -137,7 +137,7 @@ def cpu_share(before, after):
     return min(1.0, max(0.0, (after[0] - before[0]) / (after[1] - before[1])))
 
 
-def memory():
+def read_memory_use():
     """Return (bytes used, bytes in all); None for what cannot be read."""
     used = total = None
     try:
@@ -154,7 +154,7 @@ def memory():
 
 def group_memory():
     """Return (limit, used) of this control group and its ancestors, of both versions."""
-    for version, folder in groups():
+    for version, folder in list_memory_cgroups():
         names = ("memory.max", "memory.current")
         if version == 1:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
@@ -163,7 +163,7 @@ def group_memory():
             yield limit, now
 
 
-def groups():
+def list_memory_cgroups():
     """Yield (version, folder) of the control groups that count this process's memory, own first."""
     for words in (line.split(":", 2) for line in read_text(OWN_GROUPS).splitlines()):
         if len(words) == 3 and (words[1] == "" or "memory" in words[1].split(",")):
@@ -190,7 +190,7 @@ def read_number(path):
 def oom_kills():
     """Return the kills so far (by the limit of this control group, on the whole host)."""
     names = {1: "memory.oom_control", 2: "memory.events"}
-    files = [os.path.join(folder, names[version]) for version, folder in groups()]
+    files = [os.path.join(folder, names[version]) for version, folder in list_memory_cgroups()]
     return sum(map(count_oom_kills, files)), count_oom_kills("/proc/vmstat")
 
 

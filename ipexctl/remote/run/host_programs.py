@@ -19,12 +19,12 @@ KEPT = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", 
 HESITATION = 0.5  # seconds: related ends are reported in order, also by several hosts
 
 
-def own(names):
+def own_variables(names):
     """Return those of this host's variables that are set."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-class Programs:
+class HostPrograms:
     def __init__(self, supervisor, scratch):
         self.supervisor = supervisor
         self.plan: StartOrder = supervisor.plan
@@ -34,7 +34,7 @@ class Programs:
         self.killed = set()  # keys of programs that were killed as ordered
 
     def base_env(self):
-        env = own(KEPT)
+        env = own_variables(KEPT)
         env.update(self.plan.env)
         env[rank_wrapper.RUN_MARK] = self.supervisor.run_id
         return env
@@ -96,7 +96,7 @@ class Programs:
 
     def kill(self, key):
         child = self.children.get(key)
-        if child is not None and alive(child.pid):
+        if child is not None and is_child_alive(child.pid):
             self.killed.add(key)
             try:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -104,7 +104,7 @@ class Programs:
                 pass
 
     def write(self):
-        write_atomic(os.path.join(self.scratch, "rank.pyc"), compiled(rank_wrapper))
+        write_atomic(os.path.join(self.scratch, "rank.pyc"), compile_program(rank_wrapper))
         # mpirun takes one program name: a shell script finds the interpreter in the environment
         program = '#!/bin/sh\nexec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc" %s "$@"\n'
         text = program % rank_wrapper.LAUNCH
@@ -123,14 +123,14 @@ class Programs:
         return os.path.join(self.scratch, "site")
 
 
-def compiled(module):
+def compile_program(module):
     """Return a .pyc that Python can run as a program: else every rank would compile the source."""
     magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
     head = magic + bytes(8 if sys.version_info < (3, 7) else 12)
     return head + marshal.dumps(module.__loader__.get_code(module.__name__))
 
 
-def alive(pid):
+def is_child_alive(pid):
     """Return whether the child still runs; the thread that waits for it may not have noticed."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None

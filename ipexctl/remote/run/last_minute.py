@@ -5,7 +5,7 @@ import collections
 import os
 import time
 
-from ipexctl.common.processes import descendants, process_times, with_ancestors
+from ipexctl.common.processes import find_descendants, process_times, with_ancestors
 
 KEPT = 25  # samples, one each health_sampler.EVERY seconds
 SHORTEST = 5.0  # seconds of samples that are needed for a summary
@@ -28,11 +28,16 @@ class Pace:
         """Add a sample. `host_cpu`: the share of the host's CPUs that was busy, or None."""
         now, sent, pids = time.monotonic(), self.traffic.sent(), self.sampler.rank_pids()
         ranks = {
-            rank: (now, seconds, sent.get(rank), waits(pids[rank]) if rank in pids else None)
+            rank: (
+                now,
+                seconds,
+                sent.get(rank),
+                cpu_wait_seconds(pids[rank]) if rank in pids else None,
+            )
             for rank, (_, seconds) in self.sampler.took.items()
         }
         self.samples.append((host_cpu, ranks))
-        extend(self.spans, ranks)
+        extend_spans(self.spans, ranks)
         if host_cpu is not None:
             self.busy = [self.busy[0] + host_cpu, self.busy[1] + 1]
         self.others.sample(now)
@@ -42,10 +47,10 @@ class Pace:
         bytes sent so far, seconds that took]}}."""
         sent = {str(rank): row[2] for rank, row in self.samples[-1][1].items()}
         ranks = {
-            rank: [round(cpus, 2)] + [shortened(count) for count in sent.get(rank) or [0, 0.0]]
+            rank: [round(cpus, 2)] + [round_number(count) for count in sent.get(rank) or [0, 0.0]]
             for rank, cpus in sample.ranks.items()
         }
-        row = {name: shortened(getattr(sample, name)) for name in ("cpu", "used", "net")}
+        row = {name: round_number(getattr(sample, name)) for name in ("cpu", "used", "net")}
         try:
             if self.history:
                 at = round(time.monotonic() - self.began, 1)
@@ -61,18 +66,18 @@ class Pace:
         """
         samples, spans = list(self.samples), {}  # type: list, dict
         for _, ranks in samples:
-            extend(spans, ranks)
+            extend_spans(spans, ranks)
         busy = [cpu for cpu, _ in samples if cpu is not None]
-        return {"cpu": sum(busy) / len(busy) if busy else None, "ranks": described(spans)}
+        return {"cpu": sum(busy) / len(busy) if busy else None, "ranks": describe_spans(spans)}
 
     def whole_run(self):
         """Return the same for the whole run, with {..., cpus, programs: [[name, CPUs], ...]}."""
         cpu = self.busy[0] / self.busy[1] if self.busy[1] else None
-        said = {"cpu": cpu, "ranks": described(self.spans), "cpus": os.cpu_count()}
+        said = {"cpu": cpu, "ranks": describe_spans(self.spans), "cpus": os.cpu_count()}
         return dict(said, programs=self.others.top())
 
 
-def extend(spans, ranks):
+def extend_spans(spans, ranks):
     """Update `spans`: rank -> (its first row, from when it has sent something; its last row)."""
     for rank, row in ranks.items():
         first = spans.get(rank, (row,))[0]
@@ -80,12 +85,14 @@ def extend(spans, ranks):
         spans[rank] = (row if begins else first, row)
 
 
-def described(spans):
+def describe_spans(spans):
     found = {}
     for rank, (first, last) in sorted(spans.items()):
         seconds = last[0] - first[0]
         if seconds >= SHORTEST:
-            moved = rates(first[2], last[2], seconds) if first[2] and last[2] else [0.0, 0.0]
+            moved = (
+                traffic_rates(first[2], last[2], seconds) if first[2] and last[2] else [0.0, 0.0]
+            )
             known = None not in (first[3], last[3])
             waited = max(0.0, (last[3] - first[3]) / seconds) if known else None
             cpus = (last[1] - first[1]) / seconds
@@ -93,20 +100,20 @@ def described(spans):
     return found
 
 
-def shortened(number):
+def round_number(number):
     """Round to three digits; from 1000 on (bytes), to an integer."""
     if number is None or number >= 1000:
         return None if number is None else int(number)
     return round(number, 3)
 
 
-def rates(before, after, seconds):
+def traffic_rates(before, after, seconds):
     known = None not in (before[1], after[1])
     share = max(0.0, min(1.0, (after[1] - before[1]) / seconds)) if known else None
     return [max(0.0, (after[0] - before[0]) / seconds), share]
 
 
-def waits(pid):
+def cpu_wait_seconds(pid):
     """Return seconds in which threads could run but had no CPU; None: not counted."""
     folder, total = "/proc/%d/task" % pid, 0
     try:
@@ -134,7 +141,7 @@ class Programs:
 
     def look(self, now, found):
         """Count a sample. `found`: pid -> (name, parent, ticks)."""
-        own = with_ancestors(os.getpid(), found) | descendants(os.getpid(), found)
+        own = with_ancestors(os.getpid(), found) | find_descendants(os.getpid(), found)
         new = {pid: (name, ticks) for pid, (name, _, ticks) in found.items() if pid not in own}
         for pid, (name, ticks) in new.items():
             if self.began:  # a process that is new since the last look counts in full

@@ -68,7 +68,7 @@ class Progress:
             size != old_size
             or moved[0] != old_moved[0]
             or moved[1] - old_moved[1] > LEAST_FAR * seconds
-            or grown(old_files, files) > LEAST_DISK * seconds
+            or count_new_bytes(old_files, files) > LEAST_DISK * seconds
         ):
             self.since[rank] = now
 
@@ -80,12 +80,12 @@ class Progress:
         quiet = self.measure()  # progress until now counts
         site, pids = self.supervisor.programs.site(), self.supervisor.sampler.rank_pids()
         with self.looking, self.paused():
-            found = look.look(site, pids)
+            found = look.look_at_ranks(site, pids)
         if len(json.dumps(found)) > LARGEST:
             for rank in found:
                 rank["threads"] = [thread for thread in rank["threads"] if thread["main"]]
                 rank["children"] = rank["children"][:2]
-        return quiet, found, any(computes(rank) for rank in found)
+        return quiet, found, any(is_rank_computing(rank) for rank in found)
 
     @contextmanager
     def paused(self):
@@ -100,7 +100,7 @@ class Progress:
                 self.before = {}
 
 
-def computes(rank):
+def is_rank_computing(rank):
     """Return whether a rank computes: not a waiting loop or a library for communication."""
     if rank["state"] == "T" or rank["cpu"] < BUSY or rank["waits_in_loop"]:
         return False
@@ -111,8 +111,10 @@ def computes(rank):
 
 def process_trees(pids):
     """Return {rank: its process and all below it}."""
-    alive = rank_wrapper.processes()
-    return {rank: rank_wrapper.descendants(pid, alive) | {pid} for rank, pid in pids.items()}
+    alive = rank_wrapper.list_processes()
+    return {
+        rank: rank_wrapper.find_descendant_pids(pid, alive) | {pid} for rank, pid in pids.items()
+    }
 
 
 def file_bytes(pid):
@@ -125,7 +127,7 @@ def file_bytes(pid):
         return None
 
 
-def grown(before, now):
+def count_new_bytes(before, now):
     """Return the bytes between two looks, of the processes that both have."""
     pairs = ((before.get(pid), count) for pid, count in now.items())
     return sum(count - old for old, count in pairs if None not in (old, count))

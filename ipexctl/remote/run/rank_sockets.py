@@ -12,7 +12,7 @@ from ipexctl.remote import own_process
 from ipexctl.remote.own_process import start_thread
 from ipexctl.remote.rank import rank_wrapper
 from ipexctl.remote.run import health_sampler
-from ipexctl.remote.run.host_programs import HESITATION, own
+from ipexctl.remote.run.host_programs import HESITATION, own_variables
 from ipexctl.remote.run_files import run_folders
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
@@ -74,10 +74,10 @@ class Ranks:
                 orders = {"refused": "cannot make the log of rank %s: %s" % (number, e)}
         if "refused" in orders:
             self.supervisor.report(run_events.RankRefused(orders["refused"]))
-            tell(link, orders)
+            send_if_connected(link, orders)
             return
         self.running.add(number)
-        tell(link, orders)
+        send_if_connected(link, orders)
         ended, pid, at = self.until_end(number, reader)
         if not ended.lost:
             self.supervisor.log_ends(number)
@@ -153,7 +153,7 @@ class Ranks:
             if number in self.links:
                 return {"refused": "rank %d is here twice" % number}
             self.links[number] = link
-        env = own(KEPT_OF_RANKS)
+        env = own_variables(KEPT_OF_RANKS)
         error_file = os.path.join(self.supervisor.logs, "rank%05d.error.json" % number)
         env["TORCHELASTIC_ERROR_FILE"] = error_file
         env.update(self.supervisor.programs.base_env())
@@ -178,7 +178,7 @@ class Ranks:
         with self.lock:
             links = list(self.links.values())
         for link in links:
-            tell(link, {"signal": number})
+            send_if_connected(link, {"signal": number})
 
     def launch(self, link, reader, hello):
         """Serve mpirun, which wants COMMAND run on HOST: only the hub can arrange that."""
@@ -190,9 +190,9 @@ class Ranks:
         self.supervisor.report(run_events.Unlaunch(key))
 
 
-def tell(link, message):
+def send_if_connected(link, message):
     if link is not None:
         try:
-            rank_wrapper.send(link, message)
+            rank_wrapper.send_message(link, message)
         except OSError:
             pass  # it has ended on its own

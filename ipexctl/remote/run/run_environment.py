@@ -35,8 +35,8 @@ def op_find(
     `environment`: its key, "" for the current one. `project`: to be recorded as its user.
     `lock`: the path of the lock with that key, for messages.
     """
-    root, key = root_folder.existing(root), environment
-    prefix = env_marks.locate(root, key)
+    root, key = root_folder.check_existing_root(root), environment
+    prefix = env_marks.locate_environment(root, key)
     installed = bool(prefix) and os.access(os.path.join(prefix, "bin", "python"), os.X_OK)
     if key and not installed:
         raise no_such_environment(root, key, lock)
@@ -54,13 +54,13 @@ def op_find(
         "borrowed": not installed,
         "environment": in_use(root, prefix, project) if installed else None,
         "mpirun": os.access(os.path.join(prefix, "bin", "mpirun"), os.X_OK),
-        "packages": packages(prefix),
-        "modules": modules(prefix) if installed else None,
+        "packages": list_installed_packages(prefix),
+        "modules": list_importable_modules(prefix) if installed else None,
         "port": free_port(run_id, ports),
         "keeper_port": free_port(run_id + " keeper", ports) if keeper else 0,
-        "preload": preload(prefix),
-        "allocators": allocators(),
-        "accelerators": accelerators(),
+        "preload": find_preload_libraries(prefix),
+        "allocators": find_allocators(),
+        "accelerators": find_accelerators(),
         "path": os.environ.get("PATH", os.defpath),
         "setvars": setvars_script.read_variables(call, prefix),
         "mpi": env_marks.proved_with(prefix) or "",
@@ -69,7 +69,7 @@ def op_find(
 
 
 def no_such_environment(root, key, lock):
-    now = env_marks.current(root)
+    now = env_marks.current_env_key(root)
     return Failure(
         "the environment %s of %s is not installed here" % (key, lock),
         "current is %s, which belongs to another project or lock" % now if now else "",
@@ -81,15 +81,15 @@ def no_such_environment(root, key, lock):
 def in_use(root, prefix, project):
     key = env_marks.key_of(root, prefix)
     if key and project:
-        env_users.used(root, key, project)
-    return env_users.summary(root, prefix)
+        env_users.note_project_run(root, key, project)
+    return env_users.summarize_environment(root, prefix)
 
 
 def prefix_with_torch(call, pythons):
     """Return the prefix of the first of these interpreters that has torch, "" if none has."""
     for python in pythons:
         try:
-            prefix = child_processes.run(
+            prefix = child_processes.run_program(
                 call, [python, "-c", LOOK], dict(os.environ), TIMEOUT
             ).strip()
         except Failure:
@@ -116,13 +116,13 @@ def system_mpi(call, prefix):
     variables = {"PATH": "%s:%s" % (os.path.dirname(found), path), "LC_ALL": "C.UTF-8"}
     variables["HOME"] = os.path.expanduser("~")
     try:
-        says = child_processes.run(call, [found, "--version"], variables, TIMEOUT)
+        says = child_processes.run_program(call, [found, "--version"], variables, TIMEOUT)
     except Failure as e:
         says = "%s\n%s" % (e.what, e.why)
     return {"bin": os.path.dirname(os.path.abspath(found)), "says": says[:2000]}
 
 
-def packages(prefix):
+def list_installed_packages(prefix):
     found = {}
     for path in glob.glob(os.path.join(prefix, "lib", "python3*", "site-packages", "*.dist-info")):
         name, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
@@ -130,7 +130,7 @@ def packages(prefix):
     return found
 
 
-def modules(prefix):
+def list_importable_modules(prefix):
     """Return the top-level modules of the environment, None if there may be others."""
     found = glob.glob(os.path.join(glob.escape(prefix), "lib", "python3*", "site-packages"))
     if len(found) != 1 or os.path.islink(os.path.join(prefix, "lib")):
@@ -152,14 +152,14 @@ def other_paths(name):
     return name.endswith(".pth") and not name.endswith("-nspkg.pth") and name not in OWN_PTH
 
 
-def preload(prefix):
+def find_preload_libraries(prefix):
     """Return its OpenMP and malloc libraries: they have no effect unless they are preloaded."""
     names = ("libiomp5.so", "libtcmalloc.so", "libjemalloc.so")
     paths = (os.path.join(prefix, "lib", name) for name in names)
     return [path for path in paths if os.path.isfile(path)]
 
 
-def allocators():
+def find_allocators():
     """Return the host's own malloc libraries: `ipexctl tune` tries those that all hosts have."""
     folders = ("/usr/lib64", "/usr/lib/*-linux-gnu")
     names = ("libtcmalloc*.so.4", "libjemalloc.so.2")
@@ -167,7 +167,7 @@ def allocators():
     return sorted(path for paths in found for path in paths)
 
 
-def accelerators():
+def find_accelerators():
     """Return devices that a torch built for them would prefer to the CPU."""
     kinds = (
         "/dev/nvidia[0-9]*",

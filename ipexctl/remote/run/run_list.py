@@ -33,7 +33,7 @@ def op_list(call, root, known_as, only, newest, sizes):
     """
     if root_folder.is_absent(root):
         return {"runs": []}
-    root = root_folder.existing(root)
+    root = root_folder.check_existing_root(root)
     found, ended = [], 0
     for run in reversed(run_folders.run_ids(root)):
         first = ATTEMPT.sub("", run)
@@ -45,23 +45,27 @@ def op_list(call, root, known_as, only, newest, sizes):
         guarded = alive or control.is_alive(run, control.guardian_of(name))
         if newest and ended >= newest and not guarded:
             continue
-        data = journal.contents(journal.path_of(folder, name))
-        records = journal.parse(data)
+        data = journal.read_journal_bytes(journal.path_of(folder, name))
+        records = journal.parse_records(data)
         # after a supervisor was killed, its guardian still has to record how that ended
         alive = alive or (guarded and not any("over" in record for record in records))
         if not records and not any(data):
             continue
         ended += not alive
         row = dict(
-            summary(records), run=run, host=name, alive=alive, last=last_line(folder, records)
+            summarize_journal(records),
+            run=run,
+            host=name,
+            alive=alive,
+            last=last_line(folder, records),
         )
         row["unreadable"] = not records
         keeper = control.keeper_of(name)
         row["kept"] = control.is_alive(first, keeper)
-        said = control.ask(first, keeper, {}) if row["kept"] and not alive else None
+        said = control.ask_supervisor(first, keeper, {}) if row["kept"] and not alive else None
         answer = KeeperAnswer.read(said or {})
         row["waits"], row["leads"] = answer.waits, answer.leads
-        row.update(recorded(os.path.join(root, "runs", first), name, run))
+        row.update(read_attempt_record(os.path.join(root, "runs", first), name, run))
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
             until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
             row["seconds"] = max(row["seconds"], until)
@@ -77,7 +81,7 @@ def op_list(call, root, known_as, only, newest, sizes):
     return {"runs": found}
 
 
-def recorded(folder, name, run):
+def read_attempt_record(folder, name, run):
     """Return what the record of a run with --restarts says about an attempt: {lost: the hosts whose
     loss ended it, stopped: why no attempt follows, if a user wanted that, else "", done: whether
     the run succeeded, cut_off: whether it may go on where this host could not reach, later: whether
@@ -102,7 +106,7 @@ def recorded(folder, name, run):
 
 def name_in(run, folder, name):
     """Return this host's name in the run: another controller may use its address instead."""
-    names = journal.names(folder)
+    names = journal.list_journal_hosts(folder)
     if name in names:
         return name
     alive = [other for other in names if control.is_alive(run, other)]
@@ -113,7 +117,7 @@ def op_plan(call, root, known_as, run_id):
     """{root, known_as, run_id} -> {plan, age}: the plan of a run that has begun; age in seconds."""
     folder = run_folders.folder_of(root, run_id)
     plan, began = None, time.time()
-    for record in journal.read(folder, known_as):
+    for record in journal.read_journal(folder, known_as):
         fact = record.get("fact")
         noted = fact if isinstance(fact, dict) and "plan" in fact else record
         plan, began = noted.get("plan", plan), record.get("began", began)
@@ -127,9 +131,9 @@ def op_why(call, root, known_as, run_id):
     a rank here uses its CPUs for more than waiting; `look`: what its ranks do; `pace`: the same
     of the last minute (last_minute.py), also of a run that has ended; `ends`: of ranks of the run.
     """
-    records = journal.read(run_folders.folder_of(root, run_id), known_as)
+    records = journal.read_journal(run_folders.folder_of(root, run_id), known_as)
     go = [r["fact"] for r in records if isinstance(r.get("fact"), dict) and "plan" in r["fact"]]
-    said = control.ask(run_id, known_as, {"look": True}) or {}
+    said = control.ask_supervisor(run_id, known_as, {"look": True}) or {}
     return {
         "alive": said.get("alive") is True,
         "quiet": said.get("quiet", 0.0),
@@ -146,7 +150,7 @@ def op_tails(call, root, known_as, run_id, hosts):
     of ranks on those hosts, as far as this host has them."""
     folder = run_folders.folder_of(root, run_id)
     found = []
-    for record in journal.read(folder, known_as):
+    for record in journal.read_journal(folder, known_as):
         fact = record.get("fact")
         if isinstance(fact, dict) and fact.get("host") in hosts and fact.get("tail"):
             found.append([fact["host"], fact.get("rank"), fact["tail"]])
@@ -159,23 +163,23 @@ def op_record(call, root, known_as, run_id):
     `began`: when the run began, by this host's clock. `samples`: as Pace.keep writes them.
     """
     folder = run_folders.folder_of(root, run_id)
-    records = journal.read(folder, known_as)
+    records = journal.read_journal(folder, known_as)
     began = next((r["began"] for r in records if "began" in r), 0.0)
-    told = [shortened(r) for r in records if not any(name in r for name in LEFT_OUT)]
+    told = [shorten_tail(r) for r in records if not any(name in r for name in LEFT_OUT)]
     if len(told) > MOST:
         told = told[: MOST // 2] + told[-MOST // 2 :]
     samples = journal.read_lines(journal.samples_path(folder, known_as))
-    return {"began": began, "records": told, "samples": thinned(samples)}
+    return {"began": began, "records": told, "samples": thin_samples(samples)}
 
 
-def shortened(record):
+def shorten_tail(record):
     fact = record.get("fact")
     if isinstance(fact, dict) and isinstance(fact.get("tail"), str):
         return dict(record, fact=dict(fact, tail=fact["tail"][-END:]))
     return record
 
 
-def thinned(samples):
+def thin_samples(samples):
     values = sum(5 + 4 * len(row["ranks"]) for row in samples)
     every = -(-values // MOST_VALUES)
     return samples[::every] if every > 1 else samples
@@ -184,10 +188,12 @@ def thinned(samples):
 def op_stop(call, root, known_as, run_id, by, seconds):
     """{root, known_as, run_id, by, seconds} -> {asked: False if no supervisor is alive}"""
     order = {"stop": by, "seconds": seconds}
-    return {"asked": control.ask(run_folders.checked_id(run_id), known_as, order) is not None}
+    return {
+        "asked": control.ask_supervisor(run_folders.checked_id(run_id), known_as, order) is not None
+    }
 
 
-def summary(records):
+def summarize_journal(records):
     """Summarize the records of a journal in one pass; unknown ones are skipped.
 
     {format, about, began, seconds, started, ok, over, result, begun: did all hosts become ready,
@@ -212,12 +218,12 @@ def summary(records):
         elif isinstance(record.get("ended"), int) and record["ended"] not in ended:
             ended.add(record["ended"])
             how = record.get("how")
-            if isinstance(how, dict) and "code" in how and not judge.failed(how):
+            if isinstance(how, dict) and "code" in how and not judge.is_rank_failure(how):
                 ok += 1
             elif not closing:
-                add(found["own"], {"event": "rank", "rank": record["ended"], "ended": how})
+                add_fact(found["own"], {"event": "rank", "rank": record["ended"], "ended": how})
         elif "asked" in record:
-            add(found["own"], {"event": "asked", "by": record["asked"], "seconds": 0})
+            add_fact(found["own"], {"event": "asked", "by": record["asked"], "seconds": 0})
         elif "over" in record:
             found["over"] = record["over"]
         elif "look" in record:
@@ -250,10 +256,10 @@ def take_fact(found, fact, at):
         found["cut"] = [[what, at - s] for what, s in fact["cut"]]
     elif judge.is_decisive(fact):
         found["decided"] = found["decided"] or at
-        add(found["facts"], dict(fact, tail=str(fact.get("tail", ""))[-END:]))
+        add_fact(found["facts"], dict(fact, tail=str(fact.get("tail", ""))[-END:]))
 
 
-def add(facts, fact):
+def add_fact(facts, fact):
     if len(facts) < FACTS:
         facts.append(fact)
 

@@ -24,21 +24,21 @@ def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, wi
     folder = run_folders.folder_of(root, run_id)
     follower = log_follower.Follower(call, window)
     start_thread(follower.loop)
-    start_thread(hear, call, follower)
+    start_thread(receive_shown, call, follower)
     shown, said = [], time.monotonic()
     history = size_rows(journal.sizes_path(folder, known_as))
     sizes, at = sizes_before(history, since)
     while True:
         alive = follow and control.is_alive(run_id, known_as)
-        for rank in started(folder, known_as):
+        for rank in list_started_ranks(folder, known_as):
             path = run_folders.log_of(folder, rank)
             if rank not in shown and rank in (ranks or [rank]) and os.path.isfile(path):
                 shown.append(rank)
-                first = max(beginning(path, lines), next_line(path, sizes.get(str(rank), 0)))
+                first = max(find_last_lines(path, lines), next_line(path, sizes.get(str(rank), 0)))
                 if at is not None and os.stat(path).st_mtime <= at:
                     first = os.stat(path).st_size
                 if times:
-                    rows = growth(history, rank, path)
+                    rows = read_log_growth(history, rank, path)
                     call.emit({"event": "sizes", "key": rank, "rows": rows, "first": first})
                 follower.add(rank, path, first)
                 if not follow:
@@ -54,9 +54,9 @@ def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, wi
         time.sleep(EVERY)
 
 
-def started(folder, host):
+def list_started_ranks(folder, host):
     """Return the ranks that started, by the journal; by the logs if another version wrote it."""
-    records = journal.read(folder, host)
+    records = journal.read_journal(folder, host)
     found = {record["started"] for record in records if type(record.get("started")) is int}
     return sorted(found) or run_folders.ranks_with_logs(folder)
 
@@ -81,7 +81,7 @@ def sizes_before(history, since):
     return (earlier[-1] if earlier else {}), at
 
 
-def growth(history, rank, path):
+def read_log_growth(history, rank, path):
     """Return rows of [time, size] for a rank; the last one is its log as it is now."""
     status = os.stat(path)
     rows = [[0.0, 0]]  # type: list[list[float]]
@@ -102,7 +102,7 @@ def next_line(path, at):
     return at + data.find(b"\n") if b"\n" in data else at
 
 
-def beginning(path, lines):
+def find_last_lines(path, lines):
     """Return where the last `lines` lines begin. None: all."""
     if lines is None:
         return 0
@@ -120,7 +120,7 @@ def beginning(path, lines):
     return size - len(data) + at + 1
 
 
-def hear(call, follower):
+def receive_shown(call, follower):
     while True:
         frame = call.recv()
         if frame is None:

@@ -28,7 +28,7 @@ def op_start(call, **order):
         no_core_dump()
     link = frames.of_socket(call.agent.guardian)
     link.write(order)
-    return Watch(call, WatchOrder.read(order), call.agent.guardian, link).serve()
+    return RunWatch(call, WatchOrder.read(order), call.agent.guardian, link).serve()
 
 
 def op_attach(call, **order):
@@ -36,18 +36,18 @@ def op_attach(call, **order):
     from ipexctl.remote.run import control  # imported late: a run that starts does not need it here
 
     asked = WatchOrder.read(order)
-    sock = control.watched(run_folders.checked_id(asked.run_id), asked.host)
-    return Watch(call, asked, sock, sock and frames.of_socket(sock)).serve()
+    sock = control.open_watch_socket(run_folders.checked_id(asked.run_id), asked.host)
+    return RunWatch(call, asked, sock, sock and frames.of_socket(sock)).serve()
 
 
 def op_conclude(call, root, known_as, run_id, result):
     """{root, known_as, run_id, result: {exit_code, ended_by, cause}} -> {}: record the result."""
     folder = run_folders.folder_of(root, run_id)
-    journal.append(journal.path_of(folder, known_as), {"result": result})
+    journal.append_record(journal.path_of(folder, known_as), {"result": result})
     return {}
 
 
-class Watch:
+class RunWatch:
     def __init__(self, call, asked: WatchOrder, sock, link):
         """Take the socket to the supervisor, None if it has ended, and `link`, its frames."""
         self.call = call
@@ -56,7 +56,7 @@ class Watch:
         self.link = link
         folder = run_folders.folder_of(asked.root, asked.run_id)
         self.logs = os.path.join(folder, "logs")
-        self.journal = journal.Reader(journal.path_of(folder, asked.host))
+        self.journal = journal.JournalReader(journal.path_of(folder, asked.host))
         self.follower = log_follower.Follower(call, asked.window)
         self.offsets = dict(asked.logs)
         self.survivors = self.traffic = None  # as read from the journal
@@ -100,7 +100,7 @@ class Watch:
         elif "fact" in record and self.asked.facts and at > self.asked.at:
             self.call.emit(dict(record["fact"], at=at))
         elif "look" in record and at > self.asked.at:
-            self.call.emit(run_events.Looked(record["look"], record["ranks"]).document())
+            self.call.emit(run_events.RanksLooked(record["look"], record["ranks"]).document())
 
     # -- from the supervisor --
 

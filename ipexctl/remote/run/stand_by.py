@@ -21,7 +21,7 @@ def op_begin(agent, keep=None):
             leave_agent(theirs)
             from ipexctl.remote.run import guardian
 
-            guardian.guard(frames.of_socket(theirs), keep)
+            guardian.guard_run(frames.of_socket(theirs), keep)
         finally:
             os._exit(1)
     theirs.close()

@@ -34,7 +34,7 @@ from ipexctl.remote.shelf import shelf_link
 NOTED = {"event": "noted", "record": None}
 
 
-def run(link, asked: StartOrder, scratch, pulse):
+def run_supervisor(link, asked: StartOrder, scratch, pulse):
     """Return when the run is over here and its watchers know. The guardian watches `pulse`."""
     supervisor = Supervisor(link, asked, scratch, pulse)
     try:
@@ -47,12 +47,16 @@ class Supervisor:
     def __init__(self, link, asked, scratch, pulse):
         self.pulse = pulse
         self.run_id = run_folders.checked_id(asked.run_id)
-        top = root_folder.checked(asked.root)
-        self.dir = root_folder.subfolder(top, "runs", self.run_id)
-        self.shelf = shelf_link.start(asked, self.dir)  # this forks: before there are threads
-        for folder in [self.dir] + [run_folders.inside(top, path) for path in asked.data]:
-            run_folders.hold(folder)
-        self.logs = root_folder.subfolder(self.dir, "logs")
+        top = root_folder.prepare_root(asked.root)
+        self.dir = root_folder.make_subfolder(top, "runs", self.run_id)
+        self.shelf = shelf_link.start_checkpoint_copier(
+            asked, self.dir
+        )  # this forks: before there are threads
+        for folder in [self.dir] + [
+            run_folders.path_in_run_folder(top, path) for path in asked.data
+        ]:
+            run_folders.hold_folder(folder)
+        self.logs = root_folder.make_subfolder(self.dir, "logs")
         self.scratch = scratch
         self.plan: StartOrder = asked
         self.began = time.monotonic()
@@ -64,10 +68,10 @@ class Supervisor:
         self.watchers = watchers.Watchers(self.hear)
         self.starter = watchers.Watcher(link)  # the command that starts the run
         self.lock = threading.Lock()
-        self.programs = host_programs.Programs(self, scratch)
+        self.programs = host_programs.HostPrograms(self, scratch)
         self.ranks = rank_sockets.Ranks(self)
         self.sampler = health_sampler.Sampler(self)
-        self.traffic = traffic.Traffic(self, asked.store_port)
+        self.traffic = traffic.TrafficReader(self, asked.store_port)
         samples = journal.History(journal.samples_path(self.dir, asked.host))
         self.pace = last_minute.Pace(self.sampler, self.traffic, samples)
         self.progress = rank_progress.Progress(self)
@@ -76,7 +80,7 @@ class Supervisor:
         self.ending_since = None  # when that was decided
         self.over = False
         self.survivors = None
-        self.part = hub.Hub(self, asked.run) if asked.run else hub.Spoke(self, asked)
+        self.part = hub.Hub(self, asked.run) if asked.run else hub.HubSpoke(self, asked)
 
     # -- life --
 
@@ -85,10 +89,12 @@ class Supervisor:
             no_core_dump()
         rank_wrapper.set_subreaper()  # orphans stay below this process, and are found
         try:
-            self.journal = journal.begin(self.dir, self.plan.host)
+            self.journal = journal.create_journal(self.dir, self.plan.host)
             listener = self.ranks.listen()
             self.programs.write()
-            control.serve(self.run_id, self.plan.host, self.answer, self.watchers.add_socket)
+            control.serve_control_socket(
+                self.run_id, self.plan.host, self.answer, self.watchers.add_socket
+            )
         except OSError as e:
             raise cannot_write(e, self.dir) from None
         about = {"version": journal.VERSION, "about": self.plan.about, "began": time.time()}
@@ -104,7 +110,7 @@ class Supervisor:
             start_thread(self.traffic.loop, lambda: self.over)
             start_thread(self.progress.loop, lambda: self.over)
             if self.shelf is not None:
-                shelf_link.listen(self.shelf, self.report, lambda: self.over)
+                shelf_link.forward_copier_events(self.shelf, self.report, lambda: self.over)
             sizes = journal.sizes_path(self.dir, self.plan.host)
             logs = {p.rank: run_folders.log_of(self.dir, p.rank) for p in self.plan.ranks}
             start_thread(journal.keep_sizes, sizes, logs, lambda: self.over)
@@ -151,7 +157,7 @@ class Supervisor:
         """Execute orders until the run has to end; returns why."""
         while True:
             self.busy_since = None
-            order = hub_orders.read(self.inbox.get())
+            order = hub_orders.read_hub_order(self.inbox.get())
             self.busy_since = time.monotonic()
             if isinstance(order, hub_orders.Stop):
                 return self.stopped or order.why
@@ -163,20 +169,24 @@ class Supervisor:
         elif isinstance(order, hub_orders.Kill):
             self.programs.kill(order.program)
         elif isinstance(order, hub_orders.RankNoted):
-            rank_sockets.tell(self.ranks.links.get(order.rank), {"noted": True, "ok": True})
+            rank_sockets.send_if_connected(
+                self.ranks.links.get(order.rank), {"noted": True, "ok": True}
+            )
         elif isinstance(order, hub_orders.SignalRanks):
             self.note({"asked": order.why})
             self.ranks.signal(order.signal)
         elif isinstance(order, hub_orders.Look):
             start_thread(self.look, order.number)
         elif isinstance(order, hub_orders.Shelf):
-            shelf_link.tell(self.shelf, order.shelf)
+            shelf_link.tell_copier(self.shelf, order.shelf)
         elif isinstance(order, hub_orders.Note):
             self.note_facts(order.facts)
         elif isinstance(order, hub_orders.LaunchEnded):
-            rank_sockets.tell(self.ranks.launches.get(order.key), {"exit": order.code})
+            rank_sockets.send_if_connected(self.ranks.launches.get(order.key), {"exit": order.code})
         elif isinstance(order, hub_orders.LaunchRefused):
-            rank_sockets.tell(self.ranks.launches.get(order.key), {"refused": order.why})
+            rank_sockets.send_if_connected(
+                self.ranks.launches.get(order.key), {"refused": order.why}
+            )
 
     def note(self, record, sync=False, last=False):
         """Write to the journal, where watchers read it."""

@@ -16,7 +16,7 @@ NOT_YET = -1  # owner of a socket that belonged to no rank at one look
 MOST = 4096  # connections, and pairs of a rank and an address, that are counted separately
 
 
-class Traffic:
+class TrafficReader:
     """Emit `traffic` events. Bytes sent between the last look and the end of a connection do not
     count: the sums are at least what was exchanged."""
 
@@ -31,7 +31,7 @@ class Traffic:
         self.closed = {}  # (rank, own address, the other's) -> [sent, received] of closed ones
         self.busy = {}  # rank -> seconds of sending, None where the kernel does not count them
         self.told = 0.0
-        self.unanswered = host_paths.Unanswered()
+        self.unanswered = host_paths.UnansweredAddresses()
 
     def add(self, rank, pid, wrapper):
         with self.lock:
@@ -56,7 +56,7 @@ class Traffic:
                 self.call.emit(self.event())
 
     def look(self):
-        found = list(socket_table.connections())
+        found = list(socket_table.list_connections())
         with self.lock:
             self.learn(found)
             own = [c for c in found if self.owners.get(c.inode) not in (None, NOT_YET)]
@@ -100,14 +100,14 @@ class Traffic:
         pair = (rank, key[0], key[2])
         if pair not in self.closed and len(self.closed) >= MOST:
             pair = (rank, "", "")
-        add(self.closed, pair, sent, received)
+        add_traffic(self.closed, pair, sent, received)
 
     def sums(self):
         """Return {(rank, own address, the other's): [bytes sent, bytes received]}."""
         with self.lock:
             found = {pair: list(counts) for pair, counts in self.closed.items()}
             for key, (rank, sent, received) in self.links.items():
-                add(found, (rank, key[0], key[2]), sent, received)
+                add_traffic(found, (rank, key[0], key[2]), sent, received)
         return found
 
     def exchanged(self):
@@ -139,7 +139,7 @@ class Traffic:
         return self.event(last=True)
 
 
-def add(sums, pair, sent, received):
+def add_traffic(sums, pair, sent, received):
     total = sums.setdefault(pair, [0, 0])
     total[0] += sent
     total[1] += received

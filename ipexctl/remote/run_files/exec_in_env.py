@@ -18,7 +18,7 @@ def op_exec(call, argv, env):
     if PIP.match(argv[0]):
         require_own(argv[0], dict(env).get("PATH", "").split(":")[0])
     variables = {name: value for name, value in os.environ.items() if name not in OTHERS}
-    process = child_processes.start(
+    process = child_processes.start_program(
         argv,
         child_processes.with_variables(variables, env),
         subprocess.PIPE,

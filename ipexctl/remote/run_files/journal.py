@@ -69,7 +69,7 @@ class Journal:
             pass
 
 
-class Reader:
+class JournalReader:
     """What is added to a journal, from a place in it on."""
 
     def __init__(self, path, at=0):
@@ -85,7 +85,7 @@ class Reader:
             size = USUAL
             while True:
                 data = os.pread(self.fd, size, self.at)
-                found = list(records(data))
+                found = list(iter_records(data))
                 for record, end in found:
                     yield record, self.at + end
                 if found:
@@ -147,14 +147,14 @@ def write_lines(path, how, rows):
         file.write("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def begin(folder, host):
-    root_folder.subfolder(folder, "journals")
+def create_journal(folder, host):
+    root_folder.make_subfolder(folder, "journals")
     return Journal(path_of(folder, host), os.O_CREAT | os.O_EXCL)
 
 
-def append(path, record):
+def append_record(path, record):
     """Append to the journal of a run that has ended."""
-    kept = Journal(path, at=end_of(contents(path)))
+    kept = Journal(path, at=end_of(read_journal_bytes(path)))
     try:
         kept.add(record, sync=True)
         kept.trim()
@@ -166,7 +166,7 @@ def path_of(folder, host):
     return os.path.join(folder, "journals", os.path.basename(host) or "-")
 
 
-def names(folder):
+def list_journal_hosts(folder):
     """List the hosts that keep their journal of the run here: several, if they share a home."""
     beside = (SIZES, SAMPLES, SIZES + ".new", SAMPLES + ".new")
     found = names_in(os.path.join(folder, "journals"))
@@ -181,12 +181,12 @@ def samples_path(folder, host):
     return path_of(folder, host) + SAMPLES
 
 
-def read(folder, host):
+def read_journal(folder, host):
     """The records of a host, as far as they are intact."""
-    return parse(contents(path_of(folder, host)))
+    return parse_records(read_journal_bytes(path_of(folder, host)))
 
 
-def contents(path):
+def read_journal_bytes(path):
     """Empty if there is no such file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -199,7 +199,7 @@ def contents(path):
             return b""
 
 
-def records(data):
+def iter_records(data):
     """(record, where it ends), up to the first that is not intact."""
     at = 0
     while at + HEAD.size <= len(data):
@@ -217,9 +217,9 @@ def records(data):
         yield record, at
 
 
-def parse(data):
-    return [record for record, _ in records(data)]
+def parse_records(data):
+    return [record for record, _ in iter_records(data)]
 
 
 def end_of(data):
-    return max([0] + [at for _, at in records(data)])
+    return max([0] + [at for _, at in iter_records(data)])

@@ -27,7 +27,7 @@ class Follower:
     def add(self, key, path, at=0):
         with self.change:
             if key not in self.files:
-                self.files[key] = File(path, at)
+                self.files[key] = FollowedFile(path, at)
             self.look()
 
     def has(self, key):
@@ -106,7 +106,7 @@ class Follower:
             self.credit -= size
 
 
-class File:
+class FollowedFile:
     def __init__(self, path, at):
         self.fd = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
         self.at = at

@@ -4,7 +4,7 @@ import json
 import os
 import stat
 
-from ipexctl.common.path_patterns import matches
+from ipexctl.common.path_patterns import matches_path_pattern
 from ipexctl.remote import root_folder
 from ipexctl.remote.run_files import run_folders
 
@@ -34,7 +34,7 @@ def op_list(call, root, run_id, patterns):
         for name in sorted(names):
             full = os.path.join(top, name)
             path = os.path.relpath(full, work)
-            if any(matches(path.split("/"), pattern) for pattern in wanted):
+            if any(matches_path_pattern(path.split("/"), pattern) for pattern in wanted):
                 info = os.lstat(full)
                 if stat.S_ISREG(info.st_mode):
                     found.append([path, info.st_size])
@@ -47,7 +47,7 @@ def op_list(call, root, run_id, patterns):
 def op_read(call, root, run_id, path, offset, length):
     """{root, run_id, path, offset, length} -> the bytes as events, then {refused: why, or ""}"""
     work = work_folder(root, run_id)
-    full = run_folders.inside(work, path)
+    full = run_folders.path_in_run_folder(work, path)
     if os.path.realpath(os.path.dirname(full)) != os.path.dirname(full):
         return {"refused": "reached through a link"}
     try:
@@ -70,5 +70,5 @@ def op_read(call, root, run_id, path, offset, length):
 
 
 def work_folder(root, run_id):
-    run = os.path.join(root_folder.checked(root), "runs", run_folders.checked_id(run_id))
+    run = os.path.join(root_folder.prepare_root(root), "runs", run_folders.checked_id(run_id))
     return os.path.realpath(os.path.join(run, "work"))

@@ -33,10 +33,10 @@ def checked_id(run_id):
 
 def folder_of(root, run_id):
     """Return the folder of that run, which may not exist."""
-    return os.path.join(root_folder.existing(root), "runs", checked_id(run_id))
+    return os.path.join(root_folder.check_existing_root(root), "runs", checked_id(run_id))
 
 
-def inside(folder, path):
+def path_in_run_folder(folder, path):
     full = os.path.normpath(os.path.join(folder, path))
     if os.path.isabs(path) or not full.startswith(folder + os.sep):
         raise Failure("the path %r leads out of the run's folder" % path, slug="invalid-request")
@@ -62,7 +62,7 @@ def end_of_log(folder, rank, size):
         return ""
 
 
-def hold(folder):
+def hold_folder(folder):
     """Mark the run of this folder as active, or the data as in use, until this process ends."""
     while folder not in held:
         try:
@@ -97,7 +97,7 @@ def last_written(folder):
     return max(map(changed_at, paths))
 
 
-def active(root):
+def list_active_runs(root):
     """Return runs held by an agent on any host with this root, or with a process on this host."""
     marked = marked_runs()
     locks = {name: os.path.join(root, "runs", name, "lock") for name in run_ids(root)}
@@ -120,7 +120,7 @@ def lock_run(folder):
     return take_lock(os.path.join(folder, "lock"))
 
 
-def sweep(root):
+def sweep_run_folders(root):
     """Remove leftovers of killed syncs. Hosts with one home share the lock."""
     for run in run_ids(root):
         folder = os.path.join(root, "runs", run)

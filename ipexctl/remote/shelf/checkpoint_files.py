@@ -28,22 +28,22 @@ def found_in(folder, patterns):
             if path.startswith(top + os.sep) and os.path.realpath(path) == path:
                 names.add(os.path.relpath(path, top))
     outer = (n for n in names if not any(n.startswith(other + "/") for other in names))
-    return {name: entries(os.path.join(top, name)) for name in outer}
+    return {name: list_checkpoint_files(os.path.join(top, name)) for name in outer}
 
 
-def place(top, below):
+def checkpoint_file_path(top, below):
     """Return the place of a file of a checkpoint; "" is a checkpoint that is a file itself."""
     return os.path.join(top, below) if below else top
 
 
-def entries(path):
+def list_checkpoint_files(path):
     found, todo = {}, [""]
     while todo:
         below = todo.pop()
         try:
-            info = os.lstat(place(path, below))
+            info = os.lstat(checkpoint_file_path(path, below))
             if stat.S_ISDIR(info.st_mode):
-                names = os.listdir(place(path, below))
+                names = os.listdir(checkpoint_file_path(path, below))
                 todo += [os.path.join(below, name) for name in names]
             elif stat.S_ISREG(info.st_mode):
                 found[below] = info.st_size, info.st_mtime_ns, info.st_ino
@@ -54,19 +54,19 @@ def entries(path):
     return found
 
 
-def stamp(files):
+def stamp_of_files(files):
     """Another one as soon as anything was written."""
     return hashlib.sha256(repr(sorted(files.items())).encode("utf-8")).hexdigest()[:16]
 
 
-def unfinished(top, files):
+def why_checkpoint_unfinished(top, files):
     """Why these files are not a finished checkpoint, as far as this host can tell; "" if so."""
     if files is None:
         return "something in it is not a file"
     if not any(size for size, _, _ in files.values()):
         return "it is empty"
     for below in sorted(files):
-        path = place(top, below)
+        path = checkpoint_file_path(top, below)
         try:
             why = why_unfinished(path, files[below][0])
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as e:
@@ -97,7 +97,7 @@ def why_unfinished(path, size):
     return ""
 
 
-def needed(top, files):
+def list_indexed_files(top, files):
     """Files that an index in these names, wherever they are."""
     found = set()  # type: set[str]
     for below in files:

@@ -23,7 +23,7 @@ STEP = re.compile(r"step[-_=]?([0-9]+)")
 NUMBER = re.compile(r"[0-9]+")
 
 
-def matches(name, pattern):
+def matches_checkpoint_glob(name, pattern):
     """Match a name as glob does: ** is any number of folders, and only a dot in a pattern matches
     one in front of a name."""
     patterns = [part for part in pattern.split("/") if part not in ("", ".")]
@@ -41,7 +41,7 @@ def match_parts(names, patterns):
     )
 
 
-def partner(hosts, host, unfit=(), groups=None):
+def choose_copy_host(hosts, host, unfit=(), groups=None):
     """Who keeps a second copy of what this host writes: of the hosts that are fit for it the next
     one, of another group if there is one (a rack may lose its power). None: there is no other."""
     at = hosts.index(host) + 1
@@ -65,12 +65,12 @@ def step_of(name):
     return None
 
 
-def family(name):
+def checkpoint_series(name):
     """Checkpoints of one series differ in their numbers."""
     return NUMBER.sub("#", name)
 
 
-def lacking(parts: "list[PartFound]"):
+def list_missing_files(parts: "list[PartFound]"):
     """Files that the parts together need and do not have."""
     names = {name for part in parts for name in part.names}
     needed = {name for part in parts for name in part.needs}

@@ -18,7 +18,12 @@ from ipexctl.common.copy_messages import (
     WithdrawManifest,
     WriteManifest,
 )
-from ipexctl.remote.shelf.checkpoint_rules import family, lacking, partner, step_of
+from ipexctl.remote.shelf.checkpoint_rules import (
+    checkpoint_series,
+    choose_copy_host,
+    list_missing_files,
+    step_of,
+)
 
 AGAIN = 15.0  # seconds after which what failed is tried again
 ENDED = "the process that copies them has ended: in this attempt no further one is copied"
@@ -114,7 +119,9 @@ class Publication:
 
     def on_none(self, host, said: copy_messages.PartAbsent, now):
         name = said.name
-        late = host in self.series.get(family(name), ())  # it usually has: that is to come
+        late = host in self.series.get(
+            checkpoint_series(name), ()
+        )  # it usually has: that is to come
         if name in self.answers and late:
             self.wait(name, "the part of %s is missing" % host)
         elif name in self.answers:
@@ -141,7 +148,7 @@ class Publication:
             return
         self.current = None
         self.writers.setdefault(current.name, []).append(set(current.parts))
-        self.series.setdefault(family(current.name), set()).update(current.parts)
+        self.series.setdefault(checkpoint_series(current.name), set()).update(current.parts)
         size = sum(part.bytes for part in current.parts.values())
         seconds = round(now - current.written, 1)
         name, hosts = current.name, tuple(sorted(current.published))
@@ -153,7 +160,7 @@ class Publication:
             why, of = said.why[:300], said.of
             if why and of in self.current.parts and not self.current.manifest:
                 self.unfit.add(host)
-                other = partner(self.hosts, of, self.unfit, self.groups)
+                other = choose_copy_host(self.hosts, of, self.unfit, self.groups)
                 if other not in self.unfit:
                     self.note("%s keeps no copies now (%s): %s does" % (host, why, other))
                     self.copy(self.current, of)
@@ -184,7 +191,7 @@ class Publication:
         for name in reversed(names):
             found = self.answers[name]
             parts = {host: part for host, part in found.items() if part}
-            lacks = lacking(list(parts.values()))
+            lacks = list_missing_files(list(parts.values()))
             if lacks:
                 self.wait(name, "%s is missing" % lacks[0])
             if lacks or len(found) < len(self.hosts):
@@ -194,14 +201,14 @@ class Publication:
             for one in skipped:
                 del self.answers[one], self.order[one]
             self.number += 1
-            self.current = Attempt(self.number, name, found, written[-1])
+            self.current = CopyInProgress(self.number, name, found, written[-1])
             for host, part in sorted(parts.items()):
                 self.tell(host, KeepPart(self.number, name, part.stamp))
             return
 
     def copy(self, current, host):
         """Let another host keep a second copy of its part."""
-        to = partner(self.hosts, host, self.unfit, self.groups)
+        to = choose_copy_host(self.hosts, host, self.unfit, self.groups)
         current.partners[host] = [to] if to else []
         if to:
             part, at = current.parts[host], self.places[host]
@@ -257,7 +264,7 @@ class Publication:
             self.facts.append(run_events.Noted(text).document())
 
 
-class Attempt:
+class CopyInProgress:
     """A checkpoint that is being copied. `found`: as its hosts have found it."""
 
     def __init__(self, number, name, found, written):

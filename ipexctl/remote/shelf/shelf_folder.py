@@ -15,7 +15,7 @@ import time
 
 from ipexctl.common.checkpoint_reports import Manifest
 from ipexctl.common.files import hash_of, sync_folder, write_atomic
-from ipexctl.common.sizes import human
+from ipexctl.common.sizes import format_bytes
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_download, blobs
 from ipexctl.remote.failure import Failure
@@ -26,21 +26,21 @@ class Changed(Exception):
     """The script wrote to a file while it was copied."""
 
 
-class Shelf:
+class CopyFolder:
     def __init__(self, folder):
         self.folder = folder
         self.top = os.path.join(folder, "blobs", "sha256")
 
     def make(self):
         above, name = os.path.split(self.folder)
-        root_folder.subfolder(os.path.dirname(above), os.path.basename(above), name)
+        root_folder.make_subfolder(os.path.dirname(above), os.path.basename(above), name)
         for names in (("blobs", "sha256"), ("blobs", "parts"), ("published",)):
-            root_folder.subfolder(self.folder, *names)
+            root_folder.make_subfolder(self.folder, *names)
 
     # -- parts --
 
     def has(self, sha, size):
-        return blobs.has(self.folder, sha, size)
+        return blobs.has_blob(self.folder, sha, size)
 
     def path(self, sha):
         return blobs.path_of(self.folder, sha)
@@ -62,11 +62,13 @@ class Shelf:
     def keep(self, top, name, files):
         """Copy `files` of the checkpoint; returns the part's sha256. Raises Changed, Failure."""
         top = os.path.join(top, name)
-        paths = {below: checkpoint_files.place(top, below) for below in sorted(files)}
+        paths = {
+            below: checkpoint_files.checkpoint_file_path(top, below) for below in sorted(files)
+        }
         infos = [os.lstat(path) for path in paths.values()]
         self.need_room(sum(info.st_size for info in infos if not self.copied(info)))
         rows = [[b, self.copy(path, files[b]), files[b][0]] for b, path in paths.items()]
-        if checkpoint_files.entries(top) != files:
+        if checkpoint_files.list_checkpoint_files(top) != files:
             raise Changed
         return self.add_part({"name": name, "files": rows})
 
@@ -91,7 +93,7 @@ class Shelf:
             sha = digest.hexdigest()
             blobs.store_part(self.folder, part, sha)
         finally:
-            blobs.unlink(part.path)  # unless it has its final name by now
+            blobs.try_unlink(part.path)  # unless it has its final name by now
             part.close()
         blobs.hashes[before] = sha
         return sha
@@ -100,7 +102,7 @@ class Shelf:
         """On the disk with all of its files when this returns."""
         text = json.dumps(document, sort_keys=True).encode("ascii")
         sha = hashlib.sha256(text).hexdigest()
-        root_folder.subfolder(self.top, sha[:2])
+        root_folder.make_subfolder(self.top, sha[:2])
         write_atomic(self.path(sha), text, mode=None, sync=True)
         for folder in {os.path.dirname(self.path(file)) for _, file, _ in document["files"]}:
             sync_folder(folder)
@@ -122,7 +124,7 @@ class Shelf:
         free, total = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
         if size and not checkpoint_rules.has_room(free, total, size):
             why = "less than 5 %% or 1 GB of the disk would stay free in %s" % self.folder
-            raise Failure("no room for a copy of %s" % human(size), why, slug="no-space")
+            raise Failure("no room for a copy of %s" % format_bytes(size), why, slug="no-space")
 
     # -- complete checkpoints --
 
@@ -153,13 +155,13 @@ class Shelf:
             if number in stays:
                 wanted.update(part.sha for part in manifest.parts.values())
             else:
-                blobs.unlink(self.manifest_path(number))
+                blobs.try_unlink(self.manifest_path(number))
         parts = [part for part in map(self.part, sorted(wanted)) if part]
         wanted.update(sha for part in parts for _, sha, _ in part["files"])
         for folder, _, names in os.walk(os.path.join(self.folder, "blobs")):
             for name in names:
                 if name.partition(".")[0] not in wanted:
-                    blobs.unlink(os.path.join(folder, name))
+                    blobs.try_unlink(os.path.join(folder, name))
 
 
 class FilesBySha:
@@ -175,8 +177,10 @@ class FilesBySha:
 
 def fetch_blob(root, sha, size, keys, url, call=None):
     """Into ROOT/blobs, with its hash verified, if it is not there. `call`: who hears of it."""
-    root_folder.subfolder(root, "blobs", "parts")
-    with contextlib.closing(blob_download.Download(call or Silent(), root, keys, url)) as download:
+    root_folder.make_subfolder(root, "blobs", "parts")
+    with contextlib.closing(
+        blob_download.BlobDownload(call or Silent(), root, keys, url)
+    ) as download:
         download.fetch(sha[:16], sha, size)
 
 

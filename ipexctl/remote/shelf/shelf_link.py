@@ -20,7 +20,7 @@ NURSE, WORKER = "ipexctl-shelf", "ipexctl-copy"  # as `ps -o comm` shows them
 PAUSE = 2.0  # seconds before the next one
 
 
-def start(asked: StartOrder, run_folder):
+def start_checkpoint_copier(asked: StartOrder, run_folder):
     """The socket to it; None where no checkpoints are copied."""
     if not asked.checkpoints:
         return None
@@ -33,14 +33,14 @@ def start(asked: StartOrder, run_folder):
             rank_wrapper.set_name(NURSE)
             os.nice(19)
             close_files(theirs.fileno())
-            nurse(asked, folder, theirs)
+            keep_copier_running(asked, folder, theirs)
         finally:
             os._exit(1)
     theirs.close()
     return ours
 
 
-def nurse(asked: StartOrder, folder, link):
+def keep_copier_running(asked: StartOrder, folder, link):
     """Start another one where it was killed, for lack of memory say."""
     # by name: hosts get it only for such a run (run/prepare_hosts.py)
     shelf_worker = importlib.import_module("ipexctl.remote.shelf.shelf_worker")
@@ -60,23 +60,23 @@ def nurse(asked: StartOrder, folder, link):
         time.sleep(PAUSE)
 
 
-def send(link, message, flags=0):
+def send_packet(link, message, flags=0):
     """One message is one packet: none is cut, or read in part by a process that is killed."""
     link.send(json.dumps(message).encode("ascii"), flags)
 
 
-def receive(link):
+def receive_packet(link):
     """The next message; None at the end."""
     data = link.recv(LIMIT)
     return json.loads(data.decode("ascii")) if data else None
 
 
-def listen(link, report, over):
+def forward_copier_events(link, report, over):
     """What it says goes to the hub, until `over`."""
 
     def loop():
         while True:
-            said = receive(link)
+            said = receive_packet(link)
             if said is None:
                 if not over():
                     report(CopierEnded().document())
@@ -86,9 +86,9 @@ def listen(link, report, over):
     start_thread(loop)
 
 
-def tell(link, message):
+def tell_copier(link, message):
     """What does not fit is lost: the supervisor never waits for it."""
     try:
-        send(link, message, socket.MSG_DONTWAIT)
+        send_packet(link, message, socket.MSG_DONTWAIT)
     except (OSError, AttributeError):
         pass  # it has ended, or no checkpoints are copied

@@ -12,7 +12,7 @@ from ipexctl.remote.blobs import blob_server, blobs
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.run_files import run_folders
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
-from ipexctl.remote.shelf.shelf_folder import Shelf, fetch_blob
+from ipexctl.remote.shelf.shelf_folder import CopyFolder, fetch_blob
 
 CHUNK = 1 << 20
 FRESH = ".resumed-"  # begins the name of a folder in which a checkpoint is laid out
@@ -23,11 +23,14 @@ def op_list(call, root, run_id):
     if root_folder.is_absent(root):
         return {"shelves": []}
     top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
-    found = [report(name, Shelf(os.path.join(top, name))) for name in sorted(names_in(top))]
+    found = [
+        report_checkpoint_copies(name, CopyFolder(os.path.join(top, name)))
+        for name in sorted(names_in(top))
+    ]
     return {"shelves": [one.document() for one in found]}
 
 
-def report(name, shelf) -> ShelfReport:
+def report_checkpoint_copies(name, shelf) -> ShelfReport:
     pending = os.path.join(shelf.folder, "pending.json")
     now = time.time()
     try:
@@ -49,7 +52,7 @@ def report(name, shelf) -> ShelfReport:
 
 def shelf_of(root, run_id, shelf):
     top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
-    return Shelf(run_folders.inside(top, shelf))
+    return CopyFolder(run_folders.path_in_run_folder(top, shelf))
 
 
 def op_part(call, root, run_id, shelf, part):
@@ -86,8 +89,8 @@ def op_lay_out(call, root, work, name, patterns, files, keys, givers):
     this run; without any, nothing that was sent with the project is replaced.
     """
     top = os.path.realpath(work)
-    target = run_folders.inside(top, name)
-    if not any(checkpoint_rules.matches(name, p) for p in patterns or ["**"]):
+    target = run_folders.path_in_run_folder(top, name)
+    if not any(checkpoint_rules.matches_checkpoint_glob(name, p) for p in patterns or ["**"]):
         why = "--checkpoints does not match it" if patterns else "a part of it is hidden"
         raise not_a_checkpoint(name, why)
     above = os.path.dirname(target)
@@ -105,7 +108,10 @@ def op_lay_out(call, root, work, name, patterns, files, keys, givers):
     try:
         laid = os.path.join(fresh, "laid")
         for below, sha, length, number in files:
-            path, giver = run_folders.inside(laid, below) if below else laid, givers[number]
+            path, giver = (
+                run_folders.path_in_run_folder(laid, below) if below else laid,
+                givers[number],
+            )
             os.makedirs(os.path.dirname(path), exist_ok=True)
             if "url" in giver:
                 fetch_blob(fresh, sha, length, keys, giver["url"], call)
@@ -129,10 +135,12 @@ def not_a_checkpoint(name, why):
 
 
 def is_laid_out(call, target, files):
-    found = checkpoint_files.entries(target) or {}
+    found = checkpoint_files.list_checkpoint_files(target) or {}
     if {below: info[0] for below, info in found.items()} != {row[0]: row[2] for row in files}:
         return False
-    places = ((checkpoint_files.place(target, below), sha) for below, sha, _, _ in files)
+    places = (
+        (checkpoint_files.checkpoint_file_path(target, below), sha) for below, sha, _, _ in files
+    )
     return all(read_through(call, path) == sha for path, sha in places)
 
 

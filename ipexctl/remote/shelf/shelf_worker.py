@@ -31,9 +31,9 @@ from ipexctl.common.copy_messages import (
 )
 from ipexctl.common.files import write_atomic
 from ipexctl.remote.blobs import blob_server, blobs
-from ipexctl.remote.failure import Failure, bug
+from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_link
-from ipexctl.remote.shelf.shelf_folder import Changed, FilesBySha, Shelf
+from ipexctl.remote.shelf.shelf_folder import Changed, CopyFolder, FilesBySha
 
 EVERY = 2.0  # seconds between two looks
 PACE = 32 << 20  # bytes per second to the partner: a quarter of 1 Gbit/s
@@ -49,7 +49,7 @@ class Worker:
         """`asked`: a StartOrder."""
         self.host, self.keys = asked.host, asked.keys
         self.folder, self.patterns = asked.cwd, asked.checkpoints
-        self.shelf = Shelf(folder)
+        self.shelf = CopyFolder(folder)
         self.link = link
         self.before = {}  # name -> its stamp at the last look
         self.told = {}  # name -> the stamp that the hub knows
@@ -60,13 +60,15 @@ class Worker:
         self.pending = []  # parts of the checkpoint that is being copied
         self.number = 0  # of that
         found = checkpoint_files.found_in(self.folder, self.patterns)
-        self.old = {name: checkpoint_files.stamp(files or {}) for name, files in found.items()}
+        self.old = {
+            name: checkpoint_files.stamp_of_files(files or {}) for name, files in found.items()
+        }
 
     def work(self):
         try:
             self.serve()
         except Exception:
-            self.say(CopierNote(bug()["what"]))
+            self.say(CopierNote(bug_document()["what"]))
 
     def serve(self):
         try:
@@ -79,7 +81,7 @@ class Worker:
         while True:
             wait = max(0.0, due - time.monotonic())
             if select.select([self.link], [], [], wait)[0]:
-                order = shelf_link.receive(self.link)
+                order = shelf_link.receive_packet(self.link)
                 if order is None:
                     return
                 self.obey(CopyOrder.any_of(order))
@@ -91,7 +93,7 @@ class Worker:
                 due = time.monotonic() + EVERY
 
     def say(self, said: CopierSaid):
-        shelf_link.send(self.link, said.document())
+        shelf_link.send_packet(self.link, said.document())
 
     def listen(self):
         server = blob_server.Server(self.keys, FilesBySha([self.shelf]))
@@ -102,7 +104,9 @@ class Worker:
 
     def look(self):
         found = checkpoint_files.found_in(self.folder, self.patterns)
-        stamps = {name: checkpoint_files.stamp(files or {}) for name, files in found.items()}
+        stamps = {
+            name: checkpoint_files.stamp_of_files(files or {}) for name, files in found.items()
+        }
         found = {name: f for name, f in found.items() if self.old.get(name) != stamps[name]}
         for name in sorted(found, key=lambda one: last_change(found[one])):
             if self.told.get(name) != stamps[name]:
@@ -123,9 +127,9 @@ class Worker:
         top = os.path.join(self.folder, name)
         names, needs = sorted(files), []
         if self.before.get(name) == stamp:
-            why = checkpoint_files.unfinished(top, None if odd else files)
+            why = checkpoint_files.why_checkpoint_unfinished(top, None if odd else files)
             if not why:
-                needs = checkpoint_files.needed(top, files)
+                needs = checkpoint_files.list_indexed_files(top, files)
                 if sum(map(len, names + needs)) > LONGEST_LIST:
                     why = "it has too many files"
         size = sum(size for size, _, _ in files.values())
@@ -179,8 +183,8 @@ class Worker:
     def keep(self, order: KeepPart):
         self.begin(order.keep)
         name, stamp = order.name, order.stamp
-        files = checkpoint_files.entries(os.path.join(self.folder, name))
-        if not files or checkpoint_files.stamp(files) != stamp:
+        files = checkpoint_files.list_checkpoint_files(os.path.join(self.folder, name))
+        if not files or checkpoint_files.stamp_of_files(files) != stamp:
             raise Changed
         size = sum(size for size, _, _ in files.values())
         sha = self.shelf.keep(self.folder, name, files)
@@ -222,7 +226,7 @@ class Worker:
     def withdraw(self, order: WithdrawManifest):
         for number, manifest in self.shelf.manifests().items():
             if manifest.name == order.withdraw:
-                blobs.unlink(self.shelf.manifest_path(number))
+                blobs.try_unlink(self.shelf.manifest_path(number))
 
 
 def last_change(files):

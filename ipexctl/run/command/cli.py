@@ -40,15 +40,15 @@ def run(
     json: Annotated[bool, json_option("Same as --ui json.")] = False,
 ) -> None:
     """Run a PyTorch script on every host with mpirun; show the output of all ranks live."""
-    from ipexctl.local.environment import hide
-    from ipexctl.run.command.views import check, view
-    from ipexctl.run.outcome.run_result import Left
-    from ipexctl.run.run import run as verb
+    from ipexctl.local.environment import hide_secrets
+    from ipexctl.run.command.views import check_ui, make_view
+    from ipexctl.run.outcome.run_result import DetachedRun
+    from ipexctl.run.run import start_and_follow_run as verb
     from ipexctl.run.watch.run_watchers import counted_interrupts
 
     _refuse_exports(target.exclude)
     _refuse_open_secrets(options)
-    check(ui)
+    check_ui(ui)
     ui = "json" if json else ui
     if options.module and not options.script:
         raise InputError(
@@ -68,36 +68,38 @@ def run(
         lives_on=_lives_on(options),
         typed=typed,
     )
-    hide(list(options.secret_env))  # before ssh or a program of its settings starts
+    hide_secrets(list(options.secret_env))  # before ssh or a program of its settings starts
     if explain:
-        from ipexctl.run.command.plan_text import show
-        from ipexctl.run.gather_plan import planned
+        from ipexctl.run.command.plan_text import show_plan
+        from ipexctl.run.gather_plan import gather_run_plan
 
-        show(planned(target, options), as_json=ui == "json")
+        show_plan(gather_run_plan(target, options), as_json=ui == "json")
         return
-    shown = view(ui, aside=options.detach, fold=not no_fold, verbose=verbose)
-    with counted_interrupts(partial(leave, shown), lives_on=options.lives_on) as interrupts:
+    shown = make_view(ui, aside=options.detach, fold=not no_fold, verbose=verbose)
+    with counted_interrupts(
+        partial(end_command_at_once, shown), lives_on=options.lives_on
+    ) as interrupts:
         result = verb(target, options, shown, interrupts)
-    if isinstance(result, Left) and ui == "json":
+    if isinstance(result, DetachedRun) and ui == "json":
         from ipexctl.run.command.views import left_line
 
         print(left_line(result.run_id))
-    elif options.detach and isinstance(result, Left):
+    elif options.detach and isinstance(result, DetachedRun):
         print(result.run_id)
     raise typer.Exit(result.exit_code)
 
 
 def _note_configured(options: RunOptions) -> None:
     """Note variables that a settings file sets, such as those that `tune` found."""
-    from ipexctl.cli.options import note
+    from ipexctl.cli.options import print_note
     from ipexctl.common.secret_names import is_secret_name
-    from ipexctl.local.settings import load
+    from ipexctl.local.settings import load_settings
 
-    setting = load().get("run.env")
+    setting = load_settings().get("run.env")
     used = setting.value.items() & options.env.items() if setting else set[tuple[str, str]]()
     if setting and used:
         shown = (k if is_secret_name(k) else f"{k}={v}" for k, v in sorted(used))
-        note(f"variables from {setting.origin}: {', '.join(shown)}")
+        print_note(f"variables from {setting.origin}: {', '.join(shown)}")
 
 
 def _lives_on(options: RunOptions) -> bool:
@@ -168,12 +170,12 @@ def _refuse_hostfile(options: RunOptions, typed: Typed) -> None:
     raise InputError(
         f"{script} is a hostfile, not a script",
         why="a hostfile is given with -f",
-        hint=retry_command.command(meant, (), None),
+        hint=retry_command.compose_retry_command(meant, (), None),
         slug="hostfile-as-script",
     )
 
 
-def leave(shown: View) -> None:
+def end_command_at_once(shown: View) -> None:
     """End the command at once, even if writing to stderr blocks."""
 
     def last_words() -> None:

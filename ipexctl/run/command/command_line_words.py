@@ -13,7 +13,7 @@ from ipexctl.local.environment import environment
 
 if TYPE_CHECKING:
     from ipexctl.user_code.launchers.line_request import LineRequest, TypedOptions
-    from ipexctl.user_code.launchers.pasted_line import Line
+    from ipexctl.user_code.launchers.pasted_line import PastedLine
 
 _MPI_SPELLINGS = {
     "-np": "-n", "-ppn": "--ppn", "--nproc_per_node": "--ppn", "-hosts": "-H",
@@ -29,31 +29,31 @@ _SAME = {
 def without_launcher(args: list[str]) -> list[str]:
     """Turn `run -ppn 2 torchrun train.py` into `run -ppn 2 train.py`; a note says what was taken
     over. What was typed before the launcher wins."""
-    groups, rest = _split(args[1:])
+    groups, rest = _split_at_script(args[1:])
     words = rest[1:] if rest[:1] == ["--"] else rest
-    own = _own(groups)
+    own = _own_options(groups)
     if "--json" in own.names:  # Click has not read it yet, and an error may follow
         streams.errors_as_json = True
     module = "-m" in own.names
     line = None
     if words and (module or Path(words[0]).is_absolute() or not os.path.isfile(words[0])):
-        from ipexctl.shipped_tables import launchers
+        from ipexctl.shipped_tables import known_launchers
         from ipexctl.user_code.launchers import pasted_line
 
-        line = pasted_line.read(words, launchers(), module=module)
+        line = pasted_line.read_pasted_line(words, known_launchers(), module=module)
     if not line:
-        return [args[0], *_flat(groups), *rest]
-    from ipexctl.cli.options import note
-    from ipexctl.user_code.launchers.translated_line import replacement
+        return [args[0], *_flatten_groups(groups), *rest]
+    from ipexctl.cli.options import print_note
+    from ipexctl.user_code.launchers.translated_line import translate_line
 
-    file = _config(own, line)
-    typed = _flat([group for group in groups if group != ["-m"]])
-    made = replacement(line, own, typed, _read(file) if file else None)
-    note(made.note)
+    file = _accelerate_config(own, line)
+    typed = _flatten_groups([group for group in groups if group != ["-m"]])
+    made = translate_line(line, own, typed, _read_config(file) if file else None)
+    print_note(made.note)
     return [args[0], *made.options, *made.script]
 
 
-def _config(own: TypedOptions, line: Line) -> str:
+def _accelerate_config(own: TypedOptions, line: PastedLine) -> str:
     """Return the Accelerate config that a pasted `accelerate launch` would read."""
     from ipexctl.run.script_files import accelerate_file
 
@@ -61,16 +61,16 @@ def _config(own: TypedOptions, line: Line) -> str:
         return ""
     named = next((value for one in line.requests for value in one.values("config")), "")
     cpu = any("ACCELERATE_USE_CPU=true" in request.env for request in line.requests)
-    found = None if cpu else accelerate_file.usual(environment())
+    found = None if cpu else accelerate_file.find_accelerate_file(environment())
     return named or str(found or "")
 
 
 def for_click(args: list[str]) -> list[str]:
     """Return words in spellings that Click accepts, after those of the --accelerate file."""
-    groups, rest = _split(args[1:])
-    own = _own(groups)
+    groups, rest = _split_at_script(args[1:])
+    own = _own_options(groups)
     files = [group[-1].removeprefix("--accelerate=") for group in groups if _is_config(group)]
-    request = _split(_of_config(files[-1], own))[0] if files else []
+    request = _split_at_script(_of_config(files[-1], own))[0] if files else []
     spelled = (
         [_MPI_SPELLINGS.get(group[0], group[0]), *group[1:]] for group in (*request, *groups)
     )
@@ -83,50 +83,50 @@ def _is_config(group: Sequence[str]) -> bool:
 
 def _of_config(file: str, own: TypedOptions) -> list[str]:
     from ipexctl.base.quoting import quote_for_pasting
-    from ipexctl.cli.options import note
-    from ipexctl.user_code.launchers.line_request import merged
+    from ipexctl.cli.options import print_note
+    from ipexctl.user_code.launchers.line_request import merge_requests
 
-    made = merged((_read(file),), own)
+    made = merge_requests((_read_config(file),), own)
     options = quote_for_pasting(tuple(made.options)) or "nothing"
-    note("; ".join([f"{file}: {options}", *made.note()]))
+    print_note("; ".join([f"{file}: {options}", *made.note()]))
     return made.options
 
 
-def _read(file: str) -> LineRequest:
+def _read_config(file: str) -> LineRequest:
     from ipexctl.run.script_files import accelerate_file
 
-    return accelerate_file.read(Path(file))
+    return accelerate_file.read_accelerate_file(Path(file))
 
 
-def _own(groups: Sequence[Sequence[str]]) -> TypedOptions:
+def _own_options(groups: Sequence[Sequence[str]]) -> TypedOptions:
     from ipexctl.user_code.launchers.line_request import TypedOptions
 
-    names = {_name(group[0]) for group in groups}
+    names = {_option_name(group[0]) for group in groups}
     env = {
         group[-1].removeprefix("--env=").partition("=")[0]
         for group in groups
-        if _name(group[0]) == "--env"
+        if _option_name(group[0]) == "--env"
     }
     hosts, counts = (
-        " ".join(" ".join(group) for group in groups if _name(group[0]) in wanted)
+        " ".join(" ".join(group) for group in groups if _option_name(group[0]) in wanted)
         for wanted in (("-f", "-H"), ("-n", "--ppn"))
     )
     return TypedOptions(frozenset(names), frozenset(env), hosts, counts)
 
 
-def _name(word: str) -> str:
+def _option_name(word: str) -> str:
     """Return the usual spelling of an option."""
     name = _MPI_SPELLINGS.get(word, word).partition("=")[0]
     return _SAME.get(name, name if name.startswith("--") else name[:2])
 
 
-def _flat(groups: Sequence[Sequence[str]]) -> list[str]:
+def _flatten_groups(groups: Sequence[Sequence[str]]) -> list[str]:
     return [word for group in groups for word in group]
 
 
-def _split(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+def _split_at_script(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
     """Return the options before the script, each with its value, and the rest for the script."""
-    flags = _flags()
+    flags = _flag_options()
     groups: list[list[str]] = []
     left = list(words)
     while left and left[0].startswith("-") and left[0] != "--":
@@ -150,7 +150,7 @@ def _split(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
 
 
 @cache
-def _flags() -> frozenset[str]:
+def _flag_options() -> frozenset[str]:
     """Return the options that take no value."""
     from ipexctl.run.command.cli import run
 

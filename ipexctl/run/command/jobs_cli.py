@@ -19,8 +19,8 @@ from ipexctl.cli.options import (
     Ui,
     Verbose,
     Yes,
-    declared,
-    end,
+    declare_option,
+    end_command,
     on_hosts,
 )
 from ipexctl.run.plan.run_options import RunOptions
@@ -48,7 +48,7 @@ def ps(
     from ipexctl.run.jobs.ps import list_runs
 
     found = list_runs(target, root, every=every)
-    end(found, runs_document, lambda runs: show_runs(runs, every=every), json=json)
+    end_command(found, runs_document, lambda runs: show_runs(runs, every=every), json=json)
 
 
 @on_hosts(names=False)
@@ -69,13 +69,13 @@ def attach(
     import signal
     from functools import partial
 
-    from ipexctl.run.command.cli import leave
-    from ipexctl.run.command.views import view
+    from ipexctl.run.command.cli import end_command_at_once
+    from ipexctl.run.command.views import make_view
     from ipexctl.run.follow_attempts import attach_and_follow
     from ipexctl.run.watch.run_watchers import counted_interrupts
 
-    shown = view("json" if json else ui, fold=not no_fold, verbose=verbose)
-    with counted_interrupts(partial(leave, shown), lives_on=True) as interrupts:
+    shown = make_view("json" if json else ui, fold=not no_fold, verbose=verbose)
+    with counted_interrupts(partial(end_command_at_once, shown), lives_on=True) as interrupts:
         interrupts.leaving = (*interrupts.leaving, signal.SIGTERM)
         result = attach_and_follow(target, run, shown, interrupts, root)
     raise typer.Exit(result.exit_code)
@@ -119,9 +119,9 @@ def logs(
     With --follow in a terminal, identical lines are folded and a status line shows progress.
     """
     from ipexctl.run.command.logs_text import FollowView, json_lines, show_missing
-    from ipexctl.run.command.logs_text import lines as plain_lines
+    from ipexctl.run.command.logs_text import plain_line_writer as plain_lines
     from ipexctl.run.jobs.logs import Wanted
-    from ipexctl.run.jobs.logs import logs as verb
+    from ipexctl.run.jobs.logs import show_logs as verb
     from ipexctl.run.outcome.line_filter import rank_set
     from ipexctl.terminal.console import stdout_console
 
@@ -159,10 +159,10 @@ def why(
     what its ranks do is not known, else with 0.
     """
     from ipexctl.run.command.why_text import show_why, why_document
-    from ipexctl.run.jobs.why import why as verb
+    from ipexctl.run.jobs.why import explain_run_state as verb
 
     document, show = partial(why_document, stacks=stacks), partial(show_why, stacks=stacks)
-    end(verb(target, run, root), document, show, json=json)
+    end_command(verb(target, run, root), document, show, json=json)
 
 
 @on_hosts(names=False)
@@ -177,7 +177,7 @@ def checkpoints(
     from ipexctl.run.command.ps_text import listed_document, show_listed
     from ipexctl.run.jobs.checkpoints import list_checkpoints
 
-    end(list_checkpoints(target, run, root), listed_document, show_listed, json=json)
+    end_command(list_checkpoints(target, run, root), listed_document, show_listed, json=json)
 
 
 @on_hosts(names=False)
@@ -201,15 +201,15 @@ def fetch(
             help="A complete checkpoint instead, from any host that holds it; or `last`.",
         ),
     ] = "",
-    dest: Annotated[Path | None, declared(RunOptions, "dest")] = None,
-    merge: Annotated[bool, declared(RunOptions, "merge")] = False,
-    fetch_limit: Annotated[int, declared(RunOptions, "fetch_limit")] = 100,
+    dest: Annotated[Path | None, declare_option(RunOptions, "dest")] = None,
+    merge: Annotated[bool, declare_option(RunOptions, "merge")] = False,
+    fetch_limit: Annotated[int, declare_option(RunOptions, "fetch_limit")] = 100,
     json: Json = False,
 ) -> None:
     """Fetch files that a run's ranks wrote, during the run or after it."""
     from ipexctl.run.command.ps_text import fetched_document, show_fetched
     from ipexctl.run.jobs.fetch import check_asked
-    from ipexctl.run.jobs.fetch import fetch as verb
+    from ipexctl.run.jobs.fetch import fetch_files as verb
 
     check_asked(patterns or (), checkpoint)
     if checkpoint:
@@ -218,9 +218,9 @@ def fetch(
 
         limit = fetch_limit << 30
         brought = fetch_checkpoint(target, run, checkpoint, limit, root, dest=dest)
-        end(brought, ps_text.brought_document, ps_text.show_brought, json=json)
+        end_command(brought, ps_text.brought_document, ps_text.show_brought, json=json)
     done = verb(target, run, patterns or (), fetch_limit << 30, root, merge=merge, dest=dest)
-    end(done, fetched_document, show_fetched, json=json)
+    end_command(done, fetched_document, show_fetched, json=json)
 
 
 @on_hosts(names=False)
@@ -244,9 +244,9 @@ def stop(
 ) -> None:
     """Stop a run: send SIGINT to its ranks, then kill those that remain."""
     from ipexctl.run.command.ps_text import one_document, show_stopped
-    from ipexctl.run.jobs.ps import stop as verb
+    from ipexctl.run.jobs.ps import stop_run as verb
 
-    end(verb(target, run, seconds, root), one_document, show_stopped, json=json)
+    end_command(verb(target, run, seconds, root), one_document, show_stopped, json=json)
 
 
 @on_hosts(names=False)
@@ -259,9 +259,9 @@ def wait(
 ) -> None:
     """Wait until a run ends, and exit with its exit code."""
     from ipexctl.run.command.ps_text import one_document, show_waited
-    from ipexctl.run.jobs.ps import wait as verb
+    from ipexctl.run.jobs.ps import wait_for_run as verb
 
-    end(verb(target, run, root), one_document, show_waited, json=json)
+    end_command(verb(target, run, root), one_document, show_waited, json=json)
 
 
 @on_hosts(names=False)
@@ -276,12 +276,12 @@ def rm(
 ) -> None:
     """Remove a run that has ended, with its logs and results, from its hosts."""
     from ipexctl.run.command.ps_text import gone_document, show_going, show_gone
-    from ipexctl.run.jobs.ps import remove
+    from ipexctl.run.jobs.ps import remove_run
     from ipexctl.terminal.confirm import removal_agreed
 
     agreed = removal_agreed(show_going, yes=yes)
-    done = remove(target, run, None if check else agreed, root)
-    end(done, gone_document, show_gone, json=json)
+    done = remove_run(target, run, None if check else agreed, root)
+    end_command(done, gone_document, show_gone, json=json)
 
 
 @on_hosts(names=False)
@@ -296,9 +296,9 @@ def metrics(
 ) -> None:
     """Show steps, losses and rates from a run's output."""
     from ipexctl.run.command.metrics_text import metrics_document, show_metrics, write_csv
-    from ipexctl.run.jobs.metrics import metrics as verb
+    from ipexctl.run.jobs.metrics import read_metrics as verb
     from ipexctl.run.outcome.line_filter import rank_set
 
     chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
     found = verb(target, run, chosen, root)
-    end(found, metrics_document, write_csv if csv else show_metrics, json=json)
+    end_command(found, metrics_document, write_csv if csv else show_metrics, json=json)

@@ -11,32 +11,32 @@ from collections.abc import Callable, Sequence
 
 from rich.text import Text
 
-from ipexctl.run.command.run_text import RESET, Prefixes, closed, colour_of
+from ipexctl.run.command.run_text import RESET, Prefixes, close_colours, colour_of
 from ipexctl.run.command.stream import TerminalView
 from ipexctl.run.jobs.logs import Show
 from ipexctl.run.jobs.ps import AskedRun
-from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
 from ipexctl.terminal.live_lines import LiveLines
 from ipexctl.terminal.recap_lines import not_shown
 
 
-def lines(*, alone: bool) -> Show:
+def plain_line_writer(*, alone: bool) -> Show:
     console = stdout_console()
     colour = console.is_terminal and not console.no_color
 
-    def show(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
-        prefix = place(run, host, rank)
+    def show(run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
+        prefix = rank_prefix(run, host, rank)
         prefix = f"\x1b[{colour_of(rank)}m{prefix}{RESET} | " if colour else f"{prefix} | "
-        spelled: Callable[[str], str] = closed if colour else without_colour
+        spelled: Callable[[str], str] = close_colours if colour else without_colour
         lines = (f"{'' if alone else prefix}{spelled(text)}\n" for text in texts)
         print("".join(lines), end="", flush=True)
 
     return show
 
 
-def place(run: Run, host: str, rank: int) -> str:
+def rank_prefix(run: ListedRun, host: str, rank: int) -> str:
     """Return `node02 r05`, as wide as for any rank of the run."""
     return Prefixes(run.about.hosts, run.about.ranks)(host, rank)
 
@@ -49,17 +49,17 @@ class FollowView(TerminalView):
         self._live = LiveLines(self.console, self._status, every=0.1)
         self._run, self._chosen = "", ranks
 
-    def show(self, run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
+    def show(self, run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
         with self._live.lock:
             self._place(run, host, rank)
             self.lines(host, rank, texts)
 
-    def show_bar(self, run: Run, host: str, rank: int, text: str) -> None:
+    def show_bar(self, run: ListedRun, host: str, rank: int, text: str) -> None:
         with self._live.lock:
             self._place(run, host, rank)
             self.bar(host, rank, text)
 
-    def _place(self, run: Run, host: str, rank: int) -> None:
+    def _place(self, run: ListedRun, host: str, rank: int) -> None:
         if self._run != run.id:
             self._run = run.id
             ranks = max(run.about.ranks, rank + 1)
@@ -74,7 +74,7 @@ class FollowView(TerminalView):
         return super()._status()
 
 
-def json_lines(run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
+def json_lines(run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
     """Print an object for each line, as `run --json` does."""
     events = ({"event": "line", "host": host, "rank": rank, "text": text} for text in texts)
     lines = (f"{json.dumps({'schema_version': 1, **event})}\n" for event in events)

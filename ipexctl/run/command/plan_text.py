@@ -10,7 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from ipexctl.base.quoting import quote
-from ipexctl.base.sizes import count, ranges
+from ipexctl.base.sizes import count, fold_numbers
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.gather_plan import Planned
 from ipexctl.run.outcome.result_document import full_plan
@@ -22,32 +22,32 @@ WIDTH = 80
 COLUMN = 34
 
 
-def show(planned: Planned, *, as_json: bool) -> None:
+def show_plan(planned: Planned, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(document(planned), indent=2))
+        print(json.dumps(plan_document(planned), indent=2))
         return
     console = stdout_console()
-    for line in lines(planned):
+    for line in plan_lines(planned):
         console.print(line, soft_wrap=True)
 
 
-def lines(planned: Planned) -> Iterator[Text]:
+def plan_lines(planned: Planned) -> Iterator[Text]:
     plan = planned.plan
     hosts, ranks = count(len(plan.hosts), "host"), count(plan.world_size, "rank")
     master = plan.master
-    started = mpi.title(plan.mpi)
+    started = mpi.flavour_title(plan.mpi)
     yield Text(f"{ranks} on {hosts}, {started}, {plan.backend}, master {master}", "bold")
     if plan.environment:
-        yield from map(Text, _wrapped(str(plan.environment), "", "  "))
+        yield from map(Text, _wrap_text(str(plan.environment), "", "  "))
     for group in _groups(plan):
         yield Text("")
-        yield from _hosts(group)
+        yield from _host_lines(group)
     yield from _networks(planned)
     yield from _variables(plan)
     if plan.notes:
         yield Text("")
     for note in plan.notes:
-        yield from (Text(line) for line in _wrapped("note: " + note, "", "      "))
+        yield from (Text(line) for line in _wrap_text("note: " + note, "", "      "))
     yield Text("")
     yield Text("Nothing was started. A free port is chosen again when it runs.", "dim")
 
@@ -64,7 +64,7 @@ def _groups(plan: LaunchPlan) -> list[list[HostPlan]]:
     return list(found.values())
 
 
-def _hosts(group: Sequence[HostPlan]) -> Iterator[Text]:
+def _host_lines(group: Sequence[HostPlan]) -> Iterator[Text]:
     host = group[0]
     ranks = count(len(host.ranks), "rank")
     threads = f", {count(host.threads, 'thread')} per rank" if host.threads else ""
@@ -72,12 +72,12 @@ def _hosts(group: Sequence[HostPlan]) -> Iterator[Text]:
     names = fold([one.host for one in group])
     yield Text(f"{names}: {ranks}{each}{threads}, interface {host.nic}", "bold")
     for i, place in enumerate(host.ranks):
-        all_ranks = ranges(one.ranks[i].rank for one in group)
-        comm = f", communication on {ranges(place.comm)}" if place.comm else ""
+        all_ranks = fold_numbers(one.ranks[i].rank for one in group)
+        comm = f", communication on {fold_numbers(place.comm)}" if place.comm else ""
         node = f", memory of node {place.node} first" if place.node is not None else ""
-        cpus = f"{'CPUs' if place.cpus[1:] else 'CPU'} {ranges(place.cpus)}"
+        cpus = f"{'CPUs' if place.cpus[1:] else 'CPU'} {fold_numbers(place.cpus)}"
         cpus = cpus if place.cpus else "not pinned"
-        yield from map(Text, _wrapped(f"rank {all_ranks}: {cpus}{comm}{node}", "  ", "     "))
+        yield from map(Text, _wrap_text(f"rank {all_ranks}: {cpus}{comm}{node}", "  ", "     "))
 
 
 def _networks(planned: Planned) -> Iterator[Text]:
@@ -102,10 +102,10 @@ def _variables(plan: LaunchPlan) -> Iterator[Text]:
         yield from _variable(plan, name, [dict(host.rank_env).get(name) for host in plan.hosts])
     names = ", ".join(entry.name for entry in (*rank_variables.TABLE, rank_variables.ERROR_FILE))
     yield from map(
-        Text, _wrapped(f"Each rank also gets its place in the run: {names}.", "  ", "  ")
+        Text, _wrap_text(f"Each rank also gets its place in the run: {names}.", "  ", "  ")
     )
     for name in plan.secret:
-        yield from _entry(name, "yours, from --secret-env: visible only to the ranks")
+        yield from _variable_entry(name, "yours, from --secret-env: visible only to the ranks")
     yield Text("")
     yield Text("Variables of MPI's programs, too", "bold")
     first = plan.hosts[0]
@@ -125,12 +125,12 @@ def _variable(plan: LaunchPlan, name: str, values: Sequence[str | None]) -> Iter
         said.setdefault((shown, why or "yours, with --env"), []).append(host.host)
     for (shown, why), names in said.items():
         where = f" ({fold(names)})" if len(said) > 1 else ""
-        yield from _entry(shown, why + where)
+        yield from _variable_entry(shown, why + where)
 
 
-def _entry(shown: str, why: str) -> Iterator[Text]:
+def _variable_entry(shown: str, why: str) -> Iterator[Text]:
     indent = " " * (COLUMN + 4)
-    rest = _wrapped(why, indent, indent)
+    rest = _wrap_text(why, indent, indent)
     if len(shown) <= COLUMN:
         first = next(rest)
         yield Text(f"  {shown:{COLUMN}}  {first.lstrip()}")
@@ -139,13 +139,13 @@ def _entry(shown: str, why: str) -> Iterator[Text]:
     yield from map(Text, rest)
 
 
-def _wrapped(text: str, first: str, then: str) -> Iterator[str]:
+def _wrap_text(text: str, first: str, then: str) -> Iterator[str]:
     yield from textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
 
 
-def document(planned: Planned) -> dict[str, Any]:
+def plan_document(planned: Planned) -> dict[str, Any]:
     networks = planned.networks.document() if planned.networks else []
     return {**full_plan(planned.plan), "networks": networks}

@@ -8,27 +8,27 @@ from typing import Any
 
 from rich.text import Text
 
-from ipexctl.base.sizes import duration, human
+from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.facts.live_runs import LiveRun
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.jobs.checkpoints import Fetched, Listed
-from ipexctl.run.jobs.fetch import Brought
+from ipexctl.run.jobs.checkpoints import CheckpointList, FetchedCheckpoint
+from ipexctl.run.jobs.fetch import FetchReport
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited
-from ipexctl.run.outcome.listed_checkpoints import Checkpoint
-from ipexctl.run.outcome.listed_runs import Run, State
+from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
 from ipexctl.run.outcome.run_result import Stall
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
 
 _COLOURS = {
-    State.RUNNING: "green",
-    State.STOPPING: "yellow",
-    State.RESTARTING: "yellow",
-    State.DONE: "cyan",
-    State.FAILED: "red",
-    State.STOPPED: "yellow",
-    State.LOST: "bold red",
+    ListedState.RUNNING: "green",
+    ListedState.STOPPING: "yellow",
+    ListedState.RESTARTING: "yellow",
+    ListedState.DONE: "cyan",
+    ListedState.FAILED: "red",
+    ListedState.STOPPED: "yellow",
+    ListedState.LOST: "bold red",
 }
 
 
@@ -48,13 +48,13 @@ def other_users_line(host: str, run: LiveRun) -> Text:
     return Text(f"also on {host}: {run.use}")
 
 
-def run_lines(run: Run, now: float) -> list[Text]:
+def run_lines(run: ListedRun, now: float) -> list[Text]:
     """Format a run: the first line has what users look for first; the rest is indented."""
     about = run.about
     line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
-    ok = about.ranks if run.state is State.DONE else run.ok  # also on unreachable hosts
+    ok = about.ranks if run.state is ListedState.DONE else run.ok  # also on unreachable hosts
     done = f"{ok} of {about.ranks or run.started} ranks succeeded"
-    up = 0 if run.state is State.RESTARTING else run.started - run.ok
+    up = 0 if run.state is ListedState.RESTARTING else run.started - run.ok
     ranks = done if run.over or run.all_ok else f"{up} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
     line.append(f"  {ranks} on {hosts}")
@@ -65,7 +65,7 @@ def run_lines(run: Run, now: float) -> list[Text]:
     if title:
         lines.append(Text(f"  {title}"))
     if run.over:
-        size = f", {human(run.bytes)} on its hosts" if run.bytes is not None else ""
+        size = f", {format_bytes(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
     lines += [Text(f"  {what}, for {duration(s)}", "yellow") for what, s in run.cut]
     texts = ((run.cause, ""), (run.waits, "yellow"), (_stall(run), "yellow"), (run.last, ""))
@@ -97,7 +97,7 @@ def other_users_document(host: str, run: LiveRun) -> dict[str, Any]:
     }
 
 
-def run_document(run: Run) -> dict[str, Any]:
+def run_document(run: ListedRun) -> dict[str, Any]:
     return {
         "run_id": run.id,
         "name": run.about.name or None,
@@ -123,7 +123,7 @@ def run_document(run: Run) -> dict[str, Any]:
     }
 
 
-def _stall(run: Run) -> Stall | None:
+def _stall(run: ListedRun) -> Stall | None:
     if run.stall is None:
         return None
     from ipexctl.run.hang.diagnosis import stall_of
@@ -143,14 +143,14 @@ def show_stopped(stopped: Stopped) -> None:
     print_lines(console, not_shown(stopped.recaps, stopped.answered))
 
 
-def show_fetched(brought: Brought) -> None:
+def show_fetched(brought: FetchReport) -> None:
     console, (where, *missing) = stdout_console(), brought.fetched.words
     print_lines(console, not_shown(brought.recaps, brought.answered))
     for text in (*missing, where):
         print_text(console, text)
 
 
-def fetched_document(brought: Brought) -> dict[str, Any]:
+def fetched_document(brought: FetchReport) -> dict[str, Any]:
     done = brought.fetched
     return {
         "schema_version": 1,
@@ -169,7 +169,7 @@ def show_waited(waited: Waited) -> None:
     print_lines(stdout_console(), run_lines(run, time.time()))
 
 
-def show_going(run: Run) -> None:
+def show_going(run: ListedRun) -> None:
     console = stderr_console()
     print_text(console, "to be removed, with its logs and results on the hosts:")
     print_lines(console, run_lines(run, time.time()))
@@ -208,23 +208,25 @@ def one_document(found: Stopped | Waited) -> dict[str, Any]:
 NONE = "no checkpoints: it ran without --checkpoints, or none was finished"
 
 
-def show_listed(found: Listed) -> None:
+def show_listed(found: CheckpointList) -> None:
     console = stdout_console()
     print_text(console, f"{found.run.id}  {found.run.about.name}".rstrip())
-    print_lines(console, [_line(one) for one in found.checkpoints] or [Text(f"  {NONE}")])
+    print_lines(
+        console, [_checkpoint_line(one) for one in found.checkpoints] or [Text(f"  {NONE}")]
+    )
     print_lines(console, not_shown(found.recaps, found.answered))
 
 
-def _line(one: Checkpoint) -> Text:
+def _checkpoint_line(one: ListedCheckpoint) -> Text:
     step = "-" if one.step is None else str(one.step)
     age = f"{duration(one.age)} ago" if one.age is not None else ""
-    line = Text(f"  step {step:>8}  {human(one.bytes):>9}  {age:>16}  {one.name}  ")
+    line = Text(f"  step {step:>8}  {format_bytes(one.bytes):>9}  {age:>16}  {one.name}  ")
     if one.complete:
         return line.append(f"complete on {fold(one.hosts)}", "green")
     return line.append(f"not complete: {one.why}", "yellow")
 
 
-def document(one: Checkpoint) -> dict[str, Any]:
+def checkpoint_document(one: ListedCheckpoint) -> dict[str, Any]:
     return {
         "name": one.name,
         "step": one.step,
@@ -236,30 +238,30 @@ def document(one: Checkpoint) -> dict[str, Any]:
     }
 
 
-def listed_document(found: Listed) -> dict[str, Any]:
+def listed_document(found: CheckpointList) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "run_id": found.run.id,
         "name": found.run.about.name or None,
-        "checkpoints": [document(one) for one in found.checkpoints],
+        "checkpoints": [checkpoint_document(one) for one in found.checkpoints],
         "not_asked": host_documents(found.recaps),
         "exit_code": found.exit_code,
     }
 
 
-def show_brought(done: Fetched) -> None:
+def show_brought(done: FetchedCheckpoint) -> None:
     console = stdout_console()
     print_lines(console, not_shown(done.recaps, done.answered))
     many = "file" if done.files == 1 else "files"
-    what = f"{done.checkpoint.told}: {done.files} {many}, {human(done.checkpoint.bytes)}"
+    what = f"{done.checkpoint.told}: {done.files} {many}, {format_bytes(done.checkpoint.bytes)}"
     print_text(console, f"{what} in {os.path.relpath(done.path)}")
 
 
-def brought_document(done: Fetched) -> dict[str, Any]:
+def brought_document(done: FetchedCheckpoint) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "run_id": done.run.id,
-        "checkpoint": document(done.checkpoint),
+        "checkpoint": checkpoint_document(done.checkpoint),
         "path": str(done.path),
         "files": done.files,
         "not_asked": host_documents(done.recaps),

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from ipexctl.base.sizes import bit_rate, count, duration, ranges
+from ipexctl.base.sizes import bit_rate, count, duration, fold_numbers
 from ipexctl.common.run_events import HostLoad
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.outcome.run_result import Tally
-from ipexctl.run.output.merge_lines import Group
+from ipexctl.run.output.merge_lines import LineGroup
 from ipexctl.run.output.slow_rank import Slow
-from ipexctl.run.output.training_state import Progress
+from ipexctl.run.output.training_state import TrainingProgress
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan
 
@@ -25,7 +25,7 @@ def colour_of(rank: int) -> int:
     return COLOURS[rank % len(COLOURS)]
 
 
-def closed(text: str) -> str:
+def close_colours(text: str) -> str:
     """Reset colours that a line leaves open."""
     return text + RESET if "\x1b" in text else text
 
@@ -48,7 +48,7 @@ class Prefixes:
     def __call__(self, host: str, rank: int) -> str:
         return f"{host:{self._wide}} r{rank:0{self._digits}d}"
 
-    def of_group(self, group: Group) -> str:
+    def of_group(self, group: LineGroup) -> str:
         if len(group.ranks) == 1:
             rank = group.ranks[0]
             return self(self._host[rank], rank)
@@ -61,21 +61,21 @@ class Prefixes:
         hosts = {self._host[rank] for rank in ranks}
         if len(hosts) == 1 and len(ranks) == self._ranks[host := hosts.pop()]:
             return host
-        named = f"r{ranges(ranks)}"
+        named = f"r{fold_numbers(ranks)}"
         return named if len(named) <= max(self._wide, 24) else f"{named[:22]}.."
 
 
-def headline(run_id: str, plan: LaunchPlan) -> str:
+def run_headline(run_id: str, plan: LaunchPlan) -> str:
     hosts = fold([h.host for h in plan.hosts])
     many = f" ({len(plan.hosts)} hosts)" if len(hosts) > 30 else ""
     backend = dict(plan.hosts[0].rank_env).get("IPEXCTL_BACKEND", "gloo")
     return (
         f"run {run_id}: {count(plan.world_size, 'rank')} on {hosts}{many}, "
-        f"{mpi.title(plan.mpi)}, {backend} at {plan.master}"
+        f"{mpi.flavour_title(plan.mpi)}, {backend} at {plan.master}"
     )
 
 
-def prefixes(plan: LaunchPlan) -> Prefixes:
+def rank_prefixes(plan: LaunchPlan) -> Prefixes:
     found = Prefixes([h.host for h in plan.hosts], plan.world_size)
     for host in plan.hosts:
         for placed in host.ranks:
@@ -83,16 +83,18 @@ def prefixes(plan: LaunchPlan) -> Prefixes:
     return found
 
 
-def status(tally: Tally | None, progress: Progress, bar: str = "", *, width: int) -> Text:
+def status_line(
+    tally: Tally | None, progress: TrainingProgress, bar: str = "", *, width: int
+) -> Text:
     """Format progress, ranks and loads, as far as they fit. `tally` None: known from logs only."""
     known = "  ".join(progress_words(progress)) or bar[: width // 2]
-    parts = _parts(tally, known, width) if tally else [(f" {known}", "bold")] * bool(known)
+    parts = _status_parts(tally, known, width) if tally else [(f" {known}", "bold")] * bool(known)
     text = Text.assemble(*parts)
     text.truncate(width, overflow="crop")
     return text
 
 
-def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, str]]:
+def _status_parts(tally: Tally, known: str, width: int) -> list[tuple[str, str]]:
     """Return the parts of the status line with their styles."""
     ranks = f"{tally.alive} of {tally.ranks} ranks up"
     parts = [(f" {duration(tally.seconds)}  {known}", "bold"), ("  |  ", "dim")] if known else []
@@ -100,18 +102,18 @@ def _parts(tally: Tally, known: str, width: int) -> list[tuple[str, str]]:
     parts += [(f"  {tally.done} done", "green")] if tally.done else []
     parts += [(f"  {tally.failed} failed", "red")] if tally.failed else []
     room = width - sum(len(part) for part, _ in parts)
-    parts += [(_slow(tally.slow, room), "yellow")] if tally.slow else []
+    parts += [(_slow_text(tally.slow, room), "yellow")] if tally.slow else []
     room = width - sum(len(part) for part, _ in parts)
-    return parts + ([(loads, "dim")] if (loads := _loads(tally, room)) else [])
+    return parts + ([(loads, "dim")] if (loads := _load_text(tally, room)) else [])
 
 
-def _slow(slow: Slow, room: int) -> str:
-    short = f"  r{ranges(slow.ranks)} slow"
+def _slow_text(slow: Slow, room: int) -> str:
+    short = f"  r{fold_numbers(slow.ranks)} slow"
     text = f"{short}: the others wait {slow.waits * 100:.0f} % of the time"
     return text if len(text) <= room else short
 
 
-def progress_words(progress: Progress) -> Iterator[str]:
+def progress_words(progress: TrainingProgress) -> Iterator[str]:
     """Yield parts such as `step 340/1000`, `loss 0.071`, `3.4 it/s`, `eta 3 min 12 s`."""
     if progress.step is not None and progress.of_epoch:
         yield f"epoch {progress.epoch:.0f}" + (f"/{progress.epochs}" if progress.epochs else "")
@@ -122,7 +124,7 @@ def progress_words(progress: Progress) -> Iterator[str]:
     if progress.loss is not None:
         yield f"loss {progress.loss:.4g}"
     if progress.nan:
-        yield f"loss nan on r{ranges(progress.nan)}"
+        yield f"loss nan on r{fold_numbers(progress.nan)}"
     if progress.rate:
         rate = progress.rate
         yield f"{rate:.3g} it/s" if rate >= 1 else f"{1 / rate:.3g} s/it"
@@ -130,23 +132,25 @@ def progress_words(progress: Progress) -> Iterator[str]:
         yield f"eta {duration(progress.eta)}{' (epoch)' if progress.of_epoch else ''}"
 
 
-def _loads(tally: Tally, room: int) -> str:
+def _load_text(tally: Tally, room: int) -> str:
     """Format the ranks' CPUs, the busiest network interface and memory: as much as fits."""
-    mems = sorted((m, host) for host, load in tally.loads if (m := _memory(load)) is not None)
+    mems = sorted((m, host) for host, load in tally.loads if (m := _memory_share(load)) is not None)
     nets = [load.net for _, load in tally.loads if load.net is not None]
-    parts = [f"  cpu of ranks {_span(min(tally.busy), max(tally.busy))}"] if tally.busy else []
+    parts = (
+        [f"  cpu of ranks {_percent_span(min(tally.busy), max(tally.busy))}"] if tally.busy else []
+    )
     parts += [f"  net {bit_rate(8 * max(nets))}"] if nets else []
-    parts += [f"  mem {_span(mems[0][0], mems[-1][0])}"] if mems else []
+    parts += [f"  mem {_percent_span(mems[0][0], mems[-1][0])}"] if mems else []
     parts += [f" ({mems[-1][1]})"] if len(mems) > 1 else []
     while parts and sum(map(len, parts)) > room:
         parts.pop()
     return "".join(parts)
 
 
-def _span(low: float, high: float) -> str:
+def _percent_span(low: float, high: float) -> str:
     a, b = f"{low * 100:.0f}", f"{high * 100:.0f}"
     return f"{a} %" if a == b else f"{a}..{b} %"
 
 
-def _memory(load: HostLoad) -> float | None:
+def _memory_share(load: HostLoad) -> float | None:
     return load.used / load.total if load.used is not None and load.total else None

@@ -12,11 +12,18 @@ from rich.console import Console
 from rich.text import Text
 
 from ipexctl.base.sizes import count
-from ipexctl.run.command.run_text import RESET, closed, colour_of, headline, prefixes, status
-from ipexctl.run.command.summary import OUTPUT, ending
-from ipexctl.run.output.merge_lines import Fold, Group
+from ipexctl.run.command.run_text import (
+    RESET,
+    close_colours,
+    colour_of,
+    rank_prefixes,
+    run_headline,
+    status_line,
+)
+from ipexctl.run.command.summary import OUTPUT, summary_lines
+from ipexctl.run.output.merge_lines import Fold, LineGroup
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.output.short_paths import shortened
+from ipexctl.run.output.short_paths import shorten_paths
 from ipexctl.run.output.training_state import Training
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.watch.run_watchers import View
@@ -42,8 +49,8 @@ class PlainView(View):
         print_text(self.console, text)
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
-        self.prefix = prefixes(plan)
-        print_text(self.console, headline(run_id, plan))
+        self.prefix = rank_prefixes(plan)
+        print_text(self.console, run_headline(run_id, plan))
         if plan.environment:
             print_text(self.console, str(plan.environment))
         for text in plan.notes:
@@ -58,7 +65,7 @@ class PlainView(View):
         self.lines(host, rank, [text])
 
     def result(self, result: RunResult) -> None:
-        for line in ending(result):
+        for line in summary_lines(result):
             if line.plain.startswith(OUTPUT):
                 self.console.print(without_controls(line), soft_wrap=True)
             else:
@@ -146,17 +153,17 @@ class TerminalView(PlainView):
 
     def _status(self) -> Text:
         progress = self.training.progress(time.monotonic())
-        return status(self._tally, progress, self._bar, width=self.console.width - 1)
+        return status_line(self._tally, progress, self._bar, width=self.console.width - 1)
 
-    def _show(self, groups: Iterable[Group]) -> None:
+    def _show(self, groups: Iterable[LineGroup]) -> None:
         block = "".join(map(self._line, groups))
         if block:
             self._live.print(block)
 
-    def _line(self, group: Group) -> str:
+    def _line(self, group: LineGroup) -> str:
         prefix = f"{self.prefix.of_group(group)} |"
-        text = shortened(group.text)
+        text = shorten_paths(group.text)
         if not self._colour:
             return f"{prefix} {without_colour(text)}\n"
         code = 1 if len(group.ranks) > 1 else colour_of(group.ranks[0])
-        return f"\x1b[{code}m{prefix}{RESET} {closed(text)}\n"
+        return f"\x1b[{code}m{prefix}{RESET} {close_colours(text)}\n"

@@ -6,45 +6,45 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from ipexctl.base.sizes import count, duration, ranges, short
+from ipexctl.base.sizes import count, duration, fold_numbers, short_size
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.nearest_file import short_path
 from ipexctl.run.outcome.first_cause import known_cause
-from ipexctl.run.outcome.rank_exchange import TRAINED_ALONE, Verdict, sentence
+from ipexctl.run.outcome.rank_exchange import TRAINED_ALONE, ExchangeVerdict, describe_exchange
 from ipexctl.run.outcome.run_result import HostEnd, RunResult
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.output.short_paths import is_own_frame, short_traceback, shortened
-from ipexctl.run.pace.slow_steps import Wait
+from ipexctl.run.output.short_paths import is_own_frame, short_traceback, shorten_paths
+from ipexctl.run.pace.slow_steps import StepWait
 
 MOST = 8  # ranks that are named
 OUTPUT = "  | "  # prefix of a rank's last lines
 
 
-def ending(result: RunResult) -> list[Text]:
-    lines = [] if result.exit_code == 0 else _box(result)
+def summary_lines(result: RunResult) -> list[Text]:
+    lines = [] if result.exit_code == 0 else _failure_box(result)
     if result.exit_code == 0 and result.gpu_check:
         lines = [
             Text(""),
             Text(f"the script ended itself: {result.gpu_check}", "bold yellow"),
         ]
-        lines += _known(result)
-    return lines + _card(result)
+        lines += _known_failure_lines(result)
+    return lines + _result_lines(result)
 
 
-def _box(result: RunResult) -> list[Text]:
+def _failure_box(result: RunResult) -> list[Text]:
     stall = [Text(f"  {result.stall}")] if result.stall else []
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow"), *stall]
     lines = [Text(""), Text(f"failed: {result.cause}", "bold red"), *stall]
     said = [without_colour(text) for text in result.last_words]
     lines += [_last_word(text) for text in short_traceback(said)]
-    lines += _known(result)
+    lines += _known_failure_lines(result)
     if result.same:
         who = count(len(result.same), "more rank")
-        lines.append(Text(f"  {who} failed in the same way: {_names(result.same)}"))
+        lines.append(Text(f"  {who} failed in the same way: {_rank_names(result.same)}"))
     if result.victims:
-        names = _names(result.victims)
+        names = _rank_names(result.victims)
         lines.append(Text(f"  likely consequences: {names}", "dim"))
     if result.again:
         lines.append(Text(f"  again: {result.again}"))
@@ -53,13 +53,13 @@ def _box(result: RunResult) -> list[Text]:
 
 def _last_word(text: str) -> Text:
     """Format a line of a traceback: frames in the user's own files stand out."""
-    return Text(f"{OUTPUT}{shortened(text)}", "bold" if is_own_frame(text) else "")
+    return Text(f"{OUTPUT}{shorten_paths(text)}", "bold" if is_own_frame(text) else "")
 
 
-def _known(result: RunResult) -> list[Text]:
-    from ipexctl.shipped_tables import failures
+def _known_failure_lines(result: RunResult) -> list[Text]:
+    from ipexctl.shipped_tables import known_failures
 
-    known = known_cause(result, failures)
+    known = known_cause(result, known_failures)
     if known is None:
         return []
     word = "possibly" if known.weak else "known"
@@ -70,14 +70,14 @@ def _known(result: RunResult) -> list[Text]:
     ]
 
 
-def _names(failed: Sequence[RankEnd]) -> str:
+def _rank_names(failed: Sequence[RankEnd]) -> str:
     ends = sorted(failed, key=lambda end: end.rank)
     if len(ends) <= 3:
         return ", ".join(f"rank {e.rank} ({e.host})" for e in ends)
-    return f"ranks {ranges([e.rank for e in ends])} ({fold({e.host: 0 for e in ends})})"
+    return f"ranks {fold_numbers([e.rank for e in ends])} ({fold({e.host: 0 for e in ends})})"
 
 
-def _card(result: RunResult) -> list[Text]:
+def _result_lines(result: RunResult) -> list[Text]:
     good = result.exit_code == 0
     word = "done" if good else f"exit code {result.exit_code}"
     word += f": rank {result.first.rank} failed" if result.first else ""
@@ -85,40 +85,40 @@ def _card(result: RunResult) -> list[Text]:
         Text(""),
         Text(
             f"{word}: {count(result.plan.world_size, 'rank')} on "
-            f"{count(len(result.plan.hosts), 'host')} in {_time(result.seconds)}",
+            f"{count(len(result.plan.hosts), 'host')} in {_duration_text(result.seconds)}",
             "bold green" if good else "bold red",
         ),
     ]
     if crashed := [end for end in result.ends if end.at_exit]:
-        text = f"  Python crashed on {_names(crashed)} after the script had ended"
+        text = f"  Python crashed on {_rank_names(crashed)} after the script had ended"
         lines.append(Text(f"{text}   (ipexctl explain ccl-abort-at-exit)"))
     lines += [Text(f"  {text}", "bold yellow") for text in result.warnings]
-    lines += _exchange(result)
-    lines += [Text(f"  {text}") for text in _loads(result.hosts)]
-    lines += _slow(result)
-    lines += _steps(result)
-    return lines + _left(result)
+    lines += _exchange_lines(result)
+    lines += [Text(f"  {text}") for text in _load_lines(result.hosts)]
+    lines += _slow_rank_lines(result)
+    lines += _step_lines(result)
+    return lines + _leftover_lines(result)
 
 
-def _exchange(result: RunResult) -> list[Text]:
+def _exchange_lines(result: RunResult) -> list[Text]:
     found = result.exchange
     headline = result.ended_by in ("not-together", "not-known")
     if found is None or headline or found.quiet:
         return []
-    text = f"  {sentence(found, result.plan.world_size)}"
+    text = f"  {describe_exchange(found, result.plan.world_size)}"
     if found.alarming:
         hint = f"    why, and what to change: ipexctl explain {TRAINED_ALONE}"
         return [Text(text, "bold yellow"), Text(hint, "yellow")]
-    if found.verdict is Verdict.ALONE and found.steps:
+    if found.verdict is ExchangeVerdict.ALONE and found.steps:
         return [Text(f"{text}   (ipexctl explain {TRAINED_ALONE})")]
     return [Text(text)]
 
 
-def _time(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
 
 
-def _loads(hosts: Sequence[HostEnd]) -> list[str]:
+def _load_lines(hosts: Sequence[HostEnd]) -> list[str]:
     """Return a line for each host; of many hosts, only for the busiest and the idlest."""
     told = [h for h in hosts if h.load.cpu is not None or h.load.used is not None]
     if len(told) > MOST:
@@ -126,38 +126,38 @@ def _loads(hosts: Sequence[HostEnd]) -> list[str]:
         told = [*told[:2], *told[-2:]]
     same: dict[str, list[str]] = {}
     for host in told:
-        same.setdefault(_load(host), []).append(host.host)
+        same.setdefault(_load_of_host(host), []).append(host.host)
     wide = max(map(len, map(fold, same.values())), default=0)
     return [f"{fold(hosts):{wide}}  {load}" for load, hosts in same.items()]
 
 
-def _load(host: HostEnd) -> str:
+def _load_of_host(host: HostEnd) -> str:
     parts = [] if host.load.cpu is None else [f"CPUs of the host {host.load.cpu:.0%} busy"]
     if host.load.used is not None:
-        whole = f" of {short(host.load.total)}" if host.load.total else ""
-        parts.append(f"memory {short(host.load.used)}{whole} at most")
+        whole = f" of {short_size(host.load.total)}" if host.load.total else ""
+        parts.append(f"memory {short_size(host.load.used)}{whole} at most")
     return ", ".join(parts)
 
 
-def _slow(result: RunResult) -> list[Text]:
+def _slow_rank_lines(result: RunResult) -> list[Text]:
     if result.slow is None:
         return []
-    names = _names([e for e in result.ends if e.rank in result.slow.ranks])
+    names = _rank_names([e for e in result.ends if e.rank in result.slow.ranks])
     text = f"  slow: {names}; the other ranks waited {result.slow.waits * 100:.0f} % of the time"
     return [Text(text, "yellow")]
 
 
-def _steps(result: RunResult) -> list[Text]:
+def _step_lines(result: RunResult) -> list[Text]:
     """Propose faster steps, unless that contradicts the line about a slow rank: see `_slow`."""
     if result.exit_code or result.steps is None or not result.steps.proposals:
         return []
-    if result.slow and result.steps.wait is not Wait.SLOW_HOST:
+    if result.slow and result.steps.wait is not StepWait.SLOW_HOST:
         return []
     said = "" if result.slow else f"{result.steps.headline}; "
     return [Text(f"  {said}try: {result.steps.proposals[0].command}", "yellow")]
 
 
-def _survivors(hosts: Sequence[HostEnd]) -> Text:
+def _survivor_line(hosts: Sequence[HostEnd]) -> Text:
     """Format the number of processes left; unknown, and never 0, if a host was not reached."""
     unknown = [h.host for h in hosts if h.survivors is None]
     known = [h.survivors for h in hosts if h.survivors is not None]
@@ -168,9 +168,9 @@ def _survivors(hosts: Sequence[HostEnd]) -> Text:
     return Text(f"{head}unknown on {fold(unknown)}{others}", "red")
 
 
-def _left(result: RunResult) -> list[Text]:
+def _leftover_lines(result: RunResult) -> list[Text]:
     """List what is on the hosts and on this machine after the run."""
-    lines = [_survivors(result.hosts)]
+    lines = [_survivor_line(result.hosts)]
     if result.hidden:
         lines.append(
             Text(f"  {count(result.hidden, 'line')} hidden: harmless warnings, frames of C++")

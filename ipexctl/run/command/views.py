@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 KINDS = ("auto", "stream", "plain", "json")
 
 
-def check(kind: str) -> None:
+def check_ui(kind: str) -> None:
     if kind not in KINDS:
         raise unknown_value("--ui", kind, KINDS)
 
 
-def view(
+def make_view(
     kind: str = "auto", *, aside: bool = False, fold: bool = True, verbose: bool = False
 ) -> View:
     """Return the view for `--ui`; `auto` is a stream in a terminal, and plain in a pipe or in CI.
@@ -33,7 +33,7 @@ def view(
     A dumb terminal gets no escape codes. `aside`: print nothing to stdout, unless that is a
     terminal. `fold`, `verbose`: as for TerminalView.
     """
-    check(kind)
+    check_ui(kind)
     if kind == "json":
         return JsonView()
     out = stdout_console()
@@ -90,9 +90,9 @@ class JsonView(View):
             self._print("status", seconds=round(tally.seconds, 3), ranks=ranks, hosts=hosts)
 
     def result(self, result: RunResult) -> None:
-        from ipexctl.shipped_tables import failures
+        from ipexctl.shipped_tables import known_failures
 
-        print(json.dumps(result_document(result, failures)), flush=True)
+        print(json.dumps(result_document(result, known_failures)), flush=True)
 
     def _print(self, event: str, **fields: Any) -> None:
         print(json.dumps({"schema_version": SCHEMA, "event": event, **fields}), flush=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ipexctl.base.sizes import duration
-from ipexctl.base.wrapping import wrapped
+from ipexctl.base.wrapping import wrap_text
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.hang import diagnosis_text
-from ipexctl.run.hang.hang_report import Kind
+from ipexctl.run.hang.hang_report import CauseKind
 from ipexctl.run.jobs.why import Why
 from ipexctl.terminal.console import print_text, stdout_console
 
@@ -27,19 +27,19 @@ def why_lines(found: Why, width: int) -> Iterator[str]:
     yield _first_line(found)
     later = "another attempt followed" if found.run.later else ""
     for text in filter(None, (found.run.cause, later, found.run.waits)):
-        yield from wrapped(f"  {text}", width, "  ")
+        yield from wrap_text(f"  {text}", width, "  ")
     if found.situation and found.diagnosis:
-        yield from diagnosis_text.screen(found.diagnosis, width)
-    yield from _steps(found, width)
+        yield from diagnosis_text.diagnosis_lines(found.diagnosis, width)
+    yield from _step_lines(found, width)
 
 
-def _steps(found: Why, width: int) -> Iterator[str]:
+def _step_lines(found: Why, width: int) -> Iterator[str]:
     if found.steps is None:
         return
     when = "in its last minute: " if found.run.over else ""
-    yield from wrapped(f"  {when}{found.steps.headline}", width, "  ")
+    yield from wrap_text(f"  {when}{found.steps.headline}", width, "  ")
     for one in found.steps.proposals:
-        yield from wrapped(f"  {one.text}:", width, "  ")
+        yield from wrap_text(f"  {one.text}:", width, "  ")
         yield f"    {one.command}"
 
 
@@ -50,7 +50,7 @@ def _first_line(found: Why) -> str:
     if found.situation is None or found.diagnosis is None:
         return f"{_without_looks(found)} · {name} · {where}"
     quiet = found.situation.quiet
-    if found.diagnosis.kind is Kind.MOVING or quiet is None:
+    if found.diagnosis.kind is CauseKind.MOVING or quiet is None:
         state = "making progress"
     elif not found.stalled:
         state = f"quiet for {duration(quiet)}, but not stalled: a rank computes"
@@ -89,9 +89,9 @@ def why_document(found: Why, stacks: bool = False) -> dict[str, Any]:
         "quiet_seconds": situation.quiet if situation else None,
         "cause": run.cause or None,
         **(
-            diagnosis_text.document(found.diagnosis)
+            diagnosis_text.diagnosis_document(found.diagnosis)
             if found.diagnosis
-            else {"kind": Kind.UNKNOWN.value if found.unknown else None}
+            else {"kind": CauseKind.UNKNOWN.value if found.unknown else None}
         ),
         **({"stacks": seen} if stacks else {}),
         "steps": found.steps.document() if found.steps else None,

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.evidence import Collective, RankLook
 
@@ -56,21 +56,21 @@ class Alignment:
         return tuple(path[path.index(after) :])
 
 
-def align(
+def align_collectives(
     looks: Mapping[int, RankLook], waiting: frozenset[int], ended: frozenset[int], world: int
 ) -> Alignment:
     """Align the collectives. `waiting`: the ranks whose main thread waits for an exchange."""
     by_group = defaultdict[str, dict[int, dict[int, Collective]]](lambda: defaultdict(dict))
     for rank, look in looks.items():
         for call in look.collectives or ():
-            by_group[_key(call.group, look, looks)][rank][call.seq] = call
+            by_group[_group_key(call.group, look, looks)][rank][call.seq] = call
     waits_in, waits_for = dict[int, Collective](), dict[int, frozenset[int]]()
     unseen, mismatch = set[int](), Mismatch()
     for group, called in sorted(by_group.items()):
-        members = _members(group, called, looks, ended, world)
+        members = _group_members(group, called, looks, ended, world)
         recorded = {r for r in members if r in looks and looks[r].collectives is not None}
         highest = {rank: max(called[rank], default=-1) for rank in recorded if rank in called}
-        mismatch = mismatch or _mismatch(called)
+        mismatch = mismatch or _find_mismatch(called)
         for rank in sorted(called.keys() & waiting):
             for seq, call in sorted(called[rank].items()):
                 if call.done:
@@ -85,40 +85,43 @@ def align(
     return Alignment(waits_in, waits_for, frozenset(unseen), mismatch)
 
 
-def text(call: Collective, *, backward: bool = False) -> str:
+def collective_text(call: Collective, *, backward: bool = False) -> str:
     """Format a call, such as `all_reduce #412 (DDP, 4.2 MB)`."""
     size = sum(
         math.prod(size) * _BYTES.get(dtype, 1 if "8" in dtype else 4)
         for size, dtype in zip(call.sizes, call.dtypes, strict=False)
     )
     notes = ["DDP"] if backward and call.op in ("all_reduce", "allreduce") else []
-    notes += [human(size)] if 0 < size < 1 << 50 else []
-    return name(call) + (f" ({', '.join(notes)})" if notes else "")
+    notes += [format_bytes(size)] if 0 < size < 1 << 50 else []
+    return collective_name(call) + (f" ({', '.join(notes)})" if notes else "")
 
 
-def name(call: Collective) -> str:
+def collective_name(call: Collective) -> str:
     """Format a call, such as `all_reduce #412`, with its group unless that is the default one."""
     group = "" if call.name in ("default_pg", "undefined", "") else f" of group {call.name}"
     return f"{call.op} #{call.seq}{group}"
 
 
-def signature(call: Collective) -> tuple[object, ...]:
+def collective_signature(call: Collective) -> tuple[object, ...]:
     if _UNEVEN.search(call.op):
         return (call.op,)
     elements = sum(math.prod(size) for size in call.sizes)
     return call.op, elements, call.dtypes
 
 
-def difference(a: Collective, b: Collective) -> tuple[str, str]:
+def describe_difference(a: Collective, b: Collective) -> tuple[str, str]:
     """Format the two calls with what differs: operation, sizes or dtypes."""
     if a.op != b.op:
-        return text(a), text(b)
+        return collective_text(a), collective_text(b)
     if a.dtypes != b.dtypes:
-        return f"{name(a)} of {_words(a.dtypes)}", f"{name(b)} of {_words(b.dtypes)}"
-    return f"{name(a)} of {_shapes(a)}", f"{name(b)} of {_shapes(b)}"
+        return (
+            f"{collective_name(a)} of {_join_words(a.dtypes)}",
+            f"{collective_name(b)} of {_join_words(b.dtypes)}",
+        )
+    return f"{collective_name(a)} of {_shapes(a)}", f"{collective_name(b)} of {_shapes(b)}"
 
 
-def _words(words: tuple[str, ...]) -> str:
+def _join_words(words: tuple[str, ...]) -> str:
     return ", ".join(dict.fromkeys(words)) or "nothing"
 
 
@@ -126,14 +129,14 @@ def _shapes(call: Collective) -> str:
     return ", ".join(str([*size]) for size in call.sizes[:3]) or "nothing"
 
 
-def _key(group: str, look: RankLook, looks: Mapping[int, RankLook]) -> str:
+def _group_key(group: str, look: RankLook, looks: Mapping[int, RankLook]) -> str:
     """Return a key of the group: groups of different ranks may have the same name."""
     told = {other.groups[group] for other in looks.values() if group in other.groups}
     own = look.groups.get(group)
     return f"{group} {min(own)}" if len(told) > 1 and own else group
 
 
-def _members(
+def _group_members(
     group: str,
     called: Mapping[int, object],
     looks: Mapping[int, RankLook],
@@ -151,14 +154,14 @@ def _members(
     return frozenset(called)
 
 
-def _mismatch(called: Mapping[int, Mapping[int, Collective]]) -> Mismatch:
+def _find_mismatch(called: Mapping[int, Mapping[int, Collective]]) -> Mismatch:
     """Return the first calls that differ; those that all have finished hold up no rank."""
     open_ = {seq for calls in called.values() for seq, call in calls.items() if not call.done}
     for seq in sorted(open_):
         alike = defaultdict[tuple[object, ...], list[int]](list)
         for rank in sorted(called):
             if seq in called[rank]:
-                alike[signature(called[rank][seq])].append(rank)
+                alike[collective_signature(called[rank][seq])].append(rank)
         if len(alike) > 1:
             sides = sorted(alike.values(), key=lambda ranks: (-len(ranks), ranks[0]))
             return [(called[ranks[0]][seq], tuple(ranks)) for ranks in sides]

@@ -7,33 +7,35 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from ipexctl.base.sizes import duration, ranges
-from ipexctl.base.wrapping import wrapped
+from ipexctl.base.sizes import duration, fold_numbers
+from ipexctl.base.wrapping import wrap_text
 from ipexctl.inventory.nodeset import fold
 from ipexctl.run.hang.evidence import RankLook
-from ipexctl.run.hang.hang_report import Diagnosis, Group, Situation, Suspect
+from ipexctl.run.hang.hang_report import Diagnosis, HangGroup, Situation, Suspect
 from ipexctl.run.hang.rank_activity import thread_text
 
 MOST = 23  # lines: the caller puts one above
 _CPU = re.compile(r", (\d+) % CPU$")
 
 
-def screen(diagnosis: Diagnosis, width: int) -> list[str]:
+def diagnosis_lines(diagnosis: Diagnosis, width: int) -> list[str]:
     """Return suspects, then groups that wait, then the likely cause; limits if there is room."""
     width = max(60, width)
-    end = _cut(wrapped(diagnosis.likely or diagnosis.headline, width, ""), 5, width)
-    limits = [line for one in diagnosis.limits for line in _cut(wrapped(one, width), 2, width)]
+    end = _cut_lines(wrap_text(diagnosis.likely or diagnosis.headline, width, ""), 5, width)
+    limits = [
+        line for one in diagnosis.limits for line in _cut_lines(wrap_text(one, width), 2, width)
+    ]
     limits = limits[:4]
     room = MOST - len(end) - len(limits)
-    suspects = [line for block in _suspects(diagnosis, width) for line in block]
-    groups = [line for block in _groups(diagnosis, width) for line in block]
+    suspects = [line for block in _suspect_blocks(diagnosis, width) for line in block]
+    groups = [line for block in _group_blocks(diagnosis, width) for line in block]
     kept = max(room // 2, room - len(groups))
-    suspects = _shortened(suspects, kept)
-    groups = _shortened(groups, room - len(suspects))
+    suspects = _shorten_block(suspects, kept)
+    groups = _shorten_block(groups, room - len(suspects))
     return [*suspects, *groups, *end, *limits]
 
 
-def document(diagnosis: Diagnosis) -> dict[str, Any]:
+def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "kind": diagnosis.kind.value,
         "headline": diagnosis.headline,
@@ -48,13 +50,13 @@ def stack_lines(situation: Situation) -> Iterator[str]:
     """Yield the Python stacks of all threads of the ranks and of their child processes."""
     for look in situation.looks:
         yield f"rank {look.rank} ({look.host}), PID {look.pid}"
-        yield from _threads(look, "  ")
+        yield from _thread_lines(look, "  ")
         for child in look.children:
             yield f"  process {child.pid} ({child.name or '?'}), state {child.state}"
-            yield from _threads(child, "    ")
+            yield from _thread_lines(child, "    ")
 
 
-def _threads(look: RankLook, indent: str) -> Iterator[str]:
+def _thread_lines(look: RankLook, indent: str) -> Iterator[str]:
     if not look.threads:
         yield f"{indent}no Python stack"
     for thread in look.threads:
@@ -78,18 +80,18 @@ def stack_document(look: RankLook) -> dict[str, Any]:
     }
 
 
-def _suspects(diagnosis: Diagnosis, width: int) -> list[list[str]]:
+def _suspect_blocks(diagnosis: Diagnosis, width: int) -> list[list[str]]:
     """Format suspects; those that do the same share a line, with their range of CPU use."""
     alike = defaultdict[tuple[str, str], list[Suspect]](list)
     for one in diagnosis.suspects:
         alike[one.where, _CPU.sub("", one.doing)].append(one)
     return [
-        _columns(_who(own), where, doing + _cpus(own), width)
+        _columns(_who_text(own), where, doing + _cpu_text(own), width)
         for (where, doing), own in alike.items()
     ]
 
 
-def _cpus(own: list[Suspect]) -> str:
+def _cpu_text(own: list[Suspect]) -> str:
     found = [int(m[1]) for one in own if (m := _CPU.search(one.doing))]
     if not found:
         return ""
@@ -97,22 +99,22 @@ def _cpus(own: list[Suspect]) -> str:
     return f", {low} % CPU" if low == high else f", {low}-{high} % CPU"
 
 
-def _who(own: list[Suspect]) -> str:
+def _who_text(own: list[Suspect]) -> str:
     hosts = fold(one.host for one in own if one.host)
-    return f"{_ranks([one.rank for one in own])}" + (f" ({hosts})" if hosts else "")
+    return f"{_rank_text([one.rank for one in own])}" + (f" ({hosts})" if hosts else "")
 
 
-def _ranks(ranks: list[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}"
+def _rank_text(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {fold_numbers(ranks)}"
 
 
-def _groups(diagnosis: Diagnosis, width: int) -> list[list[str]]:
-    return [_group(g, len(diagnosis.groups) == 1, width) for g in diagnosis.groups]
+def _group_blocks(diagnosis: Diagnosis, width: int) -> list[list[str]]:
+    return [_group_lines(g, len(diagnosis.groups) == 1, width) for g in diagnosis.groups]
 
 
-def _group(group: Group, only: bool, width: int) -> list[str]:
+def _group_lines(group: HangGroup, only: bool, width: int) -> list[str]:
     count = len(group.ranks)
-    who = f"{count} ranks" if only and count > 1 else _ranks([*group.ranks])
+    who = f"{count} ranks" if only and count > 1 else _rank_text([*group.ranks])
     since = f" since {duration(group.seconds)}" if group.seconds and group.waits else ""
     verb = f" wait{'s' * (count == 1)} in" if group.waits else ""
     return _columns(who + verb, group.what + since, group.where, width)
@@ -129,21 +131,24 @@ def _columns(who: str, first: str, second: str, width: int) -> list[str]:
         head, rest = f"  {who}", "   ".join(parts)
     else:
         rest = parts[1]
-    return [_within(head, width), *_cut(wrapped(f"      {rest}", width, "      "), 2, width)]
+    return [
+        _cut_line(head, width),
+        *_cut_lines(wrap_text(f"      {rest}", width, "      "), 2, width),
+    ]
 
 
-def _within(line: str, width: int) -> str:
+def _cut_line(line: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def _cut(lines: list[str], most: int, width: int) -> list[str]:
-    short = [_within(line, width) for line in lines if line.strip()]
+def _cut_lines(lines: list[str], most: int, width: int) -> list[str]:
+    short = [_cut_line(line, width) for line in lines if line.strip()]
     return (
         short
         if len(short) <= most
-        else [*short[: most - 1], _within(short[most - 1] + " …", width)]
+        else [*short[: most - 1], _cut_line(short[most - 1] + " …", width)]
     )
 
 
-def _shortened(lines: list[str], most: int) -> list[str]:
+def _shorten_block(lines: list[str], most: int) -> list[str]:
     return lines if len(lines) <= most else [*lines[: max(0, most - 1)], "  …"]

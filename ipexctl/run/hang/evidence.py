@@ -6,29 +6,29 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.host_answer import record, rows
-from ipexctl.base.values import by, count_or_none, counts, listed, number, plain
+from ipexctl.base.host_answer import read_record, read_rows
+from ipexctl.base.values import by, count_or_none, counts_of, list_of, number_or_none, plain
 from ipexctl.quick_dataclass import dataclass
 
 RANKS = 1 << 20
 
 
-def _call(value: Any) -> tuple[int, ...]:
+def _read_syscall(value: Any) -> tuple[int, ...]:
     """Read a system call's number and arguments, which can be addresses or negative."""
-    return tuple(n for n in listed(value)[:4] if type(n) is int and 0 <= n < 1 << 64)
+    return tuple(n for n in list_of(value)[:4] if type(n) is int and 0 <= n < 1 << 64)
 
 
-def _operation(value: Any) -> str:
+def _operation_name(value: Any) -> str:
     """Return the operation without the backend's prefix."""
     return plain(value).rpartition(":")[2]
 
 
-def _sizes(value: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(map(counts, listed(value)))
+def _read_sizes(value: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(counts_of, list_of(value)))
 
 
 @dataclass(frozen=True)
-class Frame:
+class StackFrame:
     path: str = field(metadata=by(plain, needed=True))
     line: int = field(metadata=by(count_or_none, needed=True))
     function: str
@@ -46,19 +46,19 @@ class BlockedOn:
 
 
 @dataclass(frozen=True)
-class Source:
+class WaitSource:
     path: str = field(metadata=by(plain, needed=True))
     line: int = field(metadata=by(count_or_none, needed=True))
     function: str
     text: str
 
     @property
-    def frame(self) -> Frame:
-        return Frame(self.path, self.line, self.function)
+    def frame(self) -> StackFrame:
+        return StackFrame(self.path, self.line, self.function)
 
 
 @dataclass(frozen=True)
-class Wait:
+class ThreadWait:
     """What a thread waits for, according to its Python objects. `by`: the id of the thread that
     holds the lock (`at`: since which line) or that is to end; `child`: the pid of the process."""
 
@@ -67,9 +67,9 @@ class Wait:
     text: str = ""  # of the lock
     state: str = ""
     by: str = ""
-    at: Frame | None = None
+    at: StackFrame | None = None
     child: int = 0
-    tasks: tuple[Frame, ...] = ()
+    tasks: tuple[StackFrame, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,16 @@ class Thread:
 
     main: bool
     name: str
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
     id: str = ""
-    source: Source | None = None
+    source: WaitSource | None = None
     state: str = ""
     wchan: str = ""
-    syscall: tuple[int, ...] = field(default=(), metadata=by(_call))
+    syscall: tuple[int, ...] = field(default=(), metadata=by(_read_syscall))
     blocked_on: BlockedOn | None = None
-    wait: Wait = field(default=Wait(), metadata=by(lambda said: record(Wait, said), key="waits"))
+    wait: ThreadWait = field(
+        default=ThreadWait(), metadata=by(lambda said: read_record(ThreadWait, said), key="waits")
+    )
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ class Collective:
     group: str
     name: str
     seq: int = field(metadata=by(count_or_none, needed=True))
-    op: str = field(metadata=by(_operation, needed=True))
-    sizes: tuple[tuple[int, ...], ...] = field(metadata=by(_sizes))
+    op: str = field(metadata=by(_operation_name, needed=True))
+    sizes: tuple[tuple[int, ...], ...] = field(metadata=by(_read_sizes))
     dtypes: tuple[str, ...]
     done: bool = field(metadata=by(lambda said: said is not False))
     age: float | None
@@ -109,7 +111,7 @@ class Connection:
     unsent: int = 0
     unread: int = 0
     retransmits: int = 0
-    unanswered: float = field(default=0.0, metadata=by(number))  # seconds
+    unanswered: float = field(default=0.0, metadata=by(number_or_none))  # seconds
 
 
 @dataclass(frozen=True)
@@ -125,13 +127,13 @@ class RankLook:
     pid: int | None = None
     state: str = ""
     wchan: str = ""
-    syscall: tuple[int, ...] = field(default=(), metadata=by(_call))
+    syscall: tuple[int, ...] = field(default=(), metadata=by(_read_syscall))
     blocked_on: BlockedOn | None = None
     cpu: float | None = None
     main_cpu: float | None = None
     stacks: str = ""
     threads: tuple[Thread, ...] = ()
-    source: Source | None = None
+    source: WaitSource | None = None
     waits_in_loop: bool = False
     collectives: tuple[Collective, ...] | None = None
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -142,22 +144,22 @@ class RankLook:
     parent: int | None = None
     exited: bool = False
     ended: str = ""
-    forked: Frame | None = None
+    forked: StackFrame | None = None
 
     @property
-    def frames(self) -> tuple[Frame, ...]:
+    def frames(self) -> tuple[StackFrame, ...]:
         """The frames of the main thread."""
         return next((thread.frames for thread in self.threads if thread.main), ())
 
     @property
-    def wait(self) -> Wait:
-        return next((thread.wait for thread in self.threads if thread.main), Wait())
+    def wait(self) -> ThreadWait:
+        return next((thread.wait for thread in self.threads if thread.main), ThreadWait())
 
 
 def read_look(host: str, raw: Any) -> tuple[RankLook, ...]:
     """Read a look for each rank; invalid values are left out, as are rows without a rank."""
     looks = dict[int, RankLook]()
-    for row in listed(raw):
+    for row in list_of(raw):
         rank = count_or_none(row.get("rank")) if isinstance(row, dict) else None
         if rank is not None and rank < RANKS:
             looks.setdefault(rank, _rank_look(rank, host, row))
@@ -167,20 +169,22 @@ def read_look(host: str, raw: Any) -> tuple[RankLook, ...]:
 def _rank_look(rank: int, host: str, row: dict[str, Any]) -> RankLook:
     recorded = row.get("collectives")
     recorded = recorded if isinstance(recorded, dict) else None
-    below = (child for child in listed(row.get("children")) if isinstance(child, dict))
-    return record(
+    below = (child for child in list_of(row.get("children")) if isinstance(child, dict))
+    return read_record(
         RankLook,
         row,
         rank=rank,
         host=host,
-        collectives=None if recorded is None else rows(Collective, recorded.get("last")),
-        groups=_groups(recorded.get("groups")) if recorded else {},
+        collectives=None if recorded is None else read_rows(Collective, recorded.get("last")),
+        groups=_read_groups(recorded.get("groups")) if recorded else {},
         children=tuple(_rank_look(rank, host, {**child, "children": []}) for child in below),
     )
 
 
-def _groups(value: Any) -> dict[str, tuple[int, ...]]:
+def _read_groups(value: Any) -> dict[str, tuple[int, ...]]:
     """Read the ranks of each process group, if they are reported."""
     groups = value.items() if isinstance(value, dict) else ()
-    named = {plain(key): counts(row.get("ranks")) for key, row in groups if isinstance(row, dict)}
+    named = {
+        plain(key): counts_of(row.get("ranks")) for key, row in groups if isinstance(row, dict)
+    }
     return {name: ranks for name, ranks in named.items() if ranks}

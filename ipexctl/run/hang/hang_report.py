@@ -8,13 +8,13 @@ from typing import Any
 
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.evidence import RankLook, read_look
-from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.plan.launch import LaunchPlan
 
 Spans = Sequence[tuple[str, float]]  # what, and for how many seconds
 
 
-class Kind(str, Enum):
+class CauseKind(str, Enum):
     """The kind of a hang. If several apply, the first ones explain the others."""
 
     PARTITION = "partition"
@@ -35,7 +35,7 @@ class Kind(str, Enum):
     MOVING = "moving"
 
 
-SEVERITY = {kind: i for i, kind in enumerate(Kind)}
+SEVERITY = {kind: i for i, kind in enumerate(CauseKind)}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Situation:
     cuts: tuple[tuple[str, float], ...] = ()
 
 
-def situation(
+def situation_from_looks(
     plan: LaunchPlan, looks: Mapping[str, Any], ends: Mapping[int, str],
     quiet: float | None, silent: Spans = (), cuts: Spans = (),
 ) -> Situation:  # fmt: skip
@@ -62,7 +62,7 @@ def situation(
         world_size=plan.world_size,
         hosts={place.rank: host.host for host in plan.hosts for place in host.ranks},
         master=f"{plan.master_addr}:{plan.master_port}",
-        looks=_read(looks),
+        looks=_read_looks(looks),
         ended=dict(ends),
         quiet=quiet,
         silent_hosts=tuple(silent),
@@ -70,9 +70,9 @@ def situation(
     )
 
 
-def listed(run: Run) -> Situation:
+def situation_from_journals(run: ListedRun) -> Situation:
     """Return the situation of a stalled run, from the journals of its hosts."""
-    found = _read({part.host: part.look for part in run.seen if part.look is not None})
+    found = _read_looks({part.host: part.look for part in run.seen if part.look is not None})
     hosts = {look.rank: look.host for look in found}
     return Situation(
         world_size=run.about.ranks,
@@ -84,7 +84,7 @@ def listed(run: Run) -> Situation:
     )
 
 
-def _read(looks: Mapping[str, Any]) -> tuple[RankLook, ...]:
+def _read_looks(looks: Mapping[str, Any]) -> tuple[RankLook, ...]:
     return tuple(look for host, raw in looks.items() for look in read_look(host, raw))
 
 
@@ -97,7 +97,7 @@ class Suspect:
 
 
 @dataclass(frozen=True)
-class Group:
+class HangGroup:
     """Ranks that do the same. `waits`: they wait for other ranks, in the operation `what`."""
 
     ranks: tuple[int, ...]
@@ -109,9 +109,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    kind: Kind
+    kind: CauseKind
     headline: str
     suspects: tuple[Suspect, ...] = ()
-    groups: tuple[Group, ...] = ()
+    groups: tuple[HangGroup, ...] = ()
     likely: str = ""
     limits: tuple[str, ...] = ()

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ipexctl.base.sizes import ranges
+from ipexctl.base.sizes import fold_numbers
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang import collective_alignment as alignment
 from ipexctl.run.hang.collective_alignment import Alignment
 from ipexctl.run.hang.evidence import RankLook
-from ipexctl.run.hang.hang_report import SEVERITY, Diagnosis, Group, Kind, Situation, Suspect
-from ipexctl.run.hang.likely_cause import EVERY, HOST, advice
-from ipexctl.run.hang.rank_activity import Activity, activity, measured
+from ipexctl.run.hang.hang_report import (
+    SEVERITY,
+    CauseKind,
+    Diagnosis,
+    HangGroup,
+    Situation,
+    Suspect,
+)
+from ipexctl.run.hang.likely_cause import EVERY, HOST, advise_on_suspect
+from ipexctl.run.hang.rank_activity import Activity, classify_activity, state_and_cpu_text
 
 MOST = 200  # letters of a headline
 
@@ -37,7 +44,7 @@ class HangView:
         ended = dict(situation.ended or {})
         ended |= {r: "ended" for r, look in looks.items() if look.state in "ZX" and look.state}
         looks = {rank: look for rank, look in sorted(looks.items()) if rank not in ended}
-        does = {rank: activity(look, situation.master) for rank, look in looks.items()}
+        does = {rank: classify_activity(look, situation.master) for rank, look in looks.items()}
         waiting = frozenset(rank for rank, done in does.items() if done.kind is None)
         gone = frozenset(ended)
         return HangView(
@@ -45,7 +52,7 @@ class HangView:
             looks,
             does,
             ended,
-            alignment.align(looks, waiting, gone, situation.world_size),
+            alignment.align_collectives(looks, waiting, gone, situation.world_size),
         )
 
     @property
@@ -63,7 +70,7 @@ class HangView:
         """Format ranks, such as `rank 5 (node03)`, `ranks 3,5 (node[02-03])`."""
         all_ = sorted(ranks)
         folded = fold(h for r in all_ if (h := self.situation.hosts.get(r, "")))
-        one = f"rank{'s' * (len(all_) > 1)} {ranges(all_)}"
+        one = f"rank{'s' * (len(all_) > 1)} {fold_numbers(all_)}"
         return one + (f" ({folded})" if folded else "")
 
     def suspect(self, rank: int) -> Suspect:
@@ -74,7 +81,9 @@ class HangView:
         if rank not in self.does:
             return Suspect(rank, host, "", "no evidence")
         does = self.does[rank]
-        return Suspect(rank, host, does.where, self.action(rank) + measured(self.looks[rank]))
+        return Suspect(
+            rank, host, does.where, self.action(rank) + state_and_cpu_text(self.looks[rank])
+        )
 
     def action(self, rank: int) -> str:
         does = self.does[rank]
@@ -83,11 +92,11 @@ class HangView:
     def operation(self, rank: int) -> str:
         call, does = self.calls.waits_in.get(rank), self.does[rank]
         if call:
-            return alignment.text(call, backward=does.backward)
+            return alignment.collective_text(call, backward=does.backward)
         unnamed = "a collective in backward" if does.backward else "a collective"
         return does.op or unnamed
 
-    def groups(self, suspects: Iterable[int]) -> tuple[Group, ...]:
+    def groups(self, suspects: Iterable[int]) -> tuple[HangGroup, ...]:
         alike = defaultdict[tuple[str, str, bool], list[int]](list)
         for rank, does in self.does.items():
             if rank not in suspects:
@@ -95,7 +104,7 @@ class HangView:
                 what = self.operation(rank) if waits else does.action
                 alike[what, does.where, waits].append(rank)
         return tuple(
-            Group(tuple(ranks), what, where, self._age(ranks), waits)
+            HangGroup(tuple(ranks), what, where, self._age(ranks), waits)
             for (what, where, waits), ranks in sorted(alike.items(), key=lambda i: -len(i[1]))
         )
 
@@ -105,15 +114,20 @@ class HangView:
         return max(ages) if ages else self.situation.quiet
 
     def said(
-        self, kind: Kind, suspects: Iterable[int], headline: str, advice: str = "", likely: str = ""
+        self,
+        kind: CauseKind,
+        suspects: Iterable[int],
+        headline: str,
+        advice: str = "",
+        likely: str = "",
     ) -> Diagnosis:
         """Make a Diagnosis. `likely`: shown instead of the headline and the advice."""
         own = sorted(set(suspects), key=lambda r: (SEVERITY[self.kind(r)], r))
         shown = tuple(self.suspect(rank) for rank in own)
         likely = likely or (f"{headline}. {advice}" if advice else "")
         headline = headline if len(headline) <= MOST else headline[: MOST - 1] + "…"
-        groups = self.groups(() if kind is Kind.COLLECTIVE else own)
-        return Diagnosis(kind, headline, shown, groups, likely, limits(self))
+        groups = self.groups(() if kind is CauseKind.COLLECTIVE else own)
+        return Diagnosis(kind, headline, shown, groups, likely, evidence_limits(self))
 
     def of_suspects(self, ranks: Iterable[int], fact: str = "") -> Diagnosis:
         """Diagnose the suspects; the kind is that of the one whose activity explains most."""
@@ -126,23 +140,25 @@ class HangView:
         does = self.does[first]
         at = f" in {does.where.replace(' in ', ' ')}" if does.where else ""
         be = "is" if len(same) == 1 else "are"
-        verb = f"block{'s' * (be == 'is')}" if kind is Kind.BLOCKED_IO else be
+        verb = f"block{'s' * (be == 'is')}" if kind is CauseKind.BLOCKED_IO else be
         what = f"{self.named(same)} {verb}{at}{':' * bool(at or verb != be)} {self.action(first)}"
         if len(same) < len(own):
             fact += f"{self.named(same).partition(' (')[0]} {be} {self.action(first)}. "
         detail = self.situation.hosts.get(first, "")
         if not self.waiting:
             detail = EVERY if len(own) == len(self.does) > 1 else detail if kind in HOST else ""
-        likely = f"{fact}{advice(kind, does, self.looks[first], detail)}"
+        likely = f"{fact}{advise_on_suspect(kind, does, self.looks[first], detail)}"
         return self.said(kind, own, what, likely=likely)
 
-    def kind(self, rank: int) -> Kind:
+    def kind(self, rank: int) -> CauseKind:
         if rank in self.ended:
-            return Kind.LEFT_EARLY
-        return (self.does[rank].kind or Kind.MISMATCH) if rank in self.does else Kind.UNKNOWN
+            return CauseKind.LEFT_EARLY
+        return (
+            (self.does[rank].kind or CauseKind.MISMATCH) if rank in self.does else CauseKind.UNKNOWN
+        )
 
 
-def limits(view: HangView) -> tuple[str, ...]:
+def evidence_limits(view: HangView) -> tuple[str, ...]:
     said = list[str]()
     if view.unseen:
         said.append(f"no evidence from {view.named(view.unseen)}")

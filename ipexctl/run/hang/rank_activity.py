@@ -6,9 +6,9 @@ import re
 from itertools import takewhile
 
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang.evidence import Frame, RankLook, Thread
-from ipexctl.run.hang.hang_report import Kind
-from ipexctl.run.output.short_paths import shortened
+from ipexctl.run.hang.evidence import RankLook, StackFrame, Thread
+from ipexctl.run.hang.hang_report import CauseKind
+from ipexctl.run.output.short_paths import shorten_paths
 
 BUSY = 0.5  # CPUs
 WORKS = 0.1  # CPUs of a process that does more than wait, as in remote/run/rank_progress.py
@@ -56,7 +56,7 @@ _STORE = re.compile(r"store\w*\.(?:get|wait|barrier)\(", re.I)
 class Activity:
     """What a rank does. `kind` None: it waits for others, in the operation `op` ("": not known)."""
 
-    kind: Kind | None
+    kind: CauseKind | None
     action: str
     where: str
     op: str = ""
@@ -68,81 +68,81 @@ class Activity:
         return self.kind, self.op, self.where, self.thing
 
 
-def activity(look: RankLook, master: str) -> Activity:
+def classify_activity(look: RankLook, master: str) -> Activity:
     place, inner = _user_frame(look)
     where = where_text(place, inner)
     backward = any(_BACKWARD.search(f.path) for f in inner)
     called, inner = inner, tuple(takewhile(lambda f: f.function != "<module>", inner))
     imports = len(inner) < len(called)  # a module's name says nothing about an import inside it
-    op = _exchange(look, inner)
+    op = _exchange_operation(look, inner)
     if look.state in ("T", "t"):
         by = "stopped by a debugger" if look.state == "t" else "stopped by a signal"
-        return Activity(Kind.STOPPED, by, where)
+        return Activity(CauseKind.STOPPED, by, where)
     if look.state in ("Z", "X"):
-        return Activity(Kind.LEFT_EARLY, "ended", where)
+        return Activity(CauseKind.LEFT_EARLY, "ended", where)
     if any(f.path.endswith("/subprocess.py") for f in inner) and (look.cpu or 0) >= WORKS:
-        return Activity(Kind.COMPUTING, f"running {child_text(child_waited_for(look))}", where)
+        return Activity(CauseKind.COMPUTING, f"running {child_text(child_waited_for(look))}", where)
     if any(f.function == "new_group" for f in inner):
-        return Activity(Kind.RENDEZVOUS, NEW_GROUP, where)
+        return Activity(CauseKind.RENDEZVOUS, NEW_GROUP, where)
     if _in_rendezvous(look, inner, master):
-        return Activity(Kind.RENDEZVOUS, f"joining the run at {master or 'its master'}", where)
+        return Activity(CauseKind.RENDEZVOUS, f"joining the run at {master or 'its master'}", where)
     if look.state == "D":
-        return _blocked(look, where)
+        return _blocked_activity(look, where)
     if op is not None:
         return Activity(None, "", where, op, backward)
     if _is_busy(look) or (look.state == "R" and not look.syscall):
         idle = not _is_busy(look) and not imports and (look.cpu or 0) < WORKS
         if idle and not look.waits_in_loop:
-            return Activity(Kind.UNKNOWN, "ready to run, with hardly any CPU time", where)
-        return _busy(look, imports, where)
+            return Activity(CauseKind.UNKNOWN, "ready to run, with hardly any CPU time", where)
+        return _busy_activity(look, imports, where)
     if any(_LOADER.search(f.path) for f in inner):
-        return _loader(look, where)
-    found = _outside(look, inner)
+        return _loader_activity(look, where)
+    found = _outside_activity(look, inner)
     if found:
-        kind = Kind.BLOCKED_IO if found[1] == SUBPROCESS else Kind.OUTSIDE
+        kind = CauseKind.BLOCKED_IO if found[1] == SUBPROCESS else CauseKind.OUTSIDE
         return Activity(kind, found[0], where, thing=found[1])
-    if _naps(look) or _sleeps(look, place):
-        return Activity(Kind.SLEEPING, _asleep(look, inner), where)
+    if _is_sleep_syscall(look) or _is_in_sleep(look, place):
+        return Activity(CauseKind.SLEEPING, _sleep_action(look, inner), where)
     if any("/multiprocessing/" in f.path for f in inner) and (lost := _lost_worker(look, inner)):
-        return Activity(Kind.WORKER, lost, where)
+        return Activity(CauseKind.WORKER, lost, where)
     if look.blocked_on and look.blocked_on.what in ("file", "pipe"):
-        return _blocked(look, where)
+        return _blocked_activity(look, where)
     if (look.cpu or 0) >= BUSY:
-        return Activity(Kind.COMPUTING, "computing in other threads or processes", where)
+        return Activity(CauseKind.COMPUTING, "computing in other threads or processes", where)
     if look.wait.what or any(_LOCKS.search(f.path) for f in inner[:4]):
-        return Activity(Kind.LOCK, _lock(look, inner), where)
-    inside = f" inside {call}" if (call := _inside(look)) else ""
+        return Activity(CauseKind.LOCK, _lock_action(look, inner), where)
+    inside = f" inside {call}" if (call := _called_c_function(look)) else ""
     if _syscall_is(look, _FUTEX) or "futex" in look.wchan:
-        kind = Kind.LOCK if look.frames else Kind.UNKNOWN  # may wait for other ranks
+        kind = CauseKind.LOCK if look.frames else CauseKind.UNKNOWN  # may wait for other ranks
         lock = _named_lock(look)
         inside = "" if lock.startswith("the") else inside
         return Activity(kind, f"waiting{inside or f' for {lock}'}", where)
     waits = f"waiting{inside}" if look.state == "S" else "doing nothing known"
-    return Activity(Kind.UNKNOWN, waits, where)
+    return Activity(CauseKind.UNKNOWN, waits, where)
 
 
-def where_text(place: Frame | None, inner: tuple[Frame, ...] = ()) -> str:
+def where_text(place: StackFrame | None, inner: tuple[StackFrame, ...] = ()) -> str:
     """Format `data.py:88 in __next__`; at the script's top level, with the call it makes."""
     if place is None:
         return ""
-    path, function = shortened(place.path), place.function
+    path, function = shorten_paths(place.path), place.function
     name = path if not path.startswith("/") else path.rpartition("/")[2]
     if function == "<module>":
         function = "backward" if any(_BACKWARD.search(f.path) for f in inner) else ""
     return f"{name}:{place.line}" + (f" in {function}" if function else "")
 
 
-def measured(look: RankLook) -> str:
+def state_and_cpu_text(look: RankLook) -> str:
     """Format the state and CPU use, such as `, state D, 0 % CPU`."""
     state = f", state {look.state}" if look.state else ""
     return state + ("" if look.cpu is None else f", {look.cpu * 100:.0f} % CPU")
 
 
-def is_library(frame: Frame) -> bool:
+def is_library(frame: StackFrame) -> bool:
     return bool(_LIBRARY.search(frame.path))
 
 
-def _user_frame(look: RankLook) -> tuple[Frame | None, tuple[Frame, ...]]:
+def _user_frame(look: RankLook) -> tuple[StackFrame | None, tuple[StackFrame, ...]]:
     """Return the innermost frame of the user's code, else of any; and frames called from it."""
     for i, frame in enumerate(look.frames):
         if not is_library(frame):
@@ -161,11 +161,11 @@ def _syscall_is(look: RankLook, numbers: set[int]) -> bool:
     return bool(look.syscall) and look.syscall[0] in numbers
 
 
-def _naps(look: RankLook) -> bool:
+def _is_sleep_syscall(look: RankLook) -> bool:
     return _syscall_is(look, _SLEEP) or "nanosleep" in look.wchan
 
 
-def _inside(look: RankLook) -> str:
+def _called_c_function(look: RankLook) -> str:
     """Return the C function that the innermost frame has called: `sqlite3.Cursor.execute`."""
     if look.wait.call or look.source is None or look.frames[:1] != (look.source.frame,):
         return look.wait.call
@@ -174,20 +174,20 @@ def _inside(look: RankLook) -> str:
     return calls[0] if len(calls) == 1 and not text.startswith("for ") else ""
 
 
-def _library(inner: tuple[Frame, ...]) -> str:
+def _innermost_library(inner: tuple[StackFrame, ...]) -> str:
     """Return the package of the innermost frame, unless that is the user's code."""
     found = re.search(r"-packages/([A-Za-z]\w*)", inner[0].path) if inner else None
     return found[1] if found else ""
 
 
-def _sleeps(look: RankLook, place: Frame | None) -> bool:
+def _is_in_sleep(look: RankLook, place: StackFrame | None) -> bool:
     """Return whether the line is a `time.sleep(1)` of the user, without library frames above."""
     innermost = bool(look.frames) and look.frames[0] == place
     called = re.search(r"\bsleep\(", look.source.text) if look.source else None
     return innermost and called is not None and not look.syscall
 
 
-def _in_rendezvous(look: RankLook, inner: tuple[Frame, ...], master: str) -> bool:
+def _in_rendezvous(look: RankLook, inner: tuple[StackFrame, ...], master: str) -> bool:
     if any(_RENDEZVOUS_PATHS.search(f.path) or f.function in _RENDEZVOUS for f in inner):
         return True
     peer = look.blocked_on.peer if look.blocked_on else ""
@@ -195,13 +195,13 @@ def _in_rendezvous(look: RankLook, inner: tuple[Frame, ...], master: str) -> boo
     return bool(store and not _is_busy(look)) or (not inner and bool(peer) and peer == master)
 
 
-def _exchange(look: RankLook, inner: tuple[Frame, ...]) -> str | None:
+def _exchange_operation(look: RankLook, inner: tuple[StackFrame, ...]) -> str | None:
     """Return the operation in which the rank waits for others; None: in none."""
     called = [f for f in inner if _EXCHANGE.search(f.path)]
     if called:
         names = [f.function for f in called if "wrapper" not in f.function]
         return names[-1] if names else ""
-    idle = not _is_busy(look) and not _naps(look)
+    idle = not _is_busy(look) and not _is_sleep_syscall(look)
     if idle and inner and _MAY_EXCHANGE.search(inner[0].path):
         return ""
     waiting = not look.wchan or "futex" in look.wchan or _syscall_is(look, _FUTEX)
@@ -213,35 +213,35 @@ def _exchange(look: RankLook, inner: tuple[Frame, ...]) -> str | None:
     return "" if started and idle and waiting and look.state != "D" and not own_wait else None
 
 
-def _blocked(look: RankLook, where: str) -> Activity:
+def _blocked_activity(look: RankLook, where: str) -> Activity:
     on = look.blocked_on
     if on and on.what == "pipe":
         named = f"the named pipe {on.path}" if on.path else "a pipe"
         return Activity(
-            Kind.BLOCKED_IO, f"waiting for the other end of {named}", where, thing=on.path
+            CauseKind.BLOCKED_IO, f"waiting for the other end of {named}", where, thing=on.path
         )
     if on and on.path:
         verb = "writing" if _syscall_is(look, {1, 20, 64, 66, 18, 68}) else "reading"
-        return Activity(Kind.BLOCKED_IO, f"{verb} {on.path}", where, thing=on.path)
+        return Activity(CauseKind.BLOCKED_IO, f"{verb} {on.path}", where, thing=on.path)
     inside = f" ({look.wchan})" if look.wchan else ""
-    return Activity(Kind.BLOCKED_IO, f"blocked in the kernel{inside}", where)
+    return Activity(CauseKind.BLOCKED_IO, f"blocked in the kernel{inside}", where)
 
 
-def _loader(look: RankLook, where: str) -> Activity:
+def _loader_activity(look: RankLook, where: str) -> Activity:
     if lost := dead_worker(look):
         action = f"waiting for a data loader worker that {_how_ended(lost)}"
-        return Activity(Kind.WORKER, action, where)
+        return Activity(CauseKind.WORKER, action, where)
     slowest = slowest_worker(look)
     if slowest is None:
-        return Activity(Kind.WORKER, "waiting for a data loader worker", where)
+        return Activity(CauseKind.WORKER, "waiting for a data loader worker", where)
     frame = next((f for f in slowest.frames if not is_library(f)), None)
     state = f"state {slowest.state}" if slowest.state else ""
     inside = f"in {where_text(frame).replace(' in ', ' ')}" if frame else ""
     does = f" ({' '.join(filter(None, (state, inside)))})" if state or inside else ""
     if slowest.state == "R":
         action = f"waiting for data loader worker {slowest.pid}, which computes{does}"
-        return Activity(Kind.COMPUTING, action, where)
-    return Activity(Kind.WORKER, f"waiting for data loader worker {slowest.pid}{does}", where)
+        return Activity(CauseKind.COMPUTING, action, where)
+    return Activity(CauseKind.WORKER, f"waiting for data loader worker {slowest.pid}{does}", where)
 
 
 def slowest_worker(look: RankLook) -> RankLook | None:
@@ -263,7 +263,7 @@ def child_waited_for(look: RankLook) -> RankLook | None:
 
 
 def child_text(child: RankLook | None) -> str:
-    """Format `a subprocess (sleep, PID 47)`, `the child that was forked at a.py:12 (PID 47)`."""
+    """Format `a subprocess (sleep, PID 47)`, `the child forked at line 12 (PID 47)`."""
     if child is None:
         return "a subprocess"
     if child.forked:
@@ -278,12 +278,12 @@ def dead_worker(look: RankLook) -> RankLook | None:
     return dead[0] if dead else None
 
 
-def _lost_worker(look: RankLook, inner: tuple[Frame, ...]) -> str:
+def _lost_worker(look: RankLook, inner: tuple[StackFrame, ...]) -> str:
     """Describe a wait for a worker process that has ended; "" if none is known."""
     lost, alive = dead_worker(look), any(not child.exited for child in look.children)
     if lost and not (alive and lost.ended == "exit code 0"):
         pid = f" (PID {lost.pid})" if lost.pid else ""
-        what = _lock(look, inner).removeprefix("waiting ")
+        what = _lock_action(look, inner).removeprefix("waiting ")
         return f"waiting {what}; a worker process{pid} {_how_ended(lost)}"
     workers = [c for c in look.children if any(_POOL.search(f.path) for f in c.frames)]
     if not workers or not any(_POOL.search(f.path) for f in inner):
@@ -319,7 +319,7 @@ def _how_blocked(child: RankLook) -> tuple[bool, bool]:
     return child.state in ("D", "T"), any(not is_library(f) for f in child.frames)
 
 
-def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None:
+def _outside_activity(look: RankLook, inner: tuple[StackFrame, ...]) -> tuple[str, str] | None:
     on, text = look.blocked_on, look.source.text if look.source else ""
     reads_stdin = _syscall_is(look, {0, 63}) and look.syscall[1:2] == (0,) and not look.name
     if any(_DEBUGGERS.search(f.path) for f in inner):
@@ -337,7 +337,7 @@ def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None
     if locks or any("/filelock/" in f.path for f in inner):
         path = on.path if on else ""
         return f"waiting for the file lock {path}".strip(), path or "file lock"
-    if _naps(look) or look.wait.what:
+    if _is_sleep_syscall(look) or look.wait.what:
         return None
     if any(f.function == "accept" and _SOCKETS.search(f.path) for f in inner[:2]):
         return "waiting for a connection", "connection"
@@ -348,28 +348,28 @@ def _outside(look: RankLook, inner: tuple[Frame, ...]) -> tuple[str, str] | None
     return None
 
 
-def _busy(look: RankLook, imports: bool, where: str) -> Activity:
+def _busy_activity(look: RankLook, imports: bool, where: str) -> Activity:
     if look.waits_in_loop:
-        return Activity(Kind.SPINNING, f"spinning{_line(look)}", where)
+        return Activity(CauseKind.SPINNING, f"spinning{_source_line_text(look)}", where)
     inside = f"computing inside {look.wait.call}" if look.wait.call else "computing"
-    return Activity(Kind.COMPUTING, "importing modules" if imports else inside, where)
+    return Activity(CauseKind.COMPUTING, "importing modules" if imports else inside, where)
 
 
-def _asleep(look: RankLook, inner: tuple[Frame, ...]) -> str:
+def _sleep_action(look: RankLook, inner: tuple[StackFrame, ...]) -> str:
     if look.waits_in_loop:
-        return f"sleeping in a loop{_line(look)}"
-    call = _inside(look)
+        return f"sleeping in a loop{_source_line_text(look)}"
+    call = _called_c_function(look)
     if call and not call.endswith("sleep"):
         return f"waiting inside {call}"
-    library = _library(inner)
+    library = _innermost_library(inner)
     return f"sleeping inside {library}" if library else "sleeping"
 
 
-def _line(look: RankLook) -> str:
+def _source_line_text(look: RankLook) -> str:
     return f": {look.source.text[:60].rstrip(':')}" if look.source and look.source.text else ""
 
 
-def _lock(look: RankLook, inner: tuple[Frame, ...]) -> str:
+def _lock_action(look: RankLook, inner: tuple[StackFrame, ...]) -> str:
     wait = look.wait
     by = next((thread for thread in look.threads if wait.by and thread.id == wait.by), None)
     if wait.what in ("thread", "exit"):

@@ -16,10 +16,15 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import AskedRun, find
+from ipexctl.run.jobs.ps import AskedRun, find_run
 from ipexctl.run.outcome import listed_checkpoints
-from ipexctl.run.outcome.listed_checkpoints import Checkpoint, Holder, OnHost, Part
-from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.outcome.listed_checkpoints import (
+    CheckpointPart,
+    CheckpointsOnHost,
+    Holder,
+    ListedCheckpoint,
+)
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.run_folder import folder_for
 
@@ -27,36 +32,38 @@ Row = tuple[str, str, int]  # path below the checkpoint's name, sha256, bytes
 
 
 @dataclass(frozen=True)
-class Listed(AskedRun):
-    checkpoints: tuple[Checkpoint, ...]
+class CheckpointList(AskedRun):
+    checkpoints: tuple[ListedCheckpoint, ...]
 
 
 @dataclass(frozen=True)
-class Fetched(AskedRun):
-    checkpoint: Checkpoint
+class FetchedCheckpoint(AskedRun):
+    checkpoint: ListedCheckpoint
     path: Path
     files: int
 
 
-def list_checkpoints(target: Target, text: str, root: str = ROOT) -> Listed:
+def list_checkpoints(target: Target, text: str, root: str = ROOT) -> CheckpointList:
     with Fleet(target, root) as fleet:
-        run = find(fleet, text)
-        found = look(fleet, run)
-        return Listed(run, fleet.recaps(), len(fleet.alive), found)
+        run = find_run(fleet, text)
+        found = gather_checkpoints(fleet, run)
+        return CheckpointList(run, fleet.recaps(), len(fleet.alive), found)
 
 
-def look(fleet: Fleet, run: Run) -> tuple[Checkpoint, ...]:
+def gather_checkpoints(fleet: Fleet, run: ListedRun) -> tuple[ListedCheckpoint, ...]:
     """Return the checkpoints that hosts report, including hosts that did not take part."""
 
-    def one(host: Host) -> list[OnHost]:
+    def one(host: Host) -> list[CheckpointsOnHost]:
         said = fleet.call(host, "shelf.shelf_reports.list", run_id=run.id)
         return listed_checkpoints.read_on_host(host.name, said)
 
     reports = [report for reports in fleet.each(one).values() for report in reports]
-    return listed_checkpoints.merged(reports, alive=bool(run.alive))
+    return listed_checkpoints.merge_checkpoints(reports, alive=bool(run.alive))
 
 
-def rows_of(agent: Agent, root: str, run_id: str, holder: Holder, part: Part) -> list[Row]:
+def rows_of(
+    agent: Agent, root: str, run_id: str, holder: Holder, part: CheckpointPart
+) -> list[Row]:
     """Return the files of a part, from a host that has it."""
     asked = {"root": root, "run_id": run_id, "shelf": holder.shelf, "part": part.sha256}
     done = agent.call("shelf.shelf_reports.part", asked).done
@@ -65,12 +72,12 @@ def rows_of(agent: Agent, root: str, run_id: str, holder: Holder, part: Part) ->
 
 def fetch_checkpoint(
     target: Target, text: str, name: str, limit: int, root: str = ROOT, dest: Path | None = None
-) -> Fetched:
+) -> FetchedCheckpoint:
     """Fetch a complete checkpoint. `name`: its name, or `last`."""
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
-        run = find(fleet, text)
-        one = listed_checkpoints.chosen(look(fleet, run), name, run.id)
+        run = find_run(fleet, text)
+        one = listed_checkpoints.choose_checkpoint(gather_checkpoints(fleet, run), name, run.id)
         if one.bytes > limit:
             raise InputError(
                 f"{one.name} has {one.bytes:,} bytes",
@@ -96,7 +103,7 @@ def fetch_checkpoint(
             if fresh.is_dir():
                 shutil.rmtree(fresh)
             fresh.unlink(missing_ok=True)
-        return Fetched(run, fleet.recaps(), len(fleet.alive), one, path, len(seen))
+        return FetchedCheckpoint(run, fleet.recaps(), len(fleet.alive), one, path, len(seen))
 
 
 def _free_place(top: Path, name: str) -> Path:
@@ -111,8 +118,8 @@ def _free_place(top: Path, name: str) -> Path:
 
 
 def _bring_part(
-    fleet: Fleet, run_id: str, what: tuple[Checkpoint, Part], to: tuple[Path, fetch_outputs.Budget],
-    seen: dict[str, str],
+    fleet: Fleet, run_id: str, what: tuple[ListedCheckpoint, CheckpointPart],
+    to: tuple[Path, fetch_outputs.Budget], seen: dict[str, str],
 ) -> None:  # fmt: skip
     """Fetch a part from the first of its holders that provides it. Files that differ from those of
     another host go to a separate folder. `seen`: path -> sha256."""
@@ -137,7 +144,7 @@ def _bring_part(
                         slug="too-much-data",
                     )
                 asked = {"root": root, "run_id": run_id, "shelf": holder.shelf, "sha256": sha}
-                _read(agent, asked, size, fresh / place if place else fresh)
+                _read_part(agent, asked, size, fresh / place if place else fresh)
                 seen[place] = sha
         except IpexctlError as e:
             error = e
@@ -146,7 +153,7 @@ def _bring_part(
     raise error or HostFailed(f"no host has the part of {part.host}", slug="checkpoint-gone")
 
 
-def _read(agent: Agent, asked: dict[str, str], size: int, path: Path) -> None:
+def _read_part(agent: Agent, asked: dict[str, str], size: int, path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     digest, left = hashlib.sha256(), size
     with path.open("wb") as file:

@@ -12,16 +12,16 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import AskedRun, find, reached
-from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.jobs.ps import AskedRun, find_run, reporting_hosts
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch import fetch_outputs
-from ipexctl.run.watch.fetch_outputs import Fetched, Wish
+from ipexctl.run.watch.fetch_outputs import FetchResult, Wish
 from ipexctl.run.watch.run_folder import folder_for
 
 
 @dataclass(frozen=True)
-class Brought(AskedRun):
-    fetched: Fetched
+class FetchReport(AskedRun):
+    fetched: FetchResult
 
     @property
     def exit_code(self) -> int:
@@ -41,17 +41,17 @@ def check_asked(patterns: Sequence[str], checkpoint: str) -> None:
     )
 
 
-def fetch(
+def fetch_files(
     target: Target, text: str, patterns: Sequence[str], limit: int, root: str = ROOT,
     *, merge: bool = False, dest: Path | None = None,
-) -> Brought:  # fmt: skip
+) -> FetchReport:  # fmt: skip
     """Fetch files. `patterns`: below the folder where ranks started. `merge`: put all hosts' files
     in one folder. `dest`: the folder for the files, or None for one of the run."""
     fetch_outputs.check_patterns("fetch", patterns)
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
-        run = find(fleet, text)
-        there, gone = _apart(fleet, run)
+        run = find_run(fleet, text)
+        there, gone = _hosts_with_own_folder(fleet, run)
         if not there:
             raise InputError(
                 f"{run.id} has no files on these hosts",
@@ -78,17 +78,17 @@ def fetch(
         if gone:
             words = (*done.words, f"removed before: the files of {run.id} on {fold(gone)}")
             done = replace(done, words=words, whole=done.whole and not merge)
-        return Brought(run, fleet.recaps(), len(fleet.alive), done)
+        return FetchReport(run, fleet.recaps(), len(fleet.alive), done)
 
 
-def _apart(fleet: Fleet, run: Run) -> tuple[dict[str, Host], list[str]]:
+def _hosts_with_own_folder(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host], list[str]]:
     """Return hosts that have the run's folder, by their names in the run; if several share it, the
     first. Also return the names of hosts that answer and do not have it."""
 
     def look_on(host: Host) -> str:
         return fleet.call(host, "run_files.result_files.look", run_id=run.first_id).text("mark")
 
-    there = reached(fleet, run)
+    there = reporting_hosts(fleet, run)
     marks: Mapping[Host, str] = fleet.each(look_on, list(there.values()))
     first: dict[str, str] = {}
     gone = [name for name, host in there.items() if marks.get(host) == ""]

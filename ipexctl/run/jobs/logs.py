@@ -12,16 +12,16 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import AskedRun, find, reached
-from ipexctl.run.outcome.listed_runs import Run
+from ipexctl.run.jobs.ps import AskedRun, find_run, reporting_hosts
+from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.rank_lines import Lines, LogTimes, Span
 
 SILENCE = 60.0
 LARGEST = 1 << 60  # limits of bytes and of seconds: none
 WINDOW = 1 << 20  # bytes that a host may send ahead
 
-Show = Callable[[Run, str, int, Sequence[str]], None]
-ShowBar = Callable[[Run, str, int, str], None]
+Show = Callable[[ListedRun, str, int, Sequence[str]], None]
+ShowBar = Callable[[ListedRun, str, int, str], None]
 ShowTime = Callable[[int, Span | None], None]
 
 
@@ -35,16 +35,16 @@ class Wanted:
     bars: bool = False  # each state of a progress bar is a line, not only the last one
 
 
-def logs(
+def show_logs(
     target: Target, wanted: Wanted, show: Show, root: str = ROOT,
     bar: ShowBar | None = None, when: ShowTime | None = None,
 ) -> AskedRun:  # fmt: skip
     with Fleet(target, root) as fleet:
-        return logs_of(fleet, find(fleet, wanted.run), wanted, show, bar=bar, when=when)
+        return logs_of(fleet, find_run(fleet, wanted.run), wanted, show, bar=bar, when=when)
 
 
 def logs_of(
-    fleet: Fleet, run: Run, wanted: Wanted, show: Show, *,
+    fleet: Fleet, run: ListedRun, wanted: Wanted, show: Show, *,
     bar: ShowBar | None = None, when: ShowTime | None = None,
 ) -> AskedRun:  # fmt: skip
     """Show the logs host by host and rank by rank; with `follow` all at once, as they come.
@@ -76,7 +76,7 @@ def logs_of(
             times=when is not None,
         )  # fmt: skip
 
-    names = {host: name for name, host in reached(fleet, run).items()}
+    names = {host: name for name, host in reporting_hosts(fleet, run).items()}
     for group in [list(names)] if wanted.follow else [[host] for host in names]:
         fleet.each(read, group)
     gone = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
@@ -87,10 +87,12 @@ def logs_of(
     return AskedRun(run, fleet.recaps(), len(fleet.alive))
 
 
-def kept_elsewhere(fleet: Fleet, run: Run, gone: Sequence[str]) -> dict[tuple[str, int], list[str]]:
+def kept_elsewhere(
+    fleet: Fleet, run: ListedRun, gone: Sequence[str]
+) -> dict[tuple[str, int], list[str]]:
     """Return last lines of ranks on unreachable hosts: all hosts get them when a rank ends."""
     found: dict[tuple[str, int], list[str]] = {}
-    names = {host: name for name, host in reached(fleet, run).items()}
+    names = {host: name for name, host in reporting_hosts(fleet, run).items()}
 
     def ask(host: Host) -> None:
         op = "run.run_list.tails"

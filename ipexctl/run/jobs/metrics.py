@@ -7,10 +7,10 @@ from dataclasses import field
 
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.logs import Wanted, logs
+from ipexctl.run.jobs.logs import Wanted, show_logs
 from ipexctl.run.jobs.ps import AskedRun
-from ipexctl.run.outcome.listed_runs import Run
-from ipexctl.run.output.metric_lines import LineReader, Numbers, Point, numbers
+from ipexctl.run.outcome.listed_runs import ListedRun
+from ipexctl.run.output.metric_lines import LineReader, Numbers, Point, read_named_numbers
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.shipped_tables import metric_formats
 
@@ -46,13 +46,13 @@ class _Reader:
     def when(self, rank: int, span: Span | None) -> None:
         self._times[rank] = span
 
-    def show(self, run: Run, host: str, rank: int, texts: Sequence[str]) -> None:
+    def show(self, run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
         reader = self._readers.setdefault(rank, LineReader(metric_formats()))
         at = self._lines.get(rank, 0)
         span = self._times.get(rank)
         for index, text in enumerate(texts, 1):
             point = reader.point(text)
-            named = numbers(text, point, reader.formats) if self.named else ()
+            named = read_named_numbers(text, point, reader.formats) if self.named else ()
             if point or named:
                 time = span and span[0] + (span[1] - span[0]) * index / len(texts)
                 line, bar = at + index, "%|" in text
@@ -60,12 +60,12 @@ class _Reader:
         self._lines[rank] = at + len(texts)
 
 
-def metrics(
+def read_metrics(
     target: Target, run: str, ranks: tuple[int, ...] = (), root: str = ROOT, *, named: bool = False
 ) -> Metrics:
     """Read the metrics on the hosts, during the run or after it; the output stays there. `named`:
     also return all named numbers, and lines that have nothing else."""
     reader = _Reader(named)
-    read = logs(target, Wanted(run, ranks, bars=True), reader.show, root, when=reader.when)
+    read = show_logs(target, Wanted(run, ranks, bars=True), reader.show, root, when=reader.when)
     found = sorted(reader.points, key=lambda p: (p.rank, p.line))
     return Metrics(read.run, read.recaps, read.answered, tuple(found))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ipexctl.base.host_answer import Answer, rows
-from ipexctl.base.host_outcome import HostDown, HostRecap, PerHost, Recap
+from ipexctl.base.host_answer import Answer, read_rows
+from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.common.attempt_record import KeeperQuestion
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
 from ipexctl.facts.live_runs import LiveRun
@@ -20,10 +20,10 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import listed_runs
-from ipexctl.run.outcome.listed_runs import OnHost, Run, State
+from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, RunOnHost
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.watch import run_format
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 SOON, EVERY = 0.05, 0.5  # seconds between two looks: the first, and the longest
 END_WAIT = 30.0  # seconds in addition to those that the ranks get
@@ -38,8 +38,8 @@ NEWEST = 20  # ended runs that a host lists unless asked for all
 class Runs(PerHost):
     """Listed runs. `recaps`: of hosts not reached. `other_users`: (host, run) of other users."""
 
-    runs: tuple[Run, ...]
-    recaps: tuple[HostRecap, ...]
+    runs: tuple[ListedRun, ...]
+    recaps: tuple[HostResult, ...]
     answered: int  # hosts
     other_users: tuple[tuple[str, LiveRun], ...] = ()
 
@@ -48,8 +48,8 @@ class Runs(PerHost):
 class AskedRun(PerHost):
     """A run, and the hosts that were asked about it. `recaps`: of those that could not be asked."""
 
-    run: Run
-    recaps: tuple[HostRecap, ...]
+    run: ListedRun
+    recaps: tuple[HostResult, ...]
     answered: int  # hosts
 
 
@@ -70,12 +70,12 @@ class Waited(AskedRun):
         return EXIT_FAILED if self.run.exit_code is None else self.run.exit_code
 
 
-def find(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> Run:
+def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -> ListedRun:
     """Return the run that `text` names. Raise Unreachable if a host not asked may have it."""
-    runs = look(fleet, newest=newest, sizes=sizes)
+    runs = gather_runs(fleet, newest=newest, sizes=sizes)
     try:
-        run = listed_runs.chosen(runs, text)
-        if told := run_format.note(run):
+        run = listed_runs.choose_run(runs, text)
+        if told := run_format.version_note(run):
             fleet.target.note(told)
         return run
     except InputError as e:
@@ -101,9 +101,9 @@ def _asked_here(fleet: Fleet) -> bool:
 def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
     """List runs. `every`: include runs that have ended, and all sizes."""
     with Fleet(target, root) as fleet:
-        found = look(fleet, newest=0 if every else 1, sizes=every)
+        found = gather_runs(fleet, newest=0 if every else 1, sizes=every)
         runs = tuple(run for run in found if every or not run.over)
-        for told in filter(None, map(run_format.note, runs)):
+        for told in filter(None, map(run_format.version_note, runs)):
             target.note(told)
         others = _other_users(fleet)
         if not runs and _asked_here(fleet):
@@ -113,17 +113,17 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
 
 def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     def one(host: Host) -> tuple[LiveRun, ...]:
-        return rows(LiveRun, fleet.call(host, "facts.other_runs.list")["runs"])
+        return read_rows(LiveRun, fleet.call(host, "facts.other_runs.list")["runs"])
 
     found = fleet.each(one).items()
     return tuple((host.name, run) for host, runs in found for run in runs if not run.own)
 
 
-def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped:
+def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped:
     """Send Ctrl-C to the ranks, and kill them after this many seconds."""
     by = project_of(Path.cwd()).by
     with Fleet(target, root) as fleet:
-        run = _known(fleet, find(fleet, text, newest=NEWEST))
+        run = _require_answering(fleet, find_run(fleet, text, newest=NEWEST))
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
@@ -136,19 +136,21 @@ def stop(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped
             fleet.call(host, op, known_as=names[host], run_id=run.id, by=by, seconds=seconds)
 
         was = run.state
-        names = {host: name for name, host in reached(fleet, run).items()}
+        names = {host: name for name, host in reporting_hosts(fleet, run).items()}
         kept = {part.host for part in run.seen if part.kept}
         if kept:
             fleet.each(no_more, [host for host, name in names.items() if name in kept])
-            run = _again(fleet, run)  # another attempt may have begun meanwhile
-            names = {host: name for name, host in reached(fleet, run).items()}
+            run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
+            names = {host: name for name, host in reporting_hosts(fleet, run).items()}
         fleet.each(ask, [host for host, name in names.items() if name in run.alive])
         run = until_over(fleet, run, seconds + END_WAIT)
-        ended = run.over and run.state is not State.STOPPED and was is not State.RESTARTING
+        ended = (
+            run.over and run.state is not ListedState.STOPPED and was is not ListedState.RESTARTING
+        )
         return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
 
 
-def reached(fleet: Fleet, run: Run) -> dict[str, Host]:
+def reporting_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Host]:
     """Return the hosts that reported the run, by their names in it."""
     alive = {host.name: host for host in fleet.alive}
     return {part.host: alive[part.target] for part in run.seen if part.target in alive}
@@ -158,18 +160,18 @@ def reached(fleet: Fleet, run: Run) -> dict[str, Host]:
 class Gone(PerHost):
     """The result of `rm`. `removed` False: only shown, or declined."""
 
-    run: Run
-    recaps: tuple[HostRecap, ...]
+    run: ListedRun
+    recaps: tuple[HostResult, ...]
     removed: bool
     declined: bool = False
 
 
-def remove(
-    target: Target, text: str, agreed: Callable[[Run], bool] | None, root: str = ROOT
+def remove_run(
+    target: Target, text: str, agreed: Callable[[ListedRun], bool] | None, root: str = ROOT
 ) -> Gone:
     """Remove an ended run, with its results. `agreed` None: only show it."""
     with Fleet(target, root) as fleet:
-        run = _known(fleet, find(fleet, text, sizes=True))
+        run = _require_answering(fleet, find_run(fleet, text, sizes=True))
         if not run.over:
             raise InputError(
                 f"{run.id} is {run.state.value}",
@@ -179,29 +181,31 @@ def remove(
         if agreed is None or not agreed(run):
             return Gone(run, fleet.recaps(), removed=False, declined=agreed is not None)
 
-        def one(host: Host) -> HostRecap:
+        def one(host: Host) -> HostResult:
             done = fleet.call(host, "remove.prune_rules.remove_run", run_id=run.id)
             if done.flag("removed"):
-                return HostRecap(host.name, Recap.CHANGED, "removed")
-            return HostRecap(host.name, Recap.OK, "nothing to remove")
+                return HostResult(host.name, HostState.CHANGED, "removed")
+            return HostResult(host.name, HostState.OK, "nothing to remove")
 
         return Gone(run, fleet.recaps(fleet.each(one)), removed=True)
 
 
-def wait(target: Target, text: str, root: str = ROOT, seconds: float | None = None) -> Waited:
+def wait_for_run(
+    target: Target, text: str, root: str = ROOT, seconds: float | None = None
+) -> Waited:
     with Fleet(target, root) as fleet:
-        run = _known(fleet, find(fleet, text, newest=NEWEST))
+        run = _require_answering(fleet, find_run(fleet, text, newest=NEWEST))
         return Waited(until_over(fleet, run, seconds), fleet.recaps(), len(fleet.alive))
 
 
-def _away(fleet: Fleet, run: Run) -> list[HostDown]:
+def _unanswering_hosts(fleet: Fleet, run: ListedRun) -> list[HostDown]:
     """Return hosts of the run that do not answer, unless another host knows how it ended."""
-    known = run.state is not State.LOST and not run.later
+    known = run.state is not ListedState.LOST and not run.later
     return [d for d in fleet.failures if not known and d.host in (*run.about.hosts, *run.targets)]
 
 
-def _known(fleet: Fleet, run: Run) -> Run:
-    if away := _away(fleet, run):
+def _require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:
+    if away := _unanswering_hosts(fleet, run):
         raise Unreachable(
             f"{fold(d.host for d in away)} did not answer; {run.id} may still be running there",
             why=away[0].what,
@@ -211,20 +215,20 @@ def _known(fleet: Fleet, run: Run) -> Run:
     return run
 
 
-def until_over(fleet: Fleet, run: Run, seconds: float | None) -> Run:
+def until_over(fleet: Fleet, run: ListedRun, seconds: float | None) -> ListedRun:
     """Return the run when it has ended, or after this time."""
     began = tried = time.monotonic()
     pause = SOON
     while not run.over and (seconds is None or time.monotonic() - began < seconds):
         time.sleep(pause)
-        if run.state is State.RESTARTING and time.monotonic() - tried > REACH:
+        if run.state is ListedState.RESTARTING and time.monotonic() - tried > REACH:
             _forget_downs(fleet, run)  # the hosts that answer may be the minority
             tried = time.monotonic()
-        run, pause = _again(fleet, run), min(2 * pause, EVERY)
+        run, pause = _reread_run(fleet, run), min(2 * pause, EVERY)
     return run
 
 
-def _forget_downs(fleet: Fleet, run: Run) -> None:
+def _forget_downs(fleet: Fleet, run: ListedRun) -> None:
     """Ask hosts of the run that did not answer once more."""
     for host in list(fleet.downs):
         if host.name in (*run.about.hosts, *run.targets):
@@ -233,16 +237,16 @@ def _forget_downs(fleet: Fleet, run: Run) -> None:
                 fleet.disconnect(host)
 
 
-def _again(fleet: Fleet, run: Run) -> Run:
+def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
     """Return the last attempt as it is now. Raise Unreachable if hosts of it stay out of reach."""
     began = time.monotonic()
     while True:
-        found = look(fleet, only=run.first_id)
-        now = found[0] if found else replace(run, state=State.LOST)
-        if not _away(fleet, now):
+        found = gather_runs(fleet, only=run.first_id)
+        now = found[0] if found else replace(run, state=ListedState.LOST)
+        if not _unanswering_hosts(fleet, now):
             break
         if time.monotonic() - began > AWAY:
-            return _known(fleet, now)
+            return _require_answering(fleet, now)
         time.sleep(EVERY)
         _forget_downs(fleet, run)
     if not found:
@@ -252,7 +256,9 @@ def _again(fleet: Fleet, run: Run) -> Run:
     return now
 
 
-def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[..., Verdict | None]:
+def journal_verdict_reader(
+    fleet: Fleet, run_id: str, known: Mapping[str, Host]
+) -> Callable[..., Verdict | None]:
     """Return a function that tells how the run ended, by the journals of the named hosts, once
     nothing is added to them: `wait` reads the same. `afresh`: a host to ask over a new connection,
     as the old one may still be read."""
@@ -263,7 +269,7 @@ def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[...,
         began, hosts = time.monotonic(), [known[name] for name in names if name in known]
         while True:
             found = look_at(fleet, run_id, hosts)
-            ended = not found or found.over or found.state is State.RESTARTING
+            ended = not found or found.over or found.state is ListedState.RESTARTING
             if ended or time.monotonic() - began > NOTED_WAIT:
                 return found.verdict if found else None
             time.sleep(EVERY)
@@ -271,16 +277,16 @@ def noted(fleet: Fleet, run_id: str, known: Mapping[str, Host]) -> Callable[...,
     return ask
 
 
-def look_at(fleet: Fleet, run_id: str, hosts: Sequence[Host] | None = None) -> Run | None:
+def look_at(fleet: Fleet, run_id: str, hosts: Sequence[Host] | None = None) -> ListedRun | None:
     """Return one attempt of a run."""
-    found = look(fleet, only=run_id, hosts=hosts)
+    found = gather_runs(fleet, only=run_id, hosts=hosts)
     return next((run for run in found if run.id == run_id), None)
 
 
-def look(
+def gather_runs(
     fleet: Fleet, *, only: str = "", newest: int = 0, sizes: bool = False,
     hosts: Sequence[Host] | None = None,
-) -> tuple[Run, ...]:  # fmt: skip
+) -> tuple[ListedRun, ...]:  # fmt: skip
     """Return the runs that the hosts know, each with what each host saw. `newest`: number of ended
     runs, 0 for all. `hosts`: ask only these, which have answered before."""
 
@@ -288,7 +294,7 @@ def look(
         op = "run.run_list.list"
         return fleet.call(host, op, known_as=host.name, only=only, newest=newest, sizes=sizes)
 
-    def one(host: Host) -> Sequence[OnHost]:
+    def one(host: Host) -> Sequence[RunOnHost]:
         fresh = host not in fleet.agents
         if fresh:
             fleet.connect(host)
@@ -300,6 +306,8 @@ def look(
             fleet.reconnect(host)
             done = ask(host)
         rows = done.value("runs", tuple[dict[str, Any], ...])
-        return [listed_runs.read_on_host(host.name, row, failures) for row in rows]
+        return [listed_runs.read_on_host(host.name, row, known_failures) for row in rows]
 
-    return listed_runs.merged(part for parts in fleet.each(one, hosts).values() for part in parts)
+    return listed_runs.merge_runs(
+        part for parts in fleet.each(one, hosts).values() for part in parts
+    )

@@ -10,14 +10,20 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, IpexctlError, worst_exit
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
-from ipexctl.machines.suggested_commands import command
+from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.hang.diagnosis import diagnose
-from ipexctl.run.hang.hang_report import Diagnosis, Kind, Situation, listed, situation
+from ipexctl.run.hang.diagnosis import diagnose_run
+from ipexctl.run.hang.hang_report import (
+    CauseKind,
+    Diagnosis,
+    Situation,
+    situation_from_journals,
+    situation_from_looks,
+)
 from ipexctl.run.jobs.logs import Wanted, read_host
-from ipexctl.run.jobs.ps import NEWEST, AskedRun, find, look_at, reached
-from ipexctl.run.outcome.listed_runs import Run, State, read_ends
+from ipexctl.run.jobs.ps import NEWEST, AskedRun, find_run, look_at, reporting_hosts
+from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, read_ends
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.output.training_state import Training
 from ipexctl.run.pace import slow_steps
@@ -30,7 +36,7 @@ from ipexctl.shipped_tables import metric_formats
 LAST_LOOK, EVERY = 3.0, 0.25  # seconds until the hosts of a run that ends have looked
 QUIET = 5.0  # seconds without progress from which a run may be stalled
 LAST_LINES = 400  # last lines of a rank, for its steps per second
-BUSY = (Kind.MOVING, Kind.COMPUTING)
+BUSY = (CauseKind.MOVING, CauseKind.COMPUTING)
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Why(AskedRun):
 
     @property
     def unknown(self) -> bool:
-        between = self.run.state is State.RESTARTING or self.run.all_ok  # no rank runs then
+        between = self.run.state is ListedState.RESTARTING or self.run.all_ok  # no rank runs then
         return self.situation is None and not self.run.over and not between
 
     @property
@@ -60,35 +66,39 @@ class Why(AskedRun):
         return worst_exit([super().exit_code, EXIT_FAILED if failed else EXIT_OK])
 
 
-def why(target: Target, text: str, root: str = ROOT) -> Why:
+def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
     with Fleet(target, root) as fleet:
-        run = find(fleet, text, newest=NEWEST)
+        run = find_run(fleet, text, newest=NEWEST)
         began = time.monotonic()
-        answers = _asked(fleet, run)
+        answers = _ask_hosts(fleet, run)
         run = _as_it_is_now(fleet, run)
-        found = _kept(run) if run.over or run.verdict else _now(fleet, answers, run, began)
+        found = (
+            _diagnose_from_journals(run)
+            if run.over or run.verdict
+            else _diagnose_now(fleet, answers, run, began)
+        )
         seconds = time.monotonic() - began
         made = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(found or ()))
         if made.stalled or made.unknown:
             return made
-        return replace(made, steps=_steps(fleet, run, answers))
+        return replace(made, steps=_judge_steps(fleet, run, answers))
 
 
-def _as_it_is_now(fleet: Fleet, run: Run) -> Run:
+def _as_it_is_now(fleet: Fleet, run: ListedRun) -> ListedRun:
     """Return the run, after its hosts have looked at ranks that are told to end: this makes them
     act, so only that last look counts. Wait for it."""
     began = time.monotonic()
     while True:
         run = look_at(fleet, run.id) or run
-        waits = run.state is State.STOPPING and run.stall is None
+        waits = run.state is ListedState.STOPPING and run.stall is None
         if not waits or time.monotonic() - began > LAST_LOOK:
             return run
         time.sleep(EVERY)
 
 
-def _asked(fleet: Fleet, run: Run) -> dict[str, Answer]:
+def _ask_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Answer]:
     """Return what each host reports; hosts of an active run look at their ranks."""
-    names = {host: name for name, host in reached(fleet, run).items()}
+    names = {host: name for name, host in reporting_hosts(fleet, run).items()}
 
     def ask(host: Host) -> Answer:
         return fleet.call(host, "run.run_list.why", known_as=names[host], run_id=run.id)
@@ -96,24 +106,29 @@ def _asked(fleet: Fleet, run: Run) -> dict[str, Answer]:
     return {names[host]: said for host, said in fleet.each(ask, list(names)).items()}
 
 
-def _plan(answers: Mapping[str, Answer], run: Run) -> LaunchPlan | None:
-    return next((p for a in answers.values() if (p := shown_plan.read(a["plan"], run.id))), None)
+def _first_plan(answers: Mapping[str, Answer], run: ListedRun) -> LaunchPlan | None:
+    return next(
+        (p for a in answers.values() if (p := shown_plan.read_shown_plan(a["plan"], run.id))), None
+    )
 
 
-def _steps(fleet: Fleet, run: Run, answers: Mapping[str, Answer]) -> SlowSteps | None:
-    plan, paces = _plan(answers, run), [read_pace(name, a["pace"]) for name, a in answers.items()]
+def _judge_steps(fleet: Fleet, run: ListedRun, answers: Mapping[str, Answer]) -> SlowSteps | None:
+    plan, paces = (
+        _first_plan(answers, run),
+        [read_pace(name, a["pace"]) for name, a in answers.items()],
+    )
     if plan is None or not any(pace.ranks for pace in paces):
         return None
     first = plan.hosts[0]
     rate = _steps_per_second(fleet, run, first.host, first.ranks[0].rank)
-    found = slow_steps.judge(plan, paces, rate, run.about.command)
-    return found.spelled(lambda name: command(fleet.target, name, fleet.root))
+    found = slow_steps.judge_slow_steps(plan, paces, rate, run.about.command)
+    return found.spelled(lambda name: suggest_command(fleet.target, name, fleet.root))
 
 
-def _steps_per_second(fleet: Fleet, run: Run, name: str, rank: int) -> float | None:
+def _steps_per_second(fleet: Fleet, run: ListedRun, name: str, rank: int) -> float | None:
     """Read the rate from the last lines of the rank and the times at which they were printed; None
     if the lines do not have it or the host cannot be reached."""
-    host = reached(fleet, run).get(name)
+    host = reporting_hosts(fleet, run).get(name)
     if host is None:
         return None
     training, last = Training(metric_formats()), 0.0
@@ -133,19 +148,19 @@ def _steps_per_second(fleet: Fleet, run: Run, name: str, rank: int) -> float | N
     return training.progress(last).rate
 
 
-def _kept(run: Run) -> tuple[Situation, Diagnosis] | None:
+def _diagnose_from_journals(run: ListedRun) -> tuple[Situation, Diagnosis] | None:
     """Diagnose from the journals a run that has ended, or is ending."""
     if run.stall is None:
         return None
-    made = listed(run)
-    return made, diagnose(made)
+    made = situation_from_journals(run)
+    return made, diagnose_run(made)
 
 
-def _now(
-    fleet: Fleet, answers: Mapping[str, Answer], run: Run, began: float
+def _diagnose_now(
+    fleet: Fleet, answers: Mapping[str, Answer], run: ListedRun, began: float
 ) -> tuple[Situation, Diagnosis, bool] | None:
     """Diagnose an active run from the looks of all hosts."""
-    plan = _plan(answers, run)
+    plan = _first_plan(answers, run)
     if plan is None:
         raise InputError(
             f"{run.id} has not started its ranks", hint="ipexctl ps", slug="run-not-begun"
@@ -159,5 +174,7 @@ def _now(
     asked = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out
     silent = [(h.host, waited) for h in plan.hosts if h.host in asked - alive]
     ends = {end.rank: end.short for said in answers.values() for end in read_ends(said["ends"])}
-    made = situation(plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut)
-    return made, diagnose(made), any(said["computes"] for said in answers.values())
+    made = situation_from_looks(
+        plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut
+    )
+    return made, diagnose_run(made), any(said["computes"] for said in answers.values())

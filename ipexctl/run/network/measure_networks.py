@@ -21,8 +21,8 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.network import network_choice, rate_cache
-from ipexctl.run.network.network_choice import Candidates, Network, NetworkChoice, Rates
-from ipexctl.run.plan.launch import Node, RunRequest
+from ipexctl.run.network.network_choice import Network, NetworkCandidates, NetworkChoice, Rates
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.ranks_per_host import share_out
 from ipexctl.run.plan.run_options import Ports
 
@@ -36,40 +36,40 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Measured:
+class NetworkRates:
     rates: Rates  # of the networks on which every link could be measured
     error: str = ""  # why a link could not be measured, the first one
 
 
-def choose(
-    fleet: Fleet, nodes: Sequence[Node], request: RunRequest, note: Note
+def choose_network(
+    fleet: Fleet, nodes: Sequence[PlannedHost], request: RunRequest, note: Note
 ) -> NetworkChoice | None:
     """Choose a network; None if there is only one. Measure each set of hosts once."""
     counts = share_out(nodes, request)
     used = [node for node, count in zip(nodes, counts, strict=True) if count]
-    found = network_choice.candidates(used)
+    found = network_choice.find_candidate_networks(used)
     if not found:
         return None
     busy = any(node.facts.condition.load.runs for node in used)
-    measure = partial(_measure, fleet, used, found, request.ports)
-    return decided(found, measure, note, keep=not busy)
+    measure = partial(_measure_networks, fleet, used, found, request.ports)
+    return decide_network(found, measure, note, keep=not busy)
 
 
-def decided(
-    found: Candidates, measure: Callable[[], Measured], note: Note, *, keep: bool = True
+def decide_network(
+    found: NetworkCandidates, measure: Callable[[], NetworkRates], note: Note, *, keep: bool = True
 ) -> NetworkChoice:
     """Decide, by earlier rates or by measuring. `keep` False: other runs use the networks now."""
-    rates = rate_cache.recall(rate_cache.NETWORKS, found.mark)
+    rates = rate_cache.recall_rates(rate_cache.NETWORKS, found.mark)
     if rates is None:
         with trace.span("networks"):
             measured = measure()
         rates, missing = measured.rates, [n for n in found.all if n.name not in measured.rates]
         if keep:
-            rate_cache.remember(rate_cache.NETWORKS, found.mark, rates, complete=not missing)
+            rate_cache.remember_rates(rate_cache.NETWORKS, found.mark, rates, complete=not missing)
         if missing:
             names = " and ".join(one.title for one in missing)
             note(f"cannot measure {names}: {measured.error or 'no data arrived'}")
-    chosen = network_choice.choose(found, rates)
+    chosen = network_choice.choose_fastest_network(found, rates)
     if chosen.note:
         note(chosen.note)
     return chosen
@@ -78,9 +78,9 @@ def decided(
 # --- the hosts ------------------------------------------------------------------------------------
 
 
-def _measure(
-    fleet: Fleet, nodes: Sequence[Node], found: Candidates, bounds: Ports | None
-) -> Measured:
+def _measure_networks(
+    fleet: Fleet, nodes: Sequence[PlannedHost], found: NetworkCandidates, bounds: Ports | None
+) -> NetworkRates:
     """Let all hosts listen; then each sends to the next one, every other host at a time."""
     hosts, errors = [node.host for node in nodes], list[str]()
 
@@ -105,22 +105,24 @@ def _measure(
     for half in sorted({*halves}):
         senders = [host for host, own in zip(hosts, halves, strict=True) if own == half]
         asked = {
-            host: {**about, "targets": _targets(found.all, after.name, ports[after])}
+            host: {**about, "targets": _network_targets(found.all, after.name, ports[after])}
             for host in senders
             if (after := next_of[host]) in ports
         }
         for host, done in ask("facts.benchmark.link", asked).items():
-            for link in measurements.links(host.name, list(rates), done):
+            for link in measurements.read_links(host.name, list(rates), done):
                 if link.rate:
                     rates[link.target].append(link.rate)
                 else:
                     errors.append(f"{host.name} to {next_of[host].name}: {link.error}")
     ask("facts.host_network.close", {host: {"port": port} for host, port in ports.items()})
     slowest = {name: min(each) for name, each in rates.items() if len(each) == len(hosts)}
-    return Measured(slowest, next(iter(errors), ""))
+    return NetworkRates(slowest, next(iter(errors), ""))
 
 
-def _targets(networks: Sequence[Network], host: str, port: int) -> list[tuple[str, str, int]]:
+def _network_targets(
+    networks: Sequence[Network], host: str, port: int
+) -> list[tuple[str, str, int]]:
     """Return the addresses of that host, one per network."""
     addresses = ((one.name, {m.host: m.address for m in one.members}[host]) for one in networks)
     return [(name, address, port) for name, address in addresses]

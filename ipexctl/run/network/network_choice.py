@@ -19,7 +19,7 @@ from ipexctl.errors import IpexctlError
 from ipexctl.facts.facts import Nic
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import interface_choice
-from ipexctl.run.plan.launch import NicChoice, Node
+from ipexctl.run.plan.launch import NicChoice, PlannedHost
 
 FASTER = 1.5
 MOST = 3  # networks that are measured: more would take too long
@@ -31,7 +31,7 @@ Rates = Mapping[str, float]  # network -> bits per second of its slowest link
 
 
 @dataclass(frozen=True)
-class Member:
+class NetworkMember:
     """The interface and address of a host in a network."""
 
     host: str
@@ -42,7 +42,7 @@ class Member:
 @dataclass(frozen=True)
 class Network:
     name: str  # 10.1.0.0/24
-    members: tuple[Member, ...]  # all hosts that get ranks
+    members: tuple[NetworkMember, ...]  # all hosts that get ranks
 
     @property
     def cards(self) -> list[str]:
@@ -58,7 +58,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class NetworkCandidates:
     usual: Network
     others: tuple[Network, ...]
     mark: str  # identifies these hosts since their boot, with the same interfaces
@@ -70,7 +70,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class NetworkChoice:
-    candidates: Candidates
+    candidates: NetworkCandidates
     taken: Network
     rates: Rates
 
@@ -82,7 +82,7 @@ class NetworkChoice:
             return ""
         return f"ranks use {self.taken.title}: {self._rate(self.taken)}; {self._named(usual)}"
 
-    def nodes(self, nodes: Sequence[Node]) -> list[Node]:
+    def nodes(self, nodes: Sequence[PlannedHost]) -> list[PlannedHost]:
         """Return the nodes with their interface in the chosen network."""
         if self.taken == self.candidates.usual:
             return list(nodes)
@@ -124,7 +124,7 @@ class NetworkChoice:
         return bit_rate(rate) if rate else "not measured"
 
 
-def choose(candidates: Candidates, rates: Rates) -> NetworkChoice:
+def choose_fastest_network(candidates: NetworkCandidates, rates: Rates) -> NetworkChoice:
     """Choose the fastest network, the first of equals. Without the usual one's rate, keep that."""
     usual = rates.get(candidates.usual.name)
     measured = [one for one in candidates.others if rates.get(one.name)]
@@ -136,32 +136,37 @@ def choose(candidates: Candidates, rates: Rates) -> NetworkChoice:
 # --- candidates ----------------------------------------------------------------------------------
 
 
-def candidates(nodes: Sequence[Node]) -> Candidates | None:
+def find_candidate_networks(nodes: Sequence[PlannedHost]) -> NetworkCandidates | None:
     """Return the networks to choose from; None if there is only one. `nodes`: hosts with ranks."""
     if len(nodes) < 2:
         return None
     try:
-        own = [(interface_choice.nic(n), interface_choice.address(n)) for n in nodes]
+        own = [
+            (interface_choice.choose_host_nic(n), interface_choice.choose_host_address(n))
+            for n in nodes
+        ]
     except IpexctlError:  # the plan reports it
         return None
-    members = [Member(n.host.name, *pair) for n, pair in zip(nodes, own, strict=True)]
+    members = [NetworkMember(n.host.name, *pair) for n, pair in zip(nodes, own, strict=True)]
     hosts = [_Host(node) for node in nodes]
     names = {host.network_of(m.address) for host, m in zip(hosts, members, strict=True)}
     usual = Network((names.pop() if len(names) == 1 else "") or ROUTED, tuple(members))
-    shared = (one for one in _shared(hosts) if one.name != usual.name)
+    shared = (one for one in _shared_networks(hosts) if one.name != usual.name)
     others = [one for one in shared if one.cards != usual.cards]
-    others = [one for one in others if not _virtual(one)] or (others if _virtual(usual) else [])
+    others = [one for one in others if not _is_virtual(one)] or (
+        others if _is_virtual(usual) else []
+    )
     if not others:
         return None
     others.sort(key=lambda one: -_told_speed(one, hosts))
     kept = (usual, *others[: MOST - 1])
-    return Candidates(usual, kept[1:], _mark(kept, hosts))
+    return NetworkCandidates(usual, kept[1:], _networks_mark(kept, hosts))
 
 
 class _Host:
     """A host's interfaces that are up, by the IPv4 networks that they are in."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: PlannedHost) -> None:
         self.node = node
         self.nics = {nic.name: nic for nic in node.facts.net.nics if nic.up}
 
@@ -192,16 +197,16 @@ class _Host:
         return str(max(found, key=lambda network: network.prefixlen))
 
 
-def _shared(hosts: Sequence[_Host]) -> Iterator[Network]:
+def _shared_networks(hosts: Sequence[_Host]) -> Iterator[Network]:
     """Yield the networks of all hosts, except those in which two hosts have the same address."""
     for name in hosts[0].networks:
         if all(name in host.networks for host in hosts):
-            members = tuple(Member(h.node.host.name, *h.networks[name]) for h in hosts)
+            members = tuple(NetworkMember(h.node.host.name, *h.networks[name]) for h in hosts)
             if len({member.address for member in members}) == len(members):
                 yield Network(name, members)
 
 
-def _virtual(network: Network) -> bool:
+def _is_virtual(network: Network) -> bool:
     return any(_VIRTUAL.match(member.nic) for member in network.members)
 
 
@@ -211,13 +216,13 @@ def _told_speed(network: Network, hosts: Sequence[_Host]) -> int:
     return min(host.nics[member.nic].speed or 0 for member, host in pairs)
 
 
-def _mark(networks: Sequence[Network], hosts: Sequence[_Host]) -> str:
+def _networks_mark(networks: Sequence[Network], hosts: Sequence[_Host]) -> str:
     said = sorted(
         [
             network.name,
             host.node.host.name,
             host.node.facts.boot_id or "",
-            *_interface(host, member),
+            *_interface_mark(host, member),
         ]
         for network in networks
         for member, host in zip(network.members, hosts, strict=True)
@@ -225,7 +230,7 @@ def _mark(networks: Sequence[Network], hosts: Sequence[_Host]) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
 
 
-def _interface(host: _Host, member: Member) -> list[str]:
+def _interface_mark(host: _Host, member: NetworkMember) -> list[str]:
     nic = host.nics.get(member.nic)
     card = [nic.mtu, nic.speed, nic.duplex, nic.up] if nic else []
     return [member.nic, member.address, json.dumps(card)]

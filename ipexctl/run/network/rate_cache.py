@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ipexctl.base.values import plain, positive
+from ipexctl.base.values import plain, positive_or_none
 from ipexctl.local.memory import Memory, is_newer
 from ipexctl.run.network.network_choice import Rates
 
@@ -13,7 +13,7 @@ NETWORKS, SPEEDS, TUNED = Memory("networks", 50), Memory("speeds", 50), Memory("
 PART_KEPT = 3600.0  # seconds, if a network could not be measured: it may be repaired
 
 
-def recall(memory: Memory, mark: str) -> Rates | None:
+def recall_rates(memory: Memory, mark: str) -> Rates | None:
     """Return the remembered rates; None: not measured, or no longer valid."""
     entry = memory.entry(mark)
     rates = entry.get("rates")
@@ -21,9 +21,9 @@ def recall(memory: Memory, mark: str) -> Rates | None:
         return None
     if entry.get("complete") is not True and not is_newer(entry, PART_KEPT):
         return None
-    return {plain(name): rate for name, raw in rates.items() if (rate := positive(raw))}
+    return {plain(name): rate for name, raw in rates.items() if (rate := positive_or_none(raw))}
 
 
-def remember(memory: Memory, mark: str, rates: Rates, *, complete: bool) -> None:
+def remember_rates(memory: Memory, mark: str, rates: Rates, *, complete: bool) -> None:
     entry = {"at": time.time(), "complete": complete, "rates": dict(rates)}
     memory.add({mark: entry})

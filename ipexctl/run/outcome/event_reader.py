@@ -13,7 +13,7 @@ from typing import Any
 from ipexctl.base.host_answer import Answer, Line
 from ipexctl.common import run_events
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.rank_exchange import Report
+from ipexctl.run.outcome.rank_exchange import ExchangeReport
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.pace.rank_pace import HostPace, read_pace
 
@@ -46,11 +46,11 @@ class OutputEnd:
 class Traffic:
     """What the host's ranks have exchanged with others so far."""
 
-    report: Report
+    report: ExchangeReport
 
 
 @dataclass(frozen=True)
-class Done:
+class RunDone:
     """The host's last message. `found`: survivors by host, as reported to the hub. `killed`: how
     its supervisor ended; then `survivors` may be unknown.
     """
@@ -58,32 +58,32 @@ class Done:
     survivors: int | None
     logs: Line
     found: dict[str, int] = field(default_factory=dict)
-    traffic: Report = Report()  # what its ranks exchanged in total
+    traffic: ExchangeReport = ExchangeReport()  # what its ranks exchanged in total
     killed: Line = ""
     pace: HostPace | None = None  # what its ranks did in their last minute
 
 
-Event = run_events.Event | RankEnded | Output | OutputEnd | Traffic | Done
+Event = run_events.Event | RankEnded | Output | OutputEnd | Traffic | RunDone
 
 
-def read(
+def read_host_event(
     host: str, header: Mapping[str, Any], body: bytes = b"", ranks: Container[int] | None = None
 ) -> Event:
     """Read the event in a frame of `host`, which has these ranks; None: any. Raise HostFailed."""
     said = Answer(host, header)
-    event = _event(host, said, body)
+    event = _parse_event(host, said, body)
     for rank in _ranks_of(event):
         if ranks is not None and rank not in ranks:
             raise said.odd(f"rank {rank}, which is not on this host")
     return event
 
 
-def _event(host: str, said: Answer, body: bytes) -> Event:
+def _parse_event(host: str, said: Answer, body: bytes) -> Event:
     if "event" not in said and "error" in said:
         return Answer(host, said["error"]).read(run_events.Broken)
     if "event" not in said:
         done = Answer(host, said["done"])
-        return done.read(Done, pace=read_pace(host, done["pace"]) if "pace" in done else None)
+        return done.read(RunDone, pace=read_pace(host, done["pace"]) if "pace" in done else None)
     match name := said.text("event"):
         case "log" if isinstance(said["key"], str):
             return Output(None, body, said.text("key"))
@@ -91,7 +91,7 @@ def _event(host: str, said: Answer, body: bytes) -> Event:
             rank = said.whole("key")
             return OutputEnd(rank) if said.get("end") is True else Output(rank, body)
         case "traffic":
-            return Traffic(said.read(Report))
+            return Traffic(said.read(ExchangeReport))
     kind = run_events.kind_of(said)
     if kind is None:
         raise said.odd(f"an event named {name[:40]!r}")
@@ -111,12 +111,12 @@ def _ranks_of(event: Event) -> tuple[int, ...]:
             return (rank,)
         case run_events.Sample():
             return (*event.stopped, *event.ranks)
-        case Traffic(report) | Done(traffic=report):
+        case Traffic(report) | RunDone(traffic=report):
             return (*(one.rank for one in report.processes), *(row[0] for row in report.moved))
     return ()
 
 
-def place(header: Mapping[str, Any]) -> int:
+def journal_position(header: Mapping[str, Any]) -> int:
     """Return where the event ends in the host's journal, 0 if it is not from there."""
     at = header.get("at")
     return at if type(at) is int else 0

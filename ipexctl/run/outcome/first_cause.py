@@ -46,25 +46,27 @@ def first_cause(
     failed = [e for e in ends if not e.ok]
     if first is None:
         return None
-    reason = _reason(tails.get(first.rank, ()), known)
+    reason = _known_failure_slug(tails.get(first.rank, ()), known)
     if reason == PEER_GONE:
         for end in failed:
             tail = tails.get(end.rank, ())
             killed = end.lost or end.signal is not None
             own_words = not killed and any(t.strip() for t in tail)
-            if (own_words or end.rank not in asked) and _reason(tail, known) != PEER_GONE:
+            if (own_words or end.rank not in asked) and _known_failure_slug(
+                tail, known
+            ) != PEER_GONE:
                 return end
     elif first.signal == SIGABRT and reason in ABORTS:
         for end in failed:
             tail = tails.get(end.rank, ())
-            if exception_in(bare_lines(tail)) and _reason(tail, known) != PEER_GONE:
+            if exception_in(bare_lines(tail)) and _known_failure_slug(tail, known) != PEER_GONE:
                 return end
     return first
 
 
-def _reason(tail: Iterable[str], known: tuple[Cause, ...]) -> str:
+def _known_failure_slug(tail: Iterable[str], known: tuple[Cause, ...]) -> str:
     """Return the slug of the known failure; "" if there is none."""
-    found = causes.match(from_traceback(bare_lines(tail)), known)
+    found = causes.find_likeliest_cause(from_traceback(bare_lines(tail)), known)
     return found.cause.slug if found else ""
 
 
@@ -100,13 +102,15 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
     if result.gpu_check:
         return next(cause for cause in table() if cause.slug == GPU_CHECK)
     if result.ended_by == "timeout":  # what ranks print after Ctrl-C is not the cause
-        found = causes.match([result.cause], table())
+        found = causes.find_likeliest_cause([result.cause], table())
         return found.cause if found else None
     if result.exit_code == 0 or result.ended_by == "interrupted":
         return None
     known = table()
     stuck = result.exchange.stuck if result.exchange else ""
-    if stuck and (found := causes.match([stuck], known)):  # ranks only report missing ones
+    if stuck and (
+        found := causes.find_likeliest_cause([stuck], known)
+    ):  # ranks only report missing ones
         return found.cause
     at_exit = result.first is not None and result.first.at_exit  # it then explains Python's crash
     wrong = ABORTS if at_exit else ()
@@ -114,8 +118,8 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
     lines = bare_lines(result.tail)
     start = traceback_start(lines)
     earlier = (text for text in lines[:start] if "warn" not in text.lower())
-    found = causes.match([*from_traceback(lines), result.cause], known)
-    found = found or causes.match(earlier, known)
+    found = causes.find_likeliest_cause([*from_traceback(lines), result.cause], known)
+    found = found or causes.find_likeliest_cause(earlier, known)
     if (left := result.left_out) and (found is None or found.cause.slug in _MISSING):
         slug = _MODULE_MISSING if found and found.cause.slug == _MODULE_MISSING else FILE_MISSING
         missing = next(cause for cause in known if cause.slug == slug)
@@ -164,6 +168,6 @@ def own_gpu_check(tails: Mapping[int, Sequence[str]], table: causes.Known) -> st
         if not any(word in line.lower() for line in said for word in ("gpu", "cuda")):
             continue
         checks = tuple(cause for cause in table() if cause.slug == GPU_CHECK)
-        if found := causes.match(said, checks):
+        if found := causes.find_likeliest_cause(said, checks):
             return found.line.strip()
     return ""

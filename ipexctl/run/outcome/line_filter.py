@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ipexctl.base.quoting import quote
 from ipexctl.errors import InputError
-from ipexctl.inventory.host_patterns import Known, select
+from ipexctl.inventory.host_patterns import Known, select_hosts
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.rank_lines import without_colour
@@ -49,20 +49,22 @@ class Choice:
 ALL = Choice()
 
 
-def read(options: RunOptions, inventory: Inventory, known: Known) -> Choice:
+def read_line_filter(options: RunOptions, inventory: Inventory, known: Known) -> Choice:
     """Read the selection. Hosts are named as for --limit. Raise InputError."""
     hosts: tuple[Host, ...] = ()
     if options.show_hosts:
-        hosts = select(inventory, options.show_hosts, known=known, option="--show-hosts").hosts
+        hosts = select_hosts(
+            inventory, options.show_hosts, known=known, option="--show-hosts"
+        ).hosts
     return Choice(
         frozenset(rank_set(options.ranks)) if options.ranks is not None else frozenset(),
         frozenset(h.name for h in hosts),
-        tuple(_pattern("-i", word) for word in options.include),
-        tuple(_pattern("-e", word) for word in options.leave_out),
+        tuple(_compile_pattern("-i", word) for word in options.include),
+        tuple(_compile_pattern("-e", word) for word in options.leave_out),
     )
 
 
-def check(choice: Choice, plan: LaunchPlan) -> None:
+def require_selected_ranks(choice: Choice, plan: LaunchPlan) -> None:
     """Raise InputError unless a rank is left whose lines are shown."""
     ranks = [(h.host, p.rank) for h in plan.hosts for p in h.ranks]
     if not any(choice.source(host, rank) for host, rank in ranks):
@@ -93,7 +95,7 @@ def rank_set(text: str) -> set[int]:
     return found
 
 
-def _pattern(option: str, text: str) -> re.Pattern[str]:
+def _compile_pattern(option: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as e:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.quoting import quote
-from ipexctl.base.sizes import duration, human
+from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.common import run_events
 from ipexctl.common.checkpoint_reports import Manifest, ShelfReport
 from ipexctl.errors import InputError
@@ -28,7 +28,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Part:
+class CheckpointPart:
     """The part of a checkpoint that one host wrote. `sha256`: of the list of its files."""
 
     host: str
@@ -38,7 +38,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class ListedCheckpoint:
     """A checkpoint. `why`: why it is not complete, or "". `number`: order among complete ones."""
 
     name: str
@@ -47,7 +47,7 @@ class Checkpoint:
     age: float | None  # seconds; None: unknown
     step: int | None = None
     number: int = 0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[CheckpointPart, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -64,37 +64,41 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class OnHost:
+class CheckpointsOnHost:
     """What one host reports. `published`: complete ones, without the holders of their parts."""
 
     holder: Holder
-    published: tuple[Checkpoint, ...]
+    published: tuple[ListedCheckpoint, ...]
     held: frozenset[str]  # sha256 of the parts that are intact there
-    pending: tuple[Checkpoint, ...]  # what is not published
+    pending: tuple[ListedCheckpoint, ...]  # what is not published
 
 
-def read_on_host(target: str, said: Answer) -> list[OnHost]:
+def read_on_host(target: str, said: Answer) -> list[CheckpointsOnHost]:
     """Read the reports of a host: several if hosts share a home. Raise HostFailed."""
     return [
-        OnHost(
+        CheckpointsOnHost(
             Holder(target, shelf.host),
-            tuple(map(_complete, shelf.manifests)),
+            tuple(map(_complete_checkpoint, shelf.manifests)),
             frozenset(shelf.held),
-            tuple(Checkpoint(p.name, p.why, p.bytes, p.age, p.step) for p in shelf.pending),
+            tuple(ListedCheckpoint(p.name, p.why, p.bytes, p.age, p.step) for p in shelf.pending),
         )
         for shelf in said.value("shelves", tuple[ShelfReport, ...])
     ]
 
 
-def _complete(found: Manifest) -> Checkpoint:
-    parts = tuple(Part(h, one.sha, one.bytes, ()) for h, one in sorted(found.parts.items()))
+def _complete_checkpoint(found: Manifest) -> ListedCheckpoint:
+    parts = tuple(
+        CheckpointPart(h, one.sha, one.bytes, ()) for h, one in sorted(found.parts.items())
+    )
     size = sum(part.bytes for part in parts)
-    return Checkpoint(found.name, "", size, found.age, found.step, found.number, parts)
+    return ListedCheckpoint(found.name, "", size, found.age, found.step, found.number, parts)
 
 
-def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:
+def merge_checkpoints(
+    reports: Sequence[CheckpointsOnHost], *, alive: bool
+) -> tuple[ListedCheckpoint, ...]:
     """Merge reports: incomplete checkpoints, then the others, newest first. `alive`: the run is."""
-    found: dict[int, Checkpoint] = {}
+    found: dict[int, ListedCheckpoint] = {}
     for report in reports:
         for one in report.published:
             found.setdefault(one.number, one)
@@ -104,7 +108,9 @@ def merged(reports: Sequence[OnHost], *, alive: bool) -> tuple[Checkpoint, ...]:
     return (*sorted(open_, key=lambda c: c.age or 0.0), *done)
 
 
-def _with_holders(found: Checkpoint, reports: Sequence[OnHost]) -> Checkpoint:
+def _with_holders(
+    found: ListedCheckpoint, reports: Sequence[CheckpointsOnHost]
+) -> ListedCheckpoint:
     parts = tuple(
         replace(part, holders=tuple(r.holder for r in reports if part.sha256 in r.held))
         for part in found.parts
@@ -114,7 +120,7 @@ def _with_holders(found: Checkpoint, reports: Sequence[OnHost]) -> Checkpoint:
     return replace(found, why=why, parts=parts)
 
 
-def chosen(found: Sequence[Checkpoint], name: str, run: str) -> Checkpoint:
+def choose_checkpoint(found: Sequence[ListedCheckpoint], name: str, run: str) -> ListedCheckpoint:
     """Return the last complete checkpoint, or the last one with that name. Raise InputError."""
     complete = [c for c in found if c.complete]
     named = [c for c in complete if name in (LAST, c.name, c.name.rpartition("/")[2], str(c.step))]
@@ -132,7 +138,7 @@ def chosen(found: Sequence[Checkpoint], name: str, run: str) -> Checkpoint:
     )
 
 
-def left_behind(found: Sequence[Checkpoint], used: Checkpoint) -> tuple[str, ...]:
+def left_behind(found: Sequence[ListedCheckpoint], used: ListedCheckpoint) -> tuple[str, ...]:
     """Return checkpoints that are newer than `used` and not complete."""
     newer = found[: found.index(used)]
     return tuple(f"{c.told}: {c.why}" for c in newer if not c.complete)
@@ -177,9 +183,9 @@ def resume_words(text: str, path: str) -> tuple[str, ...]:
     return tuple(word.replace("{checkpoint}", path) for word in words) if path else ()
 
 
-def copied(event: run_events.Checkpoint) -> str:
+def checkpoint_note(event: run_events.Checkpoint) -> str:
     """Return the note about a checkpoint that is complete."""
     if event.withdrawn:
         return f"checkpoint {event.name} was not complete: another host wrote to it later"
     how = f"complete on {fold(event.hosts)} after {duration(event.seconds)}"
-    return f"checkpoint {event.name} ({human(event.bytes)}): {how}"
+    return f"checkpoint {event.name} ({format_bytes(event.bytes)}): {how}"

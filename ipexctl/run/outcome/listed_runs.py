@@ -9,9 +9,9 @@ from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
-from ipexctl.base.host_answer import record
-from ipexctl.base.located_errors import nearest
-from ipexctl.base.values import by, matching, plain
+from ipexctl.base.host_answer import read_record
+from ipexctl.base.located_errors import nearest_word
+from ipexctl.base.values import by, matching_text, plain
 from ipexctl.common.root_paths import ATTEMPT
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, InputError
 from ipexctl.explain.causes.causes import Cause
@@ -33,7 +33,7 @@ AT_ONE_TIME = 3.0  # seconds between records of one event on several hosts
 _ID = "use a run ID"
 
 
-class State(str, Enum):
+class ListedState(str, Enum):
     RUNNING = "running"
     STOPPING = "stopping"
     DONE = "done"
@@ -43,7 +43,7 @@ class State(str, Enum):
     RESTARTING = "restarting"  # its hosts decide whether to start it again, or start it
 
 
-def number(value: Any) -> float:
+def seconds_or_zero(value: Any) -> float:
     """Read seconds, or a time; 0 for anything else."""
     ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
     return float(value) if ok else 0.0
@@ -55,7 +55,7 @@ def read_ends(raw: Any) -> tuple[RankEnd, ...]:
     return tuple(event.end for event in events if isinstance(event, event_reader.RankEnded))
 
 
-SECONDS = by(number)
+SECONDS = by(seconds_or_zero)
 VERSION = by(plain, key="ipexctl")
 
 
@@ -63,7 +63,7 @@ VERSION = by(plain, key="ipexctl")
 class About:
     """What the command that started the run recorded about it."""
 
-    name: str = field(default="", metadata=by(matching(_NAME)))
+    name: str = field(default="", metadata=by(matching_text(_NAME)))
     hosts: tuple[str, ...] = ()
     ranks: int = 0
     command: str = ""
@@ -74,12 +74,12 @@ class About:
 
 
 @dataclass(frozen=True)
-class OnHost:
+class RunOnHost:
     """What one host's journal of a run says."""
 
     host: str  # its name in the run
     target: str  # and in the inventory here
-    run: str = field(default="", metadata=by(matching(_RUN_ID)))
+    run: str = field(default="", metadata=by(matching_text(_RUN_ID)))
     alive: bool = False
     about: About = About()
     began: float = field(default=0.0, metadata=SECONDS)  # by that host's clock
@@ -114,24 +114,24 @@ class OnHost:
 
 
 @dataclass(frozen=True)
-class Run:
+class ListedRun:
     """One run, merged from all hosts that reported it."""
 
     id: str
     about: About
-    state: State
+    state: ListedState
     began: float
     seconds: float
     started: int
     ok: int
     verdict: Verdict | None  # None: it has not ended, and nothing has failed
     last: str
-    seen: tuple[OnHost, ...]  # for each host of the run whose journal a host here has
+    seen: tuple[RunOnHost, ...]  # for each host of the run whose journal a host here has
     bytes: int | None
 
     @property
     def over(self) -> bool:
-        return self.state not in (State.RUNNING, State.STOPPING, State.RESTARTING)
+        return self.state not in (ListedState.RUNNING, ListedState.STOPPING, ListedState.RESTARTING)
 
     def seconds_at(self, now: float) -> float:
         """Return how long the run has lasted; `now` counts for an active run."""
@@ -196,7 +196,7 @@ class Run:
     def waits(self) -> str:
         """What its hosts wait for before they start it again."""
         told = sorted(self.seen, key=lambda part: not part.leads)
-        return told[0].waits if self.state is State.RESTARTING else ""
+        return told[0].waits if self.state is ListedState.RESTARTING else ""
 
     @property
     def ends(self) -> dict[int, RankEnd]:
@@ -228,81 +228,83 @@ def checked_name(name: str) -> str:
 
 def read_on_host(
     host: str, raw: Mapping[str, Any], known: Callable[[], tuple[Cause, ...]] = tuple
-) -> OnHost:
+) -> RunOnHost:
     """Read a host's report; invalid values become empty ones. `known` is called to interpret the
     last lines of failed ranks.
     """
     name = plain(raw.get("host"), 255) or host
-    decided = max(0.0, number(raw.get("decided")) - number(raw.get("went")))
-    found = record(OnHost, raw, host=name, target=host, decided=decided)
+    decided = max(0.0, seconds_or_zero(raw.get("decided")) - seconds_or_zero(raw.get("went")))
+    found = read_record(RunOnHost, raw, host=name, target=host, decided=decided)
     by_hub, own = (
-        verdict.decide(verdict.read_all(raw.get(facts), name), found.about.ranks, known)
+        verdict.decide_verdict(verdict.read_all(raw.get(facts), name), found.about.ranks, known)
         for facts in ("facts", "own")
     )
     return replace(found, verdict=by_hub, own=own)
 
 
-def merged(parts: Iterable[OnHost]) -> tuple[Run, ...]:
+def merge_runs(parts: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:
     """Merge reports to runs, newest first, as ids have the time of the start. A run that never
     began is left out, unless the command that started it left a result."""
-    by_run: dict[str, dict[str, OnHost]] = {}
+    by_run: dict[str, dict[str, RunOnHost]] = {}
     for part in parts:
         of_hosts = by_run.setdefault(part.run, {})
         before = of_hosts.get(part.host)
-        if before is None or _own(part) > _own(before):
+        if before is None or _report_priority(part) > _report_priority(before):
             of_hosts[part.host] = part
     there = {
         name: tuple(seen.values())
         for name, seen in by_run.items()
         if name and any(map(_was_there, seen.values()))
     }
-    runs = [_run(there[name]) for name in sorted(there, reverse=True)]
+    runs = [_merge_run(there[name]) for name in sorted(there, reverse=True)]
     newest = {run.first_id: run for run in reversed(runs)}
-    return tuple(_last(run) if run is newest[run.first_id] else run for run in runs)
+    return tuple(_settle_last_attempt(run) if run is newest[run.first_id] else run for run in runs)
 
 
-def _last(run: Run) -> Run:
+def _settle_last_attempt(run: ListedRun) -> ListedRun:
     """Return the last attempt known to these hosts as the run's record has it: its hosts may not
     have seen how it ended, and those of a later attempt may be out of reach."""
     if run.over and any(part.done for part in run.seen):
-        return replace(run, state=State.DONE, verdict=Verdict(EXIT_OK, "ranks", ""))
+        return replace(run, state=ListedState.DONE, verdict=Verdict(EXIT_OK, "ranks", ""))
     if run.over and all(part.cut_off for part in run.seen):
         why = "its hosts here were cut off from others, on which it may go on"
-        return replace(run, state=State.LOST, verdict=Verdict(EXIT_LOST, verdict.UNKNOWN, why))
+        return replace(
+            run, state=ListedState.LOST, verdict=Verdict(EXIT_LOST, verdict.UNKNOWN, why)
+        )
     settled = any(part.settled for part in run.seen)
-    if not run.over or run.state is State.DONE or settled or not run.kept:
+    if not run.over or run.state is ListedState.DONE or settled or not run.kept:
         return run
     lost = {part.verdict.lost for part in run.seen if part.verdict and part.verdict.lost}
     if run.verdict and len(lost) > 1 and not recorded_losses(run.seen):
         why = "its hosts do not reach each other, and have not agreed yet on which were lost"
         run = replace(run, verdict=replace(run.verdict, cause=why))
-    return replace(run, state=State.RESTARTING)
+    return replace(run, state=ListedState.RESTARTING)
 
 
-def _own(part: OnHost) -> tuple[bool, bool]:
+def _report_priority(part: RunOnHost) -> tuple[bool, bool]:
     """Return a sort key: hosts that share their home all report one journal, but only its own host
     sees the processes and can end them."""
     return part.alive, part.target == part.host
 
 
-def _was_there(part: OnHost) -> bool:
+def _was_there(part: RunOnHost) -> bool:
     known = part.begun or part.started > 0 or part.result is not None
     return known or part.alive or part.unreadable or part.format not in (None, FORMAT)
 
 
-def _run(seen: tuple[OnHost, ...]) -> Run:
+def _merge_run(seen: tuple[RunOnHost, ...]) -> ListedRun:
     about = max((part.about for part in seen), key=lambda a: (a.ranks, a.command))
     ok, started = (sum(getattr(part, name) for part in seen) for name in ("ok", "started"))
-    deciding = _deciding(seen, about)
-    found = _verdict(seen, about, ok, deciding)
+    deciding = _deciding_reports(seen, about)
+    found = _verdict_of_run(seen, about, ok, deciding)
     lines = sorted(filter(None, (part.last for part in seen)))
     last = next((text for _, text in lines if _says_something(text)), "")
     words = plain(found.last, 400) if found else ""
     sizes = [part.bytes for part in seen if part.bytes is not None]
-    return Run(
+    return ListedRun(
         id=seen[0].run,
         about=about,
-        state=_state(seen, found),
+        state=_state_of_run(seen, found),
         began=min((part.began for part in seen if part.began), default=0.0),
         seconds=max(part.seconds for part in deciding or seen),
         started=started,
@@ -314,16 +316,16 @@ def _run(seen: tuple[OnHost, ...]) -> Run:
     )
 
 
-def _state(seen: Sequence[OnHost], found: Verdict | None) -> State:
+def _state_of_run(seen: Sequence[RunOnHost], found: Verdict | None) -> ListedState:
     if any(part.alive for part in seen):
-        return State.STOPPING if found else State.RUNNING
+        return ListedState.STOPPING if found else ListedState.RUNNING
     if found is None or found.ended_by == verdict.UNKNOWN:
-        return State.LOST
-    usual = State.STOPPED if found.ended_by == verdict.INTERRUPTED else State.FAILED
-    return State.DONE if found.exit_code == 0 else usual
+        return ListedState.LOST
+    usual = ListedState.STOPPED if found.ended_by == verdict.INTERRUPTED else ListedState.FAILED
+    return ListedState.DONE if found.exit_code == 0 else usual
 
 
-def _deciding(seen: Sequence[OnHost], about: About) -> list[OnHost]:
+def _deciding_reports(seen: Sequence[RunOnHost], about: About) -> list[RunOnHost]:
     """Return the hosts that know how the run ended, the best source first.
 
     The first fact counts, whatever a host records that was frozen or cut off, and is back. If hosts
@@ -336,7 +338,7 @@ def _deciding(seen: Sequence[OnHost], about: About) -> list[OnHost]:
     early = [part for part in noted if part.decided <= first + AT_ONE_TIME]
     votes = Counter(map(_what_ended_it, early))
 
-    def worth(part: OnHost) -> tuple[bool, int, bool, bool]:
+    def worth(part: RunOnHost) -> tuple[bool, int, bool, bool]:
         ended_by, lost = _what_ended_it(part)
         first = part.host in about.hosts[:1]
         return lost in recorded, votes[ended_by, lost], lost == part.host, first
@@ -345,16 +347,16 @@ def _deciding(seen: Sequence[OnHost], about: About) -> list[OnHost]:
     return [part for part in early if _what_ended_it(part) == _what_ended_it(early[0])]
 
 
-def recorded_losses(seen: Iterable[OnHost]) -> tuple[str, ...]:
+def recorded_losses(seen: Iterable[RunOnHost]) -> tuple[str, ...]:
     return max((part.lost for part in seen), key=len, default=())
 
 
-def _what_ended_it(part: OnHost) -> tuple[str, str]:
+def _what_ended_it(part: RunOnHost) -> tuple[str, str]:
     return (part.verdict.ended_by, part.verdict.lost) if part.verdict else ("", "")
 
 
-def _verdict(
-    seen: Sequence[OnHost], about: About, ok: int, deciding: Sequence[OnHost]
+def _verdict_of_run(
+    seen: Sequence[RunOnHost], about: About, ok: int, deciding: Sequence[RunOnHost]
 ) -> Verdict | None:
     """Return how the run ended; None: it has not ended."""
     stopped = next((part.stopped for part in seen if part.stopped), "")
@@ -381,10 +383,10 @@ def _verdict(
         return None
     if about.ranks and ok >= about.ranks:
         return Verdict(EXIT_OK, "ranks", "")
-    return Verdict(EXIT_LOST, verdict.UNKNOWN, _unknown(seen))
+    return Verdict(EXIT_LOST, verdict.UNKNOWN, _unknown_ending(seen))
 
 
-def _unknown(seen: Sequence[OnHost]) -> str:
+def _unknown_ending(seen: Sequence[RunOnHost]) -> str:
     if any(part.unreadable or part.format not in (None, FORMAT) for part in seen):
         return "its record does not say how it ended"
     part = next((p for p in seen if p.over), None)
@@ -392,7 +394,7 @@ def _unknown(seen: Sequence[OnHost]) -> str:
     return f"{part.host}: {part.over}" if part else silent
 
 
-def chosen(runs: Sequence[Run], text: str) -> Run:
+def choose_run(runs: Sequence[ListedRun], text: str) -> ListedRun:
     """Find a run by the beginning of its id, its name (the active, else the newest), or `@last`;
     with -r02 behind it, that attempt."""
     if not runs:
@@ -403,7 +405,7 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
         return runs[0]
     named = [run for run in runs if text and text == run.about.name]
     if not named and (found := ATTEMPT.search(text)):
-        return _attempt(runs, chosen(runs, text[: found.start()]), int(found[1]))
+        return _find_attempt(runs, choose_run(runs, text[: found.start()]), int(found[1]))
     begins = [run for run in runs if text and run.id.startswith(text)]
     if len({run.first_id for run in begins}) == 1:
         begins = begins[:1]  # the last attempt
@@ -411,7 +413,7 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     if len(active) > 1:
         raise InputError(
             f"{text}: {len(active)} active runs have this name",
-            why=_ids(active),
+            why=_list_run_ids(active),
             hint=_ID,
             slug="run-ambiguous",
         )
@@ -420,12 +422,12 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     if begins:
         raise InputError(
             f"{text}: {len(begins)} runs match",
-            why=_ids(begins),
+            why=_list_run_ids(begins),
             hint=_ID,
             slug="run-ambiguous",
         )
     names = [name for run in runs for name in (run.id, run.about.name) if name]
-    near = nearest(text, names)
+    near = nearest_word(text, names)
     meant = f" (did you mean {near!r}?)" if near else ""
     raise InputError(
         f"there is no run {text!r} on these hosts{meant}",
@@ -434,20 +436,20 @@ def chosen(runs: Sequence[Run], text: str) -> Run:
     )
 
 
-def _attempt(runs: Sequence[Run], last: Run, number: int) -> Run:
+def _find_attempt(runs: Sequence[ListedRun], last: ListedRun, number: int) -> ListedRun:
     of_run = [run for run in runs if run.first_id == last.first_id]
     for run in of_run:
         if run.attempt == number:
             return run
     raise InputError(
         f"{last.about.name or last.first_id} has no attempt {number} on these hosts",
-        why=_ids(of_run),
+        why=_list_run_ids(of_run),
         hint="ipexctl ps -a",
         slug="unknown-run",
     )
 
 
-def _ids(runs: Sequence[Run]) -> str:
+def _list_run_ids(runs: Sequence[ListedRun]) -> str:
     more = f" and {len(runs) - 4} more" if len(runs) > 4 else ""
     return ", ".join(f"{run.id} ({run.state.value})" for run in runs[:4]) + more
 

@@ -14,8 +14,8 @@ from enum import Enum
 from itertools import pairwise
 
 from ipexctl.base.host_answer import Line
-from ipexctl.base.sizes import count, ranges, short
-from ipexctl.facts.host_facts import loopback
+from ipexctl.base.sizes import count, fold_numbers, short_size
+from ipexctl.facts.host_facts import is_loopback
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
 
@@ -35,7 +35,7 @@ _STEP = re.compile(
 _NOT_A_STEP = re.compile(r"eval|valid|test|zero.?shot|baseline", re.IGNORECASE)
 
 
-class Verdict(str, Enum):
+class ExchangeVerdict(str, Enum):
     TOGETHER = "together"
     ALONE = "alone"  # each rank works alone
     APART = "apart"  # groups of ranks, without exchange between them
@@ -46,7 +46,7 @@ class Verdict(str, Enum):
 class Exchange:
     """What is known. `groups`: ranks that worked together, if that is not all of them."""
 
-    verdict: Verdict
+    verdict: ExchangeVerdict
     bytes: int = 0  # at least
     collectives: int = 0
     groups: tuple[tuple[int, ...], ...] = ()
@@ -59,7 +59,7 @@ class Exchange:
 
     @property
     def alarming(self) -> bool:
-        return self.trained and self.verdict in (Verdict.ALONE, Verdict.APART)
+        return self.trained and self.verdict in (ExchangeVerdict.ALONE, ExchangeVerdict.APART)
 
 
 # rank, its own address, the other end's, bytes sent and received so far
@@ -67,7 +67,7 @@ Moved = tuple[int, str, str, int, int]
 
 
 @dataclass(frozen=True)
-class Group:
+class ExchangeGroup:
     """A group of torch.distributed, as one of its ranks sees it."""
 
     ranks: tuple[int, ...]  # empty: all
@@ -91,11 +91,11 @@ class Process:
     world: int | None
     torch: Line
     others: tuple[Line, ...]  # other libraries with which ranks exchange data
-    groups: tuple[Group, ...]
+    groups: tuple[ExchangeGroup, ...]
 
 
 @dataclass(frozen=True)
-class Report:
+class ExchangeReport:
     """What a host reports about its ranks."""
 
     processes: tuple[Process, ...] = ()
@@ -105,7 +105,7 @@ class Report:
 
 
 @dataclass
-class Watch:
+class ExchangeWatch:
     """Collects what hosts and ranks report. It has no clock."""
 
     plan: LaunchPlan
@@ -125,7 +125,7 @@ class Watch:
     def __post_init__(self) -> None:
         self._hosts = {place.rank: h.host for h in self.plan.hosts for place in h.ranks}
 
-    def add(self, host: str, report: Report, now: float = 0.0) -> None:
+    def add(self, host: str, report: ExchangeReport, now: float = 0.0) -> None:
         self.silent[host] = report.silent or self.silent.get(host, "")
         if report.complete:
             self.complete.add(host)
@@ -160,7 +160,7 @@ class Watch:
             return ""  # what they reported before they trained means nothing
         self._looked = now
         found = self.judge()
-        if found is None or found.verdict is Verdict.UNKNOWN:
+        if found is None or found.verdict is ExchangeVerdict.UNKNOWN:
             return ""
         if found.alarming:
             before, self._warned = self._warned, True
@@ -187,8 +187,8 @@ class Watch:
             return ""
         return (
             f"rank 0 on {here} opened the rendezvous at {place}, a loopback address that only "
-            f"{here} itself reaches; {_ranks(missing)} cannot join: the script sets MASTER_ADDR or "
-            "init_method"
+            f"{here} itself reaches; {_rank_text(missing)} cannot join: the script sets "
+            "MASTER_ADDR or init_method"
         )
 
     def processes_in_groups(self) -> Iterator[Process]:
@@ -217,9 +217,9 @@ class Watch:
         least = min((self._seconds(rank) for rank in self._hosts), default=0.0)
         lasted, received = completed and least >= LONG, self._received()
         seen = Exchange(
-            Verdict.UNKNOWN,
+            ExchangeVerdict.UNKNOWN,
             sum(received.values()),
-            max((_collectives(one) for one in self.processes_in_groups()), default=0),
+            max((_count_collectives(one) for one in self.processes_in_groups()), default=0),
             quiet=not meant and not steps and (least < SHORT or not completed),
             steps=steps,
             trained=meant and self.plan.trains and (steps > 0 or lasted),
@@ -228,17 +228,17 @@ class Watch:
         proven = self._proven()
         parts = {group: ranks for group, ranks in proven.items() if len(ranks) < len(group)}
         whole = proven.keys() - parts.keys()
-        groups = _components(world, (pair for group in whole for pair in pairwise(group)))
+        groups = _connected_groups(world, (pair for group in whole for pair in pairwise(group)))
         if len(groups) == 1:
-            return replace(seen, verdict=Verdict.TOGETHER)
+            return replace(seen, verdict=ExchangeVerdict.TOGETHER)
         if parts:
             group, ranks = min(parts.items())
-            why = f"of {_ranks(group)}, only {_ranks(ranks)} ran a collective that is known"
+            why = f"of {_rank_text(group)}, only {_rank_text(ranks)} ran a collective that is known"
             return replace(seen, reason=why, quiet=not (meant and completed))
         doubts = (self._doubt(rank, received[rank], over) for rank in self._hosts)
         if why := next(filter(None, doubts), ""):
             return replace(seen, reason=why, quiet=not (meant and completed))
-        verdict = Verdict.ALONE if len(groups) == world else Verdict.APART
+        verdict = ExchangeVerdict.ALONE if len(groups) == world else ExchangeVerdict.APART
         return replace(seen, verdict=verdict, groups=groups)
 
     def _seconds(self, rank: int) -> float:
@@ -273,10 +273,10 @@ class Watch:
                 what = f"rank {one.place} of {one.world} in torch.distributed"
                 return f"rank {rank} of {world} is {what}"
         if unclear := [group for group in groups if group.data is None and len(group.ranks) != 1]:
-            what = f"what rank {rank} did with {_ranks(unclear[0].ranks or self._hosts)}"
+            what = f"what rank {rank} did with {_rank_text(unclear[0].ranks or self._hosts)}"
             return f"{unclear[0].backend} of torch {said[0].torch} does not record {what}"
         if received > MUCH and not any(group.data for group in groups):
-            return f"rank {rank} exchanged {short(received)} outside of torch.distributed"
+            return f"rank {rank} exchanged {short_size(received)} outside of torch.distributed"
         return ""
 
     def _received(self) -> dict[int, int]:
@@ -291,13 +291,13 @@ class Watch:
         return found
 
 
-def _collectives(one: Process) -> int:
+def _count_collectives(one: Process) -> int:
     return sum(group.count for group in one.groups if group.data)
 
 
 def _is_loopback(place: str) -> bool:
     address = place.rpartition(":")[0].strip("[]")
-    return address == "localhost" or loopback(address)
+    return address == "localhost" or is_loopback(address)
 
 
 def is_step(text: str) -> bool:
@@ -307,46 +307,46 @@ def is_step(text: str) -> bool:
 
 def so_far(found: Exchange) -> str:
     """Return the warning, while the run is active."""
-    if found.verdict is Verdict.ALONE:
+    if found.verdict is ExchangeVerdict.ALONE:
         return f"after {found.steps} printed steps ranks have exchanged nothing so far"
-    return f"so far {_apart(found)}"
+    return f"so far {_apart_sentence(found)}"
 
 
-def _apart(found: Exchange) -> str:
-    groups = [f"{ranges(group)}" for group in found.groups[:4]]
+def _apart_sentence(found: Exchange) -> str:
+    groups = [f"{fold_numbers(group)}" for group in found.groups[:4]]
     more = f" and {len(found.groups) - 4} more" if len(found.groups) > 4 else ""
     return (
-        f"ranks exchanged {_amount(found)}, but only within {len(found.groups)} groups: "
+        f"ranks exchanged {_amount_text(found)}, but only within {len(found.groups)} groups: "
         f"ranks {' | '.join(groups)}{more}"
     )
 
 
-def _amount(found: Exchange) -> str:
-    return f"at least {short(found.bytes)}" if found.bytes else "data"
+def _amount_text(found: Exchange) -> str:
+    return f"at least {short_size(found.bytes)}" if found.bytes else "data"
 
 
-def sentence(found: Exchange, world: int) -> str:
+def describe_exchange(found: Exchange, world: int) -> str:
     """Return the line of the summary."""
-    if found.verdict is Verdict.UNKNOWN:
+    if found.verdict is ExchangeVerdict.UNKNOWN:
         return f"it is unknown what ranks exchanged: {found.reason}"
-    if found.verdict is Verdict.APART:
-        return _apart(found)
-    if found.verdict is Verdict.ALONE:
+    if found.verdict is ExchangeVerdict.APART:
+        return _apart_sentence(found)
+    if found.verdict is ExchangeVerdict.ALONE:
         if not (found.trained or found.completed):
             return "ranks exchanged nothing"
         verb = "trained" if found.trained and found.steps else "ran"
         return f"ranks exchanged nothing: each of the {world} {verb} alone"
     ran = f" in {count(found.collectives, 'collective')}" if found.collectives else ""
     fewer = f", fewer than {found.steps} printed steps" if found.collectives < found.steps else ""
-    return f"ranks exchanged {_amount(found)}{ran}{fewer if ran else ''}"
+    return f"ranks exchanged {_amount_text(found)}{ran}{fewer if ran else ''}"
 
 
-def _ranks(some: Iterable[int]) -> str:
+def _rank_text(some: Iterable[int]) -> str:
     ranks = sorted(some)
-    return f"rank{'s' * (len(ranks) > 1)} {ranges(ranks)}"
+    return f"rank{'s' * (len(ranks) > 1)} {fold_numbers(ranks)}"
 
 
-def _components(world: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+def _connected_groups(world: int, pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
     parent = list(range(world))
 
     def root(rank: int) -> int:

@@ -43,13 +43,13 @@ def full_plan(plan: LaunchPlan) -> dict[str, Any]:
         "environment": plan.environment.document() if plan.environment else None,
         "argv": list(plan.argv),
         "mpirun": list(plan.mpirun),
-        "hosts": [_host(host) for host in plan.hosts],
+        "hosts": [_host_document(host) for host in plan.hosts],
         "notes": list(plan.notes),
         "secret": list(plan.secret),
     }
 
 
-def _host(host: HostPlan) -> dict[str, Any]:
+def _host_document(host: HostPlan) -> dict[str, Any]:
     why = dict(host.reasons)
     return {
         "name": host.host,
@@ -66,12 +66,12 @@ def _host(host: HostPlan) -> dict[str, Any]:
             }
             for p in host.ranks
         ],
-        "variables": list(_documents(host.rank_env, why)),
-        "mpi_variables": list(_documents([(k, v) for k, v in host.env if k in why], why)),
+        "variables": list(_variable_documents(host.rank_env, why)),
+        "mpi_variables": list(_variable_documents([(k, v) for k, v in host.env if k in why], why)),
     }
 
 
-def _documents(
+def _variable_documents(
     env: Iterable[tuple[str, str]], why: dict[str, str]
 ) -> Iterator[dict[str, str | None]]:
     """Yield the variables. The user's own have no reason, and no value: it may be a secret."""
@@ -97,12 +97,12 @@ def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
         "warnings": list(result.warnings),
         "hidden": result.hidden,
         "seconds": round(result.seconds, 3),
-        "first": _rank(first) if first else None,
+        "first": _rank_document(first) if first else None,
         "tail": [without_colour(t) for t in result.tail],
-        "same": [_rank(e) for e in result.same],
-        "victims": [_rank(e) for e in result.victims],
+        "same": [_rank_document(e) for e in result.same],
+        "victims": [_rank_document(e) for e in result.victims],
         "aborted_at_exit": list(result.aborted),
-        "ranks": [_used(e) for e in sorted(result.ends, key=lambda e: e.rank)],
+        "ranks": [_usage_document(e) for e in sorted(result.ends, key=lambda e: e.rank)],
         "hosts": [
             {
                 "name": h.host,
@@ -114,7 +114,7 @@ def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
             }
             for h in result.hosts
         ],
-        "exchange": _exchange(result.exchange) if result.exchange else None,
+        "exchange": _exchange_document(result.exchange) if result.exchange else None,
         "steps": result.steps.document() if result.steps else None,
         "again": result.again or None,
         "folder": result.kept.folder or None,
@@ -123,7 +123,7 @@ def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
     }
 
 
-def _exchange(found: Exchange) -> dict[str, Any]:
+def _exchange_document(found: Exchange) -> dict[str, Any]:
     return {
         "verdict": found.verdict.value,
         "bytes": found.bytes,
@@ -135,14 +135,14 @@ def _exchange(found: Exchange) -> dict[str, Any]:
     }
 
 
-def _rank(end: RankEnd) -> dict[str, Any]:
+def _rank_document(end: RankEnd) -> dict[str, Any]:
     return {"rank": end.rank, "host": end.host, "code": end.exit_code}
 
 
-def _used(end: RankEnd) -> dict[str, Any]:
+def _usage_document(end: RankEnd) -> dict[str, Any]:
     use = end.usage
     return {
-        **_rank(end),
+        **_rank_document(end),
         "seconds": round(use.seconds, 3) if use else None,
         "cpu_seconds": round(use.cpu, 3) if use else None,
         "memory_peak": use.memory if use else None,

@@ -14,7 +14,7 @@ _RANKS_IN_ONE = re.compile(r"(-n|--np=)\d+")
 _LOGIN = re.compile(r"(?<=://)[^/@\s:]*:[^/@\s]*(?=@)")
 
 
-def command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
+def compose_retry_command(typed: Typed, lost: Sequence[str], n: int | None) -> str:
     """Return the command without the lost hosts, and with `n` ranks (None: unchanged). Values of
     variables that look secret are left out: --env NAME takes the local value.
     """

@@ -9,7 +9,7 @@ from ipexctl.base.secret_mask import SecretMask
 from ipexctl.facts import usable_cores
 from ipexctl.project.files.project_files import Tree
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.launch import HostPlan, Node
+from ipexctl.run.plan.launch import HostPlan, PlannedHost
 
 MOST = 500  # files whose hashes are kept, code and settings first
 CODE = (".py", ".sh", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini", ".txt")
@@ -25,8 +25,8 @@ class Inputs:
     hosts: Mapping[str, Mapping[str, Any]]
 
 
-def inputs(
-    plan: Sequence[HostPlan], nodes: Iterable[Node], sent: Tree | None,
+def collect_run_inputs(
+    plan: Sequence[HostPlan], nodes: Iterable[PlannedHost], sent: Tree | None,
     data: Mapping[str, str], findings: Sequence[tuple[str, str, str]] = (),
 ) -> Inputs:  # fmt: skip
     """Collect the inputs. `sent`: None with --no-sync. `data`: the version of each dataset, by
@@ -34,29 +34,29 @@ def inputs(
     known = {node.host.name: node for node in nodes}
     first = known[plan[0].host].prepared
     of_all = {
-        "files": _files(sent) if sent else None,
+        "files": _file_hashes(sent) if sent else None,
         "tree": sent.key if sent else None,
         "environment": first.environment.key if first.environment else None,
         "packages": dict(sorted(first.packages)),
         "data": dict(sorted(data.items())),
         "findings": [[text[:LONGEST] for text in row] for row in findings[:FINDINGS]],
     }
-    return Inputs(of_all, {host.host: _host(host, known[host.host]) for host in plan})
+    return Inputs(of_all, {host.host: _host_inputs(host, known[host.host]) for host in plan})
 
 
-def _files(tree: Tree) -> dict[str, str]:
+def _file_hashes(tree: Tree) -> dict[str, str]:
     files = sorted(tree.files, key=lambda f: (not f.path.endswith(CODE), f.path.count("/"), f.path))
     return {f.path[:LONGEST]: f.sha256[:16] for f in files[:MOST]}
 
 
-def _host(plan: HostPlan, node: Node) -> dict[str, Any]:
+def _host_inputs(plan: HostPlan, node: PlannedHost) -> dict[str, Any]:
     facts, power = node.facts, node.facts.condition.power
     nic = next((nic for nic in facts.net.nics if nic.name == plan.nic), None)
     why = dict(plan.reasons)
     given = dict((*plan.rank_env, *((k, v) for k, v in plan.env if k in why)))
     return {
         "cpu": facts.cpu.model_name,
-        "cores": len(usable_cores.cores(facts.cpu)),
+        "cores": len(usable_cores.list_cores(facts.cpu)),
         "quota": facts.cpu.quota,
         "governors": list(power.governors),
         "max_khz": power.max_khz,
@@ -68,13 +68,13 @@ def _host(plan: HostPlan, node: Node) -> dict[str, Any]:
         "speed": nic.speed if nic else None,
         "sockets": [list(row) for row in plan.sockets],
         "variables": {
-            name: _shown(name, value.replace(plan.prefix + "/", "ENV/"))
+            name: _shown_value(name, value.replace(plan.prefix + "/", "ENV/"))
             for name, value in given.items()
         },
         "reasons": {name: why[name] for name in given if name in why},
     }
 
 
-def _shown(name: str, value: str) -> str:
+def _shown_value(name: str, value: str) -> str:
     shown: str = SecretMask().document({name: value})[name]
     return shown[:LONGEST]

@@ -36,7 +36,7 @@ class HostEnd:
 
 
 @dataclass(frozen=True)
-class Kept:
+class LocalRunFolder:
     """The run's folder on this machine."""
 
     folder: str = ""
@@ -86,7 +86,7 @@ class RunResult:
     hidden: int = 0  # harmless warnings and frames of C++ that were not shown
     aborted: tuple[int, ...] = ()  # ranks whose Python crashed after the script had ended
     ends: tuple[RankEnd, ...] = ()
-    kept: Kept = Kept()
+    kept: LocalRunFolder = LocalRunFolder()
     exchange: Exchange | None = None  # None: one rank
     again: str = ""  # the command that starts it again
     left_out: LeftOut | None = None
@@ -119,7 +119,7 @@ class RunResult:
 
 
 @dataclass(frozen=True)
-class Left:
+class DetachedRun:
     """The run continues without this command. `why`: "" if the user asked for that."""
 
     run_id: str

@@ -67,7 +67,7 @@ _SIGNALS = {
 }  # fmt: skip
 
 
-def ended(code: int) -> str:
+def describe_program_end(code: int) -> str:
     """Describe how an MPI program ended; below 0: by that signal, above 128: a shell says so."""
     if code < 0:
         return f"was ended by signal {-code}{_SIGNALS.get(-code, '')}"

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from ipexctl.base.host_outcome import without_host
-from ipexctl.base.values import by, count_or_none, listed, plain
+from ipexctl.base.values import by, count_or_none, list_of, plain
 from ipexctl.common import run_events
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, HostFailed
 from ipexctl.explain.causes import causes
@@ -40,7 +40,7 @@ from ipexctl.run.outcome.run_result import (
     exception_in,
     from_traceback,
 )
-from ipexctl.run.outcome.run_state import RankEnd, RunState, ended
+from ipexctl.run.outcome.run_state import RankEnd, RunState, describe_program_end
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.pace.slow_steps import SlowSteps
 
@@ -51,7 +51,7 @@ UNKNOWN = "unknown"  # it has ended, and no host knows how
 
 
 @dataclass(frozen=True)
-class Fact:
+class HubRecord:
     """A record of the hub, about a host or the run."""
 
     host: str
@@ -59,7 +59,7 @@ class Fact:
 
     @property
     def decisive(self) -> bool:
-        return _meaning(self, 0) is not None
+        return _verdict_of_fact(self, 0) is not None
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Verdict:
     lost: str = ""  # the host that is the cause
 
 
-def decide(facts: Sequence[Fact], ranks: int, known: causes.Known) -> Verdict | None:
+def decide_verdict(facts: Sequence[HubRecord], ranks: int, known: causes.Known) -> Verdict | None:
     """Decide. `facts`: in the order of their recording; `ranks`: their number. None: not ended."""
-    fact, found = next(((f, m) for f in facts if (m := _meaning(f, ranks))), (None, None))
+    fact, found = next(((f, m) for f in facts if (m := _verdict_of_fact(f, ranks))), (None, None))
     if fact is None or found is None:
         return None
     vanished = found.first is not None and found.first.lost
@@ -82,17 +82,17 @@ def decide(facts: Sequence[Fact], ranks: int, known: causes.Known) -> Verdict | 
         programs = (f for f in facts if isinstance(f.event, run_events.ProgramEnded))
         killed = next((f for f in programs if f.event.killed), None)  # type: ignore[union-attr]
         if killed or not vanished:  # this explains why others gave up, and missing wrappers
-            return _meaning(killed or fact, ranks)
+            return _verdict_of_fact(killed or fact, ranks)
     return _of_ranks(facts, found.first, known()) if found.first else found
 
 
 @dataclass
-class Heard:
+class EndReports:
     """What this command has received about the end of a run."""
 
     ranks: int
-    facts: list[Fact] = field(default_factory=list)  # of the hub, by which it ends
-    seen: list[Fact] = field(default_factory=list)  # by the viewer, if no host can say
+    facts: list[HubRecord] = field(default_factory=list)  # of the hub, by which it ends
+    seen: list[HubRecord] = field(default_factory=list)  # by the viewer, if no host can say
     complete: bool = False  # the hub has said its last word of it
 
     def verdict(
@@ -101,19 +101,19 @@ class Heard:
     ) -> Verdict:  # fmt: skip
         """Return the hub's verdict; if there is none, `all_of_it` was not received, or a lost host
         may know more, that of the journals; if no host can be asked, the one of this command."""
-        found = decide(self.facts, self.ranks, known) if self.complete else None
+        found = decide_verdict(self.facts, self.ranks, known) if self.complete else None
         kept = noted() if found is None or found.lost or not all_of_it else None
         if kept and all_of_it and self.seen and kept.ended_by == UNKNOWN:
             kept = None  # the viewer knows more
         return (
             kept
             or found
-            or decide([*self.facts, *self.seen], self.ranks, known)
+            or decide_verdict([*self.facts, *self.seen], self.ranks, known)
             or Verdict(EXIT_MPIRUN, "mpirun", "the run ended before its ranks did")
         )
 
 
-def _of_ranks(facts: Sequence[Fact], end: RankEnd, known: tuple[Cause, ...]) -> Verdict:
+def _of_ranks(facts: Sequence[HubRecord], end: RankEnd, known: tuple[Cause, ...]) -> Verdict:
     ends: list[RankEnd] = []
     tails: dict[int, list[str]] = {}
     late: set[int] = set()
@@ -139,7 +139,7 @@ def of_rank(end: RankEnd) -> Verdict:
     return Verdict(end.exit_code, RANK_FAILED, f"rank {end.rank} on {end.host} {end}", end)
 
 
-def _meaning(fact: Fact, ranks: int) -> Verdict | None:
+def _verdict_of_fact(fact: HubRecord, ranks: int) -> Verdict | None:
     """Return the verdict for this fact alone; None if it does not end a run."""
     host = fact.host
     match fact.event:
@@ -182,20 +182,20 @@ def program_ended(program: run_events.ProgramEnded, ranks: int) -> str:
         else f"when {program.up} of {ranks} ranks had started"
     )
     when = when if program.alive or program.up < ranks else "and took its ranks along"
-    how = "was killed or gave up" if program.code is None else ended(program.code)
+    how = "was killed or gave up" if program.code is None else describe_program_end(program.code)
     return f"{program.who} {how} {when}"
 
 
-def read_all(rows: Any, host: str = "") -> list[Fact]:
+def read_all(rows: Any, host: str = "") -> list[HubRecord]:
     """Read the valid facts of a journal. `host`: for facts that name none."""
-    rows = ({"host": host, **row} for row in listed(rows) if isinstance(row, dict))
-    return [fact for row in rows if (fact := read(row))]
+    rows = ({"host": host, **row} for row in list_of(rows) if isinstance(row, dict))
+    return [fact for row in rows if (fact := read_fact(row))]
 
 
-def read(raw: Mapping[str, Any]) -> Fact | None:
+def read_fact(raw: Mapping[str, Any]) -> HubRecord | None:
     host = plain(raw.get("host"), 255)
     try:
-        return Fact(host, event_reader.read(host, raw))
+        return HubRecord(host, event_reader.read_host_event(host, raw))
     except HostFailed:
         return None
 
@@ -222,18 +222,18 @@ class Ending:
 def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult:
     found, told = ending.exchange, ending.verdict
     ended_by, code, cause = told.ended_by, told.exit_code, told.cause
-    together = found is None or found.verdict is rank_exchange.Verdict.TOGETHER
+    together = found is None or found.verdict is rank_exchange.ExchangeVerdict.TOGETHER
     tried = code == 0 and (found is None or not (found.steps or together))
     check = own_gpu_check(state.tails, known) if tried else ""
     if found and check:
         why = "the script ended at its own check for GPUs"
-        not_known = rank_exchange.Verdict.UNKNOWN
+        not_known = rank_exchange.ExchangeVerdict.UNKNOWN
         found = replace(found, verdict=not_known, groups=(), reason=why, quiet=True)
     if found and ending.require_together and code == 0 and not together:
-        unknown = found.verdict is rank_exchange.Verdict.UNKNOWN
+        unknown = found.verdict is rank_exchange.ExchangeVerdict.UNKNOWN
         ended_by = "not-known" if unknown else "not-together"
         code = EXIT_NOT_KNOWN if unknown else EXIT_NOT_TOGETHER
-        cause = rank_exchange.sentence(found, state.plan.world_size)
+        cause = rank_exchange.describe_exchange(found, state.plan.world_size)
     if ended_by == "timeout" and found and found.stuck:
         cause = f"{cause}: {found.stuck}"
     first = told.first if ended_by == RANK_FAILED else None

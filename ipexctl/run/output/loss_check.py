@@ -36,7 +36,7 @@ def bad_loss(points: Iterable[Point]) -> BadLoss | None:
     for point in points:
         if point.loss is None:
             continue
-        before, at = at, _place(point)
+        before, at = at, _epoch_text(point)
         if isfinite(point.loss):
             found = None
         elif found is None:
@@ -46,7 +46,7 @@ def bad_loss(points: Iterable[Point]) -> BadLoss | None:
     return found if found and (found.since or found.steps > 1) else None
 
 
-def _place(point: Point) -> str:
+def _epoch_text(point: Point) -> str:
     if point.step is not None:
         return f"step {point.step:,}"
     return "" if point.epoch is None else f"epoch {point.epoch:g}"

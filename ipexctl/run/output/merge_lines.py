@@ -28,7 +28,7 @@ _NUMBER = re.compile(
 
 
 @lru_cache(maxsize=512)
-def template(text: str) -> tuple[str, tuple[str, ...]]:
+def line_template(text: str) -> tuple[str, tuple[str, ...]]:
     """Return (the common part of lines that may be folded into one, the numbers in this line)."""
     if text.startswith("[rank"):
         text = _RANK.sub("", text, count=1)
@@ -40,21 +40,25 @@ def template(text: str) -> tuple[str, tuple[str, ...]]:
     return pieces[0] + "".join(rest), tuple(n for n in numbers if n is not None)
 
 
-def merged(key: str, rows: Sequence[tuple[str, ...]]) -> str:
+def merge_line_rows(key: str, rows: Sequence[tuple[str, ...]]) -> str:
     """Merge lines of one template: the common part once, numbers that differ as `low..high`."""
     texts = key.split(SLOT)
-    ranges = map(_range, zip(*rows, strict=True))
+    ranges = map(_number_range, zip(*rows, strict=True))
     return texts[0] + "".join(r + text for r, text in zip(ranges, texts[1:], strict=True))
 
 
-def _range(numbers: Sequence[str]) -> str:
+def _number_range(numbers: Sequence[str]) -> str:
     if len(set(numbers)) == 1:
         return numbers[0]
-    found = sorted(dict.fromkeys(numbers), key=_size)
-    return found[0] if _size(found[0]) == _size(found[-1]) else f"{found[0]}..{found[-1]}"
+    found = sorted(dict.fromkeys(numbers), key=_comparable_value)
+    return (
+        found[0]
+        if _comparable_value(found[0]) == _comparable_value(found[-1])
+        else f"{found[0]}..{found[-1]}"
+    )
 
 
-def _size(number: str) -> tuple[float, ...]:
+def _comparable_value(number: str) -> tuple[float, ...]:
     """Return a key to compare numbers: 1,024 and 1e-3 by value, addresses by their parts."""
     if number.startswith("0x"):
         return (float(int(number, 16)),)
@@ -65,7 +69,7 @@ def _size(number: str) -> tuple[float, ...]:
 
 
 @dataclass(eq=False)
-class Group:
+class LineGroup:
     """One line, and the ranks that wrote it."""
 
     key: str
@@ -80,7 +84,7 @@ class Group:
     def text(self) -> str:
         if len(set(self.texts)) == 1:
             return self.texts[0]
-        return merged(self.key, self.numbers)
+        return merge_line_rows(self.key, self.numbers)
 
 
 class Fold:
@@ -88,21 +92,21 @@ class Fold:
 
     def __init__(self, ranks: int) -> None:
         self._all = ranks
-        self._queue: deque[Group] = deque()
-        self._open: dict[str, list[Group]] = {}  # by template, in order
+        self._queue: deque[LineGroup] = deque()
+        self._open: dict[str, list[LineGroup]] = {}  # by template, in order
         self._last: dict[int, int] = {}  # rank -> number of the group of its last line
         self._next = 0
 
     def add(self, rank: int, texts: Sequence[str], now: float) -> None:
         for text in texts:
-            key, numbers = template(text) if self._all > 1 else (text, ())
+            key, numbers = line_template(text) if self._all > 1 else (text, ())
             group = self._joinable(key, text, self._last.get(rank, -1)) or self._new(key, now)
             group.ranks.append(rank)
             group.texts.append(text)
             group.numbers.append(numbers)
             self._last[rank] = group.number
 
-    def due(self, now: float) -> Iterator[Group]:
+    def due(self, now: float) -> Iterator[LineGroup]:
         """Yield groups that have waited long enough, or that no other rank can join."""
         queue = self._queue
         while queue and (
@@ -110,7 +114,7 @@ class Fold:
         ):
             yield self._leave()
 
-    def rest(self) -> Iterator[Group]:
+    def rest(self) -> Iterator[LineGroup]:
         while self._queue:
             yield self._leave()
 
@@ -122,26 +126,26 @@ class Fold:
             self._close(group)
         return sum(len(group.ranks) for group in dropped)
 
-    def _joinable(self, key: str, text: str, last: int) -> Group | None:
+    def _joinable(self, key: str, text: str, last: int) -> LineGroup | None:
         """Return a group that the line can join, preferably one with the same numbers."""
         groups = self._open.get(key, [])
         i = bisect_right(groups, last, key=lambda g: g.number)
         near = groups[i : i + NEAR]
         return next((group for group in near if text in group.texts), near[0] if near else None)
 
-    def _new(self, key: str, now: float) -> Group:
-        group = Group(key, self._next, now)
+    def _new(self, key: str, now: float) -> LineGroup:
+        group = LineGroup(key, self._next, now)
         self._next += 1
         self._queue.append(group)
         self._open.setdefault(key, []).append(group)
         return group
 
-    def _leave(self) -> Group:
+    def _leave(self) -> LineGroup:
         group = self._queue.popleft()
         self._close(group)
         return group
 
-    def _close(self, group: Group) -> None:
+    def _close(self, group: LineGroup) -> None:
         same = self._open[group.key]
         same.remove(group)
         if not same:

@@ -97,9 +97,9 @@ class Formats:
         text = _FROM.sub("", text)
         low = text.lower()
         if text.startswith("::metric "):
-            return _point(self._named(text.removeprefix("::metric "), explicit=True))
+            return _make_point(self._named(text.removeprefix("::metric "), explicit=True))
         if "%|" in text and (bar := _BAR.search(text)):
-            return _point(self._bar(bar, text))
+            return _make_point(self._bar(bar, text))
         if not any(word in low for word in self.needed):
             return None
         if any(word in low for word in self.not_with) or _END_OF_RUN.match(text):
@@ -109,7 +109,7 @@ class Formats:
             if form.has in text and (match := form.pattern.search(text)):
                 found = {k: v for k, v in match.groupdict().items() if v} | found
                 if form.alone:
-                    return _point(found.items())
+                    return _make_point(found.items())
         special = bool(found)
         for name, value in self._named(text):
             found.setdefault(name, value)
@@ -117,12 +117,14 @@ class Formats:
             found |= self._only_part(text)
         if self.evaluation.match(text) or self.evaluation_marks.search(text):
             loss = found.get("eval_loss", found.get("loss"))
-            return _point([("eval_loss", loss)] if loss else [])
+            return _make_point([("eval_loss", loss)] if loss else [])
         if "eval_loss" in found and "loss" not in found:
-            return _point([("eval_loss", found["eval_loss"])])  # its step may count something else
+            return _make_point(
+                [("eval_loss", found["eval_loss"])]
+            )  # its step may count something else
         if not special and not _is_metric(found):
             return None
-        return _point((found | _rate(text)).items())
+        return _make_point((found | _read_rate(text)).items())
 
     def _named(self, text: str, *, explicit: bool = False) -> Iterator[tuple[str, str]]:
         seen = set()
@@ -158,10 +160,10 @@ class Formats:
         counted = per if unit == "s" and per != "s" else unit
         if counted.lower() not in self.units or self.titles.search(title) or _is_download(bar):
             return
-        yield "step", _whole(bar["step"])
-        yield "total", _whole(bar["total"])
+        yield "step", _expand_suffix(bar["step"])
+        yield "total", _expand_suffix(bar["total"])
         if bar["rate"] and "?" not in bar["rate"]:
-            number = float(_whole(bar["rate"]))
+            number = float(_expand_suffix(bar["rate"]))
             if unit != "s":
                 yield "rate", str(number)
             elif number:
@@ -175,11 +177,11 @@ def _is_download(bar: re.Match[str]) -> bool:
     """Recognize a bar of bytes or records, which has no unit of steps."""
     rate = bar["rate"] or "?"
     if "?" in rate:
-        return float(_whole(bar["total"])) >= _MANY
-    return bar["unit"] != "s" and float(_whole(rate)) > _MANY_A_SECOND
+        return float(_expand_suffix(bar["total"])) >= _MANY
+    return bar["unit"] != "s" and float(_expand_suffix(rate)) > _MANY_A_SECOND
 
 
-def _whole(text: str) -> str:
+def _expand_suffix(text: str) -> str:
     """Expand a number: 12k -> 12000."""
     scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1])
     return f"{float(text[:-1]) * scale:.0f}" if scale else text
@@ -192,7 +194,7 @@ def _is_metric(found: dict[str, str]) -> bool:
     return "step" in found and len(found) > 1
 
 
-def _rate(text: str) -> dict[str, str]:
+def _read_rate(text: str) -> dict[str, str]:
     if match := _RATES[0].search(text):
         return {"rate": match["rate"]}
     if (match := _RATES[1].search(text)) and float(match["seconds"]):
@@ -200,7 +202,7 @@ def _rate(text: str) -> dict[str, str]:
     return {}
 
 
-def _point(found: Any) -> Point | None:
+def _make_point(found: Any) -> Point | None:
     values: dict[str, float] = {}
     for name, text in found:
         kind = _KINDS.get(name, float)
@@ -211,7 +213,7 @@ def _point(found: Any) -> Point | None:
     return Point(**values) if values else None  # type: ignore[arg-type]
 
 
-def parse(text: str) -> Formats:
+def parse_metric_formats(text: str) -> Formats:
     raw = toml.loads(text)
     keys = {name: key for key, names in raw["names"].items() for name in names}
     spelled = "|".join(re.escape(name) for name in sorted(keys, key=len, reverse=True))
@@ -234,11 +236,11 @@ def parse(text: str) -> Formats:
         evaluation_marks=re.compile("|".join(words["evaluation_marks"]), re.IGNORECASE),
         titles=re.compile(rf"\b(?:{'|'.join(raw['bars']['titles'])})", re.IGNORECASE),
         units=frozenset(raw["bars"]["units"]),
-        formats=tuple(map(_format, raw["format"])),
+        formats=tuple(map(_read_format, raw["format"])),
     )
 
 
-def _format(raw: dict[str, Any]) -> Format:
+def _read_format(raw: dict[str, Any]) -> Format:
     pattern = raw["pattern"].replace("NUMBER", NUMBER)
     return Format(
         raw["name"],
@@ -279,7 +281,7 @@ class LineReader:
                     (name, value) for name, value in zip(self._columns, parts, strict=True) if name
                 ]
                 if all(_CELL.fullmatch(value) for _, value in pairs):
-                    return _point((name, value) for name, value in pairs if value)
+                    return _make_point((name, value) for name, value in pairs if value)
         return self.formats.point(text)
 
     def _bar(self, text: str) -> Point | None:
@@ -321,7 +323,7 @@ _THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 Numbers = tuple[tuple[str, float], ...]
 
 
-def numbers(text: str, point: Point | None, formats: Formats) -> Numbers:
+def read_named_numbers(text: str, point: Point | None, formats: Formats) -> Numbers:
     """Return named numbers. `point`: the metrics of the line; its losses are left out. A name
     without `=` or `:` needs a fraction."""
     text = COLOUR.sub("", text[:MAX_LINE]).strip()

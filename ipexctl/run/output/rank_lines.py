@@ -34,7 +34,7 @@ _GLUED = re.compile(
 )
 
 
-def clean(text: str) -> str:
+def strip_control_codes(text: str) -> str:
     """Remove what must not reach a terminal."""
     return _ESCAPE.sub(lambda m: m[0] if _COLOUR.fullmatch(m[0]) else "", text)
 
@@ -68,13 +68,13 @@ class Lines:
         if newline and not self._bars and (self._held or b"%|" in whole):
             left = self._without_moves(whole.split(b"\n"), rest)
             whole, newline = b"\n".join(left), b"\n" if left else b""
-        lines = _texts(whole, self._bars) if newline else []
+        lines = _shown_lines(whole, self._bars) if newline else []
         if self._held and _UP in rest:
             self._held = []
         rest = _last_state(rest)
         while len(rest) > MAX_LINE:
-            cut = _cut(rest)
-            lines += _texts(rest[:cut], self._bars)
+            cut = _cut_position(rest)
+            lines += _shown_lines(rest[:cut], self._bars)
             rest = rest[cut:]
         self._rest = rest
         return lines
@@ -109,7 +109,7 @@ class Lines:
 
     def bar(self) -> str:
         """Return the state of an unfinished progress bar; "" if `told` has been called with it."""
-        bar = _text(self._rest.decode("utf-8", "replace")) if b"\r" in self._rest else ""
+        bar = _shown_text(self._rest.decode("utf-8", "replace")) if b"\r" in self._rest else ""
         if not bar:
             self._bar = ""
         return "" if bar == self._bar else bar
@@ -122,7 +122,7 @@ class Lines:
         rest, self._rest = self._rest, b""
         if held and _UP not in rest:
             rest = b"\n".join([*held, rest]) if rest else b"\n".join(held)
-        return _texts(rest, self._bars) if rest else []
+        return _shown_lines(rest, self._bars) if rest else []
 
 
 def _last_state(rest: bytes) -> bytes:
@@ -131,16 +131,16 @@ def _last_state(rest: bytes) -> bytes:
     return rest[cut:] if cut > 0 else rest
 
 
-def _texts(block: bytes, bars: bool) -> list[str]:
+def _shown_lines(block: bytes, bars: bool) -> list[str]:
     """Return lines that may be shown, without newlines. Most need no change."""
     text = block.decode("utf-8", "replace")
     lines = text.split("\n")
     if not _is_plain(block) and _UNPLAIN.search(text):
-        lines = [_text(line) for line in lines]
+        lines = [_shown_text(line) for line in lines]
     if "%|" in text:
         lines = [piece for line in lines for piece in _without_bar(line, bars)]
     if max(map(len, lines)) > MAX_LINE:
-        lines = [piece for line in lines for piece in _pieces(line)]
+        lines = [piece for line in lines for piece in _split_long_line(line)]
     return lines
 
 
@@ -156,7 +156,7 @@ def _is_plain(block: bytes) -> bool:
     return not block.translate(None, _PLAIN)
 
 
-def _cut(rest: bytes) -> int:
+def _cut_position(rest: bytes) -> int:
     """Return where to cut a line without end: not inside a character or a colour."""
     cut = MAX_LINE
     while cut > MAX_LINE - 3 and rest[cut] & 0xC0 == 0x80:
@@ -166,7 +166,7 @@ def _cut(rest: bytes) -> int:
     return cut if whole else escape
 
 
-def _pieces(line: str) -> list[str]:
+def _split_long_line(line: str) -> list[str]:
     """Split a long clean line; a colour stays in one piece."""
     pieces = []
     while len(line) > MAX_LINE:
@@ -178,9 +178,9 @@ def _pieces(line: str) -> list[str]:
     return [*pieces, line]
 
 
-def _text(line: str) -> str:
+def _shown_text(line: str) -> str:
     state, up, behind = line.rstrip("\r").rsplit("\r", 1)[-1].rpartition("\x1b[A")
-    return clean((behind if up and behind else state + behind).replace("\t", "    "))
+    return strip_control_codes((behind if up and behind else state + behind).replace("\t", "    "))
 
 
 LONGEST = 3.0  # seconds between two samples of a growing log; in a longer gap it did not grow

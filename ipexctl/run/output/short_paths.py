@@ -9,7 +9,7 @@ _FOLDER = re.compile(r"""/(?:runs/[\w.-]{1,80}/work|(?:envs|lib)/[^\s"']{1,200}?
 _BEFORE_PATH = re.compile(r"""[\s"'(<=:]""")
 
 
-def shortened(text: str) -> str:
+def shorten_paths(text: str) -> str:
     """Remove the folder of the run, or of the environment's packages, from paths."""
     if "/work/" not in text and "/site-packages/" not in text:
         return text

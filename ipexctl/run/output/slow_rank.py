@@ -74,11 +74,11 @@ class RankLoads:
         return Slow(ranks, self._waits[ranks] / count / 1000)
 
     def slow(self) -> Slow | None:
-        found = apart(self._busy) if self._judged() else None
+        found = find_slow_ranks(self._busy) if self._judged() else None
         return Slow(*found) if found else None
 
 
-def apart(
+def find_slow_ranks(
     busy: Mapping[_Who, float], least: float = COMPUTES
 ) -> tuple[tuple[_Who, ...], float] | None:
     """Return the few that are busy while the others wait, and the share of time these wait."""

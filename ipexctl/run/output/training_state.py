@@ -19,7 +19,7 @@ SPAN = 20  # last steps from which a rate is computed
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """The content of a status line. None: unknown."""
 
     step: int | None = None
@@ -45,9 +45,9 @@ class _Rank:
     of_epoch: bool = False
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> TrainingProgress:
         """Return the progress of this rank, without what is the same for all."""
-        return Progress(self.last.step, None, self.last.epoch, None, self.last.loss)
+        return TrainingProgress(self.last.step, None, self.last.epoch, None, self.last.loss)
 
 
 @dataclass
@@ -99,20 +99,20 @@ class Training:
         fresh = {name: value for name, value in vars(point).items() if value is not None}
         known.last = replace(before, **fresh)
 
-    def progress(self, now: float) -> Progress:
+    def progress(self, now: float) -> TrainingProgress:
         """Return the progress of the first rank that prints steps, else metrics."""
         for rank, one in self.ranks.items():
             if one.unread and now - one.read >= READ_EVERY:
                 self._read(rank, one.unread, one.unread_at)
         found = sorted(self.ranks.items())
         if not found:
-            return Progress()
+            return TrainingProgress()
         known = next((one for _, one in found if one.last.step is not None), found[0][1])
-        last, rate = known.last, _rate(known, now)
+        last, rate = known.last, _step_rate(known, now)
         left = last.total - last.step if last.total and last.step is not None else None
         losses = [one.last.loss for _, one in found if one.last.loss is not None]
         bad = [rank for rank, one in found if one.last.loss and not isfinite(one.last.loss)]
-        return Progress(
+        return TrainingProgress(
             step=last.step,
             total=last.total,
             epoch=last.epoch,
@@ -135,7 +135,7 @@ def _mean_loss(known: _Rank, found: list[tuple[int, _Rank]]) -> float | None:
     return sum(good) / len(good)
 
 
-def _rate(known: _Rank, now: float) -> float | None:
+def _step_rate(known: _Rank, now: float) -> float | None:
     if known.rated is not None:
         return known.rate if now - known.rated < STALE else None
     if len(known.seen) < 2 or now - known.seen[-1][0] > STALE:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from ipexctl.base.host_answer import record
-from ipexctl.base.values import by, int_of, number, positive
+from ipexctl.base.host_answer import read_record
+from ipexctl.base.values import by, int_of, number_or_none, positive_or_none
 from ipexctl.quick_dataclass import dataclass
 
 
@@ -15,9 +15,11 @@ class RankPace:
     """A rank's pace. `sending`: the share of time with bytes on their way; None: not counted."""
 
     rank: int = field(metadata=by(int_of, needed=True))
-    seconds: float = field(metadata=by(positive, needed=True))  # for which the numbers are
-    cpus: float = field(metadata=by(number, needed=True))  # that its process used
-    sent: float = field(metadata=by(number, needed=True))  # bytes per second, to other hosts
+    seconds: float = field(metadata=by(positive_or_none, needed=True))  # for which the numbers are
+    cpus: float = field(metadata=by(number_or_none, needed=True))  # that its process used
+    sent: float = field(
+        metadata=by(number_or_none, needed=True)
+    )  # bytes per second, to other hosts
     sending: float | None = None
     waited: float | None = None  # seconds per second in which its threads could run but had no CPU
 
@@ -34,4 +36,4 @@ class HostPace:
 
 def read_pace(host: str, raw: Any) -> HostPace:
     """Read a host's report; invalid values are left out."""
-    return record(HostPace, raw, host=host)
+    return read_record(HostPace, raw, host=host)

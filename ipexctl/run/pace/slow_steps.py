@@ -11,10 +11,10 @@ from dataclasses import replace
 from enum import Enum
 
 from ipexctl.base import quoting
-from ipexctl.base.sizes import bit_rate, short
+from ipexctl.base.sizes import bit_rate, short_size
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.output.slow_rank import apart
+from ipexctl.run.output.slow_rank import find_slow_ranks
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 
@@ -28,7 +28,7 @@ CROWDED = 0.85  # share of a host's CPUs from which other programs may take thos
 FEW = 0.5  # share of the threads that the plan would have chosen
 
 
-class Wait(str, Enum):
+class StepWait(str, Enum):
     EXCHANGE = "exchange"
     SLOW_HOST = "slow-host"
     FEW_THREADS = "few-threads"
@@ -39,7 +39,7 @@ class Wait(str, Enum):
 
 
 @dataclass(frozen=True)
-class Proposal:
+class PaceProposal:
     slug: str
     text: str
     command: str
@@ -47,9 +47,9 @@ class Proposal:
 
 @dataclass(frozen=True)
 class SlowSteps:
-    wait: Wait
+    wait: StepWait
     headline: str
-    proposals: tuple[Proposal, ...] = ()
+    proposals: tuple[PaceProposal, ...] = ()
     steps_per_second: float | None = None
     computing: float | None = None  # share of the time, of the host that computes most
     sending: float | None = None  # share of the time
@@ -74,20 +74,21 @@ class SlowSteps:
         }
 
 
-def judge(
+def judge_slow_steps(
     plan: LaunchPlan, paces: Sequence[HostPace], rate: float | None = None, script: str = ""
 ) -> SlowSteps:
     """Judge the steps. `rate`: printed steps per second. `script`: with its arguments, as typed."""
     known = {pace.host: pace for pace in paces}
-    if missing := [h.host for h in plan.hosts if not _complete(h, known.get(h.host))]:
+    if missing := [h.host for h in plan.hosts if not _has_all_ranks(h, known.get(h.host))]:
         return SlowSteps(
-            Wait.UNKNOWN, f"too little is known of {fold(missing)} to say what a step waits for",
+            StepWait.UNKNOWN,
+            f"too little is known of {fold(missing)} to say what a step waits for",
             steps_per_second=rate,
         )  # fmt: skip
     return _Judge(plan, known, rate, script or quoting.quote(plan.argv)).found()
 
 
-def _complete(host: HostPlan, pace: HostPace | None) -> bool:
+def _has_all_ranks(host: HostPlan, pace: HostPace | None) -> bool:
     return pace is not None and {p.rank for p in host.ranks} <= {one.rank for one in pace.ranks}
 
 
@@ -111,29 +112,33 @@ class _Judge:
 
     def _judged(
         self, ranks: Sequence[RankPace], computing: Mapping[str, float], sending: float | None
-    ) -> tuple[Wait, str, tuple[Proposal, ...]]:
+    ) -> tuple[StepWait, str, tuple[PaceProposal, ...]]:
         if len(computing) < len(self.plan.hosts):
-            return Wait.UNKNOWN, "the CPUs of some hosts are unknown", ()
+            return StepWait.UNKNOWN, "the CPUs of some hosts are unknown", ()
         most = max(computing.values())
         if sending is not None and sending >= MUCH and most <= 1 - WAITS:
-            return Wait.EXCHANGE, self._exchange(ranks), self._faster(ranks)
-        if slow := apart(computing, LATE):
-            return Wait.SLOW_HOST, *self._slow_host(*slow)
+            return StepWait.EXCHANGE, self._exchange(ranks), self._faster(ranks)
+        if slow := find_slow_ranks(computing, LATE):
+            return StepWait.SLOW_HOST, *self._slow_host(*slow)
         if few := self._few_threads(computing):
-            return Wait.FEW_THREADS, *few
+            return StepWait.FEW_THREADS, *few
         if most >= COMPUTES:
-            return Wait.COMPUTING, self._says(f"the ranks compute {_percent(most)} of the time"), ()
+            return (
+                StepWait.COMPUTING,
+                self._says(f"the ranks compute {_percent_text(most)} of the time"),
+                (),
+            )
         busiest = max(self.paces.values(), key=lambda pace: pace.cpu or 0.0)
         crowded = busiest.cpu is not None and busiest.cpu >= CROWDED
-        use = f"the ranks use {_percent(most)} of their CPUs"
+        use = f"the ranks use {_percent_text(most)} of their CPUs"
         begun = self.rate is not None or any(rank.sent for rank in ranks)
         seen = sending is not None or len(self.plan.hosts) == 1
         if most <= IDLE and begun and seen and not crowded:
             text = f"{use}, and wait neither for the network nor for a slow host"
-            return Wait.IDLE, self._says(text), self._tune()
+            return StepWait.IDLE, self._says(text), self._tune()
         if crowded:
             use += f"; all programs together keep those of {busiest.host} busy"
-        return Wait.MIXED, self._says(use), ()
+        return StepWait.MIXED, self._says(use), ()
 
     def _computing(self, host: HostPlan) -> float | None:
         """Return the mean over its ranks of the share of their CPU time that they use."""
@@ -145,7 +150,7 @@ class _Judge:
         return min(1.0, sum(used) / len(used) / each)
 
     def _says(self, what: str) -> str:
-        return f"a step takes {_seconds(1 / self.rate)}; {what}" if self.rate else what
+        return f"a step takes {_seconds_text(1 / self.rate)}; {what}" if self.rate else what
 
     # --- the exchange -----------------------------------------------------------------------------
 
@@ -154,41 +159,41 @@ class _Judge:
         share = one.sending or 1.0
         speed = bit_rate(one.sent * 8 / share)
         if self.rate:
-            took, size = _seconds(share / self.rate), short(one.sent / self.rate)
+            took, size = _seconds_text(share / self.rate), short_size(one.sent / self.rate)
             return self._says(f"{took} of it the ranks exchange {size} at {speed}")
-        size = short(one.sent)
-        return f"{_percent(share)} of the time the ranks exchange {size} per second at {speed}"
+        size = short_size(one.sent)
+        return f"{_percent_text(share)} of the time the ranks exchange {size} per second at {speed}"
 
-    def _faster(self, ranks: Sequence[RankPace]) -> tuple[Proposal, ...]:
+    def _faster(self, ranks: Sequence[RankPace]) -> tuple[PaceProposal, ...]:
         compressed = any("IPEXCTL_COMPRESS" in dict(host.rank_env) for host in self.plan.hosts)
         large = max(rank.sent for rank in ranks) >= LEAST
         if self.plan.ddp and large and not compressed:
             command = f"ipexctl run --compress bf16 {self.script}"
-            return (Proposal("compress", "gradients as bf16 are half the bytes", command),)
+            return (PaceProposal("compress", "gradients as bf16 are half the bytes", command),)
         return self._tune()
 
-    def _tune(self) -> tuple[Proposal, ...]:
+    def _tune(self) -> tuple[PaceProposal, ...]:
         text = "trials of threads, buckets and connections"
-        once = Proposal("tune", text, f"ipexctl tune {self.script}")
+        once = PaceProposal("tune", text, f"ipexctl tune {self.script}")
         return () if self.plan.tuned else (once,)
 
     # --- hosts and threads ------------------------------------------------------------------------
 
-    def _slow_host(self, slow: Sequence[str], waits: float) -> tuple[str, tuple[Proposal, ...]]:
+    def _slow_host(self, slow: Sequence[str], waits: float) -> tuple[str, tuple[PaceProposal, ...]]:
         name = fold(slow)
-        text = f"the other ranks wait {_percent(waits)} of the time for {name}"
+        text = f"the other ranks wait {_percent_text(waits)} of the time for {name}"
         limits = {h.quota for h in self.plan.hosts if h.host in slow and h.quota}
         if limits:
             text += f", whose control group allows {min(limits):g} CPUs' worth of time"
-        found = [Proposal("doctor", f"why {name} is slow", "ipexctl doctor --level std")]
+        found = [PaceProposal("doctor", f"why {name} is slow", "ipexctl doctor --level std")]
         if not any("IPEXCTL_SHARE" in dict(host.rank_env) for host in self.plan.hosts):
             why = "a script that reads IPEXCTL_SHARE gives slow hosts smaller batches"
-            found.append(Proposal("share", why, f"ipexctl run {self.script}"))
+            found.append(PaceProposal("share", why, f"ipexctl run {self.script}"))
         return self._says(text), tuple(found)
 
     def _few_threads(
         self, computing: Mapping[str, float]
-    ) -> tuple[str, tuple[Proposal, ...]] | None:
+    ) -> tuple[str, tuple[PaceProposal, ...]] | None:
         """Explain a user's number of threads far below the cores, if ranks use all of them."""
         for host in self.plan.hosts:
             asked, planned = asked_threads(host), host.threads
@@ -197,7 +202,7 @@ class _Judge:
             text = f"ranks on {host.host} compute with {asked} of {planned} threads"
             why = "without OMP_NUM_THREADS, a thread for each core"
             command = f"ipexctl run --env OMP_NUM_THREADS={planned} {self.script}"
-            return self._says(text), (Proposal("threads", why, command),)
+            return self._says(text), (PaceProposal("threads", why, command),)
         return None
 
 
@@ -206,9 +211,9 @@ def asked_threads(host: HostPlan) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and 0 < len(text) < 6 else None
 
 
-def _percent(share: float) -> str:
+def _percent_text(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
-def _seconds(seconds: float) -> str:
+def _seconds_text(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"

@@ -24,12 +24,12 @@ def cores_per_rank(cpu: CpuFacts, ranks: int) -> tuple[tuple[Core, ...], ...]:
     if similar_sizes(nodes) and ranks % len(nodes) == 0:
         per_node = ranks // len(nodes)
         if per_node <= min(map(len, nodes)):
-            return tuple(part for node in nodes for part in _split(node, per_node))
-    return _split(usable, ranks)
+            return tuple(part for node in nodes for part in _split_cores(node, per_node))
+    return _split_cores(usable, ranks)
 
 
 @dataclass(frozen=True)
-class Part:
+class CoreBlock:
     """What one rank gets of its host."""
 
     cpus: tuple[int, ...]  # for computing; () if the host's CPUs are unknown
@@ -41,7 +41,7 @@ class Part:
 class Places:
     """How the ranks of one host share it."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[CoreBlock, ...]
     threads: int | None  # OpenMP threads of each rank; None if the host's CPUs are unknown
     capped: bool = False  # fewer threads than cores, for the control group's quota
     shared: bool = False  # more ranks than cores: each may run on all of them
@@ -57,12 +57,12 @@ def place_ranks(facts: Facts, ranks: int, workers: int = 0, asked: int | None = 
     cpu = facts.cpu
     mine = cores_per_rank(cpu, ranks)
     if not mine:
-        return _shared(cpu, ranks, workers)
+        return _shared_places(cpu, ranks, workers)
     made, crowded = [], False
     for part in mine:
         computing, comm = _for_comm(part, workers)
         crowded |= bool(set(comm) & {core[0] for core in computing})
-        made.append(Part(tuple(core[0] for core in computing), comm, _node_of(facts, part)))
+        made.append(CoreBlock(tuple(core[0] for core in computing), comm, _node_of(facts, part)))
     threads = min(len(part.cpus) for part in made)
     if asked and asked > threads and not workers:
         made = [
@@ -73,14 +73,14 @@ def place_ranks(facts: Facts, ranks: int, workers: int = 0, asked: int | None = 
     return Places(tuple(made), min(threads, budget), capped=budget < threads, crowded=crowded)
 
 
-def _shared(cpu: CpuFacts, ranks: int, workers: int) -> Places:
+def _shared_places(cpu: CpuFacts, ranks: int, workers: int) -> Places:
     usable = tuple(sorted(core[0] for core in fast_cores(cpu)))
     if not usable:
-        return Places((Part((), (), None),) * ranks, None)
+        return Places((CoreBlock((), (), None),) * ranks, None)
     made = []
     for rank in range(ranks):
         comm = tuple(usable[(rank * workers + w) % len(usable)] for w in range(workers))
-        made.append(Part(usable, comm, None))
+        made.append(CoreBlock(usable, comm, None))
     return Places(tuple(made), 1, shared=True, crowded=workers > 0)
 
 
@@ -103,7 +103,7 @@ def _node_of(facts: Facts, part: tuple[Core, ...]) -> int | None:
     return node if not found and node in allowed else None
 
 
-def _split(usable: Sequence[Core], ranks: int) -> tuple[tuple[Core, ...], ...]:
+def _split_cores(usable: Sequence[Core], ranks: int) -> tuple[tuple[Core, ...], ...]:
     each, more = divmod(len(usable), ranks)
     edges = [rank * each + min(rank, more) for rank in range(ranks + 1)]
     return tuple(tuple(usable[a:b]) for a, b in pairwise(edges))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from ipexctl.errors import InputError, RunFailed
-from ipexctl.facts.host_facts import best, link_local, peer_address
+from ipexctl.facts.host_facts import best_address, link_local, peer_address
 from ipexctl.machines.openssh import login_command
-from ipexctl.run.plan.launch import Node
+from ipexctl.run.plan.launch import PlannedHost
 
 # a user who sets one of these has chosen a network
 CHOOSE = frozenset(
@@ -19,7 +19,7 @@ CHOOSE = frozenset(
 )  # fmt: skip
 
 
-def may_choose(nodes: Sequence[Node], named: AbstractSet[str]) -> bool:
+def may_choose(nodes: Sequence[PlannedHost], named: AbstractSet[str]) -> bool:
     """Return whether hosts may share several networks, and the user has chosen none of them.
 
     `named`: variables that the user sets. This runs at each start, so it is quick: False is
@@ -28,17 +28,22 @@ def may_choose(nodes: Sequence[Node], named: AbstractSet[str]) -> bool:
     is_chosen = CHOOSE & named or any(node.host.nic for node in nodes)
     if len(nodes) < 2 or is_chosen:
         return False
-    shared = set.intersection(*({*_ipv4(node)} for node in nodes))  # docker0 is equal everywhere
-    return all(len({_ipv4(node)[a] for a in _ipv4(node).keys() - shared}) > 1 for node in nodes)
+    shared = set.intersection(
+        *({*_ipv4_interfaces(node)} for node in nodes)
+    )  # docker0 is equal everywhere
+    return all(
+        len({_ipv4_interfaces(node)[a] for a in _ipv4_interfaces(node).keys() - shared}) > 1
+        for node in nodes
+    )
 
 
-def _ipv4(node: Node) -> dict[str, str]:
+def _ipv4_interfaces(node: PlannedHost) -> dict[str, str]:
     """Return {address: interface} of the interfaces that are up."""
     nics = (nic for nic in node.facts.net.nics if nic.up)
     return {address: nic.name for nic in nics for address in nic.addresses if ":" not in address}
 
 
-def address(node: Node) -> str:
+def choose_host_address(node: PlannedHost) -> str:
     """Return the address at which the other hosts reach this one."""
     if node.measured:
         return node.measured.address
@@ -60,12 +65,12 @@ def address(node: Node) -> str:
     return found
 
 
-def _of_connection(node: Node) -> str:
+def _of_connection(node: PlannedHost) -> str:
     nic = node.facts.net.ssh_nic
     return f"its network interface {nic}" if nic else "its network interface"
 
 
-def _address_of_nic(node: Node) -> str:
+def _address_of_nic(node: PlannedHost) -> str:
     """Return the address of the interface that the hostfile names with nic=."""
     there = {nic.name: nic for nic in node.facts.net.nics}
     if node.host.nic not in there:
@@ -75,28 +80,28 @@ def _address_of_nic(node: Node) -> str:
             hint=f"correct nic= for {node.host.name} in the hostfile",
             slug="interface-missing",
         )
-    found = best(there[node.host.nic].addresses)
+    found = best_address(there[node.host.nic].addresses)
     if not found or not there[node.host.nic].up:
         raise RunFailed(
             f"{node.host.name}: the network interface {node.host.nic} is down or has no address",
-            hint=login_command.ssh(node.host, f"ip addr show {node.host.nic}"),
+            hint=login_command.ssh_to(node.host, f"ip addr show {node.host.nic}"),
             slug="interface-unusable",
         )
     return found
 
 
-def ipv6_only(node: Node, name: str) -> bool:
+def ipv6_only(node: PlannedHost, name: str) -> bool:
     """Return whether this interface of the host has no IPv4 address."""
     found = next((nic.addresses for nic in node.facts.net.nics if nic.name == name), ())
     return bool(found) and all(":" in address for address in found)
 
 
-def nic(node: Node) -> str:
+def choose_host_nic(node: PlannedHost) -> str:
     if node.measured:
         return node.measured.nic
     if node.host.nic:
         return node.host.nic
-    own = address(node)
+    own = choose_host_address(node)
     for interface in node.facts.net.nics:
         if own in interface.addresses:
             return interface.name

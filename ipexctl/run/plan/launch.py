@@ -137,7 +137,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Node:
+class PlannedHost:
     """A host with all that is known about it."""
 
     host: Host

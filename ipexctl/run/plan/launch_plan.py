@@ -12,10 +12,10 @@ from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import CpuFacts
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.plan import interface_choice, mpi, port_plan, rank_variables
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Node, Prepared, RunRequest, Socket
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, Prepared, RunRequest, Socket
 from ipexctl.run.plan.mpi import HostMpi
 from ipexctl.run.plan.placement import (
-    decide,
+    decide_placement,
     host_variables,
     process_variables,
     rank_places,
@@ -24,12 +24,12 @@ from ipexctl.run.plan.placement import (
 from ipexctl.run.plan.tuning_variables import Site
 
 
-def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
-    decided = decide(nodes, request)
+def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: str) -> LaunchPlan:
+    decided = decide_placement(nodes, request)
     first = decided.sites[0].node
-    installed = _mpi([site.node for site in decided.sites])
+    installed = _common_mpi([site.node for site in decided.sites])
     ipv6 = any(interface_choice.ipv6_only(site.node, site.nic) for site in decided.sites)
-    starter = _starter(installed, decided.backend.name) if ipv6 else installed
+    starter = _starter_for_ipv6(installed, decided.backend.name) if ipv6 else installed
     if ipv6 and request.ports and starter == mpi.OPENMPI.name:
         raise RunFailed(
             "--ports cannot be used with Open MPI on hosts without an IPv4 address",
@@ -50,8 +50,8 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         master_addr=decided.master_addr,
         master_port=decided.master_port,
         argv=request.argv,
-        mpirun=mpi.mpirun(hosts[0], starter, rank, run_dir, more, ipv6=ipv6),
-        machinefile=mpi.machinefile(hosts, starter),
+        mpirun=mpi.mpirun_command(hosts[0], starter, rank, run_dir, more, ipv6=ipv6),
+        machinefile=mpi.machinefile_text(hosts, starter),
         notes=(*decided.notes, *_no_mpi(installed, starter)),
         backend=decided.backend.name,
         mpi=starter,
@@ -60,7 +60,7 @@ def plan(nodes: Sequence[Node], request: RunRequest, run_id: str) -> LaunchPlan:
         ddp=request.frameworks.ddp,
         joins=request.frameworks.joins,
         trains=request.frameworks.trains,
-        environment=_environment(nodes),
+        environment=_common_environment(nodes),
     )
 
 
@@ -105,7 +105,7 @@ def _refuse_planned_secrets(names: Sequence[str], hosts: Sequence[HostPlan]) -> 
             )
 
 
-def _environment(nodes: Sequence[Node]) -> EnvUsed | None:
+def _common_environment(nodes: Sequence[PlannedHost]) -> EnvUsed | None:
     """Return the environment of all hosts; None if ipexctl did not create it. Raise RunFailed."""
     found = [node.prepared.environment for node in nodes]
     hosts: dict[str, list[str]] = {}
@@ -122,7 +122,7 @@ def _environment(nodes: Sequence[Node]) -> EnvUsed | None:
     return found[0]
 
 
-def _mpi(nodes: Sequence[Node]) -> str:
+def _common_mpi(nodes: Sequence[PlannedHost]) -> str:
     """Return the row of the MPI that all of them have."""
     have = {node.host.name: node.prepared.mpi for node in nodes}
     kinds = {(m.flavour, m.version) if m else () for m in have.values()}
@@ -136,13 +136,13 @@ def _mpi(nodes: Sequence[Node]) -> str:
     return mpi.row_of(nodes[0].prepared.mpi)
 
 
-def _starter(name: str, backend: str) -> str:
+def _starter_for_ipv6(name: str, backend: str) -> str:
     """Return the MPI that starts the ranks if a host has no IPv4 address; NONE: this one cannot."""
     if name == mpi.NONE or mpi.FLAVOURS[name].ipv6 is not None:
         return name
     if backend == "mpi":
         raise RunFailed(
-            f"{mpi.title(name)} cannot start ranks on hosts without an IPv4 address",
+            f"{mpi.flavour_title(name)} cannot start ranks on hosts without an IPv4 address",
             why="its mpirun looks up IPv4 addresses only, and the backend mpi needs it",
             hint="ipexctl install --mpi openmpi   # or intel",
             slug="mpi-needs-ipv4",
@@ -154,15 +154,15 @@ def _no_mpi(installed: str, starter: str) -> tuple[str, ...]:
     if installed == starter:
         return ()
     return (
-        f"{mpi.title(installed)} needs IPv4 addresses, which some hosts lack: the agents start the "
-        "ranks without MPI, which is enough for gloo",
+        f"{mpi.flavour_title(installed)} needs IPv4 addresses, which some hosts lack: the agents "
+        "start the ranks without MPI, which is enough for gloo",
     )
 
 
-def _sockets(cpu: CpuFacts) -> tuple[Socket, ...]:
+def _cores_by_socket(cpu: CpuFacts) -> tuple[Socket, ...]:
     where = {c.id: (c.socket, c.node) for c in cpu.cpus}
     found: dict[tuple[int | None, int | None], list[usable_cores.Core]] = {}
-    for core in usable_cores.cores(replace(cpu, allowed=None)):
+    for core in usable_cores.list_cores(replace(cpu, allowed=None)):
         found.setdefault(where[core[0]], []).append(core)
     return tuple((*key, tuple(cores)) for key, cores in found.items())
 
@@ -174,7 +174,7 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
     starter = mpi.row_of(prepared.mpi)
     return HostPlan(
         host=node.host.name,
-        label=mpi.label(starter, node.host.name, index),
+        label=mpi.host_label(starter, node.host.name, index),
         mpi_bin=prepared.mpi.bin if prepared.mpi else "",
         prefix=prepared.prefix,
         nic=nic,
@@ -183,6 +183,6 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
         rank_env=tuple((v.name, v.value) for v in variables),
         threads=site.places.threads,
         quota=node.facts.cpu.quota,
-        sockets=_sockets(node.facts.cpu),
+        sockets=_cores_by_socket(node.facts.cpu),
         reasons=tuple((v.name, v.why) for v in (*variables, *of_all) if v.why),
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from ipexctl.base.host_answer import AnyText, absolute
+from ipexctl.base.host_answer import AnyText, read_absolute_path
 from ipexctl.base.values import by
 from ipexctl.errors import HostFailed
 from ipexctl.facts.software_facts import Mpi
@@ -124,13 +124,13 @@ OPENMPI_4 = Flavour(
 FLAVOURS: Mapping[str, Flavour] = {f.name: f for f in (INTEL, MPICH, OPENMPI, OPENMPI_4)}
 
 
-def flavour(found: Mpi) -> Flavour:
+def flavour_of_mpi(found: Mpi) -> Flavour:
     """Return its row of the table."""
     old = found.flavour == "openmpi" and found.version.split(".")[0] in ("1", "2", "3", "4")
     return FLAVOURS["openmpi4" if old else found.flavour]
 
 
-def title(name: str) -> str:
+def flavour_title(name: str) -> str:
     return FLAVOURS[name].title if name else "no MPI"
 
 
@@ -156,7 +156,7 @@ def describe_locked(locked: str, version: Callable[[str], str]) -> str:
 
 
 def row_of(found: Mpi | None) -> str:
-    return flavour(found).name if found else NONE
+    return flavour_of_mpi(found).name if found else NONE
 
 
 def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
@@ -171,7 +171,7 @@ def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
 class HostMpi:
     """The host's own MPI, as remote/run/run_environment.py reports it. `says`: its --version."""
 
-    bin: str = field(metadata=by(absolute))
+    bin: str = field(metadata=by(read_absolute_path))
     says: AnyText
 
     @property
@@ -202,7 +202,7 @@ def no_mpirun(host: str, said: HostMpi | None) -> HostFailed:
 # --- the commands that start it ------------------------------------------------------------------
 
 
-def mpirun(
+def mpirun_command(
     first: HostPlan,
     name: str,
     n: int,
@@ -225,12 +225,12 @@ def mpirun(
     return (f"{first.mpi_bin}/mpirun", *flags, *more, *RANK)
 
 
-def starter(host: HostPlan) -> tuple[str, ...]:
+def rank_starter_command(host: HostPlan) -> tuple[str, ...]:
     """Return the command that starts the ranks of one host without MPI."""
     return (*RANK[:2], RANK[2] + ' "$@"', "sh", *(f"{p.rank}:{p.local_rank}" for p in host.ranks))
 
 
-def machinefile(hosts: Sequence[HostPlan], name: str) -> str:
+def machinefile_text(hosts: Sequence[HostPlan], name: str) -> str:
     if name == NONE:
         return ""
     slots = FLAVOURS[name].slots
@@ -239,14 +239,14 @@ def machinefile(hosts: Sequence[HostPlan], name: str) -> str:
 
 def single_host_command(mpi: Mpi, n: int) -> tuple[str, ...]:
     """Return mpirun for `n` processes on one machine; the program follows."""
-    return (f"{mpi.bin}/mpirun", *(word.format(n=n) for word in flavour(mpi).alone))
+    return (f"{mpi.bin}/mpirun", *(word.format(n=n) for word in flavour_of_mpi(mpi).alone))
 
 
 def single_host_vars(mpi: Mpi | None) -> Pairs:
-    return flavour(mpi).single if mpi else ()
+    return flavour_of_mpi(mpi).single if mpi else ()
 
 
-def label(name: str, host: str, index: int) -> str:
+def host_label(name: str, host: str, index: int) -> str:
     """Return a name that mpirun reads as one host. A label is unique by its leading digits: no name
     of a user's host that is kept begins with one. (`:` and `#` have a meaning in a machine file.)
     Open MPI cuts names at their first dot, and takes some for the local machine.
@@ -268,7 +268,7 @@ def env_vars(prefix: str, mpi: Mpi | None) -> Pairs:
         return (path,)
     if mpi.bin != f"{prefix}/bin":  # the host's own: its files are where it expects them
         return (("PATH", f"{prefix}/bin:{mpi.bin}"),)
-    variables = tuple((n, v.format(prefix=prefix)) for n, v in flavour(mpi).variables)
+    variables = tuple((n, v.format(prefix=prefix)) for n, v in flavour_of_mpi(mpi).variables)
     numbers = [int(number) for number in re.findall(r"\d{1,9}", mpi.version)]
     if mpi.flavour == "intel" and numbers < [2021, 15]:
         variables = tuple(_old_layout(variables, prefix))

@@ -20,7 +20,7 @@ from ipexctl.run.plan import (
     ranks_per_host,
     tuning_variables,
 )
-from ipexctl.run.plan.launch import Node, RankPlace, RunRequest
+from ipexctl.run.plan.launch import PlannedHost, RankPlace, RunRequest
 from ipexctl.run.plan.tuning_variables import Backend, Site, Variable
 
 LONGEST = 100  # characters of a value in a note
@@ -37,7 +37,7 @@ class Decided:
     notes: tuple[str, ...]
 
 
-def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
+def decide_placement(nodes: Sequence[PlannedHost], request: RunRequest) -> Decided:
     counts = ranks_per_host.share_out(nodes, request)
     used = [(node, count) for node, count in zip(nodes, counts, strict=True) if count]
     backend = tuning_variables.choose_backend([node for node, _ in used], request)
@@ -45,7 +45,7 @@ def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
     cpu_only = not any(tuning_variables.usable_accelerators(node.prepared) for node, _ in used)
     sites = tuple(
         replace(
-            _site(node, count, backend, _threads(request), alone=alone),
+            _place_ranks(node, count, backend, _asked_threads(request), alone=alone),
             frameworks=request.frameworks,
             cpu_only=cpu_only,
         )
@@ -53,9 +53,12 @@ def decide(nodes: Sequence[Node], request: RunRequest) -> Decided:
     )
     _refuse_unequal(sites, request)
     master = _own_master(sites[0])
-    notes = (*ranks_per_host.notes(nodes, counts, request), *_notes(sites, request, master))
+    notes = (
+        *ranks_per_host.rank_count_notes(nodes, counts, request),
+        *_placement_notes(sites, request, master),
+    )
     found = {**master, **dict(request.env)}
-    return Decided(sites, backend, found["MASTER_ADDR"], _port(found["MASTER_PORT"]), notes)
+    return Decided(sites, backend, found["MASTER_ADDR"], _parse_port(found["MASTER_PORT"]), notes)
 
 
 def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
@@ -72,19 +75,21 @@ def variables_of(site: Site, request: RunRequest) -> tuple[Variable, ...]:
         *tuning_variables.of_compression(request.compress),
         *tuning_variables.of_project(request.roots),
     )
-    return tuning_variables.merged(made, dict(request.env))
+    return tuning_variables.merge_variables(made, dict(request.env))
 
 
 def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
     """Return the variables that MPI's own programs get, too."""
     made = _of_processes(site, request)
     asked = dict(request.env)
-    return tuning_variables.merged(made, {v.name: asked[v.name] for v in made if v.name in asked})
+    return tuning_variables.merge_variables(
+        made, {v.name: asked[v.name] for v in made if v.name in asked}
+    )
 
 
 def _of_processes(site: Site, request: RunRequest) -> tuple[Variable, ...]:
     port = site.node.prepared.port
-    bounded = port_plan.variables(request.ports, port) if request.ports else ()
+    bounded = port_plan.port_variables(request.ports, port) if request.ports else ()
     return (
         Variable("I_MPI_PIN", "0", "ipexctl pins the ranks itself, so MPI must not"),
         *(Variable(name, value, "--ports") for name, value in bounded),
@@ -102,17 +107,19 @@ def host_variables(site: Site) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _threads(request: RunRequest) -> int | None:
+def _asked_threads(request: RunRequest) -> int | None:
     """Return the user's own number of OpenMP threads, if it is a number."""
     text = dict(request.env).get("OMP_NUM_THREADS", "")
     return int(text) if re.fullmatch(r"[0-9]{1,5}", text) else None
 
 
-def _site(node: Node, count: int, backend: Backend, threads: int | None, *, alone: bool) -> Site:
+def _place_ranks(
+    node: PlannedHost, count: int, backend: Backend, threads: int | None, *, alone: bool
+) -> Site:
     places = core_pinning.place_ranks(node.facts, count, backend.workers, threads)
     if alone:
         return Site(node, places, backend, "lo", "only one host, so loopback is used", alone=True)
-    nic = interface_choice.nic(node)
+    nic = interface_choice.choose_host_nic(node)
     why = "the hostfile says so" if node.host.nic else "other hosts connect to this interface"
     why = node.measured.why if node.measured else why
     return Site(node, places, backend, nic, why, alone=False)
@@ -120,11 +127,11 @@ def _site(node: Node, count: int, backend: Backend, threads: int | None, *, alon
 
 def _own_master(first: Site) -> dict[str, str]:
     """Return where rank 0 is found, unless the user says so."""
-    address = "127.0.0.1" if first.alone else interface_choice.address(first.node)
+    address = "127.0.0.1" if first.alone else interface_choice.choose_host_address(first.node)
     return {"MASTER_ADDR": address, "MASTER_PORT": str(first.node.prepared.port)}
 
 
-def _port(text: str) -> int:
+def _parse_port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) < 65536):
         raise InputError(f"MASTER_PORT={text}: not a port", slug="not-a-port")
     return int(text)
@@ -133,11 +140,13 @@ def _port(text: str) -> int:
 # --- notes for the user --------------------------------------------------------------------------
 
 
-def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]) -> Iterator[str]:
-    yield from _tight(sites)
+def _placement_notes(
+    sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
+) -> Iterator[str]:
+    yield from _tight_notes(sites)
     if "OMP_NUM_THREADS" not in dict(request.env):
-        yield from _unequal(sites)
-    yield from _overridden(sites, request, master)
+        yield from _unequal_notes(sites)
+    yield from _override_notes(sites, request, master)
     yield from _not_joined(sites)
     if request.compress != "off" and sum(len(site.places.parts) for site in sites) == 1:
         yield f"--compress {request.compress} has no effect: a single rank exchanges no gradients"
@@ -149,7 +158,7 @@ def _notes(sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
         )
 
 
-def _tight(sites: Sequence[Site]) -> Iterator[str]:
+def _tight_notes(sites: Sequence[Site]) -> Iterator[str]:
     """Yield notes about the CPUs of hosts; equal notes about several hosts become one."""
     said: dict[str, list[str]] = {}
     for site in sites:
@@ -180,7 +189,7 @@ def _of_one(site: Site) -> Iterator[str]:
         yield f"{ranks} ranks must share {cpu.quota:g} CPUs' worth of time"
 
 
-def _unequal(sites: Sequence[Site]) -> Iterator[str]:
+def _unequal_notes(sites: Sequence[Site]) -> Iterator[str]:
     """Note which ranks have the fewest threads and so slow down the others: shares are equal."""
     threads = {site.places.threads for site in sites if site.places.threads}
     if len(threads) > 1:
@@ -192,7 +201,7 @@ def _unequal(sites: Sequence[Site]) -> Iterator[str]:
         )
 
 
-def _overridden(
+def _override_notes(
     sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 ) -> Iterator[str]:
     asked = dict(request.env)
@@ -208,8 +217,8 @@ def _overridden(
     for name, values in planned.items():
         different = sorted({value for value in values if value != asked.get(name)})
         if name in asked and different:
-            had = " or ".join(map(_short, different[:3]))
-            yield f"--env {name}={_short(asked[name])} is used, the plan had {had}"
+            had = " or ".join(map(_shorten_value, different[:3]))
+            yield f"--env {name}={_shorten_value(asked[name])} is used, the plan had {had}"
 
 
 def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:
@@ -250,7 +259,7 @@ def _not_joined(sites: Sequence[Site]) -> Iterator[str]:
         )
 
 
-def _short(value: str) -> str:
+def _shorten_value(value: str) -> str:
     """Shorten a value: paths of libraries can be longer than a screen."""
     return value if len(value) <= LONGEST else f"{value[: LONGEST - 3]}..."
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.plan.launch import HostPlan, Node
+from ipexctl.run.plan.launch import HostPlan, PlannedHost
 from ipexctl.run.plan.run_options import Ports
 
 FEWEST = 16  # for two runs at a time, and 10 for Hydra and the processes that use MPI
@@ -35,7 +35,7 @@ def read_ports(text: str) -> Ports:
     return low, high
 
 
-def top(ports: Ports) -> Ports:
+def reserved_ports(ports: Ports) -> Ports:
     """Return the quarter reserved for MASTER_PORT, Open MPI's daemon and its mpirun: three per run.
 
     The ports below are for all others. A host chooses its three: remote/run/run_environment.py.
@@ -44,13 +44,13 @@ def top(ports: Ports) -> Ports:
     return high + 1 - 3 * max(2, (high - low + 1) // 12), high
 
 
-def variables(ports: Ports, port: int) -> tuple[tuple[str, str], ...]:
+def port_variables(ports: Ports, port: int) -> tuple[tuple[str, str], ...]:
     """Return the variables of every MPI, of libfabric and of UCX; each reads only its own names.
 
     Open MPI's daemon listens on every port that it gets, so it gets one: the port below `port`, the
     free one that its host has reported.
     """
-    low, high = ports[0], top(ports)[0] - 1
+    low, high = ports[0], reserved_ports(ports)[0] - 1
     pair, count, daemon = f"{low}:{high}", str(high - low + 1), str(port - 1)
     return (
         ("I_MPI_PORT_RANGE", pair),
@@ -78,7 +78,7 @@ def of_mpirun(first: HostPlan, flags: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def port_note(nodes: Sequence[Node], backend: str) -> str:
+def port_note(nodes: Sequence[PlannedHost], backend: str) -> str:
     """Return a note for gloo, which asks the kernel for any port: only the kernel can limit it."""
     if backend != "gloo":
         return (

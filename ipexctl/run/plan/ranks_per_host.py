@@ -6,19 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 
-from ipexctl.base.sizes import count, size
+from ipexctl.base.sizes import binary_size, count
 from ipexctl.errors import InputError
 from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.usable_cores import fast_cores
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.launch import LaunchPlan, Node, RunRequest
+from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest
 
 MOST = 1 << 16  # ranks in all; a typo must not fill the memory of hosts
 
 
-def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
+def share_out(nodes: Sequence[PlannedHost], request: RunRequest) -> list[int]:
     """Return the ranks per host, in the order of the hostfile.
 
     -ppn is for every host, and fills them in order. Without it slots count, and for a host without
@@ -33,22 +33,24 @@ def share_out(nodes: Sequence[Node], request: RunRequest) -> list[int]:
                 f"{name} {value}: more than {MOST} ranks are not supported",
                 slug="rank-count-too-big",
             )
-    limits, what = _limits(nodes, request)
+    limits, what = _rank_limits(nodes, request)
     if n is None:
         return limits
     if what:
-        return _fill(limits, n, what)
+        return _fill_hosts(limits, n, what)
     each, more = divmod(n, len(nodes))
     return [each + (1 if i < more else 0) for i in range(len(nodes))]
 
 
-def fitting(nodes: Sequence[Node], request: RunRequest) -> int | None:
+def fit_rank_count(nodes: Sequence[PlannedHost], request: RunRequest) -> int | None:
     """Return -n, limited to the capacity of these hosts."""
-    limits, what = _limits(nodes, request)
+    limits, what = _rank_limits(nodes, request)
     return min(request.n, sum(limits)) if request.n and what else request.n
 
 
-def notes(nodes: Sequence[Node], counts: Sequence[int], request: RunRequest) -> Iterator[str]:
+def rank_count_notes(
+    nodes: Sequence[PlannedHost], counts: Sequence[int], request: RunRequest
+) -> Iterator[str]:
     """Yield notes about what the user may not have meant."""
     together = list(zip(nodes, counts, strict=True))
     if idle := [node.host.name for node, count in together if not count]:
@@ -64,7 +66,7 @@ def notes(nodes: Sequence[Node], counts: Sequence[int], request: RunRequest) -> 
         yield f"-ppn {ppn} is more than the slots in the hostfile: {fold(beyond)}"
 
 
-def _limits(nodes: Sequence[Node], request: RunRequest) -> tuple[list[int], str]:
+def _rank_limits(nodes: Sequence[PlannedHost], request: RunRequest) -> tuple[list[int], str]:
     """Return the ranks of each host without -n, and what limits them; "": only -n does."""
     if request.ppn is not None:
         return [request.ppn] * len(nodes), "-ppn"
@@ -77,7 +79,7 @@ def _limits(nodes: Sequence[Node], request: RunRequest) -> tuple[list[int], str]
     return own, ""
 
 
-def _fill(limits: list[int], n: int, what: str) -> list[int]:
+def _fill_hosts(limits: list[int], n: int, what: str) -> list[int]:
     if n > sum(limits):
         hosts = "1 host has" if len(limits) == 1 else f"{len(limits)} hosts have"
         raise InputError(
@@ -102,7 +104,7 @@ class _Excess:
     most: int
 
 
-def checked(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool) -> LaunchPlan:
+def check_rank_room(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool) -> LaunchPlan:
     """Raise InputError if hosts have no room for their ranks; with `force`, add a note instead."""
     found: dict[_Excess, list[str]] = {}
     for host in plan.hosts:
@@ -136,8 +138,8 @@ def _excesses(facts: Facts, ranks: int) -> Iterator[_Excess]:
     if known and ranks > 1 and ranks * PER_RANK > min(known):
         most = max(1, min(known) // PER_RANK)
         yield _Excess(
-            f"{ranks} ranks need at least {size(ranks * PER_RANK)} of memory, but only "
-            f"{size(min(known))} is available; at most {most}, because PyTorch alone takes "
-            f"{size(PER_RANK)} per rank",
+            f"{ranks} ranks need at least {binary_size(ranks * PER_RANK)} of memory, but only "
+            f"{binary_size(min(known))} is available; at most {most}, because PyTorch alone takes "
+            f"{binary_size(PER_RANK)} per rank",
             most,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ipexctl.base.host_answer import Answer, Line
-from ipexctl.base.sizes import ranges
+from ipexctl.base.sizes import fold_numbers
 from ipexctl.base.values import cpu_list as cpus_of
 from ipexctl.errors import HostFailed
 from ipexctl.quick_dataclass import dataclass
@@ -18,7 +18,7 @@ _SHOWN = (
 )  # fmt: skip
 
 
-def document(plan: LaunchPlan) -> dict[str, object]:
+def shown_plan_document(plan: LaunchPlan) -> dict[str, object]:
     """Return the document; of the ranks' environment, only the variables in _SHOWN."""
     return {
         "master": [plan.master_addr, plan.master_port],
@@ -41,7 +41,8 @@ def of_host(host: HostPlan) -> dict[str, object]:
         "quota": host.quota,
         "env": {key: value for key, value in host.rank_env if key in _SHOWN},
         "ranks": [
-            [place.rank, place.local_rank, ranges(place.cpus), place.node] for place in host.ranks
+            [place.rank, place.local_rank, fold_numbers(place.cpus), place.node]
+            for place in host.ranks
         ],
     }
 
@@ -83,7 +84,7 @@ class _Shown:
     secret: tuple[str, ...] = ()
 
 
-def read(raw: Any, run_id: str) -> LaunchPlan | None:
+def read_shown_plan(raw: Any, run_id: str) -> LaunchPlan | None:
     """Read a plan; None for anything else: the document comes from a host."""
     try:
         shown = Answer("", raw).read(_Shown)

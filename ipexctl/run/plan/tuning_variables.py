@@ -9,7 +9,7 @@ from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.core_pinning import Places
-from ipexctl.run.plan.launch import Node, Prepared, RunRequest
+from ipexctl.run.plan.launch import PlannedHost, Prepared, RunRequest
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.source import SHARE
 
@@ -37,7 +37,7 @@ class Backend:
 class Site:
     """One host of the run, as far as it is planned."""
 
-    node: Node
+    node: PlannedHost
     places: Places
     backend: Backend
     nic: str
@@ -47,11 +47,11 @@ class Site:
     cpu_only: bool = True  # whether no host of the run has an accelerator that its torch could use
 
 
-def choose_backend(nodes: Sequence[Node], request: RunRequest) -> Backend:
+def choose_backend(nodes: Sequence[PlannedHost], request: RunRequest) -> Backend:
     """Choose `ccl` if all hosts have the bindings, else gloo; the user's choice comes first."""
     asked = dict(request.env)
-    without = [node.host.name for node in nodes if not _bindings(node.prepared)]
-    name, why = "ccl", f"{_bindings(nodes[0].prepared)} is installed"
+    without = [node.host.name for node in nodes if not _oneccl_bindings(node.prepared)]
+    name, why = "ccl", f"{_oneccl_bindings(nodes[0].prepared)} is installed"
     if without:
         name, why = "gloo", "no oneCCL bindings are installed"
         if len(without) < len(nodes):
@@ -60,11 +60,11 @@ def choose_backend(nodes: Sequence[Node], request: RunRequest) -> Backend:
         name, why = asked["IPEXCTL_BACKEND"], "yours, with --env"
     if name != "ccl":
         return Backend(name, why)
-    count = _workers(asked.get("CCL_WORKER_COUNT", "1"))
+    count = _parse_workers(asked.get("CCL_WORKER_COUNT", "1"))
     return Backend(name, why, 0 if "CCL_WORKER_AFFINITY" in asked else count, count)
 
 
-def _workers(text: str) -> int:
+def _parse_workers(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 64):
         raise InputError(
             f"CCL_WORKER_COUNT={text}: must be a number from 1 to 64",
@@ -74,7 +74,7 @@ def _workers(text: str) -> int:
     return int(text)
 
 
-def _bindings(prepared: Prepared) -> str:
+def _oneccl_bindings(prepared: Prepared) -> str:
     found = dict(prepared.packages)
     return next((f"{name} {found[name]}" for name in BINDINGS if name in found), "")
 
@@ -82,12 +82,12 @@ def _bindings(prepared: Prepared) -> str:
 def planned_vars(site: Site) -> tuple[Variable, ...]:
     """Return the variables that the plan sets unless the user does."""
     return (
-        *_threads(site), *_network(site), *_ccl(site), *_preload(site), *_frameworks(site),
-        *_others(site),
+        *_thread_variables(site), *_network_variables(site), *_ccl_variables(site),
+        *_preload_variables(site), *_framework_variables(site), *_other_variables(site),
     )  # fmt: skip
 
 
-def _threads(site: Site) -> Iterator[Variable]:
+def _thread_variables(site: Site) -> Iterator[Variable]:
     places, cpu = site.places, site.node.facts.cpu
     if places.threads is None:
         return
@@ -101,14 +101,14 @@ def _threads(site: Site) -> Iterator[Variable]:
     yield Variable("OMP_NUM_THREADS", str(places.threads), why)
 
 
-def _network(site: Site) -> Iterator[Variable]:
+def _network_variables(site: Site) -> Iterator[Variable]:
     yield Variable("GLOO_SOCKET_IFNAME", site.nic, site.nic_why)
     if not site.alone or site.backend.name == "ccl":
         yield Variable("FI_PROVIDER", "tcp", "for MPI and ccl; works on every network")
         yield Variable("FI_TCP_IFACE", site.nic, "on another interface, libfabric may hang")
 
 
-def _ccl(site: Site) -> Iterator[Variable]:
+def _ccl_variables(site: Site) -> Iterator[Variable]:
     if site.backend.name != "ccl":
         return
     yield Variable("CCL_WORKER_COUNT", str(site.backend.count), "communication threads per rank")
@@ -120,7 +120,7 @@ def _ccl(site: Site) -> Iterator[Variable]:
         yield Variable("CCL_WORKER_AFFINITY", ",".join(map(str, comm)), why)
 
 
-def _preload(site: Site) -> Iterator[Variable]:
+def _preload_variables(site: Site) -> Iterator[Variable]:
     # the loader takes a space and a colon for the end of a path
     usable = (path for path in site.node.prepared.preload if not set(path) & set(" :"))
     found = {path.rpartition("/")[2].partition(".")[0]: path for path in usable}
@@ -147,7 +147,7 @@ def joins_by_variable(site: Site) -> bool:
     return site.cpu_only and not site.frameworks.sharding
 
 
-def _frameworks(site: Site) -> Iterator[Variable]:
+def _framework_variables(site: Site) -> Iterator[Variable]:
     found = dict(site.node.prepared.packages)
     if "accelerate" in found and joins_by_variable(site):
         why = "without it, Accelerator() and Trainer would train alone on each rank"
@@ -171,7 +171,7 @@ _DEVICES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def _others(site: Site) -> Iterator[Variable]:
+def _other_variables(site: Site) -> Iterator[Variable]:
     yield Variable("IPEXCTL_BACKEND", site.backend.name, site.backend.why)
     yield Variable("PYTHONUNBUFFERED", "1", "print lines as they are written")
     if share := site.node.share:
@@ -192,7 +192,7 @@ def of_compression(mode: str) -> tuple[Variable, ...]:
     return (Variable("IPEXCTL_COMPRESS", mode, "--compress: precision of gradients sent by DDP"),)
 
 
-def merged(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable, ...]:
+def merge_variables(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable, ...]:
     """Merge variables. The user's win, except those that differ in each rank. Variables that only
     the user has set come last, without a reason."""
     first = [

@@ -75,7 +75,7 @@ class ProjectFiles:
 
 
 @dataclass(frozen=True)
-class Note:
+class ScriptNote:
     place: str  # train.py:12
     text: str
     use: str = ""

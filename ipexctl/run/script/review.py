@@ -17,7 +17,7 @@ from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.migrate.code.rules import Rule, Rules
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.script.context import HostEnvironment, LocalPath, Note, ProjectFiles
+from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles, ScriptNote
 from ipexctl.user_code.frameworks import (
     FRAMEWORK_MODULES,
     TRL_CONFIGS,
@@ -26,7 +26,7 @@ from ipexctl.user_code.frameworks import (
 )
 from ipexctl.user_code.launchers.launcher_table import Launchers
 from ipexctl.user_code.launchers.pasted_line import started_by
-from ipexctl.user_code.source import SPAWN, Call, Import, Source, Value
+from ipexctl.user_code.source import SPAWN, Import, PythonSource, SourceCall, Value
 
 MODEL_OPTIONS = ("--model_name_or_path", "--model", "--tokenizer_name")
 DATASET_OPTIONS = ("--dataset_name",)
@@ -62,7 +62,7 @@ TRL_BF16 = (0, 19)
 class Review:
     """The review of a script. `sources`: the script, then the project's modules that it imports."""
 
-    sources: Sequence[Source]
+    sources: Sequence[PythonSource]
     argv: Sequence[str]  # the script and its arguments
     hosts: Sequence[HostEnvironment]
     files: ProjectFiles
@@ -85,17 +85,19 @@ class Review:
     def _invalid(self) -> list[tuple[str, str, int]]:
         return [(source.path, *source.error) for source in self.sources if source.error]
 
-    def _unreadable(self, error: tuple[str, str, int]) -> Note:
+    def _unreadable(self, error: tuple[str, str, int]) -> ScriptNote:
         path, why, line = error
         version = ".".join(map(str, sys.version_info[:2]))
-        return Note(f"{path}:{line}", f"Python {version} of this machine cannot read it: {why}")
+        return ScriptNote(
+            f"{path}:{line}", f"Python {version} of this machine cannot read it: {why}"
+        )
 
     def check_syntax(self) -> None:
         """Raise InputError for what no host can parse: a newer Python there may accept more."""
         if self._invalid and not any(host.python > sys.version_info[:2] for host in self.hosts):
             path, why, line = self._invalid[0]
             raise InputError(
-                str(Note(f"{path}:{line}", f"SyntaxError: {why}")),
+                str(ScriptNote(f"{path}:{line}", f"SyntaxError: {why}")),
                 why="every rank would end with this error",
                 hint=f"correct line {line} of {path}\nor --force to start anyway",
                 slug="script-syntax",
@@ -121,21 +123,23 @@ class Review:
                         return f"{source.path}:{parser.line}", target
         return "", ""
 
-    def _arguments(self) -> Iterator[Note]:
+    def _arguments(self) -> Iterator[ScriptNote]:
         place, target = self._parsed()
         if not place:
             return
-        given, own = _options(self.argv[1:]), self._own_options
+        given, own = _parse_options(self.argv[1:]), self._own_options
         for name, value in given.items():
             if name in own:
                 continue
             use_cpu = _is_true(given.get("use_cpu", "false"))
             for text, use in self._removed(name, value, as_keyword=False, use_cpu=use_cpu):
-                yield Note(self._script, text, use)
+                yield ScriptNote(self._script, text, use)
         if not (own & {"bf16", "use_cpu"} or any(s.changes_argv for s in self.sources)):
             yield from self._bf16_argument(place, target, given)
 
-    def _bf16_argument(self, place: str, target: str, given: Mapping[str, str]) -> Iterator[Note]:
+    def _bf16_argument(
+        self, place: str, target: str, given: Mapping[str, str]
+    ) -> Iterator[ScriptNote]:
         name = posixpath.splitext(self._script)[0]
         from_file = any(p.endswith((".json", ".yaml", ".yml")) for p in self.argv[1:])
         if from_file or f"{name}.args" in self.files.sent or not self._refuses_bf16():
@@ -146,12 +150,14 @@ class Review:
         if words.get("bf16") or words.get("bf16_full_eval"):
             option = "--bf16" if words.get("bf16") else "--bf16_full_eval"
             text = f"{option} without --use_cpu requires a GPU in transformers"
-            yield Note(self._script, text, f"{option} --use_cpu")
+            yield ScriptNote(self._script, text, f"{option} --use_cpu")
         elif self._is_bf16_by_default(target) and not _PRECISIONS & words.keys():
-            text = f"{_last(target)} sets bf16 by default, which requires a GPU without use_cpu"
-            yield Note(place, text, "the argument --use_cpu")
+            text = (
+                f"{_last_name(target)} sets bf16 by default, which requires a GPU without use_cpu"
+            )
+            yield ScriptNote(place, text, "the argument --use_cpu")
 
-    def _keywords(self) -> Iterator[Note]:
+    def _keywords(self) -> Iterator[ScriptNote]:
         own = self._own_options
         for source in self.sources:
             for call in source.calls:
@@ -159,7 +165,9 @@ class Review:
                 if is_trainer_arguments(target):
                     yield from self._call(source, call, target, own)
 
-    def _call(self, source: Source, call: Call, target: str, own: frozenset[str]) -> Iterator[Note]:
+    def _call(
+        self, source: PythonSource, call: SourceCall, target: str, own: frozenset[str]
+    ) -> Iterator[ScriptNote]:
         place, known = f"{source.path}:{call.line}", dict(call.keywords)
         for name, value in known.items():
             if name in own and not call.target.startswith(FRAMEWORK_MODULES):
@@ -167,15 +175,17 @@ class Review:
             word = value if isinstance(value, str) else "true"
             use_cpu = known.get("use_cpu") is True
             for text, use in self._removed(name, word, as_keyword=True, use_cpu=use_cpu):
-                yield Note(place, text, use)
+                yield ScriptNote(place, text, use)
         if {"use_cpu", "no_cuda"} & known.keys() or not call.complete or not self._refuses_bf16():
             return
         if known.get("bf16") is True or known.get("bf16_full_eval") is True:
             text = "bf16=True without use_cpu=True requires a GPU in transformers"
-            yield Note(place, text, f"{_last(target)}(..., bf16=True, use_cpu=True)")
+            yield ScriptNote(place, text, f"{_last_name(target)}(..., bf16=True, use_cpu=True)")
         elif self._is_bf16_by_default(target) and not _PRECISIONS & known.keys():
-            text = f"{_last(target)} sets bf16 by default, which requires a GPU without use_cpu"
-            yield Note(place, text, f"{_last(target)}(..., use_cpu=True)")
+            text = (
+                f"{_last_name(target)} sets bf16 by default, which requires a GPU without use_cpu"
+            )
+            yield ScriptNote(place, text, f"{_last_name(target)}(..., use_cpu=True)")
 
     def _removed(
         self, name: str, value: str, *, as_keyword: bool, use_cpu: bool
@@ -210,7 +220,7 @@ class Review:
     def _is_bf16_by_default(self, target: str) -> bool:
         return target in TRL_CONFIGS and bool(self._since({"trl": TRL_BF16}))
 
-    def _lightning(self) -> Iterator[Note]:
+    def _lightning(self) -> Iterator[ScriptNote]:
         """Note Lightning's defaults: on CPUs, the Trainer uses one rank on one host. Fabric takes
         LT_DEVICES and LT_NUM_NODES, which every rank has."""
         hosts, each = len(self.hosts), self.ranks_per_host
@@ -220,10 +230,10 @@ class Review:
             for call in source.calls:
                 if call.target not in _LIGHTNING or not (call.complete and call.sure):
                     continue
-                given, name = dict(call.keywords), _last(call.target)
+                given, name = dict(call.keywords), _last_name(call.target)
                 unsaid = (each, hosts) if name == "Fabric" else (1, 1)
-                devices = _count(given.get("devices", "auto"), unsaid[0])
-                nodes = _count(given.get("num_nodes", "auto"), unsaid[1])
+                devices = _count_devices(given.get("devices", "auto"), unsaid[0])
+                nodes = _count_devices(given.get("num_nodes", "auto"), unsaid[1])
                 if None in (devices, nodes) or (devices, nodes) == (each, hosts):
                     continue
                 text = (
@@ -231,11 +241,11 @@ class Review:
                     f"{hosts}, ranks on each: {each}"
                 )
                 use = f'{name}(..., accelerator="cpu", devices={each}, num_nodes={hosts})'
-                yield Note(f"{source.path}:{call.line}", text, use)
+                yield ScriptNote(f"{source.path}:{call.line}", text, use)
 
     # --- GPUs ------------------------------------------------------------------------------------
 
-    def _gpu(self) -> Iterator[Note]:
+    def _gpu(self) -> Iterator[ScriptNote]:
         """Note the first use of a GPU in each file: users who change one look at the next."""
         if not all(host.for_cpus for host in self.hosts):
             return
@@ -244,9 +254,9 @@ class Review:
             for words, line in [g for g in source.gpu if not (own and g[0] == ".cuda()")][:1]:
                 use = 'the backend "gloo"' if "backend" in words else 'the device "cpu"'
                 text = f"{words} needs a GPU, but torch on the hosts is built for CPUs"
-                yield Note(f"{source.path}:{line}", text, use)
+                yield ScriptNote(f"{source.path}:{line}", text, use)
 
-    def _loopback(self) -> Iterator[Note]:
+    def _loopback(self) -> Iterator[ScriptNote]:
         """Note a loopback address: each host would look for rank 0 on itself."""
         for source in self.sources if len(self.hosts) > 1 else ():
             for words, line in source.loopback[:1]:
@@ -257,11 +267,11 @@ class Review:
                     if name == "init_method"
                     else "the MASTER_ADDR of ipexctl run"
                 )
-                yield Note(f"{source.path}:{line}", text, use)
+                yield ScriptNote(f"{source.path}:{line}", text, use)
 
     # --- models and datasets ---------------------------------------------------------------------
 
-    def _hub(self) -> Iterator[Note]:
+    def _hub(self) -> Iterator[ScriptNote]:
         alone = [host.host for host in self.hosts if not host.has_route]
         planned = HUB_VARIABLES & {*self.files.variables}
         for place, name, dataset in self.named():
@@ -273,14 +283,14 @@ class Review:
                     yield self._stays(place, name, kind, here)
             elif alone and not planned and _HUB_ID.fullmatch(name):
                 source = f"hf:{kind}s/{name}"
-                yield Note(
+                yield ScriptNote(
                     place,
                     f"{kind} {name} is not sent, and {fold(alone)} has no default route to "
                     "download it",
                     f"`ipexctl data pull {source}` and run with --data {data_name(name)}",
                 )
 
-    def _stays(self, place: str, name: str, kind: str, here: LocalPath) -> Note:
+    def _stays(self, place: str, name: str, kind: str, here: LocalPath) -> ScriptNote:
         """Note a path that is not sent. If it is an argument, propose another path for it."""
         why = f": {here.why}" if here.why else ""
         way = f"`{here.way}` (the complete work tree is sent), or " if here.way else ""
@@ -288,7 +298,7 @@ class Review:
         if place == self._script and self.files.data:
             use = f"pass {self.files.data}/{kind}/current/files instead of {name}"
         push = quoting.quote(("ipexctl", "data", "push", here.path, "--as", kind))
-        return Note(
+        return ScriptNote(
             place,
             f"{name} is on this machine and is not sent to the hosts{why}",
             f"{way}`{push}`, run with --data {kind}, and {use}",
@@ -302,7 +312,7 @@ class Review:
     def named(self) -> Iterator[tuple[str, str, bool]]:
         """Yield (place, name, whether it is a dataset) of each model and dataset loaded by name."""
         tops = {one.top for source in self.sources for one in source.imports}
-        given = _options(self.argv[1:]) if tops & _HUB_READERS else {}
+        given = _parse_options(self.argv[1:]) if tops & _HUB_READERS else {}
         for options, dataset in ((MODEL_OPTIONS, False), (DATASET_OPTIONS, True)):
             for option in options:
                 name = given.get(option[2:], "")
@@ -316,7 +326,7 @@ class Review:
 
     # --- launchers -------------------------------------------------------------------------------
 
-    def _launchers(self) -> Iterator[Note]:
+    def _launchers(self) -> Iterator[ScriptNote]:
         for source in self.sources:
             for command in source.commands:
                 started = started_by(command.words, self.launchers())
@@ -324,13 +334,13 @@ class Review:
                     continue
                 unknown = any(letter in started.script for letter in "?{}")
                 script = "SCRIPT" if unknown else started.script or "SCRIPT"
-                yield Note(
+                yield ScriptNote(
                     f"{source.path}:{command.line}",
                     f"{started.name} here starts further ranks in every rank",
                     f"`ipexctl run {script}` instead",
                 )
             for line in source.spawns:
-                yield Note(
+                yield ScriptNote(
                     f"{source.path}:{line}",
                     f"{SPAWN} starts further processes in every rank",
                     "one call of its function, with RANK, LOCAL_RANK and WORLD_SIZE from the "
@@ -338,7 +348,7 @@ class Review:
                 )
 
 
-def _options(words: Sequence[str]) -> dict[str, str]:
+def _parse_options(words: Sequence[str]) -> dict[str, str]:
     """Parse --some-name value, --some_name=value to {"some_name": "value"}; "" without a value."""
     found: dict[str, str] = {}
     for i, word in enumerate(words):
@@ -357,14 +367,14 @@ def _is_true(value: str) -> bool:
     return value.lower() not in _FALSE
 
 
-def _count(value: Value, auto: int) -> int | None:
+def _count_devices(value: Value, auto: int) -> int | None:
     """Return the number in `devices` or `num_nodes`; None: not known here."""
     if isinstance(value, str):
         return auto if value == "auto" else int(value) if value.isdecimal() else None
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _last(target: str) -> str:
+def _last_name(target: str) -> str:
     return target.rpartition(".")[2]
 
 
@@ -386,12 +396,12 @@ DISTRIBUTIONS = {
 class Imports:
     """The review of imports. `sources`: the script, then the project's modules that it imports."""
 
-    sources: Sequence[Source]
+    sources: Sequence[PythonSource]
     hosts: Sequence[HostEnvironment]
     files: ProjectFiles
     rules: Rules
 
-    def notes(self) -> Iterator[Note]:
+    def notes(self) -> Iterator[ScriptNote]:
         told = set[str]()
         for source, one in self._certain():
             beside = not one.level and self.files.has_module(self.files.beside, one.top)
@@ -401,7 +411,7 @@ class Imports:
                     told.update((why, one.top))
                     name = "." * one.level + one.module
                     text = f"module {name} is not sent to the hosts: {why}"
-                    yield Note(f"{source.path}:{one.line}", text)
+                    yield ScriptNote(f"{source.path}:{one.line}", text)
             elif not one.level and one.top not in told and not beside:
                 told.add(one.top)
                 place, rule = f"{source.path}:{one.line}", self.rules.find("import", one.top)
@@ -410,10 +420,10 @@ class Imports:
                 else:
                     yield from self._missing(place, one.top)
 
-    def _discontinued(self, place: str, name: str, rule: Rule) -> Iterator[Note]:
+    def _discontinued(self, place: str, name: str, rule: Rule) -> Iterator[ScriptNote]:
         if name not in self.files.parts and (lack := self._lack(rule.distributions)):
             text = f"{name} was discontinued and is not installed on {lack}"
-            yield Note(place, text, f"{rule.use}, or install it with `{rule.install}`")
+            yield ScriptNote(place, text, f"{rule.use}, or install it with `{rule.install}`")
 
     def _lack(self, names: Iterable[str]) -> str:
         """Return the hosts whose environment is known and has none of these distributions."""
@@ -425,21 +435,23 @@ class Imports:
         """Return whether a host may lack the module."""
         return any(host.modules is None or name not in host.modules for host in self.hosts)
 
-    def _missing(self, place: str, name: str) -> Iterator[Note]:
+    def _missing(self, place: str, name: str) -> Iterator[ScriptNote]:
         files, script = self.files, self.sources[0].path
         lack = [h.host for h in self.hosts if h.modules is not None and name not in h.modules]
         if self._is_lacking(name) and files.holds(f"{name}.py"):
             text = f"module {name} is not in the script's folder, where Python looks for it"
             script = posixpath.relpath(script, files.cwd or ".")
             module = script.removesuffix(".py").replace("/", ".")
-            yield Note(place, text, f"`ipexctl run -m {module}`, or --env PYTHONPATH=.")
+            yield ScriptNote(place, text, f"`ipexctl run -m {module}`, or --env PYTHONPATH=.")
         elif lack and name not in files.parts:
             known = DISTRIBUTIONS.get(name)
             text = f"module {name} is not installed on {fold(lack)}"
             install = f"`ipexctl install -r {files.requirements}`"
-            yield Note(place, text, f"{install} after adding {known or 'its package'} to that file")
+            yield ScriptNote(
+                place, text, f"{install} after adding {known or 'its package'} to that file"
+            )
 
-    def _certain(self) -> Iterator[tuple[Source, Import]]:
+    def _certain(self) -> Iterator[tuple[PythonSource, Import]]:
         """Yield imports that fail the script if they fail, and are searched in the environment."""
         if any(s.changes_path for s in self.sources) or "PYTHONPATH" in self.files.variables:
             return

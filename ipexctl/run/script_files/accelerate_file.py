@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ipexctl.base.yaml_nodes import MAX_TEXT
 from ipexctl.errors import InputError, reason_of
-from ipexctl.inventory.text_encoding import decode
+from ipexctl.inventory.text_encoding import decode_text
 from ipexctl.local.bounded_read import read_file
 from ipexctl.shipped_tables import accelerate_keys
 from ipexctl.user_code.launchers.accelerate_config import read_config
@@ -18,7 +18,7 @@ from ipexctl.user_code.launchers.line_request import Given, LineRequest
 NAMES = ("default_config.yaml", "default_config.json")
 
 
-def usual(environ: Mapping[str, str]) -> Path | None:
+def find_accelerate_file(environ: Mapping[str, str]) -> Path | None:
     """Return the config that `accelerate launch` uses if none is named."""
     cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = environ.get("HF_HOME") or f"{cache}/huggingface"
@@ -26,7 +26,7 @@ def usual(environ: Mapping[str, str]) -> Path | None:
     return next((folder / name for name in NAMES if os.path.isfile(folder / name)), None)
 
 
-def read(path: Path) -> LineRequest:
+def read_accelerate_file(path: Path) -> LineRequest:
     """Read a config. Raise InputError, also for an unsupported key, with its place."""
     try:
         data = read_file(path, MAX_TEXT)
@@ -37,7 +37,7 @@ def read(path: Path) -> LineRequest:
             hint="accelerate config --config_file FILE   # writes one",
             slug="accelerate-config-unreadable",
         ) from None
-    request = read_config(decode(data, str(path)), str(path), accelerate_keys())
+    request = read_config(decode_text(data, str(path)), str(path), accelerate_keys())
     return replace(request, given=tuple(map(_at_home, request.given)))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ipexctl.local import bounded_read
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.user_code.source import Import, Source
+from ipexctl.user_code.source import Import, PythonSource
 from ipexctl.user_code.source_reader import read_source
 
 MAX_FILES, MAX_BYTES = 40, 512 << 10
@@ -20,7 +20,7 @@ MAX_FILES, MAX_BYTES = 40, 512 << 10
 
 def read_sources(
     folder: Path, cwd: str, argv: Sequence[str], files: Container[str] | None = None
-) -> list[Source]:
+) -> list[PythonSource]:
     """Read the sources. `argv`: what the interpreter gets. `cwd`: of the ranks, below `folder`."""
     files = Regular(folder) if files is None else files
     if argv[0] == "-m":
@@ -28,10 +28,10 @@ def read_sources(
     else:
         path = posixpath.normpath(posixpath.join(cwd, argv[0]))
         top = posixpath.dirname(path)
-    waiting, found = [path] if path in files else [], dict[str, Source]()
+    waiting, found = [path] if path in files else [], dict[str, PythonSource]()
     while waiting and len(found) < MAX_FILES:
         path = waiting.pop(0)
-        if path in found or (content := _content(folder / path)) is None:
+        if path in found or (content := _read_source(folder / path)) is None:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about the user's code
@@ -72,7 +72,7 @@ def module_places(one: Import, path: str, tops: Iterable[str]) -> Iterator[str]:
             yield posixpath.normpath(posixpath.join(top, *words))
 
 
-def _content(path: Path) -> bytes | None:
+def _read_source(path: Path) -> bytes | None:
     try:
         return bounded_read.read_file(path, MAX_BYTES)
     except OSError:

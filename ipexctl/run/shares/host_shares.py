@@ -13,17 +13,17 @@ EQUAL = 1.2  # how many times as fast; a smaller difference may be chance
 Speeds = Mapping[str, float]  # host -> GFLOP/s of all its ranks together
 
 
-def shares(ranks: Mapping[str, int], speeds: Speeds) -> dict[str, Share]:
+def compute_batch_shares(ranks: Mapping[str, int], speeds: Speeds) -> dict[str, Share]:
     """Return the share of a rank of each host; those of all ranks sum to 1. `ranks`: per host."""
     world = sum(ranks.values())
     if len(ranks) == 1:
-        return _equal(ranks, world, "all ranks are on one host")
+        return _equal_shares(ranks, world, "all ranks are on one host")
     if ranks.keys() - speeds.keys():
-        return _equal(ranks, world, "equal: not all hosts could be measured")
+        return _equal_shares(ranks, world, "equal: not all hosts could be measured")
     each = {host: speeds[host] / count for host, count in ranks.items()}
     slow, fast = min(each.values()), max(each.values())
     if fast < EQUAL * slow:
-        return _equal(ranks, world, f"equal: {slow:.3g} to {fast:.3g} GFLOP/s per rank")
+        return _equal_shares(ranks, world, f"equal: {slow:.3g} to {fast:.3g} GFLOP/s per rank")
     total = sum(speeds[host] for host in ranks)
     return {
         host: Share(one / total, f"{one:.3g} of {total:.3g} GFLOP/s, measured")
@@ -31,11 +31,11 @@ def shares(ranks: Mapping[str, int], speeds: Speeds) -> dict[str, Share]:
     }
 
 
-def _equal(ranks: Mapping[str, int], world: int, why: str) -> dict[str, Share]:
+def _equal_shares(ranks: Mapping[str, int], world: int, why: str) -> dict[str, Share]:
     return dict.fromkeys(ranks, Share(1 / world, why))
 
 
-def mark(sites: Sequence[Site]) -> str:
+def speeds_mark(sites: Sequence[Site]) -> str:
     """Return a mark of these hosts since their boot, with their environment and placement."""
     said = sorted(
         [

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from ipexctl import trace
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.base.values import plain, positive
+from ipexctl.base.values import plain, positive_or_none
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.run.network import rate_cache
-from ipexctl.run.plan.launch import Node, RunRequest
-from ipexctl.run.plan.placement import decide
+from ipexctl.run.plan.launch import PlannedHost, RunRequest
+from ipexctl.run.plan.placement import decide_placement
 from ipexctl.run.plan.tuning_variables import Site
 from ipexctl.run.shares import host_shares
 from ipexctl.run.shares.host_shares import Speeds
@@ -26,30 +26,32 @@ LOADING = 90.0  # seconds for a cold import of torch from a slow disk
 Note = Callable[[str], None]
 
 
-def with_shares(fleet: Fleet, nodes: Sequence[Node], request: RunRequest, note: Note) -> list[Node]:
+def with_shares(
+    fleet: Fleet, nodes: Sequence[PlannedHost], request: RunRequest, note: Note
+) -> list[PlannedHost]:
     """Return the nodes, each with the share of its ranks."""
-    sites = decide(nodes, request).sites
+    sites = decide_placement(nodes, request).sites
     ranks = {site.node.host.name: len(site.places.parts) for site in sites}
-    speeds = _speeds(fleet, sites, note) if len(sites) > 1 else {}
-    found = host_shares.shares(ranks, speeds)
+    speeds = _host_speeds(fleet, sites, note) if len(sites) > 1 else {}
+    found = host_shares.compute_batch_shares(ranks, speeds)
     return [replace(node, share=found.get(node.host.name)) for node in nodes]
 
 
-def _speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
-    mark = host_shares.mark(sites)
-    if speeds := rate_cache.recall(rate_cache.SPEEDS, mark):
+def _host_speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
+    mark = host_shares.speeds_mark(sites)
+    if speeds := rate_cache.recall_rates(rate_cache.SPEEDS, mark):
         return speeds
     with trace.span("speeds"):
-        speeds, errors = _measure(fleet, sites)
+        speeds, errors = _measure_speeds(fleet, sites)
     if errors:
         note(f"cannot measure what hosts compute, so IPEXCTL_SHARE is equal: {errors[0]}")
     elif not any(site.node.facts.condition.load.runs for site in sites):
         # valid for an hour: other programs on the hosts change
-        rate_cache.remember(rate_cache.SPEEDS, mark, speeds, complete=False)
+        rate_cache.remember_rates(rate_cache.SPEEDS, mark, speeds, complete=False)
     return speeds
 
 
-def _measure(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[str]]:
+def _measure_speeds(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[str]]:
     """Return the speeds, and why that of a host is unknown."""
     together = threading.Barrier(len(sites))
     of_host = {site.node.host: site for site in sites}
@@ -64,11 +66,11 @@ def _measure(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[str]]:
                 agent.feed(number, {"go": True})
 
         try:
-            number = agent.start("facts.benchmark.speed", _asked(of_host[host]))
+            number = agent.start("facts.benchmark.speed", _speed_request(of_host[host]))
             done = agent.wait(number, timeout=LOADING, on_event=begin).done
         finally:
             together.abort()  # the others do not wait for one that has failed
-        return positive(done.get("fp32")) or plain(done.get("why"), 200) or "no torch"
+        return positive_or_none(done.get("fp32")) or plain(done.get("why"), 200) or "no torch"
 
     found = fan_out(list(of_host), one, forks=len(of_host))
     speeds = {host.name: each for host, each in found.items() if isinstance(each, float)}
@@ -77,7 +79,7 @@ def _measure(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[str]]:
     return speeds, errors
 
 
-def _asked(site: Site) -> dict[str, object]:
+def _speed_request(site: Site) -> dict[str, object]:
     """Return the request: all threads of its ranks, on the CPUs of the plan."""
     parts = site.places.parts
     return {

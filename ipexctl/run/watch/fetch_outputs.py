@@ -25,16 +25,16 @@ from ipexctl.base.host_answer import AnyText
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.quoting import quote
 from ipexctl.common.files import sync_disk
-from ipexctl.common.path_patterns import matches
-from ipexctl.errors import HostFailed, InputError, IpexctlError, printable
+from ipexctl.common.path_patterns import matches_path_pattern
+from ipexctl.errors import HostFailed, InputError, IpexctlError, printable_text
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent, transfer_time
 from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.wire.frames import Frame
-from ipexctl.project.project_folder import some
+from ipexctl.project.project_folder import some_paths
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.watch.run_folder import safe
+from ipexctl.run.watch.run_folder import safe_host_name
 
 PIECE = 64 << 20  # bytes of one request
 ENTRY = 4096  # bytes that a file and each of its folders take in addition to its content
@@ -91,7 +91,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Listed:
+class OutputFiles:
     """The files of a host that match. `more`: whether there are others that it did not list."""
 
     files: tuple[tuple[str, int], ...]
@@ -99,7 +99,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Brought:
+class HostFetch:
     files: int = 0
     size: int = 0
     refused: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchResult:
     """The result. `words`: what came and where it is, then what did not. `whole`: all came."""
 
     words: tuple[str, ...]
@@ -155,26 +155,28 @@ class Fetched:
     new: int = 0  # files that `dest` did not have
 
 
-def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note) -> Fetched:
+def fetch_outputs(
+    agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note
+) -> FetchResult:
     try:
         outputs = _new_folder(folder)
     except OSError as e:
-        return Fetched((f"outputs: not fetched ({e.strerror or e}); they are on the hosts",))
+        return FetchResult((f"outputs: not fetched ({e.strerror or e}); they are on the hosts",))
 
     budget = Budget(wish.limit, ENTRIES)
-    lists = fan_out(tuple(agents), lambda host: _list(agents[host], wish), forks=16)
-    owners = _owners(lists, wish)
-    listed_files = sum(len(one.files) for one in lists.values() if isinstance(one, Listed))
+    lists = fan_out(tuple(agents), lambda host: _list_outputs(agents[host], wish), forks=16)
+    owners = _path_owners(lists, wish)
+    listed_files = sum(len(one.files) for one in lists.values() if isinstance(one, OutputFiles))
     if wish.merge and (apart := listed_files - len(owners)):
         note(
             f"{apart:,} of {listed_files:,} files also exist on an earlier host; they are in @HOST"
         )
 
-    def work(host: Host) -> Brought | HostDown:
+    def work(host: Host) -> HostFetch | HostDown:
         listed = lists[host]
         if isinstance(listed, HostDown):
             return listed
-        return _bring(
+        return _bring_outputs(
             agents[host], wish, listed, owners=owners, outputs=outputs, note=note, budget=budget
         )
 
@@ -182,10 +184,10 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
     try:
         sync_disk(outputs)
     except OSError as e:
-        return Fetched(
+        return FetchResult(
             (f"outputs: not all of them are on the disk here ({e.strerror}): {outputs}",), outputs
         )
-    brought = [o for o in outcomes.values() if isinstance(o, Brought)]
+    brought = [o for o in outcomes.values() if isinstance(o, HostFetch)]
     ends = [o.what if isinstance(o, HostDown) else o.ended for o in outcomes.values()]
     words = [f"could not fetch: {end}" for end in ends if end]
     refused = [text for b in brought for text in b.refused]
@@ -200,7 +202,7 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
             none += f"; in folders: {quote(tuple(f'**/{pattern}' for pattern in wish.patterns))}"
         with suppress(OSError):  # it may contain folders
             outputs.rmdir()
-        return Fetched((f"outputs: {none}", *words))
+        return FetchResult((f"outputs: {none}", *words))
     new, replaced = files, list[str]()
     if wish.dest:
         try:
@@ -209,11 +211,15 @@ def fetch_outputs(agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: 
         except OSError as e:
             why = f"{e.strerror or e}: {e.filename or wish.dest}"
             words.append(f"cannot write to {wish.dest} ({why}); the rest is in {outputs}")
+    first = _outputs_line(outputs, files, size, replaced)
+    return FetchResult((first, *words), outputs, files, size, whole=not words, new=new)
+
+
+def _outputs_line(outputs: Path, files: int, size: int, replaced: list[str]) -> str:
     many = "file" if files == 1 else "files"
     amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} byte{'s' * (size != 1)}"
-    over = f"; replaced {some(replaced)}" if replaced else ""
-    first = f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount}{over})"
-    return Fetched((first, *words), outputs, files, size, whole=not words, new=new)
+    over = f"; replaced {some_paths(replaced)}" if replaced else ""
+    return f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount}{over})"
 
 
 def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
@@ -231,13 +237,13 @@ def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
         to.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if os.path.lexists(to):
             replaced.append(str(path.relative_to(folder)))
-        _replace(path, to)
+        _replace_path(path, to)
         moved += 1
     shutil.rmtree(folder)
     return moved, replaced
 
 
-def _replace(path: Path, to: Path) -> None:
+def _replace_path(path: Path, to: Path) -> None:
     try:
         path.replace(to)
     except OSError as e:
@@ -264,32 +270,32 @@ def _new_folder(folder: Path) -> Path:
             return outputs
 
 
-def _list(agent: Agent, wish: Wish) -> Listed:
+def _list_outputs(agent: Agent, wish: Wish) -> OutputFiles:
     asked = {**_run_on(agent, wish), "patterns": list(wish.patterns)}
     done = agent.call("run_files.result_files.list", asked, timeout=120).done
     files = done.value("files", tuple[tuple[AnyText, int], ...])
-    return Listed(files, done.get("more") is True)
+    return OutputFiles(files, done.get("more") is True)
 
 
 def _run_on(agent: Agent, wish: Wish) -> dict[str, object]:
     return {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
 
 
-def _owners(lists: Mapping[Host, Listed | HostDown], wish: Wish) -> dict[str, str]:
+def _path_owners(lists: Mapping[Host, OutputFiles | HostDown], wish: Wish) -> dict[str, str]:
     """Return for each path on top of the outputs the host from which it comes."""
     owners: dict[str, str] = {}
     for host in sorted(lists, key=lambda host: host.name != wish.first):
         listed = lists[host]
-        if isinstance(listed, Listed) and (wish.merge or host.name == wish.first):
+        if isinstance(listed, OutputFiles) and (wish.merge or host.name == wish.first):
             for path, _ in listed.files:
                 owners.setdefault(path, host.name)
     return owners
 
 
-def _bring(
-    agent: Agent, wish: Wish, listed: Listed, owners: Mapping[str, str], outputs: Path,
+def _bring_outputs(
+    agent: Agent, wish: Wish, listed: OutputFiles, owners: Mapping[str, str], outputs: Path,
     note: Note, budget: Budget,
-) -> Brought:  # fmt: skip
+) -> HostFetch:  # fmt: skip
     """Fetch a host's files. `owners`: for each path on top of `outputs`, its host."""
     name, asked, files = agent.host.name, _run_on(agent, wish), listed.files
     others = other_folders(wish)
@@ -312,21 +318,21 @@ def _bring(
         try:
             if not why:
                 below = outputs if on_top else outputs / folder_of(name)
-                _read(agent, {**asked, "path": path}, size, below / path)
+                _read_output(agent, {**asked, "path": path}, size, below / path)
                 count, total = count + 1, total + size
         except OSError as e:
             why = e.strerror or str(e)
         except IpexctlError as e:
-            return Brought(count, total, tuple(refused), True, e.what)
+            return HostFetch(count, total, tuple(refused), True, e.what)
         if why:
             refused.append(f"{name}: {path[:200]} was not taken ({why})")
     if listed.more:
         refused.append(f"{name}: more than {len(files)} files match; the rest stays there")
-    return Brought(count, total, tuple(refused), bool(files))
+    return HostFetch(count, total, tuple(refused), bool(files))
 
 
 def folder_of(host: str) -> str:
-    return f"@{safe(host)}"
+    return f"@{safe_host_name(host)}"
 
 
 def other_folders(wish: Wish) -> frozenset[str]:
@@ -347,7 +353,7 @@ def why_not_taken(path: str, patterns: Sequence[str], named: Sequence[str] | Non
     most of which are hidden. `named`: what the user typed, if not `patterns`."""
     names = path.split("/")
     split = [pattern.split("/") for pattern in patterns]
-    if not any(matches(names, parts) for parts in split):
+    if not any(matches_path_pattern(names, parts) for parts in split):
         return "it was not asked for"
     typed = split if named is None else [pattern.split("/") for pattern in named]
     may = HIDDEN.union(*typed)
@@ -358,7 +364,7 @@ def why_not_taken(path: str, patterns: Sequence[str], named: Sequence[str] | Non
     return f"programs on this machine obey {obeyed[0]}" if obeyed else ""
 
 
-def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) -> None:
+def _read_output(agent: Agent, asked: Mapping[str, object], size: int, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     file = os.fdopen(os.open(target, flags, 0o600), "wb")
@@ -382,7 +388,9 @@ def _read(agent: Agent, asked: Mapping[str, object], size: int, target: Path) ->
                     "run_files.result_files.read", wanted, total=transfer_time(PIECE), on_event=part
                 ).done
                 if why := done.get("refused"):
-                    raise OSError(f"on the host: {' '.join(printable(str(why)[:200]).split())}")
+                    raise OSError(
+                        f"on the host: {' '.join(printable_text(str(why)[:200]).split())}"
+                    )
                 if left != max(0, size - offset - PIECE):
                     raise OSError(f"only {size - left:,} of its {size:,} bytes came")
     except BaseException:

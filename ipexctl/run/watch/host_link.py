@@ -43,7 +43,7 @@ class WatchedRun:
 
 
 @dataclass
-class Link:
+class HostLink:
     """A connection to one host's part in the run; a new one continues where the last one ended."""
 
     name: str
@@ -75,10 +75,10 @@ class Cut(Unreachable):
 
 
 @dataclass(frozen=True)
-class Word:
+class LinkEvent:
     """What came over a link: an event, or how the connection failed."""
 
-    link: Link
+    link: HostLink
     of: str  # the host that it is about
     event: Event | IpexctlError
     at: int = 0  # where it is in the journal
@@ -99,19 +99,19 @@ class HostLinks:
 
     run: WatchedRun
     reach: Callable[[str], Agent] | None = None
-    inbox: queue.Queue[Word | Reached | None] = field(default_factory=lambda: queue.Queue(512))
-    links: dict[str, Link] = field(default_factory=dict)
+    inbox: queue.Queue[LinkEvent | Reached | None] = field(default_factory=lambda: queue.Queue(512))
+    links: dict[str, HostLink] = field(default_factory=dict)
     awaited: set[str] = field(default_factory=set)  # hosts that are being reconnected
     closed: bool = False
 
     def __post_init__(self) -> None:
         self.ranks = {h.host: frozenset(p.rank for p in h.ranks) for h in self.run.plan.hosts}
 
-    def start(self, link: Link, order: StartOrder) -> None:
+    def start(self, link: HostLink, order: StartOrder) -> None:
         """Begin the host's part in the run."""
         self._open(link, "run.run_watch.start", {**order.document(), **self._from(link)})
 
-    def attach(self, link: Link) -> None:
+    def attach(self, link: HostLink) -> None:
         """Watch a part of the run that has begun."""
         self._open(link, "run.run_watch.attach", self._from(link))
 
@@ -125,7 +125,11 @@ class HostLinks:
         """Continue where the previous connection was cut."""
         self.awaited.discard(name)
         before = self.links.get(name)
-        link = Link(name, agent, at=before.at, read=before.read) if before else Link(name, agent)
+        link = (
+            HostLink(name, agent, at=before.at, read=before.read)
+            if before
+            else HostLink(name, agent)
+        )
         self.attach(link)
 
     def give_up(self, name: str) -> None:
@@ -141,7 +145,7 @@ class HostLinks:
     def root_of(self, agent: Agent) -> str:
         return root_of(agent.host, self.run.options.root)
 
-    def _from(self, link: Link) -> dict[str, object]:
+    def _from(self, link: HostLink) -> dict[str, object]:
         return WatchOrder(
             root=self.root_of(link.agent),
             run_id=self.run.run_id,
@@ -153,7 +157,7 @@ class HostLinks:
             logs=list(link.read.items()),
         ).document()
 
-    def _open(self, link: Link, op: str, asked: Mapping[str, object]) -> None:
+    def _open(self, link: HostLink, op: str, asked: Mapping[str, object]) -> None:
         self.links[link.name] = link
         link.heard = time.monotonic()
         link.agent.expect_frames_up_to(LARGEST_FRAME)
@@ -161,7 +165,7 @@ class HostLinks:
         link.number = link.agent.start(op, asked)
         threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
-    def _listen(self, link: Link) -> None:
+    def _listen(self, link: HostLink) -> None:
         """Read and check a host's messages, in its own thread; wait while the inbox is full."""
         name = link.name
         last: IpexctlError = Cut("the connection ended")
@@ -172,10 +176,14 @@ class HostLinks:
                     return
                 if frame.header["id"] == link.number:
                     of = frame.header.get("host", name) if name == self.run.hub else name
-                    event = event_reader.read(of, frame.header, frame.body, self.ranks[of])
+                    event = event_reader.read_host_event(
+                        of, frame.header, frame.body, self.ranks[of]
+                    )
                     trace.mark(type(event).__name__, of)
-                    self.inbox.put(Word(link, of, event, event_reader.place(frame.header)))
-                    if isinstance(event, event_reader.Done):
+                    self.inbox.put(
+                        LinkEvent(link, of, event, event_reader.journal_position(frame.header))
+                    )
+                    if isinstance(event, event_reader.RunDone):
                         return  # messages from now on answer other requests
         except Unreachable as e:
             last = Cut(e.what, why=e.why, hint=e.hint)
@@ -187,7 +195,7 @@ class HostLinks:
                 hint=REPORT,
                 slug="agent-reply-invalid",
             )
-        self.inbox.put(Word(link, name, last))
+        self.inbox.put(LinkEvent(link, name, last))
 
     def _reach(self, name: str, reach: Callable[[str], Agent]) -> None:
         wait = RETRY

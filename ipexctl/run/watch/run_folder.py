@@ -21,15 +21,15 @@ from ipexctl.local.ownership import untrusted_above, untrusted_here
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.result_document import full_plan, result_document
-from ipexctl.run.outcome.run_result import Kept, RunResult
+from ipexctl.run.outcome.run_result import LocalRunFolder, RunResult
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 FOLDER = Path(".ipexctl")
 
 
 @dataclass
-class Record:
+class RunFolder:
     """The folder of an attempt. `folder` is empty if none could be made; all methods work then."""
 
     folder: Path | None
@@ -37,7 +37,7 @@ class Record:
     _broken: bool = False
 
     @classmethod
-    def make(cls, here: Path, run_id: str) -> Record:
+    def make(cls, here: Path, run_id: str) -> RunFolder:
         try:
             folder = _below_private(here, run_id)
             folder.mkdir(mode=0o700)
@@ -51,13 +51,13 @@ class Record:
         """Write bytes of a rank, or of MPI's own programs on the host."""
         if self.folder is None or self._broken or not data:
             return
-        name = f"mpi.{safe(host)}.log" if rank is None else log_name(host, rank)
+        name = f"mpi.{safe_host_name(host)}.log" if rank is None else log_name(host, rank)
         self._append(self.folder / "logs" / name, data)
 
     def keep(self, name: str, document: Mapping[str, Any]) -> None:
         if self.folder is not None and not self._broken:
             try:
-                _write(self.folder / name, json.dumps(document, indent=1) + "\n")
+                _write_file(self.folder / name, json.dumps(document, indent=1) + "\n")
             except OSError as e:
                 self._fail(e)
 
@@ -66,8 +66,8 @@ class Record:
         if hosts and self.folder is not None:
             self.trouble.append(f"the logs of {fold(hosts)} here end at the last contact")
 
-    def kept(self) -> Kept:
-        return Kept(str(self.folder) if self.folder else "", tuple(self.trouble))
+    def kept(self) -> LocalRunFolder:
+        return LocalRunFolder(str(self.folder) if self.folder else "", tuple(self.trouble))
 
     def _append(self, path: Path, data: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -85,30 +85,30 @@ class Record:
 
 
 @dataclass
-class Records:
+class AttemptFolders:
     """The folders of a run's attempts; without `here`, nothing is kept."""
 
     here: Path | None = None
-    _made: dict[str, Record] = field(default_factory=dict)
+    _made: dict[str, RunFolder] = field(default_factory=dict)
 
-    def make(self, run_id: str, plan: LaunchPlan) -> Record:
+    def make(self, run_id: str, plan: LaunchPlan) -> RunFolder:
         if self.here and run_id not in self._made:
-            record = self._made[run_id] = Record.make(self.here, run_id)
+            record = self._made[run_id] = RunFolder.make(self.here, run_id)
             record.keep("plan.json", {"run_id": run_id, **full_plan(plan)})
         return self.of(run_id)
 
-    def of(self, run_id: str) -> Record:
-        return self._made.get(run_id, Record(None))
+    def of(self, run_id: str) -> RunFolder:
+        return self._made.get(run_id, RunFolder(None))
 
     def ended(self, result: RunResult) -> None:
-        self.of(result.run_id).keep("result.json", result_document(result, failures))
+        self.of(result.run_id).keep("result.json", result_document(result, known_failures))
 
 
 def folder_for(here: Path, run_id: str) -> Path:
     """Return the folder of a run that may have been started elsewhere. Raise InputError."""
     try:
         folder = _below_private(here, run_id)
-        _private(folder)
+        _require_private(folder)
     except OSError as e:
         raise InputError(
             f"{e.filename or here / FOLDER}: no folder for the files ({e.strerror or e})",
@@ -125,31 +125,31 @@ def _below_private(here: Path, run_id: str) -> Path:
     if untrusted_here(here) or untrusted_above(here):
         top = state_dir()
         make_private(top)
-    _private(top)
-    _private(top / "runs")
+    _require_private(top)
+    _require_private(top / "runs")
     ignore = top / ".gitignore"
     if not ignore.exists():
-        _write(ignore, "*\n")
+        _write_file(ignore, "*\n")
     return top / "runs" / run_id
 
 
 def log_name(host: str, rank: int) -> str:
-    return f"rank{rank:05d}.{safe(host)}.log"
+    return f"rank{rank:05d}.{safe_host_name(host)}.log"
 
 
-def safe(host: str) -> str:
+def safe_host_name(host: str) -> str:
     """Return a host's name as part of a file's name."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", host)[:100]
 
 
-def _private(folder: Path) -> None:
+def _require_private(folder: Path) -> None:
     """Check that the folder is the user's, and not a link: output of ranks may be secret."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or (why := untrusted_here(folder)):
         raise PermissionError(errno.EPERM, "it is a link" if folder.is_symlink() else why)
 
 
-def _write(path: Path, text: str) -> None:
+def _write_file(path: Path, text: str) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as f:
         f.write(text)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ipexctl import __version__
 from ipexctl.errors import InputError
-from ipexctl.run.outcome.listed_runs import FORMAT, Run
+from ipexctl.run.outcome.listed_runs import FORMAT, ListedRun
 
 _HERE = f"this is ipexctl {__version__} (run format {FORMAT})"
 
 
-def written_by(run: Run) -> str:
+def written_by(run: ListedRun) -> str:
     """Return which version started the run, if its format of runs differs; else ""."""
     if run.unreadable:
         return "another version of ipexctl, or its record is damaged"
@@ -22,7 +22,7 @@ def written_by(run: Run) -> str:
     return f"{version} ({f'run format {found}' if found else 'no run format'})"
 
 
-def note(run: Run) -> str:
+def version_note(run: ListedRun) -> str:
     """Return a note about a run of another format, else ""."""
     if not (by := written_by(run)):
         return ""
@@ -33,7 +33,7 @@ def note(run: Run) -> str:
     )
 
 
-def require_same(run: Run) -> None:
+def require_same(run: ListedRun) -> None:
     """Refuse attach for another format: it has to understand all messages of the supervisors."""
     if by := written_by(run):
         raise InputError(

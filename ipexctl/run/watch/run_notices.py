@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from ipexctl.base import quoting
-from ipexctl.machines.suggested_commands import spelled
+from ipexctl.machines.suggested_commands import spell_hint
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.run_result import Left, Tally
+from ipexctl.run.outcome.run_result import DetachedRun, Tally
 from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.output.loss_check import BadLoss, LossWatch
@@ -100,7 +100,7 @@ class Teller:
 
 
 def tell_left(
-    painter: Painter, left: Left, target: Target, root: str, wanted: Sequence[str] = ()
+    painter: Painter, left: DetachedRun, target: Target, root: str, wanted: Sequence[str] = ()
 ) -> None:
     """Say how to return to a run that continues. `wanted`: files to fetch when it has ended."""
     if left.why:
@@ -109,8 +109,8 @@ def tell_left(
     else:
         painter.note(f"run {left.run_id} continues in the background")
     for command in ("attach", "stop"):
-        painter.note("  " + spelled(f"ipexctl {command} {left.run_id}", target, root))
+        painter.note("  " + spell_hint(f"ipexctl {command} {left.run_id}", target, root))
     if wanted:
         painter.note("files are not fetched at its end; when it has ended:")
         globs = quoting.quote(tuple(wanted))
-        painter.note("  " + spelled(f"ipexctl fetch {left.run_id} {globs}", target, root))
+        painter.note("  " + spell_hint(f"ipexctl fetch {left.run_id} {globs}", target, root))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from ipexctl.common.run_events import Looked, Stalled
+from ipexctl.common.run_events import RanksLooked, Stalled
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import rank_exchange
 from ipexctl.run.outcome.event_reader import Output
@@ -15,7 +15,7 @@ from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import SHOWN_AFTER, Health
 from ipexctl.run.output.rank_lines import Lines
 from ipexctl.run.watch.host_link import WatchedRun
-from ipexctl.run.watch.run_folder import Record
+from ipexctl.run.watch.run_folder import RunFolder
 from ipexctl.run.watch.run_notices import Teller
 from ipexctl.run.watch.run_watchers import Painter
 
@@ -29,12 +29,12 @@ class RunOutput:
 
     run: WatchedRun
     painter: Painter
-    record: Record = field(default_factory=lambda: Record(None))
+    record: RunFolder = field(default_factory=lambda: RunFolder(None))
 
     def __post_init__(self) -> None:
         plan, options = self.run.plan, self.run.options
         self.state = RunState(plan)
-        self.exchange = rank_exchange.Watch(plan)
+        self.exchange = rank_exchange.ExchangeWatch(plan)
         self.health = Health(plan, options.host_timeout)
         self.mpi_tail: list[str] = []  # the last words of mpirun and its daemons, of all hosts
         self._mpi_lines: dict[str, Lines] = {}
@@ -97,7 +97,7 @@ class StallNotes:
     ended: float | None = None  # when the run was told to end
     ends: dict[int, str] = field(default_factory=dict)  # of ranks; later ones were ended
 
-    def looked(self, host: str, event: Looked) -> None:
+    def looked(self, host: str, event: RanksLooked) -> None:
         self.looks.setdefault(event.number, {})[host] = event.ranks
 
     def stands_still(self, event: Stalled, now: float) -> None:
@@ -144,8 +144,10 @@ class StallNotes:
     def _diagnosed(
         self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
     ) -> Stall:
-        from ipexctl.run.hang.diagnosis import diagnose
-        from ipexctl.run.hang.hang_report import situation
+        from ipexctl.run.hang.diagnosis import diagnose_run
+        from ipexctl.run.hang.hang_report import situation_from_looks
 
-        found = diagnose(situation(self.state.plan, looks, self.ends, seconds, silent))
+        found = diagnose_run(
+            situation_from_looks(self.state.plan, looks, self.ends, seconds, silent)
+        )
         return Stall(seconds, found.kind.value, found.headline)

@@ -14,7 +14,7 @@ from ipexctl.run.outcome.interrupt_traces import InterruptTraces
 from ipexctl.run.outcome.line_filter import ALL, Choice
 from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LEAVE_AT, LEAVE_AFTER = 3, 1.5
@@ -139,7 +139,7 @@ class Painter:
     def interrupted(self) -> None:
         """Hide the tracebacks of ranks that are ended from now on."""
         if not self._data:
-            self._traces = self._traces or InterruptTraces(failures)
+            self._traces = self._traces or InterruptTraces(known_failures)
 
     def ended(self, host: str, rank: int) -> None:
         """Note that the rank's output is over."""

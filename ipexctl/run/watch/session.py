@@ -19,23 +19,31 @@ from ipexctl.errors import IpexctlError
 from ipexctl.machines.agent import Agent
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import event_reader
-from ipexctl.run.outcome.listed_checkpoints import copied
-from ipexctl.run.outcome.run_result import HostEnd, Left, RunResult
+from ipexctl.run.outcome.listed_checkpoints import checkpoint_note
+from ipexctl.run.outcome.run_result import DetachedRun, HostEnd, RunResult
 from ipexctl.run.outcome.verdict import (
     Ending,
-    Fact,
-    Heard,
+    EndReports,
+    HubRecord,
     Verdict,
     result_of,
     took_too_long,
 )
 from ipexctl.run.pace import slow_steps
 from ipexctl.run.pace.rank_pace import HostPace
-from ipexctl.run.watch.host_link import WINDOW, Cut, HostLinks, Link, Reached, WatchedRun, Word
+from ipexctl.run.watch.host_link import (
+    WINDOW,
+    Cut,
+    HostLink,
+    HostLinks,
+    LinkEvent,
+    Reached,
+    WatchedRun,
+)
 from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import INTERRUPT_GRACE, Orders
-from ipexctl.shipped_tables import failures
+from ipexctl.shipped_tables import known_failures
 
 PING_EVERY = 3.0
 STOP_WAIT = 20.0
@@ -61,7 +69,7 @@ class Session:
     def __post_init__(self) -> None:
         self.hub, self.links = self.run.hub, self.wires.links
         self.painter, self.teller = self.output.painter, self.output.teller
-        self.ends = Heard(self.run.plan.world_size)
+        self.ends = EndReports(self.run.plan.world_size)
         self.now = self.last_ping = time.monotonic()
         self.began = self.now - self.run.age
         self.seen_interrupts = 0
@@ -70,34 +78,36 @@ class Session:
         self.stopping = False  # messages from now on do not count
         self.cut_off: float | None = None  # since when the hub of a run that lives on is silent
         self.lost_hub = ""  # how it was lost
-        self.left: Left | None = None
+        self.left: DetachedRun | None = None
         self.found: dict[str, int] = {}  # survivors, as reported to the hub
         self.given_up: set[str] = set()  # hosts that the hub has lost
         self.paces: list[HostPace] = []  # of hosts that have ended
         self.missing: list[str] = []  # hosts with incomplete output
         self.told_away: set[str] = set()  # unreachable hosts that were reported to the user
 
-    def drive(self, orders: Orders, hosts: Mapping[str, tuple[Agent, str]]) -> RunResult | Left:
+    def drive(
+        self, orders: Orders, hosts: Mapping[str, tuple[Agent, str]]
+    ) -> RunResult | DetachedRun:
         """Start the run. `hosts`: the agent of each, and the folder in which its ranks start."""
 
-        def start(link: Link) -> None:
+        def start(link: HostLink) -> None:
             self.wires.start(link, orders.of(link.name, hosts[link.name][1]))
 
         return self._watch({name: agent for name, (agent, _) in hosts.items()}, start)
 
-    def attach(self, agents: Mapping[str, Agent]) -> RunResult | Left:
+    def attach(self, agents: Mapping[str, Agent]) -> RunResult | DetachedRun:
         """Join the run. `agents`: those of the hosts of the run that could be reached."""
         return self._watch(agents, self.wires.attach)
 
     def _watch(
-        self, agents: Mapping[str, Agent], begin: Callable[[Link], None]
-    ) -> RunResult | Left:
+        self, agents: Mapping[str, Agent], begin: Callable[[HostLink], None]
+    ) -> RunResult | DetachedRun:
         self.painter.on_shown = self.wires.wake
         self.interrupts.armed = True
         try:
             for host in self.run.plan.hosts:
                 if host.host in agents:
-                    begin(Link(host.host, agents[host.host]))
+                    begin(HostLink(host.host, agents[host.host]))
             while not self._over() and not self._leaves():
                 self._step()
             if not self.left:
@@ -114,7 +124,7 @@ class Session:
         started = len(self.output.state.started) == self.run.plan.world_size
         detach = self.run.options.detach and started and not ends
         if self.run.options.lives_on and begun and (self.interrupts.detach or detach):
-            self.left = Left(self.run.run_id)
+            self.left = DetachedRun(self.run.run_id)
         elif self.cut_off is not None:
             self._without_hub(self.now - self.cut_off)
         return self.left is not None
@@ -122,13 +132,13 @@ class Session:
     def _without_hub(self, seconds: float) -> None:
         """Handle a hub that is lost or unreachable. If it is lost, the other hosts end the run."""
         if seconds > SETTLED and any(link.done for link in self.links.values()):
-            self.ends.seen.append(Fact(self.hub, run_events.HostLost(self.lost_hub)))
+            self.ends.seen.append(HubRecord(self.hub, run_events.HostLost(self.lost_hub)))
             self.over = True
         elif self.interrupts.count or (
             (self.run.options.detach or self.hub not in self.wires.awaited)
             and seconds > self.run.options.host_timeout + CUT_OFF
         ):
-            self.left = Left(self.run.run_id, self.lost_hub)
+            self.left = DetachedRun(self.run.run_id, self.lost_hub)
 
     def _over(self) -> bool:
         if self.patience is not None and self.now >= self.patience:
@@ -218,7 +228,7 @@ class Session:
             return
         again = self.seen_interrupts or self.interrupts.count > 1
         self.seen_interrupts = self.interrupts.count
-        self.ends.seen.append(Fact(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
+        self.ends.seen.append(HubRecord(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
         self.painter.interrupted()
         order = watch_orders.Interrupt(self.interrupts.last, INTERRUPT_GRACE)
         self._tell(self.hub, order)
@@ -236,7 +246,7 @@ class Session:
         heard = {name: link.heard for name, link in self.links.items() if link.open}
         self.output.note_silence(self.now, heard, exchange=not self.run.attached)
 
-    def _tell_away(self, link: Link) -> None:
+    def _tell_away(self, link: HostLink) -> None:
         if not link.away or self.now - link.away < AWAY_TOLD:
             return
         self.told_away.add(link.name)
@@ -249,7 +259,7 @@ class Session:
 
     # -- from the hosts --
 
-    def _take(self, word: Word) -> None:
+    def _take(self, word: LinkEvent) -> None:
         link, event = word.link, word.event
         if isinstance(event, Cut):
             if link.open:
@@ -278,7 +288,7 @@ class Session:
             self.told_away.discard(name)
             self.painter.note(f"{name}: reconnected after {self.now - away:.0f} s")
 
-    def _event(self, link: Link, of: str, event: event_reader.Event) -> None:
+    def _event(self, link: HostLink, of: str, event: event_reader.Event) -> None:
         name = link.name
         if isinstance(event, run_events.EndAsked | run_events.TimedOut):  # before its ranks print
             self.painter.interrupted()
@@ -291,16 +301,16 @@ class Session:
                 self.output.log_ended(name, rank)
             case run_events.Sample():
                 self.output.health.sample(name, event)
-            case run_events.Looked():
+            case run_events.RanksLooked():
                 self.output.stall.looked(name, event)
             case event_reader.Traffic(report):
                 self.output.exchange.add(name, report, self.now)
             case run_events.Swept(survivors, left):
                 link.end, link.left = HostEnd(name, survivors, ""), left
-            case event_reader.Done():
+            case event_reader.RunDone():
                 self._done(link, event)
             case run_events.Broken(what) if name == of:
-                self.ends.seen.append(Fact(of, event))
+                self.ends.seen.append(HubRecord(of, event))
                 self.wires.give_up(of)
                 self._tell(self.hub, watch_orders.CannotGoOn(of, what))
                 self.over = self.over or of == self.hub
@@ -310,7 +320,7 @@ class Session:
 
     def _decided(self, of: str, event: event_reader.Event) -> None:
         """Handle a message of the hub, about a host or the run."""
-        fact = Fact(of, event)
+        fact = HubRecord(of, event)
         if fact.decisive and not self.stopping:
             self.ends.facts.append(fact)
             self.output.stall.ended = self.output.stall.ended or self.now
@@ -341,11 +351,11 @@ class Session:
             case run_events.Noted(text):
                 self.painter.note(text)
             case run_events.Checkpoint():
-                self.painter.note(copied(event))
+                self.painter.note(checkpoint_note(event))
             case run_events.Over():
                 self.over = self.ends.complete = True
 
-    def _done(self, link: Link, last: event_reader.Done) -> None:
+    def _done(self, link: HostLink, last: event_reader.RunDone) -> None:
         link.end = HostEnd(link.name, last.survivors, last.logs)
         self.output.exchange.add(link.name, last.traffic, self.now)
         self.paces += [last.pace] if last.pace else []
@@ -353,7 +363,7 @@ class Session:
             self.found.update(last.found)
             self.over = True
             if last.killed:
-                self.ends.seen.append(Fact(self.hub, run_events.HostLost(last.killed)))
+                self.ends.seen.append(HubRecord(self.hub, run_events.HostLost(last.killed)))
         elif last.killed:
             self._tell(self.hub, watch_orders.Doubt(link.name, last.killed))
 
@@ -364,7 +374,7 @@ class Session:
                 if other != self.hub:
                     self._tell(other, watch_orders.HubAt((self.run.plan.master_addr, port)))
 
-    def _output(self, link: Link, event: event_reader.Output) -> None:
+    def _output(self, link: HostLink, event: event_reader.Output) -> None:
         size = len(event.data)
         log = event.program if event.rank is None else event.rank
         link.read[log] = link.read.get(log, 0) + size
@@ -376,13 +386,13 @@ class Session:
             return
         self.output.printed(link.name, event, self.now)
 
-    def _cut(self, link: Link, why: str) -> None:
+    def _cut(self, link: HostLink, why: str) -> None:
         """Handle the end of a connection. Reconnect if the run survives that."""
         if self.run.options.lives_on or link.name != self.hub:
             self.wires.reach_again(link.name)
         self._lost(link, why)
 
-    def _lost(self, link: Link, why: str) -> None:
+    def _lost(self, link: HostLink, why: str) -> None:
         """Handle a host that is unreachable. The hub decides whether it is lost, but for itself."""
         name = link.name
         link.lost = True
@@ -390,7 +400,7 @@ class Session:
         if name == self.hub and self.run.options.lives_on:
             self.cut_off, self.lost_hub = self.now, why
         elif name == self.hub:
-            self.ends.seen.append(Fact(name, run_events.HostLost(why)))
+            self.ends.seen.append(HubRecord(name, run_events.HostLost(why)))
             self.over = True
         else:
             self._tell(self.hub, watch_orders.Doubt(name, why))
@@ -442,15 +452,15 @@ class Session:
             run_id=self.run.run_id,
             seconds=time.monotonic() - self.began,
             hosts=tuple(self._host_end(h.host) for h in self.run.plan.hosts),
-            verdict=self.ends.verdict(self._noted, failures, all_of_it=started),
+            verdict=self.ends.verdict(self._noted, known_failures, all_of_it=started),
             mpi_tail=tuple(output.mpi_tail),
             stall=output.stall.at_end(self.now),
             exchange=output.exchange.end(completed=state.all_ok) if counted else None,
             require_together=self.run.options.require_together,
             slow=output.health.rank_loads.mostly(),
-            steps=slow_steps.judge(self.run.plan, self.paces),
+            steps=slow_steps.judge_slow_steps(self.run.plan, self.paces),
         )
-        return result_of(state, ending, failures)
+        return result_of(state, ending, known_failures)
 
     def _host_end(self, name: str) -> HostEnd:
         link = self.links.get(name)

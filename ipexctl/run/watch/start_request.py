@@ -15,7 +15,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.listed_checkpoints import patterns_of, resume_words
 from ipexctl.run.outcome.run_inputs import Inputs
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan, Node, RankPlace
+from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
 from ipexctl.run.plan.run_options import BUCKET, RunOptions
 from ipexctl.shipped_tables import rank_module
 
@@ -56,7 +56,7 @@ class Orders:
             store_port=self.plan.master_port,
             secret=bool(self.options.secret_env),
             hub=first.host,
-            starts=[list(self.plan.mpirun or mpi.starter(host))],
+            starts=[list(self.plan.mpirun or mpi.rank_starter_command(host))],
             daemons=[f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
             data=list(self.data.get(name, ())),
             modules=self._modules(),
@@ -93,14 +93,17 @@ class Orders:
             grace=INTERRUPT_GRACE,
             lives_on=self.options.lives_on,
             address=self.plan.master_addr,
-            ports=[ports[0], port_plan.top(ports)[0] - 1] if ports else None,
+            ports=[ports[0], port_plan.reserved_ports(ports)[0] - 1] if ports else None,
             shown=self.shown(),
             inputs=dict(self.inputs.of_all),
         )
 
     def shown(self) -> dict[str, object]:
         """Return the plan for commands that attach."""
-        return {**shown_plan.document(self.plan), "host_timeout": self.options.host_timeout}
+        return {
+            **shown_plan.shown_plan_document(self.plan),
+            "host_timeout": self.options.host_timeout,
+        }
 
     def row(self, host: HostPlan) -> HostOfRun:
         to = self.reached.get(host.host, Host(host.host))
@@ -111,7 +114,7 @@ class Orders:
             nic=host.nic,
             mpi_bin=host.mpi_bin,
             ranks=[place.rank for place in host.ranks],
-            starter=list(mpi.starter(host)) if not self.plan.mpi else [],
+            starter=list(mpi.rank_starter_command(host)) if not self.plan.mpi else [],
             address=to.address or to.name,
             groups=list(to.groups),
         )
@@ -125,7 +128,7 @@ class Orders:
             cpus=list(place.cpus),
             node=place.node,
             env={
-                **rank_variables.environment(self.plan, host, place),
+                **rank_variables.compose_rank_variables(self.plan, host, place),
                 **({"IPEXCTL_LOOK": "0"} if self.options.no_inspect else {}),
                 **({"IPEXCTL_CHECKPOINT": path} if path else {}),
                 **self.options.secret_env,
@@ -137,9 +140,9 @@ class Orders:
 # --- with --restarts ------------------------------------------------------------------------------
 
 
-def nights(
-    first: Orders, nodes: Sequence[Node], work: Mapping[str, tuple[str, str]],
-    orders_on: Callable[[Sequence[Node]], Orders],
+def compose_restart_plans(
+    first: Orders, nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
+    orders_on: Callable[[Sequence[PlannedHost]], Orders],
 ) -> dict[str, RestartPlan]:  # fmt: skip
     """Return what each host's keeper is told. `first`: orders of the first attempt; `nodes`: its
     hosts, then the spares; `orders_on`: returns the orders on some nodes, that of rank 0 first.
@@ -169,9 +172,9 @@ def nights(
     )
     of_voters = VoterPlan(
         **vars(night),
-        common=_common(orders, first.resumed),
+        common=_common_orders(orders, first.resumed),
         sheets={
-            host.host: _sheet(host, leads[host.host], orders, work[host.host])
+            host.host: _compose_host_plan(host, leads[host.host], orders, work[host.host])
             for host in orders.plan.hosts
         },
     )
@@ -179,7 +182,7 @@ def nights(
     return {name: of_voters if name in voters else night for name in work}
 
 
-def _common(orders: Orders, resumed: str) -> RestartCommon:
+def _common_orders(orders: Orders, resumed: str) -> RestartCommon:
     shown = orders.shown()
     same = ("argv", "mpi", "ddp", "joins", "trains", "tuned", "secret", "host_timeout")
     return RestartCommon(
@@ -193,7 +196,9 @@ def _common(orders: Orders, resumed: str) -> RestartCommon:
     )
 
 
-def _sheet(host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, str]) -> RestartHost:
+def _compose_host_plan(
+    host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, str]
+) -> RestartHost:
     """Return what one host is told regardless of the other hosts."""
     cwd, mark = work
     mpirun = [N if before == "-n" else word for before, word in pairwise(("", *lead.mpirun))]
@@ -202,7 +207,7 @@ def _sheet(host: HostPlan, lead: LaunchPlan, orders: Orders, work: tuple[str, st
         work=mark or host.host,
         row=orders.row(host),
         mpirun=mpirun,
-        line=mpi.machinefile([host], lead.mpi),
+        line=mpi.machinefile_text([host], lead.mpi),
         address=lead.master_addr,
         port=lead.master_port,
         shown=shown_plan.of_host(host),

@@ -32,9 +32,9 @@ def tune(
     from ipexctl.cli.options import print_json
     from ipexctl.project.send_agreed import send_agreed
     from ipexctl.run.watch.run_watchers import counted_interrupts
-    from ipexctl.tune.command.tune_text import Screen, document, offer
+    from ipexctl.tune.command.tune_text import Screen, offer_settings, tune_document
+    from ipexctl.tune.tune import settings_to_write, write_settings
     from ipexctl.tune.tune import tune as verb
-    from ipexctl.tune.tune import write, writing
 
     own = (options.script, *options.args)
     words = sys.argv[1:]
@@ -51,10 +51,10 @@ def tune(
     finally:
         screen.live.stop()
     screen.show(tuned)
-    made = writing(tuned.found) if tuned.found.wins and not tuned.interrupted else None
-    written = made is not None and offer(made, yes=wanted.yes, as_json=json)
+    made = settings_to_write(tuned.found) if tuned.found.wins and not tuned.interrupted else None
+    written = made is not None and offer_settings(made, yes=wanted.yes, as_json=json)
     if made is not None and written:
-        write(made)
+        write_settings(made)
     if json:
-        print_json(document(tuned, made, written=written))
+        print_json(tune_document(tuned, made, written=written))
     raise typer.Exit(tuned.exit_code)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from ipexctl.base.sizes import duration
-from ipexctl.errors import printable
+from ipexctl.errors import printable_text
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.nearest_file import short_path
 from ipexctl.run.gather_plan import Planned
@@ -17,7 +17,7 @@ from ipexctl.terminal.console import print_lines, stderr_console, stdout_console
 from ipexctl.terminal.live_lines import LiveLines
 from ipexctl.tune.tune import Tuned, Writing
 from ipexctl.tune.tune_options import TuneOptions
-from ipexctl.tune.tune_search import BASELINE, FINAL, NOISE, Ask, Found, Trial
+from ipexctl.tune.tune_search import BASELINE, FINAL, NOISE, Ask, SearchResult, Trial
 from ipexctl.tune.tune_space import Profile
 
 WIDE = 36
@@ -49,14 +49,14 @@ class Screen:
         self._say(f"{'':3}  {'trial':{WIDE}}  {'steps/s':>9}  {'change':>8}  {'took':>7}")
 
     def began(self, ask: Ask) -> None:
-        self.now = _label(ask)
+        self.now = _trial_label(ask)
 
     def moved(self, text: str) -> None:
         line = f"{self.number + 1:3}  {self.now:{WIDE}}  {text}"
         self.line = Text(line, "dim", no_wrap=True, overflow="ellipsis")
         self.live.draw()
 
-    def ended(self, trial: Trial, found: Found) -> None:
+    def ended(self, trial: Trial, found: SearchResult) -> None:
         self.number += 1
         self.live.stop()
         self._say(trial_line(self.number, trial, found))
@@ -64,37 +64,39 @@ class Screen:
             self._say(f"{'':3}  noise: {found.noise:.1%}")
 
     def show(self, tuned: Tuned) -> None:
-        print_lines(self.console, map(Text, ["", *outcome(tuned)]))
+        print_lines(self.console, map(Text, ["", *outcome_lines(tuned)]))
 
     def _say(self, text: str) -> None:
         print_lines(self.console, [Text(text)])
 
 
-def trial_line(number: int, trial: Trial, found: Found) -> str:
-    rate = "" if trial.rate is None else _rate(trial.rate)
-    change = _change(trial, found) if trial.profile != BASELINE else ""
+def trial_line(number: int, trial: Trial, found: SearchResult) -> str:
+    rate = "" if trial.rate is None else _rate_text(trial.rate)
+    change = _change_text(trial, found) if trial.profile != BASELINE else ""
     took = f"{trial.seconds:.0f} s"
     said = _ENDED.get(trial.ended, "")
     if trial.profile == found.best != BASELINE and trial.part != FINAL:
         said = "best"
-    label = _label(trial)
+    label = _trial_label(trial)
     line = f"{number:3}  {label:{WIDE}}  {rate:>9}  {change:>8}  {took:>7}  {said}".rstrip()
-    why = f"\n{'':5}{printable(trial.why)[:74]}" if trial.why and trial.rate is None else ""
+    why = f"\n{'':5}{printable_text(trial.why)[:74]}" if trial.why and trial.rate is None else ""
     return line + why
 
 
-def outcome(tuned: Tuned) -> list[str]:
+def outcome_lines(tuned: Tuned) -> list[str]:
     found = tuned.found
     lines = []
     if tuned.interrupted:
         lines.append("interrupted; nothing is written")
     elif found.wins:
-        lines.append(f"{1 + (found.gain or 0):.2f}x as fast: {_gain(found)}")
+        lines.append(f"{1 + (found.gain or 0):.2f}x as fast: {_gain_text(found)}")
         lines += [f"  {change.label}" for _, change in found.best.changes]
         if len(found.best.changes) > 1:
             lines.append("  (measured together)")
     elif found.gain is not None:
-        lines.append(f"nothing to gain here: {found.best} is {_gain(found)}, which may be noise")
+        lines.append(
+            f"nothing to gain here: {found.best} is {_gain_text(found)}, which may be noise"
+        )
     elif found.best != BASELINE:
         lines.append("no time was left to compare the best with the baseline: --budget 15m")
     elif found.untried and not found.tried:
@@ -118,7 +120,7 @@ def outcome(tuned: Tuned) -> list[str]:
     return [*lines, f"took {duration(tuned.seconds)}"]
 
 
-def offer(made: Writing, *, yes: bool, as_json: bool) -> bool:
+def offer_settings(made: Writing, *, yes: bool, as_json: bool) -> bool:
     """Show the settings to write, and ask. Without a terminal only -y writes them."""
     to = sys.stderr if as_json else sys.stdout
     name = short_path(made.path)
@@ -131,7 +133,7 @@ def offer(made: Writing, *, yes: bool, as_json: bool) -> bool:
     return agreed
 
 
-def document(tuned: Tuned, made: Writing | None, *, written: bool) -> dict[str, Any]:
+def tune_document(tuned: Tuned, made: Writing | None, *, written: bool) -> dict[str, Any]:
     found = tuned.found
     return {
         "command": "tune",
@@ -175,12 +177,12 @@ def _profile_document(profile: Profile) -> dict[str, Any]:
     return {"env": profile.env, "options": profile.options}
 
 
-def _gain(found: Found) -> str:
+def _gain_text(found: SearchResult) -> str:
     rounds = f"{found.rounds} round{'s' * (found.rounds != 1)}"
     return f"{found.gain or 0:+.1%} ± {found.spread:.1%} steps/s in {rounds}"
 
 
-def _change(trial: Trial, found: Found) -> str:
+def _change_text(trial: Trial, found: SearchResult) -> str:
     """Compare with the baseline, in steps of the same size."""
     same = [one.score for one in found.trials if one.profile == BASELINE and one.score]
     if trial.score is None or not same:
@@ -188,11 +190,11 @@ def _change(trial: Trial, found: Found) -> str:
     return f"{trial.score / (sum(same) / len(same)) - 1:+.0%}"
 
 
-def _rate(rate: float) -> str:
+def _rate_text(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.3g}"
 
 
-def _label(trial: Trial | Ask) -> str:
+def _trial_label(trial: Trial | Ask) -> str:
     """Return what the trial changes; `+`: in addition to the best so far."""
     changes = dict(trial.profile.changes)
     change = changes.get(trial.part)

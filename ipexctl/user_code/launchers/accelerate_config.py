@@ -53,13 +53,15 @@ def read_config(text: str, source: str, keys: Keys) -> LineRequest:
             slug="not-an-accelerate-config",
         ).placed(root.place)
     found = list[Given]()
-    for name, node in _flat(root, keys):
+    for name, node in _flatten_config(root, keys):
         try:
-            found += _meant(name, node, keys)
+            found += _read_key(name, node, keys)
         except Bad as e:
             raise e.placed(node.place) from None
     ignored = list[tuple[str, str]]()
-    if any(key.text == "distributed_type" and _text(value) == "no" for key, value in root.items):
+    if any(
+        key.text == "distributed_type" and _scalar_text(value) == "no" for key, value in root.items
+    ):
         found, ignored = _as_one_process(found)
     request = request_of(source, found)
     return replace(request, ignored=(*request.ignored, *ignored))
@@ -70,10 +72,10 @@ def _as_one_process(found: list[Given]) -> tuple[list[Given], list[tuple[str, st
     more = [one for one in found if one.flag.becomes in _NUMBERS and one.value != "1"]
     why = "with distributed_type: NO, Accelerate starts one process; -n N starts N ranks"
     ignored = [(f"{one.flag.names[0]}: {one.value}", why) for one in more]
-    return [_given(one.flag, "1") if one in more else one for one in found], ignored
+    return [_given_option(one.flag, "1") if one in more else one for one in found], ignored
 
 
-def _flat(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
+def _flatten_config(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
     """Yield pairs of section.key and value, without empty sections and lists."""
     for key, value in root.items:
         if key.text in keys.sections and isinstance(value, Mapping):
@@ -85,10 +87,10 @@ def _flat(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
             yield key.text, value
 
 
-def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
+def _read_key(name: str, node: Node, keys: Keys) -> list[Given]:
     """Return the key's row of the table, with its value; empty for a default value. Raises Bad."""
     entries = keys.named(name)
-    value = _text(node)
+    value = _scalar_text(node)
     if not entries:
         known = [one.names[0] for one in keys.all]
         raise Bad(
@@ -108,20 +110,20 @@ def _meant(name: str, node: Node, keys: Keys) -> list[Given]:
                 raise Bad(
                     f"{name}: {value}: expected a whole number of at least 1", slug="not-a-count"
                 )
-            return [_given(key, value)]
+            return [_given_option(key, value)]
     taken = [key for key in entries if key.becomes != "refused"]
     listed = listed_values(text for key in taken for text in (*key.default, key.value) if text)
     why = f"supported values: {listed}" if listed else ""
     raise Bad(f"{name}: {value}: unknown value", why=why, slug="unknown-value")
 
 
-def _given(key: Flag, value: str) -> Given:
+def _given_option(key: Flag, value: str) -> Given:
     name = key.names[0]
     typed = f"{name}: {value}" if key.becomes == "ignored" else f"{name.rpartition('.')[2]} {value}"
     return Given(key, value.upper() if key.upper else value, typed)
 
 
-def _text(node: Node) -> str:
+def _scalar_text(node: Node) -> str:
     """Return "yes", "no", or the text; "" for no value."""
     if not isinstance(node, Scalar):
         return "" if isinstance(node, yaml_nodes.Sequence) and not node.items else "..."

@@ -105,7 +105,7 @@ class Launchers:
         return next(one for one in self.all if one.name == name)
 
 
-def parse(text: str) -> Launchers:
+def parse_launchers(text: str) -> Launchers:
     made = []
     for raw in toml.loads(text)["launcher"]:
         flags = tuple(flag_of(one, one["names"]) for one in raw["flags"])

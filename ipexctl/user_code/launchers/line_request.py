@@ -120,7 +120,7 @@ class Merged:
         yield from self.overridden
 
 
-def merged(layers: Sequence[LineRequest], own: TypedOptions) -> Merged:
+def merge_requests(layers: Sequence[LineRequest], own: TypedOptions) -> Merged:
     """Merge the layers: our own options win, then the first layer that sets an option."""
     made = Merged(counts=bool(own.counts))
     _take_hosts(made, layers, own)
@@ -163,7 +163,7 @@ def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions)
         if winner:
             made.overridden.append(f"{typed} of {request.who} is overridden by {winner}")
             continue
-        n, ppn = _counted(request)
+        n, ppn = _requested_counts(request)
         hosts = request.words("host-count")
         if hosts and (n is None or ppn is None):
             made.ignored.append((hosts, "all hosts take part; -l HOST,HOST chooses some"))
@@ -173,7 +173,7 @@ def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions)
                 made.options += [name, str(count)]
 
 
-def _counted(request: LineRequest) -> tuple[int | None, int | None]:
+def _requested_counts(request: LineRequest) -> tuple[int | None, int | None]:
     """Return the total number of ranks and that of each host, if the request gives them."""
     n, ppn, nodes = request.n, request.ppn, request.nodes
     if n is None and nodes is not None:
@@ -205,7 +205,7 @@ def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) ->
     made.options += words
 
 
-def nested(
+def nest_requests(
     outer: LineRequest, inner: LineRequest, *, gives_way: bool
 ) -> tuple[LineRequest, LineRequest]:
     """Decide which of mpirun and a launcher inside it sets the number of ranks."""

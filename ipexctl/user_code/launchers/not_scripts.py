@@ -54,7 +54,7 @@ def meant_by_file(name: str, head: str) -> tuple[str, str]:
     return (_SHELL[0], _SHELL[1].format(file=file)) if shell else ("", "")
 
 
-def meant(words: Sequence[str]) -> tuple[str, str]:
+def explain_not_script(words: Sequence[str]) -> tuple[str, str]:
     """Return why `words` do not start a Python script, and what to type; "" for other programs."""
     program = posixpath.basename(words[0]) if words else ""
     named = _KNOWN.get(" ".join([program, *words[1:2]]))

@@ -23,10 +23,10 @@ from ipexctl.user_code.launchers.line_request import (
     NUMBER,
     Given,
     LineRequest,
-    nested,
+    nest_requests,
     request_of,
 )
-from ipexctl.user_code.launchers.not_scripts import meant
+from ipexctl.user_code.launchers.not_scripts import explain_not_script
 
 _ELSE = "leave it out, or use -n, -ppn, -f, -H, -l, -x or --env of ipexctl run   # see its --help"
 _ONCE = frozenset({*COUNTS, "hostfile", "config"})
@@ -37,7 +37,7 @@ _EXTRA = frozenset({"env", "env-list", "env-forward", "variable", "ignored"})
 
 
 @dataclass(frozen=True)
-class Line:
+class PastedLine:
     """A line. `requests`: of each launcher, the outer one first."""
 
     requests: tuple[LineRequest, ...]
@@ -66,7 +66,9 @@ class Line:
         return [one.launcher for one in self.requests if one.launcher]
 
 
-def read(words: Sequence[str], launchers: Launchers, *, module: bool = False) -> Line | None:
+def read_pasted_line(
+    words: Sequence[str], launchers: Launchers, *, module: bool = False
+) -> PastedLine | None:
     """Return None for a line without a launcher. `module`: after ipexctl's own -m.
 
     Raises InputError for what is not supported, and if there is no script.
@@ -80,14 +82,14 @@ def read(words: Sequence[str], launchers: Launchers, *, module: bool = False) ->
 
 
 @dataclass(frozen=True)
-class Started:
+class StartedRanks:
     """Ranks that a program starts. `name`: the launcher as it is called."""
 
     name: str
     script: str  # "train.py", "-m pkg.train"; "" if unknown
 
 
-def started_by(words: Sequence[str], launchers: Launchers) -> Started | None:
+def started_by(words: Sequence[str], launchers: Launchers) -> StartedRanks | None:
     """Return the ranks; None for a command that starts none. Only the run may know some words."""
     found = launchers.of(words)
     if not found or _ONLY_ASKS & set(words):
@@ -97,7 +99,7 @@ def started_by(words: Sequence[str], launchers: Launchers) -> Started | None:
         line = reader.line(words, found)
         script = f"-m {line.script[0]}" if line.module else line.script[0]
     known = script.endswith(".py") or script.startswith("-m ")
-    return Started(reader.starters[0], script if known else "") if reader.starters else None
+    return StartedRanks(reader.starters[0], script if known else "") if reader.starters else None
 
 
 @dataclass
@@ -106,7 +108,7 @@ class _Reader:
     requests: list[LineRequest] = field(default_factory=list)
     starters: list[str] = field(default_factory=list)  # that start ranks, as they are called
 
-    def line(self, words: Sequence[str], found: tuple[Launcher, str, int] | None) -> Line:
+    def line(self, words: Sequence[str], found: tuple[Launcher, str, int] | None) -> PastedLine:
         size = len(words)
         while found:
             launcher, name, count = found
@@ -128,10 +130,12 @@ class _Reader:
             reading.read()
             request, words = reading.request(), reading.words
             for i, outer in enumerate(self.requests):
-                self.requests[i], request = nested(outer, request, gives_way=launcher.gives_way)
+                self.requests[i], request = nest_requests(
+                    outer, request, gives_way=launcher.gives_way
+                )
             self.requests.append(request)
             found = self._next(launcher, request, words)
-        return Line(tuple(self.requests), tuple(words), size - len(words))
+        return PastedLine(tuple(self.requests), tuple(words), size - len(words))
 
     def _next(
         self, launcher: Launcher, request: LineRequest, words: Sequence[str]
@@ -150,7 +154,7 @@ class _Reader:
             return None
         inner = self.launchers.of(words)
         if not inner and not words[0].endswith(".py"):
-            why, hint = meant(words)
+            why, hint = explain_not_script(words)
             program = quote_for_pasting((words[0],))
             raise InputError(
                 f"{request.who} starts {program}, which is not a Python script",
@@ -241,9 +245,9 @@ class _Options:
             raise InputError(
                 f"{self.name} {typed}: expected a whole number of at least 1", slug="not-a-count"
             )
-        if (earlier := self.before.get(_meaning(one))) and earlier.value != value:
+        if (earlier := self.before.get(_meaning_key(one))) and earlier.value != value:
             raise InputError(
-                f"{self.name}: {_shown(earlier)} and {_shown(one)} contradict each other",
+                f"{self.name}: {_flag_text(earlier)} and {_flag_text(one)} contradict each other",
                 hint="leave one of them out",
                 slug="launcher-options-contradict",
             )
@@ -255,7 +259,7 @@ class _Options:
                 slug="hosts-given-twice",
             )
         self.found.append(one)
-        self.before.setdefault(_meaning(one), one)
+        self.before.setdefault(_meaning_key(one), one)
         self.before.setdefault(("first", flag.becomes), one)
 
     def request(self) -> LineRequest:
@@ -271,21 +275,21 @@ def _wrong_value(flags: Sequence[Flag]) -> tuple[str, str, str]:
     return "unsupported value", "", _ELSE
 
 
-def _meaning(one: Given) -> object:
+def _meaning_key(one: Given) -> object:
     """Return a key that is equal for options with the same meaning, whose values must match."""
     becomes = one.flag.becomes
     if becomes in _VARIABLES:
-        return "variable", _variable(one)
+        return "variable", _variable_name(one)
     if becomes == "option":
         return "option", one.flag.as_
     return ("once", becomes) if becomes in _ONCE else ("", becomes, one.value)
 
 
-def _shown(one: Given) -> str:
+def _flag_text(one: Given) -> str:
     """Return the option without the value of a variable, which may be a secret."""
     extra = one.flag.becomes in _EXTRA
-    return f"{one.typed.split()[0]} {_variable(one)}" if extra else one.typed
+    return f"{one.typed.split()[0]} {_variable_name(one)}" if extra else one.typed
 
 
-def _variable(one: Given) -> str:
+def _variable_name(one: Given) -> str:
     return (one.flag.as_ if one.flag.becomes == "variable" else one.value).partition("=")[0]

@@ -7,8 +7,13 @@ from collections.abc import Iterator, Sequence
 from ipexctl.base.typed_command import Typed
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import retry_command
-from ipexctl.user_code.launchers.line_request import LineRequest, Merged, TypedOptions, merged
-from ipexctl.user_code.launchers.pasted_line import Line
+from ipexctl.user_code.launchers.line_request import (
+    LineRequest,
+    Merged,
+    TypedOptions,
+    merge_requests,
+)
+from ipexctl.user_code.launchers.pasted_line import PastedLine
 
 
 @dataclass(frozen=True)
@@ -20,22 +25,27 @@ class Replacement:
     note: str
 
 
-def replacement(
-    line: Line, own: TypedOptions, typed: Sequence[str] = (), config: LineRequest | None = None
+def translate_line(
+    line: PastedLine,
+    own: TypedOptions,
+    typed: Sequence[str] = (),
+    config: LineRequest | None = None,
 ) -> Replacement:
     """Return the command. `typed`: the words of `own`. `config`: an Accelerate config's request."""
     requests = [one.filled(config) if config else one for one in line.requests]
-    made = merged(requests, own)
+    made = merge_requests(requests, own)
     options = [*made.options, *(["--accelerate", config.who] if config else []), *typed]
     options += ["-m"] if line.module else []
     counted = made.counts or (config is not None and config.counts) or "--accelerate" in own.names
-    note = "; ".join(_note(line, options, made, counted=counted))
+    note = "; ".join(_translation_notes(line, options, made, counted=counted))
     return Replacement(tuple(options), line.script, note)
 
 
-def _note(line: Line, options: list[str], made: Merged, *, counted: bool) -> Iterator[str]:
+def _translation_notes(
+    line: PastedLine, options: list[str], made: Merged, *, counted: bool
+) -> Iterator[str]:
     script = line.script if len(line.script) == 1 else (line.script[0], "...")
-    command = retry_command.command(Typed(("run", *options), script), (), None)
+    command = retry_command.compose_retry_command(Typed(("run", *options), script), (), None)
     names = line.starts_ranks or [line.requests[-1].who]
     yield f"{' and '.join(names)} replaced by: {command}"
     yield from made.note()

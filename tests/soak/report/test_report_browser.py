@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.report import report_page, run_report
-from ipexctl.report.report_data import document
+from ipexctl.report.report_data import report_document
 from ipexctl.report.report_material import Attempt
 from ipexctl.report.run_difference import Difference
-from ipexctl.run.outcome.listed_runs import State
+from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
 from tests.report.test_report_page import HOSTILE
@@ -47,17 +47,17 @@ def large() -> Attempt:
 def runs() -> dict[str, dict]:
     second = replace(made(), id="20260101-120000-abcdef-r02", began=1070.0)
     told = (Difference("b", "another folder"), Difference("a", "code", part="computing"))
-    hostile = made(State.FAILED, command=HOSTILE + "x" * 1_000_000)
+    hostile = made(ListedState.FAILED, command=HOSTILE + "x" * 1_000_000)
     return {
-        "good": document(material(attempt(made()))),
-        "failed": document(material(attempt(hostile, tail=HOSTILE))),
-        "straggling": document(material(attempt(made(hosts=4), slow=0.6))),
-        "restarted": document(material(attempt(made(State.FAILED)), attempt(second))),
-        "compared": document(
+        "good": report_document(material(attempt(made()))),
+        "failed": report_document(material(attempt(hostile, tail=HOSTILE))),
+        "straggling": report_document(material(attempt(made(hosts=4), slow=0.6))),
+        "restarted": report_document(material(attempt(made(ListedState.FAILED)), attempt(second))),
+        "compared": report_document(
             material(attempt(made()), other=attempt(second), comparison=made_run.compared(*told))
         ),
-        "empty": document(material(Attempt(made(State.LOST)))),
-        "large": document(material(large())),
+        "empty": report_document(material(Attempt(made(ListedState.LOST)))),
+        "large": report_document(material(large())),
     }
 
 
@@ -65,7 +65,7 @@ def runs() -> dict[str, dict]:
 def pages(tmp_path_factory) -> dict[str, Path]:
     folder, found = tmp_path_factory.mktemp("reports"), {}
     for name, made_of in runs().items():
-        html = report_page.page(made_of, run_report.assets())
+        html = report_page.render_report_page(made_of, run_report.read_assets())
         assert len(html.encode()) < 5_000_000
         found[name] = folder / f"{name}.html"
         found[name].write_text(html, "utf-8")

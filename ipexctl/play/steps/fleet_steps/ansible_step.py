@@ -46,22 +46,24 @@ class Ansible(FleetStep):
 
         wanted = Playbook(
             path=Path(self.playbook).expanduser(), extra=self.extra, tags=self.tags,
-            skip_tags=self.skip_tags, check=on.check, pythons=_pythons(on),
+            skip_tags=self.skip_tags, check=on.check, pythons=_agent_pythons(on),
         )  # fmt: skip
         hosts = on.fleet.hosts
         hosts = replace(hosts, hosts=tuple(h for h in hosts.hosts if h.name in on.hosts))
         code = run_playbook(wanted, target_of(on), hosts, say)
         recap = read_recap(lines)
-        return {name: _result(on, name, recap.get(name), code, lines) for name in on.hosts}
+        return {name: _ansible_result(on, name, recap.get(name), code, lines) for name in on.hosts}
 
 
-def _pythons(on: Acting) -> dict[str, str]:
+def _agent_pythons(on: Acting) -> dict[str, str]:
     """Return the Pythons that our agents run with: Ansible may choose one that does not start."""
     found = {host.name: agent.hello for host, agent in on.fleet.agents.items()}
     return {name: hello.path for name, hello in found.items() if hello.python >= _OLDEST}
 
 
-def _result(on: Acting, name: str, n: Counter[str] | None, code: int, lines: list[str]) -> Result:
+def _ansible_result(
+    on: Acting, name: str, n: Counter[str] | None, code: int, lines: list[str]
+) -> Result:
     if n is None and code == 0:
         return Result(State.SKIPPED, "the playbook has no tasks for this host")
     if n is None:

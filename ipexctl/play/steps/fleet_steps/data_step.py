@@ -43,12 +43,12 @@ class Data(FleetStep):
             raise Bad("include and leave_out require pull", slug="argument-missing")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
-        from ipexctl.data.data import push, remove
+        from ipexctl.data.data import push_dataset, remove_dataset
 
         target, root = target_of(on), on.fleet.root
         if self.rm:
             agreed = None if on.check else lambda going: True
-            removed = remove(target, self.rm, agreed, root, absent_ok=True)
+            removed = remove_dataset(target, self.rm, agreed, root, absent_ok=True)
             there = {host: bool(held) for host, held in removed.going.hosts} if on.check else {}
             looked = {
                 host: Result(State.WOULD_CHANGE if found else State.OK)
@@ -57,23 +57,23 @@ class Data(FleetStep):
             return {**looked, **results_of(on, removed.recaps)}
         if self.pull:
             return self._pull(on)
-        pushed = push(
+        pushed = push_dataset(
             target, Path(self.push).expanduser(), self.name or None, progress_of(on), root,
             relay=self.relay, check=on.check,
         )  # fmt: skip
         return results_of(on, pushed.recaps)
 
     def _pull(self, on: Acting) -> Mapping[str, Result]:
-        from ipexctl.data.data import listed
-        from ipexctl.data.pull import Pull, pull
+        from ipexctl.data.data import list_datasets
+        from ipexctl.data.pull import Pull, pull_dataset
 
         target, root = target_of(on), on.fleet.root
         agreed = None if on.check else lambda plan: True
         asked = Pull(self.pull, self.name, self.include, self.leave_out, self.relay, agreed)
-        pulled = pull(target, asked, progress_of(on), root)
+        pulled = pull_dataset(target, asked, progress_of(on), root)
         if not on.check:
             return results_of(on, pulled.recaps)
-        plan, there = pulled.plan, listed(target, root)
+        plan, there = pulled.plan, list_datasets(target, root)
         same = bool(plan.repository) or not plan.lacking  # a repository's source names its commit
         found = {
             host: same and any((d.name, d.source) == (plan.name, plan.source) for d in held)

@@ -38,13 +38,15 @@ class Doctor(FleetStep):
     python: str = arg("Python on the hosts; its torch is benchmarked at level std.", "")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
-        from ipexctl.doctor.doctor import Options, examine
+        from ipexctl.doctor.doctor import DoctorOptions, run_doctor
 
-        options = Options(on.fleet.root, self.level, self.python)
-        report = examine(target_of(on), on.fleet.root, options)
+        options = DoctorOptions(on.fleet.root, self.level, self.python)
+        report = run_doctor(target_of(on), on.fleet.root, options)
         for finding in report.findings:
             if finding.severity in _SHOWN:
-                on.say(finding.host, f"{finding.severity.value} {finding.id} {_words(finding)}")
+                on.say(
+                    finding.host, f"{finding.severity.value} {finding.id} {_finding_title(finding)}"
+                )
         return {name: self.judged(report, name) for name in on.hosts}
 
     def judged(self, report: Report, host: str) -> Result:
@@ -53,18 +55,18 @@ class Doctor(FleetStep):
         found = (*report.findings_of(host), *report.findings_of(""))
         failing = [f for f in found if f.severity in _FAILING[self.fail_on]]
         if not failing:
-            return Result(State.OK, _named([f for f in found if f.severity in _SHOWN]))
+            return Result(State.OK, _describe_warnings([f for f in found if f.severity in _SHOWN]))
         first = failing[0]
         why = "\n".join(filter(None, (first.evidence, first.why)))
-        detail = "\n".join(f"{f.id} {_words(f)}" for f in failing)
+        detail = "\n".join(f"{f.id} {_finding_title(f)}" for f in failing)
         return Result(State.FAILED, detail, why, str(first.fix))
 
 
-def _words(finding: Finding) -> str:
+def _finding_title(finding: Finding) -> str:
     return without_host(finding.host, finding.title)
 
 
-def _named(findings: Sequence[Finding]) -> str:
+def _describe_warnings(findings: Sequence[Finding]) -> str:
     if not findings:
         return "no warnings"
     many = f"{len(findings)} warning{'s' * (len(findings) != 1)}"

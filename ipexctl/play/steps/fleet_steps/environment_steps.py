@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from ipexctl.base.host_outcome import Recap
+from ipexctl.base.host_outcome import HostState
 from ipexctl.base.located_errors import Bad
-from ipexctl.base.sizes import human
+from ipexctl.base.sizes import format_bytes
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
 from ipexctl.play.text.check_prediction import PACKAGES
 from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.step_schema import arg
-from ipexctl.play.verb_calls import changed, progress_of, results_of, target_of
+from ipexctl.play.verb_calls import changed_state, progress_of, results_of, target_of
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.remove.prune_limits import describe
+from ipexctl.remove.prune_limits import describe_amounts
 
 if TYPE_CHECKING:
     from ipexctl.env.env import Removal
@@ -88,12 +88,12 @@ class Env(FleetStep):
         return self._run(on) if self.exec else self._remove(on)
 
     def _remove(self, on: Acting) -> Mapping[str, Result]:
-        from ipexctl.env.env import remove
+        from ipexctl.env.env import remove_environments
 
         keys = () if self.rm == (_UNUSED,) else self.rm
         agreed = None if on.check else lambda going: True
-        done = remove(target_of(on), keys, agreed, on.fleet.root, absent_ok=True)
-        found = {removal.host: _removed(on, removal) for removal in done.removals}
+        done = remove_environments(target_of(on), keys, agreed, on.fleet.root, absent_ok=True)
+        found = {removal.host: _removal_result(on, removal) for removal in done.removals}
         return {**found, **results_of(on, done.recaps)}
 
     def _run(self, on: Acting) -> Mapping[str, Result]:
@@ -107,15 +107,15 @@ class Env(FleetStep):
         results = results_of(on, ran.recaps)
         if not self.changes:
             return results
-        codes = {r.host for r in ran.recaps if r.state is Recap.OK}
+        codes = {r.host for r in ran.recaps if r.state is HostState.OK}
         return {h: Result(State.CHANGED) if h in codes else r for h, r in results.items()}
 
 
-def _removed(on: Acting, removal: Removal) -> Result:
+def _removal_result(on: Acting, removal: Removal) -> Result:
     if not removal.removed and not removal.blobs:
         return Result(State.OK, "nothing to remove")
     keys = ", ".join(key for key, _ in removal.removed) or "wheels that no environment needs"
-    return Result(changed(on), f"{keys} ({human(removal.bytes)})")
+    return Result(changed_state(on), f"{keys} ({format_bytes(removal.bytes)})")
 
 
 @dataclass(frozen=True)
@@ -145,5 +145,5 @@ class Prune(FleetStep):
             target, lambda plan: True, progress_of(on), root, runs=self.runs, check=on.check
         )
         if pruned.here:
-            on.say("", f"on this machine: {describe(pruned.here)}")
+            on.say("", f"on this machine: {describe_amounts(pruned.here)}")
         return results_of(on, pruned.recaps)

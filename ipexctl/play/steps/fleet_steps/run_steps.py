@@ -59,20 +59,22 @@ class Run(RunOptions, FleetStep):
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.play.run_lines import RunLines, ranks_of, run_results
-        from ipexctl.run.gather_plan import planned
-        from ipexctl.run.run import run
+        from ipexctl.run.gather_plan import gather_run_plan
+        from ipexctl.run.run import start_and_follow_run
         from ipexctl.run.watch.run_watchers import counted_interrupts
 
         options, target = self.run_options(on.fleet.root, on.say), target_of(on)
         if on.check:
-            plan = planned(target, options).plan
+            plan = gather_run_plan(target, options).plan
             return dict.fromkeys(on.hosts, Result(State.UNKNOWN, f"would start {ranks_of(plan)}"))
         with counted_interrupts() as interrupts:
-            return run_results(on, run(target, options, RunLines(on.say), interrupts))
+            return run_results(
+                on, start_and_follow_run(target, options, RunLines(on.say), interrupts)
+            )
 
     def run_options(self, root: str, say: Callable[[str, str], None]) -> RunOptions:
         """Return the options with ranks and variables of the settings and its Accelerate config."""
-        from ipexctl.project.send_agreed import always
+        from ipexctl.project.send_agreed import answer_yes
 
         n, ppn, env = self._ranks_and_env(say)
         return replace(
@@ -83,7 +85,7 @@ class Run(RunOptions, FleetStep):
             outputs=tuple(filter(None, self.outputs)),
             root=root,
             lives_on=self.detach,
-            confirm=always,
+            confirm=answer_yes,
             typed=Typed(("run",), (self.script, *self.args)),
         )
 
@@ -91,7 +93,7 @@ class Run(RunOptions, FleetStep):
         self, say: Callable[[str, str], None]
     ) -> tuple[int | None, int | None, dict[str, str]]:
         """Merge ranks and variables: the step, then its Accelerate config, then the settings."""
-        from ipexctl.local.settings import configured_env, load, option_defaults
+        from ipexctl.local.settings import configured_env, load_settings, option_defaults
         from ipexctl.play.accelerate_options import ConfigOptions, config_options
 
         env = {**configured_env(), **self.env}
@@ -102,7 +104,7 @@ class Run(RunOptions, FleetStep):
             config = config_options(file, own, said, lambda text: say("", text))
         n, ppn = (self.n, self.ppn) if said else (config.n, config.ppn)
         if not n and not ppn:
-            usual = option_defaults(load(), "run")
+            usual = option_defaults(load_settings(), "run")
             n, ppn = usual.get("n"), usual.get("ppn")
         return n, ppn, {**config.env, **env}
 
@@ -127,7 +129,7 @@ class Fetch(FleetStep):
     merge: bool = arg("Merge the files from all hosts into one folder.", False)
 
     def act(self, on: Acting) -> Mapping[str, Result]:
-        from ipexctl.run.jobs.fetch import fetch
+        from ipexctl.run.jobs.fetch import fetch_files
         from ipexctl.run.outcome.listed_runs import LAST
         from ipexctl.run.watch.fetch_outputs import FETCH_LIMIT
 
@@ -135,7 +137,7 @@ class Fetch(FleetStep):
             return dict.fromkeys(on.hosts, Result(State.UNKNOWN))
         run = LAST if self.run == "last" else self.run
         dest = Path(self.dest).expanduser() if self.dest else None
-        done = fetch(
+        done = fetch_files(
             target_of(on), run, self.files, FETCH_LIMIT, on.fleet.root, merge=self.merge, dest=dest
         )
         state, folder = State.CHANGED, done.fetched.folder
