@@ -120,5 +120,5 @@ def test_a_start_asks_each_host_three_times(runner, tmp_path) -> None:
         runner.lab.hosts, sorted(ASKED)
     )
     for name in runner.lab.hosts:
-        steps = [t for t in told[name] if t in ("connect", "Ready", "RankStarted", "Done")]
-        assert [*dict.fromkeys(steps)] == ["connect", "Ready", "RankStarted", "Done"]
+        steps = [t for t in told[name] if t in ("connect", "Ready", "RankStarted", "RunDone")]
+        assert [*dict.fromkeys(steps)] == ["connect", "Ready", "RankStarted", "RunDone"]
