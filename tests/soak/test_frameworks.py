@@ -136,7 +136,8 @@ def build_deepspeed(folder: Path) -> None:
 
 def outcome(done: subprocess.CompletedProcess[str], row: Row) -> tuple[str, bool]:
     """What happened in words, and whether it is what was expected."""
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+    said_in_json = [json.loads(line) for line in done.stdout.splitlines()]
+    events = [one for one in said_in_json if "event" in one]  # not what is refused before it starts
     texts = [e["text"] for e in events if e["event"] == "line"]
     reports = [m.groups() for m in map(REPORT.search, texts) if m]
     result = next((e for e in events if e["event"] == "result"), None)
@@ -156,7 +157,7 @@ def outcome(done: subprocess.CompletedProcess[str], row: Row) -> tuple[str, bool
             f"alarm: {result['exchange']['verdict']}, each rank reports world size {said}",
             good,
         )
-    text = "\n".join([*texts, done.stderr])
+    text = "\n".join([*texts, *(str(one.get("what")) for one in said_in_json), done.stderr])
     return f"exit code {done.returncode}: {row.expected}", (
         done.returncode != 0 and row.expected in text and not reports
     )
