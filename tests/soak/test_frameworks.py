@@ -136,8 +136,9 @@ def build_deepspeed(folder: Path) -> None:
 
 def outcome(done: subprocess.CompletedProcess[str], row: Row) -> tuple[str, bool]:
     """What happened in words, and whether it is what was expected."""
-    said_in_json = [json.loads(line) for line in done.stdout.splitlines()]
-    events = [one for one in said_in_json if "event" in one]  # not what is refused before it starts
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    if events and "errors" in events[0]:  # it was refused before it started
+        events = []
     texts = [e["text"] for e in events if e["event"] == "line"]
     reports = [m.groups() for m in map(REPORT.search, texts) if m]
     result = next((e for e in events if e["event"] == "result"), None)
@@ -157,7 +158,7 @@ def outcome(done: subprocess.CompletedProcess[str], row: Row) -> tuple[str, bool
             f"alarm: {result['exchange']['verdict']}, each rank reports world size {said}",
             good,
         )
-    text = "\n".join([*texts, *(str(one.get("what")) for one in said_in_json), done.stderr])
+    text = "\n".join([*texts, done.stdout, done.stderr])
     return f"exit code {done.returncode}: {row.expected}", (
         done.returncode != 0 and row.expected in text and not reports
     )
