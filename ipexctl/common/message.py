@@ -33,15 +33,17 @@ kinds = {}  # type: dict[str, type[Message]]  # all declared messages by name
 @dataclass_transform()
 class Message(object):
     _names = ()  # type: tuple[str, ...]  # names of the fields, in order
+    _types = {}  # type: dict[str, str]  # their annotations
     # fields that hold messages, and the words of their types
     _inner = {}  # type: dict[str, tuple[type[Message], list[str]]]
 
     def __init_subclass__(cls) -> None:
-        cls._names, cls._inner, kinds[cls.__name__] = (), {}, cls
+        cls._names, cls._types, cls._inner, kinds[cls.__name__] = (), {}, {}, cls
         for kind in reversed(cls.__mro__):
             for name, type_ in getattr(kind, "__annotations__", {}).items():
                 cls._names += (name,) * (name not in cls._names)
-                words = re.findall(r"\w+", getattr(type_, "__name__", type_))
+                cls._types[name] = getattr(type_, "__name__", type_)
+                words = re.findall(r"\w+", cls._types[name])
                 for word in words:
                     if word in kinds:
                         cls._inner[name] = kinds[word], words
@@ -72,6 +74,13 @@ class Message(object):
     def document(self) -> "dict[str, Any]":
         """Return the message as a document for JSON: the values that were given."""
         return {name: to_json_value(value) for name, value in vars(self).items()}
+
+    def check(self) -> "Self":
+        """Return the message. Raise TypeError if a value is not as its annotation says."""
+        for name, value in vars(self).items():
+            if not has_type(value, self._types[name]):
+                raise TypeError("%s.%s: %.80r" % (type(self).__name__, name, value))
+        return self
 
     def replace(self, **changes: "Any") -> "Self":
         """Return the same message with other values in these fields."""
@@ -104,12 +113,49 @@ class Marked(Message):
 
     @classmethod
     def any_of(cls, said: "dict[str, Any]") -> "Self | None":
-        """Return the message; None for what another version of ipexctl says in another way."""
+        """Return the message; None for a kind that only a later version sends."""
         kind = cls.kind_of(said)
-        try:
-            return kind.read(said) if kind else None
-        except TypeError:
-            return None
+        return kind.read(said) if kind else None
+
+
+PLAIN = {  # type: dict[str, Any]
+    "str": str, "Line": str, "AnyText": str, "int": int, "Signed": int, "float": (int, float),
+    "bool": bool, "None": type(None),
+}  # fmt: skip
+
+
+def has_type(value: "Any", type_: str) -> bool:
+    """Decide whether a value, read from JSON, is as an annotation says."""
+    either = split_outside_brackets(type_, "|")
+    if len(either) > 1:
+        return any(has_type(value, one) for one in either)
+    made, _, inner = type_.partition("[")
+    inner = inner[:-1]
+    if made == "list" or inner.endswith("..."):
+        of = split_outside_brackets(inner, ",")[0]
+        return isinstance(value, (list, tuple)) and all(has_type(each, of) for each in value)
+    if made == "tuple":
+        parts = split_outside_brackets(inner, ",")
+        same = isinstance(value, (list, tuple)) and len(value) == len(parts)
+        return same and all(has_type(each, part) for each, part in zip(value, parts))  # noqa: B905 - not in Python 3.6
+    if made == "dict":
+        of = split_outside_brackets(inner, ",")[1]
+        return isinstance(value, dict) and all(has_type(each, of) for each in value.values())
+    if made in kinds:
+        return isinstance(value, kinds[made]) and bool(value.check())
+    is_bool = isinstance(value, bool)
+    return made == "Any" or (isinstance(value, PLAIN[made]) and is_bool == (made == "bool"))
+
+
+def split_outside_brackets(text: str, mark: str) -> "list[str]":
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char == "[") - (char == "]")
+        if char == mark and not depth:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts]
 
 
 def to_json_value(value: object) -> object:

@@ -57,9 +57,12 @@ OVER = {
 }  # fmt: skip
 ODD = [
     None, 7, [], "", {"over": 7}, {"over": {"attempt": 1}}, {"over": ""},
+    {"over": {**OVER, "facts": [7]}}, {"over": {**OVER, "facts": 7}}, {"over": {**OVER, "ago": []}},
     {"cleared": {"attempt": 1}},
+    {"cleared": {"attempt": 1, "port": 1, "open": 7, "checkpoints": []}},
     {"cleared": {"attempt": 1, "port": 1, "open": [], "checkpoints": [{"name": "x"}]}},
-    {"ready": {"attempt": 1}}, {"failed": {"why": "x"}},
+    {"ready": {"attempt": 1}}, {"ready": []}, {"failed": {"why": "x"}},
+    {"failed": {"attempt": "x", "why": 1}},
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from ipexctl.common import (
     run_orders,
     watch_orders,
 )
-from ipexctl.common.message import Marked, Message
+from ipexctl.common.message import Marked, Message, has_type
 from tools.message_page import kinds_in
 
 ROOT = Path(__file__).parents[2]
@@ -109,3 +109,32 @@ def test_a_message_in_a_message_is_there_unless_it_may_be_none() -> None:
             keeper_messages.Mine.read({"mine": odd})
     assert keeper_messages.Mine.read({"mine": {"over": None}}).mine.over is None
     assert watch_orders.Said.any_of({"ping": True}) == watch_orders.Ping()
+
+
+@pytest.mark.parametrize(
+    ("type_", "good", "bad"),
+    [
+        ("int", 3, True),
+        ("bool", True, 1),
+        ("float", 1, "1"),
+        ("Line", "x", None),
+        ("float | None", None, []),
+        ("list[tuple[int | str, int]]", [[1, 2], ["a", 2]], [[1]]),
+        ("tuple[str, ...]", ["a", "b"], ["a", 7]),
+        ("dict[str, list[int]]", {"a": [1]}, {"a": 1}),
+        ("Look", hub_orders.Look(1), {"number": 1}),
+        ("Look", hub_orders.Look(1), hub_orders.Look("1")),  # type: ignore[arg-type]
+    ],
+)
+def test_a_value_is_compared_with_an_annotation(type_: str, good: object, bad: object) -> None:
+    assert has_type(good, type_)
+    try:
+        assert not has_type(bad, type_)
+    except TypeError as e:
+        assert "Look.number" in str(e)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_every_annotation_can_be_checked(kind: type[Message]) -> None:
+    for type_ in kind._types.values():
+        assert not has_type(NotImplemented, type_) or "Any" in type_

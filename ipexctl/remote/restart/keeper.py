@@ -217,7 +217,8 @@ class Keeper:
 
     def hear(self, name, message):
         if isinstance(message, dict):
-            message = KeeperSaid.any_of(message)
+            known = KeeperSaid.any_of(message)
+            message = known and known.check()
         if isinstance(message, Vote):
             if self.member is not None:
                 self.member.take(name, message.vote)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 
 from ipexctl.common.attempt_record import (
     AttemptBegins,
@@ -87,7 +88,10 @@ def read_attempt_record(folder, name, run):
     the run succeeded, cut_off: whether it may go on where this host could not reach, later: whether
     another attempt followed, settled: whether the run is over according to that record}."""
     said = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
-    story = list(map(RecordLine.any_of, said))
+    story = []
+    for line in said:
+        with suppress(TypeError):  # another version of ipexctl wrote it
+            story.append(RecordLine.any_of(line))
     numbers = {line.run_id: line.attempt for line in story if isinstance(line, AttemptBegins)}
     ended = [line for line in story if isinstance(line, AttemptEnded)]
     lost = [line.lost + line.away for line in ended if line.ended == numbers.get(run)]
