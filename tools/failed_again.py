@@ -3,7 +3,7 @@
     python tools/failed_again.py
 
 Tests on practice hosts wait for processes with limits that a busy machine can miss. A test passes
-here only if it passes alone; of more than MOST failures the first run counts.
+here only if it passes alone; of more than MOST_FAILURES failures the first run counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MOST = 6
+MOST_FAILURES = 6
 FAILED = Path(__file__).parent.parent / ".pytest_cache" / "v" / "cache" / "lastfailed"
 
 
@@ -22,7 +22,7 @@ def main() -> int:
         failed = sorted(json.loads(FAILED.read_text("utf-8")))
     except (OSError, ValueError):
         failed = []
-    if not 0 < len(failed) <= MOST:
+    if not 0 < len(failed) <= MOST_FAILURES:
         print(f"{len(failed)} tests failed; they are not run again")
         return 1
     print(f"{len(failed)} tests failed beside others; once more, alone:", *failed, sep="\n  ")

@@ -58,7 +58,7 @@ def _section(title: str, module: ModuleType, what: str) -> str:
 
 
 def _name(kind: type[Message]) -> str:
-    names = (getattr(kind, word, "") for word in ("event", "order", "shelf"))
+    names = (getattr(kind, word, "") for word in ("event", "order", "copier_event"))
     return next(filter(None, names), "")
 
 
@@ -83,5 +83,6 @@ def _rows(kind: type[Message]) -> list[str]:
             default = f"`{ast.unparse(node.value)}`" if node.value else ""
             said = re.search(r"  # (.*)", lines[node.lineno - 1])
             about = said[1] if said else ""
-            rows.append(f"| `{ast.unparse(node.target)}` | `{type_}` | {default} | {about} |\n")
+            name = ast.unparse(node.target)
+            rows.append(f"| `{kind._keys.get(name, name)}` | `{type_}` | {default} | {about} |\n")
     return rows

@@ -11,7 +11,7 @@ from ipexctl.errors import is_shown
 _HUGE = 1 << 62
 _CPUS = re.compile(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", re.ASCII)
 _ODD = re.compile(r"[^A-Za-z0-9._:@%+-]")
-MOST = 8192  # entries of any list that we accept from a host
+MOST_ENTRIES = 8192  # entries of any list that we accept from a host
 
 Reader = Callable[[Any], Any]
 
@@ -49,7 +49,7 @@ def count_or_none(value: Any) -> int | None:
 
 
 def list_of(value: Any) -> list[Any]:
-    return value[:MOST] if isinstance(value, list) else []
+    return value[:MOST_ENTRIES] if isinstance(value, list) else []
 
 
 def texts_of(value: Any) -> tuple[str, ...]:
@@ -89,10 +89,10 @@ def cpu_list(text: Any) -> tuple[int, ...]:
     found: list[int] = []
     for part in plain(text, 1 << 16).split(","):
         ends = _CPUS.fullmatch(part)
-        if not ends or len(found) > MOST:
+        if not ends or len(found) > MOST_ENTRIES:
             return ()
         low, high = int(ends[1]), int(ends[2] or ends[1])
-        if high - low > MOST:
+        if high - low > MOST_ENTRIES:
             return ()
         found.extend(range(low, high + 1))
     return tuple(found)

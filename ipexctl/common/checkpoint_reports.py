@@ -33,7 +33,7 @@ class Unpublished(Message):
     why: "Line"
 
 
-class ShelfReport(Message):
+class CopiesReport(Message):
     """The copies on one host of the run; other hosts may share its home."""
 
     host: str

@@ -1,5 +1,5 @@
-"""What the processes that copy checkpoints tell the hub (remote/shelf/publication.py), and what it
-orders them. The supervisors pass both on.
+"""What the processes that copy checkpoints tell the hub (remote/checkpoints/publication.py), and
+what it orders them. The supervisors pass both on.
 """
 
 from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
@@ -10,35 +10,35 @@ if MYPY:
 
 
 class CopierSaid(Message):
-    shelf = ""  # its name in a document
+    copier_event = ""  # its name in a document
 
     def document(self) -> "dict[str, Any]":
-        return dict(super().document(), event="shelf", shelf=self.shelf)
+        return dict(super().document(), event="shelf", shelf=self.copier_event)
 
 
 class CopierServes(CopierSaid):
     """Once, or again where the process was killed."""
 
-    shelf = "serves"
+    copier_event = "serves"
     port: int  # where it gives its parts, 0 where no other host asks
     address: str = ""  # as the hub knows it
 
 
 class CopierNote(CopierSaid):
-    shelf = "note"
+    copier_event = "note"
     text: str
 
 
 class CopierEnded(CopierSaid):
     """Its processes were killed: its supervisor says so."""
 
-    shelf = "ended"
+    copier_event = "ended"
 
 
 class PartFound(CopierSaid):
     """What is here of a checkpoint is finished."""
 
-    shelf = "ready"
+    copier_event = "ready"
     name: str
     stamp: str  # as it was found
     names: "list[str]"  # of its files
@@ -49,14 +49,14 @@ class PartFound(CopierSaid):
 class PartAbsent(CopierSaid):
     """Nothing is here of that name."""
 
-    shelf = "none"
+    copier_event = "none"
     name: str
 
 
 class PartKept(CopierSaid):
     """On the disk of the host that wrote it."""
 
-    shelf = "kept"
+    copier_event = "kept"
     number: int
     sha: str  # as in CopiedPart
     list: int
@@ -67,24 +67,24 @@ class PartKept(CopierSaid):
 class PartCopied(CopierSaid):
     """On the disk of the partner, which says so."""
 
-    shelf = "copied"
+    copier_event = "copied"
     number: int
     of: str  # the host that wrote it
 
 
 class ManifestWritten(CopierSaid):
-    shelf = "published"
+    copier_event = "published"
     number: int
 
 
 class CopyFailed(CopierSaid):
-    shelf = "failed"
+    copier_event = "failed"
     number: int
     why: str  # empty where the script has written to it meanwhile
     of: "str | None" = None  # whose part it was to copy
 
 
-KINDS = {kind.shelf: kind for kind in CopierSaid.__subclasses__()}
+KINDS = {kind.copier_event: kind for kind in CopierSaid.__subclasses__()}
 
 
 def read(said: "dict[str, Any]") -> CopierSaid:

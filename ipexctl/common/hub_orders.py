@@ -60,11 +60,13 @@ class Look(Order):
     number: int
 
 
-class Shelf(Order):
-    """An order for the process that copies checkpoints: remote/shelf/publication.py."""
+class TellCopier(Order):
+    """An order for the process that copies checkpoints: remote/checkpoints/publication.py."""
 
     order = "shelf"
-    shelf: "Any"
+    copy_order: "Any"
+
+    _keys = {"copy_order": "shelf"}
 
 
 class Note(Order):

@@ -36,6 +36,7 @@ class Message(object):
     _types = {}  # type: dict[str, str]  # their annotations
     # fields that hold messages, and the words of their types
     _inner = {}  # type: dict[str, tuple[type[Message], list[str]]]
+    _keys = {}  # type: dict[str, str]  # fields with another name in documents
 
     def __init_subclass__(cls) -> None:
         cls._names, cls._types, cls._inner, kinds[cls.__name__] = (), {}, {}, cls
@@ -60,7 +61,8 @@ class Message(object):
     @classmethod
     def read(cls, said: "dict[str, Any]") -> "Self":
         """Return the message in a document; names that are not declared are ignored."""
-        known = {name: said[name] for name in cls._names if name in said}
+        keys = {name: cls._keys.get(name, name) for name in cls._names}
+        known = {name: said[key] for name, key in keys.items() if key in said}
         for name in known.keys() & cls._inner.keys():
             (kind, words), value = cls._inner[name], known[name]
             if "list" in words:
@@ -73,7 +75,8 @@ class Message(object):
 
     def document(self) -> "dict[str, Any]":
         """Return the message as a document for JSON: the values that were given."""
-        return {name: to_json_value(value) for name, value in vars(self).items()}
+        keys = self._keys
+        return {keys.get(name, name): to_json_value(value) for name, value in vars(self).items()}
 
     def check(self) -> "Self":
         """Return the message. Raise TypeError if a value is not as its annotation says."""

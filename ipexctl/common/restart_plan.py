@@ -6,6 +6,8 @@ from ipexctl.common.run_orders import HostOfRun, HubOrder, StartOrder
 if MYPY:
     from typing import Any
 
+VOTERS = 7  # hosts that keep the record of a run with --restarts, and that may lead it
+
 
 class RestartPlan(Message):
     """What each keeper is told."""
@@ -51,4 +53,6 @@ class VoterPlan(RestartPlan):
     """What voters are told besides: the leading one composes the orders of further attempts."""
 
     common: RestartCommon
-    sheets: "dict[str, RestartHost]"
+    host_plans: "dict[str, RestartHost]"
+
+    _keys = {"host_plans": "sheets"}

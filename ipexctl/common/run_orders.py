@@ -76,9 +76,11 @@ class StartOrder(Message):
     data: "list[str]"  # folders that are in use
     modules: "dict[str, str]"  # what each rank's Python imports before the script: name -> text
     run: "HubOrder | None"  # on the first host
-    night: "Any" = None  # for its keeper: --restarts
+    restart_plan: "Any" = None  # for its keeper: --restarts
     spare: bool = False
     keys: "dict[str, str]" = {}  # of the hosts' TLS
     returned: bool = False  # for a new keeper of a host that was lost
     host: str = ""
     root: str = ""
+
+    _keys = {"restart_plan": "night"}

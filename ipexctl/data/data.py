@@ -104,7 +104,7 @@ def push_dataset(
             recaps = fleet.recaps(fleet.each(lambda h: _predict_push(fleet, h, name, tree)))
         return _push_result(name, tree, Moved(), recaps)
     source = f"{project_of(folder).by}:{folder}"
-    asked = {"name": name, "hub": core.hub_kind(tree), "source": source}
+    asked = {"name": name, "hub": core.hf_cache_kind(tree), "source": source}
     return push_bundle(Fleet(target, root), bundle, asked, progress, relay=relay)
 
 

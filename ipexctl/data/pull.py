@@ -9,10 +9,10 @@ from pathlib import Path
 from ipexctl.base.host_outcome import HostResult, PerHost
 from ipexctl.base.remote_file import RemoteFile
 from ipexctl.data.data import Pushed, push_bundle
-from ipexctl.data.hub_client import HfClient
+from ipexctl.data.hf_client import HfClient
 from ipexctl.data.rules import dataset_rules, pulled_tree
 from ipexctl.data.rules.pulled_tree import (
-    HubSource,
+    HfSource,
     Repository,
     UrlSource,
     read_source,
@@ -104,7 +104,7 @@ def pull_dataset(target: Target, asked: Pull, progress: HostProgress, root: str 
     contents = fetch.all(files)
     if repository:
         _complete_hf_cache(fetch.folder.parent.parent, repository)
-        tree, made = pulled_tree.hub_tree(repository, contents), repository.refs()
+        tree, made = pulled_tree.hf_tree(repository, contents), repository.refs()
     else:
         tree, made = pulled_tree.plain_tree(files, contents), {}
     paths = {one.sha256: fetch.folder / local for local, one in contents.items()}
@@ -115,11 +115,11 @@ def pull_dataset(target: Target, asked: Pull, progress: HostProgress, root: str 
 
 
 def _list_source(
-    source: HubSource | UrlSource, asked: Pull, progress: HostProgress
+    source: HfSource | UrlSource, asked: Pull, progress: HostProgress
 ) -> tuple[str, tuple[RemoteFile, ...], FileFetch, Repository | None]:
     """Return the source's title, its files, and how to fetch them. Addresses have no repository."""
     client: HfClient | UrlClient
-    if isinstance(source, HubSource):
+    if isinstance(source, HfSource):
         client = HfClient(progress)
         seen = client.look(source)
         repository = replace(seen, files=_choose_files(seen.files, asked))

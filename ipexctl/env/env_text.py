@@ -24,7 +24,7 @@ from ipexctl.terminal.recap_lines import (
     not_shown,
 )
 
-MOST = 6  # requested packages that are listed
+MOST_PACKAGES = 6  # requested packages that are listed
 
 
 # --- env ls --------------------------------------------------------------------------------------
@@ -61,8 +61,8 @@ def _env_line(on_host: HostEnvs, env: BuiltEnv, choice: EnvChoice) -> str:
 
 def _requested_text(env: BuiltEnv) -> str:
     names = [" ".join(package) for package in env.requested]
-    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return f"requested: {', '.join(names[:MOST])}{more}" if names else ""
+    more = f" and {len(names) - MOST_PACKAGES} more" if len(names) > MOST_PACKAGES else ""
+    return f"requested: {', '.join(names[:MOST_PACKAGES])}{more}" if names else ""
 
 
 def _users_text(env: BuiltEnv, choice: EnvChoice) -> str:

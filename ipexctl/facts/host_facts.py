@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from ipexctl.base.host_answer import read_record
-from ipexctl.base.values import MOST, int_of, positive_or_none
+from ipexctl.base.values import MOST_ENTRIES, int_of, positive_or_none
 from ipexctl.base.values import count_or_none as count_or_none
 from ipexctl.base.values import plain as plain
 from ipexctl.errors import HostFailed
@@ -243,7 +243,7 @@ def _read_cpuinfo(text: str) -> dict[str, Any]:
     blocks = [_read_fields(block) for block in text.split("\n\n") if block.strip()]
     cpus = []
     cores: dict[tuple[str, str], int] = {}
-    for block in blocks[:MOST]:
+    for block in blocks[:MOST_ENTRIES]:
         number = int_of(block.get("processor"))
         if number is None:
             continue

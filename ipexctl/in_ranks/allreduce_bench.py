@@ -13,7 +13,7 @@ import time
 
 MARK = "ipexctl-allreduce:"
 SMALLEST, FACTOR = 4, 4  # bytes; the factor between two sizes
-MOST = ((8 << 10, 1000), (1 << 20, 100), (1 << 62, 20))  # iterations of sizes up to this one
+MOST_ITERATIONS = ((8 << 10, 1000), (1 << 20, 100), (1 << 62, 20))  # of sizes up to this one
 LATENCY_BOUND = 64 << 10  # bytes; below it a larger tensor hardly takes longer
 BRIEF = 0.02  # share of the time for each latency-bound size
 WARM_UP = 10  # iterations; otherwise the first size would include the opening of connections
@@ -221,7 +221,7 @@ class Bench(object):
         """Return the mean seconds of an all_reduce on this rank. They run in batches, until this
         size's share of the time is used up. The first one does not count."""
         tensor = self.torch.zeros(size // 4).fill_(0)  # fill_ touches its pages
-        most = next(count for limit, count in MOST if size <= limit)
+        most = next(count for limit, count in MOST_ITERATIONS if size <= limit)
         began = time.perf_counter()
         times = [self.timed(tensor)]
         while True:

@@ -18,7 +18,7 @@ from ipexctl.local.settings_file import PATHS, Setting
 from ipexctl.quick_dataclass import dataclass
 
 KEYS = ("hostfile", "ssh_config", "root")
-_MOST = 16 << 20  # bytes of a file
+_MOST_BYTES = 16 << 20  # bytes of a file
 _MEMORY = Memory("accepted")  # project's file -> digest
 
 
@@ -96,4 +96,4 @@ def refusal_error(proposed: SettingsProposal, wanted: Container[str] = KEYS) -> 
 
 
 def _content_hash(path: str) -> str:
-    return hashlib.sha256(read_file(Path(path), _MOST)).hexdigest()
+    return hashlib.sha256(read_file(Path(path), _MOST_BYTES)).hexdigest()

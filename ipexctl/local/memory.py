@@ -18,7 +18,7 @@ from ipexctl.local.bounded_read import read_file
 from ipexctl.local.user_dirs import cache_dir, make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
 
-_MOST = 256 << 20  # bytes
+_MOST_BYTES = 256 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Memory:
 
     def load(self) -> dict[str, Any]:
         try:
-            found = json.loads(read_file(self.path, _MOST))
+            found = json.loads(read_file(self.path, _MOST_BYTES))
         except (OSError, ValueError, RecursionError, RuntimeError, NotHere):
             return {}
         return found if isinstance(found, dict) else {}

@@ -26,7 +26,7 @@ VARIABLES = {
     "root": ("IPEXCTL_ROOT",),
     "forks": ("IPEXCTL_FORKS",),
 }
-_MOST = 1 << 20
+_MOST_BYTES = 1 << 20
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -99,7 +99,7 @@ def option_defaults(settings: Mapping[str, Setting], command: str) -> dict[str, 
 def _read_settings(path: Path) -> dict[str, Setting]:
     try:
         with path.open(encoding="utf-8") as file:
-            text = file.read(_MOST)
+            text = file.read(_MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as e:

@@ -28,7 +28,7 @@ _OURS = re.compile(
     r"(?!(?: [^\s;)#]+)* (?:-[fHFlx]|--root|--ask-pass)\b)"
 )
 _SSH = re.compile(r"(?:^|(?<=: ))(ssh|ssh-copy-id) (?!.*(?<!\S)-F )", re.MULTILINE)
-_MOST = 4
+_MOST_HINTS = 4
 
 
 def target_options(target: Target) -> tuple[str, ...]:
@@ -109,8 +109,8 @@ def spelled_downs(downs: Sequence[HostDown], target: Target, root: str = ROOT) -
 def merged_hints(downs: Sequence[HostDown]) -> str:
     """Join the hints of several hosts, each once and only the first few."""
     hints = list(dict.fromkeys(down.hint for down in downs if down.hint))
-    more = [f"# and {len(hints) - _MOST} more like these"] if len(hints) > _MOST else []
-    return "\n".join([*hints[:_MOST], *more])
+    more = [f"# and {len(hints) - _MOST_HINTS} more like these"] if len(hints) > _MOST_HINTS else []
+    return "\n".join([*hints[:_MOST_HINTS], *more])
 
 
 def retry_without(typed: Typed, hosts: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from ipexctl.quick_dataclass import dataclass
 AT_ONCE = 4  # files
 TIMEOUT = 30.0
 LEAST = 1000  # bytes per second; below that a server counts as stuck
-MOST = 16 << 30  # bytes of a file of unknown size
+MOST_BYTES = 16 << 30  # bytes of a file of unknown size
 TRIES = 3  # in a row without any bytes
 LONGEST_PAUSE = 30.0
 HEADERS = {"User-Agent": "ipexctl", "Accept-Encoding": "identity"}
@@ -52,7 +52,7 @@ class Download:
         while True:
             before = out.seek(0, os.SEEK_END)
             try:
-                return self._once(out, url, on_bytes, size or MOST)
+                return self._once(out, url, on_bytes, size or MOST_BYTES)
             except TooLarge:
                 out.truncate(0)
                 raise

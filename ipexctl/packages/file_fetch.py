@@ -33,7 +33,7 @@ CHUNK = 1 << 20
 TRIES = 2  # of a file whose content is wrong
 PART = ".ipexctl-part"
 ROOM = "free some space; or set XDG_CACHE_HOME (of the Hub: HF_HUB_CACHE) to another disk"
-MOST = 64 << 20  # bytes of a description
+MOST_BYTES = 64 << 20  # bytes of a description
 LONGEST = 120.0  # seconds that it may take
 
 OnBytes = Callable[[int], None]
@@ -214,7 +214,7 @@ def request_url(
     body = io.BytesIO()
     try:
         with open_url(request, timeout=TIMEOUT) as answer:
-            for piece in read_body_pieces(answer, MOST, TIMEOUT, LEAST, LONGEST):
+            for piece in read_body_pieces(answer, MOST_BYTES, TIMEOUT, LEAST, LONGEST):
                 body.write(piece)
             return Answered(answer.status, answer.headers, body.getvalue())
     except urllib.error.HTTPError as e:

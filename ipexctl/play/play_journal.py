@@ -13,7 +13,7 @@ from ipexctl.common.files import write_atomic
 from ipexctl.local.user_dirs import make_private, state_dir
 from ipexctl.quick_dataclass import dataclass
 
-_MOST = 16 << 20
+_MOST_BYTES = 16 << 20
 
 
 @dataclass
@@ -60,7 +60,7 @@ def open_journal(source: str, *, resume: bool, check: bool) -> PlayJournal:
     name = hashlib.sha256(str(Path(source).resolve()).encode()).hexdigest()[:24]
     path = state_dir() / "plays" / f"{name}.done"
     known: set[str] = set()
-    for line in (path.read_text()[:_MOST] if path.exists() else "").splitlines():
+    for line in (path.read_text()[:_MOST_BYTES] if path.exists() else "").splitlines():
         (known.discard if line.startswith("-") else known.add)(line.removeprefix("-"))
     if not check:
         make_private(path.parent)

@@ -16,7 +16,7 @@ from ipexctl.report import curves
 from ipexctl.report.curves import Point
 from ipexctl.report.host_record import HostRecord, RecordedSample
 from ipexctl.report.report_material import Attempt, Material
-from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedRun
 
 BEFORE = {"hosts": "connect", "plan": "plan", "preflight": "preflight", "sync": "sync"}

@@ -14,7 +14,7 @@ from ipexctl.report import curves
 from ipexctl.report.host_record import HostRecord, Printed, host_pace
 from ipexctl.report.recorded_inputs import RunInputs
 from ipexctl.report.run_difference import RunComparison
-from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.loss_check import BadLoss, bad_loss
 from ipexctl.run.pace import slow_steps

@@ -29,7 +29,7 @@ from ipexctl.report.recorded_inputs import RunRecord, Speed, speed_of
 from ipexctl.report.report_material import Attempt, Material
 from ipexctl.report.report_page import Assets, render_report_page
 from ipexctl.report.run_difference import RunComparison, compare_runs
-from ipexctl.run.jobs import checkpoints
+from ipexctl.run.checkpoints import fetch_checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, read_metrics
 from ipexctl.run.jobs.ps import AskedRun, find_run, gather_runs, reporting_hosts
 from ipexctl.run.outcome.listed_runs import ListedRun
@@ -72,7 +72,7 @@ def report(
         ]  # `rm` may have removed it meanwhile: `find` reports it
         attempts = [read_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
         other = read_attempt(fleet, against) if against else None
-        held = checkpoints.gather_checkpoints(fleet, run)
+        held = fetch_checkpoints.gather_checkpoints(fleet, run)
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {down.what}" for down in fleet.failures]
     every = [*attempts, other] if other else attempts

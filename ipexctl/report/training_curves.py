@@ -155,7 +155,7 @@ def without_repeats(values: Sequence[Value]) -> list[Value]:
     return found
 
 
-MOST = 40  # curves of other numbers
+MOST_CURVES = 40  # curves of other numbers
 COUNTERS = ("step", "epoch")
 EVALUATIONS = ("eval", "val", "test")
 Row = tuple[str, Sequence[Sequence[Value]]]  # name, and the values of each attempt
@@ -199,7 +199,7 @@ def metric_charts(of: Material) -> list[dict[str, Any]]:
     names = dict.fromkeys(name for one in lines for name, _ in one.numbers)
     rows += [(name, _metric_values(of.attempts, name)) for name in names if name not in COUNTERS]
     found = [(name, _attempts_chart([(name, values)])) for name, values in rows]
-    return [{"title": name, **chart} for name, chart in found if chart][:MOST]
+    return [{"title": name, **chart} for name, chart in found if chart][:MOST_CURVES]
 
 
 def _share_an_axis(of: Material) -> bool:

@@ -45,7 +45,7 @@ from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions
-from ipexctl.run.prepare_hosts import SHELF
+from ipexctl.run.prepare_hosts import COPY_WORKER
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.run_folder import AttemptFolders
 from ipexctl.run.watch.run_format import require_same
@@ -74,7 +74,7 @@ def in_words(line: AttemptBegins) -> str:
     return on + (f" from the beginning: no checkpoint is complete{left}" if line.kept else "")
 
 
-def read_story(raw: Any) -> tuple[RecordLine, ...]:
+def read_record(raw: Any) -> tuple[RecordLine, ...]:
     """Return the lines that have the declared values."""
     found = []
     for said in list_of(raw):
@@ -84,17 +84,17 @@ def read_story(raw: Any) -> tuple[RecordLine, ...]:
     return tuple(found)
 
 
-def attempts_in(story: Iterable[RecordLine]) -> list[AttemptBegins]:
-    return [line for line in story if isinstance(line, AttemptBegins)]
+def attempts_in(record: Iterable[RecordLine]) -> list[AttemptBegins]:
+    return [line for line in record if isinstance(line, AttemptBegins)]
 
 
-def _last_attempt(story: Iterable[RecordLine]) -> int:
-    return max((line.attempt for line in attempts_in(story)), default=0)
+def _last_attempt(record: Iterable[RecordLine]) -> int:
+    return max((line.attempt for line in attempts_in(record)), default=0)
 
 
-def attempt_lines(story: Mapping[int, AttemptBegins]) -> list[str]:
+def attempt_lines(attempts: Mapping[int, AttemptBegins]) -> list[str]:
     """Return a line for each attempt but the last, whose result follows."""
-    lines = [story[attempt] for attempt in sorted(story)]
+    lines = [attempts[number] for number in sorted(attempts)]
     return [
         f"attempt {line.attempt} on {fold(line.hosts)}: {duration(after.lasted)}, {after.why}"
         for line, after in pairwise(lines)
@@ -147,7 +147,7 @@ class Attempts:
     busy: Collection[str] = ()  # the hosts of the attempt that is shown
     records: AttemptFolders = field(default_factory=AttemptFolders)
     silent: set[Host] = field(default_factory=set)  # hosts that did not answer
-    story: dict[int, AttemptBegins] = field(default_factory=dict)  # number -> what is known of it
+    attempts: dict[int, AttemptBegins] = field(default_factory=dict)  # by number, as far as known
     leaves: bool = False  # -d: a further attempt is not shown
 
     def hosts_taken_back(self) -> AbstractContextManager[None]:
@@ -158,8 +158,8 @@ class Attempts:
 
     def from_attempt(self, number: int) -> RunResult | DetachedRun:
         """Return the result of the last attempt. Raise Unreachable."""
-        stories = [attempts_in(read_story(one["story"])) for one in self._asked("story")]
-        lines = [line for story in stories for line in story]
+        records = [attempts_in(read_record(one["story"])) for one in self._asked("record")]
+        lines = [line for record in records for line in record]
         line = next((one for one in lines if one.attempt == number and one.run_id), None)
         if line and number > 1:
             self.painter.note(f"{line.why}; {in_words(line)}")
@@ -178,7 +178,7 @@ class Attempts:
             if self.interrupts.detach:
                 return DetachedRun(self.run_id)
             if not isinstance(line, AttemptBegins):
-                for text in attempt_lines(self.story):
+                for text in attempt_lines(self.attempts):
                     self.painter.note(text)
                 if line and result.exit_code:
                     self.painter.note(f"no further attempt: {line.end}")
@@ -214,16 +214,16 @@ class Attempts:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
                 self._asked("ask", ask=KeeperQuestion(stop=self.interrupts.last).document())
-            told = self._asked("story")
-            stories = [read_story(one["story"]) for one in told]
-            lines = [line for story in stories for line in attempts_in(story)]
-            self.story |= {line.attempt: line for line in lines}
-            furthest = sorted(stories, key=_last_attempt, reverse=True)
+            told = self._asked("record")
+            records = [read_record(one["story"]) for one in told]
+            lines = [line for record in records for line in attempts_in(record)]
+            self.attempts |= {line.attempt: line for line in lines}
+            furthest = sorted(records, key=_last_attempt, reverse=True)
             later = [line for line in lines if line.attempt > seen]
             if later:
                 return min(later, key=lambda line: line.attempt)
             alive = any(one["alive"] is True for one in told)
-            ended = [end for story in furthest for end in story[-1:] if isinstance(end, RunEnded)]
+            ended = [end for record in furthest for end in record[-1:] if isinstance(end, RunEnded)]
             if known := [line for line in ended if not line.cut_off]:
                 return known[0]
             if ended and not alive:  # these hosts were cut off, and the rest goes on
@@ -415,12 +415,12 @@ class ReturnedHosts:
 
     def _is_alone(self, host: Host) -> bool:
         """Return whether a host is reachable and has no keeper. With one, only its link is cut."""
-        story = Ahead(
-            "restart.attempts.story", self._of_run(host),
-            fork="restart.attempts.begin", also=(SHELF,),
+        record = Ahead(
+            "restart.attempts.record", self._of_run(host),
+            fork="restart.attempts.begin", also=(COPY_WORKER,),
         )  # fmt: skip
         with suppress(IpexctlError):
-            return self.fleet.reconnect(host, ahead=[story]).wait(AHEAD).done["alive"] is not True
+            return self.fleet.reconnect(host, ahead=[record]).wait(AHEAD).done["alive"] is not True
         return False
 
     def _take_back(self, host: Host) -> None:

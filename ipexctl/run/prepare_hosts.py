@@ -29,7 +29,7 @@ from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 
 EXIT_NOT_STARTED = 120
-SHELF = "shelf.shelf_worker.work"  # supervisors import it by name
+COPY_WORKER = "checkpoints.copy_worker.work"  # supervisors import it by name
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ def prepare_on(
     facts_asked = replace(
         facts_request(root, listen=False, env=env, load=False),
         fork="restart.attempts.begin" if options.restarts else "run.stand_by.begin",
-        also=(SHELF,) * bool(options.checkpoints),
+        also=(COPY_WORKER,) * bool(options.checkpoints),
     )
     bounded = reserved_ports(options.ports) if options.ports else None
     asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _local_pythons(host)}

@@ -53,7 +53,7 @@ CONCLUDED = 10.0  # seconds for a host to record the result
 if TYPE_CHECKING:
     from ipexctl.blobs.tls_keys import Keys
     from ipexctl.machines.agent import Agent
-    from ipexctl.run import resume_run
+    from ipexctl.run.checkpoints import resume_run
     from ipexctl.run.outcome.run_inputs import Inputs
     from ipexctl.run.watch.session import Session
     from ipexctl.run.watch.start_request import Orders
@@ -209,7 +209,7 @@ class _Run:
         self, resumed: resume_run.Resumed, nodes: Mapping[Host, PlannedHost],
         sent: Mapping[Host, send_project.Sent],
     ) -> None:  # fmt: skip
-        from ipexctl.run import resume_run
+        from ipexctl.run.checkpoints import resume_run
 
         works = {host: sent[host].cwd for host in _one_host_per_folder(sent)}
         with trace.span("resume"):
@@ -284,7 +284,7 @@ class _Run:
     def _resumed(self) -> resume_run.Resumed | None:
         if not self.options.resume:
             return None
-        from ipexctl.run import resume_run
+        from ipexctl.run.checkpoints import resume_run
 
         found = resume_run.find_checkpoint(self.fleet, self.options.resume)
         for note in found.notes:
@@ -453,7 +453,7 @@ def check_run_options(options: RunOptions) -> RunOptions:
     start_keepers.check_restart_options(options)
     checked_name(options.name)
     if options.checkpoints or options.resume or options.resume_arg:
-        from ipexctl.run import resume_run
+        from ipexctl.run.checkpoints import resume_run
 
         resume_run.check_resume_options(options)
     lives_on = options.lives_on or options.restarts > 0

@@ -99,8 +99,9 @@ def kept_going(
     first = {host.host for host in orders.plan.hosts}
     spares = [node.host for node in nodes if node.host.name not in first]
     if spares:
-        _stand_by(fleet, spares, replace(orders, plan=plan(nodes, options), nights=made), work)
-    return replace(orders, nights=made)
+        everywhere = replace(orders, plan=plan(nodes, options), restart_plans=made)
+        _stand_by(fleet, spares, everywhere, work)
+    return replace(orders, restart_plans=made)
 
 
 def _stand_by(

@@ -53,7 +53,7 @@ class Parser:
 
 
 @dataclass(frozen=True)
-class HubName:
+class HfName:
     name: str
     line: int
     dataset: bool
@@ -67,7 +67,7 @@ class PythonSource:
     imports: tuple[Import, ...] = ()
     calls: tuple[SourceCall, ...] = ()
     parsers: tuple[Parser, ...] = ()
-    hub_names: tuple[HubName, ...] = ()
+    hf_names: tuple[HfName, ...] = ()
     commands: tuple[StartedProgram, ...] = ()
     spawns: tuple[int, ...] = ()  # lines that certainly call torch.multiprocessing.spawn
     bases: tuple[tuple[str, str], ...] = ()  # of each class here: its name, and what it extends

@@ -12,7 +12,7 @@ from ipexctl.user_code.source import (
     SHARDING,
     SHARE,
     SPAWN,
-    HubName,
+    HfName,
     Import,
     Parser,
     PythonSource,
@@ -80,7 +80,7 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
             for call in framework
             if call.target in _PARSERS
         ),
-        hub_names=tuple(_hub_names(unguarded)),
+        hf_names=tuple(_hf_names(unguarded)),
         commands=tuple(
             StartedProgram(tuple(words), call.line)
             for call, words in file.commands()
@@ -202,7 +202,7 @@ def _find_sharding(file: PythonFile) -> Iterator[str]:
                 yield what
 
 
-def _hub_names(calls: Iterable[Called]) -> Iterator[HubName]:
+def _hf_names(calls: Iterable[Called]) -> Iterator[HfName]:
     for call in calls:
         if call.name.endswith("Trainer") and call.target.startswith("trl."):
             name = text_of(call.keywords.get("model"))
@@ -213,7 +213,7 @@ def _hub_names(calls: Iterable[Called]) -> Iterator[HubName]:
         else:
             continue
         if name:
-            yield HubName(name, call.line, dataset=call.name == "load_dataset")
+            yield HfName(name, call.line, dataset=call.name == "load_dataset")
 
 
 def _given_text(call: Called, keyword: str) -> str:

@@ -11,10 +11,10 @@ import pytest
 from ipexctl.blobs.tls_keys import make_keys
 from ipexctl.common.checkpoint_reports import CopiedPart, Manifest
 from ipexctl.remote.blobs import blob_server, blobs
+from ipexctl.remote.checkpoints import checkpoint_files as files
+from ipexctl.remote.checkpoints import copy_folder, copy_requests
+from ipexctl.remote.checkpoints.copy_folder import Changed, CopyFolder, FilesBySha
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.shelf import checkpoint_files as files
-from ipexctl.remote.shelf import shelf_folder, shelf_reports
-from ipexctl.remote.shelf.shelf_folder import Changed, CopyFolder, FilesBySha
 
 RUN = "20261126-000000-abcdef"
 
@@ -91,7 +91,7 @@ def test_trainers_state_has_to_be_readable_and_an_index_names_its_files(tmp_path
 
 
 @pytest.fixture
-def shelf(tmp_path):
+def copies(tmp_path):
     root = tmp_path / "root"
     (root / "runs" / RUN / "shelf").mkdir(mode=0o700, parents=True)
     root.chmod(0o700)
@@ -100,143 +100,143 @@ def shelf(tmp_path):
     return made
 
 
-def kept(shelf, work, name):
-    return shelf.keep(str(work), name, found(work, name)[name])
+def kept(copies, work, name):
+    return copies.keep(str(work), name, found(work, name)[name])
 
 
-def published(shelf, number, name, sha):
-    part = CopiedPart(sha, os.path.getsize(shelf.path(sha)), 1, "1")
-    shelf.publish(Manifest(name, number, 0.0, {"a": part}, number, {"a": ["a"]}))
+def published(copies, number, name, sha):
+    part = CopiedPart(sha, os.path.getsize(copies.path(sha)), 1, "1")
+    copies.publish(Manifest(name, number, 0.0, {"a": part}, number, {"a": ["a"]}))
     return part
 
 
-def stored(shelf):
-    return {name for _, _, names in os.walk(os.path.join(shelf.folder, "blobs")) for name in names}
+def stored(copies):
+    return {name for _, _, names in os.walk(os.path.join(copies.folder, "blobs")) for name in names}
 
 
-def test_unchanged_files_are_stored_once_and_what_nothing_needs_goes(shelf, tmp_path):
+def test_unchanged_files_are_stored_once_and_what_nothing_needs_goes(copies, tmp_path):
     work = tmp_path / "work"
     for step in (1, 2, 3):
         zipped(work / f"c-{step}/model.pt")
         (work / f"c-{step}/config.json").write_text("{}")
-        published(shelf, step, f"c-{step}", kept(shelf, work, f"c-{step}"))
-    assert len(stored(shelf)) == 3 + 3 + 1
-    shelf.clean([])
-    assert sorted(shelf.manifests()) == [2, 3]
-    assert len(stored(shelf)) == 2 + 2 + 1
-    assert all(shelf.holds(m.parts["a"].sha) for m in shelf.manifests().values())
+        published(copies, step, f"c-{step}", kept(copies, work, f"c-{step}"))
+    assert len(stored(copies)) == 3 + 3 + 1
+    copies.clean([])
+    assert sorted(copies.manifests()) == [2, 3]
+    assert len(stored(copies)) == 2 + 2 + 1
+    assert all(copies.holds(m.parts["a"].sha) for m in copies.manifests().values())
     zipped(work / "c-4/model.pt")
-    sha = kept(shelf, work, "c-4")
-    shelf.clean([sha])
-    assert shelf.holds(sha)
-    shelf.clean([])
-    assert not shelf.holds(sha)
+    sha = kept(copies, work, "c-4")
+    copies.clean([sha])
+    assert copies.holds(sha)
+    copies.clean([])
+    assert not copies.holds(sha)
 
 
-def test_what_the_script_changes_is_not_kept(shelf, tmp_path):
+def test_what_the_script_changes_is_not_kept(copies, tmp_path):
     zipped(tmp_path / "work/c-1/model.pt")
     before = found(tmp_path / "work", "c-1")["c-1"]
     zipped(tmp_path / "work/c-1/model.pt", 2000)
     with pytest.raises(Changed):
-        shelf.keep(str(tmp_path / "work"), "c-1", before)
+        copies.keep(str(tmp_path / "work"), "c-1", before)
 
 
-def test_a_full_disk_is_left_alone(shelf):
+def test_a_full_disk_is_left_alone(copies):
     with pytest.raises(Failure) as e:
-        shelf.need_room(1 << 60)
+        copies.need_room(1 << 60)
     assert e.value.slug == "no-space"
 
 
-def test_only_what_is_not_copied_yet_needs_room(shelf, tmp_path, monkeypatch):
+def test_only_what_is_not_copied_yet_needs_room(copies, tmp_path, monkeypatch):
     work, asked = tmp_path / "work", []
-    monkeypatch.setattr(shelf, "need_room", asked.append)
+    monkeypatch.setattr(copies, "need_room", asked.append)
     zipped(work / "c-1/model.pt")
     (work / "c-1/config.json").write_text("{}")
-    kept(shelf, work, "c-1")
+    kept(copies, work, "c-1")
     (work / "c-1/config.json").write_text("{ }")
-    kept(shelf, work, "c-1")
+    kept(copies, work, "c-1")
     assert asked == [(work / "c-1/model.pt").stat().st_size + 2, 3]
 
 
-def test_a_checkpoint_that_is_in_its_place_takes_no_further_room(shelf, tmp_path, monkeypatch):
+def test_a_checkpoint_that_is_in_its_place_takes_no_further_room(copies, tmp_path, monkeypatch):
     def refuse(*_):
         raise Failure("full", slug="no-space")
 
     work, here = tmp_path / "work", {"run_id": RUN, "shelf": "a"}
     zipped(work / "c-1/model.pt")
-    sha = kept(shelf, work, "c-1")
-    monkeypatch.setattr(shelf_reports.root_folder, "need_space", refuse)
-    lay_out(shelf, work, sha, here)
+    sha = kept(copies, work, "c-1")
+    monkeypatch.setattr(copy_requests.root_folder, "need_space", refuse)
+    lay_out(copies, work, sha, here)
     written = (work / "c-1/model.pt").read_bytes()
     (work / "c-1/model.pt").write_bytes(b"x" * len(written))  # of the same size
     with pytest.raises(Failure):
-        lay_out(shelf, work, sha, here)
+        lay_out(copies, work, sha, here)
 
 
-def lay_out(shelf, work, sha, giver, keys=None):
-    part = shelf.part(sha)
+def lay_out(copies, work, sha, giver, keys=None):
+    part = copies.part(sha)
     rows = [[below, file, size, 0] for below, file, size in part["files"]]
-    root = shelf.folder.partition("/runs/")[0]
+    root = copies.folder.partition("/runs/")[0]
     asked = {"root": root, "work": str(work), "name": part["name"], "files": rows}
     asked["patterns"] = ["out/*", "c-*"]
-    return shelf_reports.op_lay_out(Call(), **dict(asked, givers=[giver], keys=keys))
+    return copy_requests.op_lay_out(Call(), **dict(asked, givers=[giver], keys=keys))
 
 
 @pytest.mark.parametrize("name", ["out/c-1", "out/last.ckpt"])
-def test_a_checkpoint_is_laid_out_with_its_hashes_verified(shelf, tmp_path, name):
+def test_a_checkpoint_is_laid_out_with_its_hashes_verified(copies, tmp_path, name):
     zipped(tmp_path / "work" / (name if "." in name else f"{name}/model.pt"))
-    sha, new = kept(shelf, tmp_path / "work", name), tmp_path / "new"
+    sha, new = kept(copies, tmp_path / "work", name), tmp_path / "new"
     (new / "out").mkdir(parents=True)
     if "." not in name:  # sent with the project
         zipped(new / name / "old.pt")
     here = {"run_id": RUN, "shelf": "a"}
-    lay_out(shelf, new, sha, here)
+    lay_out(copies, new, sha, here)
     before, after = (
         files.list_checkpoint_files(str(top / name)) for top in (tmp_path / "work", new)
     )
     assert {k: v[0] for k, v in before.items()} == {k: v[0] for k, v in after.items()}
     assert os.listdir(new) == ["out"]
-    path = shelf.path(shelf.part(sha)["files"][0][1])
+    path = copies.path(copies.part(sha)["files"][0][1])
     with open(path, "r+b") as file:
         file.write(b"xx")
     (new / "out").rename(new / "kept")
     with pytest.raises(Failure) as e:
-        lay_out(shelf, new, sha, here)
+        lay_out(copies, new, sha, here)
     assert e.value.slug == "checkpoint-corrupt"
     assert not (new / name).exists()
 
 
-def test_a_partner_fetches_what_it_lacks_and_a_checkpoint_is_laid_out_from_there(shelf, tmp_path):
+def test_a_partner_fetches_what_it_lacks_and_a_checkpoint_is_laid_out_from_there(copies, tmp_path):
     zipped(tmp_path / "work/c-1/model.pt", 5 << 20)
     (tmp_path / "work/c-1/blobs").mkdir()
     (tmp_path / "work/c-1/blobs/x.json").write_text("{}")
-    sha = kept(shelf, tmp_path / "work", "c-1")
+    sha = kept(copies, tmp_path / "work", "c-1")
     keys = make_keys()
-    server = blob_server.Server(keys, FilesBySha([shelf]))
+    server = blob_server.Server(keys, FilesBySha([copies]))
     url = f"https://127.0.0.1:{server.begin()}"
     other = CopyFolder(str(tmp_path / "root/runs" / RUN / "shelf/b"))
     other.make()
-    other.fetch(sha, os.path.getsize(shelf.path(sha)), keys, url)
+    other.fetch(sha, os.path.getsize(copies.path(sha)), keys, url)
     assert other.holds(sha)
     new = tmp_path / "new"
     new.mkdir()
     lay_out(other, new, sha, {"url": url}, keys)
     assert (new / "c-1/blobs/x.json").read_text() == "{}"
-    blobs.try_unlink(shelf.path(shelf.part(sha)["files"][0][1]))
+    blobs.try_unlink(copies.path(copies.part(sha)["files"][0][1]))
     with pytest.raises(Failure):
-        shelf_folder.fetch_blob(str(tmp_path / "x"), "0" * 64, 5, keys, url)
+        copy_folder.fetch_blob(str(tmp_path / "x"), "0" * 64, 5, keys, url)
     server.shutdown()
 
 
-def test_a_host_reports_what_is_intact(shelf, tmp_path):
+def test_a_host_reports_what_is_intact(copies, tmp_path):
     zipped(tmp_path / "work/c-1/model.pt")
-    sha = kept(shelf, tmp_path / "work", "c-1")
-    published(shelf, 1, "c-1", sha)
+    sha = kept(copies, tmp_path / "work", "c-1")
+    published(copies, 1, "c-1", sha)
     asked = {"root": str(tmp_path / "root"), "run_id": RUN}
-    (row,) = shelf_reports.op_list(Call(), **asked)["shelves"]
+    (row,) = copy_requests.op_list(Call(), **asked)["shelves"]
     assert (row["host"], row["held"], row["manifests"][0]["number"]) == ("a", [sha], 1)
-    blobs.try_unlink(shelf.path(shelf.part(sha)["files"][0][1]))
-    assert shelf_reports.op_list(Call(), **asked)["shelves"][0]["held"] == []
+    blobs.try_unlink(copies.path(copies.part(sha)["files"][0][1]))
+    assert copy_requests.op_list(Call(), **asked)["shelves"][0]["held"] == []
     assert (
-        shelf_reports.op_list(Call(), **dict(asked, root=str(tmp_path / "none")))["shelves"] == []
+        copy_requests.op_list(Call(), **dict(asked, root=str(tmp_path / "none")))["shelves"] == []
     )

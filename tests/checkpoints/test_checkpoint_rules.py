@@ -7,8 +7,9 @@ import pytest
 from ipexctl.base.host_answer import Answer
 from ipexctl.common.copy_messages import PartFound
 from ipexctl.errors import HostFailed, InputError
-from ipexctl.remote.shelf import checkpoint_rules as rules
-from ipexctl.run.outcome import listed_checkpoints as listed
+from ipexctl.remote.checkpoints import checkpoint_rules as rules
+from ipexctl.run.checkpoints import listed_checkpoints as listed
+from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
 
 THREE = ["a", "b", "c"]
 MIB = 1 << 20
@@ -145,22 +146,22 @@ def test_the_last_complete_one_is_chosen_and_what_is_newer_is_told():
 
 
 def test_patterns_stay_below_the_folder_of_the_ranks():
-    assert listed.patterns_of("out/*, ckpt/**/c-*") == ("out/*", "ckpt/**/c-*")
+    assert patterns_of("out/*, ckpt/**/c-*") == ("out/*", "ckpt/**/c-*")
     for text in ("/out/*", "../x", "out/../../x", "~/x"):
         with pytest.raises(InputError) as e:
-            listed.patterns_of(text)
+            patterns_of(text)
         assert e.value.slug == "checkpoint-pattern-outside"
 
 
 def test_resume_arguments():
     text = "--resume_from_checkpoint {checkpoint} 'a b'"
-    assert listed.resume_words(text, "/w/c") == ("--resume_from_checkpoint", "/w/c", "a b")
-    assert listed.resume_words(text, "") == ()
+    assert resume_words(text, "/w/c") == ("--resume_from_checkpoint", "/w/c", "a b")
+    assert resume_words(text, "") == ()
     assert listed.run_and_name("bert") == ("bert", "last")
     assert listed.run_and_name("bert:out/c-1") == ("bert", "out/c-1")
     for text in ("'", "--resume", "--resume {ckpt}"):
         with pytest.raises(InputError) as e:
-            listed.resume_words(text, "/w/c")
+            resume_words(text, "/w/c")
         assert e.value.slug == "resume-arg-invalid"
 
 

@@ -17,8 +17,8 @@ from ipexctl.common.copy_messages import (
     PartFound,
     PartKept,
 )
+from ipexctl.remote.checkpoints.publication import AGAIN, Publication
 from ipexctl.remote.hub import judge
-from ipexctl.remote.shelf.publication import AGAIN, Publication
 
 HOSTS = ["a", "b", "c"]
 

@@ -70,7 +70,7 @@ def test_data_of_a_run_is_named_once_and_each_by_its_own_variable() -> None:
     ],
 )
 def test_a_hub_cache_is_known_by_its_folders(folders: tuple[str, ...], kind: str) -> None:
-    assert core.hub_kind(Tree(folders, ())) == kind
+    assert core.hf_cache_kind(Tree(folders, ())) == kind
 
 
 def test_what_ranks_get() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.remote.checkpoints import copy_requests
+from ipexctl.remote.checkpoints.checkpoint_rules import matches_checkpoint_glob
+from ipexctl.remote.checkpoints.copy_folder import CopyFolder
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.shelf import shelf_reports
-from ipexctl.remote.shelf.checkpoint_rules import matches_checkpoint_glob
-from ipexctl.remote.shelf.shelf_folder import CopyFolder
 from tests.run.test_ps_local import Here
 
 RUN = "20261127-100000-abcdef"
@@ -52,7 +52,7 @@ class Call:
 def test_a_manifest_replaces_nothing_that_is_not_a_checkpoint(
     tmp_path: Path, name: str, patterns: list[str]
 ) -> None:
-    work, shelf = tmp_path / "work", CopyFolder(str(tmp_path / f"root/runs/{RUN}/shelf/a"))
+    work, copies = tmp_path / "work", CopyFolder(str(tmp_path / f"root/runs/{RUN}/shelf/a"))
     for below in ("train.py", ".git/config", "pkg/__init__.py", ".envrc", "../train.py"):
         (work / below).parent.mkdir(parents=True, exist_ok=True)
         (work / below).write_text("mine")
@@ -61,17 +61,17 @@ def test_a_manifest_replaces_nothing_that_is_not_a_checkpoint(
     before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
     (tmp_path / f"root/runs/{RUN}").mkdir(parents=True)
     (tmp_path / "root").chmod(0o700)
-    shelf.make()
+    copies.make()
     sha = hashlib.sha256(EVIL).hexdigest()
-    Path(shelf.path(sha)).parent.mkdir(parents=True, exist_ok=True)
-    Path(shelf.path(sha)).write_bytes(EVIL)
+    Path(copies.path(sha)).parent.mkdir(parents=True, exist_ok=True)
+    Path(copies.path(sha)).write_bytes(EVIL)
     asked = {
         "root": str(tmp_path / "root"), "work": str(work), "name": name.format(tmp_path),
         "patterns": patterns, "files": [["", sha, len(EVIL), 0]], "keys": {},
         "givers": [{"run_id": RUN, "shelf": "a"}],
     }  # fmt: skip
     with pytest.raises(Failure):
-        shelf_reports.op_lay_out(Call(), **asked)
+        copy_requests.op_lay_out(Call(), **asked)
     for path, text in before.items():
         assert path.read_text() == text
     assert list((tmp_path / "away").iterdir()) == []
@@ -91,21 +91,21 @@ def test_run_resume_lays_out_no_such_checkpoint(tmp_path: Path, name: str) -> No
     words = ("--checkpoints", "out/checkpoint-*", "--force", "-n", "2")
     first = here.call("run", *words, "train.py")
     assert first.returncode == 0, first.stderr
-    (shelf,) = Path(here.env["HOME"]).glob(".ipexctl/runs/*/shelf/*")
-    (manifest,) = (path for path in shelf.rglob("*.json") if path.name != "pending.json")
+    (copies,) = Path(here.env["HOME"]).glob(".ipexctl/runs/*/shelf/*")
+    (manifest,) = (path for path in copies.rglob("*.json") if path.name != "pending.json")
     sha = next(iter(json.loads(manifest.read_text())["parts"].values()))["sha"]
-    blob = Path(CopyFolder(str(shelf)).path(sha))
+    blob = Path(CopyFolder(str(copies)).path(sha))
     assert "out/checkpoint-1" in manifest.read_text()
     part = json.loads(blob.read_text()) | {"name": name}
     sha = hashlib.sha256(json.dumps(part).encode()).hexdigest()
-    moved = Path(CopyFolder(str(shelf)).path(sha))
+    moved = Path(CopyFolder(str(copies)).path(sha))
     moved.parent.mkdir(parents=True, exist_ok=True)
     moved.write_text(json.dumps(part))
     forged = json.loads(manifest.read_text()) | {"name": name}
     for row in forged["parts"].values():
         row["sha"], row["list"] = sha, moved.stat().st_size
     manifest.write_text(json.dumps(forged))
-    run = shelf.parent.parent.name
+    run = copies.parent.parent.name
     for more in ((), words[:2]):
         done = here.call("run", "--resume", run, *more, "--force", "-n", "2", "train.py")
         assert done.returncode != 0

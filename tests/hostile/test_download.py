@@ -17,7 +17,7 @@ from ipexctl.remote.failure import Failure, failure_document
 from ipexctl.remote.play import apply_get
 from ipexctl.remote.play.task import Task
 
-MOST = 1 << 20
+MOST_BYTES = 1 << 20
 OK = b"HTTP/1.1 200 OK\r\n"
 Serve = Callable[[bytes, bytes, float], str]
 
@@ -49,7 +49,7 @@ def serve() -> Iterator[Serve]:
 def _get(url: str, dest: Path, **more: float) -> None:
     args = {
         "url": url, "dest": str(dest), "sha256": "0" * 64, "mode": "", "owner": "", "group": "",
-        "size": MOST, "timeout": 1, "deadline": 60, **more,
+        "size": MOST_BYTES, "timeout": 1, "deadline": 60, **more,
     }  # fmt: skip
     apply_get.apply(Task(args, False, False, lambda event: None, lambda: None, []))
 

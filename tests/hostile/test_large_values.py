@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common.copy_messages import PartFound
-from ipexctl.remote.shelf.publication import Publication
+from ipexctl.remote.checkpoints.publication import Publication
 
 
 @pytest.mark.timeout(60)

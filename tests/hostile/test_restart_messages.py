@@ -24,12 +24,14 @@ BASE = "20261127-100000-abcdef"
 @pytest.fixture
 def keeper(tmp_path: Path) -> Iterator[Keeper]:
     """It leads; no host but this one has a keeper."""
-    night = VoterPlan(
+    plan = VoterPlan(
         run_id=BASE, hosts=["a", "b"], first=["a", "b"], places=[("a", "127.0.0.1", 0)],
         restarts=3, least=1, lease=30.0, kept=True, without="wait", common=restart_common(BASE),
-        sheets={},
+        host_plans={},
     )  # fmt: skip
-    asked = start_order(night=night.document(), keys=KEYS, root=str(tmp_path / "root"), spare=True)
+    asked = start_order(
+        restart_plan=plan.document(), keys=KEYS, root=str(tmp_path / "root"), spare=True
+    )
     made = Keeper(asked, SimpleNamespace(has_ended=lambda: False))
     until = time.monotonic() + 10
     while not made.record.leader and time.monotonic() < until:
@@ -47,7 +49,7 @@ def test_a_run_id_in_a_line_of_the_record_is_not_used(keeper: Keeper, tmp_path: 
     for run_id in ("../../victim", f"{tmp_path}/victim"):
         keeper.record.fold(AttemptBegins(2, ["a"], run_id))
         assert set(keeper.attempts()) == {BASE, f"{BASE}-r02"}
-        keeper.shelves.forget(keeper.attempts(), 9)
+        keeper.copies.forget(keeper.attempts(), 9)
     assert kept.read_text() == "kept"
 
 

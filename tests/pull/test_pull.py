@@ -14,10 +14,10 @@ import pytest
 
 from ipexctl.base.host_outcome import HostState
 from ipexctl.data import data
-from ipexctl.data.hub_client import HfClient
+from ipexctl.data.hf_client import HfClient
 from ipexctl.data.pull import Pull, Pulled, pull_dataset
 from ipexctl.data.rules import dataset_rules
-from ipexctl.data.rules.pulled_tree import HubSource
+from ipexctl.data.rules.pulled_tree import HfSource
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target
 from ipexctl.terminal.progress import HostProgress
@@ -126,14 +126,14 @@ def test_wrong_bytes_are_fetched_again_once(hub: Hub, tmp_path: Path, name: str)
 def test_too_many_requests_are_waited_for_and_not_for_ever(hub: Hub) -> None:
     waits: list[float] = []
     client = HfClient(HostProgress(), waits.append)
-    found = client.look(HubSource("models", "acme/tiny"))
+    found = client.look(HfSource("models", "acme/tiny"))
     for after, waited in (("7", 7.0), ("9000", 330.0)):
         hub.busy, hub.after, out = 1, after, io.BytesIO()
         client.bring(out, found.files[0], lambda n: None)
         assert (waits[-1], out.getvalue()) == (waited, b"{}")
     hub.busy = 99
     with refused("pull-failed", "429"):
-        client.look(HubSource("models", "acme/tiny"))
+        client.look(HfSource("models", "acme/tiny"))
     with refused("pull-failed", "429"):
         client.bring(io.BytesIO(), found.files[0], lambda n: None)
     assert len(waits) < 10

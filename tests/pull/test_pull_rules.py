@@ -11,13 +11,13 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.data.rules import dataset_rules
 from ipexctl.data.rules.pulled_tree import (
     Content,
-    HubSource,
+    HfSource,
     RemoteFile,
     Repository,
     UrlSource,
     checked_repository,
     choose_remote_files,
-    hub_tree,
+    hf_tree,
     read_source,
 )
 from ipexctl.errors import HostFailed
@@ -31,11 +31,11 @@ COMMIT = "c" * 40
 @pytest.mark.parametrize(
     ("text", "source", "name"),
     [
-        ("hf:acme/tiny", HubSource("", "acme/tiny"), "tiny"),
-        ("hf:gpt2", HubSource("", "gpt2"), "gpt2"),
-        ("hf:models/acme/tiny@v1.0", HubSource("models", "acme/tiny", "v1.0"), "tiny"),
-        ("hf://datasets/acme/rows", HubSource("datasets", "acme/rows"), "rows"),
-        ("hf:acme/x@refs/pr/1", HubSource("", "acme/x", "refs/pr/1"), "x"),
+        ("hf:acme/tiny", HfSource("", "acme/tiny"), "tiny"),
+        ("hf:gpt2", HfSource("", "gpt2"), "gpt2"),
+        ("hf:models/acme/tiny@v1.0", HfSource("models", "acme/tiny", "v1.0"), "tiny"),
+        ("hf://datasets/acme/rows", HfSource("datasets", "acme/rows"), "rows"),
+        ("hf:acme/x@refs/pr/1", HfSource("", "acme/x", "refs/pr/1"), "x"),
         ("https://a.org/x.tar?k=v", UrlSource("https://a.org/x.tar?k=v"), "x.tar"),
         (f"s3://b/set#sha256={SHA}", UrlSource("s3://b/set", SHA), "set"),
     ],
@@ -60,7 +60,7 @@ def repository(*files: str, revision: str = "main", content: str = SHA) -> Repos
 
 def test_hosts_get_a_hub_cache_in_which_main_is_what_was_pulled() -> None:
     found = repository("config.json", "sub/x.bin", revision="v1")
-    tree = hub_tree(found, {SHA: Content(SHA, 3)})
+    tree = hf_tree(found, {SHA: Content(SHA, 3)})
     top = "models--acme--tiny"
     assert [f.path for f in tree.files] == [
         f"{top}/blobs/{SHA}", f"{top}/refs/main", f"{top}/refs/v1",
@@ -71,7 +71,7 @@ def test_hosts_get_a_hub_cache_in_which_main_is_what_was_pulled() -> None:
         f"{top}/snapshots/{COMMIT}/sub/x.bin": f"../../../blobs/{SHA}",
     }
     assert f"{top}/snapshots/{COMMIT}/sub" in tree.folders
-    assert dataset_rules.hub_kind(tree) == "cache"
+    assert dataset_rules.hf_cache_kind(tree) == "cache"
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", ".", "a//b", "x\0"])

@@ -26,13 +26,14 @@ PURE = tuple(
     remote.hub.host_paths remote.hub.judge remote.hub.mpi_launch remote.hub.stall
     remote.restart.attempt_orders
     remote.restart.leader remote.restart.record remote.restart.restart_policy
-    remote.shelf.checkpoint_rules remote.shelf.publication
+    remote.checkpoints.checkpoint_rules remote.checkpoints.newest_checkpoint
+    remote.checkpoints.publication
     report.difference_lines report.run_difference report.recorded_inputs
     report.curves report.host_parts report.host_record report.report_data report.report_material
     report.training_curves
     report.report_page
-    run.hang run.network.network_choice run.outcome run.output run.pace
-    run.plan run.preflight_rules run.script run.shares.host_shares
+    run.checkpoints.listed_checkpoints run.hang run.network.network_choice run.outcome run.output
+    run.pace run.plan run.preflight_rules run.script run.shares.host_shares
     tune.settings_edit tune.step_rate tune.tune_search tune.tune_space
     """.split()  # noqa: SIM905 - a list of words stays readable
 )

@@ -15,7 +15,7 @@ from ipexctl.report.recorded_inputs import RunInputs
 from ipexctl.report.report_data import report_document
 from ipexctl.report.report_material import Attempt
 from ipexctl.report.run_difference import Difference
-from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
+from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material

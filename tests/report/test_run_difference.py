@@ -22,7 +22,7 @@ from ipexctl.report.recorded_inputs import (
     speed_of,
 )
 from ipexctl.report.run_difference import RunComparison, compare_runs, step_costs
-from ipexctl.run.outcome.run_inputs import MOST, collect_run_inputs
+from ipexctl.run.outcome.run_inputs import MOST_FILES, collect_run_inputs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
 from tests import made
@@ -234,10 +234,10 @@ def kept(sent: Tree | None, **variables: str) -> tuple[Any, Any]:
 
 
 def test_code_is_kept_where_a_project_has_too_many_files():
-    data = [ProjectFile(f"{i:04d}.bin", 1, f"{i:064x}") for i in range(2 * MOST)]
+    data = [ProjectFile(f"{i:04d}.bin", 1, f"{i:064x}") for i in range(2 * MOST_FILES)]
     raw, host = kept(Tree((), (*data, ProjectFile("a/b/train.py", 9, "ab" * 32))))
     read = read_inputs(raw)
-    assert read and read.files and len(read.files) == MOST and len(json.dumps(raw)) < 50_000
+    assert read and read.files and len(read.files) == MOST_FILES and len(json.dumps(raw)) < 50_000
     assert dict(read.files)["a/b/train.py"] == "ab" * 8
     assert (read.packages, read.data) == ((("torch", "2.13.0"),), (("bert", "v1"),))
     assert read_inputs({**raw, **host}) == read and read_inputs(host) is None

@@ -28,22 +28,22 @@ def orders(made: LaunchPlan) -> Orders:
     return Orders(made, made.run_id, OPTIONS, about={"command": "train.py"})
 
 
-def night() -> dict[str, RestartPlan]:
+def restart_plans() -> dict[str, RestartPlan]:
     work = {node.host.name: ("/work", "") for node in FOUR}
     return compose_restart_plans(orders(plan(THREE)), FOUR, work, lambda nodes: orders(plan(nodes)))
 
 
 def of_voter(name: str) -> VoterPlan:
     """As its keeper reads it."""
-    return VoterPlan.read(night()[name].document())
+    return VoterPlan.read(restart_plans()[name].document())
 
 
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (0, 3, 2), (3, 1, 2), (1, 2)])
 def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, ...]) -> None:
     given = of_voter("node01")
     names = [FOUR[i].host.name for i in chosen]
-    sheets = [given.sheets[name] for name in names]
-    composed = attempt_orders.compose_orders(given.common, sheets, 2)
+    host_plans = [given.host_plans[name] for name in names]
+    composed = attempt_orders.compose_orders(given.common, host_plans, 2)
     made = {order.host: order.document() for order in composed}
     wanted = orders(plan([FOUR[i] for i in chosen], SECOND))
     assert list(made) == names
@@ -59,15 +59,15 @@ def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, .
 def test_the_checkpoint_is_a_variable_of_each_rank() -> None:
     given = of_voter("node01")
     common = given.common.replace(resume=["--resume", "{checkpoint}"])
-    (made,) = attempt_orders.compose_orders(common, [given.sheets["node02"]], 2, "out/c-20")
+    (made,) = attempt_orders.compose_orders(common, [given.host_plans["node02"]], 2, "out/c-20")
     for rank in made.ranks:
         assert rank.env["IPEXCTL_CHECKPOINT"] == "/work/out/c-20"
         assert rank.argv[-2:] == ["--resume", "/work/out/c-20"]
 
 
-def test_only_voters_get_the_sheets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_voters_get_the_host_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start_request, "VOTERS", 3)
-    given = night()
+    given = restart_plans()
     voters = [name for name, told in given.items() if isinstance(told, VoterPlan)]
     assert voters == ["node01", "node02", "node03"]
     assert all(one.hosts == [node.host.name for node in FOUR] for one in given.values())

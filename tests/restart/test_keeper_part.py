@@ -83,7 +83,7 @@ def test_a_rank_that_ends_with_0_after_it_was_told_to_end_is_not_finished(tmp_pa
 
 def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_nothing() -> None:
     done = list[str]()
-    shelves = types.SimpleNamespace(
+    copies = types.SimpleNamespace(
         lay_out=lambda *_: done.append("laid"), forget=lambda *_: done.append("forgot"),
         hold=lambda *_: done.append("held"),
     )  # fmt: skip
@@ -92,7 +92,7 @@ def test_an_attempt_that_another_one_has_followed_lays_nothing_out_and_starts_no
         for n in ("first", "second")
     )
     keeper = types.SimpleNamespace(
-        laying=threading.Lock(), shelves=shelves, starter=None,
+        laying=threading.Lock(), copies=copies, starter=None,
         is_latest=lambda part: part is second,
     )  # fmt: skip
     lay = CheckpointLayout("out/c-7", (1, 3), 5.0, [])
@@ -130,7 +130,7 @@ def test_a_keeper_that_was_frozen_hears_a_leader_before_it_ends_its_part(monkeyp
 
     keeper = types.SimpleNamespace(
         inbox=types.SimpleNamespace(get=nothing), connected=set, member=None,
-        night=types.SimpleNamespace(lease=12.0), led=100.0, turned=100.0,
+        restart_plan=types.SimpleNamespace(lease=12.0), led=100.0, turned=100.0,
         starter=types.SimpleNamespace(has_ended=lambda: False), over=False, alone=False,
         state=HostReport(),
         record=types.SimpleNamespace(end=None), leader=None, name="a", end_part=done.append,

@@ -9,9 +9,9 @@ import pytest
 
 from ipexctl.common.keeper_messages import CheckpointLayout, KeptCheckpoint
 from ipexctl.common.run_orders import StartOrder
-from ipexctl.remote.restart.checkpoint_transfer import Shelves
-from ipexctl.remote.restart.restart_policy import newest_complete_checkpoint
-from ipexctl.remote.shelf.shelf_folder import CopyFolder
+from ipexctl.remote.checkpoints.checkpoint_transfer import CheckpointCopies
+from ipexctl.remote.checkpoints.copy_folder import CopyFolder
+from ipexctl.remote.checkpoints.newest_checkpoint import newest_complete_checkpoint
 from tests.made import start_order
 
 FIRST = "20260101-000000-000001"
@@ -25,12 +25,12 @@ class Host:
     def __init__(self, root: Path, name: str, parts: dict[str, dict[str, bytes]]) -> None:
         self.root, self.name, self.work = root / name, name, root / name / "work"
         (self.work / "out").mkdir(parents=True)
-        self.shelves = Shelves(str(self.root / "runs"), {})
+        self.copies = CheckpointCopies(str(self.root / "runs"), {})
         self.rows: list[tuple[str, str, int, list[str]]] = []
-        shelf = CopyFolder(str(self.root / "runs" / FIRST / "shelf" / name))
+        copies = CopyFolder(str(self.root / "runs" / FIRST / "shelf" / name))
         (self.root / "runs" / FIRST).mkdir(parents=True)
         (self.root / "runs" / f"{FIRST}-r02").mkdir()
-        shelf.make()
+        copies.make()
         for writer, files in parts.items():
             made = root / "made" / writer / "out/c-7"
             for below, data in files.items():
@@ -38,15 +38,15 @@ class Host:
                 (made / below).write_bytes(data)
             infos = {b: (made / b).stat() for b in files}
             seen = {b: (i.st_size, i.st_mtime_ns, i.st_ino) for b, i in infos.items()}
-            sha = shelf.keep(str(root / "made" / writer), "out/c-7", seen)
-            self.rows.append((writer, sha, Path(shelf.path(sha)).stat().st_size, []))
+            sha = copies.keep(str(root / "made" / writer), "out/c-7", seen)
+            self.rows.append((writer, sha, Path(copies.path(sha)).stat().st_size, []))
 
     def lays_out(self) -> None:
         lay = CheckpointLayout("out/c-7", (1, 3), 5.0, self.rows)
         asked = self.order()
-        self.shelves.lay_out(asked, lay, ATTEMPTS)
-        self.shelves.hold(asked, lay)
-        self.shelves.forget(ATTEMPTS, 2)
+        self.copies.lay_out(asked, lay, ATTEMPTS)
+        self.copies.hold(asked, lay)
+        self.copies.forget(ATTEMPTS, 2)
 
     def order(self) -> StartOrder:
         work, run_id = str(self.work), f"{FIRST}-r02"
@@ -55,7 +55,7 @@ class Host:
         )
 
     def tells(self) -> list[KeptCheckpoint]:
-        return self.shelves.report(ATTEMPTS, 1).checkpoints
+        return self.copies.report(ATTEMPTS, 1).checkpoints
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_what_the_ranks_do_with_their_files_changes_no_copy(hosts: list[Host]) -
     assert one.held == [part.sha for part in one.parts.values()]
     asked = hosts[0].order()
     rows = [(w, part.sha, part.list, []) for w, part in one.parts.items()]
-    hosts[0].shelves.lay_out(asked, CheckpointLayout("out/c-7", (1, 3), 5.0, rows), ATTEMPTS)
+    hosts[0].copies.lay_out(asked, CheckpointLayout("out/c-7", (1, 3), 5.0, rows), ATTEMPTS)
     assert (hosts[0].work / "out/c-7/model.pt").read_bytes() == b"weights"
-    hosts[0].shelves.release(asked)
+    hosts[0].copies.release(asked)
     assert hosts[0].tells() == []

@@ -34,7 +34,7 @@ LEASE = 15.0
 CLOSED = rank("RuntimeError: closed")
 
 
-def sheet(name: str) -> RestartHost:
+def host_plan(name: str) -> RestartHost:
     return RestartHost(
         asked=start_order(host=name, cwd="/work", ranks=[rank_order(0)]),
         work=name,
@@ -47,7 +47,7 @@ def sheet(name: str) -> RestartHost:
     )
 
 
-class Night:
+class RestartedRun:
     """A run: `a` leads it. `at(now, there)` is a look of the leader's."""
 
     def __init__(self, first: str = "abc", every: str = "abcx", **more: Any) -> None:
@@ -55,7 +55,7 @@ class Night:
             run_id="20260101-000000-000001", hosts=[*every], first=[*first], places=[],
             restarts=3, least=len(first), lease=LEASE, kept=False, without="wait",
             common=restart_common("20260101-000000-000001"),
-            sheets={name: sheet(name) for name in every},
+            host_plans={name: host_plan(name) for name in every},
         ).replace(**more)  # fmt: skip
         self.record = RestartRecord([*first])
         self.mine: dict[str, HostReport] = {}
@@ -92,184 +92,184 @@ class Night:
 
 def ended(
     facts: list[dict[str, Any]], there: str = "abcx", told: str = "abc", **more: Any
-) -> Night:
+) -> RestartedRun:
     """At 104 s."""
-    night = Night(**more)
-    night.ends(told, facts)
-    night.at(100.0, there)
-    night.at(104.0, there)
-    assert night.record.phase() == "clear"
-    return night
+    run = RestartedRun(**more)
+    run.ends(told, facts)
+    run.at(100.0, there)
+    run.at(104.0, there)
+    assert run.record.phase() == "clear"
+    return run
 
 
 def test_a_run_that_ended_well_is_done() -> None:
-    night = Night()
-    night.ends("b", [], well=True)
-    assert night.at(100.0, "bcx") == RunEnded("done", True)
-    assert night.ordered("end") == "abcx"
-    assert night.at(101.0, "bcx") is None
+    run = RestartedRun()
+    run.ends("b", [], well=True)
+    assert run.at(100.0, "bcx") == RunEnded("done", True)
+    assert run.ordered("end") == "abcx"
+    assert run.at(101.0, "bcx") is None
 
 
 def test_a_run_of_which_all_ranks_ended_with_0_is_done_though_a_host_was_lost_then() -> None:
-    night = Night()
-    night.ends("ab", [{"event": "lost", "host": "c"}], finished=True)
-    assert night.at(100.0, "bcx") is None
-    night.ends("c", [], finished=True)
-    assert night.at(101.0, "bcx") == RunEnded("done", True)
+    run = RestartedRun()
+    run.ends("ab", [{"event": "lost", "host": "c"}], finished=True)
+    assert run.at(100.0, "bcx") is None
+    run.ends("c", [], finished=True)
+    assert run.at(101.0, "bcx") == RunEnded("done", True)
 
 
 def test_all_hosts_end_what_is_left_before_the_next_attempt_begins() -> None:
-    night = ended([CLOSED])
-    assert night.ordered("clear") == "abcx"
-    night.clears("abc")
-    assert night.at(105.0, "bcx") is None  # x has not said so
-    night.clears("x")
-    line = night.at(106.0, "bcx")
+    run = ended([CLOSED])
+    assert run.ordered("clear") == "abcx"
+    run.clears("abc")
+    assert run.at(105.0, "bcx") is None  # x has not said so
+    run.clears("x")
+    line = run.at(106.0, "bcx")
     assert line and (line.attempt, line.hosts) == (2, ["a", "b", "c"])
-    assert (night.ordered("begin"), night.ordered("hub")) == ("abc", "")
-    night.begins("ab")
-    assert night.at(107.0, "bcx") is None
-    night.begins("c")
-    assert night.at(108.0, "bcx") == AttemptRuns(2)
-    assert (night.ordered("begin"), night.ordered("hub")) == ("", "abc")
-    assert night.leader.orders(night.mine)["b"].hub == ("10.0.0.97", 40000)
+    assert (run.ordered("begin"), run.ordered("hub")) == ("abc", "")
+    run.begins("ab")
+    assert run.at(107.0, "bcx") is None
+    run.begins("c")
+    assert run.at(108.0, "bcx") == AttemptRuns(2)
+    assert (run.ordered("begin"), run.ordered("hub")) == ("", "abc")
+    assert run.leader.orders(run.mine)["b"].hub == ("10.0.0.97", 40000)
 
 
 def test_a_leader_that_follows_another_begins_with_the_record_alone() -> None:
-    night = ended([CLOSED])
-    night.clears("abcx")
-    night.at(106.0, "bcx")
-    before = night.leader.orders(night.mine)
-    night.leader = Leader(night.told, "b", night.record, 200.0)
-    assert night.leader.orders(night.mine) == before
-    night.begins("abc")
-    assert night.at(200.1, "acx") == AttemptRuns(2)
+    run = ended([CLOSED])
+    run.clears("abcx")
+    run.at(106.0, "bcx")
+    before = run.leader.orders(run.mine)
+    run.leader = Leader(run.told, "b", run.record, 200.0)
+    assert run.leader.orders(run.mine) == before
+    run.begins("abc")
+    assert run.at(200.1, "acx") == AttemptRuns(2)
 
 
 def test_a_spare_takes_the_place_of_a_lost_host_once_that_must_have_ended_its_ranks() -> None:
-    night = ended([LOST], there="acx", told="ac")
-    night.clears("acx")
-    assert night.at(106.0, "cx") is None
-    line = night.at(104.0 + FENCE, "cx")
+    run = ended([LOST], there="acx", told="ac")
+    run.clears("acx")
+    assert run.at(106.0, "cx") is None
+    line = run.at(104.0 + FENCE, "cx")
     assert line and (line.attempt, line.hosts) == (2, ["a", "x", "c"])
-    assert night.ordered("begin") == "acx"
+    assert run.ordered("begin") == "acx"
 
 
 CHECKPOINT = KeptCheckpoint("out/c-5", (1, 1), 4.0, {"a": CopiedPart("5a", 90, 7)}, ["5a"])
 
 
 def test_of_hosts_that_share_a_folder_one_lays_out_the_checkpoint() -> None:
-    night = ended([CLOSED])
-    night.told.sheets["b"].work = night.told.sheets["a"].work
-    night.clears("abcx", [CHECKPOINT])
-    line = night.at(106.0, "bcx")
-    orders = night.leader.orders(night.mine)
+    run = ended([CLOSED])
+    run.told.host_plans["b"].work = run.told.host_plans["a"].work
+    run.clears("abcx", [CHECKPOINT])
+    line = run.at(106.0, "bcx")
+    orders = run.leader.orders(run.mine)
     lays = {name: one.begin.lay for name, one in orders.items() if one.begin}
     assert [name for name, lay in lays.items() if lay] == ["a", "c"] and "b" in lays
     assert line and (line.checkpoint, line.age) == ("out/c-5", 4.0)
 
 
 def test_nothing_begins_from_a_checkpoint_before_its_holders_have_told_this_leader() -> None:
-    night = ended([CLOSED])
-    night.clears("abcx", [CHECKPOINT])
-    night.at(106.0, "bcx")
-    night.leader = Leader(night.told, "b", night.record, 200.0)
-    told, night.mine = night.mine, {}
-    assert night.ordered("begin") == ""
-    night.mine = told
-    assert night.ordered("begin") == "abc"
+    run = ended([CLOSED])
+    run.clears("abcx", [CHECKPOINT])
+    run.at(106.0, "bcx")
+    run.leader = Leader(run.told, "b", run.record, 200.0)
+    told, run.mine = run.mine, {}
+    assert run.ordered("begin") == ""
+    run.mine = told
+    assert run.ordered("begin") == "abc"
 
 
 def test_a_host_that_is_gone_is_lost_though_no_host_noted_it() -> None:
     assert ended([], there="acx", told="ac").record.endings[-1].lost == ["b"]
-    night = ended([], there="abcx", told="ac")  # the keeper of b was started again
-    assert night.record.endings[-1].lost == ["b"] and night.record.endings[-1].again
-    night = ended([])
-    assert night.record.end and not night.record.end.well
+    run = ended([], there="abcx", told="ac")  # the keeper of b was started again
+    assert run.record.endings[-1].lost == ["b"] and run.record.endings[-1].again
+    run = ended([])
+    assert run.record.end and not run.record.end.well
 
 
 def test_a_host_that_is_away_when_another_one_was_lost_is_named_too() -> None:
-    night = ended([LOST], there="abx", told="a")
-    line = night.record.endings[-1]
+    run = ended([LOST], there="abx", told="a")
+    line = run.record.endings[-1]
     assert (line.lost, line.away) == (["b"], ["c"]) and line.why.endswith(": c")
 
 
 def test_an_attempt_whose_hosts_have_all_gone_has_ended() -> None:
-    night = Night(first="b", every="abxy")
-    assert night.at(10.0, "bxy") is None
-    assert night.at(10.0 + LEASE + FENCE, "xy") is None
-    line = night.at(10.1 + LEASE + FENCE, "xy")
+    run = RestartedRun(first="b", every="abxy")
+    assert run.at(10.0, "bxy") is None
+    assert run.at(10.0 + LEASE + FENCE, "xy") is None
+    line = run.at(10.1 + LEASE + FENCE, "xy")
     assert line and line.ended == 1 and line.lost == ["b"]
 
 
 def test_a_host_that_is_only_silent_has_the_lease_to_end_its_ranks() -> None:
-    night = ended([CLOSED], there="acx", told="ac")
-    night.clears("acx")
-    assert night.at(104.0 + FENCE, "cx") is None
-    line = night.at(104.1 + FENCE + LEASE, "cx")
+    run = ended([CLOSED], there="acx", told="ac")
+    run.clears("acx")
+    assert run.at(104.0 + FENCE, "cx") is None
+    line = run.at(104.1 + FENCE + LEASE, "cx")
     assert line and line.hosts == ["a", "x", "c"]
 
 
 def test_the_lease_of_a_second_lost_host_began_when_it_was_heard_last() -> None:
-    night = Night(every="abcxy")
-    night.at(85.0, "bcxy")
-    night.at(89.0, "cxy")  # b is lost, and 4 s later c
-    night.ends("a", [LOST], ago=0.0)
-    assert night.at(100.0, "xy") is None  # c may be back at once
-    night.ends("a", [LOST], ago=4.0)
-    night.at(104.0, "xy")
-    night.clears("axy")
+    run = RestartedRun(every="abcxy")
+    run.at(85.0, "bcxy")
+    run.at(89.0, "cxy")  # b is lost, and 4 s later c
+    run.ends("a", [LOST], ago=0.0)
+    assert run.at(100.0, "xy") is None  # c may be back at once
+    run.ends("a", [LOST], ago=4.0)
+    run.at(104.0, "xy")
+    run.clears("axy")
     since = 104.0
-    assert night.at(since + FENCE - 0.1, "xy") is None
+    assert run.at(since + FENCE - 0.1, "xy") is None
     heard = 100.0  # the attempt ended then
-    line = night.at(heard + FENCE + LEASE, "xy")
+    line = run.at(heard + FENCE + LEASE, "xy")
     assert line and line.hosts == ["a", "x", "y"]
 
 
 def test_a_host_that_ended_its_part_alone_is_lost_and_not_all_the_others() -> None:
-    night = ended([], there="bcx", told="b")  # its keeper was frozen
-    assert night.record.endings[-1].lost == ["b"] and night.record.endings[-1].again
+    run = ended([], there="bcx", told="b")  # its keeper was frozen
+    assert run.record.endings[-1].lost == ["b"] and run.record.endings[-1].again
 
 
 def test_hosts_that_no_host_lost_are_waited_for_before_it_is_said_why_an_attempt_ended() -> None:
-    night = Night()
-    night.ends("a", [CLOSED])
-    assert night.at(100.0, "") is None  # this leader was frozen: all connections ended
-    night.ends("bc", [CLOSED])
-    line = night.at(101.0, "bc")
+    run = RestartedRun()
+    run.ends("a", [CLOSED])
+    assert run.at(100.0, "") is None  # this leader was frozen: all connections ended
+    run.ends("bc", [CLOSED])
+    line = run.at(101.0, "bc")
     assert line and (line.lost, line.away) == ([], [])
 
 
 def test_a_host_that_is_back_while_the_others_clear_takes_part() -> None:
-    night = ended([LOST], there="acx", told="ac")
-    night.clears("acx")
-    assert night.at(106.0, "bcx") is None
-    night.clears("b")
-    line = night.at(106.6, "bcx")
+    run = ended([LOST], there="acx", told="ac")
+    run.clears("acx")
+    assert run.at(106.0, "bcx") is None
+    run.clears("b")
+    line = run.at(106.6, "bcx")
     assert line and line.hosts == ["a", "b", "c"]
 
 
-def lost_with_checkpoint(**more: Any) -> Night:
-    night = Night(**more)
-    night.ends("ac", [LOST], complete="out/c-5")
+def lost_with_checkpoint(**more: Any) -> RestartedRun:
+    run = RestartedRun(**more)
+    run.ends("ac", [LOST], complete="out/c-5")
     for now in (100.0, 104.0):
-        night.at(now, "cx")
-    night.clears("acx")
-    return night
+        run.at(now, "cx")
+    run.clears("acx")
+    return run
 
 
 def test_a_checkpoint_on_a_host_that_is_away_is_waited_for_and_never_forgotten() -> None:
-    night = lost_with_checkpoint()
-    assert night.at(104.0 + HOLDER - 1.0, "cx") is None
+    run = lost_with_checkpoint()
+    assert run.at(104.0 + HOLDER - 1.0, "cx") is None
     waits = "no host in reach has out/c-5; b may come back (1 s left)"
-    assert night.leader.waits == waits
-    line = night.at(104.0 + HOLDER, "cx")
+    assert run.leader.waits == waits
+    line = run.at(104.0 + HOLDER, "cx")
     assert line and "out/c-5" in line.end and not line.well
-    night = lost_with_checkpoint()
-    assert night.at(150.0, "cx") is None
-    night.clears("b", [CHECKPOINT])
-    line = night.at(150.3, "bcx")
-    assert line and line.checkpoint == "out/c-5" and not night.leader.waits
+    run = lost_with_checkpoint()
+    assert run.at(150.0, "cx") is None
+    run.clears("b", [CHECKPOINT])
+    line = run.at(150.3, "bcx")
+    assert line and line.checkpoint == "out/c-5" and not run.leader.waits
 
 
 def test_with_without_checkpoint_begin_it_begins_again() -> None:
@@ -278,96 +278,96 @@ def test_with_without_checkpoint_begin_it_begins_again() -> None:
 
 
 def test_a_checkpoint_that_no_host_has_any_more_is_not_waited_for() -> None:
-    night = lost_with_checkpoint()
-    night.clears("b")
-    line = night.at(115.0, "bcx")
+    run = lost_with_checkpoint()
+    run.clears("b")
+    line = run.at(115.0, "bcx")
     assert line and "out/c-5" in line.end
 
 
 def test_too_few_hosts_wait_for_one_that_comes_back() -> None:
-    night = ended([LOST], there="acx", told="ac")
-    night.clears("ac")
-    assert night.at(104.0 + AWAY - 1.0, "cx") is None
-    assert night.leader.waits == "2 hosts are too few"
-    night.clears("x")
-    line = night.at(104.0 + AWAY - 0.5, "cx")
+    run = ended([LOST], there="acx", told="ac")
+    run.clears("ac")
+    assert run.at(104.0 + AWAY - 1.0, "cx") is None
+    assert run.leader.waits == "2 hosts are too few"
+    run.clears("x")
+    line = run.at(104.0 + AWAY - 0.5, "cx")
     assert line and line.hosts == ["a", "x", "c"]
 
 
 def test_too_few_hosts_end_the_run_after_a_while() -> None:
-    night = ended([LOST], there="acx", told="ac", least=4)
-    night.clears("acx")
-    line = night.at(104.0 + AWAY, "cx")
+    run = ended([LOST], there="acx", told="ac", least=4)
+    run.clears("acx")
+    line = run.at(104.0 + AWAY, "cx")
     assert line and "too few" in line.end
 
 
-def begun() -> Night:
-    night = ended([CLOSED])
-    night.clears("abcx")
-    night.at(106.0, "bcx")
-    assert night.record.phase() == "begin"
-    return night
+def begun() -> RestartedRun:
+    run = ended([CLOSED])
+    run.clears("abcx")
+    run.at(106.0, "bcx")
+    assert run.record.phase() == "begin"
+    return run
 
 
 def test_an_attempt_that_never_had_a_rank_uses_up_no_restart() -> None:
-    night = begun()
-    night.says("b", failed=PartFailed(2, "a full disk"))
-    line = night.at(107.0, "bcx")
+    run = begun()
+    run.says("b", failed=PartFailed(2, "a full disk"))
+    line = run.at(107.0, "bcx")
     assert line and (line.ended, line.ran, line.lost) == (2, False, ["b"])
-    assert night.record.used() == 0 and "a full disk" in line.why
+    assert run.record.used() == 0 and "a full disk" in line.why
 
 
 @pytest.mark.parametrize(("there", "now"), [("acx", 107.0), ("bcx", 106.1 + BEGIN)])
 def test_a_host_that_goes_or_is_late_before_it_begins_is_lost(there: str, now: float) -> None:
-    night = begun()
-    assert night.at(106.05, "bcx") is None
-    night.begins("ac")
-    line = night.at(now, there)
+    run = begun()
+    assert run.at(106.05, "bcx") is None
+    run.begins("ac")
+    line = run.at(now, there)
     assert line and (line.ran, line.lost) == (False, ["b"])
 
 
 def test_a_host_that_could_not_begin_is_chosen_only_where_there_is_no_other() -> None:
-    night = begun()
-    night.says("b", failed=PartFailed(2, "no guardian"))
-    night.at(107.0, "bcx")
-    night.clears("abcx")
-    line = night.at(160.0, "bcx")
+    run = begun()
+    run.says("b", failed=PartFailed(2, "no guardian"))
+    run.at(107.0, "bcx")
+    run.clears("abcx")
+    line = run.at(160.0, "bcx")
     assert line and line.hosts == ["a", "x", "c"]
-    night.says("x", failed=PartFailed(3, "a full disk"))
-    night.at(161.0, "bcx")
-    night.clears("abcx")
-    line = night.at(260.0, "bcx")
+    run.says("x", failed=PartFailed(3, "a full disk"))
+    run.at(161.0, "bcx")
+    run.clears("abcx")
+    line = run.at(260.0, "bcx")
     assert line and line.hosts == ["a", "x", "c"] and "a full disk" in line.why
 
 
 def test_attempts_that_never_begin_have_an_end() -> None:
-    night = begun()
+    run = begun()
     for attempt in range(2, 20):
-        night.says("a", failed=PartFailed(attempt, "a full disk"))
-        night.at(1000.0 * attempt, "bcx")
-        night.clears("abcx")
-        night.at(1000.0 * attempt + 100.0, "bcx")
-        night.at(1000.0 * attempt + 101.0, "bcx")
-        if night.record.end:
+        run.says("a", failed=PartFailed(attempt, "a full disk"))
+        run.at(1000.0 * attempt, "bcx")
+        run.clears("abcx")
+        run.at(1000.0 * attempt + 100.0, "bcx")
+        run.at(1000.0 * attempt + 101.0, "bcx")
+        if run.record.end:
             break
-    assert night.record.end and "no attempt began" in night.record.end.end
+    assert run.record.end and "no attempt began" in run.record.end.end
 
 
 def test_the_number_of_restarts_is_limited() -> None:
-    night = ended([CLOSED], restarts=0)
-    night.clears("abcx")
-    line = night.at(105.0, "bcx")
+    run = ended([CLOSED], restarts=0)
+    run.clears("abcx")
+    line = run.at(105.0, "bcx")
     assert line and "--restarts 0" in line.end
 
 
 def test_a_run_that_a_user_stops_is_not_started_again() -> None:
-    night = Night()
-    night.says("b", stop="me")
-    assert night.at(10.0, "bcx") == StopNoted("me")
-    assert night.at(10.3, "bcx") is None  # its hub ends what runs
-    night.ends("abc", [CLOSED])
-    night.at(11.0, "bcx")
-    assert night.at(11.3, "bcx") == RunEnded("stopped by me", False, by_user=True)
+    run = RestartedRun()
+    run.says("b", stop="me")
+    assert run.at(10.0, "bcx") == StopNoted("me")
+    assert run.at(10.3, "bcx") is None  # its hub ends what runs
+    run.ends("abc", [CLOSED])
+    run.at(11.0, "bcx")
+    assert run.at(11.3, "bcx") == RunEnded("stopped by me", False, by_user=True)
     between = ended([CLOSED])
     between.says("x", stop="me")
     between.at(104.5, "bcx")
@@ -375,33 +375,33 @@ def test_a_run_that_a_user_stops_is_not_started_again() -> None:
 
 
 def test_the_orders_of_a_host_that_is_back() -> None:
-    night = Night(places=[("a", "10.0.0.97", 1), ("b", "10.0.0.98", 2)])
-    found = {name: night.leader.orders_of_returned(name) for name in "bcz"}
-    assert found["b"].night == night.told
+    run = RestartedRun(places=[("a", "10.0.0.97", 1), ("b", "10.0.0.98", 2)])
+    found = {name: run.leader.orders_of_returned(name) for name in "bcz"}
+    assert found["b"].restart_plan == run.told
     assert found["c"].spare is True and found["c"].returned is True
     assert not {"sheets", "common"} & found["c"].document()["night"].keys()
     assert found["z"] is None
 
 
 def test_a_host_that_comes_late_has_time_to_end_what_is_left() -> None:
-    night = Night(every="abcxy")
-    night.ends("ac", [LOST])
+    run = RestartedRun(every="abcxy")
+    run.ends("ac", [LOST])
     for now in (100.0, 104.0):
-        night.at(now, "cy")
-    night.clears("ac")
+        run.at(now, "cy")
+    run.clears("ac")
     late = 104.0 + CLEAR + 1.0
-    night.at(late - 2.0, "cy")
-    assert night.at(late, "cxy") is None  # y is slow, and x has just come
-    night.clears("xy")
-    line = night.at(late + 0.3, "cxy")
+    run.at(late - 2.0, "cy")
+    assert run.at(late, "cxy") is None  # y is slow, and x has just come
+    run.clears("xy")
+    line = run.at(late + 0.3, "cxy")
     assert line and line.hosts == ["a", "x", "c"]
 
 
 def test_reports_are_gathered_for_a_while() -> None:
-    night = Night()
-    night.ends("a", [])
-    night.at(100.0, "bcx")
-    assert night.at(100.0 + GATHER, "bcx") is None
-    night.ends("c", [CLOSED])
-    line = night.at(100.1 + GATHER, "bcx")
+    run = RestartedRun()
+    run.ends("a", [])
+    run.at(100.0, "bcx")
+    assert run.at(100.0 + GATHER, "bcx") is None
+    run.ends("c", [CLOSED])
+    line = run.at(100.1 + GATHER, "bcx")
     assert line and "closed" in line.why

@@ -9,6 +9,7 @@ import pytest
 from ipexctl.common.attempt_record import AttemptEnded
 from ipexctl.common.checkpoint_reports import CopiedPart
 from ipexctl.common.keeper_messages import KeptCheckpoint
+from ipexctl.remote.checkpoints.newest_checkpoint import newest_complete_checkpoint
 from ipexctl.remote.restart import restart_policy
 
 
@@ -131,10 +132,10 @@ def kept(order: tuple[int, int], held: str, parts: str = "ab") -> KeptCheckpoint
 def test_the_newest_checkpoint_is_one_of_which_all_parts_are_there() -> None:
     old, new = (1, 7), (2, 1)
     told = {"b": [kept(old, "ab"), kept(new, "b")], "c": [kept(new, "a"), kept(old, "b")]}
-    found = restart_policy.newest_complete_checkpoint(told)
+    found = newest_complete_checkpoint(told)
     assert found and (found.name, found.order) == ("c-1", new)
     assert [(part[0], part[3]) for part in found.parts] == [("a", ["c"]), ("b", ["b"])]
     told["c"] = []  # lost: no host has what `a` wrote last
-    found = restart_policy.newest_complete_checkpoint(told)
+    found = newest_complete_checkpoint(told)
     assert found and found.order == old
-    assert restart_policy.newest_complete_checkpoint({"b": []}) is None
+    assert newest_complete_checkpoint({"b": []}) is None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.common.attempt_record import AttemptBegins
-from ipexctl.run.follow_attempts import attempt_lines, attempts_in, in_words, last_step, read_story
+from ipexctl.run.follow_attempts import attempt_lines, attempts_in, in_words, last_step, read_record
 
 
 def read_attempts(said: list[object]) -> list[AttemptBegins]:
-    return attempts_in(read_story(said))
+    return attempts_in(read_record(said))
 
 
 FIRST = {"attempt": 1, "run_id": "run-1", "hosts": ["node01", "node02"]}

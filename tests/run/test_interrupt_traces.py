@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.run.outcome.interrupt_traces import MOST, InterruptTraces
+from ipexctl.run.outcome.interrupt_traces import MOST_LINES, InterruptTraces
 from ipexctl.shipped_tables import known_failures
 
 TRACE = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>', "    f()"]
@@ -28,7 +28,7 @@ CASES = [
     ([*FAILED, *LINK, *GONE], FAILED, {0}),
     (["saving", *GONE], ["saving"], {0}),
     (TRACE, TRACE, set()),  # cut off
-    ([TRACE[0], *["  x"] * MOST, "y"], [TRACE[0], *["  x"] * MOST, "y"], set()),
+    ([TRACE[0], *["  x"] * MOST_LINES, "y"], [TRACE[0], *["  x"] * MOST_LINES, "y"], set()),
     (["KeyboardInterrupt"], ["KeyboardInterrupt"], set()),
 ]
 

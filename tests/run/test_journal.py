@@ -78,7 +78,7 @@ def test_what_was_added_is_read_back_and_more_can_be_added_after_the_run(tmp_pat
 def test_it_grows_beyond_its_first_room_and_ends_at_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal, "MOST", 3 * journal.ROOM)
+    monkeypatch.setattr(journal, "MOST_BYTES", 3 * journal.ROOM)
     record = {"ended": 1, "tail": "x" * 8192}
     found = journal.parse_records(
         journal.read_journal_bytes(str(written(tmp_path, *[record] * 200)))

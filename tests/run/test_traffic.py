@@ -127,7 +127,7 @@ def test_a_connection_of_the_wrapper_is_not_the_ranks(traffic, pair) -> None:
 
 
 def test_only_so_many_pairs_of_addresses_are_told_apart(traffic, monkeypatch):
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MOST_CONNECTIONS", 2)
     for number in range(5):
         traffic.links["a", 1, f"b{number}", 2] = (3, 10, 20)
         traffic.forget(("a", 1, f"b{number}", 2))

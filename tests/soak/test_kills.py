@@ -17,16 +17,16 @@ from pathlib import Path
 import pytest
 
 from ipexctl.lab import Lab
+from ipexctl.remote.checkpoints.copy_link import RESTARTER, WORKER
 from ipexctl.remote.rank.rank_wrapper import GUARDIAN, SUPERVISOR
 from ipexctl.remote.restart.keeper import NAME as KEEPER
-from ipexctl.remote.shelf.shelf_link import NURSE, WORKER
 from tests.soak import test_partitions
 from tests.soak.test_partitions import Hosts
 
 pytestmark = pytest.mark.soak
 CASES = int(os.environ.get("IPEXCTL_SOAK_KILLS", "1"))
 KILLS = 25
-PROCESSES = (KEEPER, KEEPER, SUPERVISOR, GUARDIAN, NURSE, WORKER)
+PROCESSES = (KEEPER, KEEPER, SUPERVISOR, GUARDIAN, RESTARTER, WORKER)
 STEPS = 2200
 lab = test_partitions.lab
 

@@ -99,7 +99,7 @@ def push_hint(folder: str, name: str) -> str:
     )
 
 
-def hub_kind(tree: Tree) -> str:
+def hf_cache_kind(tree: Tree) -> str:
     """Return "cache" for a Hub cache itself, "home" for a folder with one in `hub`, else ""."""
     paths = (*tree.folders, *(path for path, _ in tree.links))
     found = next((m for path in paths if (m := _REPOSITORY.match(path))), None)
@@ -129,14 +129,14 @@ def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> 
 def data_variables(held: Iterable[Held]) -> Variables:
     """Return the variables for ranks on this host."""
     found: list[tuple[str, str, str]] = []
-    hubs: dict[str, list[str]] = {}
+    hf_homes: dict[str, list[str]] = {}
     for one in held:
         found.append(
             (data_variable_name(one.name), one.path, f"--data {one.name}, version {one.version}")
         )
         if one.hub:
-            hubs.setdefault(one.hub, []).append(one.name)
-    for home, names in hubs.items():
+            hf_homes.setdefault(one.hub, []).append(one.name)
+    for home, names in hf_homes.items():
         found.append(("HF_HOME", home, f"{', '.join(names)}: hub cache"))
         found.append(("HF_HUB_OFFLINE", "1", "the hub is not contacted for files in the cache"))
     return tuple(found)

@@ -29,7 +29,7 @@ _CONTENT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class HubSource:
+class HfSource:
     """`kind`: "models", "datasets", or "" to ask the Hub."""
 
     kind: str
@@ -58,11 +58,11 @@ class UrlSource:
         return data_name(self.file)
 
 
-def read_source(text: str) -> HubSource | UrlSource:
+def read_source(text: str) -> HfSource | UrlSource:
     """Parse a source. Raises InputError."""
     found = _HUB.fullmatch(text)
     if found and not {"", ".", ".."} & {*(found[3] or MAIN).split("/")}:
-        return HubSource(found[1] or "", found[2], found[3] or MAIN)
+        return HfSource(found[1] or "", found[2], found[3] or MAIN)
     url, _, fragment = text.partition("#")
     sha = _SHA256.fullmatch(fragment)
     if _URL.fullmatch(url) and (sha or not fragment):
@@ -147,7 +147,7 @@ def choose_remote_files(
     return tuple(f for f in found if not matches(f.path, leave_out))
 
 
-def hub_tree(repository: Repository, contents: Contents) -> Tree:
+def hf_tree(repository: Repository, contents: Contents) -> Tree:
     """Return a Hub cache with this repository."""
     names = sorted({f.local for f in repository.files})
     blobs = f"{repository.folder}/blobs"

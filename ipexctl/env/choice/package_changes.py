@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ipexctl.quick_dataclass import dataclass
 
-_MOST = 5
+_MOST_CHANGES = 5
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class PackageChange:
 
 def describe_changes(changes: Sequence[PackageChange]) -> str:
     """Return the changes in one line of limited length."""
-    more = [f"{len(changes) - _MOST} more"] if len(changes) > _MOST else []
-    return ", ".join([*map(str, changes[:_MOST]), *more])
+    more = [f"{len(changes) - _MOST_CHANGES} more"] if len(changes) > _MOST_CHANGES else []
+    return ", ".join([*map(str, changes[:_MOST_CHANGES]), *more])
 
 
 def compare_packages(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[PackageChange, ...]:

@@ -126,12 +126,12 @@ def version_summary(top, version):
         "files": len(files),
         "bytes": sum(size for _, _, size, _ in files),
         "path": os.path.join(path, "files"),
-        "hub": hub_of(path),
+        "hub": hf_home_of(path),
         "source": tree.get("source"),
     }
 
 
-def hub_of(path):
+def hf_home_of(path):
     """Return the value for HF_HOME; "" if this is not a cache of the Hugging Face Hub."""
     if os.path.islink(os.path.join(path, "hub")):
         return path
@@ -220,17 +220,17 @@ def lock_folder(top, room, kind):
 # --- several caches of the Hugging Face Hub as one -----------------------------------------------
 
 
-def join_hubs(root, homes):
+def join_hf_homes(root, homes):
     """Return an HF_HOME, ROOT/data/.hubs/KEY, with links to all repositories of these caches, each
     from the first cache that has it. A run has one HF_HOME; KEY stands for the versions."""
     key = hashlib.sha256("\0".join(homes).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    remove_broken_hubs(root)
+    remove_broken_hf_homes(root)
     home = root_folder.make_subfolder(root, "data", ".hubs", key)
-    hub = root_folder.make_subfolder(home, "hub")
+    hf_cache = root_folder.make_subfolder(home, "hub")
     for one in homes:
         for name in os.listdir(os.path.join(one, "hub")):
             try:
-                os.symlink(os.path.join(one, "hub", name), os.path.join(hub, name))
+                os.symlink(os.path.join(one, "hub", name), os.path.join(hf_cache, name))
             except FileExistsError:
                 pass
             except OSError as e:
@@ -238,10 +238,10 @@ def join_hubs(root, homes):
     return home
 
 
-def remove_broken_hubs(root):
+def remove_broken_hf_homes(root):
     """Remove joined caches that lack a dataset by now: no run can use them."""
     top = os.path.join(root, "data", ".hubs")
     for key in names_in(top):
-        hub = os.path.join(top, key, "hub")
-        if not all(os.path.exists(os.path.join(hub, name)) for name in names_in(hub)):
+        hf_cache = os.path.join(top, key, "hub")
+        if not all(os.path.exists(os.path.join(hf_cache, name)) for name in names_in(hf_cache)):
             shutil.rmtree(os.path.join(top, key), ignore_errors=True)

@@ -113,10 +113,10 @@ def op_use(call, root, names):
         if version:
             held_locks.append(lock)
             found.append(dataset_versions.version_summary(top, version))
-    hubs = [one for one in found if one["hub"]]
-    if len(hubs) > 1:
-        home = dataset_versions.join_hubs(root, [one["hub"] for one in hubs])
-        for one in hubs:
+    hf_homes = [one for one in found if one["hub"]]
+    if len(hf_homes) > 1:
+        home = dataset_versions.join_hf_homes(root, [one["hub"] for one in hf_homes])
+        for one in hf_homes:
             one["hub"] = home
     return {"data": found}
 
@@ -141,5 +141,5 @@ def op_remove(call, root, name):
             pushed = sum(name.startswith(".") for name in busy)
             return dict(nothing, used=len(busy) - pushed, pushed=pushed)
         dataset_versions.remove_folder(top)
-        dataset_versions.remove_broken_hubs(root)
+        dataset_versions.remove_broken_hf_homes(root)
     return dict(nothing, removed=size)

@@ -11,7 +11,7 @@ import time
 
 WAIT = 2.0  # seconds to wait for an answer
 AGAIN = 1.0  # seconds until the question is repeated: a packet may get lost
-MOST = 3  # the C library asks no more
+MOST_SERVERS = 3  # the C library asks no more
 LOCAL = "127.0.0.1"  # the C library's default if none is configured
 NUMBER = b"ix"
 QUESTION = b"\7example\3org\0\0\1\0\1"  # its IPv4 address
@@ -24,7 +24,7 @@ def query_name_servers(read):
     if hosts and not {"dns", "resolve"} & set(hosts.group(1).split()):
         return []
     named = re.findall(r"^nameserver[ \t]+(\S+)", read("/etc/resolv.conf"), re.M)
-    return [_Asked(address, bool(named)) for address in named[:MOST] or [LOCAL]]
+    return [_Asked(address, bool(named)) for address in named[:MOST_SERVERS] or [LOCAL]]
 
 
 def collect_dns_answers(asked):

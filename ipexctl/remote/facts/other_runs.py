@@ -16,7 +16,7 @@ from ipexctl.common.tolerant_reads import read_text
 LISTENS = 0x10000  # flag of a listening socket
 NAME = re.compile(r"@(ipexctl-run/[0-9]+/([a-z0-9-]{4,64})/[0-9a-f]{16})\Z")
 PATIENCE = 1.0
-MOST = 50
+MOST_RUNS = 50
 CPUS = "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list"
 FIRST = 20  # records of a journal to read; its beginning describes the run
 
@@ -40,7 +40,7 @@ def find_other_runs(root=""):
     alive = None
     for address, run in listed:
         pid, uid = find_supervisor_process(address)
-        if uid is None or len(runs) >= MOST:
+        if uid is None or len(runs) >= MOST_RUNS:
             continue
         comm = read_text("/proc/%d/comm" % pid)
         if pid and comm and comm.strip() != rank_wrapper.SUPERVISOR:

@@ -6,7 +6,7 @@ No I/O and no clock: `now` is given.
 from ipexctl.common import run_events
 
 QUIET = 10.0  # seconds without a message from a host before a note says so
-MOST = 16  # sentences at a time
+MOST_SENTENCES = 16  # sentences at a time
 RETRIES = 3  # retransmissions of the same bytes after which an address counts as not answering
 SECONDS = 10.0  # seconds after which it does, too
 MOST_ADDRESSES = 256  # in a report of one host
@@ -68,7 +68,7 @@ class HostPaths:
                         tuple(sorted(known)),
                     )
                     found[key] = min(since, found.get(key, since))
-        return dict(sorted(found.items())[:MOST])
+        return dict(sorted(found.items())[:MOST_SENTENCES])
 
     def news(self, now):
         """Return a (text, current cuts) pair for each change; a cut is [what, seconds]."""

@@ -9,11 +9,11 @@ import time
 
 from ipexctl.common import copy_messages, hub_orders, run_events, watch_orders
 from ipexctl.common.run_orders import HubOrder
+from ipexctl.remote.checkpoints import publication
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.hub import host_paths, judge
 from ipexctl.remote.own_process import start_thread
-from ipexctl.remote.shelf import publication
 
 CUT = "the connection ended"
 LOOK = 0.25  # seconds between looks at the clock

@@ -19,15 +19,15 @@ OK = ".ipexctl-ok"
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*)-([A-Za-z0-9][A-Za-z0-9._+!]*)\.dist-info\Z")
 LIBRARY = re.compile(rb"^\"?([^,\"\n]+\.so(?:\.[0-9.]+)?)\"?,", re.MULTILINE)
 MADE_BY_VENV = frozenset(("_virtualenv.py", "_virtualenv.pth"))
-MOST = 200  # files in an answer
+MOST_FILES = 200  # files in an answer
 
 
 def op_compare(call, root, full, environment=""):
     """{root, full, environment} -> {root, current, packages, changed, files, more, looked, read}
 
     `environment`: its key; "" for the current one.
-    `files`: [[path in the environment, what is wrong with it], ...], at most MOST, `more` of them
-    are left out. A file is read if it is newer than the build, or always with `full`.
+    `files`: [[path in the environment, what is wrong with it], ...], at most MOST_FILES, `more`
+    of them are left out. A file is read if it is newer than the build, or always with `full`.
     """
     # imported late: the probe needs this module, but not that one
     from ipexctl.remote import root_folder
@@ -48,8 +48,8 @@ def op_compare(call, root, full, environment=""):
         "current": os.path.basename(env),
         "packages": sorted(list_packages(env).items()),
         "changed": list_changed_packages(env),
-        "files": sorted(look.found)[:MOST],
-        "more": max(0, len(look.found) - MOST),
+        "files": sorted(look.found)[:MOST_FILES],
+        "more": max(0, len(look.found) - MOST_FILES),
         "looked": look.looked,
         "read": look.read,
     }

@@ -17,7 +17,7 @@ from ipexctl.remote.install import env_marks
 
 ID = re.compile(r"[0-9a-f]{12}\Z")
 TEXT = ("name", "by")
-MOST = 64  # projects in an answer
+MOST_PROJECTS = 64  # projects in an answer
 
 
 def op_ask(call, root, key, project):
@@ -70,7 +70,7 @@ def list_projects(root, key):
             found.append((last, [project, format_utc_date(asked), format_utc_date(last)]))
         except (OSError, TypeError, ValueError, OverflowError):
             continue
-    return [row for _, row in sorted(found, key=lambda one: -one[0])][:MOST]
+    return [row for _, row in sorted(found, key=lambda one: -one[0])][:MOST_PROJECTS]
 
 
 def summarize_environment(root, env):

@@ -8,8 +8,7 @@ from ipexctl.remote.play import safe_paths
 from ipexctl.remote.play.apply_file import attributes_only, made_above, make_directory, replace_file
 from ipexctl.remote.play.file_attributes import Attributes
 from ipexctl.remote.play.task import Missing
-from ipexctl.remote.play.text_diff import MOST as DIFF_MOST
-from ipexctl.remote.play.text_diff import text_diff
+from ipexctl.remote.play.text_diff import MOST_DIFF_BYTES, text_diff
 
 
 def apply(task):
@@ -55,7 +54,7 @@ def _copy(task, path, file):
             raise
         if not task.args["folders"]:  # if it is, `folders` creates it
             task.failure = failure_document(e)
-        small = task.diff and file["size"] <= DIFF_MOST
+        small = task.diff and file["size"] <= MOST_DIFF_BYTES
         return "create", text_diff(path, b"", _content(task, file)) if small else ""
 
 
@@ -65,7 +64,7 @@ def _copy_to(task, place, file):
     if digest == file["sha256"]:
         return attributes_only(task, place, wanted)[1:]
     diff = ""
-    if task.diff and max(file["size"], found.st_size if found else 0) <= DIFF_MOST:
+    if task.diff and max(file["size"], found.st_size if found else 0) <= MOST_DIFF_BYTES:
         diff = text_diff(place.path, place.read()[0] or b"", _content(task, file))
     default = 0o777 if file["executable"] else 0o666
     detail = replace_file(

@@ -12,7 +12,7 @@ _OPERATION = re.compile(r"([=+-])([rwxXst]+|[ugo]?)")
 _SHIFTS = {"u": 6, "g": 3, "o": 0}
 _SPECIAL = {"u": 0o4000, "g": 0o2000, "o": 0o1000}
 _NUMBER = re.compile(r"[0-9]{1,10}\Z")
-_MOST = (1 << 32) - 2  # the number above means "unchanged"
+_HIGHEST_ID = (1 << 32) - 2  # the number above means "unchanged"
 
 
 class Attributes:
@@ -138,7 +138,7 @@ def group_id(text):
 def _look_up_id(text, what, look_up):
     if not text:
         return None
-    if _NUMBER.match(text) and int(text) <= _MOST:
+    if _NUMBER.match(text) and int(text) <= _HIGHEST_ID:
         return int(text)
     try:
         return look_up()

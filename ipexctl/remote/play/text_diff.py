@@ -1,12 +1,12 @@
 """Make the diff of a file for --diff."""
 
-MOST = 1 << 18
+MOST_DIFF_BYTES = 1 << 18  # of a file
 MOST_CHANGED = 1500  # lines: difflib's time is quadratic
 
 
 def text_diff(path, old, new):
     """Return a unified diff of two texts; if they are binary or large, say so instead."""
-    if max(len(old), len(new)) > MOST:
+    if max(len(old), len(new)) > MOST_DIFF_BYTES:
         return "%s: %d -> %d bytes, too large for a diff\n" % (path, len(old), len(new))
     try:
         before, after = old.decode("utf-8"), new.decode("utf-8")

@@ -23,7 +23,7 @@ OURS = (
     "install.holder", "install.lock", root_folder.MARK,
 )  # fmt: skip
 LINK_PART = re.compile(r"\.(?:current|previous)-[0-9]+\Z")
-MOST = 20  # names in an answer
+MOST_NAMES = 20  # names in an answer
 
 
 def op_survey(call, root):
@@ -44,7 +44,7 @@ def op_survey(call, root):
             "bytes": sum(size for _, size in parts),
             "parts": [part for part in parts if part[1]],
             "busy": in_use(root),
-            "stays": stays[:MOST],
+            "stays": stays[:MOST_NAMES],
             "caches": [[path, disk_use.size_of(path)] for path in compile_caches()],
         }
 
@@ -62,7 +62,7 @@ def op_remove(call, root):
         mark = root_folder.made_here(root)
         busy = in_use(root)
         if busy:
-            return {"removed": 0, "busy": busy, "stays": stays[:MOST], "left": []}
+            return {"removed": 0, "busy": busy, "stays": stays[:MOST_NAMES], "left": []}
         lock = take_lock(os.path.join(root, "envs", ".lock"))  # a new install has to wait
         seen = {}  # type: dict[tuple[int, int], int]
         size = sum(disk_use.size_of(os.path.join(root, name), seen) for name in ours)
@@ -72,7 +72,7 @@ def op_remove(call, root):
             remove_empty(root, mark["made"])
         if lock is not None:
             os.close(lock)
-    return {"removed": size, "busy": [], "stays": stays[:MOST], "left": left[:MOST]}
+    return {"removed": size, "busy": [], "stays": stays[:MOST_NAMES], "left": left[:MOST_NAMES]}
 
 
 # --- what exists ---------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def in_use(root):
             if any(map(run_folders.is_locked, locks)):
                 found.append("the dataset %s is in use" % name)
         found += ["%s uses files in %s" % (user, root) for user in environments.users_of([root])]
-    return found[:MOST]
+    return found[:MOST_NAMES]
 
 
 # --- removing ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""What each host is told for a further attempt of a run, from the sheets of all hosts. Pure.
+"""What each host is told for a further attempt of a run, from the plans of all hosts. Pure.
 
-A sheet has what does not depend on who else takes part: run/watch/start_request.py makes it.
+A host plan has what does not depend on who else takes part: run/watch/start_request.py makes it.
 """
 
 import posixpath
@@ -12,15 +12,15 @@ SHARE = "IPEXCTL_SHARE"
 N = "{n}"  # in mpirun's words: the number of ranks
 
 
-def compose_orders(common: RestartCommon, sheets: "list[RestartHost]", attempt, checkpoint=""):
-    """[StartOrder, ...]. `sheets`: of the hosts that take part, that of rank 0 first.
+def compose_orders(common: RestartCommon, host_plans: "list[RestartHost]", attempt, checkpoint=""):
+    """[StartOrder, ...]. `host_plans`: of the hosts that take part, that of rank 0 first.
     `checkpoint`: its path below the folder of the ranks."""
     checkpoint = checkpoint or common.resumed
-    first = sheets[0]
-    names, world = [s.asked.host for s in sheets], sum(len(s.asked.ranks) for s in sheets)
+    first = host_plans[0]
+    names, world = [s.asked.host for s in host_plans], sum(len(s.asked.ranks) for s in host_plans)
     facts = {
         "world": world,
-        "hosts": len(sheets),
+        "hosts": len(host_plans),
         "address": first.address,
         "port": first.port,
         "run_id": run_id_of(common.run_id, attempt),
@@ -28,10 +28,10 @@ def compose_orders(common: RestartCommon, sheets: "list[RestartHost]", attempt, 
     }
     mpirun = [adapt_mpirun_word(word, common.run_id, facts) for word in first.mpirun]
     orders, rows, begin = [], [], 0
-    for index, sheet in enumerate(sheets):
-        order, row = of_host(common, sheet, dict(facts, index=index, begin=begin), checkpoint)
+    for index, host_plan in enumerate(host_plans):
+        order, row = of_host(common, host_plan, dict(facts, index=index, begin=begin), checkpoint)
         order.hub = names[0]
-        order.machinefile = "".join(sheet.line for sheet in sheets)
+        order.machinefile = "".join(host_plan.line for host_plan in host_plans)
         order.starts = [mpirun or row.starter]
         order.about = dict(common.about, hosts=names, ranks=world, attempt=attempt)
         orders.append(order)
@@ -42,7 +42,7 @@ def compose_orders(common: RestartCommon, sheets: "list[RestartHost]", attempt, 
         hosts=rows,
         mpirun=mpirun,
         address=first.address,
-        shown=compose_shown_plan(common, sheets, facts),
+        shown=compose_shown_plan(common, host_plans, facts),
     )
     return orders
 
@@ -60,11 +60,11 @@ def adapt_mpirun_word(word, base, facts):
     return str(facts["world"]) if word == N else word.replace(base, facts["run_id"])
 
 
-def of_host(common: RestartCommon, sheet: RestartHost, facts, checkpoint):
+def of_host(common: RestartCommon, host_plan: RestartHost, facts, checkpoint):
     """(its order, its row in that of the hub)"""
-    path = posixpath.join(sheet.asked.cwd, checkpoint) if checkpoint else ""
+    path = posixpath.join(host_plan.asked.cwd, checkpoint) if checkpoint else ""
     ranks = []
-    for local, rank in enumerate(sheet.asked.ranks):
+    for local, rank in enumerate(host_plan.asked.ranks):
         values = dict(facts, rank=facts["begin"] + local)
         env = {name: str(values[what]) for name, what in common.varies.items()}
         env = dict(rank.env, **env)
@@ -73,20 +73,20 @@ def of_host(common: RestartCommon, sheet: RestartHost, facts, checkpoint):
             env["IPEXCTL_CHECKPOINT"] = path
             argv += [word.replace("{checkpoint}", path) for word in common.resume]
         ranks.append(rank.replace(rank=values["rank"], env=env, argv=argv))
-    starter = list(sheet.row.starter)
+    starter = list(host_plan.row.starter)
     if starter:
         places = ["%d:%d" % (rank.rank, rank.local_rank) for rank in ranks]
         starter[len(starter) - len(places) :] = places
     run_id, port = facts["run_id"], facts["port"]
-    order = sheet.asked.replace(run_id=run_id, ranks=ranks, store_port=port, run=None)
-    return order, sheet.row.replace(ranks=[rank.rank for rank in ranks], starter=starter)
+    order = host_plan.asked.replace(run_id=run_id, ranks=ranks, store_port=port, run=None)
+    return order, host_plan.row.replace(ranks=[rank.rank for rank in ranks], starter=starter)
 
 
-def compose_shown_plan(common: RestartCommon, sheets: "list[RestartHost]", facts):
+def compose_shown_plan(common: RestartCommon, host_plans: "list[RestartHost]", facts):
     """Return the plan of an attempt for commands that attach: run/plan/shown_plan.py."""
     hosts, begin = [], 0
-    for sheet in sheets:
-        places = [[begin + n] + place[1:] for n, place in enumerate(sheet.shown["ranks"])]
-        hosts.append(dict(sheet.shown, ranks=places))
+    for host_plan in host_plans:
+        places = [[begin + n] + place[1:] for n, place in enumerate(host_plan.shown["ranks"])]
+        hosts.append(dict(host_plan.shown, ranks=places))
         begin += len(places)
     return dict(common.shown, master=[facts["address"], facts["port"]], hosts=hosts)

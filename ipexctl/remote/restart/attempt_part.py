@@ -86,7 +86,7 @@ class Part:
                 self.well = fact.get("well") is True
             elif isinstance(fact, dict) and fact.get("event") == "checkpoint":
                 self.complete = "" if fact.get("withdrawn") else str(fact.get("name"))
-                self.keeper.shelves.release(self.order)
+                self.keeper.copies.release(self.order)
             elif isinstance(fact, dict) and judge.is_decisive(fact) and len(self.facts) < FACTS:
                 self.facts.append(dict(fact, tail=str(fact.get("tail", ""))[-TAIL:]))
             if "over" in record:

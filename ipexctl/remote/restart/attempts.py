@@ -22,7 +22,7 @@ def op_spare(call, **order):
     return {}
 
 
-def op_story(call, root, known_as, run_id):
+def op_record(call, root, known_as, run_id):
     """{root, known_as, run_id} -> {story: [RecordLine, ...], alive}"""
     folder = run_folders.folder_of(root, run_id)
     found = journal.read_lines(keeper.attempts_of(folder, known_as))

@@ -36,16 +36,17 @@ from ipexctl.common.root_paths import run_id_of
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.watch_orders import HubAt
 from ipexctl.remote import root_folder
+from ipexctl.remote.checkpoints import checkpoint_transfer
+from ipexctl.remote.checkpoints.copy_folder import Changed
 from ipexctl.remote.connection import hub_link
 from ipexctl.remote.failure import Failure, bug_document
 from ipexctl.remote.own_process import close_files, no_core_dump, start_thread
 from ipexctl.remote.rank import rank_wrapper
-from ipexctl.remote.restart import checkpoint_transfer, guardian_starter, leader, voters
+from ipexctl.remote.restart import guardian_starter, leader, voters
 from ipexctl.remote.restart.attempt_part import Part
 from ipexctl.remote.restart.record import RestartRecord
 from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
-from ipexctl.remote.shelf.shelf_folder import Changed
 
 NAME = "ipexctl-keeper"
 LOOK = 0.25
@@ -92,15 +93,16 @@ def run_keeper(order: StartOrder):
 class Keeper:
     def __init__(self, order: StartOrder, starter):
         self.order, self.starter = order, starter
-        self.night, self.name, self.keys = RestartPlan.read(order.night), order.host, order.keys
+        self.restart_plan = RestartPlan.read(order.restart_plan)
+        self.name, self.keys = order.host, order.keys
         top = root_folder.prepare_root(self.order.root)
-        self.base = run_folders.checked_id(self.night.run_id)  # of the first attempt
+        self.base = run_folders.checked_id(self.restart_plan.run_id)  # of the first attempt
         self.runs = os.path.join(top, "runs")
         self.folder = root_folder.make_subfolder(top, "runs", self.base)
         run_folders.hold_folder(self.folder)
-        self.shelves = checkpoint_transfer.Shelves(self.runs, self.keys)
+        self.copies = checkpoint_transfer.CheckpointCopies(self.runs, self.keys)
         self.inbox = queue.Queue()  # type: queue.Queue
-        self.record, self.noted = RestartRecord(self.night.first), 0
+        self.record, self.noted = RestartRecord(self.restart_plan.first), 0
         self.part = None if order.spare else Part(self, order, 1)
         self.laying = threading.Lock()  # one attempt at a time lays a checkpoint out
         self.state = HostReport()  # of this host's part, as the leader has to know
@@ -119,8 +121,8 @@ class Keeper:
 
     def connect_voters(self):
         """Each host connects to the voters before it."""
-        places = self.night.places
-        names, hosts = [place[0] for place in places], self.night.hosts
+        places = self.restart_plan.places
+        names, hosts = [place[0] for place in places], self.restart_plan.hosts
         before = names[: names.index(self.name)] if self.name in names else names
         self.member = self.leader = self.hub = None
         self.spokes = {}  # type: dict[str, hub_link.Spoke]
@@ -182,7 +184,7 @@ class Keeper:
         if leads is None:
             why = SMALLER % self.name + RETURNED if self.alone else ""
             return KeeperAnswer(waits=why)
-        away = [name for name in self.night.hosts if name not in there]
+        away = [name for name in self.restart_plan.hosts if name not in there]
         back = question.returned
         order = leads.orders_of_returned(back) if back in away else None
         orders = order.replace(keys=self.keys).document() if order else {}
@@ -202,7 +204,7 @@ class Keeper:
             pass
         now, there = time.monotonic(), self.connected()
         if now - self.turned > ALONE:  # it was frozen: the one that leads is to be heard first
-            self.led = max(self.led, now - self.night.lease)
+            self.led = max(self.led, now - self.restart_plan.lease)
         self.turned = now
         if self.member is not None:
             self.member.tick(there & set(self.member.nodes))
@@ -256,7 +258,7 @@ class Keeper:
             return
         self.next_word = now + SAYS
         self.said[self.name] = mine = self.mine(now)
-        for name in there & {place[0] for place in self.night.places}:
+        for name in there & {place[0] for place in self.restart_plan.places}:
             self.send(name, Mine(mine))
 
     def lead(self, member, now, there):
@@ -265,8 +267,8 @@ class Keeper:
             self.leader = None
             return
         if self.leader is None or self.led_term != term:
-            night = VoterPlan.read(self.order.night)
-            self.leader = leader.Leader(night, self.name, self.record, now)
+            voter_plan = VoterPlan.read(self.order.restart_plan)
+            self.leader = leader.Leader(voter_plan, self.name, self.record, now)
             self.led_term = term
             self.wanted, self.ordered = 0.0, -1
             member.add(Leads(self.name).document(), term)
@@ -330,7 +332,7 @@ class Keeper:
         if self.record.end is not None and self.leader is None:  # as a voter knows
             self.end_part("the run has ended")
             self.over = True
-        if not self.alone and now - self.led > self.night.lease + ALONE:
+        if not self.alone and now - self.led > self.restart_plan.lease + ALONE:
             self.alone = True
             self.end_part(SMALLER % self.name)
         if self.alone and (self.state.stop or now - self.led > LOST):
@@ -359,8 +361,8 @@ class Keeper:
         with self.laying:
             try:
                 if lay and self.is_latest(part):
-                    self.shelves.lay_out(part.order, lay, attempts)
-                    self.shelves.forget(attempts, lay.order[0])
+                    self.copies.lay_out(part.order, lay, attempts)
+                    self.copies.forget(attempts, lay.order[0])
             except (Failure, OSError) as e:
                 what = e.what if isinstance(e, Failure) else str(e)
                 self.take(self.name, PartFailed(part.attempt, what))
@@ -370,9 +372,9 @@ class Keeper:
         part.begin(self.starter)
         try:
             if lay and not part.complete:
-                self.shelves.hold(part.order, lay)
+                self.copies.hold(part.order, lay)
             if part.complete:  # meanwhile
-                self.shelves.release(part.order)
+                self.copies.release(part.order)
         except (Failure, OSError, Changed) as e:
             self.note({"holds_no_copy": "%s: %s" % (lay.name, e)})
 
@@ -387,7 +389,7 @@ class Keeper:
             part.reported = True
             self.happened("over", part.end())
         if self.clearing and (part.ended if part else not self.is_left()):
-            self.happened("cleared", self.shelves.report(self.attempts(), self.clearing))
+            self.happened("cleared", self.copies.report(self.attempts(), self.clearing))
             self.clearing = 0
 
     def is_left(self):

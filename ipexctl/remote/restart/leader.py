@@ -14,9 +14,10 @@ from ipexctl.common.attempt_record import (
 )
 from ipexctl.common.keeper_messages import BeginPart, HostReport, KeeperOrder, PartOver
 from ipexctl.common.restart_plan import RestartPlan, VoterPlan
+from ipexctl.remote.checkpoints.checkpoint_rules import step_of
+from ipexctl.remote.checkpoints.newest_checkpoint import newest_complete_checkpoint
 from ipexctl.remote.restart import attempt_orders, restart_policy
 from ipexctl.remote.restart.record import RestartRecord
-from ipexctl.remote.shelf.checkpoint_rules import step_of
 
 GATHER = 3.0  # seconds after the first report, for those of the other hosts
 CLEAR = 25.0  # for the hosts to end what is left
@@ -27,9 +28,9 @@ BEGIN = 90.0  # for all hosts of an attempt to be ready
 
 
 class Leader:
-    def __init__(self, night: VoterPlan, name, record: RestartRecord, now):
-        self.night, self.name, self.record = night, name, record
-        self.names = night.hosts
+    def __init__(self, restart_plan: VoterPlan, name, record: RestartRecord, now):
+        self.restart_plan, self.name, self.record = restart_plan, name, record
+        self.names = restart_plan.hosts
         self.heard = dict.fromkeys(self.names, now)  # when each was there last
         self.at = "", 0  # the phase of the record that it has seen
         self.waits = ""  # for what, as ps shows
@@ -64,7 +65,7 @@ class Leader:
     # -- an attempt runs --
 
     def in_watch(self, now, there, mine: "dict[str, HostReport]"):
-        record, lease = self.record, self.night.lease
+        record, lease = self.record, self.restart_plan.lease
         told = {host: said.over for host, said in mine.items() if said.over}
         told = {h: over for h, over in told.items() if over.attempt == record.number}
         reports = [told[host] for host in self.names if host in told]
@@ -125,7 +126,7 @@ class Leader:
             self.waits = "%d hosts are too few" % len(usable)
             return None
         told = {host: said.checkpoints for host, said in cleared.items()}
-        found = restart_policy.newest_complete_checkpoint(told)
+        found = newest_complete_checkpoint(told)
         if record.complete and not found:
             waited = self.for_checkpoint(now, there)
             if waited is not True:
@@ -133,7 +134,9 @@ class Leader:
         name = found.name if found else ""
         errors = [(one.error, one.checkpoint) for one in record.attempts[1:]]
         errors.append((last.error, name))
-        why = restart_policy.why_no_restart(last, errors[-2:], record.used(), self.night.restarts)
+        why = restart_policy.why_no_restart(
+            last, errors[-2:], record.used(), self.restart_plan.restarts
+        )
         if len(record.in_vain()) > len(self.names):
             why = "%s; no attempt began" % last.why
         if why or not chosen:
@@ -147,7 +150,7 @@ class Leader:
             error=last.error,
             lasted=last.lasted,
             checkpoint=name,
-            kept=self.night.kept,
+            kept=self.restart_plan.kept,
             age=found.age if found else None,
             open=sorted(left, key=lambda one: (step_of(one) or 0, one)),
             away="" if found else record.complete,
@@ -155,7 +158,7 @@ class Leader:
 
     def fenced(self, now, cleared):
         """Has each host of the attempt that is not heard ended its ranks?"""
-        record, lease = self.record, self.night.lease
+        record, lease = self.record, self.restart_plan.lease
         for host in set(record.hosts) - set(cleared):
             if now - self.since < FENCE:
                 return False
@@ -167,9 +170,9 @@ class Leader:
     def for_checkpoint(self, now, there):
         """Choose the checkpoint to begin with. Return None while a lost host may have it, True to
         begin without one, or the end of the run."""
-        if self.night.without == "begin":
+        if self.restart_plan.without == "begin":
             return True
-        last, left = self.record.complete, max(HOLDER, self.night.lease) - now + self.since
+        last, left = self.record.complete, max(HOLDER, self.restart_plan.lease) - now + self.since
         away = [name for name in self.names if name not in there]
         if away and left > 0:
             of = ", ".join(away)
@@ -178,7 +181,7 @@ class Leader:
         return RunEnded("no host that is reached has %s (--without-checkpoint)" % last, False)
 
     def choose(self, there):
-        first, least = self.record.attempts[0].hosts, self.night.least
+        first, least = self.record.attempts[0].hosts, self.restart_plan.least
         return restart_policy.choose_next_hosts(
             self.record.hosts, self.names, there, least, len(first)
         )
@@ -219,36 +222,37 @@ class Leader:
             for begin in self.begins(mine):
                 orders[begin.asked.host].begin = begin
         elif record.phase() == "watch" and self.port_of(mine, record.hosts[0]) is not None:
-            address = self.night.sheets[record.hosts[0]].address
+            address = self.restart_plan.host_plans[record.hosts[0]].address
             for host in record.hosts:
                 orders[host].hub = address, self.port_of(mine, record.hosts[0])
         return orders
 
     def begins(self, mine: "dict[str, HostReport]"):
         """The BeginPart of each host."""
-        line, sheets = self.record.attempts[-1], self.night.sheets
+        line, host_plans = self.record.attempts[-1], self.restart_plan.host_plans
         told = {host: said.cleared for host, said in mine.items() if said.cleared}
         lay = None
         if line.checkpoint:
             kept = {host: said.checkpoints for host, said in told.items()}
-            lay = restart_policy.newest_complete_checkpoint(kept, line.checkpoint)
+            lay = newest_complete_checkpoint(kept, line.checkpoint)
             if lay is None:
                 return  # the hosts have not told this leader yet
             for *_, givers in lay.parts:
-                givers[:] = [peer_url(sheets[h].address, told[h].port) for h in givers]
-        chosen = [sheets[host] for host in line.hosts]
+                givers[:] = [peer_url(host_plans[h].address, told[h].port) for h in givers]
+        chosen = [host_plans[host] for host in line.hosts]
         laid = set()
         for order in attempt_orders.compose_orders(
-            self.night.common, chosen, line.attempt, line.checkpoint
+            self.restart_plan.common, chosen, line.attempt, line.checkpoint
         ):
-            work = sheets[order.host].work
+            work = host_plans[order.host].work
             yield BeginPart(order, None if work in laid else lay)
             laid.add(work)  # hosts that share the folder: the first of them
 
     def orders_of_returned(self, name):
         """A StartOrder for the keeper of a host that was away; None: it has no part in the run."""
-        if name not in self.night.sheets:
+        if name not in self.restart_plan.host_plans:
             return None
-        votes = name in [place[0] for place in self.night.places]
-        night = self.night if votes else RestartPlan.read(vars(self.night))
-        return self.night.sheets[name].asked.replace(night=night, spare=True, returned=True)
+        votes = name in [place[0] for place in self.restart_plan.places]
+        told = self.restart_plan if votes else RestartPlan.read(vars(self.restart_plan))
+        asked = self.restart_plan.host_plans[name].asked
+        return asked.replace(restart_plan=told, spare=True, returned=True)

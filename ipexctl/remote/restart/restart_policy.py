@@ -3,7 +3,6 @@
 import re
 
 from ipexctl.common.attempt_record import AttemptEnded
-from ipexctl.common.keeper_messages import CheckpointLayout, KeptCheckpoint
 from ipexctl.remote.hub.judge import is_rank_failure
 
 AT_ONCE = 60.0  # seconds; what fails sooner is not for want of luck
@@ -102,20 +101,3 @@ def choose_next_hosts(last, every, there, least, most):
             found.append(free.pop(0))
     found += free[: max(0, most - len(found))]
     return found if len(found) >= least else []
-
-
-def newest_complete_checkpoint(told: "dict[str, list[KeptCheckpoint]]", name=""):
-    """The newest checkpoint, or the one of that name, of which every part is on a host that is
-    there; None: there is none. `told`: by host. The Layout has hosts in place of URLs."""
-    known = {}  # type: dict[tuple, KeptCheckpoint]
-    for one in (one for each in told.values() for one in each):
-        if not name or one.name == name:
-            known.setdefault(tuple(one.order), one)
-    for order in sorted(known, reverse=True):
-        one, parts = known[order], []
-        for writer, part in sorted(one.parts.items()):
-            hosts = [h for h, each in told.items() if any(part.sha in o.held for o in each)]
-            parts.append((writer, part.sha, part.list, hosts))
-        if all(part[3] for part in parts):
-            return CheckpointLayout(one.name, one.order, one.age, parts)
-    return None

@@ -33,7 +33,7 @@ def guard_run(link, keep=None):
     if frame is None:
         os._exit(0)
     asked = StartOrder.read(frame[0])
-    if keep is not None and asked.night:
+    if keep is not None and asked.restart_plan:
         keep(asked)
         if asked.spare:
             link.write({"kept": True})

@@ -19,7 +19,7 @@ from ipexctl.remote.run import control
 from ipexctl.remote.run_files import journal, run_folders
 
 FACTS, END = 64, 2000  # facts by which the run ended, and characters of each failed rank's output
-MOST = 4000  # records in an answer, the first and the last ones
+MOST_RECORDS = 4000  # records in an answer, the first and the last ones
 MOST_VALUES = 100000  # of samples: an answer holds five times as many
 LEFT_OUT = ("look", "log", "log-end", "result", "about")
 LAST = 4096  # bytes of a log in which the last line is looked for
@@ -88,14 +88,14 @@ def read_attempt_record(folder, name, run):
     the run succeeded, cut_off: whether it may go on where this host could not reach, later: whether
     another attempt followed, settled: whether the run is over according to that record}."""
     said = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
-    story = []
+    record = []
     for line in said:
         with suppress(TypeError):  # another version of ipexctl wrote it
-            story.append(RecordLine.any_of(line))
-    numbers = {line.run_id: line.attempt for line in story if isinstance(line, AttemptBegins)}
-    ended = [line for line in story if isinstance(line, AttemptEnded)]
+            record.append(RecordLine.any_of(line))
+    numbers = {line.run_id: line.attempt for line in record if isinstance(line, AttemptBegins)}
+    ended = [line for line in record if isinstance(line, AttemptEnded)]
     lost = [line.lost + line.away for line in ended if line.ended == numbers.get(run)]
-    ends = [line for line in story if isinstance(line, RunEnded)]
+    ends = [line for line in record if isinstance(line, RunEnded)]
     stopped = [line.end for line in ends if line.by_user]
     last = list(numbers)[-1:] == [run]
     return {
@@ -170,8 +170,8 @@ def op_record(call, root, known_as, run_id):
     records = journal.read_journal(folder, known_as)
     began = next((r["began"] for r in records if "began" in r), 0.0)
     told = [shorten_tail(r) for r in records if not any(name in r for name in LEFT_OUT)]
-    if len(told) > MOST:
-        told = told[: MOST // 2] + told[-MOST // 2 :]
+    if len(told) > MOST_RECORDS:
+        told = told[: MOST_RECORDS // 2] + told[-MOST_RECORDS // 2 :]
     samples = journal.read_lines(journal.samples_path(folder, known_as))
     return {"began": began, "records": told, "samples": thin_samples(samples)}
 

@@ -14,6 +14,7 @@ import time
 from ipexctl.common import hub_orders, run_events, watch_orders
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.remote import root_folder
+from ipexctl.remote.checkpoints import copy_link
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.hub import hub, judge
 from ipexctl.remote.own_process import no_core_dump, start_thread
@@ -29,7 +30,6 @@ from ipexctl.remote.run import (
     watchers,
 )
 from ipexctl.remote.run_files import journal, run_folders
-from ipexctl.remote.shelf import shelf_link
 
 NOTED = {"event": "noted", "record": None}
 
@@ -49,7 +49,7 @@ class Supervisor:
         self.run_id = run_folders.checked_id(asked.run_id)
         top = root_folder.prepare_root(asked.root)
         self.dir = root_folder.make_subfolder(top, "runs", self.run_id)
-        self.shelf = shelf_link.start_checkpoint_copier(
+        self.copier = copy_link.start_checkpoint_copier(
             asked, self.dir
         )  # this forks: before there are threads
         for folder in [self.dir] + [
@@ -109,8 +109,8 @@ class Supervisor:
             start_thread(self.sampler.loop, lambda: self.over)
             start_thread(self.traffic.loop, lambda: self.over)
             start_thread(self.progress.loop, lambda: self.over)
-            if self.shelf is not None:
-                shelf_link.forward_copier_events(self.shelf, self.report, lambda: self.over)
+            if self.copier is not None:
+                copy_link.forward_copier_events(self.copier, self.report, lambda: self.over)
             sizes = journal.sizes_path(self.dir, self.plan.host)
             logs = {p.rank: run_folders.log_of(self.dir, p.rank) for p in self.plan.ranks}
             start_thread(journal.keep_sizes, sizes, logs, lambda: self.over)
@@ -177,8 +177,8 @@ class Supervisor:
             self.ranks.signal(order.signal)
         elif isinstance(order, hub_orders.Look):
             start_thread(self.look, order.number)
-        elif isinstance(order, hub_orders.Shelf):
-            shelf_link.tell_copier(self.shelf, order.shelf)
+        elif isinstance(order, hub_orders.TellCopier):
+            copy_link.tell_copier(self.copier, order.copy_order)
         elif isinstance(order, hub_orders.Note):
             self.note_facts(order.facts)
         elif isinstance(order, hub_orders.LaunchEnded):

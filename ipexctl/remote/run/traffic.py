@@ -13,7 +13,7 @@ from ipexctl.remote.run import rank_records
 EVERY = 1.0  # seconds between looks
 TOLD_EVERY = 2.5  # seconds between events, if there is something new
 NOT_YET = -1  # owner of a socket that belonged to no rank at one look
-MOST = 4096  # connections, and pairs of a rank and an address, that are counted separately
+MOST_CONNECTIONS = 4096  # counted separately; as many pairs of a rank and an address
 
 
 class TrafficReader:
@@ -92,13 +92,13 @@ class TrafficReader:
                 longest = self.busy.get(rank, 0.0)
                 known = None not in (c.busy, longest)
                 self.busy[rank] = max(c.busy, longest) if known else None
-        for key in set(self.links) - here if len(self.links) > MOST else ():
+        for key in set(self.links) - here if len(self.links) > MOST_CONNECTIONS else ():
             self.forget(key)
 
     def forget(self, key):
         rank, sent, received = self.links.pop(key)
         pair = (rank, key[0], key[2])
-        if pair not in self.closed and len(self.closed) >= MOST:
+        if pair not in self.closed and len(self.closed) >= MOST_CONNECTIONS:
             pair = (rank, "", "")
         add_traffic(self.closed, pair, sent, received)
 
@@ -128,7 +128,7 @@ class TrafficReader:
         return found
 
     def event(self, last=False):
-        moved = sorted(self.sums().items(), key=lambda row: -sum(row[1]))[:MOST]
+        moved = sorted(self.sums().items(), key=lambda row: -sum(row[1]))[:MOST_CONNECTIONS]
         rows = [list(pair) + counts for pair, counts in moved if pair[1]]
         said = {"event": "traffic", "moved": rows, "complete": last}
         return dict(said, processes=self.records.rows(), silent=self.records.silent)

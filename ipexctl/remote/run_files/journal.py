@@ -17,7 +17,7 @@ from ipexctl.remote import root_folder
 HEAD = struct.Struct(">II")
 VERSION = 1  # of the records, and of what a supervisor is asked (control.py)
 ROOM = 256 * 1024
-MOST = 16 << 20  # bytes; what is said after that is lost
+MOST_BYTES = 16 << 20  # bytes; what is said after that is lost
 LONGEST = 1 << 20  # bytes of one record
 USUAL = 1 << 14  # bytes of some
 ATTEMPTS = "attempts."  # before a host's name: a file of lines (restart/keeper.py)
@@ -45,7 +45,7 @@ class Journal:
         """Was it written? One that cannot be is lost; the run continues."""
         text = json.dumps(record).encode("ascii")
         data = HEAD.pack(len(text), zlib.crc32(text)) + text
-        if len(text) > LONGEST or self.at + len(data) > MOST:
+        if len(text) > LONGEST or self.at + len(data) > MOST_BYTES:
             return False
         if self.at + len(data) + HEAD.size > self.room:
             self.make_room(self.at + len(data) + ROOM)
@@ -194,7 +194,7 @@ def read_journal_bytes(path):
         return b""
     with os.fdopen(fd, "rb") as file:
         try:
-            return file.read(MOST)
+            return file.read(MOST_BYTES)
         except OSError:
             return b""
 

@@ -9,7 +9,7 @@ from ipexctl.remote import root_folder
 from ipexctl.remote.run_files import run_folders
 
 CHUNK = 256 * 1024
-MOST = 50000  # files
+MOST_FILES = 50000  # files
 ROOM = 6 << 20  # bytes of names: an answer is one header
 
 
@@ -39,7 +39,7 @@ def op_list(call, root, run_id, patterns):
                 if stat.S_ISREG(info.st_mode):
                     found.append([path, info.st_size])
                     room -= len(json.dumps(found[-1])) + 2
-                    if len(found) > MOST or room < 0:
+                    if len(found) > MOST_FILES or room < 0:
                         return {"files": found[:-1], "more": True}
     return {"files": found, "more": False}
 

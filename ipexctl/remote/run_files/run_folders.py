@@ -3,7 +3,7 @@
 RUN/work    the project, and what the ranks wrote there
 RUN/tree    the sha256 of what the project consisted of
 RUN/logs    what the ranks printed
-RUN/shelf   copies of checkpoints (remote/shelf)
+RUN/shelf   copies of checkpoints (remote/checkpoints)
 RUN/lock    the agent of the run holds it, shared, as long as the run lasts
 """
 

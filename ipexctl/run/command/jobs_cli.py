@@ -174,8 +174,8 @@ def checkpoints(
     json: Json = False,
 ) -> None:
     """List the checkpoints of a run that its hosts hold: which are complete, and where."""
+    from ipexctl.run.checkpoints.fetch_checkpoints import list_checkpoints
     from ipexctl.run.command.ps_text import listed_document, show_listed
-    from ipexctl.run.jobs.checkpoints import list_checkpoints
 
     end_command(list_checkpoints(target, run, root), listed_document, show_listed, json=json)
 
@@ -213,8 +213,8 @@ def fetch(
 
     check_asked(patterns or (), checkpoint)
     if checkpoint:
+        from ipexctl.run.checkpoints.fetch_checkpoints import fetch_checkpoint
         from ipexctl.run.command import ps_text
-        from ipexctl.run.jobs.checkpoints import fetch_checkpoint
 
         limit = fetch_limit << 30
         brought = fetch_checkpoint(target, run, checkpoint, limit, root, dest=dest)

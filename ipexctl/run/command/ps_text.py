@@ -11,10 +11,10 @@ from rich.text import Text
 from ipexctl.base.sizes import duration, format_bytes
 from ipexctl.facts.live_runs import LiveRun
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.jobs.checkpoints import CheckpointList, FetchedCheckpoint
+from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
+from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.jobs.fetch import FetchReport
 from ipexctl.run.jobs.ps import Gone, Runs, Stopped, Waited
-from ipexctl.run.outcome.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState
 from ipexctl.run.outcome.run_result import Stall
 from ipexctl.terminal.confirm import DECLINED

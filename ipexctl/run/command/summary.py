@@ -17,7 +17,7 @@ from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import is_own_frame, short_traceback, shorten_paths
 from ipexctl.run.pace.slow_steps import StepWait
 
-MOST = 8  # ranks that are named
+MOST_RANKS = 8  # ranks that are named
 OUTPUT = "  | "  # prefix of a rank's last lines
 
 
@@ -121,7 +121,7 @@ def _duration_text(seconds: float) -> str:
 def _load_lines(hosts: Sequence[HostEnd]) -> list[str]:
     """Return a line for each host; of many hosts, only for the busiest and the idlest."""
     told = [h for h in hosts if h.load.cpu is not None or h.load.used is not None]
-    if len(told) > MOST:
+    if len(told) > MOST_RANKS:
         told.sort(key=lambda h: h.load.cpu or 0.0)
         told = [*told[:2], *told[-2:]]
     same: dict[str, list[str]] = {}

@@ -14,7 +14,7 @@ from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import Diagnosis, HangGroup, Situation, Suspect
 from ipexctl.run.hang.rank_activity import thread_text
 
-MOST = 23  # lines: the caller puts one above
+MOST_LINES = 23  # lines: the caller puts one above
 _CPU = re.compile(r", (\d+) % CPU$")
 
 
@@ -26,7 +26,7 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int) -> list[str]:
         line for one in diagnosis.limits for line in _cut_lines(wrap_text(one, width), 2, width)
     ]
     limits = limits[:4]
-    room = MOST - len(end) - len(limits)
+    room = MOST_LINES - len(end) - len(limits)
     suspects = [line for block in _suspect_blocks(diagnosis, width) for line in block]
     groups = [line for block in _group_blocks(diagnosis, width) for line in block]
     kept = max(room // 2, room - len(groups))

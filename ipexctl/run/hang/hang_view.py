@@ -22,7 +22,7 @@ from ipexctl.run.hang.hang_report import (
 from ipexctl.run.hang.likely_cause import EVERY, HOST, advise_on_suspect
 from ipexctl.run.hang.rank_activity import Activity, classify_activity, state_and_cpu_text
 
-MOST = 200  # letters of a headline
+MOST_LETTERS = 200  # letters of a headline
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class HangView:
         own = sorted(set(suspects), key=lambda r: (SEVERITY[self.kind(r)], r))
         shown = tuple(self.suspect(rank) for rank in own)
         likely = likely or (f"{headline}. {advice}" if advice else "")
-        headline = headline if len(headline) <= MOST else headline[: MOST - 1] + "…"
+        headline = headline if len(headline) <= MOST_LETTERS else headline[: MOST_LETTERS - 1] + "…"
         groups = self.groups(() if kind is CauseKind.COLLECTIVE else own)
         return Diagnosis(kind, headline, shown, groups, likely, evidence_limits(self))
 

@@ -22,7 +22,7 @@ from ipexctl.run.plan import interface_choice
 from ipexctl.run.plan.launch import NicChoice, PlannedHost
 
 FASTER = 1.5
-MOST = 3  # networks that are measured: more would take too long
+MOST_NETWORKS = 3  # networks that are measured: more would take too long
 ROUTED = "routed"  # name of the usual network if the hosts' addresses are in several
 _VIRTUAL = re.compile(
     r"(docker|podman|br-|virbr|veth|cni|flannel|cali|cilium|kube|lxc|lxdbr|vmnet|vboxnet)"
@@ -159,7 +159,7 @@ def find_candidate_networks(nodes: Sequence[PlannedHost]) -> NetworkCandidates |
     if not others:
         return None
     others.sort(key=lambda one: -_told_speed(one, hosts))
-    kept = (usual, *others[: MOST - 1])
+    kept = (usual, *others[: MOST_NETWORKS - 1])
     return NetworkCandidates(usual, kept[1:], _networks_mark(kept, hosts))
 
 

@@ -15,7 +15,7 @@ from ipexctl.run.output.rank_lines import without_colour
 _HEAD = "Traceback (most recent call last):"
 _LINKS = ("During handling of the above exception", "The above exception was the direct cause")
 _PREFIX = re.compile(r"^\[rank\d+\]:? ?")  # torch's, once a process group exists
-MOST = 500  # lines of one traceback
+MOST_LINES = 500  # lines of one traceback
 
 
 @dataclass
@@ -46,7 +46,7 @@ class InterruptTraces:
     def _line(self, rank: int, text: str) -> Iterator[str]:
         plain = _PREFIX.sub("", without_colour(text)).rstrip()
         held = self._held.get(rank)
-        if held and held.begun and len(held.lines) < MOST and plain[:1] in ("", " "):
+        if held and held.begun and len(held.lines) < MOST_LINES and plain[:1] in ("", " "):
             held.lines.append(text)
         elif held and held.begun:
             ended = self._was_ended(plain)

@@ -11,7 +11,7 @@ from ipexctl.project.files.project_files import Tree
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import HostPlan, PlannedHost
 
-MOST = 500  # files whose hashes are kept, code and settings first
+MOST_FILES = 500  # files whose hashes are kept, code and settings first
 CODE = (".py", ".sh", ".toml", ".yaml", ".yml", ".json", ".cfg", ".ini", ".txt")
 FINDINGS = 20  # of the preflight
 LONGEST = 200  # characters of a value
@@ -46,7 +46,7 @@ def collect_run_inputs(
 
 def _file_hashes(tree: Tree) -> dict[str, str]:
     files = sorted(tree.files, key=lambda f: (not f.path.endswith(CODE), f.path.count("/"), f.path))
-    return {f.path[:LONGEST]: f.sha256[:16] for f in files[:MOST]}
+    return {f.path[:LONGEST]: f.sha256[:16] for f in files[:MOST_FILES]}
 
 
 def _host_inputs(plan: HostPlan, node: PlannedHost) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipexctl.quick_dataclass import dataclass
 
 WINDOW = 0.25  # seconds that a line waits for those of other ranks
-MOST = 2000  # lines that wait
+MOST_LINES = 2000  # lines that wait
 NEAR = 8  # groups of one template in which a matching line is searched
 SLOT = "\0"
 _RANK = re.compile(r"\[rank\d+\]:? ")  # torch puts it before each line of a traceback
@@ -110,7 +110,9 @@ class Fold:
         """Yield groups that have waited long enough, or that no other rank can join."""
         queue = self._queue
         while queue and (
-            now - queue[0].at >= WINDOW or len(queue[0].ranks) == self._all or len(queue) > MOST
+            now - queue[0].at >= WINDOW
+            or len(queue[0].ranks) == self._all
+            or len(queue) > MOST_LINES
         ):
             yield self._leave()
 

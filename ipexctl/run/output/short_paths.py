@@ -26,7 +26,7 @@ def is_own_frame(text: str) -> bool:
     return text.startswith('  File "') and "/runs/" in text and "/work/" in text
 
 
-MOST = 14  # lines
+MOST_LINES = 14  # lines
 LAST = 6  # lines at the end that always stay: the frame that raised, and the error
 OWN = 3  # frames of the user's project
 LEFT_OUT = "  ..."
@@ -35,7 +35,7 @@ _MARKS = re.compile(r"\s*[~^]+[~^\s]*")  # markers below a line of code
 
 def short_traceback(lines: Sequence[str]) -> list[str]:
     lines = [text for text in lines if not (_MARKS.fullmatch(text) and text.strip())]
-    if len(lines) <= MOST:
+    if len(lines) <= MOST_LINES:
         return lines
     end = len(lines) - LAST
     own = [i for i in range(1, end) if is_own_frame(lines[i])][-OWN:]

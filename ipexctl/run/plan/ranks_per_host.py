@@ -15,7 +15,7 @@ from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest
 
-MOST = 1 << 16  # ranks in all; a typo must not fill the memory of hosts
+MOST_RANKS = 1 << 16  # ranks in all; a typo must not fill the memory of hosts
 
 
 def share_out(nodes: Sequence[PlannedHost], request: RunRequest) -> list[int]:
@@ -28,9 +28,9 @@ def share_out(nodes: Sequence[PlannedHost], request: RunRequest) -> list[int]:
     for name, value in (("-n", n), ("-ppn", ppn)):
         if value is not None and value < 1:
             raise InputError(f"{name} {value}: must be at least 1", slug="rank-count-too-small")
-        if value is not None and value > MOST:
+        if value is not None and value > MOST_RANKS:
             raise InputError(
-                f"{name} {value}: more than {MOST} ranks are not supported",
+                f"{name} {value}: more than {MOST_RANKS} ranks are not supported",
                 slug="rank-count-too-big",
             )
     limits, what = _rank_limits(nodes, request)

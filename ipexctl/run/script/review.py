@@ -320,7 +320,7 @@ class Review:
                 if name and not own:
                     yield self._script, name, dataset
         for source in self.sources:
-            for one in source.hub_names:
+            for one in source.hf_names:
                 if not (one.dataset and one.name in _BUILDERS):
                     yield f"{source.path}:{one.line}", one.name, one.dataset
 

@@ -10,7 +10,7 @@ from ipexctl.local.bounded_read import read_prefix
 
 PLACEHOLDER = "SCRIPT"
 _USUAL = ("train.py", "main.py")
-_MOST = 50  # files that are read at most
+_MOST_FILES = 50  # files that are read at most
 _TRAINS = re.compile(
     rb"^[ \t]*(?:import|from)[ \t]+(?:torch|lightning|pytorch_lightning|transformers|accelerate)\b",
     re.MULTILINE,
@@ -31,7 +31,7 @@ def _importing_torch(folder: Path) -> Iterator[str]:
         names = sorted(p.name for p in folder.glob("[!_.-]*.py"))
     except OSError:
         return
-    for name in names[:_MOST]:
+    for name in names[:_MOST_FILES]:
         try:
             text = read_prefix(folder / name)
         except OSError:

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from ipexctl.base import quoting
+from ipexctl.base.sizes import duration, format_bytes
+from ipexctl.common import run_events
+from ipexctl.inventory.hostfile_text import fold
 from ipexctl.machines.suggested_commands import spell_hint
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
@@ -114,3 +117,11 @@ def tell_left(
         painter.note("files are not fetched at its end; when it has ended:")
         globs = quoting.quote(tuple(wanted))
         painter.note("  " + spell_hint(f"ipexctl fetch {left.run_id} {globs}", target, root))
+
+
+def checkpoint_note(event: run_events.Checkpoint) -> str:
+    """Return the note about a checkpoint that is complete."""
+    if event.withdrawn:
+        return f"checkpoint {event.name} was not complete: another host wrote to it later"
+    how = f"complete on {fold(event.hosts)} after {duration(event.seconds)}"
+    return f"checkpoint {event.name} ({format_bytes(event.bytes)}): {how}"

@@ -19,7 +19,6 @@ from ipexctl.errors import IpexctlError
 from ipexctl.machines.agent import Agent
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import event_reader
-from ipexctl.run.outcome.listed_checkpoints import checkpoint_note
 from ipexctl.run.outcome.run_result import DetachedRun, HostEnd, RunResult
 from ipexctl.run.outcome.verdict import (
     Ending,
@@ -40,6 +39,7 @@ from ipexctl.run.watch.host_link import (
     Reached,
     WatchedRun,
 )
+from ipexctl.run.watch.run_notices import checkpoint_note
 from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import INTERRUPT_GRACE, Orders

@@ -8,18 +8,17 @@ from dataclasses import field
 from itertools import pairwise
 
 from ipexctl.blobs.tls_keys import Keys
-from ipexctl.common.restart_plan import RestartCommon, RestartHost, RestartPlan, VoterPlan
+from ipexctl.common.restart_plan import VOTERS, RestartCommon, RestartHost, RestartPlan, VoterPlan
 from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames, RankOrder, StartOrder
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.listed_checkpoints import patterns_of, resume_words
 from ipexctl.run.outcome.run_inputs import Inputs
 from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
+from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
 from ipexctl.run.plan.run_options import BUCKET, RunOptions
 from ipexctl.shipped_tables import rank_module
 
-VOTERS = 7  # hosts that keep the record of a run with --restarts, and that may lead it
 N = "{n}"  # as in remote/restart/attempt_orders.py
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
 
@@ -37,7 +36,7 @@ class Orders:
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)  # folders that are in use
     keys: Keys = field(default_factory=dict, repr=False)
     resumed: str = ""  # the checkpoint with which ranks start, relative to their folder
-    nights: Mapping[str, RestartPlan] = field(default_factory=dict, repr=False)
+    restart_plans: Mapping[str, RestartPlan] = field(default_factory=dict, repr=False)
     inputs: Inputs = Inputs({}, {})
 
     def of(self, name: str, work: str) -> StartOrder:
@@ -61,7 +60,7 @@ class Orders:
             data=list(self.data.get(name, ())),
             modules=self._modules(),
             run=self.of_all() if host is first else None,
-            night=self.nights.get(name),
+            restart_plan=self.restart_plans.get(name),
             spare=False,
             keys=dict(self.keys),
         )
@@ -159,7 +158,7 @@ def compose_restart_plans(
         (node.host.name, leads[node.host.name].master_addr, node.prepared.keeper_port)
         for node in nodes[:VOTERS]
     ]
-    night = RestartPlan(
+    restart_plan = RestartPlan(
         run_id=orders.run_id,
         hosts=[node.host.name for node in nodes],
         first=hosts,
@@ -171,15 +170,15 @@ def compose_restart_plans(
         without=options.without_checkpoint,
     )
     of_voters = VoterPlan(
-        **vars(night),
+        **vars(restart_plan),
         common=_common_orders(orders, first.resumed),
-        sheets={
+        host_plans={
             host.host: _compose_host_plan(host, leads[host.host], orders, work[host.host])
             for host in orders.plan.hosts
         },
     )
     voters = [place[0] for place in places]
-    return {name: of_voters if name in voters else night for name in work}
+    return {name: of_voters if name in voters else restart_plan for name in work}
 
 
 def _common_orders(orders: Orders, resumed: str) -> RestartCommon:

@@ -8,20 +8,20 @@ from ipexctl.common.keeper_messages import CheckpointLayout, KeptCheckpoint, Par
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote.blobs import blob_server, blobs
+from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules, copy_requests
+from ipexctl.remote.checkpoints.copy_folder import CopyFolder, FilesBySha, Silent, fetch_blob
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_reports
-from ipexctl.remote.shelf.shelf_folder import CopyFolder, FilesBySha, Silent, fetch_blob
 
 LAID_OUT = 0  # the number of a checkpoint from which an attempt began; those of its own are higher
 
 
-class Shelves:
+class CheckpointCopies:
     def __init__(self, runs, keys):
         self.runs, self.keys = runs, keys
         self.server = None
 
     def all(self, attempts):
-        """(run's id, name of the shelf, shelf) of each. `attempts`: run's id -> number."""
+        """(run's id, its name in the run, CopyFolder) of each. `attempts`: run's id -> number."""
         for run_id in attempts:
             top = os.path.join(self.runs, run_id, "shelf")
             for name in sorted(names_in(top)):
@@ -30,9 +30,9 @@ class Shelves:
     def report(self, attempts, cleared):
         """The PartCleared of that attempt."""
         found, left = [], []
-        for run_id, name, shelf in self.all(attempts):
+        for run_id, name, copies in self.all(attempts):
             try:
-                told = shelf_reports.report_checkpoint_copies(name, shelf)
+                told = copy_requests.report_checkpoint_copies(name, copies)
                 for one in told.manifests:
                     held = sorted({p.sha for p in one.parts.values()} & set(told.held))
                     order = attempts[run_id], one.number
@@ -49,7 +49,7 @@ class Shelves:
         if self.server is None:
             self.server = blob_server.Server(self.keys, {})
             self.server.begin()
-        self.server.paths = FilesBySha([shelf for _, _, shelf in self.all(attempts)])
+        self.server.paths = FilesBySha([copies for _, _, copies in self.all(attempts)])
         return self.server.server_address[1]
 
     def lay_out(self, asked: StartOrder, lay: CheckpointLayout, attempts):
@@ -61,16 +61,16 @@ class Shelves:
             for below, blob, length in part["files"]:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
-        shelf_reports.op_lay_out(
+        copy_requests.op_lay_out(
             Silent(), asked.root, asked.cwd, lay.name, asked.checkpoints, list(rows.values()),
             self.keys, givers,
         )  # fmt: skip
 
     def giver(self, asked: StartOrder, sha, size, urls, attempts):
-        for run_id, name, shelf in self.all(attempts):
-            if shelf.holds(sha):
-                return {"run_id": run_id, "shelf": name}, shelf.part(sha)
-        fresh = os.path.join(asked.cwd, shelf_reports.FRESH + os.urandom(8).hex())
+        for run_id, name, copies in self.all(attempts):
+            if copies.holds(sha):
+                return {"run_id": run_id, "shelf": name}, copies.part(sha)
+        fresh = os.path.join(asked.cwd, copy_requests.FRESH + os.urandom(8).hex())
         os.mkdir(fresh, 0o700)
         try:
             for url in urls:
@@ -87,23 +87,23 @@ class Shelves:
         """A checkpoint that was laid out here counts as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
         name, work = lay.name, asked.cwd
-        shelf = self.shelf_of(asked)
-        shelf.make()
+        copies = self.copy_folder_of(asked)
+        copies.make()
         files = checkpoint_files.list_checkpoint_files(os.path.join(work, name))
-        sha = shelf.keep(work, name, files)
+        sha = copies.keep(work, name, files)
         size = sum(size for size, _, _ in files.values())
-        parts = {lay.parts[0][0]: CopiedPart(sha, os.path.getsize(shelf.path(sha)), size)}
+        parts = {lay.parts[0][0]: CopiedPart(sha, os.path.getsize(copies.path(sha)), size)}
         step = checkpoint_rules.step_of(name)
-        shelf.publish(Manifest(name, LAID_OUT, lay.age, parts, step))
+        copies.publish(Manifest(name, LAID_OUT, lay.age, parts, step))
 
-    def shelf_of(self, asked: StartOrder):
+    def copy_folder_of(self, asked: StartOrder):
         return CopyFolder(os.path.join(self.runs, asked.run_id, "shelf", asked.host))
 
     def release(self, asked: StartOrder):
         """A newer one is complete: who begins from this one would lose what was done since."""
-        blobs.try_unlink(self.shelf_of(asked).manifest_path(LAID_OUT))
+        blobs.try_unlink(self.copy_folder_of(asked).manifest_path(LAID_OUT))
 
     def forget(self, attempts, used):
-        """Remove the shelves of attempts before `used`, whose checkpoint is used."""
+        """Remove the copies of attempts before `used`, whose checkpoint is used."""
         for run_id in (run_id for run_id, number in attempts.items() if number < used):
             shutil.rmtree(os.path.join(self.runs, run_id, "shelf"), ignore_errors=True)

@@ -18,8 +18,8 @@ from ipexctl.common.files import hash_of, sync_folder, write_atomic
 from ipexctl.common.sizes import format_bytes
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_download, blobs
+from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules
 from ipexctl.remote.failure import Failure
-from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
 
 
 class Changed(Exception):
@@ -165,13 +165,13 @@ class CopyFolder:
 
 
 class FilesBySha:
-    """The files of these shelves by content, as blob_server.py looks them up."""
+    """The files in these folders by content, as blob_server.py looks them up."""
 
-    def __init__(self, shelves):
-        self.shelves = shelves
+    def __init__(self, copy_folders):
+        self.copy_folders = copy_folders
 
     def get(self, sha):
-        paths = [shelf.path(sha) for shelf in self.shelves] if blobs.SHA.match(sha) else []
+        paths = [folder.path(sha) for folder in self.copy_folders] if blobs.SHA.match(sha) else []
         return next(filter(os.path.isfile, paths), None)
 
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer
-from ipexctl.base.quoting import quote
-from ipexctl.base.sizes import duration, format_bytes
-from ipexctl.common import run_events
-from ipexctl.common.checkpoint_reports import Manifest, ShelfReport
+from ipexctl.common.checkpoint_reports import CopiesReport, Manifest
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 
 LAST = "last"
-EXAMPLE = "--resume-arg '--resume_from_checkpoint {checkpoint}'"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A host that has a part. `shelf`: its name in the run."""
+    """A host that has a part. `name`: its name in the run."""
 
     target: str
-    shelf: str
+    name: str
 
 
 @dataclass(frozen=True)
@@ -77,12 +72,12 @@ def read_on_host(target: str, said: Answer) -> list[CheckpointsOnHost]:
     """Read the reports of a host: several if hosts share a home. Raise HostFailed."""
     return [
         CheckpointsOnHost(
-            Holder(target, shelf.host),
-            tuple(map(_complete_checkpoint, shelf.manifests)),
-            frozenset(shelf.held),
-            tuple(ListedCheckpoint(p.name, p.why, p.bytes, p.age, p.step) for p in shelf.pending),
+            Holder(target, report.host),
+            tuple(map(_complete_checkpoint, report.manifests)),
+            frozenset(report.held),
+            tuple(ListedCheckpoint(p.name, p.why, p.bytes, p.age, p.step) for p in report.pending),
         )
-        for shelf in said.value("shelves", tuple[ShelfReport, ...])
+        for report in said.value("shelves", tuple[CopiesReport, ...])
     ]
 
 
@@ -144,48 +139,7 @@ def left_behind(found: Sequence[ListedCheckpoint], used: ListedCheckpoint) -> tu
     return tuple(f"{c.told}: {c.why}" for c in newer if not c.complete)
 
 
-def patterns_of(text: str) -> tuple[str, ...]:
-    """Parse --checkpoints. Raise InputError."""
-    patterns = tuple(part for part in (p.strip() for p in text.split(",")) if part)
-    for pattern in patterns:
-        if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
-            raise InputError(
-                f"--checkpoints {quote((pattern,))}: not below the folder where ranks start",
-                hint="--checkpoints 'out/checkpoint-*'",
-                slug="checkpoint-pattern-outside",
-            )
-    return patterns
-
-
 def run_and_name(text: str) -> tuple[str, str]:
     """Split RUN[:NAME]."""
     run, _, name = text.partition(":")
     return run, name or LAST
-
-
-def resume_words(text: str, path: str) -> tuple[str, ...]:
-    """Return the script's additional arguments; none without a checkpoint. Raise InputError."""
-    try:
-        words = shlex.split(text)
-    except ValueError as e:
-        raise InputError(
-            f"--resume-arg {quote((text,))}: {e}",
-            hint=EXAMPLE,
-            slug="resume-arg-invalid",
-        ) from None
-    if words and "{checkpoint}" not in text:
-        raise InputError(
-            f"--resume-arg {quote((text,))}: {{checkpoint}} is missing",
-            why="it stands for the path of the checkpoint",
-            hint=EXAMPLE,
-            slug="resume-arg-invalid",
-        )
-    return tuple(word.replace("{checkpoint}", path) for word in words) if path else ()
-
-
-def checkpoint_note(event: run_events.Checkpoint) -> str:
-    """Return the note about a checkpoint that is complete."""
-    if event.withdrawn:
-        return f"checkpoint {event.name} was not complete: another host wrote to it later"
-    how = f"complete on {fold(event.hosts)} after {duration(event.seconds)}"
-    return f"checkpoint {event.name} ({format_bytes(event.bytes)}): {how}"

@@ -21,7 +21,7 @@ from ipexctl.common.http_body import BodyBroken
 from ipexctl.data.rules.pulled_tree import (
     DATASETS,
     MODELS,
-    HubSource,
+    HfSource,
     Repository,
     checked_repository,
 )
@@ -67,7 +67,7 @@ class HfClient:
     def cache(self) -> Path:
         return Path(environment().get("HF_HUB_CACHE") or self._library.constants.HF_HUB_CACHE)
 
-    def look(self, source: HubSource) -> Repository:
+    def look(self, source: HfSource) -> Repository:
         """Return the repository. Raises InputError or PullFailed."""
         kinds = [source.kind] if source.kind else [MODELS, DATASETS]
         found = [one for kind in kinds if (one := self._look(source, kind))]
@@ -111,7 +111,7 @@ class HfClient:
             self.progress.step(ProgressStep("", f"waiting {duration(seconds)}, as the hub asks"))
         self.wait(seconds)
 
-    def _look(self, source: HubSource, kind: str) -> Repository | None:
+    def _look(self, source: HfSource, kind: str) -> Repository | None:
         """Return the repository; None if there is none of this kind."""
         revision = quote(source.revision, safe="")
         url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
@@ -135,7 +135,7 @@ class HfClient:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise _hf_error(source, "it sent something else than a list of files") from None
 
-    def _files(self, info: Any, source: HubSource, kind: str) -> Iterator[RemoteFile]:
+    def _files(self, info: Any, source: HfSource, kind: str) -> Iterator[RemoteFile]:
         for one in info["siblings"]:
             lfs = one.get("lfs")
             content = str(lfs["sha256"] if lfs else one["blobId"])
@@ -146,7 +146,7 @@ class HfClient:
             )  # fmt: skip
             yield RemoteFile(str(one["rfilename"]), url, content, size, content)
 
-    def _refused(self, source: HubSource, kind: str) -> PullFailed:
+    def _refused(self, source: HfSource, kind: str) -> PullFailed:
         return PullFailed(
             f"the hub refused access to {source.repository}",
             why="it is gated or private" + " and no token was found" * (not self._token),
@@ -158,5 +158,5 @@ class HfClient:
         return f"{self._endpoint}/{'datasets/' * (kind == DATASETS)}{name}"
 
 
-def _hf_error(source: HubSource, why: str, hint: str = AGAIN) -> PullFailed:
+def _hf_error(source: HfSource, why: str, hint: str = AGAIN) -> PullFailed:
     return PullFailed(f"the hub did not describe {source.repository}", why=why, hint=hint)

@@ -31,9 +31,9 @@ from ipexctl.common.copy_messages import (
 )
 from ipexctl.common.files import write_atomic
 from ipexctl.remote.blobs import blob_server, blobs
+from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules, copy_link
+from ipexctl.remote.checkpoints.copy_folder import Changed, CopyFolder, FilesBySha
 from ipexctl.remote.failure import Failure, bug_document
-from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules, shelf_link
-from ipexctl.remote.shelf.shelf_folder import Changed, CopyFolder, FilesBySha
 
 EVERY = 2.0  # seconds between two looks
 PACE = 32 << 20  # bytes per second to the partner: a quarter of 1 Gbit/s
@@ -49,7 +49,7 @@ class Worker:
         """`asked`: a StartOrder."""
         self.host, self.keys = asked.host, asked.keys
         self.folder, self.patterns = asked.cwd, asked.checkpoints
-        self.shelf = CopyFolder(folder)
+        self.copies = CopyFolder(folder)
         self.link = link
         self.before = {}  # name -> its stamp at the last look
         self.told = {}  # name -> the stamp that the hub knows
@@ -72,7 +72,7 @@ class Worker:
 
     def serve(self):
         try:
-            self.shelf.make()
+            self.copies.make()
             self.say(CopierServes(self.listen() if self.keys else 0))
         except (Failure, OSError) as e:
             self.say(CopierNote("cannot copy them: %s" % in_words(e)))
@@ -81,7 +81,7 @@ class Worker:
         while True:
             wait = max(0.0, due - time.monotonic())
             if select.select([self.link], [], [], wait)[0]:
-                order = shelf_link.receive_packet(self.link)
+                order = copy_link.receive_packet(self.link)
                 if order is None:
                     return
                 self.obey(CopyOrder.any_of(order))
@@ -93,10 +93,10 @@ class Worker:
                 due = time.monotonic() + EVERY
 
     def say(self, said: CopierSaid):
-        shelf_link.send_packet(self.link, said.document())
+        copy_link.send_packet(self.link, said.document())
 
     def listen(self):
-        server = blob_server.Server(self.keys, FilesBySha([self.shelf]))
+        server = blob_server.Server(self.keys, FilesBySha([self.copies]))
         server.socket.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, PACE)  # and who connects
         return server.begin()
 
@@ -149,7 +149,7 @@ class Worker:
         if text != self.written:
             self.written = text
             try:
-                path = os.path.join(self.shelf.folder, "pending.json")
+                path = os.path.join(self.copies.folder, "pending.json")
                 write_atomic(path, text, mode=None)
             except OSError:
                 pass  # a full disk
@@ -178,7 +178,7 @@ class Worker:
     def begin(self, number):
         if number != self.number:
             self.number, self.pending = number, []
-            self.shelf.clean([])
+            self.copies.clean([])
 
     def keep(self, order: KeepPart):
         self.begin(order.keep)
@@ -187,9 +187,9 @@ class Worker:
         if not files or checkpoint_files.stamp_of_files(files) != stamp:
             raise Changed
         size = sum(size for size, _, _ in files.values())
-        sha = self.shelf.keep(self.folder, name, files)
+        sha = self.copies.keep(self.folder, name, files)
         self.pending.append(sha)
-        length = os.path.getsize(self.shelf.path(sha))
+        length = os.path.getsize(self.copies.path(sha))
         self.say(PartKept(self.number, sha, length, size, stamp))
 
     def copy(self, order: CopyPart):
@@ -199,7 +199,7 @@ class Worker:
         self.pending.append(part.sha)
         for left in reversed(range(TRIES)):
             try:
-                self.shelf.fetch(part.sha, part.list, self.keys, url)
+                self.copies.fetch(part.sha, part.list, self.keys, url)
                 break
             except Failure as e:
                 if not left or e.slug == "no-space":
@@ -210,11 +210,11 @@ class Worker:
     def publish(self, order: WriteManifest):
         manifest = order.publish
         for host, part in manifest.parts.items():
-            if self.host in manifest.holders[host] and not self.shelf.holds(part.sha):
+            if self.host in manifest.holders[host] and not self.copies.holds(part.sha):
                 raise Failure("a part of %s is not here" % manifest.name, slug="part-missing")
-        self.shelf.publish(manifest)
+        self.copies.publish(manifest)
         self.pending = []
-        self.shelf.clean([])
+        self.copies.clean([])
         if manifest.name in self.ready:  # those before it are skipped
             at = self.ready.index(manifest.name) + 1
             done, self.ready = self.ready[:at], self.ready[at:]
@@ -224,9 +224,9 @@ class Worker:
         self.say(ManifestWritten(manifest.number))
 
     def withdraw(self, order: WithdrawManifest):
-        for number, manifest in self.shelf.manifests().items():
+        for number, manifest in self.copies.manifests().items():
             if manifest.name == order.withdraw:
-                blobs.try_unlink(self.shelf.manifest_path(number))
+                blobs.try_unlink(self.copies.manifest_path(number))
 
 
 def last_change(files):

@@ -1,4 +1,4 @@
-"""The supervisor's end of the process that copies checkpoints (shelf_worker.py).
+"""The supervisor's end of the process that copies checkpoints (copy_worker.py).
 
 A process of its own at the lowest priority: hashing and TLS would delay the supervisor. It is
 forked before the supervisor has threads, and ends with it.
@@ -16,7 +16,7 @@ from ipexctl.remote.own_process import close_files, start_thread
 from ipexctl.remote.rank import rank_wrapper
 
 LIMIT = 1 << 18  # bytes of a message
-NURSE, WORKER = "ipexctl-shelf", "ipexctl-copy"  # as `ps -o comm` shows them
+RESTARTER, WORKER = "ipexctl-copies", "ipexctl-copy"  # as `ps -o comm` shows them
 PAUSE = 2.0  # seconds before the next one
 
 
@@ -30,7 +30,7 @@ def start_checkpoint_copier(asked: StartOrder, run_folder):
     if os.fork() == 0:
         try:
             rank_wrapper.die_with_parent(parent)
-            rank_wrapper.set_name(NURSE)
+            rank_wrapper.set_name(RESTARTER)
             os.nice(19)
             close_files(theirs.fileno())
             keep_copier_running(asked, folder, theirs)
@@ -43,9 +43,9 @@ def start_checkpoint_copier(asked: StartOrder, run_folder):
 def keep_copier_running(asked: StartOrder, folder, link):
     """Start another one where it was killed, for lack of memory say."""
     # by name: hosts get it only for such a run (run/prepare_hosts.py)
-    shelf_worker = importlib.import_module("ipexctl.remote.shelf.shelf_worker")
+    copy_worker = importlib.import_module("ipexctl.remote.checkpoints.copy_worker")
     parent = os.getpid()
-    worker = shelf_worker.Worker(asked, folder, link)
+    worker = copy_worker.Worker(asked, folder, link)
     while True:
         pid = os.fork()
         if pid == 0:

@@ -12,10 +12,11 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import transfer_time
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.checkpoints import Row, gather_checkpoints, rows_of
+from ipexctl.run.checkpoints import listed_checkpoints
+from ipexctl.run.checkpoints.fetch_checkpoints import Row, gather_checkpoints, rows_of
+from ipexctl.run.checkpoints.listed_checkpoints import CheckpointPart, Holder, ListedCheckpoint
 from ipexctl.run.jobs.ps import find_run
-from ipexctl.run.outcome import listed_checkpoints
-from ipexctl.run.outcome.listed_checkpoints import CheckpointPart, Holder, ListedCheckpoint
+from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
 from ipexctl.run.plan.launch import PlannedHost
 from ipexctl.run.plan.run_options import RunOptions
 
@@ -48,8 +49,8 @@ class Resumed:
 
 def check_resume_options(options: RunOptions) -> None:
     """Raise InputError for options that contradict --resume."""
-    listed_checkpoints.patterns_of(options.checkpoints)
-    listed_checkpoints.resume_words(options.resume_arg, "")
+    patterns_of(options.checkpoints)
+    resume_words(options.resume_arg, "")
     if options.resume_arg and not (options.resume or options.restarts):
         raise InputError(
             "--resume-arg needs --resume or --restarts",
@@ -97,7 +98,7 @@ def prepare_checkpoint_layout(
         wanted = [sha for p, rows in resumed.files if p.holders[0] == giver for _, sha, _ in rows]
         host = hosts[giver.target]
         done = fleet.call(
-            host, "shelf.shelf_reports.serve", run_id=resumed.run_id, shelf=giver.shelf,
+            host, "checkpoints.copy_requests.serve", run_id=resumed.run_id, shelf=giver.name,
             wanted=wanted, keys=dict(keys),
         )  # fmt: skip
         urls[giver] = peer_url(peer_address(nodes[host].facts), done.whole("port", 65535))
@@ -106,7 +107,7 @@ def prepare_checkpoint_layout(
         givers: list[dict[str, object]] = []
         for part, _ in resumed.files:
             if own := _own_copy(part, host):
-                givers.append({"run_id": resumed.run_id, "shelf": own.shelf})
+                givers.append({"run_id": resumed.run_id, "shelf": own.name})
             else:
                 givers.append({"url": urls[part.holders[0]]})
         rows = resumed.rows(host.name)
@@ -114,13 +115,13 @@ def prepare_checkpoint_layout(
             "root": fleet.root_of(host),
             "work": works[host],
             "name": resumed.checkpoint.name,
-            "patterns": list(listed_checkpoints.patterns_of(checkpoints)),
+            "patterns": list(patterns_of(checkpoints)),
             "files": [list(row) for row in rows],
             "givers": givers,
             "keys": dict(keys),
         }
         total = transfer_time(sum(size for _, _, size, _ in rows))
-        op = "shelf.shelf_reports.lay_out"
+        op = "checkpoints.copy_requests.lay_out"
         fleet.agents[host].call(op, asked, timeout=SILENCE, total=total)
 
     return one

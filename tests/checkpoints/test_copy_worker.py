@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from ipexctl.common.copy_messages import CopyOrder
-from ipexctl.remote.shelf import shelf_link, shelf_reports
-from ipexctl.remote.shelf.shelf_worker import Worker
+from ipexctl.remote.checkpoints import copy_link, copy_requests
+from ipexctl.remote.checkpoints.copy_worker import Worker
 from tests.checkpoints.test_checkpoint_files import zipped
 from tests.made import start_order
 
@@ -26,13 +26,13 @@ class Hub:
         self.link.settimeout(0.0)
         asked = start_order(cwd=str(self.work), checkpoints=["out/c-*"])
         self.worker = Worker(asked, str(tmp_path / "runs" / RUN / "shelf" / "a"), theirs)
-        self.worker.shelf.make()
+        self.worker.copies.make()
 
     def said(self):
         found = []
         try:
             while True:
-                found.append(shelf_link.receive_packet(self.link))
+                found.append(copy_link.receive_packet(self.link))
         except BlockingIOError:
             return found
 
@@ -83,13 +83,13 @@ def test_it_is_kept_and_published_as_ordered(hub):
     manifest = {"number": 1, "name": "out/c-1", "step": 1, "parts": {"a": part}}
     manifest["holders"] = {"a": ["a"]}
     (done,) = hub.tell(publish=dict(manifest, age=40.0))
-    (found,) = shelf_reports.report_checkpoint_copies("a", hub.worker.shelf).manifests
+    (found,) = copy_requests.report_checkpoint_copies("a", hub.worker.copies).manifests
     row = found.document()
     assert 40.0 <= row["age"] < 45.0  # since it was written
-    assert (done["shelf"], list(hub.worker.shelf.manifests())) == ("published", [1])
+    assert (done["shelf"], list(hub.worker.copies.manifests())) == ("published", [1])
     hub.tell(publish=dict(manifest, age=0.0, number=2, parts={"a": dict(part, sha="0" * 64)}))
-    assert list(hub.worker.shelf.manifests()) == [1]
+    assert list(hub.worker.copies.manifests()) == [1]
     (failed,) = hub.tell(keep=3, name="out/c-1", stamp="another")
     assert (failed["shelf"], failed["why"]) == ("failed", "")
     hub.tell(withdraw="out/c-1")
-    assert list(hub.worker.shelf.manifests()) == []
+    assert list(hub.worker.copies.manifests()) == []

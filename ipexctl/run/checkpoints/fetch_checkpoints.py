@@ -16,14 +16,14 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import AskedRun, find_run
-from ipexctl.run.outcome import listed_checkpoints
-from ipexctl.run.outcome.listed_checkpoints import (
+from ipexctl.run.checkpoints import listed_checkpoints
+from ipexctl.run.checkpoints.listed_checkpoints import (
     CheckpointPart,
     CheckpointsOnHost,
     Holder,
     ListedCheckpoint,
 )
+from ipexctl.run.jobs.ps import AskedRun, find_run
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.run_folder import folder_for
@@ -54,7 +54,7 @@ def gather_checkpoints(fleet: Fleet, run: ListedRun) -> tuple[ListedCheckpoint, 
     """Return the checkpoints that hosts report, including hosts that did not take part."""
 
     def one(host: Host) -> list[CheckpointsOnHost]:
-        said = fleet.call(host, "shelf.shelf_reports.list", run_id=run.id)
+        said = fleet.call(host, "checkpoints.copy_requests.list", run_id=run.id)
         return listed_checkpoints.read_on_host(host.name, said)
 
     reports = [report for reports in fleet.each(one).values() for report in reports]
@@ -65,8 +65,8 @@ def rows_of(
     agent: Agent, root: str, run_id: str, holder: Holder, part: CheckpointPart
 ) -> list[Row]:
     """Return the files of a part, from a host that has it."""
-    asked = {"root": root, "run_id": run_id, "shelf": holder.shelf, "part": part.sha256}
-    done = agent.call("shelf.shelf_reports.part", asked).done
+    asked = {"root": root, "run_id": run_id, "shelf": holder.name, "part": part.sha256}
+    done = agent.call("checkpoints.copy_requests.part", asked).done
     return list(done.value("files", tuple[Row, ...]))
 
 
@@ -143,7 +143,7 @@ def _bring_part(
                         f"{host.name}: {checkpoint.name} is larger than --fetch-limit",
                         slug="too-much-data",
                     )
-                asked = {"root": root, "run_id": run_id, "shelf": holder.shelf, "sha256": sha}
+                asked = {"root": root, "run_id": run_id, "shelf": holder.name, "sha256": sha}
                 _read_part(agent, asked, size, fresh / place if place else fresh)
                 seen[place] = sha
         except IpexctlError as e:
@@ -157,7 +157,7 @@ def _read_part(agent: Agent, asked: dict[str, str], size: int, path: Path) -> No
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     digest, left = hashlib.sha256(), size
     with path.open("wb") as file:
-        number = agent.start("shelf.shelf_reports.read", asked)
+        number = agent.start("checkpoints.copy_requests.read", asked)
         for frame in agent.answers(number, SILENCE, size):
             left -= len(frame.body)
             digest.update(frame.body)

@@ -4,22 +4,22 @@ import os
 import shutil
 import time
 
-from ipexctl.common.checkpoint_reports import ShelfReport, Unpublished
+from ipexctl.common.checkpoint_reports import CopiesReport, Unpublished
 from ipexctl.common.files import hash_of, rename_synced, sync_disk
 from ipexctl.common.tolerant_reads import names_in
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blob_server, blobs
+from ipexctl.remote.checkpoints import checkpoint_files, checkpoint_rules
+from ipexctl.remote.checkpoints.copy_folder import CopyFolder, fetch_blob
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.run_files import run_folders
-from ipexctl.remote.shelf import checkpoint_files, checkpoint_rules
-from ipexctl.remote.shelf.shelf_folder import CopyFolder, fetch_blob
 
 CHUNK = 1 << 20
 FRESH = ".resumed-"  # begins the name of a folder in which a checkpoint is laid out
 
 
 def op_list(call, root, run_id):
-    """{root, run_id} -> {shelves: [ShelfReport, ...]}: several where hosts share a home."""
+    """{root, run_id} -> {shelves: [CopiesReport, ...]}: several where hosts share a home."""
     if root_folder.is_absent(root):
         return {"shelves": []}
     top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
@@ -30,19 +30,19 @@ def op_list(call, root, run_id):
     return {"shelves": [one.document() for one in found]}
 
 
-def report_checkpoint_copies(name, shelf) -> ShelfReport:
-    pending = os.path.join(shelf.folder, "pending.json")
+def report_checkpoint_copies(name, copies) -> CopiesReport:
+    pending = os.path.join(copies.folder, "pending.json")
     now = time.time()
     try:
-        manifests = list(shelf.manifests().values())
+        manifests = list(copies.manifests().values())
         rows = checkpoint_files.read_json(pending) if os.path.exists(pending) else []
     except (OSError, ValueError, KeyError, TypeError) as e:
-        raise Failure("cannot read %s" % shelf.folder, str(e), slug="shelf-unreadable") from None
+        raise Failure("cannot read %s" % copies.folder, str(e), slug="shelf-unreadable") from None
     shas = {part.sha for manifest in manifests for part in manifest.parts.values()}
-    return ShelfReport(
+    return CopiesReport(
         host=name,
         manifests=manifests,
-        held=sorted(sha for sha in shas if shelf.holds(sha)),
+        held=sorted(sha for sha in shas if copies.holds(sha)),
         pending=[
             Unpublished(name, step, size, max(0.0, now - written), why)
             for name, step, size, written, why in rows
@@ -50,14 +50,14 @@ def report_checkpoint_copies(name, shelf) -> ShelfReport:
     )
 
 
-def shelf_of(root, run_id, shelf):
+def find_copy_folder(root, run_id, shelf):
     top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
     return CopyFolder(run_folders.path_in_run_folder(top, shelf))
 
 
 def op_part(call, root, run_id, shelf, part):
     """{root, run_id, shelf, part} -> {name, files: [[path below it, sha256, size], ...]}"""
-    found = shelf_of(root, run_id, shelf).part(part)
+    found = find_copy_folder(root, run_id, shelf).part(part)
     if found is None:
         raise Failure("a part of the checkpoint is gone", slug="checkpoint-gone")
     return found
@@ -66,7 +66,7 @@ def op_part(call, root, run_id, shelf, part):
 def op_read(call, root, run_id, shelf, sha256):
     """{root, run_id, shelf, sha256} -> the bytes of a file, in frames."""
     try:
-        with open(shelf_of(root, run_id, shelf).path(sha256), "rb") as file:
+        with open(find_copy_folder(root, run_id, shelf).path(sha256), "rb") as file:
             for chunk in iter(lambda: file.read(CHUNK), b""):
                 call.emit({"event": "piece"}, chunk)
     except OSError as e:
@@ -75,7 +75,7 @@ def op_read(call, root, run_id, shelf, sha256):
 
 def op_serve(call, root, run_id, shelf, wanted, keys):
     """{root, run_id, shelf, wanted: [sha256, ...], keys} -> {port}, until the agent ends."""
-    held = shelf_of(root, run_id, shelf)
+    held = find_copy_folder(root, run_id, shelf)
     paths = {sha: held.path(sha) for sha in wanted}
     return {"port": blob_server.Server(keys, paths).begin()}
 
@@ -117,7 +117,7 @@ def op_lay_out(call, root, work, name, patterns, files, keys, givers):
                 fetch_blob(fresh, sha, length, keys, giver["url"], call)
                 os.rename(blobs.path_of(fresh, sha), path)
             else:
-                copy_kept(call, shelf_of(root, **giver).path(sha), sha, path)
+                copy_kept(call, find_copy_folder(root, **giver).path(sha), sha, path)
         sync_disk(fresh)
         if os.path.lexists(target):  # sent with the project, or of an earlier attempt
             os.rename(target, os.path.join(fresh, "before"))

@@ -18,7 +18,7 @@ from ipexctl.common.copy_messages import (
     WithdrawManifest,
     WriteManifest,
 )
-from ipexctl.remote.shelf.checkpoint_rules import (
+from ipexctl.remote.checkpoints.checkpoint_rules import (
     checkpoint_series,
     choose_copy_host,
     list_missing_files,
@@ -57,7 +57,7 @@ class Publication:
 
     def take(self, host, said: copy_messages.CopierSaid, now):
         """What a host says: one of on_... `begin` follows once for all that came together."""
-        getattr(self, "on_%s" % said.shelf)(host, said, now)
+        getattr(self, "on_%s" % said.copier_event)(host, said, now)
 
     # -- what hosts say --
 
@@ -256,7 +256,7 @@ class Publication:
         self.facts.append(run_events.Checkpoint(name, withdrawn=True).document())
 
     def tell(self, host, order: CopyOrder):
-        self.orders.append((host, hub_orders.Shelf(order).document()))
+        self.orders.append((host, hub_orders.TellCopier(order).document()))
 
     def note(self, text):
         if text not in self.said:

@@ -1,0 +1,1 @@
+"""Checkpoints of a run: copied to a second host, and laid out for the next attempt."""

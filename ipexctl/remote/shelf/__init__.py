@@ -1,1 +1,0 @@
-"""Checkpoints of a run, copied to a second host while it runs."""

@@ -1,0 +1,1 @@
+"""`--checkpoints`, `--resume` and `ipexctl checkpoints`: list, fetch and lay out checkpoints."""
