@@ -1,5 +1,6 @@
 """What ranks do with torch.distributed, by name."""
 
+import itertools
 import os
 import signal
 import sys
@@ -95,9 +96,14 @@ def act(shape):
     elif shape == "alone":
         steps(5, model)
     elif shape == "messages":
-        send, receive = (dist.send, dist.recv) if RANK % 2 else (dist.recv, dist.send)
-        send(one, RANK ^ 1)
-        receive(one, RANK ^ 1)
+        # with every rank, so that none leaves while another is still connecting to it
+        for lower, upper in itertools.combinations(range(WORLD), 2):
+            if lower == RANK:
+                dist.send(one, upper)
+                dist.recv(one, upper)
+            elif upper == RANK:
+                dist.recv(one, lower)
+                dist.send(one, lower)
     elif shape == "mpi4py":
         sys.modules["mpi4py.MPI"] = sys  # as if it had been imported
     elif shape == "raises":
