@@ -38,7 +38,8 @@ CONTENTS = {  # caption -> pages, in order
     ),
     "Guides": (
         "docs/hosts", "docs/ssh", "docs/doctor", "docs/bench", "docs/install", "docs/packages",
-        "docs/offline", "docs/use-env", "docs/environments", "docs/run", "docs/data", "docs/hangs",
+        "docs/offline", "docs/use-env", "docs/environments", "docs/run",
+        "docs/run-placement", "docs/run-environment", "docs/run-results", "docs/data", "docs/hangs",
         "docs/speed", "docs/report", "docs/compare-runs", "docs/tune", "docs/checkpoints",
         "docs/restarts",
         "docs/frameworks",

@@ -23,7 +23,7 @@ An error has up to three parts: what failed, why, and what to type next. Its slu
 programs: with `--json`, a command that fails prints `{"errors": [{"slug": ...}]}` on stdout. Words
 in capitals stand for values, `...` for text that differs each time. On a terminal an error looks
 like the example of its section; a host's error is the line of that host in the report, and the
-other hosts go on. How a run ends once ranks have started: [run](run.md#exit-codes).
+other hosts go on. How a run ends once ranks have started: [run](run-results.md#exit-codes).
 
 | exit code | errors | when |
 |---|---|---|

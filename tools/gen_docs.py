@@ -17,7 +17,7 @@ import table_pages  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
 
 if __name__ == "__main__":
-    file = ROOT / "docs" / "run.md"
+    file = ROOT / "docs" / "run-environment.md"
     file.write_text(table_pages.with_variables(file.read_text("utf-8")), "utf-8")
     schemas = {"play": play_docs.play_schema(all_steps())}
     schemas["settings"] = settings_schema.settings_schema()

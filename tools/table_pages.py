@@ -64,18 +64,18 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-# --- docs/run.md ---------------------------------------------------------------------------------
+# --- docs/run-environment.md ---------------------------------------------------------------------
 
 
 def with_variables(text: str) -> str:
-    """docs/run.md with the table of the variables of a rank as they are."""
-    rows = [
-        f"| `{entry.name}`{'*' * entry.fixed} | {entry.means} | {entry.readers} |"
-        for entry in (*TABLE, ERROR_FILE)
-    ]
-    rows += [f"| `{name}` | {means} | {readers} |" for name, means, readers in HOST_WIDE]
-    head = "| variable | value | who reads it |"
-    return _between(text, VARIABLES, [head, "|---|---|---|", *rows])
+    """docs/run-environment.md with the variables of a rank as they are, by who reads them."""
+    rows = [(f"`{v.name}`{'*' * v.fixed}", v.means, v.readers) for v in (*TABLE, ERROR_FILE)]
+    rows += [(f"`{name}`", means, readers) for name, means, readers in HOST_WIDE]
+    by_readers: dict[str, list[str]] = {}
+    for name, means, readers in rows:
+        by_readers.setdefault(readers, []).append(f"{name}: {means}")
+    items = [f"- {'; '.join(names)}. Read by {who}." for who, names in by_readers.items()]
+    return _between(text, VARIABLES, items)
 
 
 # --- known failures, on the site -----------------------------------------------------------------

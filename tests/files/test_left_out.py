@@ -277,7 +277,7 @@ def test_which_ignored_files_are_data(path, goes) -> None:
 
 
 def test_the_docs_name_what_is_data_and_what_is_not() -> None:
-    text = (Path(__file__).parents[2] / "docs/run.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "docs/run-environment.md").read_text("utf-8")
     names = (*project_files.DATA, *project_files.TEXT, *project_files.MADE)
     assert [name for name in names if f"`{name}`" not in text] == []
 

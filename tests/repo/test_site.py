@@ -78,7 +78,7 @@ def test_a_page_that_is_made_from_the_code_has_every_entry(site: Path, page: str
 
 
 def test_the_variables_on_the_page_about_runs_are_current() -> None:
-    page = (ROOT / "docs/run.md").read_text("utf-8")
+    page = (ROOT / "docs/run-environment.md").read_text("utf-8")
     assert table_pages.with_variables(page) == page, "make docs"
 
 
@@ -104,7 +104,7 @@ def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
         page.write_text("# Title\n")
     links = "[there](run.md#title), [gone](run.md#no-such-heading)"
     (copy / "docs/faq.md").write_text(f"# Title\n\n{links}\n")
-    (copy / "docs/run.md").write_text("# Title\n\n## Exit codes\n")  # errors link to these
+    (copy / "docs/run-results.md").write_text("# Title\n\n## Exit codes\n")  # errors link to these
     done = build(copy)
     (warning,) = (line for line in done.stderr.splitlines() if "WARNING" in line)
     assert done.returncode != 0 and "no-such-heading" in warning

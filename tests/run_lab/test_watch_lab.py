@@ -127,7 +127,7 @@ def test_only_what_is_chosen_is_shown_and_all_of_it_is_kept(runner):
 def test_json_events_keep_to_what_the_docs_say(runner):
     run = runner.start("-n", "2", str(runner.script("import time\nprint('a')\ntime.sleep(3)\n")))
     result = run.finish()
-    text = (Path(__file__).parents[2] / "docs" / "run.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "run-results.md").read_text()
     told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", text, re.MULTILINE))
     told["result"] = text.partition("\n`result` has ")[2].partition("\n\n")[0]
     for event in run.events:

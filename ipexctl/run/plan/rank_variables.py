@@ -1,6 +1,6 @@
 """The variables by which a rank learns its place, and who reads them, in one table.
 
-docs/run.md shows it; `tools/table_pages.py` writes it there.
+docs/run-environment.md shows it; `tools/table_pages.py` writes it there.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Contract:
 
 _TORCH = "torch.distributed, Accelerate, Lightning, DeepSpeed; all versions"
 _TORCHRUN = "scripts written for torchrun"
+_FABRIC = "Lightning's Fabric, which then needs no `devices` or `num_nodes`"
 
 TABLE = (
     Contract("RANK", "rank", _TORCH, lambda plan, host, place: place.rank, fixed=True),
@@ -43,9 +44,9 @@ TABLE = (
         "rank 0",
         lambda p, h, r: p.hosts.index(h),
     ),
-    Contract("NODE_RANK", "the same", "Lightning, Fabric", lambda p, h, r: p.hosts.index(h)),
+    Contract("NODE_RANK", "GROUP_RANK", "Lightning, Fabric", lambda p, h, r: p.hosts.index(h)),
     Contract("GROUP_WORLD_SIZE", "number of hosts", _TORCHRUN, lambda p, h, r: len(p.hosts)),
-    Contract("ROLE_NAME", "default", _TORCHRUN, lambda p, h, r: "default"),
+    Contract("ROLE_NAME", "`default`", _TORCHRUN, lambda p, h, r: "default"),
     Contract("ROLE_RANK", "rank", _TORCHRUN, lambda p, h, r: r.rank, fixed=True),
     Contract("ROLE_WORLD_SIZE", "number of ranks", _TORCHRUN, lambda p, h, r: p.world_size),
     Contract(
@@ -59,15 +60,9 @@ TABLE = (
         lambda p, h, r: p.run_id,
     ),
     Contract("TORCHELASTIC_RESTART_COUNT", "restarts so far", _TORCHRUN, lambda p, h, r: 0),
-    Contract("TORCHELASTIC_MAX_RESTARTS", "--restarts", _TORCHRUN, lambda p, h, r: p.restarts),
-    Contract(
-        "LT_DEVICES", "ranks on its host",
-        "Lightning's Fabric, as `fabric run` sets it: `Fabric()` needs no `devices`",
-        lambda p, h, r: len(h.ranks),
-    ),
-    Contract(
-        "LT_NUM_NODES", "number of hosts", "the same, for `num_nodes`", lambda p, h, r: len(p.hosts)
-    ),
+    Contract("TORCHELASTIC_MAX_RESTARTS", "`--restarts`", _TORCHRUN, lambda p, h, r: p.restarts),
+    Contract("LT_DEVICES", "ranks on its host", _FABRIC, lambda p, h, r: len(h.ranks)),
+    Contract("LT_NUM_NODES", "number of hosts", _FABRIC, lambda p, h, r: len(p.hosts)),
 )  # fmt: skip
 ERROR_FILE = Contract(
     "TORCHELASTIC_ERROR_FILE", "a file in the run's logs on its host",
