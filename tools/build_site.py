@@ -4,7 +4,7 @@
 The Markdown files stay as they are on GitHub: they are copied with their folders, so every relative
 link means the same here and there. Pages generated from the code (checks, commands, errors,
 known failures, steps of plays, version table, rules of migrate,
-messages of a run) are on the site alone.
+messages of a run, modules) are on the site alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import checks_tables  # noqa: E402  beside this file
 import cli_reference  # noqa: E402
 import error_catalogue  # noqa: E402
 import message_page  # noqa: E402
+import module_page  # noqa: E402
 import play_docs  # noqa: E402
 import table_pages  # noqa: E402
 
@@ -53,8 +54,8 @@ CONTENTS = {  # caption -> pages, in order
         "docs/benchmarks", "CHANGELOG",
     ),
     "How it works": (
-        "ARCHITECTURE", "docs/words", "docs/messages", "docs/security", "CONTRIBUTING",
-        "docs/decisions/*",
+        "ARCHITECTURE", "docs/modules", "docs/words", "docs/messages", "docs/security",
+        "CONTRIBUTING", "docs/decisions/*",
     ),
 }  # fmt: skip
 CONF = """\
@@ -90,6 +91,7 @@ def generated_pages() -> dict[str, str]:
         "play-steps": play_docs.steps_page(all_steps()),
         "failures": table_pages.failures(known_failures()),
         "messages": message_page.page(),
+        "modules": module_page.page(),
     }
 
 

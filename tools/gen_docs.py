@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the pages and tables of docs/ that come from tables in the code."""
+"""Write the tables in pages, and the schemas, that come from the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import play_docs  # noqa: E402  beside this file
+import module_page  # noqa: E402  beside this file
+import play_docs  # noqa: E402
 import settings_schema  # noqa: E402
 import table_pages  # noqa: E402
 
@@ -19,6 +20,8 @@ from ipexctl.play.steps import all_steps  # noqa: E402
 if __name__ == "__main__":
     file = ROOT / "docs" / "run-environment.md"
     file.write_text(table_pages.with_variables(file.read_text("utf-8")), "utf-8")
+    file = ROOT / "ARCHITECTURE.md"
+    file.write_text(module_page.with_rooms(file.read_text("utf-8")), "utf-8")
     schemas = {"play": play_docs.play_schema(all_steps())}
     schemas["settings"] = settings_schema.settings_schema()
     for name, schema in schemas.items():

@@ -1,1 +1,1 @@
-"""Shared by all rooms: positions in texts, sizes, quoting, untrusted values. Pure."""
+"""Positions in texts, sizes, quoting, untrusted values: for all rooms. Pure."""

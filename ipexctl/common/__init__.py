@@ -1,1 +1,1 @@
-"""Code that the controller and the hosts share. Standard library only, Python 3.6 syntax."""
+"""Code that the controller and the hosts share. Standard library, Python 3.6."""

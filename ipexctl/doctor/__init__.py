@@ -1,1 +1,1 @@
-"""`ipexctl doctor`: find what would break or slow down a run, and the command that fixes it."""
+"""`ipexctl doctor`: find what breaks or slows down runs, and how to fix it."""

@@ -1,1 +1,1 @@
-"""report: a run as one page, and the reasons why one run is faster than another."""
+"""`ipexctl report`: a run as one page, and the reasons why one run is faster than another."""

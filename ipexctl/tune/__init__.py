@@ -1,1 +1,1 @@
-"""tune: find the fastest way to run a script on these hosts."""
+"""`ipexctl tune`: find the fastest way to run a script on these hosts."""

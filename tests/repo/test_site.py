@@ -16,6 +16,7 @@ from ipexctl.shipped_tables import migration_rules, stack_rows
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
+import module_page  # noqa: E402  beside build_site.py
 import table_pages  # noqa: E402
 
 FETCHED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*(?:src|href)=\"(?:https?:)?//[^\"]*", re.I)
@@ -40,6 +41,10 @@ MADE = {
     ],
     "migrate-rules": [f"| {rule.id} |" for rule in migration_rules().all],
     "stack-rows": [f"| `{row.name}`" for row in stack_rows()],
+    "modules": [
+        "\n## ipexctl/run/plan/\n",
+        *(f"\n- `{p.name}`: " for p in (ROOT / "ipexctl").rglob("[!_]*.py")),
+    ],
 }
 
 
@@ -80,6 +85,11 @@ def test_a_page_that_is_made_from_the_code_has_every_entry(site: Path, page: str
 def test_the_variables_on_the_page_about_runs_are_current() -> None:
     page = (ROOT / "docs/run-environment.md").read_text("utf-8")
     assert table_pages.with_variables(page) == page, "make docs"
+
+
+def test_the_rooms_in_the_architecture_are_current() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    assert module_page.with_rooms(page) == page, "make docs"
 
 
 def test_a_page_in_the_docs_is_in_the_contents(site: Path) -> None:

@@ -1,1 +1,1 @@
-"""Look at ranks that make no progress. Runs on the hosts."""
+"""Look at ranks that make no progress."""
