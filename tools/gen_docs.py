@@ -18,10 +18,14 @@ import table_pages  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
 
 if __name__ == "__main__":
-    file = ROOT / "docs" / "run-environment.md"
-    file.write_text(table_pages.with_variables(file.read_text("utf-8")), "utf-8")
-    file = ROOT / "ARCHITECTURE.md"
-    file.write_text(module_page.with_rooms(file.read_text("utf-8")), "utf-8")
+    tables = {
+        "docs/run-environment.md": table_pages.with_variables,
+        "docs/hangs.md": table_pages.with_hang_causes,
+        "ARCHITECTURE.md": module_page.with_rooms,
+    }
+    for page, with_table in tables.items():
+        file = ROOT / page
+        file.write_text(with_table(file.read_text("utf-8")), "utf-8")
     schemas = {"play": play_docs.play_schema(all_steps())}
     schemas["settings"] = settings_schema.settings_schema()
     for name, schema in schemas.items():

@@ -1,4 +1,5 @@
-"""Tables on pages of docs/ and of the site: variables of a rank; stacks, rules, failures."""
+"""Tables on pages of docs/ and of the site: variables of a rank, causes of hangs; stacks, rules,
+failures."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ from ipexctl.explain.causes.causes import Cause
 from ipexctl.install.stack.table_view import python_span
 from ipexctl.install.stack.version_table import StackRow
 from ipexctl.migrate.code.rules import Rule
+from ipexctl.run.hang.cause_kinds import CAUSES
 from ipexctl.run.plan.rank_variables import ERROR_FILE, HOST_WIDE, TABLE
 
 VARIABLES = "<!-- variables: made by tools/gen_docs.py -->", "<!-- end of variables -->"
+HANG_CAUSES = "<!-- causes: made by tools/gen_docs.py -->", "<!-- end of causes -->"
 
 
 def _between(text: str, marks: tuple[str, str], table: Iterable[str]) -> str:
@@ -76,6 +79,16 @@ def with_variables(text: str) -> str:
         by_readers.setdefault(readers, []).append(f"{name}: {means}")
     items = [f"- {'; '.join(names)}. Read by {who}." for who, names in by_readers.items()]
     return _between(text, VARIABLES, items)
+
+
+# --- docs/hangs.md -------------------------------------------------------------------------------
+
+
+def with_hang_causes(text: str) -> str:
+    """docs/hangs.md with the table of the kinds of causes as they are."""
+    rows = [f"| `{c.name}` | {c.means} | {c.advice} |" for c in CAUSES.values()]
+    head = "| kind | the rank | advice, unless the evidence tells more |"
+    return _between(text, HANG_CAUSES, [head, "|---|---|---|", *rows])
 
 
 # --- known failures, on the site -----------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.run.hang.hang_report import CauseKind
+from ipexctl.run.hang.cause_kinds import CAUSES
 
 from .looks import (
     BUSY,
@@ -40,7 +40,7 @@ from .looks import (
 CASES = [
     behind(
         "a file server does not answer",
-        CauseKind.BLOCKED_IO,
+        "blocked-io",
         frames([WORK + "data.py", 88, "__next__"]),
         doing="/data/x.arrow, state D, 0 % CPU",
         where="data.py:88 in __next__",
@@ -50,33 +50,33 @@ CASES = [
     ),
     behind(
         "blocked in the kernel, on what is not known",
-        CauseKind.BLOCKED_IO,
+        "blocked-io",
         doing="io_schedule",
         state="D",
         wchan="io_schedule",
     ),
     behind(
         "a pipe that has no writer",
-        CauseKind.BLOCKED_IO,
+        "blocked-io",
         doing="pipe",
         syscall=[0, 5, 0, 1],
         wchan="pipe_read",
         blocked_on={"what": "pipe"},
     ),
-    behind("sleeps, where only wchan can be read", CauseKind.SLEEPING, **SLEEP | {"syscall": None}),
+    behind("sleeps, where only wchan can be read", "sleeping", **SLEEP | {"syscall": None}),
     behind(
         "sleeps in a loop until a file is there",
-        CauseKind.SLEEPING,
+        "sleeping",
         doing="while not exists(flag)",
         waits_in_loop=True,
         text="while not exists(flag):",
         **SLEEP,
     ),
-    behind("sleeps, on aarch64", CauseKind.SLEEPING, syscall=[115], wchan=""),
-    behind("a queue", CauseKind.LOCK, frames(WAIT, *QUEUE), doing="queue"),
+    behind("sleeps, on aarch64", "sleeping", syscall=[115], wchan=""),
+    behind("a queue", "lock", frames(WAIT, *QUEUE), doing="queue"),
     behind(
         "a loop that waits and never sleeps",
-        CauseKind.SPINNING,
+        "spinning",
         doing="spinning: while not done, state R, 100 % CPU",
         waits_in_loop=True,
         text="while not done:",
@@ -84,7 +84,7 @@ CASES = [
     ),
     behind(
         "imports modules",
-        CauseKind.COMPUTING,
+        "computing",
         frames([SITE + "a.py", 2, "f"], [SITE + "a.py", 9, "<module>"]),
         doing="importing modules",
         where="train.py:61 in train",
@@ -92,16 +92,16 @@ CASES = [
     ),
     behind(
         "computes in other threads",
-        CauseKind.COMPUTING,
+        "computing",
         frames(WAIT),
         doing="other threads",
         cpu=3.0,
     ),
-    Case("stopped in the collective", CauseKind.STOPPED, [3], [*OTHERS, waits(3, state="T")]),
-    behind("a debugger", CauseKind.STOPPED, doing="debugger", state="t"),
+    Case("stopped in the collective", "stopped", [3], [*OTHERS, waits(3, state="T")]),
+    behind("a debugger", "stopped", doing="debugger", state="t"),
     Case(
         "two ranks call another operation",
-        CauseKind.MISMATCH,
+        "mismatch",
         [2, 3],
         [
             *(row(r, called("all_reduce"), collectives=calls(call(5))) for r in (0, 1, 4)),
@@ -116,14 +116,14 @@ CASES = [
     ),
     Case(
         "other sizes",
-        CauseKind.MISMATCH,
+        "mismatch",
         [3],
         [*OTHERS, waits(3, collectives=calls(call(412, sizes=[[512, 2]])))],
         said="[512, 2]",
     ),
     Case(
         "other sizes of one rank, after a mismatch that gloo let pass",
-        CauseKind.MISMATCH,
+        "mismatch",
         [1],
         [
             row(
@@ -140,14 +140,14 @@ CASES = [
     ),
     Case(
         "other dtypes",
-        CauseKind.MISMATCH,
+        "mismatch",
         [3],
         [*OTHERS, waits(3, collectives=calls(call(412, dtypes=["BFloat16"])))],
         said="BFloat16",
     ),
     Case(
         "a monitored_barrier is not recorded",
-        CauseKind.MISMATCH,
+        "mismatch",
         [0],
         [
             late(0, called("monitored_barrier", 30)),
@@ -159,7 +159,7 @@ CASES = [
     ),
     Case(
         "groups in another order",
-        CauseKind.MISMATCH,
+        "mismatch",
         [0, 1],
         [
             row(0, called("all_reduce"), collectives=calls(call(4, group="1"), _1=[0, 1])),
@@ -169,14 +169,14 @@ CASES = [
     ),
     Case(
         "both receive: gloo records neither",
-        CauseKind.MISMATCH,
+        "mismatch",
         [0, 1],
         [row(r, called("recv"), collectives=calls()) for r in (0, 1)],
         more={"world": 2},
     ),
     Case(
         "a chain: one waits for a rank that waits for a rank that sleeps",
-        CauseKind.SLEEPING,
+        "sleeping",
         [2],
         [
             row(0, called("all_reduce"), collectives=calls(call(4, group="1"), _1=[0, 1])),
@@ -188,7 +188,7 @@ CASES = [
     ),
     Case(
         "killed",
-        CauseKind.LEFT_EARLY,
+        "left-early",
         [3],
         OTHERS,
         doing="signal 9",
@@ -196,28 +196,28 @@ CASES = [
     ),
     Case(
         "ended, and no collectives are recorded",
-        CauseKind.LEFT_EARLY,
+        "left-early",
         [3],
         OLD,
         more={"ended": {3: "exit code 0"}},
     ),
     Case(
         "the others have ended, and the last one still computes",
-        CauseKind.COMPUTING,
+        "computing",
         [0],
         [row(0, frames(), **BUSY)],
         more={"ended": {1: "exit code 0", 2: "exit code 0", 3: "exit code 0"}},
     ),
     Case(
         "a host is silent",
-        CauseKind.HOST_SILENT,
+        "host-silent",
         [2, 3],
         [waits(0), waits(1)],
         more={"silent_hosts": (("node02", 40.0),), "cuts": (("node01 cannot reach node02", 40.0),)},
     ),
     Case(
         "a cut between two hosts",
-        CauseKind.PARTITION,
+        "partition",
         [],
         [*OTHERS, waits(3)],
         said="node01 cannot reach node02",
@@ -225,16 +225,16 @@ CASES = [
     ),
     Case(
         "has not joined: reads a file",
-        CauseKind.RENDEZVOUS,
+        "rendezvous",
         [3],
         [joins(0), joins(1), joins(2), row(3, frames(), **READS)],
         said=MASTER,
         doing="reading /data/x.arrow",
     ),
-    Case("all join, with a wrong address", CauseKind.RENDEZVOUS, [], [joins(r) for r in range(4)]),
+    Case("all join, with a wrong address", "rendezvous", [], [joins(r) for r in range(4)]),
     Case(
         "store.get() of a key that one rank has not set",
-        CauseKind.RENDEZVOUS,
+        "rendezvous",
         [0],
         [
             row(0, frames(), **SLEEP),
@@ -251,7 +251,7 @@ CASES = [
     ),
     behind(
         "a worker of the data loader blocks",
-        CauseKind.WORKER,
+        "worker",
         frames(*LOADER),
         doing="state D in data.py:9 __getitem__",
         where="train.py:61 in train",
@@ -259,7 +259,7 @@ CASES = [
     ),
     behind(
         "a worker process that was killed, where the rank reads its queue",
-        CauseKind.WORKER,
+        "worker",
         frames([LIB + "multiprocessing/queues.py", 103, "get"]),
         doing="exited",
         syscall=[0, 9],
@@ -268,14 +268,14 @@ CASES = [
     ),
     behind(
         "a subprocess",
-        CauseKind.BLOCKED_IO,
+        "blocked-io",
         frames([LIB + "subprocess.py", 2011, "_wait"]),
         doing="subprocess",
         syscall=[61, 9],
     ),
     behind(
         "a server outside the run",
-        CauseKind.OUTSIDE,
+        "outside",
         frames([LIB + "ssl.py", 1166, "read"], [SITE + "urllib3/connection.py", 5, "get"]),
         doing="93.184.216.34:443",
         syscall=[0, 9],
@@ -284,7 +284,7 @@ CASES = [
     ),
     behind(
         "input()",
-        CauseKind.OUTSIDE,
+        "outside",
         doing="input",
         syscall=[0, 0, 1, 1],
         wchan="pipe_read",
@@ -292,13 +292,13 @@ CASES = [
     ),
     behind(
         "a breakpoint",
-        CauseKind.OUTSIDE,
+        "outside",
         frames([LIB + "cmd.py", 126, "cmdloop"], [LIB + "pdb.py", 1, "it"]),
         doing="debugger",
     ),
     Case(
         "a lock file that a process outside the run holds",
-        CauseKind.OUTSIDE,
+        "outside",
         [0, 1, 2, 3],
         [
             row(
@@ -313,7 +313,7 @@ CASES = [
     ),
     Case(
         "one rank holds the lock file and computes",
-        CauseKind.COMPUTING,
+        "computing",
         [0],
         [
             row(0, frames(), **BUSY),
@@ -325,21 +325,21 @@ CASES = [
     ),
     Case(
         "all wait for a file server",
-        CauseKind.OUTSIDE,
+        "outside",
         [0, 1, 2, 3],
         [row(r, frames(), **READS) for r in range(4)],
         doing="/data/x.arrow",
     ),
     Case(
         "all compute",
-        CauseKind.COMPUTING,
+        "computing",
         [0, 1, 2, 3],
         [row(r, frames(), **BUSY) for r in range(4)],
     ),
-    Case("all have arrived", CauseKind.COLLECTIVE, [], [*OTHERS, waits(3)], said="network"),
+    Case("all have arrived", "collective", [], [*OTHERS, waits(3)], said="network"),
     Case(
         "all have arrived, and one connection loses data",
-        CauseKind.COLLECTIVE,
+        "collective",
         [1, 2],
         [
             waits(0),
@@ -351,7 +351,7 @@ CASES = [
     ),
     Case(
         "all have arrived, and a host is at one end of each bad connection",
-        CauseKind.COLLECTIVE,
+        "collective",
         [2],
         [
             linked(0, 2, unsent=9, unanswered=50.0),
@@ -363,13 +363,13 @@ CASES = [
     ),
     Case(
         "one rank has finished the collective that the others are in",
-        CauseKind.COLLECTIVE,
+        "collective",
         [],
         [*OTHERS, late(3, collectives=calls(call(412, done=True)), **SLEEP)],
     ),
     Case(
         "others wait for a group that is stalled",
-        CauseKind.COLLECTIVE,
+        "collective",
         [],
         [
             *(row(r, called("barrier"), collectives=calls(call(4, "barrier"))) for r in (0, 1)),
@@ -382,22 +382,22 @@ CASES = [
     ),
     behind(
         "ppoll on aarch64 has the number of flock on x86-64",
-        CauseKind.OUTSIDE,
+        "outside",
         doing="93.184.216.34:443",
         syscall=[73, 1],
         wchan="poll_schedule_timeout",
         blocked_on=PEER,
     ),
-    Case("an old torch: the outlier", CauseKind.SLEEPING, [3], [*OLD, row(3, frames(), **SLEEP)]),
+    Case("an old torch: the outlier", "sleeping", [3], [*OLD, row(3, frames(), **SLEEP)]),
     Case(
         "an old torch: another function",
-        CauseKind.MISMATCH,
+        "mismatch",
         [3],
         [*(row(r, called("all_reduce")) for r in range(3)), row(3, called("broadcast", 9))],
     ),
     Case(
         "FSDP2 is not the user's code",
-        CauseKind.LOCK,
+        "lock",
         [3],
         [
             *(
@@ -417,7 +417,7 @@ CASES = [
     ),
     Case(
         "DeepSpeed's communication",
-        CauseKind.SLEEPING,
+        "sleeping",
         [3],
         [
             *(row(r, frames([SITE + "deepspeed/comm/comm.py", 1, "barrier"])) for r in range(3)),
@@ -427,7 +427,7 @@ CASES = [
     ),
     Case(
         "work.wait() has no frame",
-        CauseKind.SLEEPING,
+        "sleeping",
         [1],
         [row(0, frames(), collectives=calls(call(412))), late(1, **SLEEP)],
         what="all_reduce #412 (4.2 MB)",
@@ -435,7 +435,7 @@ CASES = [
     ),
     Case(
         "an asynchronous collective is open, and the main thread sleeps before the next",
-        CauseKind.SLEEPING,
+        "sleeping",
         [3],
         [
             *(waits(r, 413) for r in range(3)),
@@ -444,13 +444,13 @@ CASES = [
     ),
     Case(
         "two causes: what explains more is first",
-        CauseKind.BLOCKED_IO,
+        "blocked-io",
         [3, 2],
         [waits(0), waits(1), late(2, **BUSY), late(3, **READS)],
     ),
     Case(
         "as many ranks called the one as the other: who is wrong is not known",
-        CauseKind.MISMATCH,
+        "mismatch",
         [0, 1],
         [
             row(0, called("all_gather"), collectives=calls(call(412, "all_gather"))),
@@ -460,23 +460,29 @@ CASES = [
     ),
     behind(
         "one rank alone calls new_group",
-        CauseKind.RENDEZVOUS,
+        "rendezvous",
         frames([TORCH + "distributed_c10d.py", 5581, "new_group"]),
         said="also those that are not in the group",
     ),
     Case(
         "no look of the other host yet, whose rank is not known either",
-        CauseKind.UNKNOWN,
+        "unknown",
         [],
         [waits(0)],
         more={"world": 2, "hosts": {0: "node01"}},
     ),
-    Case("no stacks, all idle", CauseKind.UNKNOWN, [0, 1, 2, 3], [row(r) for r in range(4)]),
-    Case("no look of one rank", CauseKind.UNKNOWN, [3], OTHERS),
-    Case("no looks at all", CauseKind.UNKNOWN, [], []),
-    Case("one rank", CauseKind.SLEEPING, [0], [row(0, frames(), **SLEEP)], more={"world": 1}),
-    Case("it moves", CauseKind.MOVING, [], [*OTHERS, waits(3)], more={"quiet": None}),
+    Case("no stacks, all idle", "unknown", [0, 1, 2, 3], [row(r) for r in range(4)]),
+    Case("no look of one rank", "unknown", [3], OTHERS),
+    Case("no looks at all", "unknown", [], []),
+    Case("one rank", "sleeping", [0], [row(0, frames(), **SLEEP)], more={"world": 1}),
+    Case("it moves", "moving", [], [*OTHERS, waits(3)], more={"quiet": None}),
 ]
+
+
+def test_each_cause_has_a_case_and_each_rank_rule_a_place_of_its_own() -> None:
+    assert {case.kind for case in CASES} == set(CAUSES)
+    places = [place for cause in CAUSES.values() for place in cause.rank_rules]
+    assert len(places) == len(set(places))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

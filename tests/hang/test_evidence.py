@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from ipexctl.run.hang.cause_kinds import CAUSES
 from ipexctl.run.hang.diagnosis import diagnose_run
-from ipexctl.run.hang.diagnosis_text import diagnosis_lines
+from ipexctl.run.hang.diagnosis_layout import diagnosis_lines
 from ipexctl.run.hang.evidence import read_look
-from ipexctl.run.hang.hang_report import CauseKind
 
 from .looks import BACKWARD, call, calls, late, row, situation, waits
 
@@ -70,7 +70,7 @@ def test_odd_values_inside_are_left_out() -> None:
         raw["source"] = [odd, odd, odd, odd]
         raw["connections"] = [[odd] * 6]
         given = situation([waits(0), raw])
-        assert diagnose_run(given).kind in CauseKind
+        assert diagnose_run(given).kind.name in CAUSES
 
 
 def test_control_characters_do_not_reach_the_screen() -> None:

@@ -92,6 +92,11 @@ def test_the_rooms_in_the_architecture_are_current() -> None:
     assert module_page.with_rooms(page) == page, "make docs"
 
 
+def test_the_causes_on_the_page_about_hangs_are_current() -> None:
+    page = (ROOT / "docs/hangs.md").read_text("utf-8")
+    assert table_pages.with_hang_causes(page) == page, "make docs"
+
+
 def test_a_page_in_the_docs_is_in_the_contents(site: Path) -> None:
     index = (site / "index.html").read_text()
     pages = [p.relative_to(ROOT).with_suffix(".html") for p in (ROOT / "docs").rglob("*.md")]

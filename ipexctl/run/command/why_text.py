@@ -8,8 +8,7 @@ from typing import Any
 from ipexctl.base.sizes import duration
 from ipexctl.base.wrapping import wrap_text
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.hang import diagnosis_text
-from ipexctl.run.hang.hang_report import CauseKind
+from ipexctl.run.hang import diagnosis_layout
 from ipexctl.run.jobs.why import Why
 from ipexctl.terminal.console import print_text, stdout_console
 
@@ -19,7 +18,7 @@ def show_why(found: Why, stacks: bool = False) -> None:
     for line in why_lines(found, console.width):
         print_text(console, line)
     if stacks and found.situation:
-        for line in diagnosis_text.stack_lines(found.situation):
+        for line in diagnosis_layout.stack_lines(found.situation):
             print_text(console, line)
 
 
@@ -29,7 +28,7 @@ def why_lines(found: Why, width: int) -> Iterator[str]:
     for text in filter(None, (found.run.cause, later, found.run.waits)):
         yield from wrap_text(f"  {text}", width, "  ")
     if found.situation and found.diagnosis:
-        yield from diagnosis_text.diagnosis_lines(found.diagnosis, width)
+        yield from diagnosis_layout.diagnosis_lines(found.diagnosis, width)
     yield from _step_lines(found, width)
 
 
@@ -50,7 +49,7 @@ def _first_line(found: Why) -> str:
     if found.situation is None or found.diagnosis is None:
         return f"{_without_looks(found)} · {name} · {where}"
     quiet = found.situation.quiet
-    if found.diagnosis.kind is CauseKind.MOVING or quiet is None:
+    if quiet is None:
         state = "making progress"
     elif not found.stalled:
         state = f"quiet for {duration(quiet)}, but not stalled: a rank computes"
@@ -77,7 +76,7 @@ def why_document(found: Why, stacks: bool = False) -> dict[str, Any]:
     run, situation = found.run, found.situation
     looks = situation.looks if situation and stacks else ()
     seen = [
-        {"rank": look.rank, "host": look.host} | diagnosis_text.stack_document(look)
+        {"rank": look.rank, "host": look.host} | diagnosis_layout.stack_document(look)
         for look in looks
     ]
     return {
@@ -89,9 +88,9 @@ def why_document(found: Why, stacks: bool = False) -> dict[str, Any]:
         "quiet_seconds": situation.quiet if situation else None,
         "cause": run.cause or None,
         **(
-            diagnosis_text.diagnosis_document(found.diagnosis)
+            diagnosis_layout.diagnosis_document(found.diagnosis)
             if found.diagnosis
-            else {"kind": CauseKind.UNKNOWN.value if found.unknown else None}
+            else {"kind": "unknown" if found.unknown else None}
         ),
         **({"stacks": seen} if stacks else {}),
         "steps": found.steps.document() if found.steps else None,

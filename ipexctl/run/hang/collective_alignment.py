@@ -27,11 +27,10 @@ Mismatch = list[tuple[Collective, tuple[int, ...]]]
 @dataclass(frozen=True)
 class Alignment:
     """`waits_in`: the collective in which a rank waits. `waits_for`: ranks that
-    have not arrived there; this is unknown for `unseen`, ranks without a record."""
+    have not arrived there, as far as their collectives are recorded."""
 
     waits_in: Mapping[int, Collective]
     waits_for: Mapping[int, frozenset[int]]
-    unseen: frozenset[int]
     mismatch: Mismatch
 
     def roots(self) -> frozenset[int]:
@@ -65,7 +64,7 @@ def align_collectives(
         for call in look.collectives or ():
             by_group[_group_key(call.group, look, looks)][rank][call.seq] = call
     waits_in, waits_for = dict[int, Collective](), dict[int, frozenset[int]]()
-    unseen, mismatch = set[int](), Mismatch()
+    mismatch = Mismatch()
     for group, called in sorted(by_group.items()):
         members = _group_members(group, called, looks, ended, world)
         recorded = {r for r in members if r in looks and looks[r].collectives is not None}
@@ -76,13 +75,11 @@ def align_collectives(
                 if call.done:
                     continue
                 late = {r for r in recorded if highest.get(r, -1) < seq} | (members & ended)
-                dark = members - recorded - ended
-                unseen |= {r for r in dark if r not in waiting}
                 if rank not in waits_in or (late and rank not in waits_for):
                     waits_in[rank] = call
                 if late and rank not in waits_for:
                     waits_for[rank] = frozenset(late)
-    return Alignment(waits_in, waits_for, frozenset(unseen), mismatch)
+    return Alignment(waits_in, waits_for, mismatch)
 
 
 def collective_text(call: Collective, *, backward: bool = False) -> str:

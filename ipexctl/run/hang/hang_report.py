@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from enum import Enum
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.evidence import RankLook, read_look
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.plan.launch import LaunchPlan
 
+if TYPE_CHECKING:
+    from ipexctl.run.hang.cause_kinds import CauseKind
+
 Spans = Sequence[tuple[str, float]]  # what, and for how many seconds
-
-
-class CauseKind(str, Enum):
-    """The kind of a hang. If several apply, the first ones explain the others."""
-
-    PARTITION = "partition"
-    LEFT_EARLY = "left-early"
-    HOST_SILENT = "host-silent"
-    STOPPED = "stopped"
-    MISMATCH = "mismatch"
-    RENDEZVOUS = "rendezvous"
-    BLOCKED_IO = "blocked-io"
-    WORKER = "worker"  # of a data loader
-    OUTSIDE = "outside"  # waits for something that is not a part of the run
-    LOCK = "lock"
-    SPINNING = "spinning"
-    SLEEPING = "sleeping"
-    COMPUTING = "computing"
-    COLLECTIVE = "collective"  # all ranks have arrived, none goes on
-    UNKNOWN = "unknown"
-    MOVING = "moving"
-
-
-SEVERITY = {kind: i for i, kind in enumerate(CauseKind)}
 
 
 @dataclass(frozen=True)
@@ -105,6 +83,26 @@ class HangGroup:
     where: str
     seconds: float | None
     waits: bool = True
+
+
+@dataclass(frozen=True)
+class RunFinding:
+    """What a run rule has found. `before_advice`: shown before the advice instead of the headline;
+    `advice`: instead of that of the cause. `ends_wait`: the ranks wait like the others."""
+
+    headline: str
+    ranks: Iterable[int] = ()
+    advice: str | None = None
+    before_advice: str | None = None
+    ends_wait: bool = False
+
+
+@dataclass(frozen=True)
+class Blame:
+    """Ranks that hold up the others, whose own activity tells why. `fact`: how that is known."""
+
+    ranks: Iterable[int]
+    fact: str = ""
 
 
 @dataclass(frozen=True)

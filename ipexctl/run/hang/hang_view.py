@@ -1,9 +1,10 @@
-"""Arrange a situation: what each rank does, which ranks it waits for; format a diagnosis."""
+"""Arrange a situation: what each rank does, and which ranks it waits for."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ipexctl.base.sizes import fold_numbers
 from ipexctl.inventory.nodeset import fold
@@ -11,30 +12,41 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang import collective_alignment as alignment
 from ipexctl.run.hang.collective_alignment import Alignment
 from ipexctl.run.hang.evidence import RankLook
-from ipexctl.run.hang.hang_report import (
-    SEVERITY,
-    CauseKind,
-    Diagnosis,
-    HangGroup,
-    Situation,
-    Suspect,
-)
-from ipexctl.run.hang.likely_cause import EVERY, HOST, advise_on_suspect
-from ipexctl.run.hang.rank_activity import Activity, classify_activity, state_and_cpu_text
+from ipexctl.run.hang.hang_report import HangGroup, Situation, Suspect
+from ipexctl.run.hang.rank_evidence import Activity, state_and_cpu_text
+from ipexctl.run.hang.wait_explanation import Classify
 
-MOST_LETTERS = 200  # letters of a headline
+if TYPE_CHECKING:
+    from ipexctl.run.hang.cause_kinds import CauseKind
+
+
+@dataclass(frozen=True)
+class BlamedRank:
+    """A rank that holds up the run. `awaited`: others wait for it; `every`: all ranks do this."""
+
+    look: RankLook
+    does: Activity
+    host: str
+    awaited: bool
+    every: bool
+    classify: Classify
 
 
 @dataclass(frozen=True)
 class HangView:
+    """A situation, and what each rank does in it according to the table of causes."""
+
     situation: Situation
+    causes: Mapping[str, CauseKind]
+    classify: Classify
     looks: dict[int, RankLook]
+    kinds: dict[int, CauseKind]
     does: dict[int, Activity]
     ended: dict[int, str]
     calls: Alignment
 
     @staticmethod
-    def of(situation: Situation) -> HangView:
+    def of(situation: Situation, causes: Mapping[str, CauseKind], classify: Classify) -> HangView:
         hosts = situation.hosts
         looks = {
             look.rank: look
@@ -44,20 +56,16 @@ class HangView:
         ended = dict(situation.ended or {})
         ended |= {r: "ended" for r, look in looks.items() if look.state in "ZX" and look.state}
         looks = {rank: look for rank, look in sorted(looks.items()) if rank not in ended}
-        does = {rank: classify_activity(look, situation.master) for rank, look in looks.items()}
-        waiting = frozenset(rank for rank, done in does.items() if done.kind is None)
-        gone = frozenset(ended)
-        return HangView(
-            situation,
-            looks,
-            does,
-            ended,
-            alignment.align_collectives(looks, waiting, gone, situation.world_size),
-        )
+        known = {rank: classify(look, situation.master) for rank, look in looks.items()}
+        kinds = {rank: kind for rank, (kind, _) in known.items()}
+        does = {rank: activity for rank, (_, activity) in known.items()}
+        waiting, gone = _waiting_ranks(does), frozenset(ended)
+        calls = alignment.align_collectives(looks, waiting, gone, situation.world_size)
+        return HangView(situation, causes, classify, looks, kinds, does, ended, calls)
 
     @property
     def waiting(self) -> frozenset[int]:
-        return frozenset(rank for rank, done in self.does.items() if done.kind is None)
+        return _waiting_ranks(self.does)
 
     @property
     def unseen(self) -> frozenset[int]:
@@ -100,9 +108,8 @@ class HangView:
         alike = defaultdict[tuple[str, str, bool], list[int]](list)
         for rank, does in self.does.items():
             if rank not in suspects:
-                waits = does.kind is None
-                what = self.operation(rank) if waits else does.action
-                alike[what, does.where, waits].append(rank)
+                what = self.operation(rank) if does.waits else does.action
+                alike[what, does.where, does.waits].append(rank)
         return tuple(
             HangGroup(tuple(ranks), what, where, self._age(ranks), waits)
             for (what, where, waits), ranks in sorted(alike.items(), key=lambda i: -len(i[1]))
@@ -113,49 +120,23 @@ class HangView:
         ages = [call.age for call in calls if call.age is not None]
         return max(ages) if ages else self.situation.quiet
 
-    def said(
-        self,
-        kind: CauseKind,
-        suspects: Iterable[int],
-        headline: str,
-        advice: str = "",
-        likely: str = "",
-    ) -> Diagnosis:
-        """Make a Diagnosis. `likely`: shown instead of the headline and the advice."""
-        own = sorted(set(suspects), key=lambda r: (SEVERITY[self.kind(r)], r))
-        shown = tuple(self.suspect(rank) for rank in own)
-        likely = likely or (f"{headline}. {advice}" if advice else "")
-        headline = headline if len(headline) <= MOST_LETTERS else headline[: MOST_LETTERS - 1] + "…"
-        groups = self.groups(() if kind is CauseKind.COLLECTIVE else own)
-        return Diagnosis(kind, headline, shown, groups, likely, evidence_limits(self))
-
-    def of_suspects(self, ranks: Iterable[int], fact: str = "") -> Diagnosis:
-        """Diagnose the suspects; the kind is that of the one whose activity explains most."""
-        own = sorted(ranks, key=lambda r: SEVERITY[self.kind(r)])
-        first, kind = own[0], self.kind(own[0])
-        same = [rank for rank in own if self.kind(rank) is kind]
-        if first not in self.does:
-            head = f"no evidence from {self.named(same)}, and the others wait"
-            return self.said(kind, own, head, likely=f"{fact}{head}. See its log.")
-        does = self.does[first]
-        at = f" in {does.where.replace(' in ', ' ')}" if does.where else ""
-        be = "is" if len(same) == 1 else "are"
-        verb = f"block{'s' * (be == 'is')}" if kind is CauseKind.BLOCKED_IO else be
-        what = f"{self.named(same)} {verb}{at}{':' * bool(at or verb != be)} {self.action(first)}"
-        if len(same) < len(own):
-            fact += f"{self.named(same).partition(' (')[0]} {be} {self.action(first)}. "
-        detail = self.situation.hosts.get(first, "")
-        if not self.waiting:
-            detail = EVERY if len(own) == len(self.does) > 1 else detail if kind in HOST else ""
-        likely = f"{fact}{advise_on_suspect(kind, does, self.looks[first], detail)}"
-        return self.said(kind, own, what, likely=likely)
-
     def kind(self, rank: int) -> CauseKind:
-        if rank in self.ended:
-            return CauseKind.LEFT_EARLY
-        return (
-            (self.does[rank].kind or CauseKind.MISMATCH) if rank in self.does else CauseKind.UNKNOWN
-        )
+        name = "left-early" if rank in self.ended else "unknown"
+        return self.causes[name] if rank not in self.kinds else self.kinds[rank]
+
+    def severity(self, rank: int) -> int:
+        """Return the place of the cause in the table: the first ones explain the others."""
+        return [*self.causes].index(self.kind(rank).name)
+
+    def advice(self, rank: int, *, awaited: bool, every: bool = False) -> str:
+        """Return what to do about a rank. `awaited`: others wait for it; `every`: all do this."""
+        host, kind = self.situation.hosts.get(rank, ""), self.kind(rank)
+        blamed = BlamedRank(self.looks[rank], self.does[rank], host, awaited, every, self.classify)
+        return kind.advise(blamed) or blamed.does.advice or kind.advice
+
+
+def _waiting_ranks(does: Mapping[int, Activity]) -> frozenset[int]:
+    return frozenset(rank for rank, activity in does.items() if activity.waits)
 
 
 def evidence_limits(view: HangView) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.hang.diagnosis import diagnose_run
 from ipexctl.run.hang.hang_report import (
-    CauseKind,
     Diagnosis,
     Situation,
     situation_from_journals,
@@ -36,7 +35,6 @@ from ipexctl.shipped_tables import metric_formats
 LAST_LOOK, EVERY = 3.0, 0.25  # seconds until the hosts of a run that ends have looked
 QUIET = 5.0  # seconds without progress from which a run may be stalled
 LAST_LINES = 400  # last lines of a rank, for its steps per second
-BUSY = (CauseKind.MOVING, CauseKind.COMPUTING)
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Why(AskedRun):
 
     @property
     def stalled(self) -> bool:
-        waits = self.diagnosis is not None and self.diagnosis.kind not in BUSY
+        waits = self.diagnosis is not None and self.diagnosis.kind.stalls
         return waits and not self.computes
 
     @property

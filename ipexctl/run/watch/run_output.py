@@ -150,4 +150,4 @@ class StallNotes:
         found = diagnose_run(
             situation_from_looks(self.state.plan, looks, self.ends, seconds, silent)
         )
-        return Stall(seconds, found.kind.value, found.headline)
+        return Stall(seconds, found.kind.name, found.headline)

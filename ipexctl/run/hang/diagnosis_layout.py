@@ -1,4 +1,7 @@
-"""Format a diagnosis as lines for a terminal, and as a document for --json."""
+"""Format a diagnosis as lines for a terminal, and as a document for --json.
+
+Its sentences are those of rank_rules.py, run_rules.py and advice.py.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from ipexctl.base.wrapping import wrap_text
 from ipexctl.inventory.nodeset import fold
 from ipexctl.run.hang.evidence import RankLook
 from ipexctl.run.hang.hang_report import Diagnosis, HangGroup, Situation, Suspect
-from ipexctl.run.hang.rank_activity import thread_text
+from ipexctl.run.hang.rank_evidence import thread_text
 
 MOST_LINES = 23  # lines: the caller puts one above
 _CPU = re.compile(r", (\d+) % CPU$")
@@ -37,7 +40,7 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int) -> list[str]:
 
 def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
-        "kind": diagnosis.kind.value,
+        "kind": diagnosis.kind.name,
         "headline": diagnosis.headline,
         "suspects": [{**vars(one)} for one in diagnosis.suspects],
         "groups": [{**vars(one), "ranks": [*one.ranks]} for one in diagnosis.groups],

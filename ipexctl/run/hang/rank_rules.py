@@ -1,0 +1,346 @@
+"""Recognize what one rank does. The causes of cause_kinds.py name these rules, with their places.
+
+A rule returns what the rank does, or None if it does something else. Rules with lower places have
+been tried before it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ipexctl.run.hang.evidence import RankLook
+from ipexctl.run.hang.rank_evidence import (
+    BUSY,
+    FUTEX,
+    LOADER,
+    LOCKS,
+    POOL,
+    Activity,
+    RankEvidence,
+    child_text,
+    child_waited_for,
+    dead_worker,
+    has_task,
+    how_ended_text,
+    is_library,
+    slowest_worker,
+    thread_text,
+    where_text,
+)
+
+WORKS = 0.1  # CPUs of a process that does more than wait, as in remote/run/rank_progress.py
+NEVER_HAPPENS = "Likely: what it waits for here never happens."
+_LOST_TASK = (
+    "A worker that dies takes its task with it (dmesg says whether memory ran out); "
+    "concurrent.futures.ProcessPoolExecutor raises an error instead."
+)
+_NO_MEMORY = "Likely: the worker was killed for lack of memory: check dmesg."
+# System calls by their numbers on x86-64 and on aarch64.
+_WAIT_CHILD, _FLOCK = {61, 247, 95, 260}, {73, 32}
+_READ, _WRITE = {0, 63}, {1, 20, 64, 66, 18, 68}
+_RENDEZVOUS_PATHS = re.compile(r"torch/distributed/(?:rendezvous|elastic/rendezvous/\w+)\.py$")
+_RENDEZVOUS = {"init_process_group", "new_group", "_store_based_barrier", "connectFullMesh"}
+_RENDEZVOUS |= {"_new_process_group_helper", "init_device_mesh", "init_deepspeed_comm"}
+_STORE = re.compile(r"store\w*\.(?:get|wait|barrier)\(", re.I)
+_SOCKETS = re.compile(r"/(?:socket|ssl)\.py$|/http/client\.py$|/(?:urllib3|requests|httpx)/")
+_DEBUGGERS = re.compile(r"/(?:pdb|bdb|cmd)\.py$|/(?:IPython|debugpy|ipdb)/")
+_PROGRAM = re.compile(r"/subprocess\.py$")
+_QUEUES = "waiting for an item of a queue", "waiting for room in a queue that is full"
+_WAITS = {
+    "future": "the result of a future",
+    "event": "an event",
+    "condition": "a condition",
+    "semaphore": "a semaphore",
+    "pool": "results of a multiprocessing pool",
+}
+MOST_CHILDREN = 16  # in a look
+
+
+# --- stopped, ended, joining, exchanging ---------------------------------------------------------
+
+
+def is_stopped(rank: RankEvidence) -> Activity | None:
+    look = rank.look
+    if look.state == "t":
+        tracers = "Detach the debugger or tracer (gdb, strace, py-spy)."
+        return rank.does("stopped by a debugger", tracers)
+    resume = f"Continue it: kill -CONT {look.pid} on {look.host}" if look.pid else ""
+    return rank.does("stopped by a signal", resume) if look.state == "T" else None
+
+
+def has_ended(rank: RankEvidence) -> Activity | None:
+    return rank.does("ended") if rank.look.state in ("Z", "X") else None
+
+
+def joins_run(rank: RankEvidence) -> Activity | None:
+    if any(f.function == "new_group" for f in rank.inner):
+        members = "Every rank must call it, also those that are not in the group."
+        return rank.does("waiting for the other ranks in new_group", members)
+    look = rank.look
+    peer = look.blocked_on.peer if look.blocked_on else ""
+    store = look.source is not None and _STORE.search(look.source.text)
+    if (
+        any(_RENDEZVOUS_PATHS.search(f.path) or f.function in _RENDEZVOUS for f in rank.inner)
+        or (store and not rank.is_busy)
+        or (not rank.inner and bool(peer) and peer == rank.master)
+    ):
+        return rank.does(f"joining the run at {rank.master or 'its master'}")
+    return None
+
+
+def exchanges_data(rank: RankEvidence) -> Activity | None:
+    """Recognize a rank that waits for other ranks; if it is blamed, they are in another call."""
+    op = rank.exchange()
+    return None if op is None else Activity("", rank.where, True, op, rank.backward)
+
+
+# --- computing ------------------------------------------------------------------------------------
+
+
+def runs_program(rank: RankEvidence) -> Activity | None:
+    if not rank.calls(_PROGRAM) or (rank.look.cpu or 0) < WORKS:
+        return None
+    return rank.does(f"running {child_text(child_waited_for(rank.look))}")
+
+
+def lacks_cpu_time(rank: RankEvidence) -> Activity | None:
+    look = rank.look
+    idle = not rank.is_busy and not rank.imports and (look.cpu or 0) < WORKS
+    if not rank.runs or not idle or look.waits_in_loop:
+        return None
+    return rank.does("ready to run, with hardly any CPU time")
+
+
+def spins_in_loop(rank: RankEvidence) -> Activity | None:
+    if not rank.runs or not rank.look.waits_in_loop:
+        return None
+    return rank.does(f"spinning{_source_line_text(rank.look)}")
+
+
+def is_computing(rank: RankEvidence) -> Activity | None:
+    if not rank.runs:
+        return None
+    inside = f" inside {rank.look.wait.call}" if rank.look.wait.call else ""
+    return rank.does("importing modules" if rank.imports else f"computing{inside}")
+
+
+def computes_in_other_threads(rank: RankEvidence) -> Activity | None:
+    busy = (rank.look.cpu or 0) >= BUSY
+    return rank.does("computing in other threads or processes") if busy else None
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+
+def waits_for_computing_loader(rank: RankEvidence) -> Activity | None:
+    slowest = slowest_worker(rank.look)
+    if not rank.calls(LOADER) or slowest is None or slowest.state != "R" or dead_worker(rank.look):
+        return None
+    text = f"waiting for data loader worker {slowest.pid}, which computes"
+    return rank.does(text + _worker_state_text(slowest))
+
+
+def waits_for_loader(rank: RankEvidence) -> Activity | None:
+    if not rank.calls(LOADER):
+        return None
+    if lost := dead_worker(rank.look):
+        how = how_ended_text(lost)
+        advice = _NO_MEMORY if how.endswith("by signal 9") else ""
+        return rank.does(f"waiting for a data loader worker that {how}", advice)
+    slowest = slowest_worker(rank.look)
+    if slowest is None:
+        return rank.does("waiting for a data loader worker")
+    text = f"waiting for data loader worker {slowest.pid}"
+    return rank.does(text + _worker_state_text(slowest))
+
+
+def _worker_state_text(worker: RankLook) -> str:
+    frame = next((f for f in worker.frames if not is_library(f)), None)
+    state = f"state {worker.state}" if worker.state else ""
+    inside = f"in {where_text(frame).replace(' in ', ' ')}" if frame else ""
+    return f" ({' '.join(filter(None, (state, inside)))})" if state or inside else ""
+
+
+def has_lost_worker(rank: RankEvidence) -> Activity | None:
+    """Recognize a wait for a worker process of multiprocessing that has ended."""
+    if not any("/multiprocessing/" in f.path for f in rank.inner):
+        return None
+    look = rank.look
+    lost, alive = dead_worker(look), any(not child.exited for child in look.children)
+    if lost and not (alive and lost.ended == "exit code 0"):
+        pid, how = f" (PID {lost.pid})" if lost.pid else "", how_ended_text(lost)
+        advice = _NO_MEMORY if how.endswith("by signal 9") else _LOST_TASK
+        return rank.does(f"{_lock_action(rank)}; a worker process{pid} {how}", advice)
+    workers = [c for c in look.children if any(POOL.search(f.path) for f in c.frames)]
+    if not workers or not rank.calls(POOL):
+        return None
+    feeds = any(thread.source for thread in look.threads if not thread.main)
+    if feeds or len(look.children) >= MOST_CHILDREN or any(map(has_task, workers)):
+        return None
+    text = "waiting for a task that a pool's worker took; that worker has ended"
+    return rank.does(text, _LOST_TASK)
+
+
+# --- files, and what is outside the run -----------------------------------------------------------
+
+
+def waits_in_kernel(rank: RankEvidence) -> Activity | None:
+    return _blocked_activity(rank) if rank.look.state == "D" else None
+
+
+def waits_for_file(rank: RankEvidence) -> Activity | None:
+    on = rank.look.blocked_on
+    return _blocked_activity(rank) if on and on.what in ("file", "pipe") else None
+
+
+def _blocked_activity(rank: RankEvidence) -> Activity:
+    look, on = rank.look, rank.look.blocked_on
+    if on and on.what == "pipe":
+        named = f"the named pipe {on.path}" if on.path else "a pipe"
+        end = "Likely: the process at the other end of the pipe does not write or read."
+        return rank.does(f"waiting for the other end of {named}", end, on.path)
+    if on and on.path:
+        verb = "writing" if rank.in_syscall(_WRITE) else "reading"
+        return rank.does(f"{verb} {on.path}", thing=on.path)
+    return rank.does("blocked in the kernel" + (f" ({look.wchan})" if look.wchan else ""))
+
+
+def waits_for_input(rank: RankEvidence) -> Activity | None:
+    look, on = rank.look, rank.look.blocked_on
+    advice = "A run has no input: remove input() or breakpoint() from the script."
+    if rank.calls(_DEBUGGERS):
+        return rank.does("waiting in a debugger", advice, "stdin")
+    reads_stdin = rank.in_syscall(_READ) and look.syscall[1:2] == (0,) and not look.name
+    text = look.source.text if look.source else ""
+    asks = re.search(r"\b(?:input|breakpoint|set_trace)\(", text)
+    if asks or reads_stdin or (on and re.match(r"/dev/(?:pts/|tty)", on.path)):
+        return rank.does("waiting for input", advice, "stdin")
+    return None
+
+
+def waits_for_program(rank: RankEvidence) -> Activity | None:
+    if not rank.calls(_PROGRAM) and not rank.in_syscall(_WAIT_CHILD):
+        return None
+    advice = "Likely: the command that it started hangs."
+    return rank.does(f"waiting for {child_text(child_waited_for(rank.look))}", advice, "program")
+
+
+def waits_for_file_lock(rank: RankEvidence) -> Activity | None:
+    look, on = rank.look, rank.look.blocked_on
+    of_file = (on is None or on.what in ("file", "")) and "poll" not in look.wchan
+    locks = (rank.in_syscall(_FLOCK) and of_file) or re.search(
+        "flock|posix_lock|lock_inode", look.wchan
+    )
+    if not locks and not any("/filelock/" in f.path for f in rank.inner):
+        return None
+    path = on.path if on else ""
+    advice = "Likely: another process holds the lock file."
+    return rank.does(f"waiting for the file lock {path}".strip(), advice, path or "file lock")
+
+
+def waits_for_peer(rank: RankEvidence) -> Activity | None:
+    look, on = rank.look, rank.look.blocked_on
+    if rank.in_sleep_syscall or look.wait.what:
+        return None
+    if any(f.function == "accept" and _SOCKETS.search(f.path) for f in rank.inner[:2]):
+        advice = "Likely: the program that should connect does not."
+        return rank.does("waiting for a connection", advice, "connection")
+    if on and on.peer and on.what in ("socket", "poll"):
+        advice = f"Likely: {on.peer} does not answer."
+        return rank.does(f"waiting for data from {on.peer}", advice, on.peer)
+    advice = "Likely: a server outside the run does not answer; set a timeout."
+    sockets = rank.calls(_SOCKETS)
+    return rank.does("waiting for data from a socket", advice, "socket") if sockets else None
+
+
+# --- sleeping, locks, unknown ---------------------------------------------------------------------
+
+
+def is_sleeping(rank: RankEvidence) -> Activity | None:
+    if not rank.sleeps:
+        return None
+    if rank.look.waits_in_loop:
+        return rank.does(f"sleeping in a loop{_source_line_text(rank.look)}", NEVER_HAPPENS)
+    call = rank.c_function
+    if call and not call.endswith("sleep"):
+        return _inside_activity(rank, "waiting", call)
+    # the package of the innermost frame, unless that is the user's code
+    library = re.search(r"-packages/([A-Za-z]\w*)", rank.inner[0].path) if rank.inner else None
+    return _inside_activity(rank, "sleeping", library[1] if library else "")
+
+
+def _inside_activity(rank: RankEvidence, verb: str, call: str) -> Activity:
+    """Name the function or the library that the rank has called, if that is known."""
+    return (
+        rank.does(f"{verb} inside {call}", f"{call} has not returned.") if call else rank.does(verb)
+    )
+
+
+def _source_line_text(look: RankLook) -> str:
+    return f": {look.source.text[:60].rstrip(':')}" if look.source and look.source.text else ""
+
+
+def waits_for_lock(rank: RankEvidence) -> Activity | None:
+    if rank.look.wait.what or any(LOCKS.search(f.path) for f in rank.inner[:4]):
+        action = _lock_action(rank)
+        full = action.endswith("is full")
+        return rank.does(action, "Likely: nothing takes items out of it." if full else "")
+    return _futex_activity(rank) if rank.look.frames else None  # else it may wait for other ranks
+
+
+def does_unknown_thing(rank: RankEvidence) -> Activity:
+    if activity := _futex_activity(rank):
+        return activity
+    if rank.look.state != "S":
+        return rank.does("doing nothing known")
+    return _inside_activity(rank, "waiting", rank.c_function)
+
+
+def _futex_activity(rank: RankEvidence) -> Activity | None:
+    look = rank.look
+    if not rank.in_syscall(FUTEX) and "futex" not in look.wchan:
+        return None
+    call, lock = rank.c_function, _named_lock(look)
+    if call and not lock.startswith("the"):
+        return _inside_activity(rank, "waiting", call)
+    return rank.does(f"waiting for {lock}")
+
+
+def _lock_action(rank: RankEvidence) -> str:
+    look, wait = rank.look, rank.look.wait
+    by = next((thread for thread in look.threads if wait.by and thread.id == wait.by), None)
+    if wait.what in ("thread", "exit"):
+        at = " at exit" if wait.what == "exit" else ""
+        return f"waiting{at} for {thread_text(by) if by else 'a thread'} to end"
+    if wait.what == "lock":
+        return (
+            f"waiting for a lock of {wait.state}"
+            if wait.state
+            else f"waiting for {_named_lock(look)}"
+        )
+    if wait.what == "barrier":
+        return f"waiting at a barrier of threads ({wait.state} have arrived)"
+    if wait.what == "queue":
+        return _QUEUES[wait.state == "full"]
+    if wait.what in _WAITS:
+        return f"waiting for {_WAITS[wait.what]}"
+    paths = " ".join(f.path for f in rank.inner)
+    if "/asyncio/" in paths:
+        return "waiting in the asyncio event loop"
+    if "/multiprocessing/pool.py" in paths:
+        return f"waiting for {_WAITS['pool']}"
+    if "/queue.py" in paths or "/multiprocessing/queues.py" in paths:
+        return _QUEUES[any(f.function == "put" for f in rank.inner)]
+    if "/multiprocessing/synchronize.py" in paths:
+        return "waiting for a lock of multiprocessing"
+    return "waiting for another thread or process"
+
+
+def _named_lock(look: RankLook) -> str:
+    """Name the lock by the line of the source if the rank did not report it."""
+    text = look.source.text if look.source and look.frames[:1] == (look.source.frame,) else ""
+    found = re.search(r"^with ([\w.\[\]\"']+):|([\w.]+)\.acquire\(", text)
+    if module := re.match(r"(?:import|from) ([\w.]+)", text):
+        return f"the import of {module[1]}"
+    name = look.wait.text or (found and (found[1] or found[2]))
+    return f"the lock {name}" if name else "a lock or another thread"

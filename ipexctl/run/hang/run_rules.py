@@ -1,0 +1,195 @@
+"""Recognize what holds up a run, from all ranks. The causes of cause_kinds.py name these rules.
+
+They are tried in the order of the causes. A rule returns None if it does not apply.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from ipexctl.base.sizes import duration, fold_numbers
+from ipexctl.inventory.nodeset import fold
+from ipexctl.run.hang import collective_alignment as alignment
+from ipexctl.run.hang.bad_connection import find_bad_connection
+from ipexctl.run.hang.blamed_ranks import find_blamed_ranks, has_unrecorded_ranks
+from ipexctl.run.hang.hang_report import Blame, RunFinding
+from ipexctl.run.hang.hang_view import HangView, ended_text
+
+
+def run_moves(view: HangView) -> RunFinding | None:
+    return RunFinding("the run makes progress") if view.situation.quiet is None else None
+
+
+def hosts_are_cut_off(view: HangView) -> RunFinding | None:
+    silent = [host for host, _ in view.situation.silent_hosts]
+    cuts = [
+        c for c in view.situation.cuts if not any(_mentions_host(c[0], host) for host in silent)
+    ]
+    if not cuts:
+        return None
+    text, seconds = max(cuts, key=lambda cut: cut[1])
+    head = f"the network between hosts is interrupted: {text}"
+    return RunFinding(head, before_advice=f"{text} for {duration(seconds)}. ")
+
+
+def _mentions_host(text: str, host: str) -> bool:
+    return bool(re.search(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", text))
+
+
+def ranks_left_early(view: HangView) -> RunFinding | None:
+    awaited = {r for late in view.calls.waits_for.values() for r in late} & view.ended.keys()
+    rest = set(view.does) - view.waiting - _joining_ranks(view)
+    if not awaited and view.ended and not view.calls.waits_in and not rest:
+        awaited = view.ended.keys() & set(view.situation.hosts) or set(view.ended)
+    if not awaited or not view.does:
+        return None
+    how = ended_text(view.ended[min(awaited)])
+    fewer = "Likely: it had fewer batches than the others; give all ranks the same number."
+    head = f"{view.named(awaited)} {how} while others wait"
+    return RunFinding(head, awaited, fewer if "exit code 0" in how else None)
+
+
+def hosts_are_silent(view: HangView) -> RunFinding | None:
+    silent = dict(view.situation.silent_hosts)
+    hosts = [host for host in silent if not {*view.on(host)} <= view.ended.keys()]
+    if not hosts:
+        return None
+    ranks = [rank for host in hosts for rank in view.on(host) if rank not in view.ended]
+    does = "does not answer" if len(hosts) == 1 else "do not answer"
+    head = f"{fold(hosts)} {does} for {duration(max(silent[h] for h in hosts))}"
+    return RunFinding(head, ranks, f"Check whether {fold(hosts)} is up and reachable.")
+
+
+def ranks_are_stopped(view: HangView) -> Blame | None:
+    ranks = [rank for rank in view.does if view.kind(rank).name == "stopped"]
+    return Blame(ranks) if ranks else None
+
+
+def collectives_mismatch(view: HangView) -> RunFinding | None:
+    return _different_calls(view) or _calls_in_cycle(view) or _calls_without_partner(view)
+
+
+def _different_calls(view: HangView) -> RunFinding | None:
+    """Find ranks that are in different calls at the same number of a group."""
+    found = view.calls.mismatch
+    if not any(r in view.waiting for _, ranks in found for r in ranks):
+        return None
+    (most, many), (other, few) = found[:2]
+    first, second = alignment.describe_difference(other, most)
+    ends = [
+        f"{view.named(ranks)} called {what}"
+        + (f" at {at}" if (at := _most_common_place(view, ranks)) else "")
+        for ranks, what in ((few, first), (many, second))
+    ]
+    if other.op != most.op:
+        first, second = alignment.collective_name(other), alignment.collective_name(most)
+    head = f"{view.named(few)} called {first}, {view.named(many)} {second}"
+    others = found if len(few) == len(many) else found[1:]  # equal: either may be wrong
+    ranks = [rank for _, own in others for rank in own]
+    return RunFinding(head, ranks, before_advice=f"{ends[0]}, {ends[1]}. ")
+
+
+def _calls_in_cycle(view: HangView) -> RunFinding | None:
+    cycle = view.calls.cycle()
+    if view.calls.roots() - view.ended.keys() or not cycle:
+        return None
+    why = "Likely: they call the collectives of different groups in a different order."
+    pairs = (f"rank {r} waits in {view.operation(r)}" for r in cycle[:2])
+    head = f"ranks {fold_numbers(cycle)} wait for each other: {', '.join(pairs)}"
+    return RunFinding(head, cycle, why)
+
+
+def _calls_without_partner(view: HangView) -> RunFinding | None:
+    """Find ranks that all wait in exchanges, without a record of which have arrived."""
+    ops = Counter(view.does[rank].op for rank in view.waiting)
+    known = [op for op in ops if op]
+    one_way = bool(known) and all(op in ("recv", "send", "irecv", "isend") for op in known)
+    recorded = view.calls.waits_in and not has_unrecorded_ranks(view)
+    if not (one_way or len(known) > 1) or recorded or find_blamed_ranks(view):
+        return None
+    few = [r for r in view.waiting if view.does[r].op != ops.most_common(1)[0][0]]
+    ends = [
+        f"{view.named(ranks)} in {op} ({_most_common_place(view, ranks)})"
+        for op in sorted(known, key=ops.__getitem__)[:2]
+        if (ranks := [r for r in view.waiting if view.does[r].op == op])
+    ]
+    head = f"the ranks wait in calls that do not match: {', '.join(ends)}"
+    unpaired = "Likely: sends and receives are not paired; use isend or batch_isend_irecv."
+    return RunFinding(head, few or view.waiting, unpaired if one_way else None)
+
+
+def _most_common_place(view: HangView, ranks: Iterable[int]) -> str:
+    counted = Counter(view.does[rank].where for rank in ranks if rank in view.does)
+    return counted.most_common(1)[0][0] if counted else ""
+
+
+def _joining_ranks(view: HangView) -> set[int]:
+    return {rank for rank in view.does if view.kind(rank).name == "rendezvous"}
+
+
+def rendezvous_is_incomplete(view: HangView) -> RunFinding | None:
+    """Recognize a rendezvous that lacks ranks, unless others wait in collectives already."""
+    joining = _joining_ranks(view)
+    missing = (
+        set(view.situation.hosts) or set(range(min(view.situation.world_size, 4096)))
+    ) - joining
+    if not joining or view.calls.waits_in:
+        return None
+    tried = Counter(on.peer for r in joining if (on := view.looks[r].blocked_on) and on.peer)
+    master = tried.most_common(1)[0][0] if tried else view.situation.master
+    at = f" at {master}" if master else ""
+    if not missing:
+        why = (
+            f"Check that {master or 'MASTER_ADDR'} is reachable from every host, that WORLD_SIZE "
+            "is right, and that no two ranks have the same RANK (NODE_RANK, GROUP_RANK)."
+        )
+        return RunFinding(f"all {len(joining)} ranks wait in the rendezvous{at}", advice=why)
+    have = "has" if len(missing) == 1 else "have"
+    first, why = min(missing, key=view.severity), "See its log."
+    if first in view.waiting:
+        why = view.causes["unknown"].advice
+    elif first in view.does:
+        why = view.advice(first, awaited=True)
+    return RunFinding(f"{view.named(missing)} {have} not joined the rendezvous{at}", missing, why)
+
+
+def all_ranks_wait_alike(view: HangView) -> RunFinding | None:
+    """Recognize ranks that all wait for the same thing, which is not a rank."""
+    if len(view.does) < 2 or view.waiting or find_blamed_ranks(view):
+        return None
+    first = min(view.does)
+    does, kind = view.does[first], view.kind(first)
+    maybe_for_ranks = kind.name == "lock" and view.looks[first].stacks != "ok"
+    if not kind.outside_if_all or maybe_for_ranks:
+        return None
+    at = f" in {does.where.replace(' in ', ' ')}" if does.where else ""
+    head = f"all {len(view.does)} ranks wait{at}: {does.action}"
+    return RunFinding(head, view.does, view.advice(first, awaited=False, every=True), "")
+
+
+def exchange_is_stalled(view: HangView) -> RunFinding | None:
+    known = len(view.does) + len(view.ended)
+    if not view.waiting or known < view.situation.world_size or find_blamed_ranks(view):
+        return None
+    stalled = view.calls.waits_in.keys() - view.calls.waits_for.keys()
+    first = min(stalled or view.waiting)
+    what = view.operation(first)
+    same = [rank for rank in view.waiting if view.operation(rank) == what]
+    who = f"all {len(same)} ranks" if len(same) == len(view.does) else view.named(same)
+    head = f"{who} {'is' if len(same) == 1 else 'are'} in {what}, and it does not finish"
+    if first not in view.calls.waits_in:
+        head = f"{who} wait{'s' if len(same) == 1 else ''} in {what}"
+    ranks, bad = find_bad_connection(view.looks)
+    return RunFinding(head, ranks, f"Likely: {bad}." if bad else None, ends_wait=True)
+
+
+def nothing_tells_why(view: HangView) -> RunFinding | None:
+    if find_blamed_ranks(view) or (view.does and not view.waiting):
+        return None
+    if view.waiting:
+        head = f"{view.named(view.does)} wait in {view.operation(min(view.does))}"
+        return RunFinding(f"{head}; nothing is known of the others yet", advice="")
+    why = "nothing tells a rank that hangs from those that wait for it"
+    return RunFinding(f"the reason is unknown: {why}", advice="")
