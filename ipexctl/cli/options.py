@@ -111,7 +111,7 @@ Ui = Annotated[
     output_option("--ui", metavar="NAME", help="Output style: auto, stream, plain or json."),
 ]
 Verbose = Annotated[
-    bool, output_option("-v", "--verbose", help="Also show other ranks' output after a failure.")
+    bool, output_option("-v", "--verbose", help="Show details, and all output after a failure.")
 ]
 Root = Annotated[str, hosts_option("--root", metavar="DIR", help="ipexctl's folder on the hosts.")]
 
@@ -125,6 +125,7 @@ def make_target(
     exclude: Sequence[str] | None = None,
     ssh_config: Path | str | None = "",
     root: str = "",
+    verbose: bool = False,
     **more: Any,
 ) -> Any:
     """Return the target; without hosts on the command line, those of the settings are used.
@@ -142,7 +143,7 @@ def make_target(
     given = {
         "hostfile": given_here, "hosts": given_here, "ssh_config": ssh_config, "root": root,
     }  # fmt: skip
-    configured = _lasting_settings(given)
+    configured = _lasting_settings(given, verbose=verbose)
     lasting = frozenset(key for key, setting in configured.items() if is_from_file(setting))
     if "hostfile" in configured:
         hostfile = Path(short_path(configured["hostfile"].value))
@@ -180,13 +181,15 @@ def _refuse_files(names: Sequence[str]) -> None:
     )
 
 
-def _lasting_settings(given: Mapping[str, Any]) -> dict[str, Setting]:
-    """Return the settings that decide which hosts are used and how; a note names their files.
+def _lasting_settings(given: Mapping[str, Any], *, verbose: bool) -> dict[str, Setting]:
+    """Return the settings that decide which hosts are used and how. A note names their files: with
+    `verbose`, and where the last command had others or was in another folder.
 
     Raises InputError for those of a project that are not accepted, and for files that others can
     write: ssh itself refuses such an ssh_config, if it is the user's own.
     """
     from ipexctl.local.accepted_settings import find_proposal, is_accepted, refusal_error
+    from ipexctl.local.last_outcome import remember_sources
     from ipexctl.local.nearest_file import short_path
     from ipexctl.local.ownership import chmod_command, untrusted_above, untrusted_reason
     from ipexctl.local.settings import load_settings
@@ -224,18 +227,14 @@ def _lasting_settings(given: Mapping[str, Any]) -> dict[str, Setting]:
                 f"or use another file: {'-f' if key == 'hostfile' else '-F'} FILE".strip(),
                 slug="settings-file-untrusted",
             )
-    what = {
-        "hostfile": "hosts from {}",
-        "hosts": "hosts {}",
-        "ssh_config": "SSH settings from {}",
-    }
-    told = [
-        f"{text.format(short_path(used[key].value))} ({used[key].origin})"
+    what = {"hostfile": "hosts from {}", "hosts": "hosts {}", "ssh_config": "SSH settings from {}"}
+    told = {
+        key: f"{text.format(short_path(used[key].value))} ({used[key].origin})"
         for key, text in what.items()
         if key in used
-    ]
-    if told:
-        print_note("; ".join(told))
+    }
+    if remember_sources({"hostfile": "", "hosts": "", **told}) or (told and verbose):
+        print_note("; ".join(told.values()))
     return used
 
 
@@ -300,7 +299,8 @@ def on_hosts(
             }
             target = {name: given.pop(name) for name in options}
             if hosts:
-                values["target"] = make_target(**target, root=given.get("root", ""))
+                more = {"root": given.get("root", ""), "verbose": bool(given.get("verbose"))}
+                values["target"] = make_target(**target, **more)
             command(**values, **given)
 
         del with_target.__wrapped__

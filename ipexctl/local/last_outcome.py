@@ -1,4 +1,4 @@
-"""The results of the last command for each host: @healthy and @last-failed of --limit."""
+"""The results of the last command for each host: @healthy and @last-failed; and its host list."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ipexctl.local.memory import Memory
 
 HEALTHY, LAST_FAILED = "healthy", "last-failed"
 MEMORY = Memory("last", 100)  # by hostfile
+_SOURCES = "sources of hosts"  # the key of what remember_sources stores
 _GOOD = frozenset({"ok", "warn", "changed", "skipped"})
 
 
@@ -36,6 +37,17 @@ def last_states(hosts: Inventory) -> dict[str, frozenset[str] | None]:
         HEALTHY: frozenset(h for h, s in doctor.items() if s in _GOOD) if doctor else None,
         LAST_FAILED: frozenset(h for h, s in last.items() if s not in _GOOD) if last else None,
     }
+
+
+def remember_sources(sources: Mapping[str, str]) -> bool:
+    """Store where this command's hosts come from: setting -> its words, "" if it is not used.
+    Return whether one is new here since the last command."""
+    entry = MEMORY.entry(_SOURCES)
+    placed = {key: text and f"{text} in {Path.cwd()}" for key, text in sources.items()}
+    used = {key: text for key, text in (entry | placed).items() if text}
+    if used != entry:
+        MEMORY.add({_SOURCES: used})
+    return any(text and entry.get(key) != text for key, text in placed.items())
 
 
 def _inventory_key(hosts: Inventory) -> str:

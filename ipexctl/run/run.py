@@ -49,6 +49,7 @@ from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 
 CONCLUDED = 10.0  # seconds for a host to record the result
+NOTED_SYNC = 1.0  # seconds after which a note says what was sent
 
 if TYPE_CHECKING:
     from ipexctl.blobs.tls_keys import Keys
@@ -159,7 +160,9 @@ class _Run:
             sent = call_every_host(
                 self.fleet, self._send, [*used, *spares], typed=self.script.typed
             )
-        self.painter.note(self.files.told(sum(s.bytes for s in sent.values())))
+        amount = sum(one.bytes for one in sent.values())
+        if self.painter.view.detailed or (amount and trace.took_here()["sync"] >= NOTED_SYNC):
+            self.painter.note(self.files.told(amount))
         if resumed:
             self._lay_out(resumed, nodes, sent)
         records = AttemptFolders(None if self.options.trial else Path.cwd())

@@ -88,8 +88,9 @@ def test_each_project_runs_in_the_environment_of_its_own_lock(projects: Projects
         )  # fmt: skip
         assert said["lock"] == str(folder / "ipexctl.lock")
     assert projects.current == keys[b]  # a run switches nothing
-    text = projects.run(a, "train.py").err
+    text = projects.run(a, "-v", "train.py").err
     assert f"{keys[a]} (project alpha," in text and "from ipexctl.lock" in text
+    assert keys[a] not in projects.run(a, "train.py").err
     done = projects.call(a, "env", "exec", "--", "python", "-c", SCRIPT)
     assert f"envs/{keys[a]}" in done.out, done.err
 
@@ -395,7 +396,7 @@ def test_below_the_projects_folder_all_commands_find_its_lock(projects: Projects
     assert " ../ipexctl.lock\n" in again.err
     assert not (below / "ipexctl.lock").exists()
     assert projects.prefix(below)[0] == key
-    assert ", from ../ipexctl.lock\n" in projects.run(below, "train.py").err
+    assert ", from ../ipexctl.lock\n" in projects.run(below, "-v", "train.py").err
     assert ", from ../ipexctl.lock\n" in projects.call(below, "doctor").out
     assert "    ../ipexctl.lock names it; " in projects.call(below, "env", "ls").out
     shutil.copy(a / "needs.txt", own)  # a project of its own below it keeps its own lock

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from ipexctl.inventory.hostfile_text import parse_hostfile
 from ipexctl.local.last_outcome import last_states, remember_states
 from tests.answering_terminal import answering
+from tests.inventory.conftest import Shell
 
 # --- hosts ---------------------------------------------------------------------------------------
 
@@ -128,6 +130,24 @@ def test_a_broken_state_file_is_as_none(monkeypatch, tmp_path, text):
     assert last_states(hosts)["healthy"] is None
     remember_states(hosts, {"a": "ok"})
     assert last_states(hosts)["healthy"] == {"a"}
+
+
+def test_a_note_says_where_the_hosts_come_from_once_per_change(shell):
+    for name in ("one", "two"):
+        shell.write(name, "a\n")
+    (shell.folder / "below").mkdir()
+    below = replace(shell, folder=shell.folder / "below")
+
+    def noted(said: Shell = shell, *words: str, source: str = "one") -> bool:
+        done = said(*words or ("hosts", "--list"), IPEXCTL_HOSTFILE=str(shell.folder / source))
+        return "hosts from" in done.stderr
+
+    assert (noted(), noted()) == (True, False)
+    assert noted(shell, "run", "-v", "none.py"), "-v always says it"
+    assert (noted(below), noted(below), noted(), noted()) == (True, False, True, False)
+    assert (noted(source="two"), noted(source="two"), noted()) == (True, False, True)
+    assert not noted(shell, "hosts", "--list", "-f", "two")
+    assert (noted(), noted()) == (True, False)
 
 
 # --- init ----------------------------------------------------------------------------------------

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from ipexctl.common.run_events import HostLoad
 from ipexctl.common.waiting import wait_until
 from ipexctl.run.command.logs_text import FollowView
 from ipexctl.run.command.stream import TerminalView
-from ipexctl.run.outcome.run_result import Tally
+from ipexctl.run.command.summary import summary_lines
+from ipexctl.run.outcome.run_result import HostEnd, LocalRunFolder, RunResult, Tally
 from tests.run.test_output_pure import made_plan
 
 TALLY = Tally(4, 4, 0, 0, 12.0)
@@ -116,3 +119,42 @@ def test_followed_logs_show_a_line_that_waited_for_its_equals(
     assert wait_until(lambda: is_told("step 3/10  loss 0.5"))
     view.rest()
     assert not view._live._live
+
+
+# --- the end of a run ----------------------------------------------------------------------------
+
+USED = HostLoad(0.5, 1_500_000_000, 25_000_000_000)
+ENDS = tuple(HostEnd(name, 0, "/runs/r1/logs", USED) for name in ("node01", "node02"))
+SHORT = ["", "done: 4 ranks on 2 hosts in 1.0 s", "  logs here: .ipexctl/runs/r1/logs"]
+
+
+def summary(*, detailed: bool = False, **change: Any) -> list[str]:
+    kept = LocalRunFolder(".ipexctl/runs/r1")
+    result = RunResult("r1", 0, "ranks", 1.0, made_plan(), ENDS, kept=kept)
+    return [line.plain for line in summary_lines(replace(result, **change), detailed=detailed)]
+
+
+def test_a_summary_is_short_unless_more_is_asked_for_or_the_run_failed() -> None:
+    assert summary() == SHORT
+    details = [
+        "  node[01-02]  CPUs of the host 50% busy, memory 1.5 GB of 25.0 GB at most",
+        "  processes left on the hosts: 0",
+        "  logs on node[01-02]: /runs/r1/logs",
+    ]
+    assert summary(detailed=True) == [*SHORT[:2], *details, SHORT[2]]
+    assert summary(exit_code=1, cause="rank 3 exited with code 1")[-4:] == [*details, SHORT[2]]
+
+
+def test_a_short_summary_has_what_is_wrong_and_where_the_logs_are() -> None:
+    left = tuple(
+        HostEnd(end.host, count, end.logs) for end, count in zip(ENDS, (2, 0), strict=True)
+    )
+    assert summary(hosts=left) == [*SHORT[:2], "  processes left on the hosts: 2", SHORT[2]]
+    away = (ENDS[0], HostEnd("node02", None, ""))
+    unknown = "  processes left on the hosts: unknown on node02, 0 on the others"
+    assert summary(hosts=away) == [*SHORT[:2], unknown, SHORT[2]]
+    where = "  logs on node[01-02]: /runs/r1/logs"
+    assert summary(kept=LocalRunFolder(".ipexctl/runs/r1", ("it is not complete",)))[-3:] == [
+        where, SHORT[2], "  it is not complete",
+    ]  # fmt: skip
+    assert summary(kept=LocalRunFolder()) == [*SHORT[:2], where]

@@ -117,11 +117,12 @@ class EnvUsed:
             "key": self.key,
             "project": self.project,
             "date": self.date or None,
-            "source": self._source(),
+            "source": self.source,
             "lock": lock or None,
         }
 
-    def _source(self) -> str:
+    @property
+    def source(self) -> str:
         if not self.choice or not self.choice.key:
             return "current"
         return "chosen" if self.choice.instead else "lock"

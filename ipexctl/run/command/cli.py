@@ -41,7 +41,7 @@ def run(
 ) -> None:
     """Run a PyTorch script on every host with mpirun; show the output of all ranks live."""
     from ipexctl.local.environment import hide_secrets
-    from ipexctl.run.command.views import check_ui, make_view
+    from ipexctl.run.command.views import check_ui, make_view, print_event
     from ipexctl.run.outcome.run_result import DetachedRun
     from ipexctl.run.run import start_and_follow_run as verb
     from ipexctl.run.watch.run_watchers import counted_interrupts
@@ -81,9 +81,7 @@ def run(
     ) as interrupts:
         result = verb(target, options, shown, interrupts)
     if isinstance(result, DetachedRun) and ui == "json":
-        from ipexctl.run.command.views import left_line
-
-        print(left_line(result.run_id))
+        print_event("left", run_id=result.run_id)
     elif options.detach and isinstance(result, DetachedRun):
         print(result.run_id)
     raise typer.Exit(result.exit_code)
@@ -106,16 +104,10 @@ def _lives_on(options: RunOptions) -> bool:
     """Return whether the run continues when this command ends: without a terminal, only with -d."""
     from ipexctl.run.watch.fetch_outputs import typed_words
 
-    if options.detach and options.die_with_me:
+    if options.die_with_me and (options.detach or options.restarts):
         raise InputError(
-            "-d and --die-with-me cannot be combined",
-            hint="leave one of them out",
-            slug="options-conflict",
-        )
-    if options.restarts and options.die_with_me:
-        raise InputError(
-            "--restarts and --die-with-me cannot be combined",
-            why="the hosts start the run again without this command",
+            f"{'-d' if options.detach else '--restarts'} and --die-with-me cannot be combined",
+            why="" if options.detach else "the hosts start the run again without this command",
             hint="leave one of them out",
             slug="options-conflict",
         )

@@ -118,8 +118,7 @@ def logs(
 
     With --follow in a terminal, identical lines are folded and a status line shows progress.
     """
-    from ipexctl.run.command.logs_text import FollowView, json_lines, show_missing
-    from ipexctl.run.command.logs_text import plain_line_writer as plain_lines
+    from ipexctl.run.command import logs_text
     from ipexctl.run.jobs.logs import Wanted
     from ipexctl.run.jobs.logs import show_logs as verb
     from ipexctl.run.outcome.line_filter import rank_set
@@ -128,15 +127,15 @@ def logs(
     chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
     wanted = Wanted(run, chosen, lines, since, follow)
     if follow and not json and len(chosen) != 1 and stdout_console().is_interactive:
-        view = FollowView(fold=not no_fold, ranks=len(chosen))
+        view = logs_text.FollowView(fold=not no_fold, ranks=len(chosen))
         try:
             read = verb(target, wanted, view.show, root, view.show_bar)
         finally:
             view.rest()
     else:
-        show = json_lines if json else plain_lines(alone=len(chosen) == 1)
+        show = logs_text.json_lines if json else logs_text.plain_line_writer(alone=len(chosen) == 1)
         read = verb(target, wanted, show, root)
-    show_missing(read)
+    logs_text.show_missing(read)
     raise typer.Exit(read.exit_code)
 
 
@@ -207,20 +206,19 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Fetch files that a run's ranks wrote, during the run or after it."""
-    from ipexctl.run.command.ps_text import fetched_document, show_fetched
+    from ipexctl.run.command import ps_text
     from ipexctl.run.jobs.fetch import check_asked
     from ipexctl.run.jobs.fetch import fetch_files as verb
 
     check_asked(patterns or (), checkpoint)
     if checkpoint:
         from ipexctl.run.checkpoints.fetch_checkpoints import fetch_checkpoint
-        from ipexctl.run.command import ps_text
 
         limit = fetch_limit << 30
         brought = fetch_checkpoint(target, run, checkpoint, limit, root, dest=dest)
         end_command(brought, ps_text.brought_document, ps_text.show_brought, json=json)
     done = verb(target, run, patterns or (), fetch_limit << 30, root, merge=merge, dest=dest)
-    end_command(done, fetched_document, show_fetched, json=json)
+    end_command(done, ps_text.fetched_document, ps_text.show_fetched, json=json)
 
 
 @on_hosts(names=False)

@@ -65,7 +65,6 @@ def write_csv(found: Metrics) -> None:
 def metrics_document(found: Metrics) -> dict[str, Any]:
     """Return a document for JSON, which has no nan and inf: they become text."""
     return {
-        "schema_version": 1,
         "run_id": found.run.id,
         "points": [
             {"rank": p.rank, "host": p.host, "line": p.line, "time": _utc(p.time)}

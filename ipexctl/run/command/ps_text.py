@@ -77,7 +77,6 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
 
 def runs_document(found: Runs) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "runs": [run_document(run) for run in found.runs],
         "other_users": [other_users_document(host, run) for host, run in found.other_users],
         "not_asked": host_documents(found.recaps),
@@ -153,20 +152,16 @@ def show_fetched(brought: FetchReport) -> None:
 def fetched_document(brought: FetchReport) -> dict[str, Any]:
     done = brought.fetched
     return {
-        "schema_version": 1,
-        **run_document(brought.run),
+        **one_document(brought),
         "outputs": str(done.folder) if done.files else "",
         "files": done.files,
         "fetched_bytes": done.size,
         "fetched": list(done.words),
-        "not_asked": host_documents(brought.recaps),
-        "command_exit_code": brought.exit_code,
     }
 
 
 def show_waited(waited: Waited) -> None:
-    run = waited.run
-    print_lines(stdout_console(), run_lines(run, time.time()))
+    print_lines(stdout_console(), run_lines(waited.run, time.time()))
 
 
 def show_going(run: ListedRun) -> None:
@@ -187,7 +182,6 @@ def show_gone(gone: Gone) -> None:
 
 def gone_document(gone: Gone) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         **run_document(gone.run),
         "removed": gone.removed,
         "declined": gone.declined,
@@ -196,9 +190,8 @@ def gone_document(gone: Gone) -> dict[str, Any]:
     }
 
 
-def one_document(found: Stopped | Waited) -> dict[str, Any]:
+def one_document(found: Stopped | Waited | FetchReport) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         **run_document(found.run),
         "not_asked": host_documents(found.recaps),
         "command_exit_code": found.exit_code,
@@ -240,7 +233,6 @@ def checkpoint_document(one: ListedCheckpoint) -> dict[str, Any]:
 
 def listed_document(found: CheckpointList) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "run_id": found.run.id,
         "name": found.run.about.name or None,
         "checkpoints": [checkpoint_document(one) for one in found.checkpoints],
@@ -259,7 +251,6 @@ def show_brought(done: FetchedCheckpoint) -> None:
 
 def brought_document(done: FetchedCheckpoint) -> dict[str, Any]:
     return {
-        "schema_version": 1,
         "run_id": done.run.id,
         "checkpoint": checkpoint_document(done.checkpoint),
         "path": str(done.path),

@@ -41,8 +41,9 @@ class PlainView(View):
     `aside`: print the lines to stderr, too, as stdout is for the run's id.
     """
 
-    def __init__(self, *, aside: bool = False) -> None:
+    def __init__(self, *, aside: bool = False, verbose: bool = False) -> None:
         self.console = stderr_console()
+        self.detailed = verbose
         self._to = sys.stderr if aside else sys.stdout
 
     def note(self, text: str) -> None:
@@ -51,7 +52,7 @@ class PlainView(View):
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self.prefix = rank_prefixes(plan)
         print_text(self.console, run_headline(run_id, plan))
-        if plan.environment:
+        if plan.environment and (self.detailed or plan.environment.source != "lock"):
             print_text(self.console, str(plan.environment))
         for text in plan.notes:
             self.note(text)
@@ -65,7 +66,7 @@ class PlainView(View):
         self.lines(host, rank, [text])
 
     def result(self, result: RunResult) -> None:
-        for line in summary_lines(result):
+        for line in summary_lines(result, detailed=self.detailed):
             if line.plain.startswith(OUTPUT):
                 self.console.print(without_controls(line), soft_wrap=True)
             else:
@@ -82,10 +83,10 @@ class TerminalView(PlainView):
     lossy = True
 
     def __init__(self, out: Console, *, fold: bool = True, verbose: bool = False) -> None:
-        super().__init__()
+        super().__init__(verbose=verbose)
         self.console = out
         self._colour = not out.no_color
-        self._folds, self._verbose = fold, verbose
+        self._folds = fold
         self._live = LiveLines(out, self._status)
         self._tally: Tally | None = None
         self._drawn = 0.0
@@ -119,7 +120,7 @@ class TerminalView(PlainView):
             self._bar = f"{self.prefix(host, rank)} {without_colour(text).strip()}"
 
     def failed(self, rank: int) -> None:
-        if self._first is None and not self._verbose:
+        if self._first is None and not self.detailed:
             self.held_back += self._fold.without(rank)
             self._first = rank
 

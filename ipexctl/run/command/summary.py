@@ -21,7 +21,9 @@ MOST_RANKS = 8  # ranks that are named
 OUTPUT = "  | "  # prefix of a rank's last lines
 
 
-def summary_lines(result: RunResult) -> list[Text]:
+def summary_lines(result: RunResult, *, detailed: bool = False) -> list[Text]:
+    """Return the lines; `detailed`: also what the hosts of a successful run used and have."""
+    detailed = detailed or result.exit_code != 0 or bool(result.kept.trouble)
     lines = [] if result.exit_code == 0 else _failure_box(result)
     if result.exit_code == 0 and result.gpu_check:
         lines = [
@@ -29,7 +31,7 @@ def summary_lines(result: RunResult) -> list[Text]:
             Text(f"the script ended itself: {result.gpu_check}", "bold yellow"),
         ]
         lines += _known_failure_lines(result)
-    return lines + _result_lines(result)
+    return lines + _result_lines(result, detailed=detailed)
 
 
 def _failure_box(result: RunResult) -> list[Text]:
@@ -77,7 +79,7 @@ def _rank_names(failed: Sequence[RankEnd]) -> str:
     return f"ranks {fold_numbers([e.rank for e in ends])} ({fold({e.host: 0 for e in ends})})"
 
 
-def _result_lines(result: RunResult) -> list[Text]:
+def _result_lines(result: RunResult, *, detailed: bool) -> list[Text]:
     good = result.exit_code == 0
     word = "done" if good else f"exit code {result.exit_code}"
     word += f": rank {result.first.rank} failed" if result.first else ""
@@ -94,10 +96,10 @@ def _result_lines(result: RunResult) -> list[Text]:
         lines.append(Text(f"{text}   (ipexctl explain ccl-abort-at-exit)"))
     lines += [Text(f"  {text}", "bold yellow") for text in result.warnings]
     lines += _exchange_lines(result)
-    lines += [Text(f"  {text}") for text in _load_lines(result.hosts)]
+    lines += [Text(f"  {text}") for text in _load_lines(result.hosts) if detailed]
     lines += _slow_rank_lines(result)
     lines += _step_lines(result)
-    return lines + _leftover_lines(result)
+    return lines + _leftover_lines(result, detailed=detailed)
 
 
 def _exchange_lines(result: RunResult) -> list[Text]:
@@ -157,25 +159,26 @@ def _step_lines(result: RunResult) -> list[Text]:
     return [Text(f"  {said}try: {result.steps.proposals[0].command}", "yellow")]
 
 
-def _survivor_line(hosts: Sequence[HostEnd]) -> Text:
+def _survivor_lines(hosts: Sequence[HostEnd], *, detailed: bool) -> list[Text]:
     """Format the number of processes left; unknown, and never 0, if a host was not reached."""
     unknown = [h.host for h in hosts if h.survivors is None]
     known = [h.survivors for h in hosts if h.survivors is not None]
     head = "  processes left on the hosts: "
     if not unknown:
-        return Text(f"{head}{sum(known)}")
+        return [Text(f"{head}{sum(known)}")] if detailed or any(known) else []
     others = f", {sum(known)} on the others" if known else ""
-    return Text(f"{head}unknown on {fold(unknown)}{others}", "red")
+    return [Text(f"{head}unknown on {fold(unknown)}{others}", "red")]
 
 
-def _leftover_lines(result: RunResult) -> list[Text]:
+def _leftover_lines(result: RunResult, *, detailed: bool) -> list[Text]:
     """List what is on the hosts and on this machine after the run."""
-    lines = [_survivor_line(result.hosts)]
+    lines = _survivor_lines(result.hosts, detailed=detailed)
     if result.hidden:
         lines.append(
             Text(f"  {count(result.hidden, 'line')} hidden: harmless warnings, frames of C++")
         )
-    for logs in dict.fromkeys(h.logs for h in result.hosts if h.logs):
+    far = result.hosts if detailed or not result.kept.folder else ()
+    for logs in dict.fromkeys(h.logs for h in far if h.logs):
         hosts = fold([h.host for h in result.hosts if h.logs == logs])
         lines.append(Text(f"  logs on {hosts}: {logs}"))
     if result.kept.folder:

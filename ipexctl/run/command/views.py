@@ -31,7 +31,7 @@ def make_view(
     """Return the view for `--ui`; `auto` is a stream in a terminal, and plain in a pipe or in CI.
 
     A dumb terminal gets no escape codes. `aside`: print nothing to stdout, unless that is a
-    terminal. `fold`, `verbose`: as for TerminalView.
+    terminal. `fold`: as for TerminalView.
     """
     check_ui(kind)
     if kind == "json":
@@ -39,16 +39,15 @@ def make_view(
     out = stdout_console()
     wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
     if not wanted or is_dumb():
-        return PlainView(aside=aside)
+        return PlainView(aside=aside, verbose=verbose)
     return TerminalView(out, fold=fold, verbose=verbose)
 
 
 STATUS_EVERY = 5.0
 
 
-def left_line(run_id: str) -> str:
-    """Return the last line of a command that leaves its run."""
-    return json.dumps({"schema_version": SCHEMA, "event": "left", "run_id": run_id})
+def print_event(event: str, **fields: Any) -> None:
+    print(json.dumps({"schema_version": SCHEMA, "event": event, **fields}), flush=True)
 
 
 class JsonView(View):
@@ -58,7 +57,7 @@ class JsonView(View):
         self._told = 0.0
 
     def note(self, text: str) -> None:
-        self._print("note", text=text)
+        print_event("note", text=text)
 
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         print(json.dumps(plan_document(run_id, plan)), flush=True)
@@ -71,7 +70,7 @@ class JsonView(View):
         print("\n".join(lines), flush=True)
 
     def bar(self, host: str, rank: int, text: str) -> None:
-        self._print("progress", host=host, rank=rank, text=without_colour(text))
+        print_event("progress", host=host, rank=rank, text=without_colour(text))
 
     def tick(self, tally: Tally) -> None:
         if tally.loads and tally.seconds - self._told >= STATUS_EVERY:
@@ -87,12 +86,9 @@ class JsonView(View):
                 for host, load in tally.loads
             ]
             ranks = {"up": tally.alive, "done": tally.done, "failed": tally.failed}
-            self._print("status", seconds=round(tally.seconds, 3), ranks=ranks, hosts=hosts)
+            print_event("status", seconds=round(tally.seconds, 3), ranks=ranks, hosts=hosts)
 
     def result(self, result: RunResult) -> None:
         from ipexctl.shipped_tables import known_failures
 
         print(json.dumps(result_document(result, known_failures)), flush=True)
-
-    def _print(self, event: str, **fields: Any) -> None:
-        print(json.dumps({"schema_version": SCHEMA, "event": event, **fields}), flush=True)

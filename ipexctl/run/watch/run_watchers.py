@@ -80,9 +80,11 @@ class View:
     reader has gone.
 
     `lossy`: lines that come faster than it draws may be left out; `dropped` gets their number.
+    `detailed`: it also shows what a successful run needs no line for.
     """
 
     lossy = False
+    detailed = True
 
     def note(self, text: str) -> None: ...
     def planned(self, run_id: str, plan: LaunchPlan) -> None: ...
