@@ -21,6 +21,7 @@ from ipexctl.common import (
     watch_orders,
 )
 from ipexctl.common.message import Marked, Message, has_type
+from tests.speed.test_compress import orders
 from tools.message_page import kinds_in
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,16 @@ READ = names_read()
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_field_of_a_message_is_read(kind: type[Message]) -> None:
     assert [name for name in kind.__match_args__ if name not in READ] == []
+
+
+def test_each_field_of_an_order_is_an_option_or_given() -> None:
+    order = orders(timeout=9.0, stall_action="stop", ports=(4000, 4100), lives_on=True)
+    assert order.run is not None
+    later = {"host", "root", "spare", "returned"}  # for one host, or for a keeper
+    assert set(order.__match_args__) - vars(order).keys() == later
+    assert set(order.run.__match_args__) == vars(order.run).keys()
+    assert (order.run.timeout, order.run.stall_action, order.run.lives_on) == (9.0, "stop", True)
+    assert order.check() is order, "an option and its field have one type"
 
 
 @pytest.mark.parametrize(

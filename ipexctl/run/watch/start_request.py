@@ -6,8 +6,10 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import pairwise
+from typing import Any
 
 from ipexctl.blobs.tls_keys import Keys
+from ipexctl.common.message import Message
 from ipexctl.common.restart_plan import VOTERS, RestartCommon, RestartHost, RestartPlan, VoterPlan
 from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames, RankOrder, StartOrder
 from ipexctl.inventory.inventory import Host
@@ -61,8 +63,10 @@ class Orders:
             modules=self._modules(),
             run=self.of_all() if host is first else None,
             restart_plan=self.restart_plans.get(name),
-            spare=False,
             keys=dict(self.keys),
+            **_same_options(
+                StartOrder, self.options, "checkpoints", "data", "env", "ranks", "root"
+            ),
         )
 
     def _modules(self) -> dict[str, str]:
@@ -86,15 +90,12 @@ class Orders:
             hosts=[self.row(h) for h in self.plan.hosts],
             mpirun=list(self.plan.mpirun),
             mpi=names,
-            timeout=self.options.timeout,
-            stall=self.options.stall,
-            stall_action=self.options.stall_action,
             grace=INTERRUPT_GRACE,
-            lives_on=self.options.lives_on,
             address=self.plan.master_addr,
             ports=[ports[0], port_plan.reserved_ports(ports)[0] - 1] if ports else None,
             shown=self.shown(),
             inputs=dict(self.inputs.of_all),
+            **_same_options(HubOrder, self.options, "ports"),
         )
 
     def shown(self) -> dict[str, object]:
@@ -134,6 +135,13 @@ class Orders:
             },
             argv=[f"{host.prefix}/bin/python3", *self.plan.argv, *words],
         )
+
+
+def _same_options(kind: type[Message], options: RunOptions, *different: str) -> dict[str, Any]:
+    """Return the options that hosts get as they are: those with the name of a field of the order.
+    `different`: fields with such a name whose value is another one."""
+    names = kind.__annotations__.keys() - different
+    return {name: value for name, value in vars(options).items() if name in names}
 
 
 # --- with --restarts ------------------------------------------------------------------------------
