@@ -1,37 +1,28 @@
 """The page of a report: one HTML file that loads nothing else.
 
-All data of a run is in a JSON block, and page.js inserts it as text.
+All data of a run is in a JSON block, and the scripts insert it as text.
 """
 
 from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 from ipexctl.pages.page_shell import frame_page
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.report.sections import BODY, HEADER, PANELS, SECTIONS
 
 # characters that could end the block, or be read as markup
 _ESCAPED = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
-SECTIONS = (
-    ("differences", "Differences"),
-    ("metrics", "Metrics"),
-    ("timeline", "Timeline"),
-    ("ranks", "Ranks"),
-    ("usage", "Hosts"),
-    ("places", "Sockets, NUMA nodes and cores"),
-    ("environment", "Environment"),
-    ("variables", "Variables of the ranks"),
-    ("checkpoints", "Checkpoints"),
-    ("findings", "Preflight"),
-)
+WORDS = ("EMPTY", "HEADS", "MONO", "LABELS")  # of a section, for its script
 
 
 @dataclass(frozen=True)
 class Assets:
-    """The files of assets/."""
+    """The files of assets/, and the scripts of sections."""
 
     styles: tuple[str, ...]
     scripts: tuple[str, ...]
@@ -41,13 +32,17 @@ class Assets:
 def render_report_page(document: Mapping[str, Any], assets: Assets) -> str:
     title = f"{document['name'] or document['run']} · {document['state']} · ipexctl"
     licence = html.escape(assets.licence).replace("--", "- -")
+    header = "".join(f'<div id="{name}"><div class="body"></div></div>\n' for name in HEADER)
+    panels = "".join(_titled("div", name, one, ' class="panel"') for name, one in PANELS.items())
     sections = "".join(
-        f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{words}</h2>'
-        f'<div class="body"></div></section>\n'
-        for name, words in SECTIONS
-        if document[{"differences": "other", "metrics": "metrics"}.get(name, "run")]
+        _titled("section", name, one, f' aria-labelledby="{name}-title"')
+        for name, one in BODY.items()
+        if not hasattr(one, "NEEDS") or document[one.NEEDS]
     )
-    body = f"""<header id="first"><div class="body"></div></header>
+    body = f"""<header>
+{header}<div class="two top">
+{panels}</div>
+</header>
 <noscript><p class="empty">This report needs JavaScript to show its data.</p></noscript>
 <main>
 {sections}</main>
@@ -56,6 +51,22 @@ def render_report_page(document: Mapping[str, Any], assets: Assets) -> str:
 <!-- uPlot: {licence} -->
 """
     return frame_page(title, body, command="report", styles=assets.styles, scripts=assets.scripts)
+
+
+def _titled(tag: str, name: str, section: ModuleType, attributes: str) -> str:
+    title = f'<h2 id="{name}-title">{section.TITLE}</h2>'
+    return f'<{tag} id="{name}"{attributes}>{title}<div class="body"></div></{tag}>\n'
+
+
+def join_scripts(page: str, sections: Iterable[str]) -> str:
+    """Return one script. What the script of a section defines is unknown to the others."""
+    own = "".join(f"{{\n{text}}}\n" for text in sections)
+    words = {
+        name: {key.lower(): vars(one)[key] for key in WORDS if key in vars(one)}
+        for name, one in SECTIONS.items()
+    }
+    start = f"drawSections({embed_json(words)});"
+    return f'"use strict";\n(() => {{\n{page}{own}{start}\n}})();\n'
 
 
 def embed_json(document: Mapping[str, Any]) -> str:

@@ -23,12 +23,14 @@ from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.pages.page_file import free_place, page_styles, write_page
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report import difference_lines, host_record, report_data, training_curves
-from ipexctl.report.host_record import HostRecord, Printed
-from ipexctl.report.recorded_inputs import RunRecord, Speed, speed_of
-from ipexctl.report.report_material import Attempt, Material
-from ipexctl.report.report_page import Assets, render_report_page
-from ipexctl.report.run_difference import RunComparison, compare_runs
+from ipexctl.report.comparison import difference_lines
+from ipexctl.report.comparison.recorded_inputs import RunRecord, Speed, speed_of
+from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
+from ipexctl.report.material.host_record import HostRecord, Printed, read_host_record
+from ipexctl.report.material.report_material import Attempt, Material
+from ipexctl.report.material.training_curves import with_steps
+from ipexctl.report.report_document import report_document
+from ipexctl.report.report_page import Assets, join_scripts, render_report_page
 from ipexctl.run.checkpoints import fetch_checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, read_metrics
 from ipexctl.run.jobs.ps import AskedRun, find_run, gather_runs, reporting_hosts
@@ -94,7 +96,7 @@ def report(
         comparison=comparison,
         mask=_secret_mask(every),
     )
-    document = report_data.report_document(material)
+    document = report_document(material)
     html = render_report_page(document, read_assets())
     if path is not None:
         write_page(path, html)
@@ -114,13 +116,17 @@ def known_secrets(given: Sequence[str] = ()) -> frozenset[str]:
 
 
 def read_assets() -> Assets:
-    def read(name: str) -> str:
-        return files("ipexctl").joinpath(f"report/assets/{name}").read_text("utf-8")
+    folder = files("ipexctl.report")
 
+    def read(name: str) -> str:
+        return folder.joinpath(name).read_text("utf-8")
+
+    names = sorted(one.name for one in folder.joinpath("sections").iterdir())
+    sections = [read(f"sections/{name}") for name in names if name.endswith(".js")]
     return Assets(
-        styles=(read("uplot.min.css"), page_styles()),
-        scripts=(read("uplot.min.js"), read("page.js")),
-        licence=read("uplot-license.txt"),
+        styles=(read("assets/uplot.min.css"), page_styles()),
+        scripts=(read("assets/uplot.min.js"), join_scripts(read("assets/page.js"), sections)),
+        licence=read("assets/uplot-license.txt"),
     )
 
 
@@ -132,7 +138,7 @@ def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
         op = "run.run_list.record"
         said = fleet.call(host, op, known_as=names[host], run_id=run.id)
         asked = ("began", "records", "samples")
-        return host_record.read_host_record(names[host], {name: said[name] for name in asked})
+        return read_host_record(names[host], {name: said[name] for name in asked})
 
     order = {name: number for number, name in enumerate(run.about.hosts)}
     found = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
@@ -145,7 +151,7 @@ def _with_output(
 ) -> list[Attempt]:
     """Return the attempts with what their ranks printed."""
     lines = [[_printed_by_rank(one, p) for p in points[one.run.id]] for one in attempts]
-    placed = training_curves.with_steps(lines)
+    placed = with_steps(lines)
     return [replace(one, printed=own) for one, own in zip(attempts, placed, strict=True)]
 
 

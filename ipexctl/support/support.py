@@ -30,7 +30,7 @@ from ipexctl.local.settings_file import setting_kinds
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target, read_inventory
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.recorded_inputs import HostInputs, RunRecord
+from ipexctl.report.comparison.recorded_inputs import HostInputs, RunRecord
 from ipexctl.report.run_report import known_secrets, read_attempt, run_record
 from ipexctl.run.jobs.logs import Wanted, show_logs
 from ipexctl.run.jobs.ps import find_run

@@ -28,10 +28,7 @@ PURE = tuple(
     remote.restart.leader remote.restart.record remote.restart.restart_policy
     remote.checkpoints.checkpoint_rules remote.checkpoints.newest_checkpoint
     remote.checkpoints.publication
-    report.difference_lines report.run_difference report.recorded_inputs
-    report.curves report.host_parts report.host_record report.report_data report.report_material
-    report.training_curves
-    report.report_page
+    report.comparison report.material report.sections report.report_document report.report_page
     run.checkpoints.listed_checkpoints run.hang run.network.network_choice run.outcome run.output
     run.pace run.plan run.preflight_rules run.script run.shares.host_shares
     tune.settings_edit tune.step_rate tune.tune_search tune.tune_space

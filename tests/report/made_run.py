@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ipexctl.report import host_record
-from ipexctl.report.host_record import HostRecord, Printed
-from ipexctl.report.recorded_inputs import RunRecord
-from ipexctl.report.report_material import Attempt, Material
-from ipexctl.report.run_difference import Difference, RunComparison
+from ipexctl.report.comparison.recorded_inputs import RunRecord
+from ipexctl.report.comparison.run_difference import Difference, RunComparison
+from ipexctl.report.material import host_record
+from ipexctl.report.material.host_record import HostRecord, Printed
+from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.run.outcome.listed_runs import About, ListedRun, ListedState
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.outcome.verdict import Verdict

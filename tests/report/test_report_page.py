@@ -15,7 +15,7 @@ from ipexctl.errors import InputError
 from ipexctl.pages.page_file import SEEN, free_place
 from ipexctl.pages.page_shell import generator_tag
 from ipexctl.report import report_page, run_report
-from ipexctl.report.report_data import report_document
+from ipexctl.report.report_document import report_document
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report.made_run import attempt, made, material
 
@@ -80,7 +80,7 @@ def test_the_policy_names_what_the_page_has_and_no_network(html: str):
 
 def test_headings_size_and_licence(html: str):
     tags = parsed(html)
-    assert [t for t, _ in tags.seen].count("h2") == 8 and "<html lang" in html
+    assert [t for t, _ in tags.seen].count("h2") == 10 and "<html lang" in html
     assert len(html.encode()) < 200_000
     assert "MIT License" in html and generator_tag("report") in html[:SEEN]
 

@@ -11,8 +11,8 @@ import pytest
 
 from ipexctl.base.secret_mask import MASK
 from ipexctl.project.files.project_files import ProjectFile, Tree
-from ipexctl.report import difference_lines
-from ipexctl.report.recorded_inputs import (
+from ipexctl.report.comparison import difference_lines
+from ipexctl.report.comparison.recorded_inputs import (
     HostInputs,
     RunInputs,
     RunRecord,
@@ -21,7 +21,9 @@ from ipexctl.report.recorded_inputs import (
     read_inputs,
     speed_of,
 )
-from ipexctl.report.run_difference import RunComparison, compare_runs, step_costs
+from ipexctl.report.comparison.run_difference import RunComparison, compare_runs
+from ipexctl.report.comparison.step_costs import step_costs
+from ipexctl.report.sections.differences import comparison_document
 from ipexctl.run.outcome.run_inputs import MOST_FILES, collect_run_inputs
 from ipexctl.run.pace.rank_pace import HostPace, RankPace
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
@@ -167,7 +169,7 @@ def test_the_parts_of_a_step_are_told():
     host, now, was = compare_runs(BUSY, BASE).step or ("", None, None)
     assert (host, round(1000 * now.step), round(1000 * was.step)) == ("node02", 81, 40)
     assert compare_runs(replace(BUSY, paces={}), BASE).step is None
-    found = difference_lines.comparison_document(compare_runs(BUSY, BASE))
+    found = comparison_document(compare_runs(BUSY, BASE))
     assert found["step_seconds"]["waited"] == [
         now.waited, was.waited,
     ]  # fmt: skip
@@ -283,7 +285,7 @@ def test_what_is_not_known_is_not_called_the_same():
 
 
 def test_the_document_has_the_same():
-    found = json.loads(json.dumps(difference_lines.comparison_document(compare_runs(CODE, BASE))))
+    found = json.loads(json.dumps(comparison_document(compare_runs(CODE, BASE))))
     assert found["speed_differs"] is True and found["measured"] is True
     (one,) = found["differences"]
     assert (one["slug"], one["part"], one["explains"]) == ("code", "computing", True)

@@ -10,7 +10,7 @@ from ipexctl.common.run_events import Sample
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run.last_minute import Pace
 from ipexctl.remote.run_files import journal, run_folders
-from ipexctl.report import host_record
+from ipexctl.report.material import host_record
 
 SAMPLE = Sample(0.51234, 123456, ranks={"3": 1.234})
 

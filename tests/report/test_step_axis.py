@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ipexctl.report import training_curves
-from ipexctl.report.report_material import Attempt, Material
+from ipexctl.report.material.report_material import Attempt, Material
 from ipexctl.report.run_report import _with_output
+from ipexctl.report.sections import loss, metrics
 from ipexctl.run.jobs.metrics import RankPoint, _Reader
 from tests.report.made_run import made
 
@@ -26,8 +26,8 @@ def curves(*attempts: list[RankPoint]) -> dict[str, tuple]:
     found = _with_output(runs, dict(zip(ids, attempts, strict=True)))
     of = Material(tuple(found), made="")
     charts = [
-        {"title": "loss", **(training_curves.loss_chart(of) or {})},
-        *training_curves.metric_charts(of),
+        {"title": "loss", **(loss.section_document(of)["loss"] or {})},
+        *metrics.section_document(of)["metrics"],
     ]
     return {
         chart["title"]: (chart["axis"], *map(dict, _series(chart)))

@@ -1,6 +1,5 @@
-"use strict";
-// All that comes from the run is put here as text (textContent), never as markup.
-(() => {
+// The page's script begins with this; NAME.js of each section follows. All that comes from the run
+// is put here as text (textContent), never as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const colour = (n) => "--c" + (n % 8);
@@ -61,15 +60,6 @@ function number(v, digits) {
   const size = Math.abs(v);
   if (size >= 1e6 || (v && size < 1e-4)) return v.toExponential(Math.min(3, (digits || 3) - 1)).replace(/\.?0+e/, "e").replace("e+", "e");
   return String(+v.toPrecision(digits || 3));
-}
-
-// at small widths the beginning that all have in common is cut, and not the end
-function shortNames(names) {
-  let same = names.length > 1 ? names[0].length : 0;
-  for (const name of names) while (same && name.slice(0, same) !== names[0].slice(0, same)) same--;
-  same = names[0].slice(0, same).search(/[^.\-_]*$/);
-  return (name) => el("div", {className: "name", title: name, ariaLabel: name},
-    text("i", name.slice(0, same)), text("b", name.slice(same)));
 }
 
 // --- charts ---
@@ -138,264 +128,25 @@ function chart(found, label, height) {
   return box;
 }
 
-// --- the first screen ---
-
-function first() {
-  const top = body("first");
-  top.append(text("p", (data.name ? data.name + " · " : "") + data.run, "id mono"),
-    text("h1", data.headline, data.tone),
-    el("p", {className: "command"}, text("code", data.command)));
-  for (const note of data.notes) top.append(text("p", note, "soft"));
-  if (data.cause) {
-    const box = el("div", {className: "cause"}, el("p", {}, text("strong", data.cause.text)));
-    if (data.cause.known) box.append(text("p", data.cause.known));
-    if (data.cause.lines.length) {
-      const said = text("pre", data.cause.lines.join("\n"));
-      said.tabIndex = 0;
-      said.setAttribute("aria-label", "Last lines of that rank");
-      said.setAttribute("role", "region");
-      box.append(said);
-    }
-    if (data.cause.again) box.append(el("p", {}, "Again: ", text("code", data.cause.again)));
-    top.append(box);
-  }
-  const cards = data.cards.map((c) => el("div", {className: "card"}, text("dt", c.label),
-    text("dd", c.value, `value ${c.value === "unknown" ? "unknown" : c.tone}`), text("dd", c.note, "note")));
-  top.append(el("dl", {className: "cards"}, ...cards));
-  top.append(el("div", {className: "two top"}, lossPanel(), waitPanel()));
-}
-
-function lossPanel() {
-  const found = data.loss || data.rate;
-  const title = data.loss ? "Loss" : "Speed";
-  const box = el("div", {className: "panel"}, text("h2", title));
-  box.append(found ? chart(found, title + " by " + found.axis, 240)
-    : empty("The output of this run has no losses. A line such as “step 10 loss 0.5” is enough."));
-  return box;
-}
-
-const PARTS = {computing: "--c2", sending: "--c0", slow: "--c4", rest: "--c7"};
-
-function waitPanel() {
-  const w = data.waiting;
-  const box = el("div", {className: "panel"}, text("h2", "Where the ranks’ time goes"));
-  if (w.headline) box.append(text("p", w.headline));
-  if (w.parts.length) {
-    const known = w.parts.filter((p) => p.share > 0.004);
-    box.append(el("div", {className: "bar", role: "img", ariaLabel: known.map((p) =>
-      p.name + " " + Math.round(p.share * 100) + " %").join(", ")}, ...known.map((p) =>
-      el("span", {style: {flex: p.share + " 1 0", background: `var(${PARTS[p.kind]})`}}))));
-    box.append(el("ul", {className: "key"}, ...w.parts.map((p) => el("li", {},
-      el("i", {style: {background: `var(${PARTS[p.kind]})`}}), text("span", p.name),
-      text("b", Math.round(p.share * 100) + " %")))));
-  } else {
-    box.append(empty("Too few samples: the hosts look at their ranks every 2.5 s of training."));
-  }
-  for (const [why, command] of w.proposals)
-    box.append(el("p", {className: "advice"}, "Try: " + why, el("br"), text("code", command)));
-  return box;
-}
-
 // --- sections ---
 
-const STEP_PARTS = {computing: "computing", waited: "waiting for a CPU", sending: "exchanging data",
-  idle: "other waits"};
+const sections = {};  // by its name, what a section draws: a function from its words to nodes
 
-function differences() {
-  const at = body("differences");
-  if (!at) return;
-  at.append(...data.compared.map((line) => text("p", line, "soft")));
-  const found = data.comparison ? data.comparison.differences : [];
-  if (!found.length) {
-    at.append(empty("Nothing that was recorded of the two runs differs but what is shown above."));
-    return;
+function drawSections(words) {
+  for (const [name, own] of Object.entries(words)) {
+    const at = body(name);
+    if (!at) continue;
+    const rows = () => data[name].length ? [table(own.heads, data[name], own.mono)] : [];
+    const made = (sections[name] || rows)(own);
+    at.append(...(made.length ? made : [empty(own.empty)]));
   }
-  const list = (title, rows) => {
-    at.append(text("h3", title), el("ul", {className: "differences"}, ...rows.map((d) =>
-      text("li", d.text, d.explains ? "difference explains" : "difference"))));
-  };
-  for (const part of new Set(found.map((d) => d.part)))
-    list(part ? "Longer: " + STEP_PARTS[part] : "Other differences", found.filter((d) => d.part === part));
-}
-
-// their colours are told apart without red or green, too
-const PHASES = ["connect", "plan", "preflight", "sync", "launch", "until the first step", "training",
-  "after the last step", "end", "stall", "restart"];
-const phase = (name) => name === "lost" ? "repeating-linear-gradient(45deg, var(--bad) 0 2px, transparent 2px 6px)"
-  : `var(--p${PHASES.indexOf(name === "ranks run" ? "training" : name)})`;
-
-function timeline() {
-  const at = body("timeline"), t = data.timeline, span = t.to - t.from;
-  if (!t.lanes.length || !(span > 0)) {
-    at.append(empty("The hosts have no record of this run."));
-    return;
-  }
-  const used = [...new Set(t.lanes.flatMap((l) => l.spans.map((s) => s[0])))];
-  const place = (a) => 100 * (a - t.from) / span + "%";
-  const name = shortNames(t.lanes.map((l) => l.host));
-  const lane = (l) => el("div", {className: "lane"}, name(l.host), el("div", {role: "img", ariaLabel: l.host + ": " + l.spans.map((s) =>
-      s[0] + " " + clock(s[2] - s[1])).join(", ")}, ...l.spans.map((s) => el("span", {
-        className: s[0] === "stall" ? "over" : "", title: s[0] + ": " + clock(s[2] - s[1]),
-        style: {left: place(s[1]), width: 100 * (s[2] - s[1]) / span + "%",
-          background: phase(s[0])}}))));
-  const lanes = t.lanes.map(lane);
-  const ticks = timeTicks(t.from, t.to, innerWidth < 600 ? 3 : 8);
-  const box = el("div", {className: "panel"}, ...lanes.slice(0, 16));
-  if (lanes.length > 16) box.append(el("details", {}, text("summary", (lanes.length - 16) + " more hosts"),
-    ...lanes.slice(16)));
-  box.append(el("div", {className: "lane axis"}, el("div"), el("div", {}, ...ticks.map((s) =>
-    el("span", {textContent: clock(s), style: {left: place(s)}})))));
-  box.append(el("ul", {className: "key inline"}, ...used.map((k) => el("li", {},
-    el("i", {style: {background: phase(k)}}), text("span", k)))));
-  const rows = t.lanes.slice(0, 64).flatMap((l) => l.spans.map((s) => [l.host, s[0], clock(s[1]), clock(s[2] - s[1])]));
-  box.append(el("details", {}, text("summary", "As a table"), table(["Host", "Phase", "From", "Took"], rows)));
-  at.append(box);
-}
-
-function mixed(a, b, share) {
-  const part = (hex, i) => parseInt(hex.slice(1 + 2 * i, 3 + 2 * i), 16);
-  const at = (i) => Math.round(part(a, i) + (part(b, i) - part(a, i)) * share);
-  return `rgb(${at(0)}, ${at(1)}, ${at(2)})`;
-}
-
-function heat(found) {
-  const values = found.rows.flatMap((r) => r[1]).filter((v) => v !== null).sort((a, b) => a - b);
-  const box = panel(found.title);
-  if (!values.length) return null;
-  const low = values[0], high = Math.max(values[Math.floor(values.length * 0.99)], low * 1.1, low + 1e-9);
-  box.append(text("p", found.text, "soft"));
-  const canvas = el("canvas", {role: "img"});
-  canvas.setAttribute("aria-label", found.title + ": " + found.text);
-  const at = text("output", "", "soft");
-  const rows = found.rows.length, columns = found.rows[0][1].length;
-  const height = Math.min(420, Math.max(40, rows * (rows > 40 ? 6 : 20)));
-  canvas.style.height = height + "px";
-  const draw = () => {
-    canvas.width = columns * 8;
-    canvas.height = rows * 8;
-    canvas.style.imageRendering = "pixelated";
-    const pen = canvas.getContext("2d"), cold = css("--cold"), hot = css("--hot");
-    found.rows.forEach((row, y) => row[1].forEach((v, x) => {
-      if (v === null) return;
-      pen.fillStyle = mixed(cold, hot, Math.min(1, Math.max(0, (v - low) / (high - low))));
-      pen.fillRect(x * 8, y * 8, 8, 8);
-    }));
-  };
-  canvas.addEventListener("mousemove", (event) => {
-    const r = canvas.getBoundingClientRect();
-    const x = Math.min(columns - 1, Math.floor((event.clientX - r.left) / r.width * columns));
-    const y = Math.min(rows - 1, Math.floor((event.clientY - r.top) / r.height * rows));
-    const row = found.rows[Math.max(0, y)], when = found.from + (found.to - found.from) * (x + 0.5) / columns;
-    at.textContent = row[0] + ", " + clock(when) + ": " + number(row[1][Math.max(0, x)]) + " " + found.unit;
-  });
-  redraws.push(draw);
-  const names = rows > 8 ? [found.rows[0][0], found.rows[rows - 1][0]] : found.rows.map((r) => r[0]);
-  box.append(el("div", {className: "scale"}, text("span", number(low) + " " + found.unit), el("i"),
-    text("span", number(high) + " " + found.unit), at),
-    el("div", {className: "heat"}, el("div", {className: "names"}, ...names.map((n) => text("span", n))), canvas,
-      el("div", {className: "times"}, text("span", clock(found.from)), text("span", clock(found.to)))));
-  return box;
-}
-
-function metrics() {
-  const at = body("metrics");
-  if (at) at.append(el("div", {className: "three"}, ...data.metrics.map((m) =>
-    panel(m.title, chart(m, m.title + " by " + m.axis, 140)))));
-}
-
-function ranks() {
-  const at = body("ranks"), grid = el("div", {className: "two"});
-  if (data.loss && data.rate)
-    grid.append(panel("Speed", chart(data.rate, "Steps per second over time", 180)));
-  for (const one of data.heat) {
-    const made = heat(one);
-    if (made) grid.append(made);
-  }
-  at.append(grid.childElementCount ? grid
-    : empty("No steps with their times are known: the run was short, or prints no numbered steps."));
-}
-
-function usage() {
-  const at = body("usage");
-  const list = el("div", {className: "two"}, ...data.usage.map((u) =>
-    panel(u.title + " (" + u.unit + ")", chart(u, u.title + " over time", 180))));
-  at.append(data.usage.length ? list
-    : empty("No samples: the run was shorter than 5 s, or an older ipexctl started it."));
-}
-
-function places() {
-  const at = body("places");
-  if (!data.places.length) at.append(empty("The plan of this run is not known."));
-  const grid = el("div", {className: "two"});
-  for (const host of data.places) {
-    const box = panel(host.hosts), of = new Map(), moved = new Set();
-    for (const r of host.ranks) {
-      for (const cpu of r.planned) of.set(cpu, [...(of.get(cpu) || []), r.rank]);
-      if (r.real && (r.real.length !== r.planned.length || r.real.some((c) => !r.planned.includes(c)))) {
-        moved.add(r.rank);
-        for (const cpu of r.real) if (!of.has(cpu)) of.set(cpu, [r.rank]);
-      }
-    }
-    for (const [socket, node, cores] of host.sockets) {
-      const title = [socket !== null ? "socket " + socket : "", node !== null ? "NUMA node " + node : ""];
-      box.append(text("p", title.filter(Boolean).join(", ") || "cores", "soft"));
-      const cells = cores.map((core) => {
-        const own = [...new Set(core.flatMap((cpu) => of.get(cpu) || []))];
-        const name = own.length === 1 ? "r" + own[0] : own.length ? "shared" : "free";
-        const cell = text("span", name, own.length ? "used" : "");
-        cell.title = "CPU " + core.join(", ") + ": " + (own.length ? "rank " + own.join(", ") : "free");
-        if (own.length) cell.style.background = `var(${colour(own.length > 1 ? 7 : own[0])})`;
-        if (own.some((r) => moved.has(r))) cell.classList.add("moved");
-        return cell;
-      });
-      box.append(el("div", {className: "cores"}, ...cells));
-    }
-    if (!host.sockets.length) box.append(empty("Its cores are not recorded."));
-    const known = host.ranks.some((r) => r.real);
-    const words = moved.size ? "Not where the plan has them: rank " + [...moved].join(", ")
-      : known ? "All ranks ran where the plan has them." : "Where the ranks really ran is not known.";
-    box.append(text("p", words + (host.shown ? " The ranks of " + host.shown + " are shown." : ""), "soft"));
-    grid.append(box);
-  }
-  at.append(grid);
-}
-
-function rest() {
-  const env = body("environment");
-  const rows = [...data.facts, ...data.environment];
-  if (rows.length) env.append(table(["What", "Value"], rows, [1]));
-  if (data.packages.length) env.append(el("details", {}, text("summary", data.packages.length + " packages"),
-    table(["Package", "Version"], data.packages, [0, 1])));
-  if (!data.environment.length)
-    env.append(empty("The first host has no record of the run’s environment."));
-  body("variables").append(data.variables.length
-    ? table(["Variable", "Value", "Why", "Hosts"], data.variables, [0, 1])
-    : empty("The hosts did not keep the variables of this run."));
-  body("checkpoints").append(data.checkpoints.length
-    ? table(["Checkpoint", "Step", "Size", "State", "Hosts"], data.checkpoints, [0])
-    : empty("The hosts keep no copies of checkpoints of this run (--checkpoints GLOB)."));
-  const seen = data.findings, when = " at the start, " + data.began;
-  body("findings").append(seen && seen.length
-    ? table(["Check", "Hosts", "Found" + when], seen)
-    : empty(seen ? "The preflight found nothing" + when + "."
-      : "The first host kept no findings of the preflight: an earlier ipexctl started this run, or it was not reached."));
   body("foot").append(text("p", "Made by ipexctl on " + data.made + ". This file asks for nothing outside."));
+  const drawAll = () => redraws.forEach((draw) => draw());
+  drawAll();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+  matchMedia("print").addEventListener("change", drawAll);
+  let width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth !== width) { width = innerWidth; drawAll(); }
+  });
 }
-
-first();
-differences();
-metrics();
-timeline();
-ranks();
-usage();
-places();
-rest();
-const drawAll = () => redraws.forEach((draw) => draw());
-drawAll();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-matchMedia("print").addEventListener("change", drawAll);
-let width = innerWidth;
-addEventListener("resize", () => {
-  if (innerWidth !== width) { width = innerWidth; drawAll(); }
-});
-})();

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from ipexctl.report import report_page, run_report
-from ipexctl.report.report_data import report_document
-from ipexctl.report.report_material import Attempt
-from ipexctl.report.run_difference import Difference
+from ipexctl.report.comparison.run_difference import Difference
+from ipexctl.report.material.report_material import Attempt
+from ipexctl.report.report_document import report_document
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.report import report_page, run_report
-from ipexctl.report.report_data import report_document
+from ipexctl.report.report_document import report_document
 from tests.report import made_run
 from tests.report.made_run import attempt, made, material
 

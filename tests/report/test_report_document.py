@@ -9,12 +9,14 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.secret_mask import SecretMask
-from ipexctl.report import curves, host_parts, host_record, report_data, run_report
-from ipexctl.report.host_record import Printed
-from ipexctl.report.recorded_inputs import RunInputs
-from ipexctl.report.report_data import report_document
-from ipexctl.report.report_material import Attempt
-from ipexctl.report.run_difference import Difference
+from ipexctl.report import run_report
+from ipexctl.report.comparison.recorded_inputs import RunInputs
+from ipexctl.report.comparison.run_difference import Difference
+from ipexctl.report.material import curves, host_record
+from ipexctl.report.material.host_record import Printed
+from ipexctl.report.material.report_material import Attempt
+from ipexctl.report.report_document import LONGEST, report_document
+from ipexctl.report.sections import timeline
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedState
 from tests.report import made_run
@@ -189,7 +191,7 @@ def test_texts_lose_colours_and_secrets_and_are_cut():
     shown = material(attempt(made()), packages=((text, "1"),), mask=SecretMask(["hunter2hunter2"]))
     found = report_document(shown)
     name = found["packages"][0][0]
-    assert name.startswith("red key ********") and len(name) == report_data.LONGEST + 1
+    assert name.startswith("red key ********") and len(name) == LONGEST + 1
     assert found["masked"] == ["packages", "variables"]
     assert found["notes"] == ["Secrets are masked (********) in: packages, variables."]
 
@@ -273,6 +275,6 @@ def test_curves():
 
 
 def test_what_came_before_ends_where_the_run_begins():
-    spans = host_parts.spans_before_run(made_run.record(0, 1, 1))
+    spans = timeline.spans_before_run(made_run.record(0, 1, 1))
     assert [kind for kind, _, _ in spans] == ["connect", "plan", "sync"]
     assert spans[-1][2] == pytest.approx(0.0) and spans[0][1] == pytest.approx(-1.7)

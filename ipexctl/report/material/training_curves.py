@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import isfinite
-from statistics import median
 from typing import Any
 
-from ipexctl.report import curves
-from ipexctl.report.curves import Point
-from ipexctl.report.host_record import Printed
-from ipexctl.report.report_material import Attempt, Material
+from ipexctl.report.material import curves
+from ipexctl.report.material.curves import Point
+from ipexctl.report.material.host_record import Printed
+from ipexctl.report.material.report_material import Attempt, Material
 
 STEP, EPOCH, LAST, COUNT = "step", "epoch", "last printed step", "logged value n"
 ENOUGH = 0.75  # of the values have a step: others are left out
@@ -155,71 +154,22 @@ def without_repeats(values: Sequence[Value]) -> list[Value]:
     return found
 
 
-MOST_CURVES = 40  # curves of other numbers
-COUNTERS = ("step", "epoch")
 EVALUATIONS = ("eval", "val", "test")
 Row = tuple[str, Sequence[Sequence[Value]]]  # name, and the values of each attempt
 
 
-def other_run_name(other: Attempt, last: Attempt) -> str:
-    name = other.run.about.name
-    return name if name and name != last.run.about.name else "the other run"
-
-
-def loss_chart(of: Material) -> dict[str, Any] | None:
-    rows = [("loss", _field_values(of.attempts, "loss"))]
-    if _share_an_axis(of):
-        rows.append(("evaluation", _field_values(of.attempts, "eval_loss")))
-    if of.other:
-        name = f"loss of {other_run_name(of.other, of.attempts[-1])}"
-        rows.append((name, _field_values([of.other], "loss")))
-    return _attempts_chart(rows)
-
-
-def loss_ends(
-    attempts: Sequence[Attempt], *, first: bool = False
-) -> tuple[str, float, float] | None:
-    """Return the axis, the position of the last loss, and the median of the ranks' losses there."""
-    rows = _field_values(attempts, "loss")
-    axis = common_axis(rows)
-    points = next((p for row in rows if (p := points_along(row, axis))), [])
-    if not points:
-        return None
-    end = (min if first else max)(at for at, _ in points)
-    values = [value for at, value in points if at == end]
-    return axis, end, next((v for v in values if not isfinite(v)), median(values))
-
-
-def metric_charts(of: Material) -> list[dict[str, Any]]:
-    """Return one small curve for each name."""
-    rows = list[Row]()
-    if not _share_an_axis(of):
-        rows.append(("evaluation loss", _field_values(of.attempts, "eval_loss")))
-    lines = [one for attempt in of.attempts for one in attempt.printed]
-    names = dict.fromkeys(name for one in lines for name, _ in one.numbers)
-    rows += [(name, _metric_values(of.attempts, name)) for name in names if name not in COUNTERS]
-    found = [(name, _attempts_chart([(name, values)])) for name, values in rows]
-    return [{"title": name, **chart} for name, chart in found if chart][:MOST_CURVES]
-
-
-def _share_an_axis(of: Material) -> bool:
+def share_an_axis(of: Material) -> bool:
     """Decide whether the loss and the evaluation loss share an axis."""
-    one, other = (_field_values(of.attempts, name) for name in ("loss", "eval_loss"))
+    one, other = (field_values(of.attempts, name) for name in ("loss", "eval_loss"))
     return any(one) and common_axis(one) == common_axis(other if any(other) else one)
 
 
-def _field_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
+def field_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
     rows = ([(one, getattr(one, name)) for one in a.printed] for a in attempts)
-    return _known_values(rows, name)
+    return known_values(rows, name)
 
 
-def _metric_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
-    return _known_values(
-        ([(p, dict(p.numbers).get(name)) for p in a.printed] for a in attempts), name
-    )
-
-
-def _known_values(
+def known_values(
     rows: Iterable[Sequence[tuple[Printed, float | None]]], name: str
 ) -> list[list[Value]]:
     found = ([(one, value) for one, value in row if value is not None] for row in rows)
@@ -227,7 +177,7 @@ def _known_values(
     return [shorten(row) for row in found]
 
 
-def _attempts_chart(rows: Sequence[Row]) -> dict[str, Any] | None:
+def attempts_chart(rows: Sequence[Row]) -> dict[str, Any] | None:
     """Chart each attempt as a line of its own: a later one repeats steps of an earlier one."""
     axis = common_axis([values for _, attempts in rows for values in attempts])
     series = []
@@ -242,28 +192,3 @@ def _attempts_chart(rows: Sequence[Row]) -> dict[str, Any] | None:
     odd = [at for _, points in series for at, value in points if not isfinite(value)]
     note = f"nan or inf first at {axis.removesuffix(' n')} {min(odd):,.6g}" if odd else ""
     return {**curves.make_chart(axis, "", x, series, band=True), "note": note}
-
-
-def rate_chart(of: Material) -> dict[str, Any] | None:
-    many = len(of.attempts) > 1
-    found = []
-    for one, offset in zip(of.attempts, of.offsets, strict=True):
-        name = "steps per second" + (f", attempt {one.run.attempt}" if many else "")
-        found.append((name, [(at + offset, value) for at, value in _step_rates(one)]))
-    if of.other:
-        found.append((f"in {other_run_name(of.other, of.attempts[-1])}", _step_rates(of.other)))
-    found = [(name, points) for name, points in found if points]
-    if not found:
-        return None
-    x = curves.thin_values(at for _, points in found for at, _ in points)
-    return curves.make_chart("time", "steps/s", x, found, band=False)
-
-
-def _step_rates(of: Attempt) -> list[curves.Point]:
-    if of.training is None:
-        return []
-    edges = curves.column_edges(*of.training)
-    middle = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
-    rows = [curves.interval_rates(points, edges) for points in of.steps.values()]
-    columns = [[v for v in column if v is not None] for column in zip(*rows, strict=True)]
-    return [(at, median(c)) for at, c in zip(middle, columns, strict=True) if c]

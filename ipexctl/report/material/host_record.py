@@ -9,7 +9,7 @@ from typing import Any
 from ipexctl.base.host_answer import read_rows
 from ipexctl.base.values import by, count_or_none, counts_of, int_of, list_of, number_or_none, plain
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report.recorded_inputs import HostInputs, RunInputs, read_host, read_inputs
+from ipexctl.report.comparison.recorded_inputs import HostInputs, RunInputs, read_host, read_inputs
 from ipexctl.run.output.metric_lines import Numbers, Point
 from ipexctl.run.pace.rank_pace import HostPace, RankPace, read_pace
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.report import curves
-from ipexctl.report.host_record import HostRecord, Printed, host_pace
-from ipexctl.report.recorded_inputs import RunInputs
-from ipexctl.report.run_difference import RunComparison
+from ipexctl.report.comparison.recorded_inputs import RunInputs
+from ipexctl.report.comparison.run_difference import RunComparison
+from ipexctl.report.material import curves
+from ipexctl.report.material.host_record import HostRecord, Printed, host_pace
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.loss_check import BadLoss, bad_loss
@@ -93,6 +93,28 @@ class Attempt:
             return None
         return slow_steps.judge_slow_steps(self.plan, self.paces, self.rate, self.run.about.command)
 
+    @cached_property
+    def time_shares(self) -> dict[str, float] | None:
+        """The shares of the ranks' time between the first and the last step."""
+        plan, paces = self.plan, {one.host: one for one in self.paces}
+        known = list[tuple[float, float]]()  # computing, sending
+        hosts = list[float]()
+        for host in plan.hosts if plan else ():
+            ranks = paces[host.host].ranks if host.host in paces else ()
+            if not ranks or not host.threads:
+                return None
+            each = min(host.threads, host.quota / len(host.ranks)) if host.quota else host.threads
+            used = [min(1.0, rank.cpus / each) for rank in ranks]
+            known += zip(used, (rank.sending or 0.0 for rank in ranks), strict=True)
+            hosts.append(sum(used) / len(used))
+        if not known:
+            return None
+        computing = sum(c for c, _ in known) / len(known)
+        sending = min(sum(s for _, s in known) / len(known), 1 - computing)
+        slow = min(max(hosts) - computing, 1 - computing - sending)
+        rest = 1 - computing - sending - slow
+        return {"computing": computing, "sending": sending, "slow": slow, "rest": rest}
+
 
 @dataclass(frozen=True)
 class Material:
@@ -106,6 +128,15 @@ class Material:
     other: Attempt | None = None  # --compare
     comparison: RunComparison | None = None  # with the other run
     mask: SecretMask = SecretMask()
+
+    @property
+    def last(self) -> Attempt:
+        return self.attempts[-1]
+
+    @property
+    def other_name(self) -> str:
+        name = self.other.run.about.name if self.other else ""
+        return name if name and name != self.last.run.about.name else "the other run"
 
     @cached_property
     def offsets(self) -> list[float]:
@@ -122,4 +153,4 @@ class Material:
     @property
     def seconds(self) -> float:
         """The duration of all attempts, with the time between them."""
-        return self.offsets[-1] + self.attempts[-1].run.seconds
+        return self.offsets[-1] + self.last.run.seconds

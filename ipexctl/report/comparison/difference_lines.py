@@ -1,12 +1,12 @@
-"""The comparison of two runs as lines of text, and as a document."""
+"""The comparison of two runs as lines of text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from ipexctl.report.recorded_inputs import Speed
-from ipexctl.report.run_difference import Difference, Growth, RunComparison
+from ipexctl.report.comparison.recorded_inputs import Speed
+from ipexctl.report.comparison.run_difference import RunComparison
+from ipexctl.report.comparison.step_costs import PARTS, Growth
 
 
 def comparison_headline(found: RunComparison) -> str:
@@ -48,10 +48,6 @@ def _longer_parts(found: RunComparison, grown: Growth) -> Iterator[str]:
 
 
 LEAST_MS = 0.1
-PARTS = {
-    "computing": "computing", "waited": "waiting for a CPU", "sending": "exchanging data",
-    "idle": "other waits",
-}  # fmt: skip
 
 
 def step_cost_lines(found: RunComparison) -> Iterator[str]:
@@ -65,36 +61,6 @@ def step_cost_lines(found: RunComparison) -> Iterator[str]:
         if max(now, was) >= LEAST_MS:
             parts.append(f"{words} {now:.3g}, against {was:.3g}")
     yield f"  ms of a step on {host}: {'; '.join(parts)}"
-
-
-def comparison_document(found: RunComparison) -> dict[str, Any]:
-    return {
-        "run": found.run.name,
-        "compared_with": found.other.name,
-        "speed_differs": found.speed_differs if found.factor is not None else None,
-        "times_as_fast": found.factor,
-        "measured": found.is_measured,
-        "noise": found.noise and found.noise - 1,
-        "steps_per_second": [_speed_document(one.speed) for one in (found.run, found.other)],
-        "step_seconds": _step_document(found),
-        "differences": [_difference_document(one) for one in found.differences],
-    }
-
-
-def _step_document(found: RunComparison) -> dict[str, Any] | None:
-    if not found.step:
-        return None
-    host, *costs = found.step
-    return {"host": host, **{part: [vars(c)[part] for c in costs] for part in PARTS}}
-
-
-def _difference_document(one: Difference) -> dict[str, Any]:
-    blank = {"host": one.host or None, "part": one.part or None}
-    return {**vars(one), "explains": one.explains, **blank}
-
-
-def _speed_document(speed: Speed | None) -> dict[str, float] | None:
-    return dict(vars(speed)) if speed else None
 
 
 def _rate_text(speed: Speed | None) -> str:

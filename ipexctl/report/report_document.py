@@ -1,0 +1,62 @@
+"""The data that a report shows of a run, as one JSON document, from the records of its hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ipexctl.base.secret_mask import MASK
+from ipexctl.base.values import texts_of
+from ipexctl.report.material.host_record import indented_text
+from ipexctl.report.material.report_material import Material
+from ipexctl.report.sections import SECTIONS
+from ipexctl.run.output.rank_lines import without_colour
+
+LONGEST = 400  # characters of a text
+
+
+def report_document(of: Material) -> dict[str, Any]:
+    run = of.last.run
+    made: dict[str, Any] = {
+        "run": run.id,
+        "name": run.about.name,
+        "command": run.about.command,
+        "state": run.state.value,
+    }
+    for section in SECTIONS.values():
+        made |= section.section_document(of)
+    made |= {
+        "notes": [*_as_of(of), *of.notes, *texts_of((of.last.result or {}).get("warnings"))],
+        "made": of.made,
+        "began": of.began,
+    }
+    plain = _change_texts(made, _plain_text)
+    masked = of.mask.document(plain)
+    places = [name for name, value in masked.items() if MASK in str(value)]
+    if places:
+        masked["notes"].append(f"Secrets are masked ({MASK}) in: {', '.join(places)}.")
+    found: dict[str, Any] = _change_texts({**masked, "masked": places}, _cut_text)
+    return found
+
+
+def _change_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return the document with all its texts changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _change_texts(one, change) for key, one in value.items()}
+    return [_change_texts(v, change) for v in value] if isinstance(value, list | tuple) else value
+
+
+def _plain_text(text: str) -> str:
+    """Remove colours and control characters."""
+    return "\n".join(indented_text(without_colour(line), 1 << 20) for line in text.split("\n"))
+
+
+def _cut_text(text: str) -> str:
+    return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+
+
+def _as_of(of: Material) -> list[str]:
+    over = of.last.run.over
+    return [] if over else [f"As of {of.made}, when this page was made: the run continues."]

@@ -1,0 +1,108 @@
+"""The numbers of a run on the first screen: speed, loss, time, waiting, exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from statistics import median
+from typing import Any
+
+from ipexctl.base.sizes import bit_rate, duration, format_bytes
+from ipexctl.report.material.report_material import Attempt, Material
+from ipexctl.report.material.training_curves import (
+    STEP,
+    common_axis,
+    field_values,
+    points_along,
+)
+
+
+def section_document(of: Material) -> dict[str, Any]:
+    cards = (_speed_card(of), _loss_card(of), _time_card(of), _waiting_card(of.last))
+    return {"cards": [*cards, *_exchange_cards(of.last)]}
+
+
+def _make_card(label: str, value: str, note: str = "", tone: str = "") -> dict[str, str]:
+    return {"label": label, "value": value, "note": note, "tone": tone}
+
+
+def _speed_card(of: Material) -> dict[str, str]:
+    last, other = of.last, of.other
+    if last.rate is None:
+        return _make_card("Speed", "unknown", "the output has no numbered steps")
+    took = 1 / last.rate
+    note = f"{took * 1e3:.3g} ms a step" if took < 1 else f"{took:.3g} s a step"
+    if other and other.rate:
+        faster = f"{last.rate / other.rate - 1:+.0%}"
+        note = f"{faster} against {other.rate:.3g} in {of.other_name}"
+    return _make_card("Speed", f"{last.rate:.3g} steps/s", note)
+
+
+def _loss_card(of: Material) -> dict[str, str]:
+    last = of.last
+    ends = _loss_ends([last])
+    if ends is None:
+        return _make_card("Loss", "unknown", "the output has no losses")
+    axis, at, value = ends
+    total = max((p.total for p in last.printed if p.total is not None), default=None)
+    note = f"at {axis.removesuffix(' n')} {at:,.6g}"
+    note += f" of {total:,}" if total and axis == STEP else ""
+    if of.other and (theirs := _loss_ends([of.other])):
+        note += f"; {theirs[2]:.4g} in {of.other_name}"
+    elif first := _loss_ends(of.attempts, first=True):
+        note += f"; {first[2]:.4g} at first"
+    if last.bad_loss:
+        return _make_card("Loss", str(last.bad_loss), note, "bad")
+    return _make_card("Loss", f"{value:.4g}", note)
+
+
+def _time_card(of: Material) -> dict[str, str]:
+    last = of.last
+    note = "no step was printed"
+    if last.training:
+        note = f"{_format_seconds(last.training[0])} until the first printed step"
+    if len(of.attempts) > 1:
+        took = duration(last.run.seconds)
+        note = f"all attempts; {took} in attempt {last.run.attempt}: {note}"
+    if of.other:
+        note = f"{duration(of.other.run.seconds)} in {of.other_name}"
+    return _make_card("Time", duration(of.seconds), note)
+
+
+def _format_seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+
+
+def _waiting_card(last: Attempt) -> dict[str, str]:
+    parts = last.time_shares
+    if parts is None:
+        return _make_card("Waiting", "unknown", "too few samples of the ranks' CPUs")
+    waits = 1 - parts["computing"]
+    cores = sum(len(h.ranks) * (h.threads or 0) for h in last.plan.hosts) if last.plan else 0
+    since, until = last.training or (0.0, last.run.seconds)
+    hours = cores * (until - since) * waits / 3600
+    cost = f"{hours:,.1f} CPU hours" if hours >= 0.1 else f"{hours * 60:.1f} CPU minutes"
+    return _make_card("Waiting", f"{waits:.0%}", f"of the ranks' CPU time: {cost}")
+
+
+def _exchange_cards(last: Attempt) -> list[dict[str, str]]:
+    said = (last.result or {}).get("exchange")
+    size = said.get("bytes") if isinstance(said, dict) else None
+    if isinstance(size, int) and size > 0:
+        return [_make_card("Exchanged", format_bytes(size), "between the ranks")]
+    sent = sum(rank.sent for one in last.paces for rank in one.ranks)
+    return [_make_card("Exchanged", bit_rate(sent * 8), "sent by all ranks")] if sent else []
+
+
+def _loss_ends(
+    attempts: Sequence[Attempt], *, first: bool = False
+) -> tuple[str, float, float] | None:
+    """Return the axis, the position of the last loss, and the median of the ranks' losses there."""
+    rows = field_values(attempts, "loss")
+    axis = common_axis(rows)
+    points = next((p for row in rows if (p := points_along(row, axis))), [])
+    if not points:
+        return None
+    end = (min if first else max)(at for at, _ in points)
+    values = [value for at, value in points if at == end]
+    return axis, end, next((v for v in values if not isfinite(v)), median(values))

@@ -1,0 +1,39 @@
+"""The other numbers with a name that the ranks print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ipexctl.report.material.report_material import Attempt, Material
+from ipexctl.report.material.training_curves import (
+    Row,
+    Value,
+    attempts_chart,
+    field_values,
+    known_values,
+    share_an_axis,
+)
+
+TITLE = "Metrics"
+NEEDS = "metrics"
+MOST_CURVES = 40  # curves of other numbers
+COUNTERS = ("step", "epoch")
+
+
+def section_document(of: Material) -> dict[str, Any]:
+    """Return one small curve for each name."""
+    rows = list[Row]()
+    if not share_an_axis(of):
+        rows.append(("evaluation loss", field_values(of.attempts, "eval_loss")))
+    lines = [one for attempt in of.attempts for one in attempt.printed]
+    names = dict.fromkeys(name for one in lines for name, _ in one.numbers)
+    rows += [(name, _metric_values(of.attempts, name)) for name in names if name not in COUNTERS]
+    found = [(name, attempts_chart([(name, values)])) for name, values in rows]
+    return {"metrics": [{"title": name, **chart} for name, chart in found if chart][:MOST_CURVES]}
+
+
+def _metric_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
+    return known_values(
+        ([(p, dict(p.numbers).get(name)) for p in a.printed] for a in attempts), name
+    )

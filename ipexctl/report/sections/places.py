@@ -1,0 +1,38 @@
+"""The sockets, NUMA nodes and cores of the ranks: where the plan has them, and where they ran."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.inventory.nodeset import fold
+from ipexctl.report.material.report_material import Material
+
+TITLE = "Sockets, NUMA nodes and cores"
+EMPTY = "The plan of this run is not known."
+
+
+def section_document(of: Material) -> dict[str, Any]:
+    """Return the placement of ranks; equal hosts share one map."""
+    last = of.last
+    real = {rank: cpus for record in last.records for rank, cpus in record.places}
+    sockets = {record.host: record.inputs.sockets for record in last.records if record.inputs}
+    groups: dict[Any, list[str]] = {}
+    first: dict[Any, Any] = {}
+    for host in last.plan.hosts if last.plan else ():
+        ranks = [(p.local_rank, p.cpus, real.get(p.rank)) for p in host.ranks]
+        key = (sockets.get(host.host, ()), tuple(ranks))
+        groups.setdefault(key, []).append(host.host)
+        first.setdefault(key, host)
+    places = [
+        {
+            "hosts": fold(names),
+            "shown": names[0] if len(names) > 1 else "",
+            "sockets": [[socket, node, cores] for socket, node, cores in key[0]],
+            "ranks": [
+                {"rank": p.rank, "planned": p.cpus, "real": real.get(p.rank)}
+                for p in first[key].ranks
+            ],
+        }
+        for key, names in groups.items()
+    ]
+    return {"places": places}

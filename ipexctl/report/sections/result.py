@@ -1,0 +1,62 @@
+"""How a run ended, and the first cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.base.secret_mask import SecretMask
+from ipexctl.base.sizes import count, duration
+from ipexctl.report.material.report_material import Attempt, Material
+from ipexctl.run.hang.diagnosis import stall_of
+from ipexctl.run.outcome.listed_runs import ListedState
+from ipexctl.run.outcome.run_result import from_traceback
+from ipexctl.run.output.rank_lines import without_rank_prefix
+
+LINES = 30  # of the last output of the first rank that failed
+TONES = {ListedState.DONE: "good", ListedState.FAILED: "bad", ListedState.LOST: "bad"}
+
+
+def section_document(of: Material) -> dict[str, Any]:
+    return {
+        "tone": "bad" if of.last.bad_loss else TONES.get(of.last.run.state, "plain"),
+        "headline": _headline_text(of),
+        "cause": _cause_document(of.last, of.mask),
+    }
+
+
+def _headline_text(of: Material) -> str:
+    run, bad = of.last.run, of.last.bad_loss
+    size = f"{count(run.about.ranks, 'rank')} on {count(len(run.about.hosts), 'host')}"
+    words = {
+        ListedState.DONE: "Succeeded", ListedState.FAILED: f"Failed with exit code {run.exit_code}",
+        ListedState.RUNNING: "Running", ListedState.STOPPED: "Stopped",
+        ListedState.STOPPING: "Stopping", ListedState.RESTARTING: "Restarting",
+        ListedState.LOST: "Lost",
+    }  # fmt: skip
+    verb = "for" if not run.over else "after"
+    text = f"{words[run.state]} {verb} {duration(of.seconds)}: {size}"
+    text += f"; the loss is {bad}" if bad else ""
+    again = len(of.attempts) - 1
+    return f"{text}, {count(again, 'restart')}" if again else text
+
+
+def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
+    run, said = last.run, last.result or {}
+    if run.verdict is None or run.verdict.exit_code == 0:
+        return None
+    first = run.verdict.first
+    tails = {rank: text for record in last.records for rank, text in record.tails}
+    lines = (
+        [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
+    )
+    lines = mask.text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
+    lines = [line for line in lines if line.strip()]
+    known = said.get("known") if isinstance(said.get("known"), dict) else None
+    stall = stall_of(run)
+    text = run.verdict.cause or f"exit code {run.verdict.exit_code}"
+    return {
+        "text": f"{text}; {stall}" if stall else text,
+        "lines": lines[-LINES:],
+        "known": known and f"{known.get('title', '')}: {known.get('fix', '')}",
+        "again": said.get("again") or "",
+    }

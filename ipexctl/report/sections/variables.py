@@ -1,0 +1,30 @@
+"""The environment variables of the ranks, with the reason for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.inventory.nodeset import fold
+from ipexctl.report.material.report_material import Material
+
+TITLE = "Variables of the ranks"
+HEADS = ("Variable", "Value", "Why", "Hosts")
+MONO = (0, 1)
+EMPTY = "The hosts did not keep the variables of this run."
+
+
+def section_document(of: Material) -> dict[str, Any]:
+    """Return rows of name, value, reason and hosts; hosts with other values than the first have
+    rows of their own."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for record, inputs in ((r, r.inputs) for r in of.last.records if r.inputs):
+        given, why = (dict(v) for v in (inputs.variables, inputs.reasons))
+        for name, value in given.items():
+            key = (name, value, why.get(name) or "set with --env")
+            found.setdefault(key, []).append(record.host)
+    every = len(of.last.records)
+    rows = [
+        [*key, "all hosts" if len(names) == every else fold(names)]
+        for key, names in sorted(found.items())
+    ]
+    return {"variables": rows}

@@ -1,0 +1,34 @@
+"""The parts that the time of the ranks goes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipexctl.report.material import curves
+from ipexctl.report.material.report_material import Material
+from ipexctl.run.pace import slow_steps
+
+TITLE = "Where the ranks’ time goes"
+EMPTY = "Too few samples: the hosts look at their ranks every 2.5 s of training."
+_PARTS = {
+    "computing": "Computing",
+    "sending": "Exchanging data",
+    "slow": "Waiting for the busiest host",
+    "rest": "Other waits: input, disks, sleep",
+}
+_CROWDED = "Other programs keep the CPUs busy; other waits"
+
+
+def section_document(of: Material) -> dict[str, Any]:
+    last, slow, shares = of.last, of.last.slow, of.last.time_shares or {}
+    crowded = any((one.cpu or 0.0) >= slow_steps.CROWDED for one in last.paces)
+    names = {**_PARTS, "rest": _CROWDED} if crowded else _PARTS
+    waiting = {
+        "headline": slow.headline if slow else "",
+        "parts": [
+            {"kind": kind, "name": names[kind], "share": curves.round_value(max(0.0, share))}
+            for kind, share in shares.items()
+        ],
+        "proposals": [[p.text, p.command] for p in slow.proposals] if slow else [],
+    }
+    return {"waiting": waiting}

@@ -1,0 +1,113 @@
+"""What a section of a report makes of a run, where test_report_document does not see it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ipexctl.base.values import texts_of
+from ipexctl.report import sections
+from ipexctl.report.material.report_material import Attempt, Material
+from ipexctl.report.sections import (
+    SECTIONS,
+    cards,
+    differences,
+    environment,
+    places,
+    usage,
+    variables,
+    waiting,
+)
+from ipexctl.run.outcome.listed_runs import ListedState
+from tests.report.made_run import attempt, made, material
+
+FOLDER = Path(sections.__file__).parent
+SCRIPTS = {path.stem: path.read_text("utf-8") for path in FOLDER.glob("*.js")}
+
+
+def of_hosts(count: int) -> Material:
+    return material(attempt(made(hosts=count)))
+
+
+def test_each_module_and_script_is_a_section():
+    assert {path.stem for path in FOLDER.glob("[!_]*.py")} == set(SECTIONS)
+    assert [name for name, text in SCRIPTS.items() if f"sections.{name} = " not in text] == []
+    assert SCRIPTS.keys() <= SECTIONS.keys()
+
+
+def test_a_section_without_a_script_is_a_table():
+    tables = {name: one for name, one in SECTIONS.items() if name not in SCRIPTS}
+    assert "variables" in tables
+    for name, one in tables.items():
+        rows = one.section_document(of_hosts(2))[name]
+        assert one.EMPTY and max(one.MONO) < len(one.HEADS)
+        assert all(len(texts_of(row)) == len(one.HEADS) for row in rows)
+
+
+def test_a_key_of_the_document_belongs_to_one_section():
+    bare = material(Attempt(made(ListedState.LOST)))
+    for of in (bare, of_hosts(2)):
+        keys = [key for one in SECTIONS.values() for key in one.section_document(of)]
+        assert len(keys) == len(set(keys)) and {"headline", "cards", "heat"} <= set(keys)
+
+
+def test_bytes_that_the_ranks_report_come_before_those_of_samples():
+    of = replace(attempt(made()), result={"exchange": {"bytes": 5_000_000}})
+    card = cards.section_document(material(of))["cards"][-1]
+    assert (card["label"], card["value"]) == ("Exchanged", "5.0 MB")
+
+
+def test_other_programs_are_named_among_the_waits():
+    of = attempt(made())
+    busy = tuple(
+        replace(record, samples=tuple(replace(s, cpu=1.0) for s in record.samples))
+        for record in of.records
+    )
+    for records, words in ((of.records, "input, disks"), (busy, "Other programs keep")):
+        found = waiting.section_document(material(replace(of, records=records)))["waiting"]
+        assert words in found["parts"][-1]["name"]
+
+
+def test_without_another_run_nothing_differs():
+    found = differences.section_document(of_hosts(2))
+    assert found == {"other": "", "compared": [], "comparison": None}
+
+
+def test_many_hosts_are_drawn_as_a_median_with_a_range():
+    few, many = (usage.section_document(of_hosts(count))["usage"][0] for count in (2, 9))
+    assert [one["name"] for one in few["series"]] == ["node01", "node02"]
+    (one,) = many["series"]
+    assert one["name"] == "median of 9 hosts"
+
+
+def test_a_host_whose_ranks_ran_elsewhere_has_a_map_of_its_own():
+    of = attempt(made(hosts=3))
+    moved = replace(of.records[0], places=((0, (8, 9)), (1, (0, 1, 2, 3)), (2, (0, 1, 2, 3))))
+    records = (moved, *(replace(record, places=()) for record in of.records[1:]))
+    first, rest = places.section_document(material(replace(of, records=records)))["places"]
+    assert (first["hosts"], first["shown"]) == ("node01", "")
+    assert first["ranks"] == [{"rank": 0, "planned": (0, 1, 2, 3), "real": (8, 9)}]
+    assert (rest["hosts"], rest["shown"]) == ("node[02-03]", "node02")
+
+
+def test_another_value_of_a_variable_is_a_row_with_its_hosts():
+    of = attempt(made())
+    assert of.records[1].inputs
+    inputs = replace(of.records[1].inputs, variables=(("OMP_NUM_THREADS", "2"),), reasons=())
+    records = (of.records[0], replace(of.records[1], inputs=inputs))
+    rows = variables.section_document(material(replace(of, records=records)))["variables"]
+    assert rows[:2] == [
+        ["OMP_NUM_THREADS", "2", "set with --env", "node02"],
+        ["OMP_NUM_THREADS", "4", "a thread for each core", "node01"],
+    ]
+
+
+def test_the_environment_begins_with_who_started_the_run_and_where():
+    of = material(attempt(made()), environment=(("PyTorch", "2.13.0"),))
+    found = environment.section_document(of)
+    assert found["facts"] == [
+        ["Hosts", "node[01-02]"],
+        ["Started by", "ann@desk"],
+        ["Folder", "/home/ann/bert"],
+    ]
+    assert [*found["environment"]] == [("PyTorch", "2.13.0")]
