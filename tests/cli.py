@@ -13,10 +13,21 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
-from ipexctl.cli import main, report_error
+import typer.main
+
+from ipexctl.cli import app, main, report_error
 from ipexctl.errors import IpexctlError
+
+
+def command_tree(command: Any = None, path: str = "") -> Iterator[tuple[str, Any]]:
+    """All commands of Click by their paths: "", "run", "env", "env ls"."""
+    command = command or typer.main.get_command(app)
+    yield path, command
+    for name in getattr(command, "commands", ()):
+        yield from command_tree(command.get_command(None, name), f"{path} {name}".strip())
 
 
 class Ended(subprocess.CompletedProcess[str]):

@@ -7,15 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 
 import ipexctl
-from ipexctl.cli import app
 from ipexctl.errors import (
     EXIT_BUG,
     EXIT_FAILED,
@@ -26,7 +22,7 @@ from ipexctl.errors import (
     EXIT_UNREACHABLE,
 )
 from ipexctl.run.watch.run_watchers import counted_interrupts
-from tests.cli import Ended
+from tests.cli import Ended, command_tree
 from tests.cli import ipexctl as run_here
 
 ROOT = Path(__file__).parent.parent
@@ -61,12 +57,10 @@ def _environ(home: Path) -> dict[str, str]:
 
 def _commands() -> dict[str, str]:
     """Name -> first line of help, of every command that is not hidden."""
-    group = typer.main.get_command(app)
-    commands = getattr(group, "commands", {})
     return {
-        name: (command.help or "").partition("\n")[0]
-        for name, command in commands.items()
-        if not command.hidden
+        path: (command.help or "").partition("\n")[0]
+        for path, command in command_tree()
+        if path and " " not in path and not command.hidden
     }
 
 
@@ -94,14 +88,8 @@ def test_every_command_has_its_own_help(tmp_path: Path) -> None:
     assert [n for n, done in shown.items() if f"Usage: ipexctl {n}" not in done.stdout] == []
 
 
-def _paths(command: object, *words: str) -> list[tuple[str, ...]]:
-    inside = getattr(command, "commands", {})
-    deeper = [path for name, c in inside.items() for path in _paths(c, *words, name)]
-    return [words, *deeper]
-
-
 def test_every_option_and_argument_says_what_it_takes() -> None:
-    found = [(name, p) for name, p in _parameters(typer.main.get_command(app), "") if p.name]
+    found = [(path, p) for path, command in command_tree() for p in command.params if p.name]
     assert len(found) > 150
     bare = [
         (name, p.name)
@@ -113,12 +101,6 @@ def test_every_option_and_argument_says_what_it_takes() -> None:
     assert bare == []
 
 
-def _parameters(command, name: str) -> Iterator[tuple[str, Any]]:
-    for one, inner in getattr(command, "commands", {}).items():
-        yield from _parameters(inner, f"{name} {one}".strip())
-    yield from ((name, p) for p in command.params)
-
-
 @pytest.mark.parametrize("group", ["", "env", "data", "lab"])
 def test_the_sentence_of_a_command_is_not_cut(tmp_path: Path, group: str) -> None:
     done = run_here(*group.split(), "--help", cwd=ROOT, env={**_environ(tmp_path), "COLUMNS": "80"})
@@ -127,15 +109,16 @@ def test_the_sentence_of_a_command_is_not_cut(tmp_path: Path, group: str) -> Non
 
 
 def test_h_is_help_everywhere(tmp_path: Path) -> None:
-    paths = _paths(typer.main.get_command(app))
+    paths = [tuple(path.split()) for path, _ in command_tree()]
     assert {(), ("run",), ("env", "ls"), ("lab", "up")} <= set(paths)
     for path in paths:
         asked = [_ipexctl(*path, word, home=tmp_path) for word in ("-h", "--help")]
         assert [(d.returncode, d.stdout) for d in asked] == [(EXIT_OK, asked[1].stdout)] * 2, path
 
 
-def test_h_behind_the_script_is_the_scripts_own(tmp_path: Path) -> None:
-    done = _ipexctl("run", "-f", "missing", "train.py", "-h", home=tmp_path)
+@pytest.mark.parametrize("words", [("-h",), ("--help", "all")])
+def test_help_behind_the_script_is_the_scripts_own(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = _ipexctl("run", "-f", "missing", "train.py", *words, home=tmp_path)
     assert (done.returncode, done.stdout) == (EXIT_INPUT, "")
 
 

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from ipexctl import cli
 from ipexctl.api import Run
 from ipexctl.base.option import Seconds, option, options_of, setting_types
 from ipexctl.cli.options import declared_parameters, take_options
@@ -18,7 +16,7 @@ from ipexctl.play.text.step_schema import step_arguments
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.command.command_line_words import for_click
 from ipexctl.run.plan.run_options import RunOptions
-from tests.cli import ipexctl
+from tests.cli import command_tree, ipexctl
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def test_plays_and_settings_have_the_options_that_say_so() -> None:
 
 
 def test_each_option_of_run_is_on_its_command_line_and_in_the_api() -> None:
-    command = typer.main.get_command(cli.app).commands["run"]  # type: ignore[attr-defined]
+    command = dict(command_tree())["run"]
     assert options_of(RunOptions).keys() <= {p.name for p in command.params}
     assert step_arguments(Run).keys() < options_of(RunOptions).keys()
     run = {key for key in setting_kinds() if key.startswith("run.")}

@@ -24,6 +24,7 @@ def typed(tmp_path: Path):
 def test_help_and_version_are_commands_too(typed) -> None:
     assert typed("help").stdout == typed("--help").stdout
     assert typed("help", "env", "rm").stdout == typed("env", "rm", "--help").stdout
+    assert typed("help", "run", "all").stdout == typed("run", "--help", "all").stdout
     assert typed("version").stdout == f"ipexctl {__version__}\n"
 
 
@@ -39,6 +40,7 @@ def test_help_and_version_are_commands_too(typed) -> None:
         (("wait", "bert", "--timeout", "5"), "No such option: --timeout"),
         (("logs", "-f", "hosts", "bert"), "for a hostfile, use --hostfile FILE"),
         (("run", "--helpp", "t.py"), "--helpp. Did you mean --help?"),
+        (("run", "--stal", "9", "t.py"), "--stal. Did you mean --stall?"),
     ],
 )
 def test_the_word_that_was_meant_is_named_and_no_other(typed, words, end) -> None:

@@ -13,19 +13,19 @@ from ipexctl import cli
 HEAD = """\
 # Command reference
 
-The `--help` output of every command.
+The `--help all` output of every command.
 """
 
 
 def _paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield path
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _paths(inner, (*path, name))
+    for name in getattr(command, "commands", ()):
+        yield from _paths(command.get_command(None, name), (*path, name))
 
 
 def _help(path: tuple[str, ...]) -> str:
     env = {"COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1", "HOME": "/nonexistent"}
-    done = CliRunner(env=env).invoke(cli.app, [*path, "--help"], prog_name="ipexctl")
+    done = CliRunner(env=env).invoke(cli.app, [*path, "--help", "all"], prog_name="ipexctl")
     if done.exit_code:
         raise RuntimeError(f"{' '.join(path)} --help: {done.output}")
     return done.stdout.strip()

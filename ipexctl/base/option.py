@@ -32,6 +32,7 @@ class Option:
     is_path: bool = False  # a local path, which shells complete
     show_default: bool = True
     in_settings: bool = False
+    rare: bool = False  # only `--help all` explains it
 
     @property
     def choices(self) -> tuple[str, ...]:

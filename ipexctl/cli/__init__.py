@@ -1,12 +1,11 @@
 """Typer code only: options -> request value -> verb -> renderer -> exit code.
 
-Each room has its `cli.py`; this is the table of all commands, and every way to exit.
+Each room has its `cli.py`, where lazy_group.py finds its commands; this is every way to exit.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,8 @@ import typer
 
 from ipexctl import __version__
 from ipexctl.cli import streams
-from ipexctl.cli.lazy_group import CommandEntry, LazyGroup, found_at
+from ipexctl.cli.help.help_layout import EVERYTHING
+from ipexctl.cli.lazy_group import LazyGroup, declaration_of, grouped_commands
 from ipexctl.errors import (
     EXIT_BUG,
     EXIT_FAILED,
@@ -32,130 +32,12 @@ from ipexctl.local.environment import restrict_umask
 if TYPE_CHECKING:
     from ipexctl.local.settings_file import Setting
 
-START, HOSTS, STACK, RUNS, PLAYS, FILES = "Start here", "Hosts", "Stack", "Runs", "Plays", "Files"
-
 
 class Root(LazyGroup):
-    entries = {
-        # in the order in which a new user needs them
-        "init": CommandEntry(
-            "hosts.cli:init", "Write a hostfile and ipexctl.toml in this folder.", START
-        ),
-        "doctor": CommandEntry(
-            "doctor.command.cli:doctor",
-            "Check every host for problems that break or slow down training.",
-            START,
-        ),
-        "install": CommandEntry(
-            "install.command.cli:install", "Install PyTorch and MPI on every host.", START
-        ),
-        "run": CommandEntry(
-            "run.command.cli:run", "Run a PyTorch script on every host.", START, keeps_rest=True
-        ),
-        "hosts": CommandEntry(
-            "hosts.cli:hosts",
-            "List the hosts in a hostfile, or convert it to another format.",
-            HOSTS,
-        ),
-        "trust": CommandEntry(
-            "hosts.cli:trust", "Show the hosts' SSH keys and remember the ones you accept.", HOSTS
-        ),
-        "shell": CommandEntry(
-            "shell.cli:shell", "Log in to a host with its environment active.", HOSTS
-        ),
-        "lab": CommandEntry(
-            "lab.cli:lab_app", "Practice with real SSH hosts on this machine (Linux).", HOSTS
-        ),
-        "bench": CommandEntry(
-            "bench.command.cli:bench_app",
-            "Measure all_reduce between the hosts.",
-            HOSTS,
-        ),
-        "stacks": CommandEntry(
-            "install.command.cli:stacks",
-            "Show the supported versions: which fit, and why others do not.",
-            STACK,
-        ),
-        "bundle": CommandEntry(
-            "install.command.cli:bundle",
-            "Pack everything in ipexctl.lock into one file for offline hosts.",
-            STACK,
-        ),
-        "env": CommandEntry("env.cli:env_app", "Manage the environments on the hosts.", STACK),
-        "ps": CommandEntry("run.command.jobs_cli:ps", "List the runs on the hosts.", RUNS),
-        "attach": CommandEntry(
-            "run.command.jobs_cli:attach", "Show a run live, from any machine.", RUNS
-        ),
-        "logs": CommandEntry(
-            "run.command.jobs_cli:logs", "Show the output of a run's ranks.", RUNS
-        ),
-        "metrics": CommandEntry(
-            "run.command.jobs_cli:metrics",
-            "Show steps, losses and rates from a run's output.",
-            RUNS,
-        ),
-        "why": CommandEntry(
-            "run.command.jobs_cli:why", "Show which rank a run waits for, and where.", RUNS
-        ),
-        "report": CommandEntry(
-            "report.cli:report", "Write a report of a run as one HTML file.", RUNS
-        ),
-        "tune": CommandEntry(
-            "tune.command.cli:tune",
-            "Find the settings with which a script trains fastest.",
-            RUNS,
-            keeps_rest=True,
-        ),
-        "fetch": CommandEntry(
-            "run.command.jobs_cli:fetch", "Fetch files that a run's ranks wrote.", RUNS
-        ),
-        "checkpoints": CommandEntry(
-            "run.command.jobs_cli:checkpoints",
-            "List the checkpoints of a run that its hosts hold.",
-            RUNS,
-        ),
-        "stop": CommandEntry("run.command.jobs_cli:stop", "Stop a run.", RUNS),
-        "wait": CommandEntry(
-            "run.command.jobs_cli:wait", "Wait until a run ends, and exit with its exit code.", RUNS
-        ),
-        "rm": CommandEntry(
-            "run.command.jobs_cli:rm", "Remove a run that has ended from its hosts.", RUNS
-        ),
-        "play": CommandEntry(
-            "play.command.cli:play", "Run the steps of a play on every host.", PLAYS
-        ),
-        "data": CommandEntry(
-            "data.cli:data_app", "Manage datasets and caches that stay on the hosts.", FILES
-        ),
-        "prune": CommandEntry(
-            "remove.cli:prune", "Remove old runs, project copies and caches.", FILES
-        ),
-        "remove": CommandEntry(
-            "remove.cli:remove", "Remove everything that ipexctl put on the hosts.", FILES
-        ),
-        "explain": CommandEntry(
-            "explain.cli:explain", "Explain a check, a known failure, or an error log."
-        ),
-        "migrate": CommandEntry(
-            "migrate.cli:migrate",
-            "Find uses of the discontinued Intel stack in files.",
-            keeps_rest=True,
-        ),
-        "support": CommandEntry(
-            "support.cli:support", "Write a redacted support bundle into this folder."
-        ),
-        "config": CommandEntry(
-            "hosts.cli:config", "Show the settings and where each one comes from."
-        ),
-        "schema": CommandEntry(
-            "schema.cli:schema", "Print the lines that enable completion in editors."
-        ),
-    }
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args or ctx.resilient_parsing:
             return super().parse_args(ctx, args)
-        print(command_overview(self.groups()), file=sys.stderr)
+        print(command_overview(), file=sys.stderr)
         raise typer.Exit(EXIT_INPUT)
 
 
@@ -169,14 +51,16 @@ FIRST = (
 PRACTICE = "No hosts yet? `ipexctl lab up` starts three practice hosts on this machine."
 MORE = "`ipexctl --help` lists all commands, `ipexctl COMMAND --help` explains one."
 HELP = ("--help", "-h")
-_ASKING = frozenset(Root.entries) - {
-    "explain", "init", "config", "schema", "stacks", "bundle", "lab", "migrate",
-}  # fmt: skip
+EXAMPLES = """\
+  ipexctl init node1 node2
+  ipexctl doctor && ipexctl install
+  ipexctl run -ppn 2 train.py --lr 0.1"""
 
 app = typer.Typer(
     name="ipexctl",
     cls=Root,
     help=PURPOSE,
+    epilog=EXAMPLES,
     context_settings={"help_option_names": list(HELP)},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -218,7 +102,7 @@ def _asks_for_help() -> bool:
 def _asks_for_json(args: list[str]) -> bool:
     """Detect --json for errors before Click parses the words; a script's own words do not count."""
     own = args[: args.index("--")] if "--" in args else args
-    return "--json" in own and args[0] not in _PASTED
+    return "--json" in own and not declaration_of(args[0]).pasted
 
 
 def _unaccepted_settings(
@@ -230,7 +114,7 @@ def _unaccepted_settings(
     proposed = find_proposal(settings)
     if proposed is None or is_accepted(proposed):
         return ()
-    asks = context.invoked_subcommand in _ASKING and not _asks_for_help()
+    asks = declaration_of(context.invoked_subcommand or "").asks and not _asks_for_help()
     if asks and not proposed.unreadable and sys.stdin.isatty() and sys.stderr.isatty():
         from ipexctl.terminal.confirm import ask_to_accept
 
@@ -244,11 +128,11 @@ def main() -> None:
     """Run a command; every exit: a result's code, an explained error, an interrupt, or a bug."""
     streams.prepare_streams()
     restrict_umask()
-    streams.errors_as_json = _asks_for_json(sys.argv[1:])
     try:
         try:
+            streams.errors_as_json = _asks_for_json(sys.argv[1:])
             _stand_somewhere()
-            sys.argv[1:] = _rewrite_args(sys.argv[1:], _PASTED)  # a pasted line
+            sys.argv[1:] = rewrite_args(sys.argv[1:], "pasted")
             app(args=_spell_for_click(sys.argv[1:]), prog_name="ipexctl", standalone_mode=True)
         finally:
             sys.stdout.flush()
@@ -289,32 +173,20 @@ def _stand_somewhere() -> None:
         ) from None
 
 
-# functions that rewrite the words of a command before Click reads them
-_PASTED = {
-    "run": "run.command.command_line_words:without_launcher",
-    "tune": "run.command.command_line_words:without_launcher",
-}
-_SPELLED = {
-    "run": "run.command.command_line_words:for_click",
-    "tune": "run.command.command_line_words:for_click",
-    "install": "install.command.cli:bare_ipex",
-    "stacks": "install.command.cli:bare_ipex",
-    "bundle": "install.command.cli:bare_ipex",
-}
-
-
-def _rewrite_args(args: list[str], by: dict[str, str]) -> list[str]:
-    place = by.get(args[0]) if args else None
-    return list(found_at(place)(args)) if place else args
+def rewrite_args(args: list[str], kind: str) -> list[str]:
+    """Rewrite the words of a command as its declaration says: `pasted` or `spelled`."""
+    rewrite = getattr(declaration_of(args[0]), kind) if args else None
+    return list(rewrite(args)) if rewrite else args
 
 
 def _spell_for_click(args: list[str]) -> list[str]:
     """Rewrite words for Click: `help`, MPI's one-dash words, --ipex without a version."""
     if args[:1] == ["help"]:
-        return [*args[1:], "--help"]
+        every = args[-1:] == [EVERYTHING]
+        return [*args[1:-1], "--help", EVERYTHING] if every else [*args[1:], "--help"]
     if args == ["version"]:
         return ["--version"]
-    return _rewrite_args(args, _SPELLED)
+    return rewrite_args(args, "spelled")
 
 
 def report_error(e: IpexctlError) -> None:
@@ -333,11 +205,11 @@ def _print_error(e: IpexctlError) -> None:
         _print_error(other)
 
 
-def command_overview(groups: Mapping[str, Iterable[str]]) -> str:
+def command_overview() -> str:
     """Return what `ipexctl` alone prints: the first commands, then where the others are."""
     import textwrap
 
-    (first, _), *others = groups.items()
+    (first, _), *others = grouped_commands().items()
     return "\n".join(
         [
             PURPOSE,

@@ -14,21 +14,49 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, TypeVar
 
 import typer
 
-from ipexctl.base.option import Option, Seconds, options_of
+from ipexctl.base.option import Option, Seconds, option, options_of
 from ipexctl.cli import streams
-from ipexctl.cli.help.help_layout import hosts_option, output_option, ssh_option
+from ipexctl.cli.help.help_layout import hosts_option, output_option
 from ipexctl.cli.streams import fold_for_stderr
 from ipexctl.errors import InputError
+from ipexctl.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from ipexctl.local.settings_file import Setting
 
-Hostfile = Annotated[
-    Path | None,
-    hosts_option(
-        "-f", "--hostfile", "--machinefile", metavar="FILE", help="File with one host per line."
-    ),
-]
+_host_option = functools.partial(option, group="Hosts")
+_ssh_option = functools.partial(option, group="SSH")
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """The options that name and reach hosts, in the order of the help."""
+
+    names: tuple[str, ...] = option("HOSTS", "Host names, instead of -f or -H.", ())
+    hostfile: str = _host_option(
+        "-f --hostfile --machinefile FILE", "File with one host per line.", "", is_path=True
+    )
+    hosts: tuple[str, ...] = _host_option(
+        "-H --hosts HOSTS", "Host names, with optional slots: a,b:2 (repeatable).", ()
+    )
+    limit: tuple[str, ...] = _host_option(
+        "-l --limit PATTERN", "Only these hosts: node[1-4], @group, all:!bad, @healthy.", ()
+    )
+    exclude: tuple[str, ...] = _host_option(
+        "-x --exclude PATTERN", "Skip these hosts; same patterns as --limit.", ()
+    )
+    ssh_config: str = _ssh_option(
+        "-F --ssh-config FILE", "SSH configuration file to use.", "", is_path=True
+    )
+    ask_pass: bool = _ssh_option("--ask-pass", "Ask once for the SSH password of all hosts.", False)
+    transport: str = _ssh_option(
+        "--transport NAME", "SSH client: paramiko, or openssh for the ssh program.", "paramiko"
+    )
+    forks: int = _host_option(
+        "--forks N", "Maximum number of hosts to work on in parallel.", 64, least=1
+    )
+
+
 LongHostfile = Annotated[  # for commands whose -f is --follow
     Path | None,
     hosts_option(
@@ -37,49 +65,6 @@ LongHostfile = Annotated[  # for commands whose -f is --follow
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Skip the confirmation prompt.")]
 Check = Annotated[bool, typer.Option("--check", help="Show what would be removed; remove nothing.")]
-HostList = Annotated[
-    list[str] | None,
-    hosts_option(
-        "-H",
-        "--hosts",
-        metavar="HOSTS",
-        help="Host names, with optional slots: a,b:2 (repeatable).",
-    ),
-]
-SshConfig = Annotated[
-    Path | None,
-    ssh_option("-F", "--ssh-config", metavar="FILE", help="SSH configuration file to use."),
-]
-Forks = Annotated[
-    int,
-    hosts_option(
-        "--forks", metavar="N", min=1, help="Maximum number of hosts to work on in parallel."
-    ),
-]
-Limit = Annotated[
-    list[str] | None,
-    hosts_option(
-        "-l",
-        "--limit",
-        metavar="PATTERN",
-        help="Only these hosts: node[1-4], @group, all:!bad, @healthy.",
-    ),
-]
-Exclude = Annotated[
-    list[str] | None,
-    hosts_option(
-        "-x", "--exclude", metavar="PATTERN", help="Skip these hosts; same patterns as --limit."
-    ),
-]
-AskPass = Annotated[
-    bool, ssh_option("--ask-pass", help="Ask once for the SSH password of all hosts.")
-]
-TransportName = Annotated[
-    str,
-    ssh_option(
-        "--transport", metavar="NAME", help="SSH client: paramiko, or openssh for the ssh program."
-    ),
-]
 
 
 def json_option(help: str) -> Any:
@@ -93,15 +78,6 @@ def json_option(help: str) -> Any:
 
 
 Json = Annotated[bool, json_option("Print one JSON document on stdout.")]
-Html = Annotated[
-    str,
-    output_option(
-        "--html",
-        metavar="FILE",
-        show_default=False,
-        help="Also write the report to an HTML file; - prints only that.",
-    ),
-]
 JsonLines = Annotated[bool, json_option("Print one JSON object per line on stdout.")]
 NoFold = Annotated[
     bool, output_option("--no-fold", help="Show every rank's lines, even if they are identical.")
@@ -238,67 +214,52 @@ def _lasting_settings(given: Mapping[str, Any], *, verbose: bool) -> dict[str, S
     return used
 
 
-def target_of(host: str, hostfile: Path | None, ssh_config: Path | None, **more: Any) -> Any:
-    """Return the target of one host, which may be in the hostfile of the settings."""
-    from ipexctl.machines.target import target_of_host
-
-    target = make_target(hostfile=hostfile, ssh_config=ssh_config, forks=1, **more)
-    return target if hostfile else target_of_host(target, host)
-
-
-_NAMES = Annotated[
-    list[str] | None, typer.Argument(metavar="HOSTS", help="Host names, instead of -f or -H.")
-]
-_HOST_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "hostfile": (Hostfile, None),
-    "hosts": (HostList, None),
-    "limit": (Limit, None),
-    "exclude": (Exclude, None),
-    "ssh_config": (SshConfig, None),
-    "ask_pass": (AskPass, False),
-    "transport": (TransportName, "paramiko"),
-}
-
-
 def on_hosts(
     *without: str, names: bool = True, follows: bool = False, readers: Readers | None = None,
-    hosts: bool = True, only: Mapping[Any, Sequence[str]] | None = None,
+    only: Mapping[Any, Sequence[str]] | None = None, rare: Sequence[str] = (),
 ) -> Callable[[Callable[..., None]], Any]:  # fmt: skip
-    """Call the command with a `target`, made from the options that name and reach hosts. `follows`:
-    its -f is --follow. A parameter whose type declares options (base/option.py) is replaced by
-    these; see `taken` for `readers`. `hosts` False: only that. `only`: of a type some options.
+    """Call the command with its `target`, made from the options that name and reach hosts.
+    `follows`: its -f is --follow. A parameter whose type declares options (base/option.py) is
+    replaced by these; see `take_options` for `readers`. `only`: some options of a type. `rare`:
+    parameters that only `--help all` explains, as it does options that are declared rare.
 
     In --help they are at the position of `target` in the command, HOSTS first, --forks last.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        options: dict[str, tuple[Any, Any]] = {"names": (_NAMES, None)} if names and hosts else {}
-        options |= {k: v for k, v in _HOST_OPTIONS.items() if hosts and k not in without}
+        signature = inspect.signature(command, eval_str=True)
+        unwanted = without if names else ("names", *without)
+        offered = options_of(HostOptions) if "target" in signature.parameters else ()
+        kept = [name for name in offered if name not in unwanted]
+        options = {p.name: p for p in declared_parameters(HostOptions, kept)}
         if follows:
-            options["hostfile"] = (LongHostfile, None)
+            options["hostfile"] = keyword_parameter("hostfile", LongHostfile, None)
         parameters: list[inspect.Parameter] = []
         declaring: dict[str, Any] = {}
-        for own in inspect.signature(command, eval_str=True).parameters.values():
+        left_out = set(rare)
+        for own in signature.parameters.values():
             if own.name == "target":
-                parameters += [keyword_parameter(name, *option) for name, option in options.items()]
+                parameters += options.values()
             elif dataclasses.is_dataclass(own.annotation):
-                declaring[own.name] = own.annotation
-                parameters += declared_parameters(own.annotation, (only or {}).get(own.annotation))
+                kind = own.annotation
+                kept = [*(only or {}).get(kind, options_of(kind))]
+                declaring[own.name] = kind, kept
+                left_out |= {name for name in kept if options_of(kind)[name].rare}
+                parameters += declared_parameters(kind, kept)
             else:
                 parameters.append(keyword_parameter(own.name, own.annotation, own.default))
-        if hosts and "forks" not in without:
-            options["forks"] = (Forks, 64)
-            parameters.append(keyword_parameter("forks", Forks, 64))
-        parameters.sort(key=lambda p: (p.default is not p.empty, p.name != "names"))
+        parameters.sort(
+            key=lambda p: (p.default is not p.empty, p.name != "names", p.name == "forks")
+        )
 
         @functools.wraps(command)
         def with_target(**given: Any) -> None:
             values = {
-                name: take_options(kind, given, readers or {}, (only or {}).get(kind))
-                for name, kind in declaring.items()
+                name: take_options(kind, given, readers or {}, kept)
+                for name, (kind, kept) in declaring.items()
             }
             target = {name: given.pop(name) for name in options}
-            if hosts:
+            if target:
                 more = {"root": given.get("root", ""), "verbose": bool(given.get("verbose"))}
                 values["target"] = make_target(**target, **more)
             command(**values, **given)
@@ -306,6 +267,7 @@ def on_hosts(
         del with_target.__wrapped__
         with_target.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_target.__annotations__ = {p.name: p.annotation for p in parameters}
+        with_target.rare = left_out  # type: ignore[attr-defined]
         return with_target
 
     return decorate
@@ -372,7 +334,7 @@ def declared_parameters(
     """Yield a parameter of the command for each option that `kind` declares, for Typer."""
     hints = typing.get_type_hints(kind)
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
-    for name in only or options_of(kind):
+    for name in options_of(kind) if only is None else only:
         about = options_of(kind)[name]
         typed, default = _on_command_line(hints[name], about, defaults[name])
         if default is dataclasses.MISSING:

@@ -7,20 +7,30 @@ from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.help.help_layout import CommandGroup
+from ipexctl.cli.declared_command import command_group
 from ipexctl.cli.options import Check, Json, Root, Yes, end_command, on_hosts
 
-data_app = CommandGroup(
-    name="data",
-    help="Manage datasets and caches that stay on the hosts.",
-)
+
+@command_group("Files", 10)
+def data() -> None:
+    """Manage datasets and caches that stay on the hosts.
+
+    Examples:
+      ipexctl data push data/imagenet
+      ipexctl run --data imagenet train.py
+    """
+
+
 NoRelay = Annotated[
     bool,
     typer.Option("--no-relay", help="Send to every host from this machine, not from host to host."),
 ]
 
 
-@data_app.command()
+@data.command(
+    interrupted="the hosts keep the data they had; run the same command again: it continues where "
+    "it stopped"
+)
 @on_hosts(names=False)
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Local folder to copy.")],
@@ -39,6 +49,10 @@ def push(
     """Copy a folder to every host, for `ipexctl run --data NAME`.
 
     Only files that a host lacks are sent.
+
+    Examples:
+      ipexctl data push data/imagenet
+      ipexctl data push ~/.cache/huggingface --as hub
     """
     from ipexctl.data.data import push_dataset as verb
     from ipexctl.data.data_text import pushed_document, show_pushed
@@ -55,7 +69,7 @@ def push(
     )
 
 
-@data_app.command()
+@data.command()
 @on_hosts(names=False)
 def pull(
     source: Annotated[
@@ -89,6 +103,10 @@ def pull(
     """Fetch a model or dataset once, and copy it to every host.
 
     From the Hugging Face hub, or from an address such as https://... or s3://...
+
+    Examples:
+      ipexctl data pull hf:distilbert/distilbert-base-uncased
+      ipexctl data pull hf:datasets/stanfordnlp/imdb --include '*.parquet'
     """
     from ipexctl.data.data_text import confirm_pull, pulled_document, show_pulled
     from ipexctl.data.pull import Pull
@@ -110,7 +128,7 @@ def pull(
     )
 
 
-@data_app.command()
+@data.command()
 @on_hosts()
 def ls(
     *,
@@ -118,7 +136,11 @@ def ls(
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """List the datasets on the hosts, with versions and sizes."""
+    """List the datasets on the hosts, with versions and sizes.
+
+    Examples:
+      ipexctl data ls -f hosts
+    """
     from ipexctl.data.data import list_datasets
     from ipexctl.data.data_text import listed_document, show_listed
     from ipexctl.machines.suggested_commands import suggest_command
@@ -128,7 +150,9 @@ def ls(
     end_command(found, listed_document, lambda found: show_listed(found, push), json=json)
 
 
-@data_app.command()
+@data.command(
+    interrupted="datasets that are not removed yet are intact; run the same command again"
+)
 @on_hosts(names=False)
 def rm(
     name: Annotated[
@@ -141,7 +165,12 @@ def rm(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove a dataset from the hosts, except where a run is using it."""
+    """Remove a dataset from the hosts, except where a run is using it.
+
+    Examples:
+      ipexctl data rm imagenet --check
+      ipexctl data rm imagenet --yes
+    """
     from ipexctl.data.data import remove_dataset
     from ipexctl.data.data_text import removed_document, show_going, show_removed
     from ipexctl.terminal.confirm import removal_agreed

@@ -6,16 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.help.help_layout import CommandGroup
-from ipexctl.cli.options import Check, Json, Root, Yes, end_command, on_hosts, print_json
-
-env_app = CommandGroup(
-    name="env",
-    help="Manage the environments on the hosts.",
-)
+from ipexctl.cli.declared_command import command_group
+from ipexctl.cli.options import Check, Json, Root, Yes, end_command, on_hosts
 
 
-@env_app.command()
+@command_group("Stack", 30)
+def env() -> None:
+    """Manage the environments on the hosts.
+
+    Examples:
+      ipexctl env ls
+      ipexctl env exec -- python -c 'import torch; print(torch.__version__)'
+    """
+
+
+@env.command()
 @on_hosts()
 def ls(
     *,
@@ -23,7 +28,11 @@ def ls(
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """List the environments on each host, with sizes and projects."""
+    """List the environments on each host, with sizes and projects.
+
+    Examples:
+      ipexctl env ls -f hosts
+    """
     from ipexctl.env.env import list_envs
     from ipexctl.env.env_text import kept_document, show_kept
 
@@ -31,7 +40,7 @@ def ls(
     end_command(found, kept_document, show_kept, json=json)
 
 
-@env_app.command()
+@env.command()
 @on_hosts()
 def diff(
     full: Annotated[
@@ -45,7 +54,12 @@ def diff(
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """Show manual changes since `install`, and differences between hosts."""
+    """Show manual changes since `install`, and differences between hosts.
+
+    Examples:
+      ipexctl env diff
+      ipexctl env diff --full -l node1
+    """
     from ipexctl.env.env import compare_environments
     from ipexctl.env.env_text import compared_document, show_compared
 
@@ -53,8 +67,7 @@ def diff(
     end_command(compared, compared_document, show_compared, json=json)
 
 
-# what follows the command belongs to it, even if it looks like an option
-@env_app.command("exec", context_settings={"allow_interspersed_args": False})
+@env.command("exec", keeps_rest=True)
 @on_hosts(names=False)
 def exec_(
     command: Annotated[
@@ -68,20 +81,22 @@ def exec_(
     """Run a command in the environment of every host.
 
     The command runs without a shell. For shell syntax, use: -- sh -c '...'
+
+    Examples:
+      ipexctl env exec -- python -c 'import torch; print(torch.__version__)'
+      ipexctl env exec -l node1 -- sh -c 'env | sort'
     """
     from ipexctl.env.env_exec import run_in_env
     from ipexctl.env.env_text import CollectedLines, host_line_printer, ran_document, show_ran
 
     collected = CollectedLines()
     ran = run_in_env(target, command, collected if json else host_line_printer(), root)
-    if json:
-        print_json(ran_document(ran, collected))
-    else:
-        show_ran(ran)
-    raise typer.Exit(ran.exit_code)
+    end_command(ran, lambda ran: ran_document(ran, collected), show_ran, json=json)
 
 
-@env_app.command()
+@env.command(
+    interrupted="environments that are not removed yet are intact; run the same command again"
+)
 @on_hosts(names=False)
 def rm(
     keys: Annotated[
@@ -101,6 +116,10 @@ def rm(
     """Remove environments, and wheels that no environment needs.
 
     The current and the previous environment are always kept.
+
+    Examples:
+      ipexctl env rm --unused --check
+      ipexctl env rm 3f2a91c04d5e --yes
     """
     from ipexctl.env.env import remove_environments
     from ipexctl.env.env_text import removed_document, show_going, show_removed

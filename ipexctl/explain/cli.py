@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ipexctl.cli.options import Json, print_json
+from ipexctl.cli.declared_command import command
+from ipexctl.cli.options import Json, end_command, print_json
 
 
+@command("More", 10, asks=False)
 def explain(
     what: Annotated[
         str | None,
@@ -21,9 +23,18 @@ def explain(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a check, a known failure, or an error log."""
+    """Explain a check, a known failure, or an error log.
+
+    Examples:
+      ipexctl explain NET-001
+      ipexctl explain run.log
+      ipexctl explain 'Address already in use'
+      python train.py 2>&1 | ipexctl explain -
+    """
     from ipexctl.explain.explain import explain as verb
     from ipexctl.explain.explain import explainable_items, explanation_document
+    from ipexctl.explain.explain_text import show_explanation
+    from ipexctl.terminal.console import stdout_console
 
     if what is None:
         if json:
@@ -31,12 +42,9 @@ def explain(
         else:
             print("\n".join(f"{name:<24}  {title}" for name, title in explainable_items()))
         return
-    found = verb(what, sys.stdin.buffer)
-    if json:
-        print_json(explanation_document(found))
-    else:
-        from ipexctl.explain.explain_text import show_explanation
-        from ipexctl.terminal.console import stdout_console
-
-        show_explanation(found, stdout_console())
-    raise typer.Exit(found.exit_code)
+    end_command(
+        verb(what, sys.stdin.buffer),
+        explanation_document,
+        lambda found: show_explanation(found, stdout_console()),
+        json=json,
+    )

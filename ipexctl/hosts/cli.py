@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ipexctl.cli.options import Forks, Json, SshConfig, on_hosts, print_json, print_note
+from ipexctl.cli.declared_command import command
+from ipexctl.cli.options import HostOptions, Json, declare_option, on_hosts, print_json, print_note
 from ipexctl.cli.streams import print_error
 from ipexctl.errors import unknown_value
 
 
+@command("Hosts", 10)
 @on_hosts("ssh_config", "ask_pass", "transport", "forks")
 def hosts(
     *,
@@ -29,7 +32,12 @@ def hosts(
     ] = False,
     json: Json = False,
 ) -> None:
-    """List the hosts in a hostfile, or convert it to another format."""
+    """List the hosts in a hostfile, or convert it to another format.
+
+    Examples:
+      ipexctl hosts -f hosts
+      ipexctl hosts -f hosts --to ansible
+    """
     from ipexctl.hosts.hosts_text import hosts_document, hosts_table
     from ipexctl.inventory.hostfile_formats import FORMS, render_inventory
     from ipexctl.machines.target import read_inventory
@@ -49,6 +57,7 @@ def hosts(
         print("".join(f"{h.name}\n" for h in found.hosts) if list_ else hosts_table(found), end="")
 
 
+@command("Start here", 10, asks=False)
 def init(
     names: Annotated[
         list[str] | None,
@@ -56,8 +65,8 @@ def init(
             metavar="HOSTS", help="Host names, unless the folder has a hostfile or -y is given."
         ),
     ] = None,
-    ssh_config: SshConfig = None,
-    forks: Forks = 64,
+    ssh_config: Annotated[Path | None, declare_option(HostOptions, "ssh_config")] = None,
+    forks: Annotated[int, declare_option(HostOptions, "forks")] = 64,
     probe: Annotated[bool, typer.Option(help="Log in to each host first.")] = True,
     yes: Annotated[
         bool,
@@ -69,7 +78,12 @@ def init(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
-    """Write a hostfile and ipexctl.toml in this folder."""
+    """Write a hostfile and ipexctl.toml in this folder.
+
+    Examples:
+      ipexctl init node1 node2
+      ipexctl init --yes -F lab/ssh_config     # all hosts in this file
+    """
     from ipexctl.hosts.hosts_text import ask_overwrite, show_started
     from ipexctl.hosts.init import InitOptions
     from ipexctl.hosts.init import init as verb
@@ -89,6 +103,7 @@ def init(
     raise typer.Exit(started.exit_code)
 
 
+@command("More", 40, asks=False)
 def config(
     show_origin: Annotated[
         bool, typer.Option("--show-origin", help="Show where each setting comes from.")
@@ -98,7 +113,14 @@ def config(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show the settings in ipexctl.toml, your config.toml and the environment."""
+    """Show the settings and where each one comes from.
+
+    They are set in ipexctl.toml, your config.toml and the environment.
+
+    Examples:
+      ipexctl config --show-origin
+      ipexctl config --accept
+    """
     from ipexctl.hosts.hosts_text import settings_text
     from ipexctl.local import accepted_settings
     from ipexctl.local.settings import load_settings, settings_document
@@ -116,6 +138,7 @@ def config(
         print(settings_text(found, show_origin=show_origin), end="")
 
 
+@command("Hosts", 20)
 @on_hosts("transport")
 def trust(
     *,
@@ -125,7 +148,12 @@ def trust(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show the hosts' SSH keys and remember the ones you accept."""
+    """Show the hosts' SSH keys and remember the ones you accept.
+
+    Examples:
+      ipexctl trust -f hosts
+      ipexctl trust -H node1,node2 --yes       # accept new keys without asking
+    """
     from ipexctl.hosts.hosts_text import ask_keys, show_keys, trust_document
     from ipexctl.hosts.trust import trust as verb
 

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ipexctl.cli.help.help_layout import CommandGroup
+from ipexctl.cli.declared_command import command_group
 from ipexctl.cli.options import Json, print_json
 
 if TYPE_CHECKING:
     from ipexctl.lab import Lab
 
-lab_app = CommandGroup(
-    help="Practice with a cluster of real SSH hosts on this machine (Linux).",
-)
+
+@command_group("Hosts", 40, asks=False)
+def lab() -> None:
+    """Practice with real SSH hosts on this machine (Linux).
+
+    Examples:
+      ipexctl lab up -n 2
+      ipexctl lab fault node02 unplug
+      ipexctl lab down
+    """
+
 
 LabName = Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the lab.")]
 LabHostName = Annotated[
@@ -23,7 +31,7 @@ LabHostName = Annotated[
 ]
 
 
-@lab_app.command("up", help="Start a lab: every host has its own address, home folder and sshd.")
+@lab.command("up")
 def lab_up(
     n: Annotated[int, typer.Option("-n", metavar="N", help="Number of hosts.")] = 3,
     name: LabName = "lab",
@@ -63,6 +71,12 @@ def lab_up(
     ] = "",
     json: Json = False,
 ) -> None:
+    """Start a lab: every host has its own address, home folder and sshd.
+
+    Examples:
+      ipexctl lab up
+      ipexctl lab up -n 2 --host node02:isa=amx,shm=64m
+    """
     from ipexctl.lab import Lab, LabSpec
     from ipexctl.lab.cluster.lab_spec import parse_hosts
 
@@ -72,11 +86,16 @@ def lab_up(
     _show_labs([Lab.up(spec, owner=owner, rung=rung)], json=json)
 
 
-@lab_app.command("status", help="Show the running labs, their hosts and faults.")
+@lab.command("status")
 def lab_status(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Show only this lab.")] = "",
     json: Json = False,
 ) -> None:
+    """Show the running labs, their hosts and faults.
+
+    Examples:
+      ipexctl lab status
+    """
     from ipexctl.lab import Lab
     from ipexctl.lab.cluster import practice_cluster
 
@@ -84,7 +103,7 @@ def lab_status(
     _show_labs([Lab.open(each) for each in chosen], json=json)
 
 
-@lab_app.command("shell", help="Log in to a host in a lab, or run a command there.")
+@lab.command("shell")
 def lab_shell(
     host: LabHostName,
     command: Annotated[
@@ -94,6 +113,13 @@ def lab_shell(
     name: LabName = "lab",
     root: Annotated[bool, typer.Option("--root", help="Log in as root, without sshd.")] = False,
 ) -> None:
+    """Log in to a host in a lab, or run a command there.
+
+    Examples:
+      ipexctl lab shell node01
+      ipexctl lab shell node01 -- ip addr
+      ipexctl lab shell node02 --root
+    """
     from ipexctl.lab import Lab
 
     lab = Lab.open(name, verb="shell", words=(host, *["--root"] * root))
@@ -101,7 +127,7 @@ def lab_shell(
     os.execvp(argv[0], argv)
 
 
-@lab_app.command("fault", help="Inject a fault into a host, to see how ipexctl reacts.")
+@lab.command("fault")
 def lab_fault(
     host: LabHostName,
     kind: Annotated[
@@ -112,25 +138,41 @@ def lab_fault(
     ],
     name: LabName = "lab",
 ) -> None:
+    """Inject a fault into a host, to see how ipexctl reacts.
+
+    Examples:
+      ipexctl lab fault node02 freeze
+    """
     from ipexctl.lab import Lab
 
     Lab.open(name, verb="fault", words=(host, kind)).fault(host, kind)
     print(f"{host}: {kind}")
 
 
-@lab_app.command("heal", help="Undo every fault on a host; a killed host starts again.")
+@lab.command("heal")
 def lab_heal(host: LabHostName, name: LabName = "lab") -> None:
+    """Undo every fault on a host; a killed host starts again.
+
+    Examples:
+      ipexctl lab heal node02
+    """
     from ipexctl.lab import Lab
 
     Lab.open(name, verb="heal", words=(host,)).heal(host)
     print(f"{host}: healed")
 
 
-@lab_app.command("down", help="Stop a lab and remove all its files.")
+@lab.command("down")
 def lab_down(
     name: LabName = "lab",
     everything: Annotated[bool, typer.Option("--all", help="Stop every lab.")] = False,
 ) -> None:
+    """Stop a lab and remove all its files.
+
+    Examples:
+      ipexctl lab down
+      ipexctl lab down --all
+    """
     from ipexctl.lab import Lab
     from ipexctl.lab.cluster import practice_cluster
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ipexctl.cli.declared_command import command
 from ipexctl.cli.options import Check, Json, Root, Yes, end_command, on_hosts
 
 if TYPE_CHECKING:
     from ipexctl.remove.remove import Agreed, RemovalPlan
 
 
+@command("Files", 30, habits="uninstall")
 @on_hosts()
 def remove(
     everything: Annotated[
@@ -39,7 +41,12 @@ def remove(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove everything that ipexctl put on the hosts."""
+    """Remove everything that ipexctl put on the hosts.
+
+    Examples:
+      ipexctl remove --all --check
+      ipexctl remove --all --here --also keys  # this machine's files as well
+    """
     from ipexctl.errors import InputError
     from ipexctl.local.own_files import ASKED
     from ipexctl.remove.remove import Agreed, remove_all
@@ -82,6 +89,7 @@ def remove(
     end_command(done, removed_document, show_removed, json=json)
 
 
+@command("Files", 20)
 @on_hosts()
 def prune(
     runs: Annotated[
@@ -100,7 +108,12 @@ def prune(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove old runs, project copies and caches beyond the configured limits."""
+    """Remove old runs, project copies and caches. Only what exceeds the configured limits goes.
+
+    Examples:
+      ipexctl prune --check
+      ipexctl prune --runs 5 --yes             # keep the newest five runs
+    """
     from ipexctl.remove.prune import prune as verb
     from ipexctl.remove.remove_text import pruned_document, show_prune_plan, show_pruned
     from ipexctl.terminal.confirm import removal_agreed

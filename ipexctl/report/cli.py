@@ -6,11 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ipexctl.cli.declared_command import command
 from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import Json, Root, end_command, on_hosts
 from ipexctl.errors import InputError
 
 
+@command("Runs", 60)
 @on_hosts(names=False)
 def report(
     run: Annotated[
@@ -37,11 +39,17 @@ def report(
     ] = "",
     json: Json = False,
 ) -> None:
-    """Write a report of a run into one HTML file, during the run or after it.
+    """Write a report of a run as one HTML file. Works during the run and after it.
 
     The file works offline: result, first cause, speed, loss, what the ranks waited for, a timeline
     of each host, and what the run was made of. Values of named secrets are masked. --json prints
     the same data and writes no file.
+
+    Examples:
+      ipexctl report                           # the newest run
+      ipexctl report bert -o bert.html
+      ipexctl report bert --compare 20260101-120000-abcdef
+      ipexctl report bert --json
     """
     import sys
 

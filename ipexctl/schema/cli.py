@@ -6,7 +6,10 @@ from typing import Annotated
 
 import typer
 
+from ipexctl.cli.declared_command import command
 
+
+@command("More", 50, asks=False)
 def schema(
     name: Annotated[
         str,
@@ -16,7 +19,14 @@ def schema(
         ),
     ] = "",
 ) -> None:
-    """Print the first lines that enable completion in editors, for ipexctl.toml and plays."""
+    """Print the lines that enable completion in editors.
+
+    They are the first lines of ipexctl.toml and of plays.
+
+    Examples:
+      ipexctl schema
+      ipexctl schema settings > ipexctl.schema.json
+    """
     from ipexctl.errors import unknown_value
     from ipexctl.schema.schema_files import LINES, schema_file, schema_line
 

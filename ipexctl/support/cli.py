@@ -6,9 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from ipexctl.cli.declared_command import command
 from ipexctl.cli.options import Json, Root, end_command, on_hosts
 
 
+@command("More", 30)
 @on_hosts(names=False)
 def support(
     run: Annotated[
@@ -26,10 +28,14 @@ def support(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Write a support bundle into this folder.
+    """Write a redacted support bundle into this folder.
 
     It contains named fields only, with aliases for hosts, users and addresses. Output of ranks is
     added with --logs; values of named secrets are masked there. Look through it before you send it.
+
+    Examples:
+      ipexctl support
+      ipexctl support bert --logs              # add a run and its last lines
     """
     from ipexctl.errors import InputError
     from ipexctl.support.support import show_support_file, support_document

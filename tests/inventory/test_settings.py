@@ -30,7 +30,7 @@ def test_every_command_with_such_an_option_takes_it_from_the_settings():
         if parent is None:
             made.obj = settings
         if isinstance(command, Group):
-            each = command.commands.items()
+            each = ((name, command.get_command(made, name)) for name in command.commands)
             return sum(look(inner, f"{path} {name}", made) for name, inner in each)
         names = {p.name for p in command.params} & {"root", "forks", "ssh_config"}
         assert {n: made.lookup_default(n) for n in names} == {n: settings[n].value for n in names}

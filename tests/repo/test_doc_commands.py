@@ -21,9 +21,8 @@ import typer
 import typer.main
 
 import ipexctl.cli as cli
-from ipexctl.cli.help.help_examples import EXAMPLES
 from ipexctl.errors import IpexctlError
-from tests.cli import ipexctl
+from tests.cli import command_tree, ipexctl
 
 UsageError = typer.BadParameter.__mro__[1]  # Click's: Typer has its own copy of Click, or not
 ROOT = Path(__file__).parents[2]
@@ -67,9 +66,9 @@ def commands() -> Iterator[Line]:
             found = COMMAND.match(re.sub(r"^(?:today|next:|try:|again:)\s+", "", line.strip()))
             if found and "ipexctl:" not in found[1].split()[0]:
                 yield Line(f"{page.relative_to(ROOT)}:{number}", found[1])
-    for name, examples in EXAMPLES.items():
-        for text in examples:
-            for part in re.split(r" (?:&&|;) ", text):
+    for name, command in command_tree():
+        for text in command.epilog.splitlines():
+            for part in re.split(r" (?:&&|;) ", text.strip()):
                 yield Line(f"--help of {name}", part)
 
 
@@ -115,7 +114,7 @@ def refusal(line: Line) -> str:
     cut = any(f" {mark}" in line.text for mark in LEFT_OUT)
     try:
         if words[0] == "run":
-            words = cli._rewrite_args(words, cli._PASTED)
+            words = cli.rewrite_args(words, "pasted")
         read(words)
     except typer.Exit:
         return ""

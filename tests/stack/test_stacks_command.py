@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from ipexctl.install.command.cli import bare_ipex
+from ipexctl.cli import rewrite_args
 from ipexctl.install.command.stacks_text import stack_table_text
 from ipexctl.install.stack.table_view import as_host, stack_offers
 from ipexctl.install.stack.version_table import Request
@@ -129,4 +129,4 @@ BARE = [
 
 @pytest.mark.parametrize(("typed", "meant"), BARE)
 def test_ipex_alone_means_the_newest(typed: str, meant: str) -> None:
-    assert bare_ipex(typed.split()) == meant.split()
+    assert rewrite_args(typed.split(), "spelled") == meant.split()

@@ -6,16 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 from ipexctl.bench.allreduce_options import LARGEST, AllreduceOptions
-from ipexctl.cli.help.help_layout import CommandGroup
+from ipexctl.cli.declared_command import command_group
 from ipexctl.cli.options import Json, Root, end_command, on_hosts, print_note
-from ipexctl.run.plan.run_options import Ports
-
-bench_app = CommandGroup(name="bench", help="Measure all_reduce between the hosts.")
+from ipexctl.run.typed_values import READERS
 
 
-@bench_app.callback()
-def _bench() -> None:
-    """Measure all_reduce between the hosts."""
+@command_group("Hosts", 50)
+def bench() -> None:
+    """Measure all_reduce between the hosts.
+
+    Examples:
+      ipexctl bench allreduce -f hosts --json
+    """
 
 
 def _read_size_option(text: str | None) -> int:
@@ -24,20 +26,18 @@ def _read_size_option(text: str | None) -> int:
     return LARGEST if text is None else read_size(text)
 
 
-def _read_ports_option(text: str | None) -> Ports | None:
-    from ipexctl.run.plan.port_plan import read_ports
-
-    return None if text is None else read_ports(text)
-
-
-@bench_app.command()
-@on_hosts(readers={"max_size": _read_size_option, "ports": _read_ports_option})
+@bench.command()
+@on_hosts(readers={**READERS, "max_size": _read_size_option})
 def allreduce(
     *, target: Any, root: Root = "~/.ipexctl", options: AllreduceOptions, json: Json = False
 ) -> None:  # fmt: skip
     """Measure all_reduce, and name the slow host or link.
 
     The exit code is 1 if a slow host or link was found.
+
+    Examples:
+      ipexctl bench allreduce -f hosts
+      ipexctl bench allreduce -f hosts --max-size 16M --time 10s
     """
     from ipexctl.bench.allreduce import bench_allreduce
     from ipexctl.bench.command.allreduce_text import benchmark_document, show_benchmark

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-C = TypeVar("C", bound=Callable[..., Any])
 # in the order of the help; options without a group are "Options"
 GROUPS = (
     "Options", "Ranks", "Run", "Stack", "Packages", "Files", "Hosts", "SSH", "Output",
 )  # fmt: skip
+SHARED = ("Hosts", "SSH")  # the options of nearly every command: a short help only names them
+EVERYTHING = "all"  # `--help all` explains every option
 _WIDEST = 22  # longer options get a line of their own
 _OTHER_NAMES = re.compile(r"(--[\w-]+)(?:, --[\w-]+)+")
 _RANGE = re.compile(r"(?:; |(?<=\[))x>=\d+(?=\])")
@@ -26,9 +29,8 @@ def option_group(group: str) -> Callable[..., Any]:
     return functools.partial(typer.Option, rich_help_panel=group)
 
 
-stack_option = option_group("Stack")
+run_option = option_group("Run")
 hosts_option = option_group("Hosts")
-ssh_option = option_group("SSH")
 output_option = option_group("Output")
 
 
@@ -50,33 +52,51 @@ def _help_sections(command: Any, context: Any) -> list[tuple[str, list[tuple[str
         record = _help_record(parameter, context)
         if record is None or (asked is not None and parameter.name == asked.name):
             continue
-        is_argument = parameter.param_type_name == "argument"
-        group = "Arguments" if is_argument else getattr(parameter, "rich_help_panel", None)
-        rows[group or "Options"].append(record)
+        if not _is_left_out(parameter, context):
+            rows[_section_of(parameter)].append(record)
     if asked is not None and (record := _help_record(asked, context)):
         group = "Output" if rows["Output"] else "Options"
         rows[group].append((record[0], "Show this help."))
     return [(name, found) for name, found in rows.items() if found]
 
 
+def _section_of(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return "Arguments"
+    return getattr(parameter, "rich_help_panel", None) or "Options"
+
+
+def _is_left_out(parameter: Any, context: Any) -> bool:
+    """Decide whether only `--help all` explains an option: a rare one, or one of many commands."""
+    rare = getattr(context.command.callback, "rare", ())
+    hidden = parameter.name in rare or _section_of(parameter) in SHARED
+    return hidden and not context.meta.get(EVERYTHING)
+
+
 def write_sections(command: Any, context: Any, formatter: Any) -> None:
-    """Write the sections, all with the same columns."""
+    """Write the sections, all with the same columns; at last the names of shared options."""
     sections = _help_sections(command, context)
     widths = [len(names) for _, rows in sections for names, _ in rows if len(names) <= _WIDEST]
     width = max(widths, default=0)
     for title, rows in sections:
         with formatter.section(title):
             formatter.write_dl([(n.ljust(width), text) for n, text in rows], col_max=width)
+    named: dict[str, list[str]] = {}
+    for parameter in command.get_params(context):
+        if (group := _section_of(parameter)) in SHARED and _is_left_out(parameter, context):
+            named.setdefault(group, []).append("/".join(parameter.opts[:2]))
+    if named:
+        with formatter.section(" and ".join(named)):
+            for names in named.values():
+                formatter.write_text(", ".join(names))
 
 
-def write_examples(context: Any, formatter: Any) -> None:
-    from ipexctl.cli.help.help_examples import EXAMPLES
-
-    path = " ".join(context.command_path.split()[1:])
-    if examples := EXAMPLES.get(path):
-        with formatter.section("Examples"):
-            for line in examples:
-                formatter.write(f"  {line}\n")
+def write_examples(command: Any, context: Any, formatter: Any) -> None:
+    """Write the last section, and how to see what was left out."""
+    with formatter.section("Examples"):
+        formatter.write(f"{command.epilog}\n")
+    if any(_is_left_out(parameter, context) for parameter in command.get_params(context)):
+        formatter.write(f"\nAll options: {context.command_path} --help {EVERYTHING}\n")
 
 
 def _usage_line(command: Any, context: Any) -> str:
@@ -103,11 +123,24 @@ class HelpCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = list(args)
+        ctx.meta[EVERYTHING] = any(
+            word in ctx.help_option_names and following == EVERYTHING
+            for word, following in itertools.pairwise(words)
+        )
         try:
             return super().parse_args(ctx, args)
         except Exception as e:
             if hasattr(e, "message"):
                 explain_mistake(ctx, e, words)
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as e:
+            declared = self.callback.declaration.interrupted  # type: ignore[union-attr]
+            if said := str(e) or (declared and f"interrupted; {declared}"):
+                print(f"\r{said}" if sys.stderr.isatty() else said, file=sys.stderr)
             raise
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
@@ -117,7 +150,7 @@ class HelpCommand(TyperCommand):
         write_sections(self, ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        write_examples(ctx, formatter)
+        write_examples(self, ctx, formatter)
 
 
 class HelpGroup(TyperGroup):
@@ -128,17 +161,7 @@ class HelpGroup(TyperGroup):
         write_sections(self, ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        write_examples(ctx, formatter)
-
-
-class CommandGroup(typer.Typer):
-    """A command of commands, such as `env`, `data` or `lab`."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings)
-
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[C], C]:
-        return super().command(name, cls=HelpCommand, **settings)
+        write_examples(self, ctx, formatter)
 
 
 # --- clearer messages for Click's errors about options and arguments -----------------------------
@@ -188,7 +211,5 @@ def _unknown_option(error: Any, words: list[str], names: set[str]) -> None:
 
 
 def _for_example(context: Any) -> str:
-    from ipexctl.cli.help.help_examples import EXAMPLES
-
-    examples = EXAMPLES.get(" ".join(context.command_path.split()[1:]), ())
-    return f"For example: {examples[0].partition('  #')[0].rstrip()}" if examples else ""
+    first = context.command.epilog.partition("\n")[0].partition("  #")[0].strip()
+    return f"For example: {first}" if first else ""

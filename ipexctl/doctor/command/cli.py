@@ -4,87 +4,92 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
+from ipexctl.base.option import option
+from ipexctl.cli.declared_command import command
 from ipexctl.cli.help.help_layout import output_option
-from ipexctl.cli.options import Html, Json, Root, Yes, on_hosts
+from ipexctl.cli.options import Json, Root, Yes, on_hosts
 from ipexctl.errors import InputError, unknown_value
+from ipexctl.quick_dataclass import dataclass
+
+_output_option = partial(option, group="Output")
 
 
+@dataclass(frozen=True)
+class CommandOptions:
+    """What is checked, and how it is shown."""
+
+    format: str = _output_option(
+        "--format FORMAT", "Output format: text, json, junit or markdown.", "text"
+    )
+    html: str = _output_option(
+        "--html FILE",
+        "Also write the report to an HTML file; - prints only that.",
+        "",
+        show_default=False,
+    )
+    level: str = option(
+        "--level LEVEL", "quick: facts and connections; std: measurements as well.", "quick"
+    )
+    python: str = option("--python PYTHON", "Host Python; --level std measures its PyTorch.", "")
+    fix: bool = option("--fix", "Write the fixes as a play and run it, after confirmation.", False)
+    print: bool = _output_option("--print", "Print, as a script, the fixes that need root.", False)
+    as_kind: str = _output_option("--as KIND", "Output of --print: script or play.", "script")
+
+
+@command("Start here", 20, habits="check")
 @on_hosts()
 def doctor(
     *,
     target: Any,
     root: Root = "~/.ipexctl",
     json: Json = False,
-    format: Annotated[
-        str,
-        output_option(
-            "--format", metavar="FORMAT", help="Output format: text, json, junit or markdown."
-        ),
-    ] = "text",
-    html: Html = "",
-    level: Annotated[
-        str,
-        typer.Option(
-            "--level",
-            metavar="LEVEL",
-            help="quick: facts and connections; std: measurements as well.",
-        ),
-    ] = "quick",
-    python: Annotated[
-        str,
-        typer.Option(
-            "--python",
-            metavar="PYTHON",
-            help="Host Python; --level std measures its PyTorch.",
-        ),
-    ] = "",
-    fix: Annotated[
-        bool,
-        typer.Option("--fix", help="Write the fixes as a play and run it, after confirmation."),
-    ] = False,
-    script: Annotated[
-        bool, output_option("--print", help="Print, as a script, the fixes that need root.")
-    ] = False,
-    as_what: Annotated[
-        str, output_option("--as", metavar="KIND", help="Output of --print: script or play.")
-    ] = "script",
+    wanted: CommandOptions,
     yes: Yes = False,
     verbose: Annotated[
         int, output_option("-v", count=True, show_default=False, help="Also explain each finding.")
     ] = 0,
 ) -> None:
-    """Check every host for problems that break or slow down training."""
+    """Check every host for problems that break or slow down training.
+
+    Examples:
+      ipexctl doctor -f hosts
+      ipexctl doctor -f hosts --level std -v   # measure, and explain findings
+      ipexctl doctor -f hosts --fix            # run the fixes as a play
+      ipexctl doctor -f hosts --html report.html
+    """
     from ipexctl.doctor.doctor import DoctorOptions, run_doctor
 
-    as_text = _choose_formatter("json" if json else format)
-    if as_what not in ("script", "play"):
-        raise unknown_value("--as", as_what, ("script", "play"))
-    if html:
-        _check_html(html, alone=not (fix or script), as_text=as_text is None)
-    report = run_doctor(target, root, DoctorOptions(root, level, python))
-    if script:
+    as_text = _choose_formatter("json" if json else wanted.format)
+    if wanted.as_kind not in ("script", "play"):
+        raise unknown_value("--as", wanted.as_kind, ("script", "play"))
+    if wanted.html:
+        alone = not (wanted.fix or wanted.print)
+        _check_html(wanted.html, alone=alone, as_text=as_text is None)
+    report = run_doctor(target, root, DoctorOptions(root, wanted.level, wanted.python))
+    if wanted.print:
         from ipexctl.doctor.command.fixes import show_play, show_scripts
 
-        (show_play if as_what == "play" else show_scripts)(report, sys.stdout)
+        (show_play if wanted.as_kind == "play" else show_scripts)(report, sys.stdout)
         raise typer.Exit(report.exit_code if report.down else 0)
-    if fix:
+    if wanted.fix:
         from ipexctl.doctor.command.fixes import run_fixes
 
         raise typer.Exit(run_fixes(report, target, root, yes=yes, json=json))
     if as_text:
         print(as_text(report))
-    elif html != "-":
+    elif wanted.html != "-":
         from ipexctl.doctor.command.report_text import show_doctor_report
 
         show_doctor_report(report, sys.stdout, verbose=verbose > 0)
-    if html:
+    if wanted.html:
         from ipexctl.doctor.command.doctor_page import write_doctor_page
 
-        write_doctor_page(report, html)
+        write_doctor_page(report, wanted.html)
     raise typer.Exit(report.exit_code)
 
 

@@ -12,7 +12,8 @@ import typer
 
 from ipexctl.base import quoting
 from ipexctl.base.option import options_of
-from ipexctl.cli.help.help_layout import output_option, stack_option
+from ipexctl.cli.declared_command import command
+from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import (
     Json,
     Root,
@@ -23,28 +24,49 @@ from ipexctl.cli.options import (
     print_note,
     project_lock_folder,
 )
-from ipexctl.install.install_options import InstallOptions, PackageOptions, RowOptions
+from ipexctl.install.install_options import (
+    InstallOptions,
+    PackageOptions,
+    RowOptions,
+    stack_option,
+)
+from ipexctl.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from ipexctl.install.bundle import Bundled
 
-HostPython = Annotated[
-    str,
-    stack_option(
-        "--python", metavar="VERSION", help="Python version on the hosts, for example 3.11."
-    ),
-]
-Glibc = Annotated[
-    str,
-    stack_option(
-        "--glibc", metavar="VERSION", help="glibc version on the hosts, for example 2.28."
-    ),
-]
-Arch = Annotated[
-    str, stack_option("--arch", metavar="ARCH", help="CPU architecture: x86_64 or aarch64.")
-]
+
+@dataclass(frozen=True)
+class DescribedHost:
+    """What a user says of hosts that are not asked."""
+
+    python: str = stack_option(
+        "--python VERSION", "Python version on the hosts, for example 3.11.", ""
+    )
+    isa: str = stack_option(
+        "--isa ISA", "Instruction set: x86-64-v2, avx2, avx512, avx512-bf16 or amx.", ""
+    )
+    glibc: str = stack_option(
+        "--glibc VERSION", "glibc version on the hosts, for example 2.28.", ""
+    )
+    arch: str = stack_option("--arch ARCH", "CPU architecture: x86_64 or aarch64.", "")
 
 
+def bare_ipex(args: list[str]) -> list[str]:
+    """Rewrite `--ipex` without a version to a form that Click accepts."""
+    out = []
+    for word, following in zip(args, [*args[1:], "-"], strict=True):
+        bare = word == "--ipex" and not following[:1].isdigit() and following != "newest"
+        out.append("--ipex=newest" if bare else word)
+    return out
+
+
+@command(
+    "Start here",
+    30,
+    interrupted="the hosts keep the environment they had; run the same command again",
+    spelled=bare_ipex,
+)
 @on_hosts()
 def install(
     *,
@@ -63,6 +85,12 @@ def install(
 
     Every host gets the same locked, hash-checked files. A new environment is tested on each host
     before it becomes the current one.
+
+    Examples:
+      ipexctl install -f hosts
+      ipexctl install -f hosts --torch 2.13 --mpi openmpi --check
+      ipexctl install -f hosts -r requirements.txt
+      ipexctl install -f hosts --rollback      # return to the previous environment
     """
     from ipexctl.errors import InputError
     from ipexctl.install.command.install_forecast import show_forecast
@@ -159,20 +187,11 @@ def _use_env(
     end_command(used, used_env_document, show_used_env, json=json)
 
 
-@on_hosts(hosts=False)
+@command("Stack", 10, asks=False, spelled=bare_ipex)
+@on_hosts()
 def stacks(
-    python: HostPython = "",
-    isa: Annotated[
-        str,
-        stack_option(
-            "--isa",
-            metavar="ISA",
-            help="Instruction set: x86-64-v2, avx2, avx512, avx512-bf16 or amx.",
-        ),
-    ] = "",
-    glibc: Glibc = "",
-    arch: Arch = "",
     *,
+    host: DescribedHost,
     row: RowOptions,
     json: Json = False,
     verbose: Annotated[
@@ -180,7 +199,14 @@ def stacks(
         output_option("-v", "--verbose", help="Also show what has not been tested in each row."),
     ] = False,
 ) -> None:
-    """Show the supported versions; with options, which fit and why others do not."""
+    """Show the supported versions: which fit, and why others do not.
+
+    Options describe the hosts, and what to install on them.
+
+    Examples:
+      ipexctl stacks
+      ipexctl stacks --python 3.9 --isa avx2   # what fits such hosts
+    """
     from ipexctl.errors import EXIT_NOTHING_FITS
     from ipexctl.install.command.stacks_text import stack_table_text, stacks_document
     from ipexctl.install.stack import table_view
@@ -192,7 +218,7 @@ def stacks(
         Request(torch=row.torch, ipex=row.ipex, backend=row.backend, stack=row.stack)
     )
     found = table_view.stack_offers(
-        stack_rows(), table_view.as_host(python, isa, glibc, arch), request
+        stack_rows(), table_view.as_host(host.python, host.isa, host.glibc, host.arch), request
     )
     fits = any(not o.reasons for o in found)
     if json:
@@ -202,7 +228,8 @@ def stacks(
     raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
 
 
-@on_hosts(hosts=False)
+@command("Stack", 20, asks=False, spelled=bare_ipex)
+@on_hosts(only={DescribedHost: ("python", "glibc", "arch")})
 def bundle(
     out: Annotated[
         Path | None,
@@ -210,21 +237,25 @@ def bundle(
             "-o", "--output", metavar="FILE", help="Output file (default: ipexctl-KEY.tar)."
         ),
     ] = None,
-    python: HostPython = "",
-    glibc: Glibc = "",
-    arch: Arch = "",
     *,
+    host: DescribedHost,
     options: PackageOptions,
     json: Json = False,
 ) -> None:
-    """Pack everything in ipexctl.lock into one file for offline hosts."""
+    """Pack everything in ipexctl.lock into one file for offline hosts.
+
+    Examples:
+      ipexctl bundle -o stack.tar
+      ipexctl bundle --python 3.11 --glibc 2.28 --torch 2.13
+      ipexctl install -f hosts --bundle stack.tar
+    """
     from ipexctl.install.bundle import bundle as verb
     from ipexctl.terminal.progress_view import ProgressView
 
     given = {name: getattr(options, name) for name in options_of(PackageOptions)}
-    asked = InstallOptions(**given, python=python, folder=project_lock_folder())
+    asked = InstallOptions(**given, python=host.python, folder=project_lock_folder())
     with ProgressView(quiet=json) as progress:
-        made = verb(asked, glibc, arch, out, progress)
+        made = verb(asked, host.glibc, host.arch, out, progress)
     if json:
         print_json(bundle_document(made))
     else:
@@ -249,7 +280,6 @@ def bundle_document(made: Bundled) -> dict[str, Any]:
     """Return the document that --json prints."""
     lock = made.lock
     return {
-        "schema_version": 1,
         "bundle": str(made.path),
         "bytes": made.size,
         "files": len(lock.files),
@@ -262,14 +292,3 @@ def bundle_document(made: Bundled) -> dict[str, Any]:
         "new_lock": made.new_lock,
         "bytes_fetched": made.fetched,
     }
-
-
-def bare_ipex(args: list[str]) -> list[str]:
-    """Rewrite `--ipex` without a version to a form that Click accepts."""
-    if args[:1] not in (["install"], ["stacks"], ["bundle"]):
-        return args
-    out = []
-    for word, following in zip(args, [*args[1:], "-"], strict=True):
-        bare = word == "--ipex" and not following[:1].isdigit() and following != "newest"
-        out.append("--ipex=newest" if bare else word)
-    return out

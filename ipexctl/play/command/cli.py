@@ -10,10 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from ipexctl.base.option import option
 from ipexctl.base.quoting import quote
+from ipexctl.cli.declared_command import command
 from ipexctl.cli.options import Json, Root, on_hosts
 from ipexctl.errors import InputError, reason_of
 from ipexctl.play.text.play_options import PlayOptions
+from ipexctl.quick_dataclass import dataclass
 
 PLAYS = Annotated[
     list[str] | None,
@@ -21,6 +24,28 @@ PLAYS = Annotated[
         metavar="PLAY...", help="Play files or names of shipped plays, in the order to run them."
     ),
 ]
+
+
+@dataclass(frozen=True)
+class CommandOptions:
+    """Options of the command that the steps of a play do not need."""
+
+    ask_sudo_pass: bool = option(
+        "-K --ask-sudo-pass --ask-become-pass",
+        "Ask once for the sudo password of all hosts.",
+        False,
+    )
+    sudo_password_file: str = option(
+        "--sudo-password-file --become-password-file FILE",
+        "Read the sudo password from a file that only you can read.",
+        "",
+    )
+    list_steps: bool = option(
+        "--list-steps --list-tasks --syntax-check", "List the steps and exit.", False
+    )
+    list_modules: bool = option(
+        "--list-modules", "List the kinds of steps, or explain those named.", False
+    )
 
 
 def _split_words(given: list[str] | None) -> tuple[str, ...]:
@@ -52,6 +77,7 @@ def _read_pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+@command("Plays", 10, interrupted="what ran on the hosts has ended; run the same command again")
 @on_hosts(
     names=False, readers={"tags": _split_words, "skip_tags": _split_words, "extra": _read_pairs}
 )
@@ -61,40 +87,16 @@ def play(
     target: Any,
     root: Root = "~/.ipexctl",
     options: PlayOptions,
-    ask_sudo_pass: Annotated[
-        bool,
-        typer.Option(
-            "-K",
-            "--ask-sudo-pass",
-            "--ask-become-pass",
-            help="Ask once for the sudo password of all hosts.",
-        ),
-    ] = False,
-    sudo_password_file: Annotated[
-        str,
-        typer.Option(
-            "--sudo-password-file",
-            "--become-password-file",
-            metavar="FILE",
-            help="Read the sudo password from a file that only you can read.",
-        ),
-    ] = "",
-    list_steps: Annotated[
-        bool,
-        typer.Option(
-            "--list-steps",
-            "--list-tasks",
-            "--syntax-check",
-            help="List the steps and exit.",
-        ),
-    ] = False,
-    list_modules: Annotated[
-        bool,
-        typer.Option("--list-modules", help="List the kinds of steps, or explain those named."),
-    ] = False,
+    asked: CommandOptions,
     json: Json = False,
 ) -> None:
-    """Run the steps of a play on every host."""
+    """Run the steps of a play on every host.
+
+    Examples:
+      ipexctl play prepare-debian -f hosts --check --diff
+      ipexctl play train.yaml -f hosts -e lr=0.3
+      ipexctl play train.yaml --list-steps
+    """
     from ipexctl.play.command import play_recap as ui
     from ipexctl.play.command.show_plays import show_plays
     from ipexctl.play.command.step_help import step_help
@@ -103,18 +105,18 @@ def play(
     from ipexctl.play.steps import all_steps
     from ipexctl.play.text.play_reader import read_play
 
-    if list_modules:
+    if asked.list_modules:
         print("\n".join(step_help(all_steps(), plays or ())))
         return
     if not plays:
         raise InputError("no play given", hint="ipexctl play FILE", slug="no-play-given")
     files = [read_play_file(word) for word in plays]
     found = [read_play(text, name, all_steps()) for text, name in files]
-    if list_steps:
+    if asked.list_steps:
         print("\n".join(line for one in found for line in ui.step_lines(one, options)))
         return
     refuse_unknown(options.extra, found, [text for text, _ in files])
-    password = _read_sudo_password(sudo_password_file, ask=ask_sudo_pass)
+    password = _read_sudo_password(asked.sudo_password_file, ask=asked.ask_sudo_pass)
     options = replace(options, root=root, password=password)
     typed = quote(("ipexctl", *(word for word in sys.argv[1:] if word != "--resume")))
     raise typer.Exit(show_plays(found, target, options, again=typed, json=json))

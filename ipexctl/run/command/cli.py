@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ipexctl.base.typed_command import Typed
+from ipexctl.cli.declared_command import command
+from ipexctl.cli.help.help_layout import run_option
 from ipexctl.cli.options import NoFold, Root, Ui, Verbose, json_option, on_hosts
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
 from ipexctl.project.send_agreed import send_agreed
+from ipexctl.run.command.command_line_words import for_click, without_launcher
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.typed_values import READERS
 
@@ -25,7 +28,11 @@ if TYPE_CHECKING:
     from ipexctl.run.watch.run_watchers import View
 
 
-@on_hosts(names=False, readers=READERS)
+@command(
+    "Start here", 40, habits="launch start submit rerun",
+    keeps_rest=True, pasted=without_launcher, spelled=for_click,
+)  # fmt: skip
+@on_hosts(names=False, readers=READERS, rare=("ui", "no_fold"))
 def run(
     *,
     target: Any,
@@ -35,11 +42,19 @@ def run(
     verbose: Verbose = False,
     options: RunOptions,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show the plan and the reasons for it; start nothing.")
+        bool, run_option("--explain", help="Show the plan and the reasons for it; start nothing.")
     ] = False,
     json: Annotated[bool, json_option("Same as --ui json.")] = False,
 ) -> None:
-    """Run a PyTorch script on every host with mpirun; show the output of all ranks live."""
+    """Run a PyTorch script on every host. mpirun starts the ranks; their output is shown live.
+
+    Examples:
+      ipexctl run -f hosts -ppn 2 train.py --lr 0.1
+      ipexctl run -d --name bert train.py      # return when all ranks have started
+      ipexctl run torchrun --nproc-per-node 2 train.py
+      ipexctl run --restarts 3 --spares node05 train.py
+      ipexctl run --explain -n 8 train.py      # show the plan only
+    """
     from ipexctl.local.environment import hide_secrets
     from ipexctl.run.command.views import check_ui, make_view, print_event
     from ipexctl.run.outcome.run_result import DetachedRun

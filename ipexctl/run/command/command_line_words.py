@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args, get_type_hints
 
 from ipexctl.cli import streams
+from ipexctl.cli.lazy_group import found_at
 from ipexctl.local.environment import environment
 
 if TYPE_CHECKING:
@@ -152,9 +153,7 @@ def _split_at_script(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
 @cache
 def _flag_options() -> frozenset[str]:
     """Return the options that take no value."""
-    from ipexctl.run.command.cli import run
-
-    command: Callable[..., None] = run
+    command = found_at("run.command.cli:run")
     hints = map(get_args, get_type_hints(command, include_extras=True).values())
     found = [hint[1] for hint in hints if hint[:1] == (bool,)]
     # inside Annotated, Typer keeps the first spelling where it otherwise has the default

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ipexctl.cli.declared_command import command
 from ipexctl.cli.help.help_layout import output_option
 from ipexctl.cli.options import (
     FROM_ZERO,
@@ -33,6 +34,7 @@ Ranks = Annotated[
 NewestRun = Annotated[str, typer.Argument(metavar="[RUN]", help=_RUN)]
 
 
+@command("Runs", 10, habits="status top list squeue describe inspect")
 @on_hosts()
 def ps(
     *,
@@ -43,7 +45,12 @@ def ps(
     ] = False,
     json: Json = False,
 ) -> None:
-    """List the runs on the hosts, whichever machine started them."""
+    """List the runs on the hosts. It does not matter which machine started them.
+
+    Examples:
+      ipexctl ps
+      ipexctl ps --all -f hosts                # include runs that have ended
+    """
     from ipexctl.run.command.ps_text import runs_document, show_runs
     from ipexctl.run.jobs.ps import list_runs
 
@@ -51,6 +58,7 @@ def ps(
     end_command(found, runs_document, lambda runs: show_runs(runs, every=every), json=json)
 
 
+@command("Runs", 20, habits="resume reattach")
 @on_hosts(names=False)
 def attach(
     run: NewestRun = "@last",
@@ -62,12 +70,17 @@ def attach(
     verbose: Verbose = False,
     json: JsonLines = False,
 ) -> None:
-    r"""Show a run live, as the command that started it does: all output, then the summary.
+    r"""Show a run live, from any machine.
+
+    It shows what the command that started the run shows: all output, then the summary.
 
     Ctrl-C stops the run; Ctrl-\ leaves it running.
+
+    Examples:
+      ipexctl attach                           # the newest run
+      ipexctl attach bert -f hosts             # a run by its name
     """
     import signal
-    from functools import partial
 
     from ipexctl.run.command.cli import end_command_at_once
     from ipexctl.run.command.views import make_view
@@ -81,6 +94,7 @@ def attach(
     raise typer.Exit(result.exit_code)
 
 
+@command("Runs", 30, interrupted="the run is not affected")
 @on_hosts(names=False, follows=True)
 def logs(
     run: NewestRun = "@last",
@@ -114,9 +128,14 @@ def logs(
     no_fold: NoFold = False,
     json: JsonLines = False,
 ) -> None:
-    """Show the output of a run's ranks, during the run or after it.
+    """Show the output of a run's ranks. Works during the run and after it.
 
     With --follow in a terminal, identical lines are folded and a status line shows progress.
+
+    Examples:
+      ipexctl logs                             # the newest run
+      ipexctl logs bert --follow --ranks 0
+      ipexctl logs bert -n 20 --since 10m
     """
     from ipexctl.run.command import logs_text
     from ipexctl.run.jobs.logs import Wanted
@@ -139,6 +158,7 @@ def logs(
     raise typer.Exit(read.exit_code)
 
 
+@command("Runs", 50)
 @on_hosts(names=False)
 def why(
     run: NewestRun = "@last",
@@ -151,11 +171,15 @@ def why(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show which rank a run waits for, and where: rank, host, file, line and collective.
+    """Show which rank a run waits for, and where. It names rank, host, file, line and collective.
 
     Of a run that makes progress, or made some until its end: what its steps wait for, and what
     would shorten them. Works during the run and after it. Exits with 1 if the run is stalled or
     what its ranks do is not known, else with 0.
+
+    Examples:
+      ipexctl why bert                        # which rank hangs, or is slow
+      ipexctl why @last --json
     """
     from ipexctl.run.command.why_text import show_why, why_document
     from ipexctl.run.jobs.why import explain_run_state as verb
@@ -164,6 +188,7 @@ def why(
     end_command(verb(target, run, root), document, show, json=json)
 
 
+@command("Runs", 90)
 @on_hosts(names=False)
 def checkpoints(
     run: NewestRun = "@last",
@@ -172,13 +197,19 @@ def checkpoints(
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """List the checkpoints of a run that its hosts hold: which are complete, and where."""
+    """List the checkpoints of a run that its hosts hold. It shows which are complete, and where.
+
+    Examples:
+      ipexctl checkpoints bert
+      ipexctl checkpoints @last --json
+    """
     from ipexctl.run.checkpoints.fetch_checkpoints import list_checkpoints
     from ipexctl.run.command.ps_text import listed_document, show_listed
 
     end_command(list_checkpoints(target, run, root), listed_document, show_listed, json=json)
 
 
+@command("Runs", 80, habits="cp download")
 @on_hosts(names=False)
 def fetch(
     run: RunName,
@@ -205,7 +236,13 @@ def fetch(
     fetch_limit: Annotated[int, declare_option(RunOptions, "fetch_limit")] = 100,
     json: Json = False,
 ) -> None:
-    """Fetch files that a run's ranks wrote, during the run or after it."""
+    """Fetch files that a run's ranks wrote. Works during the run and after it.
+
+    Examples:
+      ipexctl fetch bert 'out/*.pt'
+      ipexctl fetch @last checkpoints --merge
+      ipexctl fetch bert --checkpoint last -o ckpt
+    """
     from ipexctl.run.command import ps_text
     from ipexctl.run.jobs.fetch import check_asked
     from ipexctl.run.jobs.fetch import fetch_files as verb
@@ -221,6 +258,10 @@ def fetch(
     end_command(done, ps_text.fetched_document, ps_text.show_fetched, json=json)
 
 
+@command(
+    "Runs", 100, habits="kill cancel scancel",
+    interrupted="the run may still be stopping: ipexctl ps",
+)  # fmt: skip
 @on_hosts(names=False)
 def stop(
     run: RunName,
@@ -240,13 +281,19 @@ def stop(
     ] = 10,
     json: Json = False,
 ) -> None:
-    """Stop a run: send SIGINT to its ranks, then kill those that remain."""
+    """Stop a run. Its ranks get SIGINT, and those that remain are killed.
+
+    Examples:
+      ipexctl stop bert
+      ipexctl stop @last --time 2m             # time to save a checkpoint
+    """
     from ipexctl.run.command.ps_text import one_document, show_stopped
     from ipexctl.run.jobs.ps import stop_run as verb
 
     end_command(verb(target, run, seconds, root), one_document, show_stopped, json=json)
 
 
+@command("Runs", 110, interrupted="the run continues")
 @on_hosts(names=False)
 def wait(
     run: NewestRun = "@last",
@@ -255,13 +302,19 @@ def wait(
     root: Root = "~/.ipexctl",
     json: Json = False,
 ) -> None:
-    """Wait until a run ends, and exit with its exit code."""
+    """Wait until a run ends, and exit with its exit code.
+
+    Examples:
+      ipexctl wait bert
+      ipexctl wait bert && ipexctl fetch bert out
+    """
     from ipexctl.run.command.ps_text import one_document, show_waited
     from ipexctl.run.jobs.ps import wait_for_run as verb
 
     end_command(verb(target, run, root), one_document, show_waited, json=json)
 
 
+@command("Runs", 120, habits="delete")
 @on_hosts(names=False)
 def rm(
     run: RunName,
@@ -272,7 +325,12 @@ def rm(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Remove a run that has ended, with its logs and results, from its hosts."""
+    """Remove a run that has ended from its hosts. Its logs and results are removed, too.
+
+    Examples:
+      ipexctl rm bert --check
+      ipexctl rm @last --yes
+    """
     from ipexctl.run.command.ps_text import gone_document, show_going, show_gone
     from ipexctl.run.jobs.ps import remove_run
     from ipexctl.terminal.confirm import removal_agreed
@@ -282,6 +340,7 @@ def rm(
     end_command(done, gone_document, show_gone, json=json)
 
 
+@command("Runs", 40, interrupted="the run is not affected")
 @on_hosts(names=False)
 def metrics(
     run: NewestRun = "@last",
@@ -292,7 +351,12 @@ def metrics(
     csv: Annotated[bool, output_option("--csv", help="Print one line per step, as CSV.")] = False,
     json: Json = False,
 ) -> None:
-    """Show steps, losses and rates from a run's output."""
+    """Show steps, losses and rates from a run's output.
+
+    Examples:
+      ipexctl metrics                          # the newest run
+      ipexctl metrics bert --ranks 0 --csv > bert.csv
+    """
     from ipexctl.run.command.metrics_text import metrics_document, show_metrics, write_csv
     from ipexctl.run.jobs.metrics import read_metrics as verb
     from ipexctl.run.outcome.line_filter import rank_set

@@ -20,6 +20,10 @@ ranks_option = partial(option, group="Ranks")
 run_option = partial(option, group="Run")
 files_option = partial(option, group="Files")
 output_option = partial(option, group="Output")
+rare_ranks_option = partial(ranks_option, rare=True)
+rare_run_option = partial(run_option, rare=True)
+rare_files_option = partial(files_option, rare=True)
+rare_output_option = partial(output_option, rare=True)
 ports_option = partial(
     ranks_option,
     "--ports FIRST-LAST",
@@ -69,21 +73,21 @@ class RunOptions:
         in_settings=True,
     )
     # on the command line, command_line_words.for_click has inserted the file's options
-    accelerate: str = ranks_option(
+    accelerate: str = rare_ranks_option(
         "--accelerate FILE",
         "Accelerate config with ranks, hosts and precision; options override it.",
         "",
         is_path=True,
         in_plays="Accelerate config; the other arguments override it.",
     )
-    secret_env: dict[str, str] = ranks_option(
+    secret_env: dict[str, str] = rare_ranks_option(
         "--secret-env NAME",
         "Forward a local variable to the ranks as a secret.",
         {},
         secret=True,
         in_plays="Local variables to forward as secrets: never in a plan, log or `ps`.",
     )
-    host_timeout: Seconds = run_option(
+    host_timeout: Seconds = rare_run_option(
         "--host-timeout TIME",
         "Time without contact after which a host counts as lost (default: 30s).",
         Seconds(30),
@@ -92,7 +96,7 @@ class RunOptions:
     timeout: Seconds | None = run_option(
         "--timeout TIME", "Maximum run time: 90s, 10m, 2h.", None, in_plays="Maximum run time."
     )
-    stall: Seconds = run_option(
+    stall: Seconds = rare_run_option(
         "--stall TIME",
         "Report a run without progress after this long (default: 45s; 0: never).",
         Seconds(45),
@@ -100,7 +104,7 @@ class RunOptions:
         show_default=False,
         in_plays="Report a run without progress after this long; 0: never.",
     )
-    stall_action: str = run_option(
+    stall_action: str = rare_run_option(
         "--stall-action NAME",
         "What to do with a stalled run: note, stop or restart.",
         "note",
@@ -108,19 +112,20 @@ class RunOptions:
     )
     restarts: int = run_option(
         "--restarts N",
-        "Start again up to N times if a host is lost or a rank fails.",
+        "Start again up to N times if a host or a rank fails.",
         0,
         least=0,
+        show_default=False,
         in_plays="How often to start again if a host is lost or a rank fails.",
         in_settings=True,
     )
-    spares: tuple[str, ...] = run_option(
+    spares: tuple[str, ...] = rare_run_option(
         "--spares PATTERN",
         "Hosts that replace lost ones; same patterns as --limit.",
         (),
         in_plays="Hosts that replace lost ones.",
     )
-    min_hosts: int | None = run_option(
+    min_hosts: int | None = rare_run_option(
         "--min-hosts N",
         "Continue with N hosts if spares are used up (default: as many as before).",
         None,
@@ -128,58 +133,58 @@ class RunOptions:
         show_default=False,
         in_plays="Fewest hosts to continue with.",
     )
-    without_checkpoint: str = run_option(
+    without_checkpoint: str = rare_run_option(
         "--without-checkpoint wait|begin",
         "If no host in reach has the last checkpoint: wait for one, or begin again.",
         "wait",
         in_plays="If no host in reach has the last checkpoint: wait for one, or begin again.",
     )
-    compress: str = run_option(
+    compress: str = rare_run_option(
         "--compress off|fp16|bf16",
         "Precision of DDP gradients on the network.",
         "off",
         in_plays="Precision of DDP gradients on the network: off, fp16 or bf16.",
         in_settings=True,
     )
-    checkpoints: str = run_option(
+    checkpoints: str = rare_run_option(
         "--checkpoints GLOB",
         "Checkpoints to copy to a second host during the run: 'out/checkpoint-*' (or a,b).",
         "",
         in_plays="Glob patterns of checkpoints to copy to a second host, with commas between them.",
         in_settings=True,
     )
-    resume: str = run_option(
+    resume: str = rare_run_option(
         "--resume RUN[:NAME]",
         "Start with the last complete checkpoint of this run, or with that one.",
         "",
         in_plays="Start with the last complete checkpoint of this run: RUN, or RUN:NAME.",
     )
-    resume_arg: str = run_option(
+    resume_arg: str = rare_run_option(
         "--resume-arg TEXT",
         "Script arguments to add with --resume; {checkpoint} stands for its path.",
         "",
         in_plays="Script arguments to add with resume; {checkpoint} stands for its path.",
     )
-    no_inspect: bool = run_option(
+    no_inspect: bool = rare_run_option(
         "--no-inspect",
         "Do not prepare the ranks' Python for `ipexctl why`.",
         False,
         in_plays="Do not prepare the ranks' Python for ipexctl why.",
     )
-    require_together: bool = run_option(
+    require_together: bool = rare_run_option(
         "--require-together",
         "Exit with code 125 unless all ranks exchanged data (126: not known).",
         False,
         in_plays="Fail unless all ranks exchanged data.",
     )
     ranks: str | None = output_option("--ranks RANKS", "Show only these ranks: 0,4-7.", None)
-    show_hosts: tuple[str, ...] = output_option(
+    show_hosts: tuple[str, ...] = rare_output_option(
         "--show-hosts PATTERN", "Show only ranks on these hosts; same patterns as --limit.", ()
     )
-    include: tuple[str, ...] = output_option(
+    include: tuple[str, ...] = rare_output_option(
         "-i --include REGEX", "Show only lines that match this pattern.", ()
     )
-    leave_out: tuple[str, ...] = output_option(
+    leave_out: tuple[str, ...] = rare_output_option(
         "-e --leave-out REGEX", "Hide lines that match this pattern.", ()
     )
     data: tuple[str, ...] = files_option(
@@ -198,25 +203,25 @@ class RunOptions:
         False,
         in_plays="Continue the play when all ranks have started.",
     )
-    die_with_me: bool = run_option(
+    die_with_me: bool = rare_run_option(
         "--die-with-me",
         "End the run when this command ends; the default without a terminal.",
         False,
     )
-    force: bool = run_option(
+    force: bool = rare_run_option(
         "--force", "Start even if preflight checks fail.", False, in_plays=True
     )
-    no_sync: bool = files_option(
+    no_sync: bool = rare_files_option(
         "--no-sync", "Do not copy the project: its files are already there.", False
     )
-    yes: bool = files_option("-y --yes", "Copy the project folder even if it is large.", False)
+    yes: bool = rare_files_option("-y --yes", "Copy the project folder even if it is large.", False)
     fetch: tuple[str, ...] = files_option(
         "--fetch GLOB",
         "Files to fetch after the run, from the ranks' working directory.",
         (),
         in_plays="Glob patterns of files to fetch.",
     )
-    outputs: tuple[str, ...] = files_option(
+    outputs: tuple[str, ...] = rare_files_option(
         "--outputs DIR",
         "Folder to fetch after the run, from the ranks' working directory.",
         (),
@@ -225,13 +230,13 @@ class RunOptions:
     dest: str = files_option(
         "-o --dest DIR", "Put the fetched files into this folder.", "", is_path=True
     )
-    merge: bool = files_option(
+    merge: bool = rare_files_option(
         "--merge", "Merge the files from all hosts into one folder.", False, in_plays=True
     )
-    fetch_limit: int = files_option(
+    fetch_limit: int = rare_files_option(
         "--fetch-limit GB", "Maximum total size to fetch from all hosts.", 100, least=1
     )
-    ports: Ports | None = ports_option()
+    ports: Ports | None = ports_option(rare=True)
 
     # what the command or the play adds
     root: str = "~/.ipexctl"

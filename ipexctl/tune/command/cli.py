@@ -6,12 +6,18 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+from ipexctl.cli.declared_command import command
 from ipexctl.cli.options import Json, Root, on_hosts
+from ipexctl.run.command.command_line_words import for_click, without_launcher
 from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.typed_values import READERS
 from ipexctl.tune.tune_options import OF_RUN, TuneOptions
 
 
+@command(
+    "Runs", 70, interrupted="nothing is written",
+    keeps_rest=True, pasted=without_launcher, spelled=for_click,
+)  # fmt: skip
 @on_hosts(names=False, readers=READERS, only={RunOptions: OF_RUN})
 def tune(
     *,
@@ -21,10 +27,15 @@ def tune(
     wanted: TuneOptions,
     json: Json = False,
 ) -> None:
-    """Find the settings with which a script trains fastest on these hosts.
+    """Find the settings with which a script trains fastest.
 
     Short trials measure optimizer steps per second. What is faster than noise is written to
     ipexctl.toml after a question, and `ipexctl run` uses it.
+
+    Examples:
+      ipexctl tune -f hosts -ppn 2 train.py --lr 0.1
+      ipexctl tune --budget 15m --allow numerics train.py
+      ipexctl tune -y train.py                 # write ipexctl.toml without asking
     """
     import typer
 
