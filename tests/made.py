@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from ipexctl.common.restart_plan import RestartCommon
 from ipexctl.common.run_orders import HostOfRun, HubOrder, RankOrder, StartOrder
-from ipexctl.facts.facts import (
-    ClockFacts,
-    Cpu,
-    CpuFacts,
-    DiskFacts,
-    Facts,
-    MemFacts,
-    NetFacts,
-    Nic,
-    Python,
-)
-from ipexctl.facts.software_facts import Mpi
+from ipexctl.facts.clocks_facts import ClockFacts
+from ipexctl.facts.cpu_facts import Cpu, CpuFacts
+from ipexctl.facts.facts import Facts, NetFacts
+from ipexctl.facts.interfaces_facts import Nic
+from ipexctl.facts.memory_and_swap_facts import MemFacts
+from ipexctl.facts.mpi_install_facts import Mpi
+from ipexctl.facts.pythons_facts import Python
+from ipexctl.facts.storage_facts import DiskFacts
 from ipexctl.inventory.inventory import Host
 from ipexctl.run.plan.launch import Prepared
 

@@ -16,14 +16,14 @@ from typing import Any
 
 from ipexctl.base.values import count_or_none, list_of, plain, positive_or_none
 from ipexctl.doctor.checks import all_checks
-from ipexctl.doctor.checks.perf import EQUALS, SLOW
 from ipexctl.doctor.checks.registry import Check, Evidence, run_checks
+from ipexctl.doctor.checks.speed import EQUALS, SLOW
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Severity
 from ipexctl.errors import InputError
 from ipexctl.facts import host_facts
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.measurements import HostBench, MeasuredLink
+from ipexctl.facts.speed_facts import HostBench, MeasuredLink
 from ipexctl.quick_dataclass import dataclass
 
 MARK = "ipexctl-allreduce:"  # as in in_ranks/allreduce_bench.py

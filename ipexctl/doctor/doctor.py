@@ -23,9 +23,10 @@ from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.doctor.report.report import Report
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError, unknown_value
-from ipexctl.facts.facts import Facts, Peer
+from ipexctl.facts.facts import Facts
 from ipexctl.facts.host_facts import peer_address
-from ipexctl.facts.measurements import Measurements
+from ipexctl.facts.reachability_facts import Peer
+from ipexctl.facts.speed_facts import Measurements
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.hostfile_reader import hostfile_here
@@ -189,7 +190,10 @@ def connect_all(
             "timeout": PEER_TIMEOUT,
         }
         reply = seen[host.name].agent.call(
-            "facts.host_network.connect", args, timeout=PEER_TIMEOUT + 10, total=PEER_TIMEOUT + 30
+            "facts.read_reachability.connect",
+            args,
+            timeout=PEER_TIMEOUT + 10,
+            total=PEER_TIMEOUT + 30,
         )
         return _read_peers(host.name, targets, reply.done)
 

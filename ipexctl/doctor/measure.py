@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.facts import host_facts as of
-from ipexctl.facts import measurements
+from ipexctl.facts import speed_facts
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.measurements import HostBench, Losses, MeasuredLink, Measurements
+from ipexctl.facts.speed_facts import HostBench, Losses, MeasuredLink, Measurements
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
@@ -33,7 +33,7 @@ def measure_hosts(
 def _measure_compute(
     fleet: Fleet, able: Mapping[Host, Facts], python: str, env: str
 ) -> tuple[HostBench, ...]:
-    waves, left = measurements.benchmark_waves(list(able.values()))
+    waves, left = speed_facts.benchmark_waves(list(able.values()))
 
     def one(host: Host) -> HostBench:
         args = {
@@ -43,8 +43,8 @@ def _measure_compute(
             "threads": of.count_usable_cores(able[host]) or 1,
             "timeout": CHILD_TIMEOUT,
         }
-        reply = fleet.agents[host].call("facts.benchmark.host", args, timeout=_QUIET)
-        return measurements.host_bench(host.name, reply.done)
+        reply = fleet.agents[host].call("facts.read_speed.host", args, timeout=_QUIET)
+        return speed_facts.host_bench(host.name, reply.done)
 
     found: dict[str, HostBench] = {}
     for wave in waves:
@@ -53,7 +53,7 @@ def _measure_compute(
             if isinstance(outcome, HostDown):
                 outcome = HostBench(host.name, "failed", outcome.brief)
             found[host.name] = outcome
-    why = f"more than {measurements.SAME_MACHINE} of these hosts are one machine"
+    why = f"more than {speed_facts.SAME_MACHINE} of these hosts are one machine"
     found.update((name, HostBench(name, "skipped", why)) for name in left)
     return tuple(found[host.name] for host in able)
 
@@ -71,7 +71,7 @@ def _start_servers(fleet: Fleet, able: Mapping[Host, Facts]) -> _Servers:
     token = secrets.token_hex(16)
 
     def serve(host: Host) -> int:
-        reply = fleet.agents[host].call("facts.benchmark.serve", {"token": token}, timeout=_QUIET)
+        reply = fleet.agents[host].call("facts.read_speed.serve", {"token": token}, timeout=_QUIET)
         return reply.done.whole("port", 65535)
 
     addressed = [host for host, facts in able.items() if of.peer_address(facts)]
@@ -89,8 +89,8 @@ def _measure_losses(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
     def one(host: Host) -> Losses | None:
         target = next_of[host.name]
         args = {"token": servers.token, "target": servers.at[target]}
-        done = fleet.agents[host].call("facts.benchmark.losses", args, timeout=_QUIET).done
-        return measurements.read_losses(host.name, target, done)
+        done = fleet.agents[host].call("facts.read_speed.losses", args, timeout=_QUIET).done
+        return speed_facts.read_losses(host.name, target, done)
 
     outcomes = fan_out([servers.hosts[name] for name in next_of], one, forks=fleet.target.forks)
     return tuple(found for found in outcomes.values() if isinstance(found, Losses))
@@ -98,7 +98,7 @@ def _measure_losses(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
 
 def _measure_links(fleet: Fleet, servers: _Servers) -> tuple[MeasuredLink, ...]:
     found: list[MeasuredLink] = []
-    for group in measurements.plan_rounds(list(servers.at)):
+    for group in speed_facts.plan_rounds(list(servers.at)):
         plan = dict(group)
 
         def one(host: Host, plan: Mapping[str, str] = plan) -> list[MeasuredLink]:
@@ -109,11 +109,11 @@ def _measure_links(fleet: Fleet, servers: _Servers) -> tuple[MeasuredLink, ...]:
                 "size": LINK_BYTES,
                 "seconds": LINK_SECONDS,
             }
-            reply = fleet.agents[host].call("facts.benchmark.link", args, timeout=_QUIET)
-            return measurements.read_links(host.name, [name], reply.done)
+            reply = fleet.agents[host].call("facts.read_speed.link", args, timeout=_QUIET)
+            return speed_facts.read_links(host.name, [name], reply.done)
 
         hosts = [servers.hosts[name] for name in plan]
-        outcomes = fan_out(hosts, one, forks=measurements.AT_ONCE)
+        outcomes = fan_out(hosts, one, forks=speed_facts.AT_ONCE)
         for host, outcome in outcomes.items():
             if isinstance(outcome, HostDown):
                 outcome = [MeasuredLink(host.name, plan[host.name], error=outcome.brief)]

@@ -1,1 +1,1 @@
-"""What hosts reported about themselves, as values. Pure."""
+"""What hosts reported, as values: NAME_facts.py for each subject. Pure."""

@@ -1,4 +1,7 @@
-"""The properties of a host.
+"""The properties of a host, put together from those of each subject.
+
+remote/facts/read_NAME.py reads a subject on the host, NAME_facts.py here declares what it
+sends, and doctor/checks/NAME.py judges it.
 
 Unknown is None and never zero: a fact that could not be read must not look like a bad one.
 A field is read from the host's answer by its type, or by its reader (base/host_answer.py).
@@ -6,133 +9,26 @@ A field is read from the host's answer by its type, or by its reader (base/host_
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import field
-from typing import Any
 
-from ipexctl.base.values import by, command_safe_name, count_or_none, list_of, plain
+from ipexctl.base.values import by, command_safe_name
+from ipexctl.facts.clocks_facts import ClockFacts
+from ipexctl.facts.cpu_facts import CpuFacts, NumaNode
+from ipexctl.facts.cpu_frequency_facts import Power
+from ipexctl.facts.interfaces_facts import Nic, Route, read_address, read_addresses
+from ipexctl.facts.kernel_facts import Kernel
+from ipexctl.facts.limits_facts import UserLimits
+from ipexctl.facts.load_facts import Load
+from ipexctl.facts.memory_and_swap_facts import MemFacts
+from ipexctl.facts.name_resolution_facts import NameServer
+from ipexctl.facts.pythons_facts import Python
 from ipexctl.facts.software_facts import SoftwareFacts
-from ipexctl.facts.system_facts import Condition
+from ipexctl.facts.storage_facts import DiskFacts
+from ipexctl.facts.system_facts import System
 from ipexctl.quick_dataclass import dataclass
-
-
-def read_address(value: Any) -> str:
-    """Return an IP address without its zone; "" for anything else."""
-    text = plain(value).partition("%")[0]
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError:
-        return ""
-
-
-def read_addresses(value: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(a for a in map(read_address, list_of(value)) if a))
-
 
 NAME = by(command_safe_name)
 ADDRESS = by(read_address)
-
-
-@dataclass(frozen=True)
-class Cpu:
-    """One logical CPU. None: the kernel does not report it.
-
-    `core` is the lowest CPU of the same core: unique on the host, where the kernel's own core ids
-    repeat in each socket or die.
-    """
-
-    id: int = field(metadata=by(count_or_none, needed=True))
-    core: int | None
-    socket: int | None
-    node: int | None
-
-
-@dataclass(frozen=True)
-class NumaNode:
-    """One NUMA node. It may have memory and no CPU (HBM, CXL)."""
-
-    id: int = field(metadata=by(count_or_none, needed=True))
-    cpus: tuple[int, ...]
-    mem_total: int | None
-    mem_free: int | None
-
-
-@dataclass(frozen=True)
-class CpuFacts:
-    arch: str
-    vendor: str
-    model_name: str
-    family: int | None
-    model: int | None
-    flags: frozenset[str]
-    cpus: tuple[Cpu, ...]  # those online
-    # what this process may run on (affinity, cgroup cpuset)
-    allowed: tuple[int, ...] | None
-    # CPUs' worth of time the control group allows; None: no limit
-    quota: float | None = None
-    stepping: int | None = None
-    microcode: str = ""
-    offline: tuple[int, ...] = ()
-    smt: str = ""  # on, off, forceoff, notsupported, ...; "" on kernels that do not report it
-    efficient: tuple[int, ...] = ()  # the slower cores of a hybrid processor
-    simulated: bool = False  # another file covers /proc/cpuinfo: a practice host
-    amx_kernel: bool | None = None  # the kernel lets programs use AMX; None: not reported
-
-
-@dataclass(frozen=True)
-class MemFacts:
-    total: int | None
-    available: int | None
-    swap_total: int | None
-    shm_total: int | None
-    shm_free: int | None
-    limit: int | None = None  # of the control group; None: no limit
-    limit_left: int | None = None  # the rest of it that is still free
-    # the NUMA nodes whose memory we may use; None: unknown
-    mems: tuple[int, ...] | None = None
-    swap_free: int | None = None
-    commit_limit: int | None = None
-    committed: int | None = None
-    huge: int | None = None  # set aside as huge pages
-    shm_there: bool | None = None
-    shm_writable: bool | None = None
-    shm_read_only: bool | None = None  # its file system is; without one, that of /dev
-
-
-@dataclass(frozen=True)
-class Python:
-    """An interpreter found on the host."""
-
-    path: str = field(metadata=by(plain, needed=True))
-    version: tuple[int, ...]  # (3, 11, 4), or (3, 11) where the patch number is unknown
-    lacks: tuple[str, ...] = ()  # modules of the standard library that were not built
-
-
-@dataclass(frozen=True)
-class Nic:
-    name: str = field(metadata=by(command_safe_name, needed=True))
-    up: bool
-    mtu: int | None
-    addresses: tuple[str, ...] = field(metadata=by(read_addresses))
-    # Mbit/s; None: not reported, or not that of a cable (veth, tun)
-    speed: int | None = None
-    duplex: str = ""  # full, half
-
-
-@dataclass(frozen=True)
-class Route:
-    nic: str = field(metadata=by(plain, needed=True))
-    network: str = field(metadata=by(plain, needed=True))  # 10.0.0.0/24
-
-
-@dataclass(frozen=True)
-class NameServer:
-    """`said`: why it did not respond, or its error."""
-
-    address: str = field(metadata=by(command_safe_name, needed=True))
-    configured: bool  # False: the local one, which is used if none is named
-    responds: bool
-    said: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,31 +56,12 @@ class NetFacts:
 
 
 @dataclass(frozen=True)
-class DiskFacts:
-    """Facts about a folder, or about its nearest existing parent."""
-
-    root: str  # its absolute path
-    free: int | None
-    free_inodes: int | None
-    filesystem: str
-    noexec: bool | None
-    writable: bool | None
-    there: bool | None = None
-    read_only: bool | None = None  # the file system, whatever the permissions are
-    total: int | None = None
-    source: str = ""  # the device, or server:/path
-    point: str = ""  # where that is mounted
-    real: str = ""  # `root` without links on the way
-    quota: bool | None = None  # mounted with quotas
-    owner: int | None = None  # the user id of the folder, or of the one above
-
-
-@dataclass(frozen=True)
-class ClockFacts:
-    """The offset of the host's clock from the controller's, and its uncertainty (seconds)."""
-
-    offset: float
-    uncertainty: float
+class Condition:
+    power: Power = Power()
+    kernel: Kernel = Kernel()
+    limits: UserLimits = UserLimits()
+    system: System = System()
+    load: Load = Load()
 
 
 @dataclass(frozen=True)
@@ -212,17 +89,3 @@ class Facts:
     tmp: DiskFacts | None = None  # TMPDIR, or /tmp
     tried: tuple[tuple[str, str], ...] = ()  # (path, message) of those that do not run
     nodes_contradict: bool = False  # one CPU in two NUMA nodes; then `nodes` is ()
-
-
-@dataclass(frozen=True)
-class Peer:
-    """The result of a TCP connection from `source` to `target` at `address`."""
-
-    source: str
-    target: str
-    address: str
-    ok: bool
-    error: str = ""
-    in_range: str | None = None  # the error at a port beside MASTER_PORT: "" it works, None untried
-    lost: bool | None = None  # 64 KiB did not arrive, though a byte did; None: not known
-    passes: int | None = None  # bytes of the largest packet that arrives, if some are lost

@@ -13,12 +13,14 @@ from functools import cache
 from typing import Any
 
 from ipexctl.base.host_answer import read_record
-from ipexctl.base.values import MOST_ENTRIES, int_of, positive_or_none
+from ipexctl.base.values import MOST_ENTRIES, int_of
 from ipexctl.base.values import count_or_none as count_or_none
 from ipexctl.base.values import plain as plain
 from ipexctl.errors import HostFailed
 from ipexctl.facts import usable_cores
-from ipexctl.facts.facts import ClockFacts, Facts, read_address
+from ipexctl.facts.clocks_facts import ClockFacts
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.interfaces_facts import read_address
 
 _PARTS = ("host", "cpu", "mem", "disk", "net")
 
@@ -75,14 +77,6 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
     }
     tried = tuple(t for t in map(_read_tried_python, parts.get("tried", [])) if t)
     return replace(from_json(host, raw), agent="sh", tried=tried)
-
-
-def estimate_clock(*, sent: float, received: float, now: float, remote: Any) -> ClockFacts | None:
-    """Compute the offset from one question: when it left and when the answer came (monotonic), our
-    clock `now` on arrival, and the host's time, which it read somewhere between the two."""
-    told = positive_or_none(remote)
-    half = (received - sent) / 2
-    return ClockFacts(offset=told - (now - half), uncertainty=half) if told else None
 
 
 def peer_address(facts: Facts) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipexctl.facts.facts import CpuFacts
+from ipexctl.facts.cpu_facts import CpuFacts
 
 _AVX2 = frozenset(("avx2", "fma"))
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}

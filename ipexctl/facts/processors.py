@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from ipexctl.base.values import int_of
 from ipexctl.facts import isa
-from ipexctl.facts.facts import CpuFacts
+from ipexctl.facts.cpu_facts import CpuFacts
 from ipexctl.quick_dataclass import dataclass
 
 

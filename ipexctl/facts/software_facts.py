@@ -1,7 +1,4 @@
-"""The installed software of a host, and the proxies of its account.
-
-remote/facts/installed_software.py reads them.
-"""
+"""The installed software of a host, and the proxies of its account."""
 
 from __future__ import annotations
 
@@ -10,17 +7,8 @@ from dataclasses import field
 from ipexctl.base.values import by, plain
 from ipexctl.env.choice.env_choice import EnvUsed
 from ipexctl.env.choice.package_changes import PackageChange
+from ipexctl.facts.mpi_install_facts import Layout, MpiFolder
 from ipexctl.quick_dataclass import dataclass
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The files of an Intel MPI that was installed as a wheel."""
-
-    libmpi: bool
-    libfabric: str  # its folder, "" if there is none
-    providers: tuple[str, ...]
-    absent: tuple[str, ...]  # programs that should be there
 
 
 @dataclass(frozen=True)
@@ -39,28 +27,6 @@ class Prefix:
 
     def version(self, package: str) -> str:
         return next((v for name, v in self.packages if name == package), "")
-
-
-@dataclass(frozen=True)
-class MpiFolder:
-    """A folder with an mpirun."""
-
-    bin: str = field(metadata=by(plain, needed=True))
-    not_run: tuple[str, ...] = ()  # programs without the x bit
-
-
-@dataclass(frozen=True)
-class Mpi:
-    flavour: str  # intel, openmpi, mpich
-    version: str
-    bin: str
-
-    def __str__(self) -> str:
-        name = _NAMES.get(self.flavour, "an unknown MPI")
-        return f"{name} {self.version}".strip()
-
-
-_NAMES = {"intel": "Intel MPI", "openmpi": "Open MPI", "mpich": "MPICH"}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from ipexctl.facts.facts import Cpu, CpuFacts
+from ipexctl.facts.cpu_facts import Cpu, CpuFacts
 
 Core = tuple[int, ...]  # the ids of its threads
 

@@ -14,7 +14,7 @@ from ipexctl.blobs.blob_store import Room, default_store, need_room
 from ipexctl.env.choice.env_choice import ProjectEnv
 from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import HostFailed, IpexctlError
-from ipexctl.facts.software_facts import Mpi
+from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.install_plan import EnvState, HostInstall, Plan, Work
 from ipexctl.install.lock_wheels import in_order

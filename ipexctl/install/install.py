@@ -12,8 +12,9 @@ from ipexctl.blobs.blob_store import missing_blobs
 from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.env.choice.package_changes import compare_packages
 from ipexctl.errors import HostFailed, Interrupted
-from ipexctl.facts.facts import Facts, Python
+from ipexctl.facts.facts import Facts
 from ipexctl.facts.host_facts import peer_address
+from ipexctl.facts.pythons_facts import Python
 from ipexctl.install import bundle as bundles
 from ipexctl.install import carried_python, fleet_locks, requirement_files
 from ipexctl.install.bundle import AcceptedBundle

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ipexctl.base.host_outcome import HostResult, HostState, PerHost
 from ipexctl.errors import HostFailed, InputError
-from ipexctl.facts.software_facts import Mpi
+from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.install import fleet_locks
 from ipexctl.install.host_steps import EnvOnHost, state_of
 from ipexctl.install.install_plan import EnvState

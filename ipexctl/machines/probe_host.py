@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from ipexctl.facts import host_facts as core
-from ipexctl.facts.facts import ClockFacts, Facts
+from ipexctl.facts.clocks_facts import ClockFacts, estimate_clock
+from ipexctl.facts.facts import Facts
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import Ahead
 from ipexctl.machines.target import ROOT
@@ -58,7 +59,7 @@ def read_facts_reply(
         if frame.header.get("event") == "clock" and not clocks:
             received, now = time.monotonic(), time.time()
             remote = frame.header.get("now")
-            clocks.append(core.estimate_clock(sent=sent, received=received, now=now, remote=remote))
+            clocks.append(estimate_clock(sent=sent, received=received, now=now, remote=remote))
 
     reply = agent.wait(number, timeout=30.0, total=60.0, on_event=hear)
     facts = core.from_json(name, reply.done, clocks[0] if clocks else None)

@@ -19,7 +19,7 @@ from ipexctl.base import quoting
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.doctor import ConnectedHost, connect_all
 from ipexctl.doctor.report.finding import Finding
-from ipexctl.facts.facts import Peer
+from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import module_path
@@ -212,7 +212,7 @@ def _try_peers(flight: Flight) -> tuple[Peer, ...]:
     agents, forks = flight.fleet.agents, flight.fleet.target.forks
 
     def listen(host: Host) -> ConnectedHost:
-        port = agents[host].call("facts.host_network.listen").done.get("port")
+        port = agents[host].call("facts.listeners.listen").done.get("port")
         usable = port if isinstance(port, int) and 0 < port < 65536 else None
         return ConnectedHost(agents[host], flight.nodes[host].facts, usable)
 
@@ -222,7 +222,7 @@ def _try_peers(flight: Flight) -> tuple[Peer, ...]:
     tried = connect_all(hosts, seen, forks).values()
     for one in seen.values():
         with suppress(OSError):
-            one.agent.start("facts.host_network.close", {"port": one.port})
+            one.agent.start("facts.listeners.close", {"port": one.port})
     return tuple(peer for peers in tried if not isinstance(peers, HostDown) for peer in peers)
 
 

@@ -14,12 +14,13 @@ from dataclasses import replace
 
 from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.checks.registry import run_checks
-from ipexctl.doctor.checks.software_stack import REBUILT
+from ipexctl.doctor.checks.software import REBUILT
 from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
 from ipexctl.doctor.report.finding import Finding, Fix, Severity
 from ipexctl.doctor.report.report import by_problem
 from ipexctl.errors import RunFailed
-from ipexctl.facts.facts import Facts, Peer
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.reachability_facts import Peer
 from ipexctl.install.stack.version_table import StackRow
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass

@@ -12,7 +12,7 @@ from ipexctl.base.host_answer import read_rows
 from ipexctl.base.located_errors import nearest_word
 from ipexctl.env.choice.env_choice import asked_env
 from ipexctl.errors import HostFailed, InputError
-from ipexctl.facts.live_runs import LiveRun
+from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import user_umask
@@ -104,7 +104,7 @@ def installed_variables(
             note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
             return ()
         if told:
-            found = agent.call("facts.other_runs.list", {"root": fleet.root_of(host)}).done
+            found = agent.call("facts.read_other_runs.list", {"root": fleet.root_of(host)}).done
             for run in read_rows(LiveRun, found["runs"]):
                 note(f"{host.name}: {run.title} is running here: {run.use}")
         choice = choice_here()

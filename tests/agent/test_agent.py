@@ -296,8 +296,8 @@ def test_an_unknown_operation_is_an_error_and_the_agent_lives_on(agent, op):
 
 def test_two_calls_at_once_each_get_their_own_answer(agent):
     dead = [["dead", "127.0.0.1", 1]]
-    one = agent.start("facts.host_network.connect", {"targets": dead})
-    two = agent.start("facts.host_network.listen", {})
+    one = agent.start("facts.read_reachability.connect", {"targets": dead})
+    two = agent.start("facts.listeners.listen", {})
     answers: dict[int, Frame] = {}
     for frame in agent.frames(30.0):
         if "done" in frame.header:
@@ -309,7 +309,7 @@ def test_two_calls_at_once_each_get_their_own_answer(agent):
 
 
 def test_connections_are_tried_at_once_and_told_one_by_one(agent):
-    port = agent.call("facts.host_network.listen").done["port"]
+    port = agent.call("facts.listeners.listen").done["port"]
     targets = [
         ["good", "127.0.0.1", port],
         ["six", "::1", port],
@@ -318,7 +318,7 @@ def test_connections_are_tried_at_once_and_told_one_by_one(agent):
         ["no address", "not-an-address", 9],
         ["no port", "127.0.0.1", 99999999],
     ]
-    done = agent.call("facts.host_network.connect", {"targets": targets, "timeout": 5.0}).done
+    done = agent.call("facts.read_reachability.connect", {"targets": targets, "timeout": 5.0}).done
     errors = dict(done["results"])
     assert set(errors) == {t[0] for t in targets}
     assert (errors["good"], errors["closed"]) == ("", "Connection refused")
@@ -332,7 +332,7 @@ def test_connections_are_tried_at_once_and_told_one_by_one(agent):
 def test_the_agent_ends_when_the_controller_is_gone(begun):
     """Also in the middle of a frame."""
     agent = start_host_agent(LocalTransport(), HERE)
-    agent.start("facts.host_network.listen", {})
+    agent.start("facts.listeners.listen", {})
     agent.channel.write(begun)
     pid = agent.channel._process.pid
     agent.channel._process.stdin.close()
@@ -385,7 +385,7 @@ def test_nonsense_in_the_stream_is_a_bad_frame(data):
 
 # --- what is sent --------------------------------------------------------------------------------
 
-COMMON = ("files", "folder_trust", "root_paths", "tolerant_reads")  # of all that use the folder
+COMMON = ("files", "folder_trust", "root_paths")  # of all that use the folder
 
 
 @pytest.mark.parametrize(
@@ -396,16 +396,16 @@ COMMON = ("files", "folder_trust", "root_paths", "tolerant_reads")  # of all tha
             {"root_folder", "common.locks", "common.processes"}
             | {f"common.{n}" for n in COMMON}
             | {f"common.{n}" for n in ("message", "run_events", "run_orders", "waiting")}
-            | {"common.watch_orders"}
+            | {"common.tolerant_reads", "common.watch_orders"}
             | {f"run_files.{n}" for n in ("log_follower", "journal", "run_folders")}
             | {"run.run_watch"}
             | {"run.control"},  # not imported before one attaches
         ),
         (
-            "facts.benchmark.memory",
-            {"facts.benchmark", "child_processes", "heartbeat", "root_folder"}
+            "facts.read_speed.memory",
+            {"facts.read_speed", "child_processes", "heartbeat", "root_folder"}
             | {f"common.{n}" for n in COMMON}
-            | {"facts.host_network", "facts.packet_sizes"},
+            | {"facts.listeners"},
         ),
         ("nothing.known", set()),
     ],

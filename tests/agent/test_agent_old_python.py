@@ -29,9 +29,9 @@ def test_the_probe_works_on_an_old_python(minor, tmp_path):
         tree = MACHINES["two sockets with SMT"].write(tmp_path)
         recorded, _ = probe_and_listen(agent, listen=False, fs=str(tree))
         targets = [["self", "127.0.0.1", port]]
-        assert agent.call("facts.host_network.connect", {"targets": targets}).done["results"] == [
-            ["self", ""]
-        ]
+        assert agent.call("facts.read_reachability.connect", {"targets": targets}).done[
+            "results"
+        ] == [["self", ""]]
     assert any(p.version[:2] == (3, minor) and len(p.version) == 3 for p in facts.pythons)
     assert len(recorded.cpu.cpus) == 224
 

@@ -21,7 +21,7 @@ from ipexctl.common.frames import HEAD
 from ipexctl.data.data import _removal_recap
 from ipexctl.env.choice.env_list import HostEnvs
 from ipexctl.errors import HostFailed
-from ipexctl.facts import measurements
+from ipexctl.facts import speed_facts
 from ipexctl.install.stack.env_match import EnvLook, env_modules, find_disagreement
 from ipexctl.install.stack.selection import proved_text
 from ipexctl.inventory.inventory import Host
@@ -99,7 +99,7 @@ def put(agent: Agent) -> object:
 
 
 def port(agent: Agent) -> object:
-    return agent.call("facts.benchmark.serve").done.whole("port", 65535)
+    return agent.call("facts.read_speed.serve").done.whole("port", 65535)
 
 
 def there(agent: Agent) -> object:
@@ -165,10 +165,10 @@ READ: dict[Callable[[Answer], object], dict[str, Any]] = {
         "path": "/p", "python": [3, 11, 1], "mpirun": True,
         "packages": {"torch": "2.8.0", "impi-rt": "2021.1", "mpich": "4"},
     },
-    lambda a: measurements.host_bench("h", a): {
+    lambda a: speed_facts.host_bench("h", a): {
         "status": "ok", "fp32": 1.0, "bf16": 2, "copy": 3.0, "threads": 4,
     },
-    lambda a: measurements.read_links("h", ["b"], a): {"links": [["b", 0.1, 1e9, ""]]},
+    lambda a: speed_facts.read_links("h", ["b"], a): {"links": [["b", 0.1, 1e9, ""]]},
 }  # fmt: skip
 
 

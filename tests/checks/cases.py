@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ipexctl.facts.facts import ClockFacts, Cpu, Nic
-from ipexctl.facts.live_runs import LiveRun
-from ipexctl.facts.system_facts import Limit, Load
+from ipexctl.facts.clocks_facts import ClockFacts
+from ipexctl.facts.cpu_facts import Cpu
+from ipexctl.facts.interfaces_facts import Nic
+from ipexctl.facts.limits_facts import Limit
+from ipexctl.facts.load_facts import Load
+from ipexctl.facts.other_runs_facts import LiveRun
 from tests import made
 from tests.checks.hosts import (
     GIB,

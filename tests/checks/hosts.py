@@ -10,8 +10,15 @@ from typing import Any
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding
-from ipexctl.facts.facts import Cpu, DiskFacts, Facts, NumaNode, Peer, Python
-from ipexctl.facts.system_facts import Condition, Kernel, Limit, Power, System, UserLimits
+from ipexctl.facts.cpu_facts import Cpu, NumaNode
+from ipexctl.facts.cpu_frequency_facts import Power
+from ipexctl.facts.facts import Condition, Facts
+from ipexctl.facts.kernel_facts import Kernel
+from ipexctl.facts.limits_facts import Limit, UserLimits
+from ipexctl.facts.pythons_facts import Python
+from ipexctl.facts.reachability_facts import Peer
+from ipexctl.facts.storage_facts import DiskFacts
+from ipexctl.facts.system_facts import System
 from ipexctl.install.stack.version_table import parse_table
 from tests import made
 from tests.facts.machines import AMX

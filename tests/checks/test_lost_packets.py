@@ -6,7 +6,8 @@ from itertools import permutations
 
 import pytest
 
-from ipexctl.facts.facts import Nic, Peer
+from ipexctl.facts.interfaces_facts import Nic
+from ipexctl.facts.reachability_facts import Peer
 from tests.checks.hosts import Change, clean, findings, part, seen, three
 
 

@@ -16,7 +16,8 @@ from ipexctl.doctor.command.report_text import show_doctor_report
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.doctor.report.report import Report
-from ipexctl.facts.facts import Peer, Route
+from ipexctl.facts.interfaces_facts import Route
+from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from tests.checks.hosts import ROWS, clean

@@ -9,8 +9,11 @@ import pytest
 
 from ipexctl.doctor.checks import all_checks
 from ipexctl.env.choice import package_changes
-from ipexctl.facts.facts import Facts, NameServer, Nic, Route
-from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.interfaces_facts import Nic, Route
+from ipexctl.facts.mpi_install_facts import Layout, MpiFolder
+from ipexctl.facts.name_resolution_facts import NameServer
+from ipexctl.facts.software_facts import Current, Prefix, SoftwareFacts
 from tests.checks.cases import Case
 from tests.checks.hosts import Change, both, clean, flags, part, peer, seen, state, three
 from tests.doctor.corpus import HOSTS, TOGETHER

@@ -7,9 +7,10 @@ import pytest
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.checks.interfaces import address_families, address_family
 from ipexctl.doctor.report.cluster import CheckedHosts
-from ipexctl.facts.facts import Nic, Peer
 from ipexctl.facts.host_facts import peer_address
-from ipexctl.facts.measurements import MeasuredLink, Measurements
+from ipexctl.facts.interfaces_facts import Nic
+from ipexctl.facts.reachability_facts import Peer
+from ipexctl.facts.speed_facts import MeasuredLink, Measurements
 from tests.checks.hosts import ROWS, Change, clean, findings, part, seen, three
 
 _CLOSED = tuple(

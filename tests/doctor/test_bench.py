@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common.waiting import wait_until
-from ipexctl.facts import measurements
-from ipexctl.facts.measurements import (
+from ipexctl.facts import speed_facts
+from ipexctl.facts.speed_facts import (
     HostBench,
     MeasuredLink,
     Measurements,
@@ -21,7 +21,7 @@ from ipexctl.facts.measurements import (
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.remote.facts import benchmark
+from ipexctl.remote.facts import read_speed
 from tests import made
 from tests.agent.test_agent import HERE
 from tests.doctor.test_doctor_lab import drop, told
@@ -45,13 +45,13 @@ def test_above_that_each_host_is_in_one_pair_at_most(count):
     pairs = [pair for group in plan_rounds([f"n{i}" for i in range(count)]) for pair in group]
     used = [name for pair in pairs for name in pair]
     assert len(used) == len(set(used))
-    assert len(pairs) == min(count // 2, measurements.SAMPLED)
+    assert len(pairs) == min(count // 2, speed_facts.SAMPLED)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 32, 100])
 def test_pairs_measured_at_the_same_time_are_few_and_share_no_host(count):
     for group in plan_rounds([f"n{i}" for i in range(count)]):
-        assert len(group) <= measurements.AT_ONCE
+        assert len(group) <= speed_facts.AT_ONCE
         assert len({name for pair in group for name in pair}) == 2 * len(group)
 
 
@@ -87,11 +87,11 @@ def test_onednns_words_are_understood(words, level):
     [{}, {"links": 5}, {"links": [[1]]}, {"links": [["b", float("nan"), -1, None]]}],
 )
 def test_nonsense_of_a_host_is_no_number(raw):
-    [link] = measurements.read_links("a", ["b"], raw)
+    [link] = speed_facts.read_links("a", ["b"], raw)
     assert (link.source, link.target, link.latency, link.rate) == ("a", "b", None, None)
-    assert measurements.host_bench(
-        "a", {"status": 3, "fp32": "fast", "threads": True}
-    ) == HostBench("a", "failed")
+    assert speed_facts.host_bench("a", {"status": 3, "fp32": "fast", "threads": True}) == HostBench(
+        "a", "failed"
+    )
 
 
 # --- the agent's side ----------------------------------------------------------------------------
@@ -122,26 +122,26 @@ def test_a_python_in_a_root_of_another_user_is_not_started(agent, tmp_path):
     path.parent.mkdir(parents=True)
     program(path, f"#!/bin/sh\ntouch {ran}\n")
     asked = {"root": str(tmp_path / "root"), "threads": 1}
-    agent.call("facts.benchmark.host", asked, timeout=60)
+    agent.call("facts.read_speed.host", asked, timeout=60)
     assert ran.exists(), "the attack itself works"
     ran.unlink()
     os.chown(tmp_path / "root", 65534, 65534)
     with refused("root-of-another-user", 65534):
-        agent.call("facts.benchmark.host", asked, timeout=60)
+        agent.call("facts.read_speed.host", asked, timeout=60)
     assert not ran.exists()
 
 
 def test_a_child_that_hangs_is_ended_with_all_it_started(agent, tmp_path):
     python, pids = hanging(tmp_path)
-    done = agent.call("facts.benchmark.host", {"python": python, "timeout": 0.1}, timeout=60).done
-    assert measurements.host_bench("here", done).status == "late"
+    done = agent.call("facts.read_speed.host", {"python": python, "timeout": 0.1}, timeout=60).done
+    assert speed_facts.host_bench("here", done).status == "late"
     assert [gone(pid) for pid in read_pids(pids)] == [True, True]
 
 
 def test_a_child_ends_with_the_agent(tmp_path):
     agent = start_host_agent(LocalTransport(), HERE)
     python, pids = hanging(tmp_path)
-    agent.start("facts.benchmark.host", {"python": python, "timeout": 600})
+    agent.start("facts.read_speed.host", {"python": python, "timeout": 600})
     running = read_pids(pids)
     agent.close()
     assert [gone(pid) for pid in running] == [True, True]
@@ -161,8 +161,8 @@ def test_a_torch_that_cannot_be_imported_is_told_with_its_words(
     there = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); exec(sys.argv[1])"
     # the agent runs PYTHON -I -c TEXT
     python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 -I -c "{there}" "$3"\n')
-    done = agent.call("facts.benchmark.host", {"python": python, "timeout": 60}, timeout=60).done
-    found = measurements.host_bench("here", done)
+    done = agent.call("facts.read_speed.host", {"python": python, "timeout": 60}, timeout=60).done
+    found = speed_facts.host_bench("here", done)
     assert (found.status, why in found.why) == (status, True), found
 
 
@@ -196,15 +196,15 @@ def test_a_copy_in_memory_has_its_full_size_or_is_left_out(agent, tmp_path, kib,
     (tmp_path / "torch.py").write_text(STUB)
     (tmp_path / "machine.py").write_text(MEMORY.format(kib, str(tmp_path)))
     python = program(tmp_path / "python", f'#!/bin/sh\nexec python3 {tmp_path}/machine.py "$3"\n')
-    done = agent.call("facts.benchmark.host", {"python": python, "timeout": 60}, timeout=60).done
-    found = measurements.host_bench("here", done)
+    done = agent.call("facts.read_speed.host", {"python": python, "timeout": 60}, timeout=60).done
+    found = speed_facts.host_bench("here", done)
     assert (found.status, found.copy is not None) == ("ok", measured), found
 
 
 def test_a_guest_without_the_token_gets_nothing(agent):
     import socket
 
-    port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
+    port = agent.call("facts.read_speed.serve", {"token": "a" * 32}).done["port"]
     with socket.create_connection(("127.0.0.1", port), 10) as guest:
         guest.settimeout(20)
         guest.sendall(b"b" * 32 + b"p" + b"." * 64)
@@ -213,10 +213,10 @@ def test_a_guest_without_the_token_gets_nothing(agent):
 
 
 def test_a_link_to_itself_has_a_latency_and_a_rate(agent):
-    port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
+    port = agent.call("facts.read_speed.serve", {"token": "a" * 32}).done["port"]
     args = {"token": "a" * 32, "targets": [["me", "127.0.0.1", port]], "size": 1 << 22}
-    done = agent.call("facts.benchmark.link", {**args, "seconds": 0.3}, timeout=30).done
-    [link] = measurements.read_links("me", ["me"], done)
+    done = agent.call("facts.read_speed.link", {**args, "seconds": 0.3}, timeout=30).done
+    [link] = speed_facts.read_links("me", ["me"], done)
     assert link.error == ""
     assert link.latency and link.rate and link.latency < 5 and link.rate > 1e6
 
@@ -225,10 +225,10 @@ def test_a_port_of_the_range_is_taken_and_closed_on_request(agent):
     import socket
 
     asked = {"token": "a" * 32, "ports": [42000, 42015]}
-    taken = [agent.call("facts.benchmark.serve", asked).done["port"] for _ in range(3)]
+    taken = [agent.call("facts.read_speed.serve", asked).done["port"] for _ in range(3)]
     assert len({*taken}) == 3 and all(42000 <= port <= 42015 for port in taken)
     for port in taken:
-        agent.call("facts.host_network.close", {"port": port})
+        agent.call("facts.listeners.close", {"port": port})
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), 5)
 
@@ -242,26 +242,26 @@ def test_a_port_of_the_range_is_taken_and_closed_on_request(agent):
     ],
 )
 def test_a_rate_is_that_of_the_best_part_of_the_time(marks, best):
-    assert benchmark._fastest_third(marks) == best
+    assert read_speed._fastest_third(marks) == best
 
 
 def test_a_link_to_itself_loses_nothing(agent):
-    port = agent.call("facts.benchmark.serve", {"token": "a" * 32}).done["port"]
+    port = agent.call("facts.read_speed.serve", {"token": "a" * 32}).done["port"]
     args = {"token": "a" * 32, "target": ["127.0.0.1", port]}
-    done = agent.call("facts.benchmark.losses", args, timeout=30).done
-    found = measurements.read_losses("me", "me", done)
+    done = agent.call("facts.read_speed.losses", args, timeout=30).done
+    found = speed_facts.read_losses("me", "me", done)
     assert found and found.sent > 100 and found.lost == 0
 
 
 @pytest.mark.parametrize("raw", [{}, {"sent": 0, "lost": 0}, {"sent": 9, "lost": -1}, {"lost": 1}])
 def test_packets_that_nobody_counted_are_not_lost(raw):
-    assert measurements.read_losses("a", "b", raw) is None
+    assert speed_facts.read_losses("a", "b", raw) is None
 
 
 def test_nobody_there_is_an_error_and_not_a_number(agent):
     args = {"token": "a", "targets": [["x", "127.0.0.1", 1]], "size": 1, "seconds": 0.1}
-    done = agent.call("facts.benchmark.link", args, timeout=30).done
-    [link] = measurements.read_links("me", ["x"], done)
+    done = agent.call("facts.read_speed.link", args, timeout=30).done
+    [link] = speed_facts.read_links("me", ["x"], done)
     assert (link.latency, link.rate) == (None, None)
     assert "refused" in link.error
 

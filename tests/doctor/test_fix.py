@@ -27,7 +27,7 @@ from ipexctl.doctor.report.finding import (
 )
 from ipexctl.doctor.report.fix_plan import as_step, fix_play
 from ipexctl.errors import InputError
-from ipexctl.facts.system_facts import Limit
+from ipexctl.facts.limits_facts import Limit
 from ipexctl.machines.target import Target
 from ipexctl.play.steps import all_steps
 from ipexctl.play.text.interpolation import Scope

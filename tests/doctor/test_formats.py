@@ -17,8 +17,8 @@ from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Severity, do, sudo
 from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.doctor.report.report import Report
-from ipexctl.facts.facts import Peer
-from ipexctl.facts.measurements import HostBench, MeasuredLink, Measurements
+from ipexctl.facts.reachability_facts import Peer
+from ipexctl.facts.speed_facts import HostBench, MeasuredLink, Measurements
 from tests.doctor.test_report import DOWN, NO_PYTHON, A, B, report
 
 SCHEMA = json.loads(

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from ipexctl.doctor.checks import perf
+from ipexctl.doctor.checks import speed
 from ipexctl.doctor.checks.registry import declared_checks, run_checks
 from ipexctl.doctor.report.cluster import CheckedHosts
-from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.measurements import HostBench, Losses, MeasuredLink, Measurements
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.reachability_facts import Peer
+from ipexctl.facts.speed_facts import HostBench, Losses, MeasuredLink, Measurements
 from tests import made
 from tests.facts.machines import AMX, AVX2
 
-CHECKS = declared_checks((perf,))
+CHECKS = declared_checks((speed,))
 NAMES = ("n1", "n2", "n3", "n4")
 
 

@@ -17,7 +17,8 @@ from ipexctl.doctor.report.recommendations import Recommendation, recommend_sett
 from ipexctl.doctor.report.report import Report
 from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, EnvUser, ProjectEnv
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
-from ipexctl.facts.facts import Facts, Nic
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.interfaces_facts import Nic
 from ipexctl.facts.software_facts import Current, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host
 from ipexctl.run.script_files.training_script import training_script

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import HostFailed
-from ipexctl.facts.software_facts import Mpi
+from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport

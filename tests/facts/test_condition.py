@@ -16,22 +16,17 @@ import pytest
 
 from ipexctl.base.host_answer import read_record
 from ipexctl.common.tolerant_reads import read_text
-from ipexctl.facts.facts import Facts
-from ipexctl.facts.system_facts import (
-    NO_LIMIT,
-    Condition,
-    Kernel,
-    Limit,
-    Load,
-    Power,
-    UserLimits,
-)
+from ipexctl.facts.cpu_frequency_facts import Power
+from ipexctl.facts.facts import Condition, Facts
+from ipexctl.facts.kernel_facts import Kernel
+from ipexctl.facts.limits_facts import NO_LIMIT, Limit, UserLimits
+from ipexctl.facts.load_facts import Load
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_and_listen
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.remote.facts import host_load, host_network, machine_state
+from ipexctl.remote.facts import read_interfaces, read_load, read_system
 from tests.facts.machines import Machine, regular
 
 _CPU = "sys/devices/system/cpu"
@@ -120,7 +115,7 @@ def test_turbo_is_not_off_where_the_processor_has_none(agent, tmp_path, files, e
 def test_a_link_has_the_speed_of_its_card(tmp_path, files, expected):
     for name, text in files.items():
         (tmp_path / name).write_text(text + "\n")
-    assert host_network.read_link_speed(str(tmp_path), read_text) == expected
+    assert read_interfaces.read_link_speed(str(tmp_path), read_text) == expected
 
 
 def test_kernel_switches_and_memory_are_read(agent, tmp_path):
@@ -211,7 +206,7 @@ def test_a_container_is_known_by_what_its_runtime_leaves(agent, tmp_path, files,
 )
 def test_a_container_from_an_image_file_is_known_by_its_environment(names, expected):
     assert (
-        machine_state._container("/nowhere", lambda path: "", dict.fromkeys(names, "x")) == expected
+        read_system._container("/nowhere", lambda path: "", dict.fromkeys(names, "x")) == expected
     )
 
 
@@ -292,18 +287,18 @@ def burners(tmp_path):
 
 @pytest.mark.usefixtures("burners")
 def test_who_computes_on_a_busy_host_is_named_and_we_are_not(monkeypatch):
-    monkeypatch.setattr(host_load, "TOP", 99)  # others may compute here, too
-    monkeypatch.setattr(host_load, "LOOK", 1.0)
+    monkeypatch.setattr(read_load, "TOP", 99)  # others may compute here, too
+    monkeypatch.setattr(read_load, "LOOK", 1.0)
 
     def busy(path: str) -> str:
         return "99.0 99.0 99.0 9/99 9" if path == "/proc/loadavg" else read_text(path)
 
-    begun = host_load.begin_load_sample(busy, "", True)
+    begun = read_load.begin_load_sample(busy, "", True)
     assert os.getpid() not in begun["look"]["programs"]
     end = time.monotonic() + 0.3
     while time.monotonic() < end:  # we compute, too
         pass
-    found = host_load.finish_load_sample(busy, "", begun)
+    found = read_load.finish_load_sample(busy, "", begun)
     assert found["busy"] > 0
     assert "burner" in [name for name, _ in found["top"]]
 
@@ -312,16 +307,16 @@ def test_an_idle_host_is_not_looked_at_twice():
     def idle(path: str) -> str:
         return "0.0 0.0 0.0 1/99 9" if path == "/proc/loadavg" else read_text(path)
 
-    begun = host_load.begin_load_sample(idle, "", True)
+    begun = read_load.begin_load_sample(idle, "", True)
     assert begun["look"] is None
-    assert host_load.finish_load_sample(idle, "", begun)["busy"] is None
+    assert read_load.finish_load_sample(idle, "", begun)["busy"] is None
 
 
 # --- AMX -----------------------------------------------------------------------------------------
 
 _FILTER = """
 import ctypes, struct, sys
-from ipexctl.remote.facts import cpus_and_memory
+from ipexctl.remote.facts import read_cpu
 libc = ctypes.CDLL(None, use_errno=True)
 number = int(sys.argv[1])
 refuse, allow = (0x06, 0, 0, 0x50000 | number), (0x06, 0, 0, 0x7FFF0000)
@@ -331,7 +326,7 @@ program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes
 if number:
     assert libc.prctl(38, 1, 0, 0, 0) == 0
     assert libc.prctl(22, 2, program) == 0, ctypes.get_errno()
-print(cpus_and_memory.amx_kernel())
+print(read_cpu.amx_kernel())
 """
 
 

@@ -16,9 +16,14 @@ from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.errors import HostFailed
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa
-from ipexctl.facts.facts import ClockFacts, CpuFacts, Facts, Nic, NumaNode
+from ipexctl.facts.cpu_facts import CpuFacts, NumaNode
+from ipexctl.facts.cpu_frequency_facts import Power
+from ipexctl.facts.facts import Condition, Facts
+from ipexctl.facts.interfaces_facts import Nic
+from ipexctl.facts.limits_facts import UserLimits
+from ipexctl.facts.load_facts import Load
 from ipexctl.facts.software_facts import SoftwareFacts
-from ipexctl.facts.system_facts import Condition, Load, Power, System, UserLimits
+from ipexctl.facts.system_facts import System
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import start_host_agent
@@ -438,17 +443,6 @@ def test_flags_become_a_level(flags, level):
 )
 def test_a_level_serves_what_is_made_for_a_lower_one(have, minimum, expected):
     assert isa.at_least(have, minimum) is expected
-
-
-def test_the_clock_is_judged_at_the_middle_of_the_question():
-    assert of.estimate_clock(sent=10.0, received=12.0, now=1000.0, remote=1004.0) == ClockFacts(
-        5.0, 1.0
-    )
-
-
-@pytest.mark.parametrize("remote", [None, "now", -1, True, float("nan"), float("inf")])
-def test_a_clock_that_is_no_number_is_unknown(remote):
-    assert of.estimate_clock(sent=0.0, received=1.0, now=1000.0, remote=remote) is None
 
 
 _NICS = (

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.env.choice.package_changes import PackageChange
-from ipexctl.facts.facts import Python
 from ipexctl.facts.host_facts import from_json
-from ipexctl.facts.software_facts import Current, Layout, MpiFolder, Prefix, SoftwareFacts
+from ipexctl.facts.mpi_install_facts import Layout, MpiFolder
+from ipexctl.facts.pythons_facts import Python
+from ipexctl.facts.software_facts import Current, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_facts

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import RunFailed
-from ipexctl.facts.facts import Nic
+from ipexctl.facts.interfaces_facts import Nic
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_facts

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import InputError, RunFailed
-from ipexctl.facts.facts import Nic
+from ipexctl.facts.interfaces_facts import Nic
 from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan

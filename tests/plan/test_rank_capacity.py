@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.facts.facts import Facts, MemFacts
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.memory_and_swap_facts import MemFacts
 from ipexctl.project.send_project import Project
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.plan.run_options import RunOptions

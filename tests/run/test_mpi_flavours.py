@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import RunFailed
-from ipexctl.facts.software_facts import Mpi
+from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest

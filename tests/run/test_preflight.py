@@ -14,7 +14,9 @@ import pytest
 
 from ipexctl.doctor.checks import all_checks
 from ipexctl.doctor.report.finding import Finding, Severity, do
-from ipexctl.facts.facts import ClockFacts, Facts, Peer
+from ipexctl.facts.clocks_facts import ClockFacts
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
@@ -196,8 +198,8 @@ def test_hosts_try_each_other_once_and_are_then_believed(flight) -> None:
 
 def test_a_port_that_is_closed_late_is_not_one_that_was_opened_since(flight) -> None:
     agent = next(iter(flight.fleet.agents.values()))
-    first, second = (agent.call("facts.host_network.listen").done["port"] for _ in range(2))
-    agent.call("facts.host_network.close", {"port": first})
+    first, second = (agent.call("facts.listeners.listen").done["port"] for _ in range(2))
+    agent.call("facts.listeners.close", {"port": first})
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", first), 5)
     socket.create_connection(("127.0.0.1", second), 5).close()

@@ -24,9 +24,10 @@ from ipexctl.bench.allreduce_result import (
 from ipexctl.bench.command.allreduce_text import benchmark_document, show_benchmark
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.errors import InputError
+from ipexctl.facts.cpu_frequency_facts import Power
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.measurements import Losses, MeasuredLink, Measurements
-from ipexctl.facts.system_facts import Load, Power
+from ipexctl.facts.load_facts import Load
+from ipexctl.facts.speed_facts import Losses, MeasuredLink, Measurements
 from ipexctl.in_ranks import allreduce_bench
 from tests import made
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.facts.facts import Facts, Nic, Route
-from ipexctl.facts.live_runs import LiveRun
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.interfaces_facts import Nic, Route
+from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec, parse_hosts
 from ipexctl.run.command.plan_text import plan_document, plan_lines

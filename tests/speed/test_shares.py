@@ -160,12 +160,12 @@ def test_a_host_begins_when_it_is_told_and_reports_its_mean_speed(agent, tmp_pat
         events.append(frame.header["event"])
         agent.feed(number, {"go": True})
 
-    number = agent.start("facts.benchmark.speed", asked(str(python)))
+    number = agent.start("facts.read_speed.speed", asked(str(python)))
     done = agent.wait(number, on_event=told).done
     assert events == ["ready"] and done["status"] == "ok"
     assert 0.1 < done["fp32"] < 3.4  # a product of 256 x 256 in 0.01 s or more
 
 
 def test_a_host_without_torch_says_so(agent):
-    done = agent.call("facts.benchmark.speed", asked("/usr/bin/python3")).done
+    done = agent.call("facts.read_speed.speed", asked("/usr/bin/python3")).done
     assert done["status"] == "no-torch"

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import NothingFits
-from ipexctl.facts.facts import CpuFacts, Facts, Python
+from ipexctl.facts.cpu_facts import CpuFacts
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.pythons_facts import Python
 from ipexctl.install.stack.selection import choose_stacks
 from ipexctl.install.stack.version_table import Request, parse_table
 from ipexctl.run.plan.mpi import env_vars, in_packages

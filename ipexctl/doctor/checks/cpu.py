@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 
-from ipexctl.doctor.checks.memory import SEE_DIMMS
+from ipexctl.doctor.checks.memory_and_swap import SEE_DIMMS
 from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do
 from ipexctl.facts import host_facts as of
 from ipexctl.facts import isa, processors
-from ipexctl.facts.facts import Facts, NumaNode
+from ipexctl.facts.cpu_facts import NumaNode
+from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import PRACTICE
 from ipexctl.install.stack.version_table import ISA, maintained_rows
 

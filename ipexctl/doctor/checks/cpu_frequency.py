@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from ipexctl.doctor.checks.registry import Evidence, host_check
 from ipexctl.doctor.report.finding import Severity, Shell, do, sudo, write_line
+from ipexctl.facts.cpu_frequency_facts import Power
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.system_facts import Power
 
-CAP = 0.9
-HOT = 100  # times since boot; a few are normal
 _CPUFREQ = "/sys/devices/system/cpu/cpufreq"
 FASTEST = Shell(
     f"echo performance | sudo tee {_CPUFREQ}/policy*/scaling_governor",
@@ -56,6 +54,9 @@ def no_turbo(facts: Facts) -> Evidence | None:
     )
 
 
+HOT = 100  # times since boot; a few are normal
+
+
 @host_check(
     "PWR-003",
     title="the CPU was throttled because of heat",
@@ -74,6 +75,9 @@ def throttled(facts: Facts) -> Evidence | None:
         return None
     worse = Severity.WARN if count > HOT else Severity.NOTE
     return Evidence(f"throttled {count} times since boot", severity=worse)
+
+
+CAP = 0.9
 
 
 @host_check(

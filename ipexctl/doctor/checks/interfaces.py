@@ -1,36 +1,24 @@
-"""Interfaces, routes, ports, firewalls and proxies."""
+"""Network interfaces: addresses, MTU, speed and routes."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 
-from ipexctl.doctor.checks.host_identity import machine_identity
+from ipexctl.doctor.checks.duplicate_hosts import machine_identity
 from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
 from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
-from ipexctl.doctor.report.finding import (
-    Command,
-    Fix,
-    Severity,
-    Shell,
-    command,
-    do,
-    scripted_sudo,
-    sudo,
-)
-from ipexctl.facts.facts import Facts, Nic
-from ipexctl.facts.host_facts import is_loopback, peer_address
+from ipexctl.doctor.report.finding import Fix, Severity, command, do, scripted_sudo, sudo
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.host_facts import is_loopback, is_public, peer_address
+from ipexctl.facts.interfaces_facts import Nic
 from ipexctl.inventory.hostfile_text import fold
 
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-MASTER_PORT = 29500
-SLOW_LINK = 1000  # Mbit/s
 SEE_ADDRESSES = command("ip -br address")
-FIREWALL = sudo("nft list ruleset")
-_LEGACY = sudo("iptables-legacy-save")
 _MTU = sudo("ip link set NIC mtu 1500")
 _VIRTUAL = re.compile(
     r"(docker|virbr|br-|veth|cni|flannel|cali|lxc|lxd|podman|kube|vmnet|dummy|nerdctl|cbr0|incus)"
@@ -139,6 +127,9 @@ def mtu(cluster: CheckedHosts) -> Evidence | None:
     return Evidence(hosts_by_value(found), severity=Severity.NOTE if tried else None)
 
 
+SLOW_LINK = 1000  # Mbit/s
+
+
 @cluster_check(
     "NET-027",
     title="a slow network link",
@@ -243,7 +234,7 @@ def _interfaces_to(facts: Facts, address: str) -> list[str]:
     """Return the interfaces of the most specific route to an IPv4 address; [] if it is unknown."""
     target, best, found = _parse_address(address), -1, list[str]()
     for route in facts.net.routes:
-        network = _parse_network(route.network)
+        network = parse_network(route.network)
         if not network or target.version != 4 or target not in network:
             continue
         if network.prefixlen >= best:
@@ -253,7 +244,7 @@ def _interfaces_to(facts: Facts, address: str) -> list[str]:
 
 
 @cache  # many hosts ask about the same few networks
-def _parse_network(text: str) -> _Network | None:
+def parse_network(text: str) -> IpNetwork | None:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -263,65 +254,6 @@ def _parse_network(text: str) -> _Network | None:
 @cache
 def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(text)
-
-
-@host_check(
-    "NET-016",
-    title="MASTER_PORT is taken",
-    severity=Severity.WARN,
-    seen=f"something listens on {MASTER_PORT}",
-    why="`errno: 98 - Address already in use` for torchrun, accelerate and DeepSpeed, which take "
-    "this port unless told otherwise: most often, a run still in progress holds it. `ipexctl run` "
-    "uses a "
-    "free one.",
-    fix=do(
-        command("ss -ltnp", f"sport = :{MASTER_PORT}"),
-        "   and end that process if it is left over from one of your runs",
-    ),
-)
-def master_port(facts: Facts) -> Evidence | None:
-    return Evidence(f"port {MASTER_PORT}") if facts.net.master_port_busy else None
-
-
-@host_check(
-    "NET-018",
-    title="few local ports for connections",
-    severity=Severity.WARN,
-    seen="net.ipv4.ip_local_port_range holds fewer than 2,000 ports",
-    why="Every pair of ranks needs several connections: `Cannot assign requested address`.",
-    fix=Shell(
-        "sudo sysctl -w net.ipv4.ip_local_port_range='32768 60999'",
-        needs_root=True,
-        unattended=True,
-    ),
-)
-def few_ports(facts: Facts) -> Evidence | None:
-    if not facts.net.port_range:
-        return None
-    low, high = facts.net.port_range
-    return Evidence(f"{low} to {high}") if high - low < 2000 else None
-
-
-@host_check(
-    "NET-020",
-    title="a firewall is active",
-    severity=Severity.NOTE,
-    seen="firewalld, ufw, nftables or iptables appears to be active",
-    why="Ranks need all TCP ports between the hosts. NET-002 to NET-004 test whether they are "
-    "open.",
-    fix=do("see what it allows: ", FIREWALL),
-)
-def firewall(facts: Facts) -> Evidence | None:
-    found = facts.net.firewalls
-    if not found:
-        return None
-    return Evidence(", ".join(found), fix=do("see what it allows: ", firewall_of(facts)))
-
-
-def firewall_of(facts: Facts | None) -> Command:
-    """Return the command that shows the rules; nft does not list those of the old iptables."""
-    legacy = facts is not None and "iptables" in facts.net.firewalls
-    return _LEGACY if legacy else FIREWALL
 
 
 @cluster_check(
@@ -400,61 +332,19 @@ def down(facts: Facts) -> Evidence | None:
     return Evidence(", ".join(found)) if found else None
 
 
-@cluster_check(
-    "NET-024",
-    title="a proxy is set, but no_proxy does not cover the hosts",
-    severity=Severity.NOTE,
-    seen="http_proxy, https_proxy or all_proxy is set, and no_proxy matches neither the name nor "
-    "the address of some other hosts",
-    why="HTTP between the hosts (experiment trackers, stores) goes through the proxy. gloo and "
-    "MPI do not use it.",
+@host_check(
+    "SEC-001",
+    title="training traffic would use a public address",
+    severity=(Severity.WARN, Severity.NOTE),
+    seen="the other hosts reach it at a public address (note: for IPv6, where nearly all are "
+    "public)",
+    why="gloo and MPI neither authenticate nor encrypt: anyone who reaches their ports can read "
+    "gradients or break the run.",
+    fix="use the hosts' private addresses, or allow these ports only between the hosts (security "
+    "group, firewall)",
 )
-def proxies(cluster: CheckedHosts) -> Iterator[Evidence]:
-    names = {f.host: (f.host, f.net.hostname, peer_address(f)) for f in cluster.hosts}
-    left = cache(lambda text: hosts_outside_no_proxy(text, names))
-    for facts in cluster.hosts:
-        env = dict(facts.software.env) if facts.software else {}
-        found = [n for n in env if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
-        except_ = env.get("no_proxy", env.get("NO_PROXY", ""))
-        if not found or except_ is None:  # None: it is set, but its value is not reported
-            continue
-        if others := [host for host in left(except_) if host != facts.host]:
-            given = except_ or "localhost,127.0.0.1"
-            missing = [names[host][2] or host for host in others[:4]]
-            yield Evidence(
-                f"{', '.join(found)}; no_proxy {f'is {except_}' if except_ else 'is not set'}; "
-                f"not covered: {fold(others)}",
-                host=facts.host,
-                fix=do(
-                    command("export", f"no_proxy={','.join((given, *missing))}"),
-                    "   with all hosts, or their network: 10.0.0.0/8",
-                ),
-            )
-
-
-def hosts_outside_no_proxy(no_proxy: str, hosts: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the hosts of which `no_proxy` covers neither a name nor an address."""
-    entries = [_without_port(e.lower()) for e in re.split(r"[,\s]+", no_proxy) if e]
-    if "*" in entries:
-        return []
-    suffixes = tuple("." + e.lstrip("*").lstrip(".") for e in entries if "/" not in e)
-    networks = [network for e in entries if "/" in e and (network := _parse_network(e))]
-    return [
-        host
-        for host, names in hosts.items()
-        if not any(_in_no_proxy(name.lower(), suffixes, networks) for name in names if name)
-    ]
-
-
-def _in_no_proxy(name: str, suffixes: tuple[str, ...], networks: list[_Network]) -> bool:
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return f".{name}".endswith(suffixes)
-    return f".{name}" in suffixes or any(address in network for network in networks)
-
-
-def _without_port(entry: str) -> str:
-    """Return the host of `[fd00::1]:80` or `node01:80`; a bare IPv6 address has several colons."""
-    bare = re.fullmatch(r"\[([^]]*)\](:\d+)?|([^:]*):\d+", entry)
-    return (bare[1] or bare[3] or "") if bare else entry
+def public_address(facts: Facts) -> Evidence | None:
+    address = peer_address(facts)
+    if not is_public(address):
+        return None
+    return Evidence(address, severity=Severity.NOTE if ":" in address else Severity.WARN)

@@ -10,7 +10,7 @@ from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, write_line
 from ipexctl.facts import host_facts as of
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.system_facts import NO_LIMIT
+from ipexctl.facts.limits_facts import NO_LIMIT
 
 _CONF = "/etc/security/limits.d/90-training.conf"  # pam_limits reads only *.conf
 

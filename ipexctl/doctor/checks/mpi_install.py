@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ipexctl.doctor.checks.registry import Evidence, host_check
-from ipexctl.doctor.checks.software_stack import (
+from ipexctl.doctor.checks.software import (
     BY_USE,
     CCL,
     INSTALL,

@@ -7,25 +7,9 @@ from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
 from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
 from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
 from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, scripted_sudo, sudo
-from ipexctl.facts.facts import DiskFacts, Facts
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.storage_facts import DiskFacts
 
-DISK_FAIL = 1 * GIB
-DISK_WARN = 4 * GIB  # the CPU stack, its wheels, and a second version beside it
-INODES = 40_000  # files of the CPU stack
-TMP_FREE = 512 * MIB
-_NETWORK = (
-    "nfs",
-    "lustre",
-    "gpfs",
-    "ceph",
-    "cifs",
-    "smb",
-    "beegfs",
-    "fuse.sshfs",
-    "9p",
-    "afs",
-    "pvfs",
-)
 _ELSEWHERE = do("use a folder on another disk: --root /path")
 _READ_ONLY = "mounted read-only"
 _NEVER_WRITABLE = ("squashfs", "erofs", "iso9660", "cramfs", "romfs", "udf")
@@ -91,6 +75,10 @@ def disk_noexec(facts: Facts) -> Evidence | None:
     return Evidence(f"{_describe_root(facts)}: mounted noexec") if facts.disk.noexec else None
 
 
+DISK_FAIL = 1 * GIB
+DISK_WARN = 4 * GIB  # the CPU stack, its wheels, and a second version beside it
+
+
 @host_check(
     "DISK-003",
     title="low disk space",
@@ -108,6 +96,9 @@ def disk_space(facts: Facts) -> Evidence | None:
         fix=do("free some space, or use another disk: --root /path   (", look, ")"),
         severity=Severity.FAIL if free < DISK_FAIL else Severity.WARN,
     )
+
+
+INODES = 40_000  # files of the CPU stack
 
 
 @host_check(
@@ -220,6 +211,9 @@ def tmp_not_writable(facts: Facts) -> Evidence | None:
     return Evidence(f"{tmp.root}: no permission", fix=elsewhere | do(sudo("chmod 1777 /tmp")))
 
 
+TMP_FREE = 512 * MIB
+
+
 @host_check(
     "TMP-002",
     title="little space for temporary files",
@@ -286,6 +280,21 @@ def mixed_homes(cluster: CheckedHosts) -> Evidence | None:
     known = [f for f in cluster.hosts if f.home_disk and f.home_disk.filesystem]
     found = group_hosts(known, lambda f: _file_server(f.home_disk) or "a local disk")
     return Evidence(hosts_by_value(found)) if len(found) > 1 else None
+
+
+_NETWORK = (
+    "nfs",
+    "lustre",
+    "gpfs",
+    "ceph",
+    "cifs",
+    "smb",
+    "beegfs",
+    "fuse.sshfs",
+    "9p",
+    "afs",
+    "pvfs",
+)
 
 
 def network_fs(disk: DiskFacts) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable
 
 from ipexctl.base.sizes import binary_size
 from ipexctl.doctor.checks.cpu_frequency import FASTEST
-from ipexctl.doctor.checks.memory import HUGE_PAGES
+from ipexctl.doctor.checks.kernel import HUGE_PAGES
+from ipexctl.doctor.checks.pythons import pythons_of
 from ipexctl.doctor.checks.registry import Evidence, cluster_check, find_difference
 from ipexctl.doctor.checks.storage import network_fs
-from ipexctl.doctor.checks.system import pythons_of
 from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
 from ipexctl.doctor.report.finding import Severity, do
 from ipexctl.facts import host_facts as of

@@ -10,7 +10,7 @@ from ipexctl.base.sizes import bit_rate
 from ipexctl.doctor.command.report_lines import fold_hosts
 from ipexctl.doctor.report.report import Report
 from ipexctl.facts.host_facts import plain
-from ipexctl.facts.measurements import HostBench, MeasuredLink, median
+from ipexctl.facts.speed_facts import HostBench, MeasuredLink, median
 
 ROWS = 12
 _HEADS = ("fp32 GFLOP/s", "bf16 GFLOP/s", "ratio", "copy GB/s", "threads")

@@ -7,8 +7,9 @@ from functools import cached_property
 
 from ipexctl.doctor.report.finding import Fix, do, scripted_sudo
 from ipexctl.facts import usable_cores
-from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.measurements import Measurements
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.reachability_facts import Peer
+from ipexctl.facts.speed_facts import Measurements
 from ipexctl.install.stack.lock_file import Lock
 from ipexctl.install.stack.version_table import StackRow
 from ipexctl.inventory.hostfile_text import fold

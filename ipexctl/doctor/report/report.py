@@ -10,8 +10,9 @@ from ipexctl.doctor.report.finding import Finding, Fix, Severity
 from ipexctl.doctor.report.recommendations import Recommendation
 from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
-from ipexctl.facts.facts import Facts, Peer
-from ipexctl.facts.measurements import Measurements
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.reachability_facts import Peer
+from ipexctl.facts.speed_facts import Measurements
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 

@@ -14,7 +14,8 @@ from packaging.version import Version
 
 from ipexctl.base.host_answer import Answer
 from ipexctl.errors import NothingFits, unknown_value
-from ipexctl.facts.facts import Facts, Python
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.pythons_facts import Python
 from ipexctl.install.stack.version_table import (
     ISA,
     Minor,

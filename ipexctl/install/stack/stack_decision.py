@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ipexctl.errors import InputError
 from ipexctl.facts import isa
-from ipexctl.facts.facts import Facts, Python
+from ipexctl.facts.facts import Facts
+from ipexctl.facts.pythons_facts import Python
 from ipexctl.install.stack import selection
 from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.install.stack.selection import Stack

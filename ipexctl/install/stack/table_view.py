@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.errors import InputError, unknown_value
-from ipexctl.facts.facts import CpuFacts, DiskFacts, Facts, MemFacts, NetFacts, Python
+from ipexctl.facts.cpu_facts import CpuFacts
+from ipexctl.facts.facts import Facts, NetFacts
+from ipexctl.facts.memory_and_swap_facts import MemFacts
+from ipexctl.facts.pythons_facts import Python
+from ipexctl.facts.storage_facts import DiskFacts
 from ipexctl.install.stack.selection import host_reason
 from ipexctl.install.stack.version_table import (
     ISA,

@@ -13,7 +13,7 @@ import threading
 from ipexctl.remote import root_folder
 from ipexctl.remote.blobs import blobs
 from ipexctl.remote.connection import peer_tls
-from ipexctl.remote.facts import host_network
+from ipexctl.remote.facts import listeners
 from ipexctl.remote.own_process import start_thread
 
 CHUNK = 1 << 18
@@ -36,7 +36,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     def __init__(self, keys, paths):
         self.context, self.paths = peer_tls.make_tls_context(keys, True), paths
         self.free = threading.BoundedSemaphore(AT_ONCE)
-        listener = host_network.open_listener()
+        listener = listeners.open_listener()
         self.address_family = listener.family
         http.server.HTTPServer.__init__(self, listener.getsockname(), Handler, False)
         self.socket.close()

@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from ipexctl.base.sizes import duration, format_bytes
-from ipexctl.facts.live_runs import LiveRun
+from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.checkpoints.fetch_checkpoints import CheckpointList, FetchedCheckpoint
 from ipexctl.run.checkpoints.listed_checkpoints import ListedCheckpoint

@@ -12,7 +12,7 @@ from ipexctl.base.host_answer import Answer, read_rows
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.common.attempt_record import KeeperQuestion
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
-from ipexctl.facts.live_runs import LiveRun
+from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import project_of
@@ -113,7 +113,7 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
 
 def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     def one(host: Host) -> tuple[LiveRun, ...]:
-        return read_rows(LiveRun, fleet.call(host, "facts.other_runs.list")["runs"])
+        return read_rows(LiveRun, fleet.call(host, "facts.read_other_runs.list")["runs"])
 
     found = fleet.each(one).items()
     return tuple((host.name, run) for host, runs in found for run in runs if not run.own)

@@ -16,7 +16,7 @@ from ipexctl import trace
 from ipexctl.base.host_answer import Answer
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.values import count_or_none
-from ipexctl.facts import measurements
+from ipexctl.facts import speed_facts
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
@@ -97,7 +97,7 @@ def _measure_networks(
     token = secrets.token_hex(16)
     about: dict[str, Any] = {"token": token, "size": BYTES, "patience": PATIENCE}
     about["seconds"] = min(SECONDS, IN_ALL / (1 + max(halves)) / len(found.all))
-    heard = ask("facts.benchmark.serve", dict.fromkeys(hosts, {"token": token, "ports": bounds}))
+    heard = ask("facts.read_speed.serve", dict.fromkeys(hosts, {"token": token, "ports": bounds}))
     told = {host: count_or_none(done.get("port")) or 0 for host, done in heard.items()}
     ports = {host: port for host, port in told.items() if 0 < port < 65536}
     next_of = dict(zip(hosts, [*hosts[1:], hosts[0]], strict=True))
@@ -109,13 +109,13 @@ def _measure_networks(
             for host in senders
             if (after := next_of[host]) in ports
         }
-        for host, done in ask("facts.benchmark.link", asked).items():
-            for link in measurements.read_links(host.name, list(rates), done):
+        for host, done in ask("facts.read_speed.link", asked).items():
+            for link in speed_facts.read_links(host.name, list(rates), done):
                 if link.rate:
                     rates[link.target].append(link.rate)
                 else:
                     errors.append(f"{host.name} to {next_of[host].name}: {link.error}")
-    ask("facts.host_network.close", {host: {"port": port} for host, port in ports.items()})
+    ask("facts.listeners.close", {host: {"port": port} for host, port in ports.items()})
     slowest = {name: min(each) for name, each in rates.items() if len(each) == len(hosts)}
     return NetworkRates(slowest, next(iter(errors), ""))
 

@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 from ipexctl.base.sizes import bit_rate
 from ipexctl.errors import IpexctlError
-from ipexctl.facts.facts import Nic
+from ipexctl.facts.interfaces_facts import Nic
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import interface_choice
 from ipexctl.run.plan.launch import NicChoice, PlannedHost

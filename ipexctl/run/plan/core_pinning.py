@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from ipexctl.facts.facts import CpuFacts, Facts
+from ipexctl.facts.cpu_facts import CpuFacts
+from ipexctl.facts.facts import Facts
 from ipexctl.facts.usable_cores import Core, by_node, fast_cores, similar_sizes
 from ipexctl.quick_dataclass import dataclass
 

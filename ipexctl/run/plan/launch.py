@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ipexctl.common.addresses import host_port
 from ipexctl.env.choice.env_choice import EnvUsed
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.software_facts import Mpi
+from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.inventory.inventory import Host
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.frameworks import Frameworks

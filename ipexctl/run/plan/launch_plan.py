@@ -9,7 +9,7 @@ from ipexctl.base.host_answer import Answer, AnyText
 from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts import usable_cores
-from ipexctl.facts.facts import CpuFacts
+from ipexctl.facts.cpu_facts import CpuFacts
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.plan import interface_choice, mpi, port_plan, rank_variables
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, Prepared, RunRequest, Socket

@@ -9,7 +9,7 @@ from dataclasses import field
 from ipexctl.base.host_answer import AnyText, read_absolute_path
 from ipexctl.base.values import by
 from ipexctl.errors import HostFailed
-from ipexctl.facts.software_facts import Mpi
+from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import HostPlan
 

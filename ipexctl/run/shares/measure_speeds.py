@@ -66,7 +66,7 @@ def _measure_speeds(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[s
                 agent.feed(number, {"go": True})
 
         try:
-            number = agent.start("facts.benchmark.speed", _speed_request(of_host[host]))
+            number = agent.start("facts.read_speed.speed", _speed_request(of_host[host]))
             done = agent.wait(number, timeout=LOADING, on_event=begin).done
         finally:
             together.abort()  # the others do not wait for one that has failed

@@ -1,4 +1,4 @@
-"""Read processors, memory and control groups from /proc and /sys below a folder `fs`.
+"""Read the processors and NUMA nodes of this host from /proc and /sys below a folder `fs`.
 
 As little is read as will do: the first CPU's part of /proc/cpuinfo (a kernel writes that file one
 CPU at a time), then sysfs.
@@ -10,9 +10,7 @@ import sys
 
 from ipexctl.common.processes import fields_of
 from ipexctl.common.tolerant_reads import names_in, read_text
-
-CPUS = 8192  # more than any kernel has; an invalid file cannot make this count forever
-TIMES = ("quota_us", "period_us")  # of a control group of version 1
+from ipexctl.remote.facts.probe_values import CPUS, expand_cpu_list, kib_to_bytes, parse_number
 
 
 def read_cpu(fs, groups, live, nodes):
@@ -127,8 +125,8 @@ def _online_cpus(base):
     """Return (CPUs that are online, CPUs that are present but offline)."""
     text = read_text(base + "/online")
     if text:
-        online = _expand_cpu_list(text)
-        return online, sorted(set(_expand_cpu_list(read_text(base + "/present"))) - set(online))
+        online = expand_cpu_list(text)
+        return online, sorted(set(expand_cpu_list(read_text(base + "/present"))) - set(online))
     cpus = sorted(int(n[3:]) for n in names_in(base) if n.startswith("cpu") and n[3:].isdigit())
     online = [c for c in cpus if os.path.isdir("%s/cpu%d/topology" % (base, c))]
     return online, [c for c in cpus if c not in set(online)]
@@ -138,7 +136,7 @@ def _efficient_cpus(fs, base, cpus):
     """Return the CPUs of a hybrid processor's slower cores; [] if all cores are alike."""
     text = read_text(fs + "/sys/devices/cpu_atom/cpus")
     if text:
-        return _expand_cpu_list(text)
+        return expand_cpu_list(text)
     first = "%s/cpu%d/" % (base, cpus[0][0] if cpus else 0)
     threads = {}  # type: dict[object, int]
     for _, core, _ in cpus:
@@ -190,7 +188,7 @@ def read_numa_nodes(fs):
     folders = [n for n in names_in(base) if n.startswith("node") and n[4:].isdigit()]
     for name in sorted(folders, key=lambda n: int(n[4:])):
         where = base + "/" + name
-        cpus = _expand_cpu_list(
+        cpus = expand_cpu_list(
             read_text(where + "/cpulist") or _from_mask(read_text(where + "/cpumap"))
         )
         mem = {}
@@ -202,8 +200,8 @@ def read_numa_nodes(fs):
             [
                 int(name[4:]),
                 cpus,
-                _kib_to_bytes(mem.get("MemTotal:")),
-                _kib_to_bytes(mem.get("MemFree:")),
+                kib_to_bytes(mem.get("MemTotal:")),
+                kib_to_bytes(mem.get("MemFree:")),
             ]
         )
     every = [cpu for row in found for cpu in row[1]]
@@ -216,170 +214,3 @@ def _from_mask(text):
     except ValueError:
         return ""
     return ",".join(str(i) for i in range(mask.bit_length()) if mask >> i & 1)
-
-
-# --- control groups ------------------------------------------------------------------------------
-
-
-def read_mounts(fs):
-    """Return [(mount point, type, options, source)]; later ones cover earlier ones."""
-    text = read_text(fs + "/proc/self/mounts") or read_text(fs + "/proc/mounts")
-    words = (line.split(" ") for line in text.splitlines())
-    rows = [w for w in words if len(w) >= 4]
-    return [(w[1].replace("\\040", " "), w[2], w[3].split(","), w[0]) for w in rows]
-
-
-def read_cgroup(fs, mounts):
-    """Return the CPUs, the share of them and the memory that this control group may use."""
-    paths = {}
-    for line in read_text(fs + "/proc/self/cgroup").splitlines():
-        parts = line.split(":", 2)
-        if len(parts) == 3:
-            for name in parts[1].split(","):
-                paths[name] = parts[2]
-    for name in ("", "cpuset"):
-        paths.setdefault(name, read_text(fs + "/proc/self/cpuset").strip() or "/")
-    base = {}
-    for point, kind, options, _ in mounts:
-        if kind == "cgroup2":
-            base[""] = fs + point
-        elif kind == "cpuset":
-            base["cpuset"] = fs + point
-        elif kind == "cgroup":
-            for name in ("cpuset", "cpu", "memory", "pids"):
-                if name in options:
-                    base[name] = fs + point
-
-    def folders(controller):
-        where = base.get(controller)
-        return _cgroup_folders(where, paths.get(controller, "/")) if where else []
-
-    def lines(controller, *files):
-        return [text for text in (_read_first_of(f, files) for f in folders(controller)) if text]
-
-    cpuset = lines("", "cpuset.cpus.effective")
-    cpuset += lines("cpuset", "cpuset.effective_cpus", "cpuset.cpus", "cpus")
-    mems = [fields_of(read_text(fs + "/proc/self/status")).get("Mems_allowed_list", "")]
-    mems += lines("", "cpuset.mems.effective")
-    mems += lines("cpuset", "cpuset.effective_mems", "cpuset.mems", "mems")
-    limits = [_cgroup_memory(f, "inactive_file") for f in folders("")]
-    limits += [_cgroup_memory(f, "total_inactive_file") for f in folders("memory")]
-    left = [limit - used for limit, used in limits if limit is not None and used is not None]
-    pids = lines("", "pids.max") + lines("pids", "pids.max")
-    shares = [_parse_cpu_share(text.split()) for text in lines("", "cpu.max")]
-    shares += [
-        _parse_cpu_share([_read_first_of(f, ["cpu.cfs_" + n]) for n in TIMES])
-        for f in folders("cpu")
-    ]
-    return {
-        "cpuset": _expand_cpu_list(cpuset[0]) if cpuset else [],
-        "quota": min([s for s in shares if s is not None] or [None]),
-        "mems": _expand_cpu_list(next(filter(None, mems), "")) or None,
-        "memory": min([limit for limit, _ in limits if limit is not None] or [None]),
-        "memory_left": max(0, min(left)) if left else None,
-        "pids": min([n for n in map(parse_number, pids) if n is not None] or [None]),
-    }
-
-
-def _cgroup_folders(base, path):
-    """Yield the folders of this control group and of each one above it."""
-    parts = [p for p in path.split("/") if p and p != ".."]
-    return ["/".join([base] + parts[:depth]) for depth in range(len(parts), -1, -1)]
-
-
-def _read_first_of(folder, files):
-    """Return the content of the first of these files that has any; "" if none has."""
-    for name in files:
-        text = read_text(folder + "/" + name).strip()
-        if text:
-            return text
-    return ""
-
-
-def _cgroup_memory(folder, droppable):
-    """Return (limit, use that cannot be dropped) of a control group; None: no limit, or unknown."""
-    files = ("max", "high", "limit_in_bytes")
-    numbers = [parse_number(read_text(folder + "/memory." + name)) for name in files]
-    limits = [n for n in numbers if n is not None and n < 1 << 60]
-    if not limits:
-        return None, None
-    used = parse_number(_read_first_of(folder, ["memory.current", "memory.usage_in_bytes"]))
-    cache = 0
-    for line in read_text(folder + "/memory.stat").splitlines():
-        name, _, value = line.partition(" ")
-        if name == droppable:
-            cache = parse_number(value) or 0
-    return min(limits), None if used is None else max(0, used - cache)
-
-
-def _parse_cpu_share(words):
-    """Convert ["200000", "100000"] to 2.0 CPUs; "max" and -1 mean no limit."""
-    numbers = [parse_number(w) for w in words]
-    if len(numbers) != 2 or not numbers[0] or not numbers[1] or numbers[0] < 0:
-        return None
-    return numbers[0] / float(numbers[1])
-
-
-# --- memory --------------------------------------------------------------------------------------
-
-
-def _kib_to_bytes(number):
-    return None if number is None else number * 1024
-
-
-def read_memory(fs, groups, live):
-    fields = fields_of(read_text(fs + "/proc/meminfo"))
-
-    def of(name):
-        return _kib_to_bytes(parse_number((fields.get(name) or "?").split()[0]))
-
-    huge = parse_number((fields.get("HugePages_Total") or "?").split()[0])
-    page = of("Hugepagesize")
-    shm = statvfs_or_none("/dev/shm") if live else None
-    holder = shm or (statvfs_or_none("/dev") if live else None)  # or where it would be
-    return {
-        "total": of("MemTotal"),
-        "available": of("MemAvailable"),
-        "swap_total": of("SwapTotal"),
-        "swap_free": of("SwapFree"),
-        "commit_limit": of("CommitLimit"),
-        "committed": of("Committed_AS"),
-        "huge": huge * page if huge and page else 0,
-        "shm_total": shm.f_blocks * shm.f_frsize if shm else None,
-        "shm_free": shm.f_bavail * shm.f_frsize if shm else None,
-        "shm_there": os.path.isdir("/dev/shm") if live else None,
-        "shm_writable": os.access("/dev/shm", os.W_OK | os.X_OK) if shm else None,
-        "shm_read_only": bool(holder.f_flag & os.ST_RDONLY) if holder else None,
-        "limit": groups["memory"],
-        "limit_left": groups["memory_left"],
-        "mems": groups["mems"],
-    }
-
-
-def statvfs_or_none(path):
-    try:
-        return os.statvfs(path)
-    except OSError:
-        return None
-
-
-# --- reading -------------------------------------------------------------------------------------
-
-
-def parse_number(text):
-    """Parse 85, or 0x41 as on ARM; None for anything else."""
-    try:
-        return int(text, 16 if text.startswith("0x") else 10)
-    except (AttributeError, ValueError):
-        return None
-
-
-def _expand_cpu_list(text):
-    """Convert 0-3,8 to [0, 1, 2, 3, 8]."""
-    found = []  # type: list[int]
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
-        low, high = parse_number(first), parse_number(last or first)
-        if low is not None and high is not None:
-            found.extend(range(low, min(high, low + CPUS) + 1))
-    return found[:CPUS]

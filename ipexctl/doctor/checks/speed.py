@@ -11,19 +11,13 @@ from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Severity, Shell, command, do, ipexctl_command
 from ipexctl.facts import isa
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.measurements import HostBench, Losses, MeasuredLink, median, onednn_level
+from ipexctl.facts.speed_facts import HostBench, Losses, MeasuredLink, median, onednn_level
 from ipexctl.inventory.hostfile_text import fold
 
-SLOW = 0.7  # of the median of equal hosts: samples of half a second differ by 10 % or more anyway
 EQUALS = 3  # with fewer, the slow one cannot be identified
-BF16_GAIN = 0.9
-SLOW_LINK = 500e6  # bits per second; below gigabit Ethernet by more than a sample's error
-SLOW_BESIDE = 0.5  # of the median of all links
-FAST_LINK = 5e9  # above that, one stream measures the hosts' processors rather than the link
-LATENCY = 5e-3
-LOST, LEAST_LOST = 0.003, 3  # share and number of packets: fewer may be chance
 
-_GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
+
+SLOW = 0.7  # of the median of equal hosts: samples of half a second differ by 10 % or more anyway
 
 
 @cluster_check(
@@ -50,6 +44,9 @@ def slow_host(cluster: CheckedHosts) -> Iterator[Evidence]:
                 if v < SLOW * usual:
                     evidence = f"{what} {v:.0f} {unit}, median {usual:.0f} of {len(known)} hosts"
                     yield Evidence(evidence, host=h.host)
+
+
+BF16_GAIN = 0.9
 
 
 @cluster_check(
@@ -91,6 +88,11 @@ def onednn_low(cluster: CheckedHosts) -> Iterator[Evidence]:
             yield Evidence(f"it says: {h.onednn}; the flags say {has}", host=h.host)
 
 
+SLOW_LINK = 500e6  # bits per second; below gigabit Ethernet by more than a sample's error
+SLOW_BESIDE = 0.5  # of the median of all links
+FAST_LINK = 5e9  # above that, one stream measures the hosts' processors rather than the link
+
+
 @cluster_check(
     "PERF-005",
     title="a slow link",
@@ -109,6 +111,9 @@ def slow_link(cluster: CheckedHosts) -> list[Evidence]:
     limit = max(SLOW_LINK, beside)
     slow = [(link, rate) for link, rate in good if rate < limit]
     return [_slow_links_evidence(cluster, host, own) for host, own in _hosts_to_blame(slow, good)]
+
+
+LATENCY = 5e-3
 
 
 @cluster_check(
@@ -163,6 +168,9 @@ def broken_link(cluster: CheckedHosts) -> list[Evidence]:
         for link in cluster.measured.links
         if link.error and (link.source, link.target) in reached
     ]
+
+
+LOST, LEAST_LOST = 0.003, 3  # share and number of packets: fewer may be chance
 
 
 @cluster_check(
@@ -245,6 +253,9 @@ def _nic_of(cluster: CheckedHosts, host: str) -> str:
     facts = cluster.facts_of(host)
     nic = peer_nic(facts) if facts else None
     return nic.name if nic else "IFACE"
+
+
+_GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
 
 
 def _slow_links_evidence(

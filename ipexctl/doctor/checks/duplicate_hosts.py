@@ -1,12 +1,11 @@
-"""Checks that hosts are separate machines, have names of their own, and agree on the time."""
+"""Duplicate hosts: one machine that is listed twice, and hostnames that two machines have."""
 
 from __future__ import annotations
 
 from ipexctl.doctor.checks.registry import Evidence, cluster_check
 from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts
-from ipexctl.doctor.report.finding import Severity, do, scripted_sudo, sudo
+from ipexctl.doctor.report.finding import Severity, do, sudo
 from ipexctl.facts.facts import Facts
-from ipexctl.facts.measurements import median
 from ipexctl.inventory.hostfile_text import fold
 
 
@@ -72,43 +71,3 @@ def machine_identity(facts: Facts) -> tuple[str, int] | None:
     """Return a key: equal for two logins to one machine, different for two containers on it."""
     netns = facts.condition.system.netns
     return (facts.boot_id, netns) if facts.boot_id and netns is not None else None
-
-
-SKEW = 2.0
-
-
-@cluster_check(
-    "CLOCK-001",
-    title="the clock is off",
-    severity=Severity.WARN,
-    seen="the clock is off by more than 2 s, after allowing for measurement error",
-    why="Certificates look expired or not yet valid, logs of different hosts do not line up, "
-    "and tools that compare file times rebuild too much or too little.",
-    fix=do(scripted_sudo("timedatectl set-ntp true"), "   (or start chronyd)"),
-)
-def clocks(cluster: CheckedHosts) -> list[Evidence]:
-    """Compare each clock with the other hosts' clocks; one or two hosts with the controller's."""
-    known = [(f.host, f.clock) for f in cluster.hosts if f.clock]
-    if not known:
-        return []
-    alone = len(known) < 3
-    reference = 0.0 if alone else median(c.offset for _, c in known)
-    doubt = 0.0 if alone else median(c.uncertainty for _, c in known)
-    than = "this machine" if alone else "the other hosts"
-    found = []
-    for host, clock in known:
-        skew = clock.offset - reference
-        if abs(skew) - clock.uncertainty - doubt > SKEW:
-            side = "ahead of" if skew > 0 else "behind"
-            doubtful = max(clock.uncertainty, 0.001)
-            found.append(
-                Evidence(f"{_format_skew(skew)} {side} {than} (±{doubtful:.3f} s)", host=host)
-            )
-    return found
-
-
-def _format_skew(skew: float) -> str:
-    skew = abs(skew)
-    if skew < 120:
-        return f"{skew:.1f} s"
-    return f"{skew / 60:.0f} min" if skew < 7200 else f"{skew / 3600:.1f} h"

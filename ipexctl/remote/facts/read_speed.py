@@ -15,7 +15,7 @@ import threading
 import time
 
 from ipexctl.remote import child_processes, root_folder
-from ipexctl.remote.facts import host_network
+from ipexctl.remote.facts import listeners
 from ipexctl.remote.failure import Failure
 
 MARK = "ipexctl-bench:"
@@ -192,11 +192,11 @@ def _result_of(out):
 
 
 def op_serve(call, token, ports=None):
-    """{token, ports: those to choose from, or None} -> {port}, until host_network.op_close.
+    """{token, ports: those to choose from, or None} -> {port}, until listeners.op_close.
 
     Clients with the token may send small messages, or a bounded stream.
     """
-    server = host_network.kept_listener(ports)
+    server = listeners.kept_listener(ports)
     room = threading.Semaphore(GUESTS)
     thread = threading.Thread(target=_serve, args=(server, token.encode("ascii"), room))
     thread.daemon = True

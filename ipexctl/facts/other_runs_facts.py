@@ -1,4 +1,4 @@
-"""An active run on a host, of any account. remote/facts/other_runs.py finds them."""
+"""The active runs on a host, of any account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installed software: torch and its companions, judged by metadata alone; the account's own state.
+"""Installed software: torch and its companions, judged by metadata alone.
 
 How bad a broken environment is depends on who would use it: `fail` for the one that `ipexctl run`
 takes, `warn` for the one that a command over SSH finds.
@@ -13,14 +13,12 @@ from functools import wraps
 
 from packaging.version import InvalidVersion, Version
 
-from ipexctl.base.sizes import GIB, binary_size
 from ipexctl.doctor.checks.registry import Check, Evidence, cluster_check, evidence_list, host_check
 from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
-from ipexctl.doctor.report.finding import Command, Severity, Shell, do, ipexctl_command
+from ipexctl.doctor.report.finding import Command, Severity, do, ipexctl_command
 from ipexctl.env.choice import package_changes
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.software_facts import Prefix
-from ipexctl.machines.openssh import startup_files
 
 IPEX = "intel-extension-for-pytorch"
 CCL = "oneccl-bind-pt"
@@ -35,7 +33,6 @@ INSTALL = ipexctl_command("install")
 REBUILT = do(INSTALL, "   # ", ipexctl_command("env diff"), " says how")
 PROVED = "   # one matching set, tested before it is used"
 REINSTALL = do(INSTALL, PROVED)
-SLOW_LOGIN = 3  # seconds
 
 # The torch that an IPEX or its bindings were built for, where that is not X.Y.0 of the same X.Y.
 _IPEX_FOR = {
@@ -378,51 +375,3 @@ def _of_used(facts: Facts, name: str) -> str:
     if not used:
         return ""
     return used.python if name == "python" else used.version(name) or "none"
-
-
-# --- the account ---------------------------------------------------------------------------------
-
-
-@host_check(
-    "SOFT-028",
-    title="the start-up files of the login shell are slow",
-    severity=Severity.WARN,
-    seen=f"more than {SLOW_LOGIN} s from the start of the login shell to that of its command",
-    why="Every command over SSH waits for them, on every host: those of ipexctl, and mpirun's "
-    "daemons, which give up after some time.",
-)
-def slow_login(facts: Facts) -> Evidence | None:
-    system = facts.condition.system
-    if system.login_ms is None or system.login_ms <= SLOW_LOGIN * 1000:
-        return None
-    files = startup_files.FILES.get(
-        system.login_shell, (f"those of {system.login_shell or 'the shell'}",)
-    )
-    return Evidence(
-        f"{system.login_ms / 1000:.1f} s before the command starts, in {' or '.join(files)}",
-        fix="leave what is slow (module load, conda, file servers) to interactive shells; in bash, "
-        "before it: case $- in *i*) ;; *) return ;; esac",
-    )
-
-
-@host_check(
-    "SOFT-023",
-    title="shared memory left behind by MPI processes that have ended",
-    severity=(Severity.NOTE, Severity.WARN),
-    seen="files left in /dev/shm by MPI processes that have ended; warn from 1 GiB",
-    why="Killed ranks, and torch-ccl when it exits, leave segments there. When they fill "
-    "/dev/shm, new ranks die with a bus error.",
-    fix=Shell(
-        "for f in /dev/shm/[0-9]*:*:*; do p=${f##*/}; "
-        '[ ! -O "$f" ] || [ -e /proc/${p%%:*} ] || rm "$f"; done',
-        unattended=True,
-    ),
-)
-def stale_memory(facts: Facts) -> Evidence | None:
-    if not facts.software or not facts.software.stale:
-        return None
-    much = facts.software.stale_bytes >= GIB
-    return Evidence(
-        f"{facts.software.stale} files, {binary_size(facts.software.stale_bytes)}",
-        severity=Severity.WARN if much else Severity.NOTE,
-    )

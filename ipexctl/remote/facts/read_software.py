@@ -7,20 +7,16 @@ are those a command over SSH gets.
 import os
 import re
 
-from ipexctl.common.tolerant_reads import names_in
-
-MPIS = 8
-ENTRIES = 4096  # of one folder
+from ipexctl.remote.facts.probe_values import list_entries
+from ipexctl.remote.facts.read_mpi_install import find_intel_mpi_files, find_mpi_installs
+from ipexctl.remote.facts.read_proxies import read_proxy_variables
+from ipexctl.remote.facts.read_shared_memory import count_stale_shm
 
 WANTED = frozenset(("torch", "intel-extension-for-pytorch", "oneccl-bind-pt", "torch-ccl",
                     "impi-rt", "intel-openmp", "numpy", "mpi4py", "accelerate", "transformers",
                     "deepspeed", "oneccl", "libfabric"))  # fmt: skip
 DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._]*?)-(\d[^-]*)(?:-py[0-9.]+)?\.(?:dist|egg)-info\Z")
-PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-WITHOUT_PROXY = ("no_proxy", "NO_PROXY")
 ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
-STALE = re.compile(r"(\d+):\d+:\d+\Z|Intel_MPI_\w+\Z")
-RUNNABLE = ("mpirun", "mpiexec", "mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
 KEY = re.compile(r"[0-9a-f]{16}\Z")
 
 
@@ -40,37 +36,7 @@ def read_software(home, root, key=""):
     }
 
 
-def list_entries(folder):
-    return sorted(names_in(folder)[:ENTRIES])
-
-
 # --- the account ---------------------------------------------------------------------------------
-
-
-def read_proxy_variables():
-    """Return {name: None for a proxy, whose URL can hold a password; no_proxy with its value}."""
-    found = {name: None for name in PROXY if os.environ.get(name)}  # type: dict[str, object]
-    for name in WITHOUT_PROXY:
-        value = os.environ.get(name)
-        if value is not None:
-            found[name] = None if "@" in value else value[:2000]
-    return found
-
-
-def count_stale_shm():
-    """Return (number, bytes) of this user's shared memory of MPI processes that have ended."""
-    count = size = 0
-    for name in list_entries("/dev/shm"):
-        match = STALE.match(name)
-        if not match or (match.group(1) and os.path.exists("/proc/" + match.group(1))):
-            continue
-        try:
-            info = os.stat("/dev/shm/" + name)
-        except OSError:
-            continue
-        if info.st_uid == os.getuid() and match.group(1):
-            count, size = count + 1, size + info.st_blocks * 512
-    return count, size
 
 
 # --- environments of Python ----------------------------------------------------------------------
@@ -187,59 +153,3 @@ def has_oneccl_library(path, folders, packages):
 
 
 # --- MPIs ----------------------------------------------------------------------------------------
-
-
-def find_intel_mpi_files(prefix):
-    """Find the files of an Intel MPI: its wheels and its installer use different folders."""
-    lib = prefix + "/lib"
-    fabric = [lib, lib + "/libfabric", prefix + "/libfabric/lib", prefix + "/opt/mpi/libfabric/lib"]
-    providers = []
-    for folder in fabric:
-        for place in (folder, folder + "/prov"):
-            own = [n for n in list_entries(place) if n.endswith("-fi.so")]
-            providers += [re.sub(r"^lib|(-\d[\d.]*)?-fi\.so$", "", n) for n in own]
-    mpi = [lib + part + "/libmpi.so.12" for part in ("", "/release")]
-    starters = [prefix + "/bin/" + n for n in ("mpirun", "mpiexec.hydra")]
-    return {
-        "libmpi": any(map(os.path.exists, mpi)),
-        "libfabric": next((f for f in fabric if os.path.exists(f + "/libfabric.so.1")), ""),
-        "providers": sorted(set(providers)),
-        "absent": [s for s in starters if not os.path.exists(s)],
-    }
-
-
-def find_mpi_installs(search_path, prefixes):
-    """Return [{bin, not_run}], those in PATH first."""
-    path = [f for f in search_path.split(":") if f.startswith("/")]
-    folders = path + [p + "/bin" for p in prefixes]
-    for parent in ("/opt/intel/oneapi/mpi", "/opt/ohpc/pub/mpi", "/opt/openmpi", "/opt/mpich"):
-        folders += [parent + "/bin"]
-        folders += ["%s/%s/bin" % (parent, n) for n in list_entries(parent)[:8] if n[:1].isalnum()]
-    for parent in ("/usr/lib64", "/usr/local"):
-        folders += ["%s/%s/bin" % (parent, n) for n in ("openmpi", "mpich", "mvapich2")]
-    found = {}  # type: dict[str, object]
-    for folder in folders:
-        real = os.path.realpath(folder)
-        if real in found or len(found) >= MPIS:
-            continue
-        one = describe_mpi_folder(folder)
-        if one:
-            found[real] = one
-    return list(found.values())
-
-
-def describe_mpi_folder(folder):
-    starter = folder + "/mpirun"
-    if not os.path.exists(starter):
-        starter = folder + "/mpiexec"
-        if not os.path.exists(starter):
-            return None
-    home = os.path.dirname(os.path.realpath(starter))
-    return {
-        "bin": folder,
-        "not_run": [
-            n
-            for n in RUNNABLE
-            if os.path.exists(home + "/" + n) and not os.access(home + "/" + n, os.X_OK)
-        ],
-    }

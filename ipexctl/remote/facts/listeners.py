@@ -1,0 +1,79 @@
+"""Listen on ports of this host while a command lasts, for connections from other hosts."""
+
+import os
+import socket
+
+_listeners = {}  # type: dict[int, list[socket.socket]]  # by the reported port
+
+
+MASTER_PORT = 29500  # the default port of torchrun, accelerate and DeepSpeed
+
+
+def op_listen(call):
+    """Listen on a port of all addresses until op_close. The kernel accepts connections on its own.
+
+    Also listen on a port next to MASTER_PORT, for which users open firewalls.
+    """
+    server = open_listener()
+    port = server.getsockname()[1]
+    _listeners[port] = [server]
+    own = os.environ.get("SSH_CONNECTION", "").split()
+    beside = None
+    for step in range(8 if len(own) == 4 else 0):
+        try:
+            beside = open_listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, own[2])
+            _listeners[port].append(beside)
+            break
+        except OSError:
+            continue
+    return {
+        "port": port,
+        "range_port": beside.getsockname()[1] if beside else None,
+    }
+
+
+def op_close(call, port):
+    """{port} -> {}: close the listeners of one op_listen; a later one may have begun meanwhile."""
+    for server in _listeners.pop(port, []):
+        try:
+            server.shutdown(socket.SHUT_RDWR)  # wakes a thread that accepts
+        except OSError:
+            pass
+        server.close()
+    return {}
+
+
+def kept_listener(ports=None):
+    """Return a listener that op_close closes. `ports`: the first and the last permitted port."""
+    low, count = (ports[0], ports[1] - ports[0] + 1) if ports else (0, 1)
+    for step in range(count):
+        try:
+            server = open_listener(low + (os.getpid() + step) % count if ports else 0)
+            break
+        except OSError:
+            if step == count - 1:
+                raise
+    _listeners[server.getsockname()[1]] = [server]
+    return server
+
+
+def open_listener(port=0, address=""):
+    """Listen on `address`, or on all addresses, both IPv4 and IPv6 if the host has both."""
+    server = None
+    try:
+        if address and ":" not in address:
+            raise OSError("an IPv4 address")
+        server = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind((address or "::", port))
+    except OSError:
+        if server:
+            server.close()
+        server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            server.bind((address or "0.0.0.0", port))
+        except OSError:
+            server.close()
+            raise
+    server.listen(128)
+    return server

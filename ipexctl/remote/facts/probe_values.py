@@ -1,0 +1,35 @@
+"""Parse numbers and CPU lists of /proc and /sys, and list folders, each up to a bound."""
+
+from ipexctl.common.tolerant_reads import names_in
+
+CPUS = 8192  # more than any kernel has; an invalid file cannot make this count forever
+
+
+def parse_number(text):
+    """Parse 85, or 0x41 as on ARM; None for anything else."""
+    try:
+        return int(text, 16 if text.startswith("0x") else 10)
+    except (AttributeError, ValueError):
+        return None
+
+
+def expand_cpu_list(text):
+    """Convert 0-3,8 to [0, 1, 2, 3, 8]."""
+    found = []  # type: list[int]
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        low, high = parse_number(first), parse_number(last or first)
+        if low is not None and high is not None:
+            found.extend(range(low, min(high, low + CPUS) + 1))
+    return found[:CPUS]
+
+
+def kib_to_bytes(number):
+    return None if number is None else number * 1024
+
+
+ENTRIES = 4096  # of one folder
+
+
+def list_entries(folder):
+    return sorted(names_in(folder)[:ENTRIES])

@@ -1,0 +1,50 @@
+"""Resolve the own names of this host, in a thread."""
+
+import os
+import socket
+import threading
+
+
+def begin_lookup():
+    return Lookup([os.uname().nodename, "localhost"])
+
+
+class Lookup:
+    """Resolve names in a thread: a resolver can be slow."""
+
+    def __init__(self, names):
+        self.names = names
+        self.found = {}  # name -> addresses; [] if there are none, no entry without an answer
+        self.thread = threading.Thread(target=self.run)
+        self.thread.daemon = True
+        self.thread.start()
+
+    def run(self):
+        for name in self.names:
+            try:
+                # bytes: a str would import the idna codec
+                found = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
+                self.found[name] = [i[4][0] for i in found]
+            except socket.gaierror as e:
+                if e.args[0] != socket.EAI_AGAIN:
+                    self.found[name] = []
+            except UnicodeError:  # no name at all
+                self.found[name] = []
+            except OSError:
+                pass
+
+    def wait(self, seconds):
+        self.thread.join(seconds)
+
+
+def wait_for_names(names):
+    names.wait(2.0)
+    own, localhost = (names.found.get(name) for name in names.names)
+    found = {
+        "hostname_addresses": own or [],
+        "hostname_resolves": None if own is None else bool(own),
+        "resolver_silent": own is None,
+    }
+    if localhost is not None:
+        found["localhost"] = localhost
+    return found

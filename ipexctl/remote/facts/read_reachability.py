@@ -1,0 +1,63 @@
+"""Test whether this host can connect to others."""
+
+import os
+import socket
+import time
+
+
+def op_connect(call, targets, timeout=2.0, large=()):
+    """Try all targets [name, address, port] at once. Return [name, error or ""] for each.
+
+    Also send large packets to the targets named in `large`: see packet_sizes.
+    """
+    end = time.monotonic() + timeout
+    results, opened = connect_targets(targets, end, "no answer in %g s" % timeout)
+    done = {"results": results}  # type: dict[str, object]
+    large = {name: opened[name] for name in large if name in opened}
+    if large:
+        # imported late: install does not need it
+        from ipexctl.remote.facts import packet_sizes
+
+        done["large"] = packet_sizes.check_large_packets(large)
+    for sock in opened.values():
+        sock.close()
+    return done
+
+
+def connect_targets(targets, end, late):
+    """Return ([[name, error or ""]], {name: socket} of those that connected)."""
+    import errno
+    import select
+
+    poll = select.poll()
+    waiting, opened = {}, {}
+    results = []
+    for name, address, port in targets:
+        try:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            error = sock.connect_ex((address, port))
+        except (OSError, OverflowError, TypeError) as e:
+            results.append([name, str(e)])
+            continue
+        if error not in (0, errno.EINPROGRESS):  # no route, say: poll does not report it
+            results.append([name, os.strerror(error)])
+            sock.close()
+            continue
+        waiting[sock.fileno()] = (name, sock)
+        poll.register(sock, select.POLLOUT)
+    while waiting and time.monotonic() < end:
+        for fd, _ in poll.poll(max(1, int((end - time.monotonic()) * 1000))):
+            name, sock = waiting.pop(fd)
+            poll.unregister(fd)
+            error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            results.append([name, os.strerror(error) if error else ""])
+            if error:
+                sock.close()
+            else:
+                opened[name] = sock
+    for name, sock in waiting.values():
+        results.append([name, late])
+        sock.close()
+    return results, opened
