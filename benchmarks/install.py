@@ -33,10 +33,10 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from ipexctl.blobs.blob_store import default_store  # noqa: E402
-from ipexctl.install.stack.lock_file import Lock  # noqa: E402
 from ipexctl.lab import Lab, LabSpec  # noqa: E402
 from ipexctl.lab.cluster.lab_network import limit_rate  # noqa: E402
 from ipexctl.local.project_lock import read_lock  # noqa: E402
+from ipexctl.stack.lock_file import Lock  # noqa: E402
 from tests.packages.served import served  # noqa: E402
 
 TRACE, PROOF_OP = "trace.json", "install.environments.prove"

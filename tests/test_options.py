@@ -11,11 +11,11 @@ import pytest
 from ipexctl.api import Run
 from ipexctl.base.option import Seconds, option, options_of, setting_types
 from ipexctl.cli.options import declared_parameters, take_options
+from ipexctl.local.run_options import RunOptions
 from ipexctl.local.settings_file import setting_kinds
 from ipexctl.play.text.step_schema import step_arguments
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.command.command_line_words import for_click
-from ipexctl.run.plan.run_options import RunOptions
 from tests.cli import command_tree, ipexctl
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.wrapping import wrap_text
-from ipexctl.shipped_tables import known_failures
+from ipexctl.explain.known_failures import known_failures
 
 ROOT = Path(__file__).parents[1]
 INIT = "ipexctl init -F /home/ann/labs/lab/ssh_config node1 node2"

@@ -26,8 +26,9 @@ import play_docs  # noqa: E402
 import table_pages  # noqa: E402
 
 from ipexctl.doctor.checks import all_checks  # noqa: E402
+from ipexctl.explain.known_failures import known_failures  # noqa: E402
+from ipexctl.local.shipped_tables import migration_rules, stack_rows  # noqa: E402
 from ipexctl.play.steps import all_steps  # noqa: E402
-from ipexctl.shipped_tables import known_failures, migration_rules, stack_rows  # noqa: E402
 
 SOURCE, SITE = ROOT / "build/site-source", ROOT / "build/site"
 FOLDERS = ("docs", "examples", "playbooks")

@@ -50,7 +50,7 @@ _AREAS = (  # the first that fits
     ("machines/openssh", "SSH"),
     ("machines/", "Hosts at work"),
     ("blobs/", "Hosts at work"),
-    ("install/stack/", "Stacks and packages"),
+    ("stack/", "Stacks and packages"),
     ("packages/", "Stacks and packages"),
     ("install/", "install"),
     ("remote/install/", "install"),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "ipexctl"
 BELOW = (
-    "base", "blobs", "cli", "facts", "inventory", "local", "machines", "packages", "pages",
-    "project", "terminal", "user_code",
+    "project", "packages", "blobs", "pages", "cli", "machines", "terminal", "local", "stack",
+    "user_code", "facts", "inventory", "base",
 )  # fmt: skip
 ON_HOSTS = ("common", "in_ranks", "remote")
 UNNAMED = ("command", "help")  # folders with the options of a command, and what it prints

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ipexctl.explain.causes.causes import Cause
-from ipexctl.install.stack.table_view import python_span
-from ipexctl.install.stack.version_table import StackRow
-from ipexctl.migrate.code.rules import Rule
 from ipexctl.run.hang.cause_kinds import CAUSES
 from ipexctl.run.plan.rank_variables import ERROR_FILE, HOST_WIDE, TABLE
+from ipexctl.stack.table_view import python_span
+from ipexctl.stack.version_table import StackRow
+from ipexctl.user_code.migration_rules import Rule
 
 VARIABLES = "<!-- variables: made by tools/gen_docs.py -->", "<!-- end of variables -->"
 HANG_CAUSES = "<!-- causes: made by tools/gen_docs.py -->", "<!-- end of causes -->"

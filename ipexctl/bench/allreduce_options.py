@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ipexctl.base.option import Seconds, option
+from ipexctl.local.run_options import Ports, ports_option
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.run_options import Ports, ports_option
 
 LARGEST = 256 << 20  # bytes
 

@@ -13,6 +13,7 @@ from ipexctl.bench.allreduce_result import BenchLines
 from ipexctl.doctor.doctor import DoctorOptions, examine_hosts
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.local.project_lock import choice_here
+from ipexctl.local.run_options import RunOptions
 from ipexctl.local.settings import configured_env
 from ipexctl.machines.fleet import GRACE, Fleet
 from ipexctl.machines.target import Target
@@ -21,7 +22,6 @@ from ipexctl.project.send_project import Project
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import start_and_follow_run
 from ipexctl.run.run_script import Script
 from ipexctl.run.watch.run_watchers import Interrupts, View

@@ -29,7 +29,6 @@ from ipexctl.project.folder_transfer import TreeContents
 from ipexctl.project.project_folder import ProjectReader, Walk
 from ipexctl.project.send_project import why_refused
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.terminal.progress import HostProgress, ProgressStep
 
 LEAST = 8 << 20  # bytes; fewer are sent to every host
@@ -274,14 +273,6 @@ def use_datasets(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, .
     """Return the host's versions of these datasets; they cannot be removed while the agent runs."""
     done = agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
     return done.value("data", tuple[Held, ...])
-
-
-def plan_datasets(
-    plan: LaunchPlan, held: Mapping[str, Sequence[Held]], names: Sequence[str], given: Iterable[str]
-) -> LaunchPlan:
-    """Return the plan with the hosts' dataset paths. Raises RunFailed if versions differ."""
-    core.check_versions(names, {host.host: held[host.host] for host in plan.hosts})
-    return core.with_data(plan, held, given)
 
 
 def _removal_recap(host: Host, done: Answer) -> HostResult:

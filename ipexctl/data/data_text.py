@@ -10,8 +10,9 @@ from typing import Any
 from ipexctl.base.sizes import format_bytes
 from ipexctl.data.data import DatasetList, Pushed, RemovedDatasets
 from ipexctl.data.pull import Pulled, PullPlan
-from ipexctl.data.rules.dataset_rules import Held, data_variable_name
+from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.inventory.hostfile_text import fold
+from ipexctl.project.files.dataset_names import data_variable_name
 from ipexctl.project.files.project_files import amount_text
 from ipexctl.terminal.confirm import DECLINED, confirm
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console

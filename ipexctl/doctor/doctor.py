@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,28 +19,29 @@ from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.checks.reachability import choose_peers
 from ipexctl.doctor.measure import measure_hosts
 from ipexctl.doctor.report.cluster import CheckedHosts
+from ipexctl.doctor.report.finding import Finding
 from ipexctl.doctor.report.recommendations import recommend_settings
 from ipexctl.doctor.report.report import Report
-from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError, unknown_value
+from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.facts.speed_facts import Measurements
-from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.hostfile_reader import hostfile_here
 from ipexctl.local.project_lock import LOCK_FILE, choice_here, lock_folder, read_lock
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import AHEAD
 from ipexctl.machines.fleet import GRACE, Fleet, fan_out
 from ipexctl.machines.probe_host import facts_request, read_facts_reply
-from ipexctl.machines.suggested_commands import other_pythons, with_options
+from ipexctl.machines.suggested_commands import list_options, other_pythons
 from ipexctl.machines.suggested_commands import target_options as options_of
 from ipexctl.machines.target import ROOT, Target
+from ipexctl.project.training_script import training_script
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.script_files.training_script import training_script
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack.lock_file import Lock
 
 LEVELS = ("quick", "std")
 PEER_TIMEOUT = 2.0
@@ -115,6 +116,14 @@ def examine_hosts(fleet: Fleet, options: DoctorOptions | None = None) -> Report:
         requirements=_requirements_here(options.env),
         unchecked=hostfile_here() if not (target.hostfile or target.hosts) else "",
     )
+
+
+def with_options(
+    findings: Iterable[Finding], target: Target, root: str = ROOT
+) -> tuple[Finding, ...]:
+    """Return the findings with the user's options added to ipexctl commands."""
+    own = list_options(target, root)
+    return tuple(replace(f, fix=f.fix.with_options(own)) for f in findings)
 
 
 def _requirements_here(choice: EnvChoice | None) -> str:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from ipexctl.base.host_outcome import HostResult, HostState, PerHost
-from ipexctl.env.choice.env_choice import EnvChoice, asked_env
+from ipexctl.facts.env_choice import EnvChoice, asked_env
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here
 from ipexctl.machines.fleet import SILENCE, Fleet

@@ -1,4 +1,4 @@
-"""What `env ls`, `env diff`, `env rm`, `env exec` and `install --rollback` show."""
+"""What `env ls`, `env diff`, `env rm` and `env exec` show."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from ipexctl.base.host_outcome import HostState
 from ipexctl.base.sizes import format_bytes
-from ipexctl.env.choice.env_choice import EnvChoice
-from ipexctl.env.choice.env_list import BuiltEnv, Drift, HostEnvs, most_common_env, use_of
-from ipexctl.env.choice.package_changes import compare_packages
-from ipexctl.env.env import Back, Compared, EnvListing, Removal, RemovedEnvs
+from ipexctl.env.env import Compared, EnvListing, Removal, RemovedEnvs
 from ipexctl.env.env_exec import OnLine, Ran
+from ipexctl.facts.env_choice import EnvChoice
+from ipexctl.facts.package_changes import compare_packages
 from ipexctl.run.output.rank_lines import without_colour
+from ipexctl.stack.env_list import BuiltEnv, Drift, HostEnvs, most_common_env, use_of
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import (
@@ -235,26 +235,6 @@ def removed_document(removed: RemovedEnvs) -> dict[str, Any]:
         ],
         "failed": host_documents(removed.recaps),
         "exit_code": removed.exit_code,
-    }
-
-
-# --- install --rollback --------------------------------------------------------------------------
-
-
-def show_back(back: Back) -> None:
-    print_lines(stdout_console(), host_lines(back.recaps))
-    if back.key and not back.check and any(r.state is not HostState.FAILED for r in back.recaps):
-        print(
-            "`ipexctl run` uses it here until the next `ipexctl install`; ipexctl.lock is unchanged"
-        )
-
-
-def back_document(back: Back) -> dict[str, Any]:
-    return {
-        "check": back.check,
-        "environment": back.key or None,
-        "hosts": host_documents(back.recaps),
-        "exit_code": back.exit_code,
     }
 
 

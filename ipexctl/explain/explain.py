@@ -16,8 +16,8 @@ from ipexctl.doctor.checks.registry import Check
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause, Match
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.shipped_tables import known_failures
 
 _ID = re.compile(r"[A-Za-z]{2,8}-\d{1,4}")
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 
 from ipexctl.base.values import by, plain
-from ipexctl.env.choice.env_choice import EnvUsed
-from ipexctl.env.choice.package_changes import PackageChange
+from ipexctl.facts.env_choice import EnvUsed
 from ipexctl.facts.mpi_install_facts import Layout, MpiFolder
+from ipexctl.facts.package_changes import PackageChange
 from ipexctl.quick_dataclass import dataclass
 
 

@@ -27,17 +27,16 @@ from ipexctl.install import carried_python
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import Work
 from ipexctl.install.lock_wheels import fetch_lock_wheels, lock_for, write_lock
-from ipexctl.install.stack import lock_file as locks
-from ipexctl.install.stack import table_view
-from ipexctl.install.stack.lock_file import Lock, LockedPackage
-from ipexctl.install.stack.selection import check_request
-from ipexctl.install.stack.stack_decision import decide_stack
-from ipexctl.install.stack.version_table import Request
 from ipexctl.local.project_lock import LOCK_FILE, read_lock
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.packages.resolver import Resolved
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import mpi
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack import lock_file as locks
+from ipexctl.stack import mpi, table_view
+from ipexctl.stack.lock_file import Lock, LockedPackage
+from ipexctl.stack.selection import check_request
+from ipexctl.stack.stack_decision import decide_stack
+from ipexctl.stack.version_table import Request
 from ipexctl.terminal.progress import HostProgress
 
 CHUNK = 1 << 20

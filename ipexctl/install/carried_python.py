@@ -16,10 +16,10 @@ from ipexctl.blobs.blob_store import Store, default_store
 from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
 from ipexctl.install.install_plan import Work
-from ipexctl.install.stack.lock_file import Lock, LockedPackage
-from ipexctl.install.stack.version_table import is_version
 from ipexctl.packages.indexes import expand_user
 from ipexctl.packages.resolver import Resolved
+from ipexctl.stack.lock_file import Lock, LockedPackage
+from ipexctl.stack.version_table import is_version
 
 CHUNK = 1 << 20
 _NAME = re.compile(r"cpython-(\d+\.\d+\.\d+)-linux-(x86_64|aarch64)-gnu")

@@ -15,9 +15,9 @@ from ipexctl.install.bundle import AcceptedBundle
 from ipexctl.install.carried_python import check_here
 from ipexctl.install.install_plan import Plan, Work
 from ipexctl.install.lock_wheels import fetch_lock_wheels, lacking_here, write_lock
-from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.local.project_lock import LOCK_FILE
 from ipexctl.packages.wheel_fetch import GONE, with_sizes
+from ipexctl.stack.lock_file import Lock, LockedPackage
 
 
 class Supply:

@@ -11,22 +11,22 @@ from ipexctl.base.host_outcome import HostResult, HostState
 from ipexctl.base.values import texts_of
 from ipexctl.blobs.blob_relay import Carrier, Moved
 from ipexctl.blobs.blob_store import Room, default_store, need_room
-from ipexctl.env.choice.env_choice import ProjectEnv
-from ipexctl.env.choice.package_changes import describe_changes
 from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.facts.env_choice import ProjectEnv
 from ipexctl.facts.mpi_install_facts import Mpi
+from ipexctl.facts.package_changes import describe_changes
 from ipexctl.install.fetch_wheels import Supply
 from ipexctl.install.install_plan import EnvState, HostInstall, Plan, Work
 from ipexctl.install.lock_wheels import in_order
-from ipexctl.install.stack import selection as stacks
-from ipexctl.install.stack.lock_file import Lock
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import project_of
 from ipexctl.machines.agent import LONG, Agent
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.machines.wire.frames import Frame
-from ipexctl.run.plan import mpi
-from ipexctl.run.plan.mpi import Pairs
+from ipexctl.stack import mpi
+from ipexctl.stack import selection as stacks
+from ipexctl.stack.lock_file import Lock
+from ipexctl.stack.mpi import Pairs
 from ipexctl.terminal.progress import BUILDING, DONE, PROVING, ProgressStep
 
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from ipexctl.base.host_outcome import HostState
 from ipexctl.blobs.blob_store import missing_blobs
 from ipexctl.common.root_paths import PATH_HINT, PATH_WHY, path_problem
-from ipexctl.env.choice.package_changes import compare_packages
 from ipexctl.errors import HostFailed, Interrupted
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.host_facts import peer_address
+from ipexctl.facts.package_changes import compare_packages
 from ipexctl.facts.pythons_facts import Python
 from ipexctl.install import bundle as bundles
 from ipexctl.install import carried_python, fleet_locks, requirement_files
@@ -28,20 +28,20 @@ from ipexctl.install.install_plan import (
     Work,
 )
 from ipexctl.install.lock_wheels import lock_for, not_here
-from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.selection import check_request
-from ipexctl.install.stack.stack_decision import decide_stack
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import LOCK_FILE, by_lock_again, project_of, read_lock
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
-from ipexctl.run.plan import mpi
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack import mpi
+from ipexctl.stack.lock_file import Lock
+from ipexctl.stack.selection import check_request
+from ipexctl.stack.stack_decision import decide_stack
 from ipexctl.terminal.progress import HostProgress
 
 

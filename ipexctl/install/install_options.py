@@ -11,8 +11,8 @@ from ipexctl.base.option import option
 from ipexctl.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from ipexctl.install.stack.version_table import Request
     from ipexctl.packages.indexes import Indexes
+    from ipexctl.stack.version_table import Request
 
 stack_option = partial(option, group="Stack")
 packages_option = partial(option, group="Packages")
@@ -129,7 +129,7 @@ class InstallOptions(PackageOptions):
 
     @property
     def wanted(self) -> Request:
-        from ipexctl.install.stack.version_table import Request
+        from ipexctl.stack.version_table import Request
 
         return Request(self.torch, self.mpi, self.python, self.ipex, self.backend, self.stack)
 

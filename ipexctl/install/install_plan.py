@@ -13,13 +13,13 @@ from ipexctl.base.blob import Blob
 from ipexctl.base.host_answer import read_absolute_path
 from ipexctl.base.host_outcome import HostDown, HostResult, PerHost
 from ipexctl.base.values import by
-from ipexctl.env.choice.package_changes import PackageChange
+from ipexctl.facts.package_changes import PackageChange
 from ipexctl.install.install_options import InstallOptions
-from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.selection import stack_requirements
 from ipexctl.inventory.inventory import Host
 from ipexctl.packages.resolver import Resolved
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.stack.lock_file import Lock
+from ipexctl.stack.selection import stack_requirements
 from ipexctl.terminal.progress import HostProgress, ProgressStep
 
 

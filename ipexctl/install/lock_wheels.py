@@ -14,14 +14,14 @@ from ipexctl.common.files import write_atomic
 from ipexctl.errors import InputError, NotHere, reason_of
 from ipexctl.install import requirement_files
 from ipexctl.install.install_plan import Work
-from ipexctl.install.stack import lock_file as locks
-from ipexctl.install.stack.lock_file import Lock, LockedPackage
-from ipexctl.install.stack.selection import Stack
 from ipexctl.local.environment import environment
 from ipexctl.packages import resolver
 from ipexctl.packages.indexes import Indexes, from_pip, merge_indexes
 from ipexctl.packages.resolver import Resolved
 from ipexctl.packages.wheel_fetch import Fetcher, with_sizes
+from ipexctl.stack import lock_file as locks
+from ipexctl.stack.lock_file import Lock, LockedPackage
+from ipexctl.stack.selection import Stack
 from ipexctl.terminal.progress import FETCHING
 
 

@@ -11,17 +11,17 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from ipexctl.base.quoting import quote_for_pasting
-from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError, reason_of
+from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.install.install_options import InstallOptions
-from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.requirements import NOTHING, Extra, not_allowed, read_requirements
 from ipexctl.local import bounded_read
 from ipexctl.local.environment import environment
 from ipexctl.local.project_lock import LOCK_FILE, lock_here, project_top, read_lock
 from ipexctl.machines.suggested_commands import install_command
 from ipexctl.machines.target import Target
 from ipexctl.packages.indexes import Indexes, absolute_place
+from ipexctl.stack.lock_file import Lock
+from ipexctl.stack.requirements import NOTHING, Extra, not_allowed, read_requirements
 
 
 def extra_requirements(files: Sequence[Path], old: Lock | None) -> Extra:

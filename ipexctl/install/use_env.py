@@ -12,17 +12,16 @@ from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.install import fleet_locks
 from ipexctl.install.host_steps import EnvOnHost, state_of
 from ipexctl.install.install_plan import EnvState
-from ipexctl.install.stack import env_match
-from ipexctl.install.stack.env_match import EnvLook
-from ipexctl.install.stack.selection import IPEX
-from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.project_lock import choice_here, choose_instead
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import mpi
+from ipexctl.stack import env_match, mpi
+from ipexctl.stack.env_match import EnvLook
+from ipexctl.stack.selection import IPEX
+from ipexctl.stack.version_table import END_OF_LIFE
 from ipexctl.terminal.progress import HostProgress, ProgressStep
 
 

@@ -10,15 +10,15 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.env.choice.env_choice import EnvChoice, ProjectEnv
 from ipexctl.errors import InputError, NotHere, reason_of
-from ipexctl.install.stack import lock_file
-from ipexctl.install.stack.lock_file import Lock
+from ipexctl.facts.env_choice import EnvChoice, ProjectEnv
 from ipexctl.local import bounded_read
 from ipexctl.local.import_roots import marked_project
 from ipexctl.local.memory import Memory
 from ipexctl.local.nearest_file import Note, ignore_note, nearest_file, project_file
 from ipexctl.local.ownership import chmod_command, foreign_owner, untrusted_reason
+from ipexctl.stack import lock_file
+from ipexctl.stack.lock_file import Lock
 
 LOCK_FILE = "ipexctl.lock"
 

@@ -63,7 +63,7 @@ def setting_kinds() -> dict[str, SettingKind]:
     from dataclasses import MISSING, fields
 
     from ipexctl.base.option import options_of, setting_types
-    from ipexctl.run.plan.run_options import RunOptions
+    from ipexctl.local.run_options import RunOptions
 
     types, about, run = setting_types(RunOptions), options_of(RunOptions), dict[str, SettingKind]()
     for field in fields(RunOptions):

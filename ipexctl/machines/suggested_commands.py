@@ -8,17 +8,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from ipexctl.base import quoting
+from ipexctl.base import quoting, retry_command
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.typed_command import Typed
-from ipexctl.doctor.report.finding import Finding
-from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import HostFailed, IpexctlError
+from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.project_lock import lock_here
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import ROOT, Target
-from ipexctl.run.outcome import retry_command
 
 # The hosts do not know the hostfile, and the login knows one host only: their hints lack options.
 # A command that names its hosts is left alone.
@@ -45,7 +43,7 @@ def target_options(target: Target) -> tuple[str, ...]:
 
 def suggest_command(target: Target, verb: str, root: str = ROOT) -> str:
     """Return `ipexctl VERB` for the same hosts."""
-    own = target_options(target) if verb == "trust" else _all_options(target, root)
+    own = target_options(target) if verb == "trust" else list_options(target, root)
     if verb.startswith("logs "):  # its -f is --follow
         own = tuple("--hostfile" if word == "-f" else word for word in own)
     return quoting.quote(("ipexctl", *verb.split(), *own))
@@ -74,18 +72,10 @@ def hint_install(target: Target, choice: EnvChoice | None, root: str = ROOT) -> 
         raise
 
 
-def _all_options(target: Target, root: str) -> tuple[str, ...]:
+def list_options(target: Target, root: str) -> tuple[str, ...]:
     way = () if target.transport == "paramiko" else ("--transport", target.transport)
     usual = root == ROOT or "root" in target.configured
     return (*target_options(target), *way, *(() if usual else ("--root", root)))
-
-
-def with_options(
-    findings: Iterable[Finding], target: Target, root: str = ROOT
-) -> tuple[Finding, ...]:
-    """Return the findings with the user's options added to ipexctl commands."""
-    own = _all_options(target, root)
-    return tuple(replace(f, fix=f.fix.with_options(own)) for f in findings)
 
 
 def spell_hint(text: str, target: Target, root: str = ROOT) -> str:

@@ -11,14 +11,15 @@ from pathlib import Path
 from ipexctl.base import quoting
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
+from ipexctl.local.shipped_tables import accelerate_keys, known_launchers, migration_rules
 from ipexctl.migrate.code import file_kinds
-from ipexctl.migrate.code.rules import LauncherRewrite, Reading
+from ipexctl.migrate.code.launcher_command import Tables
 from ipexctl.migrate.code.shell_code import ShellReader
 from ipexctl.project.files.project_files import CACHES, ENVIRONMENT_SIGNS
+from ipexctl.project.training_script import training_script
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.script_files.script_sources import read_sources
-from ipexctl.run.script_files.training_script import training_script
-from ipexctl.shipped_tables import migration_tables
+from ipexctl.user_code.migration_rules import LauncherRewrite, Reading
 from ipexctl.user_code.shell_words import as_typed
 from ipexctl.user_code.source import PythonSource
 
@@ -61,6 +62,10 @@ def migrate(words: Sequence[str]) -> Migration:
             found += [one] if one.reading.findings or one.reading.commands else []
             skipped += [(one.path, one.reading.unread)] if one.reading.unread else []
     return Migration(tuple(found), tuple(skipped), read)
+
+
+def migration_tables() -> Tables:
+    return Tables(migration_rules(), known_launchers(), accelerate_keys())
 
 
 # --- a command line ------------------------------------------------------------------------------

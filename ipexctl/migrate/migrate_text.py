@@ -7,8 +7,8 @@ from typing import Any
 
 from ipexctl.base.sizes import count
 from ipexctl.errors import is_shown
-from ipexctl.migrate.code.rules import LauncherRewrite, MigrationFinding
 from ipexctl.migrate.migrate import Migrated, Migration
+from ipexctl.user_code.migration_rules import LauncherRewrite, MigrationFinding
 
 
 def migration_text(done: Migration) -> str:

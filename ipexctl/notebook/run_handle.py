@@ -19,7 +19,7 @@ from ipexctl.run.hang.diagnosis import stall_of
 from ipexctl.run.jobs.metrics import RankPoint
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.training_state import Training, TrainingProgress
-from ipexctl.shipped_tables import metric_formats
+from ipexctl.run.watch.metric_formats import metric_formats
 
 _LEFT = 'style="text-align:left"'
 

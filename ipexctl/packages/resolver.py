@@ -16,13 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock, LockedPackage
-from ipexctl.install.stack.requirements import NOTHING, Extra
-from ipexctl.install.stack.selection import Stack, stack_requirements
-from ipexctl.install.stack.version_table import IPEX, RESERVED, StackRow, of_intel
 from ipexctl.packages.indexes import Indexes, plain_index_url
 from ipexctl.packages.uv import ALONE, ANY_INDEX, NO_ANSWER, FoundUv, Pin, Pins, Unresolved, Uv
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.stack.lock_file import Lock, LockedPackage
+from ipexctl.stack.requirements import NOTHING, Extra
+from ipexctl.stack.selection import Stack, stack_requirements
+from ipexctl.stack.version_table import IPEX, RESERVED, StackRow, of_intel
 
 Urls = Mapping[str, str]
 TOOLS_PYTHON = (3, 9)

@@ -16,11 +16,11 @@ from urllib.parse import unquote, urlsplit
 
 from ipexctl.base import toml
 from ipexctl.errors import InputError, NotHere, reason_of
-from ipexctl.install.stack.lock_file import LockedPackage
-from ipexctl.install.stack.selection import Stack
 from ipexctl.local.user_dirs import cache_dir, make_private
 from ipexctl.packages.indexes import Indexes, in_variables, plain_index_url
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.stack.lock_file import LockedPackage
+from ipexctl.stack.selection import Stack
 
 TIMEOUT = 600.0  # seconds of one resolution; UV_HTTP_TIMEOUT limits each wait for an answer
 ANY_INDEX = ("--index-strategy", "unsafe-first-match")

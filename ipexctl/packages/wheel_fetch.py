@@ -21,13 +21,13 @@ from ipexctl.base.remote_file import RemoteFile
 from ipexctl.blobs.blob_store import Store, place_of
 from ipexctl.common.http_body import BodyBroken
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.local.environment import environment
 from ipexctl.local.user_dirs import make_private
 from ipexctl.packages.download import AGAIN, HEADERS, TIMEOUT, Download
 from ipexctl.packages.file_fetch import CHUNK, FetchFailed, FileFetch, OnBytes, Tell
 from ipexctl.packages.http_opener import Opener
 from ipexctl.packages.indexes import CERT_HINT, LOGIN_HINT, Indexes
+from ipexctl.stack.lock_file import Lock, LockedPackage
 
 ASK = 10  # seconds to ask for a file's size
 GONE = "rm -f ipexctl.lock   # the next install resolves the versions again"

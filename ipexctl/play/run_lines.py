@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ipexctl.base.sizes import duration
 from ipexctl.errors import Interrupted
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.play.steps.step_kinds import Acting, Result
@@ -17,7 +18,6 @@ from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import short_traceback, shorten_paths
 from ipexctl.run.plan.launch import LaunchPlan
 from ipexctl.run.watch.run_watchers import View
-from ipexctl.shipped_tables import known_failures
 
 
 class RunLines(View):

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from ipexctl.base import quoting
 from ipexctl.common.secret_names import is_secret_file, is_secret_in_data
-from ipexctl.data.rules.dataset_rules import data_name, push_hint
 from ipexctl.errors import InputError, reason_of
 from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import Hashes, Stamp, file_stamp
+from ipexctl.project.files.dataset_names import data_name, push_hint
 from ipexctl.project.files.project_files import ENVIRONMENT_SIGNS as SIGNS
 from ipexctl.project.files.project_files import (
     MAX_FILES,

@@ -13,7 +13,6 @@ from pathlib import Path
 from ipexctl.base.quoting import quote
 from ipexctl.base.sizes import format_bytes
 from ipexctl.errors import InputError
-from ipexctl.explain.causes.missing_file import in_project, missing_module, missing_paths
 from ipexctl.local import bounded_read
 from ipexctl.local.file_hashes import Hashes
 from ipexctl.local.import_roots import import_roots, marked_project, module_path
@@ -23,11 +22,16 @@ from ipexctl.local.project_lock import git_root
 from ipexctl.machines.agent import Agent
 from ipexctl.project import folder_transfer
 from ipexctl.project.files import project_files as core
+from ipexctl.project.files.missing_file import (
+    LeftOut,
+    in_project,
+    missing_module,
+    missing_paths,
+)
 from ipexctl.project.files.project_files import Ignore
 from ipexctl.project.project_folder import Found, Listing, ProjectReader, Walk, left_out, some_paths
 from ipexctl.project.send_agreed import answer_yes
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome.run_result import LeftOut
 
 Confirm = Callable[[str], bool]
 

@@ -35,8 +35,8 @@ from ipexctl.run.checkpoints import fetch_checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, read_metrics
 from ipexctl.run.jobs.ps import AskedRun, find_run, gather_runs, reporting_hosts
 from ipexctl.run.outcome.listed_runs import ListedRun
-from ipexctl.run.plan.mpi import in_packages
 from ipexctl.run.watch.run_folder import FOLDER, folder_for
+from ipexctl.stack.mpi import in_packages
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import not_shown
 

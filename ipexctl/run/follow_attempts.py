@@ -25,6 +25,7 @@ from ipexctl.common.attempt_record import (
 from ipexctl.errors import EXIT_INTERRUPTED, HostFailed, IpexctlError, Unreachable
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import suggest_command
@@ -44,16 +45,15 @@ from ipexctl.run.outcome.run_result import DetachedRun, RunResult
 from ipexctl.run.output.metric_lines import LineReader
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import COPY_WORKER
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
+from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_folder import AttemptFolders
 from ipexctl.run.watch.run_format import require_same
 from ipexctl.run.watch.run_notices import tell_left
 from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.run.watch.session import Session
-from ipexctl.shipped_tables import metric_formats
 
 LOOK = 1.0  # seconds between two questions
 ANSWER = 5.0  # seconds for a host to answer

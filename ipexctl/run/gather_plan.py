@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ipexctl.data.rules.dataset_rules import Held
 from ipexctl.facts.facts import Facts
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed
@@ -14,7 +15,6 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.plan.launch import LaunchPlan, Prepared
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.preflight import review_script
 from ipexctl.run.prepare_hosts import call_every_host, prepare_on
 from ipexctl.run.run import check_run_options, choice_of, new_run_id

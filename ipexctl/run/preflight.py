@@ -17,15 +17,16 @@ from pathlib import Path
 
 from ipexctl.base import quoting
 from ipexctl.base.host_outcome import HostDown
-from ipexctl.doctor.doctor import ConnectedHost, connect_all
+from ipexctl.doctor.doctor import ConnectedHost, connect_all, with_options
 from ipexctl.doctor.report.finding import Finding
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.inventory import Host
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import module_path
 from ipexctl.local.memory import Memory, is_newer
+from ipexctl.local.run_options import RunOptions
+from ipexctl.local.shipped_tables import known_launchers, migration_rules, stack_rows
 from ipexctl.machines.fleet import Fleet, fan_out
-from ipexctl.machines.suggested_commands import with_options
 from ipexctl.project.send_project import (
     InPlace,
     Snapshot,
@@ -36,13 +37,11 @@ from ipexctl.project.send_project import (
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run import preflight_rules as core
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.plan.tuning_variables import ROOTS_WHY
 from ipexctl.run.preflight_rules import Judged
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import module_places
-from ipexctl.shipped_tables import known_launchers, migration_rules, stack_rows
 from ipexctl.user_code.source import PythonSource
 
 MEMORY = Memory("preflight", 50, in_cache=True)  # by marks of sets of hosts

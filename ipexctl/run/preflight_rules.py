@@ -21,11 +21,11 @@ from ipexctl.doctor.report.report import by_problem
 from ipexctl.errors import RunFailed
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.reachability_facts import Peer
-from ipexctl.install.stack.version_table import StackRow
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.stack.version_table import StackRow
 
 ROWS = 3  # rows for one problem if hosts have different values
 

@@ -8,25 +8,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from ipexctl.base import retry_command
 from ipexctl.base.host_outcome import HostDown, HostState
 from ipexctl.base.typed_command import Typed
 from ipexctl.data.rules.dataset_rules import Held
-from ipexctl.env.choice.env_choice import asked_env
 from ipexctl.errors import NOT_THE_HOST, IpexctlError, RunFailed, Unreachable
+from ipexctl.facts.env_choice import asked_env
 from ipexctl.inventory.inventory import Host
 from ipexctl.local import hostfile_reader
 from ipexctl.local.environment import environment
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.agent_start import AHEAD, Ahead
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.probe_host import facts_request, read_facts_reply
 from ipexctl.machines.suggested_commands import hint_install, merged_hints, retry_without
-from ipexctl.run.outcome import retry_command
 from ipexctl.run.outcome.run_result import EXIT_HOST_FAILED
-from ipexctl.run.plan import launch_plan, mpi
+from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch import PlannedHost
 from ipexctl.run.plan.port_plan import reserved_ports
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
+from ipexctl.stack import mpi
 
 EXIT_NOT_STARTED = 120
 COPY_WORKER = "checkpoints.copy_worker.work"  # supervisors import it by name

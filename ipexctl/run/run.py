@@ -12,34 +12,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ipexctl import __version__, trace
-from ipexctl.base import quoting
+from ipexctl.base import quoting, retry_command
 from ipexctl.data.rules.dataset_rules import Held, checked_names
 from ipexctl.errors import InputError, unknown_value
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.environment import environment
 from ipexctl.local.last_outcome import last_states
 from ipexctl.local.project_lock import project_of
-from ipexctl.local.settings import load_settings
-from ipexctl.machines.fleet import Fleet, start_in_thread
-from ipexctl.machines.suggested_commands import other_pythons, spell_hint, suggest_command
-from ipexctl.machines.target import Target
-from ipexctl.project import send_agreed, send_project
-from ipexctl.quick_dataclass import dataclass
-from ipexctl.remove.prune_limits import PruneLimits, read_limits
-from ipexctl.run import start_keepers
-from ipexctl.run.outcome import line_filter, retry_command
-from ipexctl.run.outcome.line_filter import Choice
-from ipexctl.run.outcome.listed_runs import checked_name
-from ipexctl.run.outcome.run_result import DetachedRun, LeftOut, LocalRunFolder, RunResult
-from ipexctl.run.output.rank_lines import without_colour
-from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
-from ipexctl.run.plan.ranks_per_host import fit_rank_count
-from ipexctl.run.plan.run_options import (
+from ipexctl.local.run_options import (
     COMPRESSIONS,
     STALL_ACTIONS,
     WITHOUT_CHECKPOINT,
     RunOptions,
 )
+from ipexctl.local.settings import load_settings
+from ipexctl.machines.fleet import Fleet, start_in_thread
+from ipexctl.machines.suggested_commands import other_pythons, spell_hint, suggest_command
+from ipexctl.machines.target import Target
+from ipexctl.project import send_agreed, send_project
+from ipexctl.project.files.missing_file import LeftOut
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.remove.prune_limits import PruneLimits, read_limits
+from ipexctl.run import start_keepers
+from ipexctl.run.outcome import line_filter
+from ipexctl.run.outcome.line_filter import Choice
+from ipexctl.run.outcome.listed_runs import checked_name
+from ipexctl.run.outcome.run_result import DetachedRun, LocalRunFolder, RunResult
+from ipexctl.run.output.rank_lines import without_colour
+from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
+from ipexctl.run.plan.ranks_per_host import fit_rank_count
 from ipexctl.run.prepare_hosts import call_every_host, prepare_on
 from ipexctl.run.run_plan import plan_of, request_of, with_chosen_network, with_shares
 from ipexctl.run.run_script import Script, script_of

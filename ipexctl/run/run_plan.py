@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ipexctl.data.rules.dataset_rules import Held
+from ipexctl.data.rules.dataset_rules import Held, check_versions
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.fleet import Fleet
 from ipexctl.run.network import rate_cache
 from ipexctl.run.plan import interface_choice, launch_plan, ranks_per_host
+from ipexctl.run.plan.dataset_variables import with_data
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.source import SHARE
@@ -61,9 +62,8 @@ def plan_of(
     plan = replace(plan, restarts=options.restarts)
     plan = replace(plan, tuned=was_tuned(plan))
     if options.data:
-        from ipexctl.data import data
-
-        plan = data.plan_datasets(plan, held, options.data, options.env)
+        check_versions(options.data, {host.host: held[host.host] for host in plan.hosts})
+        plan = with_data(plan, held, options.env)
     return plan
 
 

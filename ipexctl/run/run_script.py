@@ -9,20 +9,20 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from ipexctl.base import retry_command
 from ipexctl.base.located_errors import nearest_files
 from ipexctl.base.quoting import quote_for_pasting
 from ipexctl.base.typed_command import Typed
-from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import InputError
+from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.local.bounded_read import read_prefix
 from ipexctl.local.environment import environment
 from ipexctl.local.import_roots import import_roots
 from ipexctl.local.nearest_file import Note
 from ipexctl.local.project_lock import env_choice_of
+from ipexctl.local.run_options import RunOptions
 from ipexctl.project import send_project
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome import retry_command
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.script_files.script_sources import read_sources
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.frameworks import Frameworks

@@ -9,10 +9,10 @@ from ipexctl.base.typed_command import Typed
 from ipexctl.errors import InputError
 from ipexctl.inventory.host_patterns import select_hosts
 from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.prepare_hosts import call_every_host
 from ipexctl.run.run_script import Script
 from ipexctl.run.watch.start_request import Orders, compose_restart_plans

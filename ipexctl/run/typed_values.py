@@ -7,7 +7,7 @@ from typing import Any
 
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
-from ipexctl.run.plan.run_options import Ports
+from ipexctl.local.run_options import Ports
 
 
 def _variables(items: list[str] | None) -> dict[str, str]:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from ipexctl.base import quoting
 from ipexctl.base.host_answer import read_rows
 from ipexctl.base.located_errors import nearest_word
-from ipexctl.env.choice.env_choice import asked_env
 from ipexctl.errors import HostFailed, InputError
+from ipexctl.facts.env_choice import asked_env
 from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host, Inventory

@@ -10,13 +10,13 @@ from dataclasses import replace
 from ipexctl.base.option import Seconds
 from ipexctl.errors import IpexctlError
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.fleet import Fleet, start_in_thread
 from ipexctl.machines.target import Target
 from ipexctl.project import send_agreed
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import start_and_follow_run
 from ipexctl.run.watch.run_watchers import Interrupts, View
 from ipexctl.tune.step_rate import LEAST, Rates

@@ -13,11 +13,11 @@ from ipexctl.base.option import options_of
 from ipexctl.common.files import write_atomic
 from ipexctl.errors import EXIT_INTERRUPTED, EXIT_OK, IpexctlError, unknown_value
 from ipexctl.local.nearest_file import PROJECT_FILE, project_file
+from ipexctl.local.run_options import RunOptions
 from ipexctl.local.settings import load_settings
 from ipexctl.machines.target import Target
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.gather_plan import Planned, gather_run_plan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_plan import remember_tuned
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.tune import settings_edit, tune_space

@@ -7,9 +7,9 @@ from typing import Any
 
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.usable_cores import fast_cores
+from ipexctl.local.run_options import BUCKET
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan, Prepared
-from ipexctl.run.plan.run_options import BUCKET
 
 ALLOW = ("batch", "numerics")
 LEFT_OUT = ("torch.compile and autocast: they need changes to your code",)

@@ -1,1 +1,1 @@
-"""Read code that users wrote: Python, shell words. Pure."""
+"""Read code that users wrote: Python, shell words; and the names that are discontinued. Pure."""

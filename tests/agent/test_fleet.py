@@ -9,9 +9,9 @@ import pytest
 
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.doctor.report.report import Report
-from ipexctl.env.choice.env_choice import EnvChoice, ProjectEnv
 from ipexctl.env.env import EnvListing, list_envs
 from ipexctl.errors import HostFailed, HostKeyChanged, HostKeyUnknown, InputError, Unreachable
+from ipexctl.facts.env_choice import EnvChoice, ProjectEnv
 from ipexctl.inventory.inventory import Host, Inventory
 from ipexctl.local.last_outcome import last_states
 from ipexctl.machines import fleet as fleet_module

@@ -19,11 +19,8 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.blobs import blob_store
 from ipexctl.common.frames import HEAD
 from ipexctl.data.data import _removal_recap
-from ipexctl.env.choice.env_list import HostEnvs
 from ipexctl.errors import HostFailed
 from ipexctl.facts import speed_facts
-from ipexctl.install.stack.env_match import EnvLook, env_modules, find_disagreement
-from ipexctl.install.stack.selection import proved_text
 from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent, Hello, agent_failure
 from ipexctl.machines.fleet import fan_out
@@ -33,10 +30,13 @@ from ipexctl.project import folder_transfer
 from ipexctl.project.files.project_files import ProjectFile, Tree
 from ipexctl.project.folder_transfer import TreeContents
 from ipexctl.project.send_project import InPlace
-from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch_plan import read_prepared
 from ipexctl.run.watch import fetch_outputs as fetching
 from ipexctl.run.watch.fetch_outputs import FetchResult, Wish, fetch_outputs
+from ipexctl.stack import mpi
+from ipexctl.stack.env_list import HostEnvs
+from ipexctl.stack.env_match import EnvLook, env_modules, find_disagreement
+from ipexctl.stack.selection import proved_text
 from tests.fuzz.answer import ODD
 from tests.hostile.speaker import SPEAKER
 

@@ -19,12 +19,12 @@ from ipexctl.facts.pythons_facts import Python
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.facts.storage_facts import DiskFacts
 from ipexctl.facts.system_facts import System
-from ipexctl.install.stack.version_table import parse_table
+from ipexctl.stack.version_table import parse_table
 from tests import made
 from tests.facts.machines import AMX
 
 ROOT = Path(__file__).parent.parent.parent
-ROWS = parse_table((ROOT / "ipexctl/install/stack/stacks.toml").read_text("utf-8"))
+ROWS = parse_table((ROOT / "ipexctl/stack/stacks.toml").read_text("utf-8"))
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 Change = Callable[[Facts], Facts]
 

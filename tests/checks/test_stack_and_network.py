@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ipexctl.doctor.checks import all_checks
-from ipexctl.env.choice import package_changes
+from ipexctl.facts import package_changes
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.interfaces_facts import Nic, Route
 from ipexctl.facts.mpi_install_facts import Layout, MpiFolder

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.doctor.checks import all_checks
+from ipexctl.doctor.doctor import with_options
 from ipexctl.doctor.report.finding import (
     Command,
     Finding,
@@ -130,7 +131,7 @@ def test_findings_get_the_options_that_their_hints_get():
     found = Finding(
         "X-001", Severity.WARN, "", "t", "e", "w", do("use ", ipexctl_command("install"))
     )
-    (given,) = suggested_commands.with_options([found], target, "/r")
+    (given,) = with_options([found], target, "/r")
     assert str(given.fix) == f"use {suggested_commands.suggest_command(target, 'install', '/r')}"
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.lab import Lab, LabSpec
 from ipexctl.lab.cluster import rung_limits
-from ipexctl.shipped_tables import known_failures
 from tests.doctor.corpus import FAULTS, HOSTS, TOGETHER, Seed
 from tests.made import OF_MACHINE
 from tests.practice_hosts import start_lab

@@ -15,13 +15,13 @@ from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Finding, Severity, do
 from ipexctl.doctor.report.recommendations import Recommendation, recommend_settings
 from ipexctl.doctor.report.report import Report
-from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed, EnvUser, ProjectEnv
 from ipexctl.errors import HostKeyChanged, HostKeyUnknown
+from ipexctl.facts.env_choice import EnvChoice, EnvUsed, EnvUser, ProjectEnv
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.interfaces_facts import Nic
 from ipexctl.facts.software_facts import Current, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host
-from ipexctl.run.script_files.training_script import training_script
+from ipexctl.project.training_script import training_script
 from tests import made
 from tests.checks.hosts import ROWS
 from tests.facts.machines import AMX

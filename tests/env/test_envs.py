@@ -15,9 +15,9 @@ from stat import S_ISDIR
 
 import pytest
 
-from ipexctl.env.choice.env_list import BuiltEnv, HostEnvs, not_back, way_back
 from ipexctl.errors import HostFailed
 from ipexctl.machines.agent import Agent
+from ipexctl.stack.env_list import BuiltEnv, HostEnvs, not_back, way_back
 from ipexctl.terminal.confirm import DECLINED
 from tests.install.conftest import Builder, Outcome, Shop, make_wheel
 from tests.install.test_forecast import answered

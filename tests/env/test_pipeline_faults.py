@@ -18,9 +18,9 @@ from ipexctl.base.blob import Blob
 from ipexctl.blobs.blob_relay import _Getter
 from ipexctl.errors import HostFailed, IpexctlError
 from ipexctl.install.fetch_wheels import Supply
-from ipexctl.install.stack.lock_file import Lock, LockedPackage
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import environments
+from ipexctl.stack.lock_file import Lock, LockedPackage
 from ipexctl.terminal.progress import FETCHING, ProgressStep
 from ipexctl.terminal.progress_view import ProgressView, step_with_bytes
 from tests.install.conftest import Builder, Shop, finish, make_wheel, until

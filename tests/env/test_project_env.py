@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ipexctl.base.host_answer import Answer
-from ipexctl.env.choice.env_choice import EnvUsed
 from ipexctl.errors import HostFailed
+from ipexctl.facts.env_choice import EnvUsed
 from ipexctl.local.project_lock import env_choice_of
 from tests.cli import ipexctl
 from tests.install.conftest import Outcome, Shop, make_wheel

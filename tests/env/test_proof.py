@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import HostFailed
-from ipexctl.install.stack.selection import stack_modules
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.machines.agent import Agent
 from ipexctl.remote.install.env_proof import PROOF
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack.selection import stack_modules
 from tests.install import standins
 from tests.install.conftest import TORCH, Shop, make_wheel
 from tests.install.standins import TRAINABLE

@@ -18,8 +18,8 @@ from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.remote import main
 from ipexctl.remote.failure import Failure
 from ipexctl.remote.install import setvars_script
-from ipexctl.run.plan import mpi
-from ipexctl.run.plan.mpi import with_setvars
+from ipexctl.stack import mpi
+from ipexctl.stack.mpi import with_setvars
 from tests.install.standins import NEW, OLD, SETVARS, setvars_sh
 
 KEY = "a" * 16

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ipexctl.install.stack.env_match import EnvLook, env_modules, find_disagreement, key_of
+from ipexctl.stack.env_match import EnvLook, env_modules, find_disagreement, key_of
 from tests.install.conftest import Outcome, Shop
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -14,8 +14,8 @@ from ipexctl.base.values import cpu_list
 from ipexctl.doctor.checks import run_all
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.errors import HostFailed
+from ipexctl.facts import core_pinning, isa
 from ipexctl.facts import host_facts as of
-from ipexctl.facts import isa
 from ipexctl.facts.cpu_facts import CpuFacts, NumaNode
 from ipexctl.facts.cpu_frequency_facts import Power
 from ipexctl.facts.facts import Condition, Facts
@@ -29,7 +29,6 @@ from ipexctl.machines.agent import Agent
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_and_listen, probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.run.plan import core_pinning
 from tests import made
 from tests.checks.hosts import GIB, clean, part, two_nodes
 from tests.facts.machines import AMX, AVX2, AVX512, MACHINES, V2, Machine, regular

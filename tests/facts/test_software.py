@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.env.choice.package_changes import PackageChange
 from ipexctl.facts.host_facts import from_json
 from ipexctl.facts.mpi_install_facts import Layout, MpiFolder
+from ipexctl.facts.package_changes import PackageChange
 from ipexctl.facts.pythons_facts import Python
 from ipexctl.facts.software_facts import Current, Prefix, SoftwareFacts
 from ipexctl.inventory.inventory import Host

@@ -25,6 +25,7 @@ from ipexctl.machines.target import Target
 from ipexctl.project import folder_transfer
 from ipexctl.project.files.project_files import PACKED, ProjectFile, Tree
 from ipexctl.project.folder_transfer import PACK
+from ipexctl.run.plan.dataset_variables import data_variables
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.progress import HostProgress
 from tests.answering_terminal import answering
@@ -74,7 +75,7 @@ def test_a_hub_cache_is_known_by_its_folders(folders: tuple[str, ...], kind: str
 
 
 def test_what_ranks_get() -> None:
-    found = core.data_variables([held("mnist"), held("c4-en.v2"), held("hf", hub="cache")])
+    found = data_variables([held("mnist"), held("c4-en.v2"), held("hf", hub="cache")])
     assert [(name, value) for name, value, _ in found] == [
         ("IPEXCTL_DATA_MNIST", held("mnist").path),
         ("IPEXCTL_DATA_C4_EN_V2", held("c4-en.v2").path),

@@ -12,11 +12,11 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.install.requirement_files import extra_requirements
 from ipexctl.local.project_lock import read_lock
+from ipexctl.local.run_options import RunOptions
 from ipexctl.project.files.project_files import Ignore
 from ipexctl.project.project_folder import Walk
 from ipexctl.project.send_agreed import answer_no, answer_yes
 from ipexctl.project.send_project import Project, project_of, read_project
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import script_of
 from ipexctl.run.script_files.script_sources import _read_source
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import Unreachable
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.fleet import start_in_thread
 from ipexctl.project.send_agreed import answer_no
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import _asking_after
 
 

@@ -31,14 +31,14 @@ with atheris.instrument_imports(include=["ipexctl"]):
     from ipexctl.doctor.report.recommendations import recommend_settings
     from ipexctl.errors import HostFailed, IpexctlError
     from ipexctl.explain.causes import causes
-    from ipexctl.facts import host_facts
-    from ipexctl.install.stack import lock_file
-    from ipexctl.install.stack.version_table import parse_table
+    from ipexctl.facts import core_pinning, host_facts, usable_cores
     from ipexctl.machines.wire.frames import BadFrame, Decoder
     from ipexctl.project.files import project_files
     from ipexctl.run.outcome import event_reader
     from ipexctl.run.output import rank_lines
-    from ipexctl.run.plan import core_pinning, launch, launch_plan
+    from ipexctl.run.plan import launch, launch_plan
+    from ipexctl.stack import lock_file
+    from ipexctl.stack.version_table import parse_table
     from ipexctl.user_code import source_reader
 
 from tests.fuzz.answer import ANSWER, ODD  # noqa: E402  (the path is set above)
@@ -47,7 +47,7 @@ from tests.made import host, prepared  # noqa: E402
 from tests.plan.asked import read_launch  # noqa: E402
 
 OPTIONS = ("-timeout=5", "-max_len=600")
-ROWS = parse_table((ROOT / "ipexctl/install/stack/stacks.toml").read_text("utf-8"))
+ROWS = parse_table((ROOT / "ipexctl/stack/stacks.toml").read_text("utf-8"))
 KNOWN_CAUSES = causes.parse_causes((ROOT / "ipexctl/explain/causes/causes.toml").read_text("utf-8"))
 PLAN = launch_plan.make_launch_plan(
     [
@@ -139,7 +139,7 @@ def _use(found: host_facts.Facts) -> None:
     run_all(CheckedHosts((found,), rows=ROWS))
     two = CheckedHosts((found, made_facts("node02")), rows=ROWS)
     run_all(two), recommend_settings(two)
-    core_pinning.numa_nodes(found.cpu)
+    usable_cores.numa_nodes(found.cpu)
     for ranks in (1, 3):
         core_pinning.place_ranks(found, ranks), core_pinning.place_ranks(found, ranks, 1)
 

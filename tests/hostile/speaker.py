@@ -6,12 +6,12 @@ import sys
 import time
 
 from ipexctl.base.option import Seconds
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.agent import Agent, Hello
 from ipexctl.machines.wire.frames import Decoder
 from ipexctl.machines.wire.transport import PipeChannel
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts, Painter

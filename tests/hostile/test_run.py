@@ -7,9 +7,9 @@ import resource
 
 import pytest
 
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.command.summary import summary_lines
 from ipexctl.run.outcome.result_document import result_document
-from ipexctl.shipped_tables import known_failures
 from tests.hostile.speaker import END, GOOD, READY, Stuck, drive
 
 

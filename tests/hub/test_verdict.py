@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
 from ipexctl.run.jobs import ps
 from ipexctl.run.outcome import listed_runs, verdict
 from ipexctl.run.outcome.listed_runs import About, ListedState, RunOnHost
 from ipexctl.run.outcome.verdict import Verdict
-from ipexctl.shipped_tables import known_failures
 
 ABOUT = {"about": {"hosts": ["a", "b"], "ranks": 2, "command": "t.py"}, "version": 1, "began": 1.0}
 GONE = "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:80"

@@ -18,7 +18,7 @@ import pytest
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
 from ipexctl.install.bundle import read_lock_of, unpack_archive, write_archive
-from ipexctl.install.stack.lock_file import Lock, LockedPackage, parse_lock, render_lock
+from ipexctl.stack.lock_file import Lock, LockedPackage, parse_lock, render_lock
 from tests.install.conftest import Outcome, Shop, make_wheel
 
 BYTES = "d54416ca0775ee2598611d25294cadc1fd91cc5dda8221c39ecc033217ea8b4f"  # of a bundle

@@ -14,13 +14,13 @@ from ipexctl.errors import InputError, NothingFits
 from ipexctl.facts.facts import Facts
 from ipexctl.install.command.install_text import chosen_text
 from ipexctl.install.install_plan import EnvState, HostInstall, Plan
-from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.selection import Stack, choose_stacks
-from ipexctl.install.stack.stack_decision import DEFAULT, decide_stack, wanted_stack
-from ipexctl.install.stack.version_table import END_OF_LIFE, Request
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.packages.resolver import Resolved
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack.lock_file import Lock
+from ipexctl.stack.selection import Stack, choose_stacks
+from ipexctl.stack.stack_decision import DEFAULT, decide_stack, wanted_stack
+from ipexctl.stack.version_table import END_OF_LIFE, Request
 from tests.install.conftest import Shop
 from tests.stack.test_lock import LOCK
 from tests.stack.test_stack import host

@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from ipexctl.install.stack.lock_file import parse_lock
 from ipexctl.lab import HostSpec, Lab, LabSpec
+from ipexctl.stack.lock_file import parse_lock
 from tests.conftest import MakeLab
 from tests.install.conftest import Shop, finish, until
 from tests.install.over_ssh import (

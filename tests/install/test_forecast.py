@@ -19,12 +19,12 @@ from ipexctl.install.command.install_text import chosen_text
 from ipexctl.install.install import install
 from ipexctl.install.install_options import InstallOptions
 from ipexctl.install.install_plan import EnvState, HostInstall, Plan
-from ipexctl.install.stack.selection import choose_stacks
-from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.machines.target import Target
 from ipexctl.packages.resolver import Resolved
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack.selection import choose_stacks
+from ipexctl.stack.version_table import Request
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.progress import HostProgress
 from tests.answering_terminal import answering

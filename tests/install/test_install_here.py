@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from ipexctl.install import fleet_locks
-from ipexctl.install.stack.lock_file import parse_lock
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.run.plan.launch_plan import read_prepared
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack.lock_file import parse_lock
 from tests.install.conftest import Shop, finish, make_wheel, until
 
 

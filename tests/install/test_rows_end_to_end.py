@@ -19,14 +19,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ipexctl.install.stack.lock_file import parse_lock
-from ipexctl.install.stack.version_table import StackRow
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab import HostSpec, LabSpec
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.probe_host import probe_facts
 from ipexctl.machines.wire.transport import LocalTransport
 from ipexctl.packages.uv import find_uv
+from ipexctl.stack.lock_file import parse_lock
+from ipexctl.stack.version_table import StackRow
 from tests.cli import ipexctl
 from tests.conftest import MakeLab
 from tests.install import standins

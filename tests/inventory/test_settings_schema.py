@@ -13,9 +13,9 @@ import pytest
 
 from ipexctl.base import toml
 from ipexctl.errors import InputError
+from ipexctl.local.run_options import COMPRESSIONS
 from ipexctl.local.settings_file import SettingKind, parse_settings, setting_kinds
 from ipexctl.remove.prune_limits import PruneLimits
-from ipexctl.run.plan.run_options import COMPRESSIONS
 from ipexctl.schema.schema_files import LINES, schema_file, schema_line
 from tests.inventory.conftest import ROOT
 

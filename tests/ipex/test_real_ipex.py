@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.install.stack.lock_file import parse_lock
 from ipexctl.lab import LabSpec
+from ipexctl.stack.lock_file import parse_lock
 from tests.conftest import MakeLab
 
 pytestmark = pytest.mark.lab

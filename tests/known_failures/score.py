@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ipexctl.base import toml
 from ipexctl.explain.causes import causes
-from ipexctl.shipped_tables import known_failures
+from ipexctl.explain.known_failures import known_failures
 
 HELD_OUT = Path(__file__).parent / "held_out.toml.gz"
 

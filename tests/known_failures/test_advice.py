@@ -10,7 +10,7 @@ from ipexctl.base import toml
 from ipexctl.base.wrapping import wrap_text
 from ipexctl.explain.causes import causes
 from ipexctl.explain.causes.causes import Cause
-from ipexctl.shipped_tables import known_failures
+from ipexctl.explain.known_failures import known_failures
 from tests.cli import command_tree
 
 LINES = [

@@ -11,7 +11,7 @@ import pytest
 
 from ipexctl.doctor.checks import all_checks as checks
 from ipexctl.explain.causes import causes
-from ipexctl.shipped_tables import known_failures
+from ipexctl.explain.known_failures import known_failures
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))

@@ -6,11 +6,11 @@ import gzip
 import hashlib
 from pathlib import Path
 
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.run_result import HostEnd, RunResult
 from ipexctl.run.outcome.run_state import RankEnd
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.shipped_tables import known_failures
 
 PLAN = LaunchPlan((), "10.0.0.1", 29500, ("train.py",), (), "")
 FAILED = RankEnd(0, "node01", code=1)

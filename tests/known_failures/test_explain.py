@@ -8,10 +8,10 @@ import pytest
 
 from ipexctl.doctor.checks import all_checks
 from ipexctl.explain.explain import explainable_items
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.command.views import JsonView, PlainView
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.shipped_tables import known_failures
 from tests.cli import ipexctl
 
 

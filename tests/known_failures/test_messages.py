@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ipexctl.base import toml
 from ipexctl.explain.causes import causes
-from ipexctl.shipped_tables import known_failures
+from ipexctl.explain.known_failures import known_failures
 
 TEXTS = toml.loads(Path(__file__).with_name("messages.toml").read_text("utf-8"))
 

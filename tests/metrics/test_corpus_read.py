@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ipexctl.run.output.metric_lines import LineReader
-from ipexctl.shipped_tables import metric_formats
+from ipexctl.run.watch.metric_formats import metric_formats
 
 CORPUS = Path(__file__).parent / "corpus"
 OPEN = sorted([*CORPUS.glob("open/*.json"), *CORPUS.glob("third/*.json")])

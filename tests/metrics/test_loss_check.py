@@ -6,7 +6,7 @@ import pytest
 
 from ipexctl.run.output.loss_check import LossWatch, bad_loss
 from ipexctl.run.output.metric_lines import LineReader
-from ipexctl.shipped_tables import metric_formats
+from ipexctl.run.watch.metric_formats import metric_formats
 
 
 def read(lines: list[str]) -> str:

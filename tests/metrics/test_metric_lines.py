@@ -4,7 +4,7 @@ import pytest
 
 from ipexctl.run.output.metric_lines import Format
 from ipexctl.run.output.training_state import Training
-from ipexctl.shipped_tables import metric_formats
+from ipexctl.run.watch.metric_formats import metric_formats
 
 FORMATS = metric_formats()
 

@@ -6,7 +6,7 @@ import pytest
 
 from ipexctl.run.command.run_text import progress_words
 from ipexctl.run.output.training_state import READ_EVERY, SETTLE, Training
-from ipexctl.shipped_tables import metric_formats
+from ipexctl.run.watch.metric_formats import metric_formats
 
 
 def test_lines_of_the_past_make_no_rate():

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from ipexctl.local.bounded_read import LIMIT
 from ipexctl.migrate.code.file_kinds import kind_of, read_file
-from ipexctl.migrate.migrate import migrate
-from ipexctl.shipped_tables import migration_tables
+from ipexctl.migrate.migrate import migrate, migration_tables
 from ipexctl.user_code.shell_words import split_commands
 from tests.cli import ipexctl
 

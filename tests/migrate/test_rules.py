@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.migrate.code.rules import Rule
+from ipexctl.local.shipped_tables import known_launchers, migration_rules
 from ipexctl.migrate.migrate import migrate
 from ipexctl.run.script.context import HostEnvironment, ProjectFiles
 from ipexctl.run.script.review import Review
-from ipexctl.shipped_tables import known_launchers, migration_rules
+from ipexctl.user_code.migration_rules import Rule
 from ipexctl.user_code.source_reader import read_source
 from tests.cli import ipexctl
 

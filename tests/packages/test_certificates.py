@@ -11,11 +11,11 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import LockedPackage
 from ipexctl.packages.file_fetch import FetchFailed
 from ipexctl.packages.indexes import CERT_HINT, Indexes, merge_indexes
 from ipexctl.packages.resolver import resolve_stack
 from ipexctl.packages.wheel_fetch import Fetcher
+from ipexctl.stack.lock_file import LockedPackage
 from tests.install.conftest import Outcome, Shop
 from tests.packages.served import Fault, Served, served
 from tests.packages.test_logins import STACK, for_uv

@@ -11,11 +11,11 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.common.http_body import BodyBroken, TooLarge
-from ipexctl.install.stack.lock_file import LockedPackage
 from ipexctl.packages.download import Download
 from ipexctl.packages.file_fetch import PART, FetchFailed
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.wheel_fetch import Fetcher
+from ipexctl.stack.lock_file import LockedPackage
 from tests.packages.served import Fault, Served, served
 from tests.refused import refused
 

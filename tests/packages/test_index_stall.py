@@ -14,13 +14,13 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock, LockedPackage
-from ipexctl.install.stack.requirements import Extra
 from ipexctl.packages import uv
 from ipexctl.packages.file_fetch import FetchFailed
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import locate_files, resolve_stack
 from ipexctl.packages.wheel_fetch import Fetcher
+from ipexctl.stack.lock_file import Lock, LockedPackage
+from ipexctl.stack.requirements import Extra
 from tests.packages.test_logins import STACK, for_uv
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100000\r\n\r\n<html>"

@@ -14,16 +14,16 @@ import pytest
 
 from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import LockedPackage
-from ipexctl.install.stack.selection import choose_stacks
-from ipexctl.install.stack.version_table import Request
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.packages.file_fetch import FetchFailed
 from ipexctl.packages.http_opener import Logins, Pair
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import intel_pins, resolve_stack
 from ipexctl.packages.uv import Pin, Unresolved, Uv
 from ipexctl.packages.wheel_fetch import Fetcher
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack.lock_file import LockedPackage
+from ipexctl.stack.selection import choose_stacks
+from ipexctl.stack.version_table import Request
 from tests.install.conftest import Shop, make_wheel
 from tests.packages.served import Fault, Served, served
 from tests.stack.test_stack import host

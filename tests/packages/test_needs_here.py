@@ -11,7 +11,7 @@ import pytest
 from ipexctl.base.blob import Blob
 from ipexctl.install.command.install_text import chosen_text, install_question
 from ipexctl.install.install_plan import Plan
-from ipexctl.install.stack.lock_file import LockedPackage, parse_lock
+from ipexctl.stack.lock_file import LockedPackage, parse_lock
 from ipexctl.terminal.confirm import confirm
 from tests.answering_terminal import answering
 from tests.install.conftest import Shop, make_wheel

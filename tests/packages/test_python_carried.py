@@ -19,11 +19,11 @@ from ipexctl.blobs.blob_store import Store
 from ipexctl.errors import InputError, NothingFits
 from ipexctl.install import carried_python
 from ipexctl.install.carried_python import find_build
-from ipexctl.install.stack.lock_file import parse_lock
-from ipexctl.install.stack.selection import choose_stacks
-from ipexctl.install.stack.version_table import Request
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.machines.agent import Agent
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack.lock_file import parse_lock
+from ipexctl.stack.selection import choose_stacks
+from ipexctl.stack.version_table import Request
 from tests.install.conftest import Shop
 from tests.stack.test_stack import host
 

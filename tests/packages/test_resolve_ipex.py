@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.selection import Stack, choose_stacks
-from ipexctl.install.stack.version_table import Request, StackRow
+from ipexctl.local.shipped_tables import stack_rows
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import Resolved, locate_files, resolve_stack
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.stack.selection import Stack, choose_stacks
+from ipexctl.stack.version_table import Request, StackRow
 from tests.install.conftest import make_wheel
 from tests.packages.web import index, page
 from tests.stack.test_stack import host

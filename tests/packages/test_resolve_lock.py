@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.selection import Stack
 from ipexctl.packages.resolver import Urls, locate_files, resolve_stack
+from ipexctl.stack.lock_file import Lock
+from ipexctl.stack.selection import Stack
 from tests.install.conftest import make_wheel
 from tests.packages.test_resolve_ipex import LAST, ROWS, World, fill, page
 

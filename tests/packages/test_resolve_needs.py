@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import parse_lock, render_lock
-from ipexctl.install.stack.requirements import Extra
-from ipexctl.install.stack.selection import choose_stacks
-from ipexctl.install.stack.version_table import Request
 from ipexctl.packages.indexes import Indexes
 from ipexctl.packages.resolver import resolve_stack
+from ipexctl.stack.lock_file import parse_lock, render_lock
+from ipexctl.stack.requirements import Extra
+from ipexctl.stack.selection import choose_stacks
+from ipexctl.stack.version_table import Request
 from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel
 from tests.stack.test_stack import host
 from tests.stack.test_table import AVX512

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.requirements import Extra
 from ipexctl.packages.resolver import Resolved, resolve_stack
+from ipexctl.stack.requirements import Extra
 from tests.packages.test_resolve_ipex import LAST, World, fill, page, wheel
 
 

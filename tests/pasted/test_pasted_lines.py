@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipexctl.errors import InputError
+from ipexctl.local.shipped_tables import known_launchers
 from ipexctl.run.command.command_line_words import for_click, without_launcher
-from ipexctl.shipped_tables import known_launchers
 from ipexctl.user_code.launchers.launcher_table import Flag, Launcher
 from ipexctl.user_code.launchers.line_request import TypedOptions
 from ipexctl.user_code.launchers.pasted_line import StartedRanks, read_pasted_line, started_by

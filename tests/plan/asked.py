@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ipexctl.common.run_orders import HubOrder
+from ipexctl.local.run_options import RunOptions
 from ipexctl.remote.hub import mpi_launch
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.start_request import Orders
 
 

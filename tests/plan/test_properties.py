@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipexctl.facts import usable_cores
+from ipexctl.facts import core_pinning, usable_cores
 from ipexctl.facts.cpu_facts import Cpu, CpuFacts
 from ipexctl.facts.cpu_facts import NumaNode as Numa
 from ipexctl.facts.facts import Facts
-from ipexctl.run.plan import core_pinning
 from ipexctl.run.plan.launch import LaunchPlan, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
 from tests import made

@@ -11,9 +11,9 @@ import pytest
 from ipexctl.errors import InputError
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.memory_and_swap_facts import MemFacts
+from ipexctl.local.run_options import RunOptions
 from ipexctl.project.send_project import Project
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_plan import plan_of
 from ipexctl.run.run_script import Script
 from tests import made

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from ipexctl.facts.core_pinning import place_ranks
 from ipexctl.facts.cpu_facts import Cpu, CpuFacts
 from ipexctl.facts.usable_cores import default_ranks, list_cores
-from ipexctl.run.plan.core_pinning import place_ranks
 from tests.made import cpu, facts
 
 

@@ -16,10 +16,10 @@ from ipexctl.base.host_outcome import HostState
 from ipexctl.data import data
 from ipexctl.data.hf_client import HfClient
 from ipexctl.data.pull import Pull, Pulled, pull_dataset
-from ipexctl.data.rules import dataset_rules
 from ipexctl.data.rules.pulled_tree import HfSource
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import Target
+from ipexctl.run.plan.dataset_variables import data_variables
 from ipexctl.terminal.progress import HostProgress
 from tests.cli import ipexctl
 from tests.pull.hub_server import TOKEN, Hub, served
@@ -174,7 +174,7 @@ def test_a_run_of_two_repositories_finds_both_in_one_cache(
         pulled(tmp_path, source)
     root = tmp_path / "root"
     held = data.use_datasets(agent, str(root), ["tiny", "rows"])
-    found = {name: value for name, value, _ in dataset_rules.data_variables(held)}
+    found = {name: value for name, value, _ in data_variables(held)}
     assert found["HF_HUB_OFFLINE"] == "1"
     names = sorted(os.listdir(Path(found["HF_HOME"], "hub")))
     assert names == ["datasets--acme--rows", "models--acme--tiny"]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.install.stack.lock_file import parse_lock
 from ipexctl.lab import HostSpec, LabSpec
+from ipexctl.stack.lock_file import parse_lock
 from tests.conftest import MakeLab
 from tests.install.conftest import REPO
 from tests.install.test_rows_end_to_end import World, pythons_here, world

@@ -15,7 +15,7 @@ import pytest
 import ipexctl
 
 ROOT = Path(__file__).parents[2]
-VENDORS_MAY = ("ipexctl/install/stack/stacks.toml", "docs/stacks.md")
+VENDORS_MAY = ("ipexctl/stack/stacks.toml", "docs/stacks.md")
 LONGEST = 500
 LONGEST_FUNCTION = 60
 SAID = ("what", "why", "hint")

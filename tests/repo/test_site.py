@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl import errors
-from ipexctl.shipped_tables import migration_rules, stack_rows
+from ipexctl.local.shipped_tables import migration_rules, stack_rows
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))

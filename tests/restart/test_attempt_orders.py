@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from ipexctl.common.restart_plan import RestartPlan, VoterPlan
+from ipexctl.local.run_options import RunOptions
 from ipexctl.remote.restart import attempt_orders
 from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch import start_request
 from ipexctl.run.watch.start_request import Orders, compose_restart_plans
 from tests.plan.test_launch import THREE, node

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.target import Target
 from ipexctl.run import start_keepers
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_script import Script
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.source import PythonSource

@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ipexctl.base.quoting import quote_for_pasting
+from ipexctl.base.retry_command import compose_retry_command
 from ipexctl.base.typed_command import Typed
 from ipexctl.errors import RunFailed, Unreachable
 from ipexctl.machines.agent import agent_failure
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target, read_inventory
-from ipexctl.run.outcome.retry_command import compose_retry_command
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.ranks_per_host import fit_rank_count, share_out
 from ipexctl.run.prepare_hosts import call_every_host

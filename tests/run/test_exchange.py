@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.explain.causes.causes import find_likeliest_cause
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.command.summary import summary_lines
 from ipexctl.run.outcome.rank_exchange import (
     ENOUGH_STEPS,
@@ -22,7 +23,6 @@ from ipexctl.run.outcome.rank_exchange import (
 from ipexctl.run.outcome.run_result import RunResult
 from ipexctl.run.plan.launch import RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.shipped_tables import known_failures
 from ipexctl.user_code import frameworks
 from ipexctl.user_code.source_reader import read_source
 from tests.plan.conftest import shape  # noqa: F401

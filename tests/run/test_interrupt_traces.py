@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.outcome.interrupt_traces import MOST_LINES, InterruptTraces
-from ipexctl.shipped_tables import known_failures
 
 TRACE = ["Traceback (most recent call last):", '  File "t.py", line 3, in <module>', "    f()"]
 STOPPED = [*TRACE, "KeyboardInterrupt"]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import FORMAT, ListedState, RunOnHost
 from ipexctl.run.watch.run_format import written_by
-from ipexctl.shipped_tables import known_failures
 from tests.refused import refused
 
 RUN = "20260101-000000-000001"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.typed_command import Typed
-from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.local.run_options import RunOptions
 from ipexctl.run.run_script import misplaced_note, options_first, script_of
 from ipexctl.user_code.source_reader import read_source
 from tests.refused import refused

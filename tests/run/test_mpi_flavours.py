@@ -9,9 +9,10 @@ import pytest
 from ipexctl.errors import RunFailed
 from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.remote.hub import mpi_launch
-from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
+from ipexctl.run.plan.mpirun import RANK, rank_starter_command
+from ipexctl.stack import mpi
 from tests.made import facts, host, prepared
 from tests.plan.asked import read_launch
 
@@ -70,14 +71,14 @@ RUN = "/home/trainer/.ipexctl/runs/r1"
 )
 def test_each_mpi_is_told_of_our_bootstrap_program(found, flags, machinefile):
     made = planned(found)
-    assert made.mpirun == (f"{P}/bin/mpirun", *flags.split(), *mpi.RANK)
+    assert made.mpirun == (f"{P}/bin/mpirun", *flags.split(), *RANK)
     assert made.machinefile == machinefile
 
 
 def test_without_mpi_each_hosts_agent_starts_its_ranks():
     made = planned(None)
     assert (made.mpi, made.mpirun, made.machinefile) == ("", (), "")
-    assert [mpi.rank_starter_command(h)[3:] for h in made.hosts] == [
+    assert [rank_starter_command(h)[3:] for h in made.hosts] == [
         ("sh", "0:0", "1:1"),
         ("sh", "2:0"),
     ]

@@ -12,6 +12,7 @@ from ipexctl.base.sizes import fold_numbers
 from ipexctl.common.run_events import HostLoad
 from ipexctl.errors import InputError
 from ipexctl.inventory.inventory import Inventory
+from ipexctl.local.run_options import RunOptions
 from ipexctl.run.command.run_text import rank_prefixes, status_line
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.outcome.run_result import Tally
@@ -19,7 +20,6 @@ from ipexctl.run.output.merge_lines import WINDOW, Fold
 from ipexctl.run.output.training_state import TrainingProgress
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.plan.run_options import RunOptions
 from tests.made import facts, host, prepared
 from tests.refused import refused
 

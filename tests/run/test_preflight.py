@@ -18,6 +18,8 @@ from ipexctl.facts.clocks_facts import ClockFacts
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.local.run_options import RunOptions
+from ipexctl.local.shipped_tables import known_launchers, migration_rules
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import Target
 from ipexctl.project.send_agreed import answer_no
@@ -26,11 +28,9 @@ from ipexctl.run import preflight as verb
 from ipexctl.run import preflight_rules as core
 from ipexctl.run.plan import launch_plan
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.script.context import HostEnvironment, ProjectFiles
 from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
-from ipexctl.shipped_tables import known_launchers, migration_rules
 from ipexctl.user_code.source_reader import read_source
 from tests import made
 from tests.checks.cases import ANN

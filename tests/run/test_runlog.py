@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.first_cause import known_cause
 from ipexctl.run.outcome.rank_exchange import Exchange, ExchangeVerdict
@@ -17,7 +18,6 @@ from ipexctl.run.output.rank_lines import (
 )
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.shipped_tables import known_failures
 from tests.made import facts, host, prepared
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from ipexctl.local.shipped_tables import known_launchers, migration_rules
 from ipexctl.run.preflight import STDLIB
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles
 from ipexctl.run.script.review import Review
 from ipexctl.run.script_files.script_sources import read_sources
-from ipexctl.shipped_tables import known_launchers, migration_rules
 from ipexctl.user_code.source_reader import read_source
 
 V5 = {"torch": "2.13.0+cpu", "transformers": "5.23.0", "accelerate": "1.15.0", "trl": "1.16.0"}

@@ -12,23 +12,24 @@ import pytest
 
 from ipexctl.common.run_events import HostLoad, Sample
 from ipexctl.errors import InputError
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.inventory.inventory import Inventory
+from ipexctl.local.run_options import RunOptions
+from ipexctl.project.files.missing_file import LeftOut
 from ipexctl.run.outcome.event_reader import RankEnded
 from ipexctl.run.outcome.first_cause import first_cause, known_cause, same_endings
 from ipexctl.run.outcome.line_filter import ALL, read_line_filter
 from ipexctl.run.outcome.result_document import full_plan
-from ipexctl.run.outcome.run_result import HostEnd, LeftOut, RunResult
+from ipexctl.run.outcome.run_result import HostEnd, RunResult
 from ipexctl.run.outcome.run_state import RankEnd, RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.outcome.verdict import HubRecord, decide_verdict
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.fetch_outputs import check_patterns, is_inside
 from ipexctl.run.watch.run_folder import RunFolder
 from ipexctl.run.watch.run_notices import BARS_EVERY, MOST_BARS, Teller
 from ipexctl.run.watch.run_watchers import BACKLOG, Painter
-from ipexctl.shipped_tables import known_failures
 from tests.made import facts, host, prepared
 
 

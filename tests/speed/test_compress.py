@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ipexctl.common.run_orders import StartOrder
+from ipexctl.local.run_options import RunOptions
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run import check_run_options
 from ipexctl.run.run_script import script_of
 from ipexctl.run.watch.start_request import Orders

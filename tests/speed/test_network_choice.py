@@ -15,6 +15,7 @@ from ipexctl.facts.interfaces_facts import Nic, Route
 from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.inventory import Host
 from ipexctl.lab.cluster.lab_spec import HostSpec, LabSpec, parse_hosts
+from ipexctl.local.run_options import RunOptions
 from ipexctl.run.command.plan_text import plan_document, plan_lines
 from ipexctl.run.gather_plan import Planned
 from ipexctl.run.network import measure_networks, rate_cache
@@ -28,7 +29,6 @@ from ipexctl.run.network.network_choice import (
 from ipexctl.run.plan import interface_choice
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_plan import with_chosen_network
 from tests import made
 from tests.refused import refused

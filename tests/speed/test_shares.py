@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from ipexctl.local.run_options import RunOptions
 from ipexctl.project.send_project import Project
 from ipexctl.run.plan.launch import RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.run_plan import with_shares
 from ipexctl.run.run_script import Script
 from ipexctl.run.shares import measure_speeds

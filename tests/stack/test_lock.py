@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.lock_file import Lock, LockedPackage, lock_fits, parse_lock, render_lock
-from ipexctl.install.stack.selection import Stack
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.local.shipped_tables import stack_rows
+from ipexctl.stack.lock_file import Lock, LockedPackage, lock_fits, parse_lock, render_lock
+from ipexctl.stack.selection import Stack
 
 TORCH = LockedPackage("torch", "2.13.0+cpu", "torch-2.13.0+cpu-cp311-cp311-linux.whl", "a" * 64, 5)
 NUMPY = LockedPackage("numpy", "2.0", "numpy-2.0-py3-none-any.whl", "b" * 64, 6)

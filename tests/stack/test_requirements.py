@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.install.stack.requirements import Extra, Read, not_allowed, read_requirements
+from ipexctl.stack.requirements import Extra, Read, not_allowed, read_requirements
 
 A, B = "a" * 64, "b" * 64
 ENVIRON = {"TOKEN": "s3cret", "HERE": "/srv", "UNSET": ""}

@@ -10,10 +10,10 @@ from ipexctl.errors import NothingFits
 from ipexctl.facts.cpu_facts import CpuFacts
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.pythons_facts import Python
-from ipexctl.install.stack.selection import choose_stacks
-from ipexctl.install.stack.version_table import Request, parse_table
-from ipexctl.run.plan.mpi import env_vars, in_packages
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.local.shipped_tables import stack_rows
+from ipexctl.stack.mpi import env_vars, in_packages
+from ipexctl.stack.selection import choose_stacks
+from ipexctl.stack.version_table import Request, parse_table
 from tests.made import cpu, facts
 
 V2 = frozenset({"cx16", "popcnt", "ssse3", "sse4_1", "sse4_2"})

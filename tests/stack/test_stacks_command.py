@@ -10,9 +10,9 @@ import pytest
 
 from ipexctl.cli import rewrite_args
 from ipexctl.install.command.stacks_text import stack_table_text
-from ipexctl.install.stack.table_view import as_host, stack_offers
-from ipexctl.install.stack.version_table import Request
-from ipexctl.shipped_tables import stack_rows
+from ipexctl.local.shipped_tables import stack_rows
+from ipexctl.stack.table_view import as_host, stack_offers
+from ipexctl.stack.version_table import Request
 from tests.cli import ipexctl
 
 ASKED = ["--python", "3.8", "--isa", "avx2", "--torch", "1.12.1"]

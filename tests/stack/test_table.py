@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.errors import NothingFits
-from ipexctl.install.stack.selection import choose_stacks, stack_requirements
-from ipexctl.install.stack.table_view import stack_offers
-from ipexctl.install.stack.version_table import (
+from ipexctl.local.shipped_tables import stack_rows
+from ipexctl.stack.selection import choose_stacks, stack_requirements
+from ipexctl.stack.table_view import stack_offers
+from ipexctl.stack.version_table import (
     ISA,
     NEWEST,
     Request,
@@ -15,7 +16,6 @@ from ipexctl.install.stack.version_table import (
     maintained_rows,
     rows_for_request,
 )
-from ipexctl.shipped_tables import stack_rows
 from tests.stack.test_stack import V2, host
 
 AVX2 = V2 | ISA["avx2"]

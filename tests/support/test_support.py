@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from ipexctl.install.stack.lock_file import render_lock
 from ipexctl.remote.run_files import journal
+from ipexctl.stack.lock_file import render_lock
 from tests.run.test_ps_local import Here
 from tests.stack.test_lock import LOCK
 

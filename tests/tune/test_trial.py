@@ -7,10 +7,10 @@ import time
 import pytest
 
 from ipexctl.base.option import Seconds
+from ipexctl.local.run_options import RunOptions
 from ipexctl.run.outcome.run_result import Tally
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import Orders
 from ipexctl.tune.trial import TrialView, of_trial

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.local.run_options import RunOptions
 from ipexctl.tune.tune import _overriding_options, _refuse_unmeasured, settings_to_write
 from ipexctl.tune.tune_options import TuneOptions
 from ipexctl.tune.tune_search import SearchResult, Trial

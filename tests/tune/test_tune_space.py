@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.base.option import options_of
-from ipexctl.run.plan.core_pinning import place_ranks
+from ipexctl.facts.core_pinning import place_ranks
+from ipexctl.local.run_options import RunOptions
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.tune.tune_space import (
     Profile,
     SettingChange,

@@ -1,20 +1,19 @@
-"""Datasets on hosts: their names, their variables, and whether the hosts of a run agree."""
+"""Datasets on hosts: their names, and whether the hosts of a run agree."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
-from ipexctl.base import quoting
 from ipexctl.base.host_answer import read_absolute_path
 from ipexctl.base.values import by, matching_text, plain
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.inventory.hostfile_text import fold
+from ipexctl.project.files.dataset_names import data_variable_name
 from ipexctl.project.files.project_files import Tree
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.launch import HostPlan, LaunchPlan
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VERSION = re.compile(r"([0-9a-f]{16})?")
@@ -52,9 +51,6 @@ class Held:
         return f"version {self.version}" + f", pushed from {self.source}" * bool(self.source)
 
 
-Variables = tuple[tuple[str, str, str], ...]  # name, value, why
-
-
 def checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InputError(
@@ -79,24 +75,6 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
                 slug="dataset-variables-conflict",
             )
     return tuple(found.values())
-
-
-def data_variable_name(name: str) -> str:
-    return "IPEXCTL_DATA_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
-
-
-def data_name(folder: str) -> str:
-    """Return a name for the data of this folder."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", posixpath.basename(folder.rstrip("/"))).lstrip("._-")
-    return name[:64] or "data"
-
-
-def push_hint(folder: str, name: str) -> str:
-    """Return how to give the ranks a folder that is too large to send with each run."""
-    push = quoting.quote_for_pasting(("ipexctl", "data", "push", folder, "--as", name))
-    return (
-        f"{push}, then ipexctl run --data {name} ... with ${data_variable_name(name)} as its path"
-    )
 
 
 def hf_cache_kind(tree: Tree) -> str:
@@ -124,39 +102,3 @@ def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> 
             hint=f"ipexctl data push DIR --as {name}   # to all hosts of this run",
             slug="dataset-versions-differ",
         )
-
-
-def data_variables(held: Iterable[Held]) -> Variables:
-    """Return the variables for ranks on this host."""
-    found: list[tuple[str, str, str]] = []
-    hf_homes: dict[str, list[str]] = {}
-    for one in held:
-        found.append(
-            (data_variable_name(one.name), one.path, f"--data {one.name}, version {one.version}")
-        )
-        if one.hub:
-            hf_homes.setdefault(one.hub, []).append(one.name)
-    for home, names in hf_homes.items():
-        found.append(("HF_HOME", home, f"{', '.join(names)}: hub cache"))
-        found.append(("HF_HUB_OFFLINE", "1", "the hub is not contacted for files in the cache"))
-    return tuple(found)
-
-
-def with_data(
-    plan: LaunchPlan, held: Mapping[str, Sequence[Held]], given: Iterable[str]
-) -> LaunchPlan:
-    """Return the plan with each host's own paths; variables given by --env are kept."""
-    mine = frozenset(given)
-    hosts = tuple(
-        _add_variables(host, data_variables(held[host.host]), mine) for host in plan.hosts
-    )
-    return replace(plan, hosts=hosts)
-
-
-def _add_variables(host: HostPlan, found: Variables, given: frozenset[str]) -> HostPlan:
-    new = [v for v in found if v[0] not in given]
-    return replace(
-        host,
-        rank_env=(*host.rank_env, *((name, value) for name, value, _ in new)),
-        reasons=(*host.reasons, *((name, why) for name, _, why in new)),
-    )

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ipexctl.base.remote_file import Content, RemoteFile
-from ipexctl.data.rules.dataset_rules import data_name
 from ipexctl.errors import InputError, is_shown
+from ipexctl.project.files.dataset_names import data_name
 from ipexctl.project.files.project_files import ProjectFile, Tree
 from ipexctl.quick_dataclass import dataclass
 

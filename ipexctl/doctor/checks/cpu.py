@@ -13,7 +13,7 @@ from ipexctl.facts import isa, processors
 from ipexctl.facts.cpu_facts import NumaNode
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.system_facts import PRACTICE
-from ipexctl.install.stack.version_table import ISA, maintained_rows
+from ipexctl.stack.version_table import ISA, maintained_rows
 
 _EXPOSE = (
     "give the virtual machine its host's CPU model (libvirt: <cpu mode='host-passthrough'/>, QEMU: "

@@ -10,7 +10,7 @@ from ipexctl.doctor.report.cluster import CheckedHosts, install_command
 from ipexctl.doctor.report.finding import Fix, Severity, do, ipexctl_command
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.pythons_facts import Python
-from ipexctl.install.stack.version_table import StackRow, maintained_rows
+from ipexctl.stack.version_table import StackRow, maintained_rows
 
 
 @host_check(

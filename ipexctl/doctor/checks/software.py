@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from ipexctl.doctor.checks.registry import Check, Evidence, cluster_check, evidence_list, host_check
 from ipexctl.doctor.report.cluster import CheckedHosts, group_hosts, hosts_by_value
 from ipexctl.doctor.report.finding import Command, Severity, do, ipexctl_command
-from ipexctl.env.choice import package_changes
+from ipexctl.facts import package_changes
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.software_facts import Prefix
 

@@ -8,8 +8,8 @@ from ipexctl.doctor.checks.registry import Evidence, cluster_check, host_check
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.doctor.report.finding import Fix, Severity, Shell, command, do, scripted_sudo
 from ipexctl.facts.facts import Facts
-from ipexctl.install.stack.version_table import maintained_rows
 from ipexctl.machines.openssh import startup_files
+from ipexctl.stack.version_table import maintained_rows
 
 
 @host_check(

@@ -10,10 +10,10 @@ from ipexctl.facts import usable_cores
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.facts.speed_facts import Measurements
-from ipexctl.install.stack.lock_file import Lock
-from ipexctl.install.stack.version_table import StackRow
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.stack.lock_file import Lock
+from ipexctl.stack.version_table import StackRow
 
 
 @dataclass(frozen=True)

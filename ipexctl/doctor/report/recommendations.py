@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 
 from ipexctl.doctor.report.cluster import CheckedHosts
 from ipexctl.errors import InputError, NothingFits
-from ipexctl.facts import isa, processors, usable_cores
+from ipexctl.facts import core_pinning, isa, processors, usable_cores
 from ipexctl.facts.facts import Facts
-from ipexctl.install.stack import stack_decision
-from ipexctl.install.stack.stack_decision import Decision
-from ipexctl.install.stack.version_table import Request
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import core_pinning
+from ipexctl.stack import stack_decision
+from ipexctl.stack.stack_decision import Decision
+from ipexctl.stack.version_table import Request
 
 
 @dataclass(frozen=True)

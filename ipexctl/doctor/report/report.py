@@ -8,8 +8,8 @@ from functools import cached_property
 from ipexctl.base.host_outcome import HostDown
 from ipexctl.doctor.report.finding import Finding, Fix, Severity
 from ipexctl.doctor.report.recommendations import Recommendation
-from ipexctl.env.choice.env_choice import EnvChoice
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, worst_exit
+from ipexctl.facts.env_choice import EnvChoice
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.reachability_facts import Peer
 from ipexctl.facts.speed_facts import Measurements

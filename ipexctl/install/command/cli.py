@@ -168,8 +168,8 @@ def _may_be_package(recap: Any) -> bool:
 
 
 def _rollback(target: Any, root: str, *, check: bool, json: bool) -> NoReturn:
-    from ipexctl.env.env import rollback
-    from ipexctl.env.env_text import back_document, show_back
+    from ipexctl.install.command.install_text import back_document, show_back
+    from ipexctl.install.rollback import rollback
 
     back = rollback(target, root, check=check)
     end_command(back, back_document, show_back, json=json)
@@ -209,10 +209,10 @@ def stacks(
     """
     from ipexctl.errors import EXIT_NOTHING_FITS
     from ipexctl.install.command.stacks_text import stack_table_text, stacks_document
-    from ipexctl.install.stack import table_view
-    from ipexctl.install.stack.selection import check_request
-    from ipexctl.install.stack.version_table import Request
-    from ipexctl.shipped_tables import stack_rows
+    from ipexctl.local.shipped_tables import stack_rows
+    from ipexctl.stack import table_view
+    from ipexctl.stack.selection import check_request
+    from ipexctl.stack.version_table import Request
 
     request = check_request(
         Request(torch=row.torch, ipex=row.ipex, backend=row.backend, stack=row.stack)

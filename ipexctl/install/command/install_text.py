@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ipexctl.base.host_outcome import HostState
 from ipexctl.base.sizes import format_bytes, transfer_minutes
 from ipexctl.install.command.install_forecast import forecast_document, show_forecast
 from ipexctl.install.install_plan import EnvState, InstallReport, Plan
-from ipexctl.install.stack.version_table import END_OF_LIFE
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.plan import mpi
+from ipexctl.stack import mpi
+from ipexctl.stack.version_table import END_OF_LIFE
 from ipexctl.terminal.confirm import DECLINED
 from ipexctl.terminal.console import print_lines, print_text, stdout_console
 from ipexctl.terminal.recap_lines import host_documents, host_lines
 
 if TYPE_CHECKING:
+    from ipexctl.install.rollback import Back
     from ipexctl.install.use_env import UseEnvReport
 
 
@@ -129,6 +131,26 @@ def show_install(report: InstallReport) -> None:
         print_text(console, f"try: {report.without_downs}")
     if report.run:
         print_text(console, f"next: {report.run}")
+
+
+# --- install --rollback --------------------------------------------------------------------------
+
+
+def show_back(back: Back) -> None:
+    print_lines(stdout_console(), host_lines(back.recaps))
+    if back.key and not back.check and any(r.state is not HostState.FAILED for r in back.recaps):
+        print(
+            "`ipexctl run` uses it here until the next `ipexctl install`; ipexctl.lock is unchanged"
+        )
+
+
+def back_document(back: Back) -> dict[str, Any]:
+    return {
+        "check": back.check,
+        "environment": back.key or None,
+        "hosts": host_documents(back.recaps),
+        "exit_code": back.exit_code,
+    }
 
 
 # --- install --use-env ---------------------------------------------------------------------------

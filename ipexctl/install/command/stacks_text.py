@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from ipexctl.install.stack.table_view import Offer, first_choice, python_span
-from ipexctl.install.stack.version_table import END_OF_LIFE, NEVER_RUN, StackRow
+from ipexctl.stack.table_view import Offer, first_choice, python_span
+from ipexctl.stack.version_table import END_OF_LIFE, NEVER_RUN, StackRow
 
 _SHOWN = ("NAME", "TORCH", "IPEX", "ONECCL", "PYTHON", "ISA", "GLIBC", "")
 _WIDTH = 80

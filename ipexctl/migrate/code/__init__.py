@@ -1,1 +1,1 @@
-"""Readers of code and settings, and the rules. Pure."""
+"""Readers of code and settings. Pure."""

@@ -11,15 +11,15 @@ from ipexctl.base.yaml_nodes import Mapping, Node, read_yaml
 from ipexctl.errors import InputError
 from ipexctl.migrate.code.launcher_command import Tables, not_converted
 from ipexctl.migrate.code.python_code import read_python
-from ipexctl.migrate.code.rules import (
+from ipexctl.migrate.code.shell_code import ShellReader, find_package
+from ipexctl.user_code.launchers.accelerate_config import read_config
+from ipexctl.user_code.migration_rules import (
     LauncherRewrite,
     MigrationFinding,
     Reading,
     Rules,
     make_finding,
 )
-from ipexctl.migrate.code.shell_code import ShellReader, find_package
-from ipexctl.user_code.launchers.accelerate_config import read_config
 from ipexctl.user_code.source import PythonSource
 
 Sources = Callable[[str], PythonSource | None]  # path as a shell file names it -> the script

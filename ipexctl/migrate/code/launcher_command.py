@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ipexctl.common.secret_names import is_secret_name
 from ipexctl.errors import InputError
-from ipexctl.migrate.code.rules import LauncherRewrite, Rules
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.rank_variables import TABLE
 from ipexctl.user_code.launchers import pasted_line
 from ipexctl.user_code.launchers.accelerate_config import Keys
 from ipexctl.user_code.launchers.launcher_table import Launchers
+from ipexctl.user_code.migration_rules import LauncherRewrite, Rules
 from ipexctl.user_code.shell_words import ShellWord, for_pasting
 
 # variables that `ipexctl run` sets itself, on each host

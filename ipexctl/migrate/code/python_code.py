@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ipexctl.migrate.code.launcher_command import LauncherLine, Tables, ipexctl_command, line_of
-from ipexctl.migrate.code.rules import (
+from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
+from ipexctl.user_code.migration_rules import (
     LauncherRewrite,
     MigrationFinding,
     Reading,
     Rule,
     make_finding,
 )
-from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
 from ipexctl.user_code.python_file import Called, PythonFile, text_of
 from ipexctl.user_code.shell_words import as_typed
 

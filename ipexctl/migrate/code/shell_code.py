@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ipexctl.migrate.code.launcher_command import LauncherLine, Tables, ipexctl_command, line_of
-from ipexctl.migrate.code.rules import (
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
+from ipexctl.user_code.migration_rules import (
     LauncherRewrite,
     MigrationFinding,
     Reading,
@@ -17,8 +19,6 @@ from ipexctl.migrate.code.rules import (
     Rules,
     make_finding,
 )
-from ipexctl.quick_dataclass import dataclass
-from ipexctl.user_code.frameworks import framework_class, is_trainer_arguments
 from ipexctl.user_code.shell_words import ShellWord, split_commands
 from ipexctl.user_code.source import PythonSource
 

@@ -1,1 +1,1 @@
-"""Which files of a folder are sent. Pure."""
+"""Which files of a folder are sent, and which one a script lacked. Pure."""

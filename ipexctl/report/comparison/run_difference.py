@@ -11,7 +11,7 @@ from math import log, sqrt
 
 from ipexctl.base.secret_mask import SecretMask
 from ipexctl.base.sizes import format_bytes
-from ipexctl.env.choice.package_changes import compare_packages, describe_changes
+from ipexctl.facts.package_changes import compare_packages, describe_changes
 from ipexctl.inventory.nodeset import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.report.comparison.recorded_inputs import RunInputs, RunRecord

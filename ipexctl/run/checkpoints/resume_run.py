@@ -9,6 +9,7 @@ from ipexctl.common.addresses import peer_url
 from ipexctl.errors import InputError
 from ipexctl.facts.host_facts import peer_address
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.agent import transfer_time
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
@@ -18,7 +19,6 @@ from ipexctl.run.checkpoints.listed_checkpoints import CheckpointPart, Holder, L
 from ipexctl.run.jobs.ps import find_run
 from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
 from ipexctl.run.plan.launch import PlannedHost
-from ipexctl.run.plan.run_options import RunOptions
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from ipexctl.cli.help.help_layout import run_option
 from ipexctl.cli.options import NoFold, Root, Ui, Verbose, json_option, on_hosts
 from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
+from ipexctl.local.run_options import RunOptions
 from ipexctl.project.send_agreed import send_agreed
 from ipexctl.run.command.command_line_words import for_click, without_launcher
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.typed_values import READERS
 
 if TYPE_CHECKING:
@@ -165,8 +165,8 @@ def _refuse_open_secrets(options: RunOptions) -> None:
 
 def _refuse_hostfile(options: RunOptions, typed: Typed) -> None:
     """Refuse `ipexctl run hosts train.py`, where `hosts` is a file of hosts."""
+    from ipexctl.base import retry_command
     from ipexctl.local.hostfile_reader import is_hostfile
-    from ipexctl.run.outcome import retry_command
 
     script, args = options.script, options.args
     if script.endswith(".py") or not is_hostfile(script):

@@ -38,7 +38,7 @@ def without_launcher(args: list[str]) -> list[str]:
     module = "-m" in own.names
     line = None
     if words and (module or Path(words[0]).is_absolute() or not os.path.isfile(words[0])):
-        from ipexctl.shipped_tables import known_launchers
+        from ipexctl.local.shipped_tables import known_launchers
         from ipexctl.user_code.launchers import pasted_line
 
         line = pasted_line.read_pasted_line(words, known_launchers(), module=module)

@@ -24,7 +24,7 @@ from ipexctl.cli.options import (
     end_command,
     on_hosts,
 )
-from ipexctl.run.plan.run_options import RunOptions
+from ipexctl.local.run_options import RunOptions
 
 _RUN = "Run name, run ID or its first characters; @last is the newest run."
 RunName = Annotated[str, typer.Argument(metavar="RUN", help=_RUN)]

@@ -14,8 +14,9 @@ from ipexctl.base.sizes import count, fold_numbers
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.run.gather_plan import Planned
 from ipexctl.run.outcome.result_document import full_plan
-from ipexctl.run.plan import mpi, rank_variables
+from ipexctl.run.plan import rank_variables
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan
+from ipexctl.stack import mpi
 from ipexctl.terminal.console import stdout_console
 
 WIDTH = 80

@@ -14,8 +14,8 @@ from ipexctl.run.outcome.run_result import Tally
 from ipexctl.run.output.merge_lines import LineGroup
 from ipexctl.run.output.slow_rank import Slow
 from ipexctl.run.output.training_state import TrainingProgress
-from ipexctl.run.plan import mpi
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.stack import mpi
 
 COLOURS = (36, 35, 32, 33, 34, 96, 95, 92, 93, 94)  # of ranks, as the terminal numbers them
 RESET = "\x1b[0m"

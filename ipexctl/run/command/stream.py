@@ -26,8 +26,8 @@ from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.output.short_paths import shorten_paths
 from ipexctl.run.output.training_state import Training
 from ipexctl.run.plan.launch import LaunchPlan
+from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_watchers import View
-from ipexctl.shipped_tables import metric_formats
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, without_controls
 from ipexctl.terminal.live_lines import LiveLines
 

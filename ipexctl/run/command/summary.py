@@ -59,7 +59,7 @@ def _last_word(text: str) -> Text:
 
 
 def _known_failure_lines(result: RunResult) -> list[Text]:
-    from ipexctl.shipped_tables import known_failures
+    from ipexctl.explain.known_failures import known_failures
 
     known = known_cause(result, known_failures)
     if known is None:

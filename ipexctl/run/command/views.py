@@ -89,6 +89,6 @@ class JsonView(View):
             print_event("status", seconds=round(tally.seconds, 3), ranks=ranks, hosts=hosts)
 
     def result(self, result: RunResult) -> None:
-        from ipexctl.shipped_tables import known_failures
+        from ipexctl.explain.known_failures import known_failures
 
         print(json.dumps(result_document(result, known_failures)), flush=True)

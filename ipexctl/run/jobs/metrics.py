@@ -12,7 +12,7 @@ from ipexctl.run.jobs.ps import AskedRun
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.metric_lines import LineReader, Numbers, Point, read_named_numbers
 from ipexctl.run.output.rank_lines import Span
-from ipexctl.shipped_tables import metric_formats
+from ipexctl.run.watch.metric_formats import metric_formats
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ipexctl.base.host_answer import Answer, read_rows
 from ipexctl.base.host_outcome import HostDown, HostResult, HostState, PerHost
 from ipexctl.common.attempt_record import KeeperQuestion
 from ipexctl.errors import EXIT_FAILED, EXIT_OK, InputError, Unreachable, worst_exit
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.facts.other_runs_facts import LiveRun
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.inventory.inventory import Host
@@ -23,7 +24,6 @@ from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, RunOnHost
 from ipexctl.run.outcome.verdict import Verdict
 from ipexctl.run.watch import run_format
-from ipexctl.shipped_tables import known_failures
 
 SOON, EVERY = 0.05, 0.5  # seconds between two looks: the first, and the longest
 END_WAIT = 30.0  # seconds in addition to those that the ranks get

@@ -30,7 +30,7 @@ from ipexctl.run.pace.rank_pace import read_pace
 from ipexctl.run.pace.slow_steps import SlowSteps
 from ipexctl.run.plan import shown_plan
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.shipped_tables import metric_formats
+from ipexctl.run.watch.metric_formats import metric_formats
 
 LAST_LOOK, EVERY = 3.0, 0.25  # seconds until the hosts of a run that ends have looked
 QUIET = 5.0  # seconds without progress from which a run may be stalled

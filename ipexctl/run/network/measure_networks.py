@@ -18,13 +18,13 @@ from ipexctl.base.host_outcome import HostDown
 from ipexctl.base.values import count_or_none
 from ipexctl.facts import speed_facts
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.run_options import Ports
 from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.network import network_choice, rate_cache
 from ipexctl.run.network.network_choice import Network, NetworkCandidates, NetworkChoice, Rates
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.ranks_per_host import share_out
-from ipexctl.run.plan.run_options import Ports
 
 SECONDS = 0.25  # seconds at most for each network and direction
 IN_ALL = 0.9  # seconds for all measurements

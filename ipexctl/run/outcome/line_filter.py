@@ -9,10 +9,10 @@ from ipexctl.base.quoting import quote
 from ipexctl.errors import InputError
 from ipexctl.inventory.host_patterns import Known, select_hosts
 from ipexctl.inventory.inventory import Host, Inventory
+from ipexctl.local.run_options import RunOptions
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.run_options import RunOptions
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ipexctl.base.sizes import duration
 from ipexctl.common.run_events import HostLoad
 from ipexctl.errors import EXIT_OK
+from ipexctl.project.files.missing_file import LeftOut
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.rank_exchange import Exchange
 from ipexctl.run.outcome.run_state import RankEnd
@@ -42,15 +43,6 @@ class LocalRunFolder:
     folder: str = ""
     trouble: tuple[str, ...] = ()  # what is missing in it, and why
     outputs: tuple[str, ...] = ()  # what was fetched, in words
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A file that a rank did not find, as it was not sent."""
-
-    path: str
-    why: str
-    fix: str
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Plan a run: who runs which rank where, with which variables; the MPIs. Pure."""
+"""Plan a run: who runs which rank where, with which variables. Pure."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ipexctl.common.addresses import host_port
-from ipexctl.env.choice.env_choice import EnvUsed
+from ipexctl.facts.env_choice import EnvUsed
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.inventory.inventory import Host
@@ -13,7 +13,7 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.user_code.frameworks import Frameworks
 
 if TYPE_CHECKING:
-    from ipexctl.run.plan.run_options import Ports
+    from ipexctl.local.run_options import Ports
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class LaunchPlan:
     machinefile: str
     notes: tuple[str, ...] = ()
     backend: str = "gloo"
-    mpi: str = ""  # the row of run/plan/mpi.py; "": ipexctl's agents start the ranks
+    mpi: str = ""  # the row of stack/mpi.py; "": ipexctl's agents start the ranks
     secret: tuple[str, ...] = ()  # names of variables whose values are in no plan
     run_id: str = ""
     ddp: bool = False  # whether the code exchanges gradients by DistributedDataParallel

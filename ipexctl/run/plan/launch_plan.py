@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ipexctl.base.host_answer import Answer, AnyText
-from ipexctl.env.choice.env_choice import EnvChoice, EnvUsed
 from ipexctl.errors import InputError, RunFailed
 from ipexctl.facts import usable_cores
 from ipexctl.facts.cpu_facts import CpuFacts
+from ipexctl.facts.env_choice import EnvChoice, EnvUsed
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.run.plan import interface_choice, mpi, port_plan, rank_variables
+from ipexctl.run.plan import interface_choice, port_plan, rank_variables
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, Prepared, RunRequest, Socket
-from ipexctl.run.plan.mpi import HostMpi
+from ipexctl.run.plan.mpirun import machinefile_text, mpirun_command
 from ipexctl.run.plan.placement import (
     decide_placement,
     host_variables,
@@ -22,6 +22,8 @@ from ipexctl.run.plan.placement import (
     variables_of,
 )
 from ipexctl.run.plan.tuning_variables import Site
+from ipexctl.stack import mpi
+from ipexctl.stack.mpi import HostMpi
 
 
 def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: str) -> LaunchPlan:
@@ -50,8 +52,8 @@ def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: 
         master_addr=decided.master_addr,
         master_port=decided.master_port,
         argv=request.argv,
-        mpirun=mpi.mpirun_command(hosts[0], starter, rank, run_dir, more, ipv6=ipv6),
-        machinefile=mpi.machinefile_text(hosts, starter),
+        mpirun=mpirun_command(hosts[0], starter, rank, run_dir, more, ipv6=ipv6),
+        machinefile=machinefile_text(hosts, starter),
         notes=(*decided.notes, *_no_mpi(installed, starter)),
         backend=decided.backend.name,
         mpi=starter,

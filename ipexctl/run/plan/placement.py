@@ -9,12 +9,11 @@ from dataclasses import replace
 from ipexctl.base.sizes import count
 from ipexctl.common.secret_names import is_secret_name
 from ipexctl.errors import InputError
+from ipexctl.facts import core_pinning
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import (
-    core_pinning,
     interface_choice,
-    mpi,
     port_plan,
     rank_variables,
     ranks_per_host,
@@ -22,6 +21,7 @@ from ipexctl.run.plan import (
 )
 from ipexctl.run.plan.launch import PlannedHost, RankPlace, RunRequest
 from ipexctl.run.plan.tuning_variables import Backend, Site, Variable
+from ipexctl.stack import mpi
 
 LONGEST = 100  # characters of a value in a note
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
+from ipexctl.local.run_options import Ports
 from ipexctl.run.plan.launch import HostPlan, PlannedHost
-from ipexctl.run.plan.run_options import Ports
 
 FEWEST = 16  # for two runs at a time, and 10 for Hydra and the processes that use MPI
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ipexctl.errors import InputError
+from ipexctl.facts.core_pinning import Places
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan import rank_variables
-from ipexctl.run.plan.core_pinning import Places
 from ipexctl.run.plan.launch import PlannedHost, Prepared, RunRequest
 from ipexctl.user_code.frameworks import Frameworks
 from ipexctl.user_code.source import SHARE

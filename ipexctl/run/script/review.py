@@ -12,10 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ipexctl.base import quoting
-from ipexctl.data.rules.dataset_rules import data_name
 from ipexctl.errors import InputError
 from ipexctl.inventory.hostfile_text import fold
-from ipexctl.migrate.code.rules import Rule, Rules
+from ipexctl.project.files.dataset_names import data_name
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.script.context import HostEnvironment, LocalPath, ProjectFiles, ScriptNote
 from ipexctl.user_code.frameworks import (
@@ -26,6 +25,7 @@ from ipexctl.user_code.frameworks import (
 )
 from ipexctl.user_code.launchers.launcher_table import Launchers
 from ipexctl.user_code.launchers.pasted_line import started_by
+from ipexctl.user_code.migration_rules import Rule, Rules
 from ipexctl.user_code.source import SPAWN, Import, PythonSource, SourceCall, Value
 
 MODEL_OPTIONS = ("--model_name_or_path", "--model", "--tokenizer_name")

@@ -11,7 +11,7 @@ from ipexctl.base.yaml_nodes import MAX_TEXT
 from ipexctl.errors import InputError, reason_of
 from ipexctl.inventory.text_encoding import decode_text
 from ipexctl.local.bounded_read import read_file
-from ipexctl.shipped_tables import accelerate_keys
+from ipexctl.local.shipped_tables import accelerate_keys
 from ipexctl.user_code.launchers.accelerate_config import read_config
 from ipexctl.user_code.launchers.line_request import Given, LineRequest
 

@@ -28,12 +28,12 @@ from ipexctl.common.files import sync_disk
 from ipexctl.common.path_patterns import matches_path_pattern
 from ipexctl.errors import HostFailed, InputError, IpexctlError, printable_text
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.agent import Agent, transfer_time
 from ipexctl.machines.fleet import fan_out
 from ipexctl.machines.wire.frames import Frame
 from ipexctl.project.project_folder import some_paths
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.watch.run_folder import safe_host_name
 
 PIECE = 64 << 20  # bytes of one request

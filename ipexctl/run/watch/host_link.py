@@ -14,6 +14,7 @@ from ipexctl.base.host_answer import REPORT
 from ipexctl.common.run_orders import StartOrder
 from ipexctl.common.watch_orders import WatchOrder
 from ipexctl.errors import IpexctlError, RunFailed, Unreachable
+from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.agent import Agent
 from ipexctl.machines.target import root_of
 from ipexctl.quick_dataclass import dataclass
@@ -21,7 +22,6 @@ from ipexctl.run.outcome import event_reader
 from ipexctl.run.outcome.event_reader import Event
 from ipexctl.run.outcome.run_result import HostEnd
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.plan.run_options import RunOptions
 
 WINDOW = 512 * 1024  # bytes of output that a host may send before they are shown here
 LARGEST_FRAME = 1 << 20

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ipexctl.errors import InputError
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.local.ownership import untrusted_above, untrusted_here
 from ipexctl.local.user_dirs import make_private, state_dir
@@ -23,7 +24,6 @@ from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.result_document import full_plan, result_document
 from ipexctl.run.outcome.run_result import LocalRunFolder, RunResult
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.shipped_tables import known_failures
 
 FOLDER = Path(".ipexctl")
 

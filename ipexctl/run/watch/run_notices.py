@@ -16,8 +16,8 @@ from ipexctl.run.outcome.run_result import DetachedRun, Tally
 from ipexctl.run.outcome.run_state import RunState
 from ipexctl.run.outcome.silent_hosts import Health
 from ipexctl.run.output.loss_check import BadLoss, LossWatch
+from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_watchers import Painter
-from ipexctl.shipped_tables import metric_formats
 
 BARS_EVERY, BARS_REDRAWN = 10.0, 0.5  # seconds between bars: as lines, and redrawn in place
 MOST_BARS, MOST_REDRAWN = 8, 256  # at once

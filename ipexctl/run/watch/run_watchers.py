@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.interrupt_traces import InterruptTraces
 from ipexctl.run.outcome.line_filter import ALL, Choice
 from ipexctl.run.outcome.run_result import RunResult, Tally
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.shipped_tables import known_failures
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LEAVE_AT, LEAVE_AFTER = 3, 1.5

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from ipexctl.common import run_events, watch_orders
 from ipexctl.errors import IpexctlError
+from ipexctl.explain.known_failures import known_failures
 from ipexctl.machines.agent import Agent
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome import event_reader
@@ -43,7 +44,6 @@ from ipexctl.run.watch.run_notices import checkpoint_note
 from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import INTERRUPT_GRACE, Orders
-from ipexctl.shipped_tables import known_failures
 
 PING_EVERY = 3.0
 STOP_WAIT = 20.0

@@ -13,13 +13,15 @@ from ipexctl.common.message import Message
 from ipexctl.common.restart_plan import VOTERS, RestartCommon, RestartHost, RestartPlan, VoterPlan
 from ipexctl.common.run_orders import HostOfRun, HubOrder, MpiNames, RankOrder, StartOrder
 from ipexctl.inventory.inventory import Host
+from ipexctl.local.run_options import BUCKET, RunOptions
+from ipexctl.local.shipped_tables import rank_module
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.outcome.run_inputs import Inputs
-from ipexctl.run.plan import mpi, port_plan, rank_variables, shown_plan
+from ipexctl.run.plan import port_plan, rank_variables, shown_plan
 from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
 from ipexctl.run.plan.launch import HostPlan, LaunchPlan, PlannedHost, RankPlace
-from ipexctl.run.plan.run_options import BUCKET, RunOptions
-from ipexctl.shipped_tables import rank_module
+from ipexctl.run.plan.mpirun import machinefile_text, rank_starter_command
+from ipexctl.stack import mpi
 
 N = "{n}"  # as in remote/restart/attempt_orders.py
 INTERRUPT_GRACE = 10.0  # seconds after the first Ctrl-C, in which ranks may save
@@ -57,7 +59,7 @@ class Orders:
             store_port=self.plan.master_port,
             secret=bool(self.options.secret_env),
             hub=first.host,
-            starts=[list(self.plan.mpirun or mpi.rank_starter_command(host))],
+            starts=[list(self.plan.mpirun or rank_starter_command(host))],
             daemons=[f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
             data=list(self.data.get(name, ())),
             modules=self._modules(),
@@ -114,7 +116,7 @@ class Orders:
             nic=host.nic,
             mpi_bin=host.mpi_bin,
             ranks=[place.rank for place in host.ranks],
-            starter=list(mpi.rank_starter_command(host)) if not self.plan.mpi else [],
+            starter=list(rank_starter_command(host)) if not self.plan.mpi else [],
             address=to.address or to.name,
             groups=list(to.groups),
         )
@@ -214,7 +216,7 @@ def _compose_host_plan(
         work=mark or host.host,
         row=orders.row(host),
         mpirun=mpirun,
-        line=mpi.machinefile_text([host], lead.mpi),
+        line=machinefile_text([host], lead.mpi),
         address=lead.master_addr,
         port=lead.master_port,
         shown=shown_plan.of_host(host),

@@ -8,8 +8,8 @@ from typing import Any
 
 from ipexctl.cli.declared_command import command
 from ipexctl.cli.options import Json, Root, on_hosts
+from ipexctl.local.run_options import RunOptions
 from ipexctl.run.command.command_line_words import for_click, without_launcher
-from ipexctl.run.plan.run_options import RunOptions
 from ipexctl.run.typed_values import READERS
 from ipexctl.tune.tune_options import OF_RUN, TuneOptions
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ipexctl.base import retry_command
 from ipexctl.base.typed_command import Typed
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.outcome import retry_command
 from ipexctl.user_code.launchers.line_request import (
     LineRequest,
     Merged,

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from ipexctl.base.located_errors import Bad
 from ipexctl.base.typed_command import Typed
+from ipexctl.local.run_options import RunOptions
 from ipexctl.play.steps.step_kinds import Acting, FleetStep, Result
 from ipexctl.play.text.check_prediction import ANY
 from ipexctl.play.text.play_outcome import State
 from ipexctl.play.text.step_schema import arg
 from ipexctl.play.verb_calls import results_of, target_of
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.run_options import RunOptions
 
 
 @dataclass(frozen=True)

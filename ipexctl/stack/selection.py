@@ -16,7 +16,10 @@ from ipexctl.base.host_answer import Answer
 from ipexctl.errors import NothingFits, unknown_value
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.pythons_facts import Python
-from ipexctl.install.stack.version_table import (
+from ipexctl.inventory.hostfile_text import fold
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.stack import mpi
+from ipexctl.stack.version_table import (
     ISA,
     Minor,
     Request,
@@ -26,9 +29,6 @@ from ipexctl.install.stack.version_table import (
     not_asked,
     rows_for_request,
 )
-from ipexctl.inventory.hostfile_text import fold
-from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import mpi
 
 # The platforms of `uv --python-platform`, newest first.
 _GLIBC = re.compile(r"glibc (\d{1,3})\.(\d{1,3})")

@@ -19,7 +19,7 @@ from ipexctl.errors import InputError
 from ipexctl.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from ipexctl.install.stack.selection import Stack
+    from ipexctl.stack.selection import Stack
 
 SCHEMA = 1
 _HEAD = """\

@@ -11,9 +11,7 @@ from ipexctl.base.values import by
 from ipexctl.errors import HostFailed
 from ipexctl.facts.mpi_install_facts import Mpi
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan.launch import HostPlan
 
-RANK = ("/bin/sh", "-c", 'exec "$IPEXCTL_PYTHON" -IS "$IPEXCTL_PROGRAMS/rank.pyc"')
 SYSTEM = "system"
 NONE = ""  # the name for no MPI: ipexctl's agents start the ranks
 WORDS = ("intel", "mpich", "openmpi", "system", "none")  # values of --mpi
@@ -197,44 +195,6 @@ def no_mpirun(host: str, said: HostMpi | None) -> HostFailed:
         what, why = f"{host}: there is no mpirun", "searched PATH and the usual folders"
     hint = "ipexctl install --mpi openmpi   # brings its own; or mpich, intel, none"
     return HostFailed(what, why=why, hint=hint, slug="system-mpi-unusable")
-
-
-# --- the commands that start it ------------------------------------------------------------------
-
-
-def mpirun_command(
-    first: HostPlan,
-    name: str,
-    n: int,
-    run_dir: str,
-    more: tuple[str, ...] = (),
-    *,
-    ipv6: bool = False,
-) -> tuple[str, ...]:
-    """Return the command on the first host; () if ipexctl's agents start the ranks themselves.
-
-    `ipv6`: whether a host has no IPv4 address.
-    """
-    if name == NONE:
-        return ()
-    values = {"run": run_dir, "nic": first.nic, "n": str(n)}
-    row = FLAVOURS[name]
-    flags = tuple(
-        word.format_map(values) for word in ((row.ipv6 or ()) if ipv6 else ()) + row.flags
-    )
-    return (f"{first.mpi_bin}/mpirun", *flags, *more, *RANK)
-
-
-def rank_starter_command(host: HostPlan) -> tuple[str, ...]:
-    """Return the command that starts the ranks of one host without MPI."""
-    return (*RANK[:2], RANK[2] + ' "$@"', "sh", *(f"{p.rank}:{p.local_rank}" for p in host.ranks))
-
-
-def machinefile_text(hosts: Sequence[HostPlan], name: str) -> str:
-    if name == NONE:
-        return ""
-    slots = FLAVOURS[name].slots
-    return "".join(slots.format(label=h.label, ranks=len(h.ranks)) + "\n" for h in hosts)
 
 
 def single_host_command(mpi: Mpi, n: int) -> tuple[str, ...]:

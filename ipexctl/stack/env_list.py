@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from ipexctl.base.values import by, texts_of
-from ipexctl.env.choice.env_choice import KEY, KEY_FORM, KEY_OR_NONE, TEXT, EnvChoice, EnvUser
-from ipexctl.env.choice.package_changes import PackageChange
-from ipexctl.install.stack.selection import IPEX
+from ipexctl.facts.env_choice import KEY, KEY_FORM, KEY_OR_NONE, TEXT, EnvChoice, EnvUser
+from ipexctl.facts.package_changes import PackageChange
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.stack.selection import IPEX
 
 _WHEEL = re.compile(r"([A-Za-z0-9._]+)-([A-Za-z0-9._+!]+)-[A-Za-z0-9._+-]+\.whl\Z")
 _SHOWN = {

@@ -9,12 +9,11 @@ from ipexctl.errors import InputError
 from ipexctl.facts import isa
 from ipexctl.facts.facts import Facts
 from ipexctl.facts.pythons_facts import Python
-from ipexctl.install.stack import selection
-from ipexctl.install.stack.lock_file import Lock, LockedPackage
-from ipexctl.install.stack.selection import Stack
-from ipexctl.install.stack.version_table import GLOO, Request, StackRow
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import mpi
+from ipexctl.stack import mpi, selection
+from ipexctl.stack.lock_file import Lock, LockedPackage
+from ipexctl.stack.selection import Stack
+from ipexctl.stack.version_table import GLOO, Request, StackRow
 
 BF16, FP32 = "bf16", "fp32"
 DEFAULT = "the default (IPEX is discontinued and needs --stack ipex)"

@@ -6,6 +6,8 @@ import posixpath
 import re
 from collections.abc import Iterable
 
+from ipexctl.quick_dataclass import dataclass
+
 _MISSING = re.compile(
     r"No such file or directory: (['\"])(?P<python>.+)\1"
     r"|unable to open file: name = '(?P<hdf5>[^']+)', errno = 2"
@@ -15,6 +17,15 @@ _MISSING = re.compile(
 )
 _MODULE = re.compile(r"No module named '?(?P<name>\w[\w.]*)")
 _NAME = re.compile(r"[\w-]+\.[\w.-]+")
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file that a rank did not find, as it was not sent."""
+
+    path: str
+    why: str
+    fix: str
 
 
 def missing_paths(lines: Iterable[str]) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ from ipexctl.facts.facts import Facts, NetFacts
 from ipexctl.facts.memory_and_swap_facts import MemFacts
 from ipexctl.facts.pythons_facts import Python
 from ipexctl.facts.storage_facts import DiskFacts
-from ipexctl.install.stack.selection import host_reason
-from ipexctl.install.stack.version_table import (
+from ipexctl.quick_dataclass import dataclass
+from ipexctl.stack import mpi
+from ipexctl.stack.selection import host_reason
+from ipexctl.stack.version_table import (
     ISA,
     Minor,
     Request,
@@ -22,8 +24,6 @@ from ipexctl.install.stack.version_table import (
     rows_for_request,
     to_minor,
 )
-from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.plan import mpi
 
 # The doctor's words for instruction sets that the table has as well.
 _LEVELS = {"sse": "x86-64-v2", "avx": "x86-64-v2", "avx512-bf16": "avx512", "amx": "avx512"}

@@ -8,10 +8,10 @@ from dataclasses import field
 
 from ipexctl.base.host_answer import read_absolute_path
 from ipexctl.base.values import by
-from ipexctl.install.stack.selection import IPEX
-from ipexctl.install.stack.version_table import Minor
 from ipexctl.inventory.hostfile_text import fold
 from ipexctl.quick_dataclass import dataclass
+from ipexctl.stack.selection import IPEX
+from ipexctl.stack.version_table import Minor
 
 _BINDINGS = ("oneccl-bind-pt", "torch-ccl")
 _OLD_BINDINGS = ("1.10", "1.11")  # both distributions had the module torch_ccl until then

@@ -1,4 +1,4 @@
-"""Rules of rules.toml, and findings by them: in `ipexctl migrate` and before a run."""
+"""Rules of migration_rules.toml, and findings by them: in `ipexctl migrate` and before a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """rules.toml says what each field means."""
+    """migration_rules.toml says what each field means."""
 
     id: str
     kind: str

@@ -1,1 +1,0 @@
-"""The environment that a command uses, and differences of environments. Pure."""

@@ -1,1 +1,0 @@
-"""The version table, requirements and the lock file as pure values."""

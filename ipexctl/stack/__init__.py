@@ -1,0 +1,1 @@
+"""The version table, requirements, the lock file, the MPIs and environments as pure values."""
