@@ -25,13 +25,13 @@ def config_options(
     path: Path, env: Mapping[str, str], counts: str, note: Callable[[str], None]
 ) -> ConfigOptions:
     """Read a config. `counts`: the step's own numbers of ranks, or "". The hosts are the play's."""
-    own = TypedOptions(env=frozenset(env), hosts="the hosts of the play", counts=counts)
-    made = merge_requests((read_accelerate_file(path),), own)
-    for text in made.note():
+    step_options = TypedOptions(env=frozenset(env), hosts="the hosts of the play", counts=counts)
+    merged = merge_requests((read_accelerate_file(path),), step_options)
+    for text in merged.note():
         note(f"{path}: {text}")
     numbers: dict[str, int | None] = {"-n": None, "-ppn": None}
     added = {}
-    for name, value in zip(made.options[::2], made.options[1::2], strict=True):
+    for name, value in zip(merged.options[::2], merged.options[1::2], strict=True):
         if name == "--env":
             key, _, added[key] = value.partition("=")
         elif name in numbers and value.isdigit():

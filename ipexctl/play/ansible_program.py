@@ -81,8 +81,8 @@ def run_playbook(
             f"@{_write_extra_variables(Path(folder), playbook)}",
         ]
         words += ["--check"] * playbook.check
-        words += [w for tag in playbook.tags for w in ("--tags", tag)]
-        words += [w for tag in playbook.skip_tags for w in ("--skip-tags", tag)]
+        words += [word for tag in playbook.tags for word in ("--tags", tag)]
+        words += [word for tag in playbook.skip_tags for word in ("--skip-tags", tag)]
         words += ["--", str(playbook.path)]
         with _end_shared_connections(Path(folder)):
             return _run_program(words, say)
@@ -129,7 +129,7 @@ def _write_inventory(
             values["ansible_python_interpreter"] = pythons[host.name]
         sockets = f'"{str(folder).replace("%", "%%")}/{_SOCKETS}/{number}-%p-%r"'
         if ssh and not host.local:
-            # before what Ansible adds: ssh uses the first of two options
+            # ssh uses the first of two equal options: these stand before those of Ansible
             words = (*ssh.options(host, target.connect_timeout), *_SHARED, "-o")
             values["ansible_ssh_args"] = shlex.join((*words, f"ControlPath={sockets}"))
         (folder / "host_vars" / f"{host.name}.json").write_text(json.dumps(values))

@@ -61,29 +61,29 @@ class HostBatches:
     def run(self, host: Host, steps: Sequence[BoundStep]) -> list[StepOutcome]:
         """Return the outcomes up to the first failure. A lost host is an outcome too."""
         batch = _Batch(self, host, steps)
-        for one in steps:
-            if one.bound is None:
-                batch.ended(one.step, Result(State.SKIPPED, one.skipped))
-        wanted = [one for one in steps if one.bound]
-        if wanted:
+        for bound_step in steps:
+            if bound_step.bound is None:
+                batch.ended(bound_step.step, Result(State.SKIPPED, bound_step.skipped))
+        runnable = [bound_step for bound_step in steps if bound_step.bound]
+        if runnable:
             try:
-                batch.ask(wanted)
+                batch.ask(runnable)
             except IpexctlError as e:
                 batch.lost(HostDown.of(host.name, e))
         return batch.outcomes
 
-    def predicted(self, host: str, looked: StepPrediction) -> State:
+    def predicted(self, host: str, preview: StepPrediction) -> State:
         """Return the state of a step in check mode, given the changes pending on its host."""
         pending = self.pending.setdefault(host, set())
-        state = predict_state(looked, pending)
+        state = predict_state(preview, pending)
         if state in (State.WOULD_CHANGE, State.UNKNOWN):
-            pending.update(looked.writes)
+            pending.update(preview.writes)
         return state
 
     def require_sudo(self, host: Host) -> None:
         """Raise HostFailed if sudo would refuse to run a step."""
-        asked = {"password": self.password}
-        self.fleet.agents[host].call("play.batch.sudo", asked, timeout=SILENCE)
+        request = {"password": self.password}
+        self.fleet.agents[host].call("play.batch.sudo", request, timeout=SILENCE)
 
 
 class _Batch:
@@ -91,20 +91,20 @@ class _Batch:
 
     def __init__(self, batches: HostBatches, host: Host, steps: Sequence[BoundStep]) -> None:
         self._batches, self._host = batches, host
-        self._steps = {one.step.number: one.step for one in steps}
+        self._steps = {bound_step.step.number: bound_step.step for bound_step in steps}
         self._files = LocalFiles()
         self._current: PlayStep | None = None
         self._number = 0
         self._began = time.monotonic()
         self.outcomes: list[StepOutcome] = []
 
-    def ask(self, wanted: Sequence[BoundStep]) -> None:
+    def ask(self, steps: Sequence[BoundStep]) -> None:
         agent = self._batches.fleet.agents[self._host]
         requests, modules = [], set()
-        for one in wanted:
-            assert one.bound
-            modules.add(f"play.apply_{one.step.kind}.apply")
-            requests.append(self._request(one.step, one.bound, one.scope))
+        for bound_step in steps:
+            assert bound_step.bound
+            modules.add(f"play.apply_{bound_step.step.kind}.apply")
+            requests.append(self._request(bound_step.step, bound_step.bound, bound_step.scope))
         args = {
             "steps": requests, "check": self._batches.check, "diff": self._batches.diff,
             "password": self._batches.password,
@@ -123,20 +123,20 @@ class _Batch:
         }  # fmt: skip
 
     def _on_event(self, frame: Frame) -> None:
-        said = frame.header
-        step = self._steps.get(said.get("number", 0))
-        event = said.get("event")
+        header = frame.header
+        step = self._steps.get(header.get("number", 0))
+        event = header.get("event")
         if event == "need":
-            self._send(text_of(said.get("sha256")))
+            self._send(text_of(header.get("sha256")))
         elif step is None:
             return
         elif event == "begin":
             self._current, self._began = step, time.monotonic()
             self._batches.listener.begin(self._host.name, step)
         elif event == "line":
-            self._batches.listener.line(self._host.name, step, text_of(said.get("text")))
+            self._batches.listener.line(self._host.name, step, text_of(header.get("text")))
         elif event == "end":
-            self._end(step, said)
+            self._end(step, header)
 
     def _send(self, sha256: str) -> None:
         """Send only a file that a step of this request named, with the content it had then."""
@@ -147,28 +147,28 @@ class _Batch:
                 agent.feed(self._number, {"part": True}, piece)
         agent.feed(self._number, {"last": True})
 
-    def _end(self, step: PlayStep, said: Mapping[str, Any]) -> None:
-        failure = said.get("failure")
-        changed = said.get("changed")
-        looked = StepPrediction(
+    def _end(self, step: PlayStep, header: Mapping[str, Any]) -> None:
+        failure = header.get("failure")
+        changed = header.get("changed")
+        preview = StepPrediction(
             changed if changed is None else changed is True,
             failure is not None,
-            texts_of(said.get("reads")),
-            texts_of(said.get("writes")),
+            texts_of(header.get("reads")),
+            texts_of(header.get("writes")),
         )
-        state = State.FAILED if looked.failed else State.CHANGED if looked.changed else State.OK
+        state = State.FAILED if preview.failed else State.CHANGED if preview.changed else State.OK
         if self._batches.check:
-            state = self._batches.predicted(self._host.name, looked)
+            state = self._batches.predicted(self._host.name, preview)
         if state is State.FAILED and step.ignore_errors:
             state = State.IGNORED
-        result = Result(state, plain(said.get("detail")))
-        if state is State.UNKNOWN and (looked.failed or looked.changed is False):
+        result = Result(state, plain(header.get("detail")))
+        if state is State.UNKNOWN and (preview.failed or preview.changed is False):
             result = Result(state, "an earlier step may change this")
         elif isinstance(failure, Mapping) and state is not State.WOULD_CHANGE:
             what, why, hint = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
             slug = slug_of(failure.get("slug"))
             result = Result(state, what, why, hint_of(self._host, hint), slug)
-        self.ended(step, result, text_of(said.get("diff")))
+        self.ended(step, result, text_of(header.get("diff")))
 
     def ended(self, step: PlayStep, result: Result, diff: str = "") -> None:
         seconds = time.monotonic() - self._began
@@ -180,8 +180,8 @@ class _Batch:
 
     def lost(self, down: HostDown) -> None:
         """Count the failure for the step that was running, or else for the next one."""
-        done = {outcome.step.number for outcome in self.outcomes}
-        left = [step for number, step in self._steps.items() if number not in done]
-        step = self._current or (left[0] if left else None)
+        ended = {outcome.step.number for outcome in self.outcomes}
+        remaining = [step for number, step in self._steps.items() if number not in ended]
+        step = self._current or (remaining[0] if remaining else None)
         if step:
             self.ended(step, Result.of_down(down))

@@ -67,11 +67,11 @@ def run_play(
     outcomes: list[StepOutcome] = []
     for part in _serial_parts(hosts.inventory, play.serial):
         with Fleet(target, options.root, part) as fleet:
-            here = PlayHosts(part, hosts.on)
+            part_hosts = PlayHosts(part, hosts.on)
             run = _PlayRun(
                 play=play,
                 steps=steps,
-                hosts=here,
+                hosts=part_hosts,
                 fleet=fleet,
                 options=options,
                 scope=scope,
@@ -113,7 +113,7 @@ def refuse_unknown(extra: Mapping[str, str], plays: Sequence[Play], texts: Seque
                 f"-e {name}: no play reads this variable{near}", hint=hint, slug="variable-unread"
             )
         pairs = (word for word in value.split()[1:] if "=" in word)
-        if second := next((w for w in pairs if w.split("=")[0] in variables), ""):
+        if second := next((word for word in pairs if word.split("=")[0] in variables), ""):
             what = f"-e sets one variable, and {second.split('=')[0]} would be a part of {name}"
             raise InputError(what, hint=f"-e {name}=... -e {second}", slug="variable-syntax")
 
@@ -143,8 +143,8 @@ def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
             check_values(step.when, scope.on(host, step.item))
         values = scope.on(host, step.item)
         bound = _bind_on(step, values)
-        made_on_the_way = host.local and isinstance(bound, FleetStep)
-        if bound is not None and not made_on_the_way:
+        created_by_play = host.local and isinstance(bound, FleetStep)
+        if bound is not None and not created_by_play:
             _check_files(step, bound, values)
 
 
@@ -200,16 +200,16 @@ class _PlayRun:
         for segment in self._segments(self._steps):
             if self.fatal:
                 break
-            left = self._still_in_play()
-            self._run_segment(segment, left)
+            remaining = self._still_in_play()
+            self._run_segment(segment, remaining)
             if self._options.check:
-                self._add_unchecked(segment, {host.name for host in left})
+                self._add_unchecked(segment, {host.name for host in remaining})
         for name, steps in self._play.handlers.items():
             hosts = self._notified.get(name, set()) | self._pending(name, steps)
             self._failed_before, self._failed = self._failed, set()
             for segment in self._segments(steps):
-                there = [h for h in self._fleet.alive if h.name in hosts]
-                self._run_segment(segment, [h for h in there if h.name not in self._failed])
+                notified = [h for h in self._fleet.alive if h.name in hosts]
+                self._run_segment(segment, [h for h in notified if h.name not in self._failed])
             for host in self._fleet.alive:
                 if host.name in hosts and host.name not in self._failed:
                     self._journal.forget(host.name, of_handler(name), sync=False)
@@ -226,11 +226,11 @@ class _PlayRun:
     def _pending(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
         """Return the hosts on which the last run of the play stopped before this handler."""
         names = {host.name for host in self._fleet.alive} - self._notified.get(handler, set())
-        left = {name for name in names if self._journal.has(name, of_handler(handler))}
-        if left and steps:
-            text = f"{handler}: notified on {fold(sorted(left))} by an earlier run, still to be run"
+        due = {name for name in names if self._journal.has(name, of_handler(handler))}
+        if due and steps:
+            text = f"{handler}: notified on {fold(sorted(due))} by an earlier run, still to be run"
             self._listener.line("", steps[0], text)
-        return left
+        return due
 
     def _segments(self, steps: Sequence[PlayStep]) -> Iterator[list[PlayStep]]:
         """Group consecutive host steps; each step that needs all hosts is alone."""
@@ -251,7 +251,7 @@ class _PlayRun:
         first = self._steps[0] if self._steps else None
         wants_facts = self._needs_facts()
 
-        def one(host: Host) -> None:
+        def connect(host: Host) -> None:
             root = self._fleet.root_of(host)
             if not wants_facts:
                 self._fleet.connect(host)
@@ -259,7 +259,7 @@ class _PlayRun:
             agent = self._fleet.connect(host, ahead=[facts_request(root, listen=False)])
             self._scope.facts[host.name] = read_facts_reply(agent, AHEAD, agent.hello.sent, root)[0]
 
-        self._fleet.each(one)
+        self._fleet.each(connect)
         if any(self._wants_sudo(step) for step in self._may_run):
             hosts = [host for host in self._fleet.alive if self._needs_sudo(host)]
             self._fleet.each(self._batches.require_sudo, hosts)
@@ -279,9 +279,9 @@ class _PlayRun:
 
     def _needs_sudo(self, host: Host) -> PlayStep | None:
         """Return the host's first step that would stop it if sudo is refused."""
-        mine = (step for step in self._may_run if host.name in self._hosts.on[step.number])
-        wanted = (step for step in mine if self._wants_sudo(step) and not step.ignore_errors)
-        return next((step for step in wanted if self._applies(step, host)), None)
+        steps = (step for step in self._may_run if host.name in self._hosts.on[step.number])
+        sudo_steps = (step for step in steps if self._wants_sudo(step) and not step.ignore_errors)
+        return next((step for step in sudo_steps if self._applies(step, host)), None)
 
     @property
     def _may_run(self) -> tuple[PlayStep, ...]:
@@ -306,8 +306,8 @@ class _PlayRun:
             host: [self._bind(step, host) for step in segment if host.name in on[step.number]]
             for host in hosts
         }
-        done = self._fleet.each(lambda host: self._batches.run(host, work[host]), hosts)
-        for outcomes in done.values():
+        results = self._fleet.each(lambda host: self._batches.run(host, work[host]), hosts)
+        for outcomes in results.values():
             for outcome in outcomes:
                 self._collect(outcome)
 
@@ -330,27 +330,27 @@ class _PlayRun:
 
     def _note_end(self, outcome: StepOutcome) -> None:
         """Note the outcome. Called from the hosts' threads as soon as a step has ended."""
-        what = self._unseen.get((outcome.host, outcome.step.number))
-        if what and outcome.state in (State.OK, State.CHANGED):
-            self._journal.note(outcome.host, what)
+        entry = self._unseen.get((outcome.host, outcome.step.number))
+        if entry and outcome.state in (State.OK, State.CHANGED):
+            self._journal.note(outcome.host, entry)
         if outcome.state is State.CHANGED:
             for handler in outcome.step.notify:
                 self._journal.note(outcome.host, of_handler(handler), sync=False)
-        if not self.interrupted:  # else it was ended by us, and is not lost
+        if not self.interrupted:  # after Ctrl-C, hosts only seem to be lost
             self._show_end(outcome)
 
     def _run_fleet_step(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> None:
         hosts = [host for host in hosts if host.name in self._hosts.on[step.number]]
-        wanted = [host for host in hosts if self._applies(step, host)]
+        matching = [host for host in hosts if self._applies(step, host)]
         for host in hosts:
-            if host not in wanted:
+            if host not in matching:
                 self._add(StepOutcome(step, host.name, State.SKIPPED, WHEN))
-        if not wanted:
+        if not matching:
             return
-        names = tuple(host.name for host in wanted)
+        names = tuple(host.name for host in matching)
         for name in names:
             self._listener.begin(name, step)
-        bound = self._same_on_all(step, kind, wanted)
+        bound = self._same_on_all(step, kind, matching)
         done = [self._is_done(step, bound, name) for name in names]
         if all(done):
             for name in names:
@@ -364,35 +364,35 @@ class _PlayRun:
         results = self._act_with_retries(bound, self._acting(names, say), step)
         seconds = time.monotonic() - began
         for name in names:
-            r = results.get(name, Result(State.FAILED, "did not report a result"))
-            r = self._predicted(kind, name, r) if self._options.check else r
-            state = State.IGNORED if r.state.stops and step.ignore_errors else r.state
-            words = vars(replace(r, state=state))
-            self._add(StepOutcome(step, name, **words, seconds=seconds))
+            result = results.get(name, Result(State.FAILED, "did not report a result"))
+            result = self._predicted(kind, name, result) if self._options.check else result
+            state = State.IGNORED if result.state.stops and step.ignore_errors else result.state
+            fields = vars(replace(result, state=state))
+            self._add(StepOutcome(step, name, **fields, seconds=seconds))
 
     def _acting(self, names: tuple[str, ...], say: Callable[[str, str], None]) -> Acting:
         return Acting(self._fleet, names, self._options.check, say, self._options.password)
 
     def _same_on_all(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> FleetStep:
-        found = [_bind_on(step, self._scope.on(host, step.item)) for host in hosts]
-        for host, bound in zip(hosts, found, strict=True):
-            if bound != found[0]:
+        bound_steps = [_bind_on(step, self._scope.on(host, step.item)) for host in hosts]
+        for host, bound in zip(hosts, bound_steps, strict=True):
+            if bound != bound_steps[0]:
                 raise InputError(
                     f"{step.place}: {step.kind} would have different arguments on {host.name}",
                     why="this step runs once for all hosts",
                     hint="on: HOSTS   # several steps, one for each group of hosts",
                     slug="step-differs-between-hosts",
                 )
-        assert isinstance(found[0], FleetStep)
-        return found[0]
+        assert isinstance(bound_steps[0], FleetStep)
+        return bound_steps[0]
 
     def _act_with_retries(
         self, bound: FleetStep, acting: Acting, step: PlayStep
     ) -> Mapping[str, Result]:
-        for left in range(step.retries, -1, -1):
+        for tries_left in range(step.retries, -1, -1):
             results = _act_on_fleet(bound, acting)
             bad = [name for name, result in results.items() if result.state.stops]
-            if not bad or not left or acting.check:
+            if not bad or not tries_left or acting.check:
                 break
             acting.say("", f"failed on {len(bad)} of {len(results)}; next try in {step.delay:g} s")
             time.sleep(step.delay)

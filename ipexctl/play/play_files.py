@@ -58,8 +58,8 @@ def _missing_play_error(word: str) -> InputError:
         return InputError(
             what, hint=f"{quote(('./' + word,))} for the file in this folder", slug="play-missing"
         )
-    here = [p.name for p in Path().iterdir() if p.suffix in SUFFIXES]
-    near = did_you_mean(word, [*shipped_plays(), *here])
+    local_plays = [path.name for path in Path().iterdir() if path.suffix in SUFFIXES]
+    near = did_you_mean(word, [*shipped_plays(), *local_plays])
     what = f"cannot read the play {word}: there is no such file{near}"
     return InputError(
         what, hint=f"shipped plays: {', '.join(shipped_plays())}", slug="play-missing"

@@ -33,13 +33,13 @@ def play_hosts(play: Play, target: Target) -> PlayHosts:
     return of_inventory(play, read_inventory(target), all_hosts(target))
 
 
-def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHosts:
+def of_inventory(play: Play, chosen: Inventory, full: Inventory) -> PlayHosts:
     """Select from the full inventory by the play's patterns, and narrow by --limit and -x."""
-    known = last_states(everyone)
-    hosts = wanted
+    states = last_states(full)
+    hosts = chosen
     if play.hosts:
-        meant = _matching_names(everyone, play.hosts, known, "hosts", play.hosts_place)
-        hosts = replace(wanted, hosts=tuple(h for h in wanted.hosts if h.name in meant))
+        named = _matching_names(full, play.hosts, states, "hosts", play.hosts_place)
+        hosts = replace(chosen, hosts=tuple(host for host in chosen.hosts if host.name in named))
     if not hosts.hosts:
         raise InputError(
             f"{play.source}: --limit and -x select no host of this play",
@@ -48,7 +48,7 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
         )
     all_names = frozenset(host.name for host in hosts.hosts)
     on = {
-        step.number: all_names & _matching_names(everyone, step.on, known, "on", step.place)
+        step.number: all_names & _matching_names(full, step.on, states, "on", step.place)
         if step.on
         else all_names
         for step in play.all_steps
@@ -57,10 +57,10 @@ def of_inventory(play: Play, wanted: Inventory, everyone: Inventory) -> PlayHost
 
 
 def _matching_names(
-    everyone: Inventory, pattern: str, known: Known, key: str, place: Place | None
+    inventory: Inventory, pattern: str, states: Known, key: str, place: Place | None
 ) -> frozenset[str]:
     try:
-        found = select_hosts(everyone, (pattern,), (), known, option=key)
+        selected = select_hosts(inventory, (pattern,), (), states, option=key)
     except InputError as e:
         raise Bad(f"{key}: {e.what}", why=e.why, hint=e.hint, slug=e.slug).placed(place) from None
-    return frozenset(host.name for host in found.hosts)
+    return frozenset(host.name for host in selected.hosts)

@@ -27,25 +27,25 @@ class PlayJournal:
     check: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def has(self, host: str, what: str) -> bool:
-        return _journal_key(host, what) in self.known
+    def has(self, host: str, entry: str) -> bool:
+        return _journal_key(host, entry) in self.known
 
-    def note(self, host: str, what: str, *, sync: bool = True) -> None:
+    def note(self, host: str, entry: str, *, sync: bool = True) -> None:
         """Add a note. `sync`: write it to the disk before the next step begins."""
         if not self.check:
-            self.known.add(_journal_key(host, what))
-            self._append(_journal_key(host, what), sync)
+            self.known.add(_journal_key(host, entry))
+            self._append(_journal_key(host, entry), sync)
 
-    def forget(self, host: str, what: str, *, sync: bool = True) -> None:
-        if not self.check and self.has(host, what):
-            self.known.discard(_journal_key(host, what))
-            self._append(f"-{_journal_key(host, what)}", sync)
+    def forget(self, host: str, entry: str, *, sync: bool = True) -> None:
+        if not self.check and self.has(host, entry):
+            self.known.discard(_journal_key(host, entry))
+            self._append(f"-{_journal_key(host, entry)}", sync)
 
-    def is_done(self, host: str, what: str) -> bool:
+    def is_done(self, host: str, entry: str) -> bool:
         """Return whether the step can be skipped; without `resume` forget it: it runs again."""
         if not self.resume:
-            self.forget(host, what)
-        return self.resume and self.has(host, what)
+            self.forget(host, entry)
+        return self.resume and self.has(host, entry)
 
     def _append(self, line: str, sync: bool) -> None:
         with self._lock, self.path.open("a") as file:
@@ -59,13 +59,13 @@ def open_journal(source: str, *, resume: bool, check: bool) -> PlayJournal:
     """Open the journal. Notes of other hosts and steps are kept, whatever limits this run."""
     name = hashlib.sha256(str(Path(source).resolve()).encode()).hexdigest()[:24]
     path = state_dir() / "plays" / f"{name}.done"
-    known: set[str] = set()
+    keys: set[str] = set()
     for line in (path.read_text()[:_MOST_BYTES] if path.exists() else "").splitlines():
-        (known.discard if line.startswith("-") else known.add)(line.removeprefix("-"))
+        (keys.discard if line.startswith("-") else keys.add)(line.removeprefix("-"))
     if not check:
         make_private(path.parent)
-        write_atomic(path, "".join(f"{key}\n" for key in sorted(known)).encode())
-    return PlayJournal(path, known, resume, check)
+        write_atomic(path, "".join(f"{key}\n" for key in sorted(keys)).encode())
+    return PlayJournal(path, keys, resume, check)
 
 
 def of_handler(name: str) -> str:
@@ -73,5 +73,5 @@ def of_handler(name: str) -> str:
     return f"handler {name}"
 
 
-def _journal_key(host: str, what: str) -> str:
-    return hashlib.sha256(f"{host}\0{what}".encode()).hexdigest()
+def _journal_key(host: str, entry: str) -> str:
+    return hashlib.sha256(f"{host}\0{entry}".encode()).hexdigest()

@@ -40,22 +40,22 @@ class PlayScope:
     hosts: tuple[Host, ...] = ()  # of the play, to report which of them has a variable
 
     def __post_init__(self) -> None:
-        here = environment()
+        env = environment()
         self._around = {
-            f"{kind}.{name}": value for name, value in here.items() for kind in ("env", "secret")
+            f"{kind}.{name}": value for name, value in env.items() for kind in ("env", "secret")
         }
 
     def on(self, host: Host, item: Node | None = None) -> Scope:
         """Return the scope of a host. `item`: the item of the step's loop."""
         facts = self.facts.get(host.name)
-        own: dict[str, str] = {}
+        play_vars: dict[str, str] = {}
         items: dict[str, str] = {}
         values = ChainMap(
             items,
             {"host": host.name},
             dict(self.extra),
             dict(host.vars),
-            own,
+            play_vars,
             fact_values(facts) if facts else {},
             self._around,
         )
@@ -63,24 +63,24 @@ class PlayScope:
             values, tuple(NAMES), set() if facts else set(NAMES), self.used, self._owners()
         )
         for name, (text, place) in self.play.vars.items():
-            self._set(own, scope, name, text, place)
+            self._set(play_vars, scope, name, text, place)
         for name, node in _item_variables(item):
             self._set(items, scope, name, node.text, node.place)
         return scope
 
-    def _set(self, own: dict[str, str], scope: Scope, name: str, text: str, place: Place) -> None:
+    def _set(self, into: dict[str, str], scope: Scope, name: str, text: str, place: Place) -> None:
         """Set a variable of the play, which may use those above it."""
         try:
             value = interpolate_text(text, scope)
         except Bad as e:
-            later = any(f"${{{other}}}" in text for other in self.play.vars if other not in own)
+            later = any(f"${{{other}}}" in text for other in self.play.vars if other not in into)
             e.what = f"{name}: {e.what}"
             e.why = "a variable may use those above it" if later else e.why
             raise e.placed(place) from None
         if value is None:
             scope.pending.add(name)
         else:
-            own[name] = value
+            into[name] = value
 
     def _owners(self) -> dict[str, str]:
         names = {name for host in self.hosts for name, _ in host.vars}
@@ -88,7 +88,7 @@ class PlayScope:
 
     def names(self, hosts: Iterable[Host]) -> set[str]:
         """Return the variables that at least one host has."""
-        return {*self.extra, *self.play.vars, *(n for host in hosts for n, _ in host.vars)}
+        return {*self.extra, *self.play.vars, *(name for host in hosts for name, _ in host.vars)}
 
     def masked(self, text: str) -> str:
         return Scope(self._around, used=self.used).masked(text)

@@ -64,28 +64,30 @@ def run_results(on: Acting, ended: RunResult | DetachedRun) -> dict[str, Result]
     if ended.ended_by == "interrupted":
         raise Interrupted(f"{ended.cause}; run {ended.run_id} has ended")
     if ended.exit_code == 0:
-        took = f"run {ended.run_id}, {ranks_of(ended.plan)} in {duration(ended.seconds)}"
+        detail = f"run {ended.run_id}, {ranks_of(ended.plan)} in {duration(ended.seconds)}"
         used = {host.host for host in ended.plan.hosts}
         idle = Result(State.OK, "no ranks on this host")
-        return {h: Result(State.CHANGED, took) if h in used else idle for h in on.hosts}
+        return {host: Result(State.CHANGED, detail) if host in used else idle for host in on.hosts}
     return _failed_results(on, ended)
 
 
 def _failed_results(on: Acting, ended: RunResult) -> dict[str, Result]:
     """Give the reasons to the host of the first cause, and one line to the others."""
-    known = known_cause(ended, known_failures)
+    failure = known_cause(ended, known_failures)
     first = ended.first.host if ended.first else next(iter(sorted(ended.lost)), on.hosts[0])
-    said = short_traceback([without_colour(text) for text in ended.last_words])
-    why = [shorten_paths(text) for text in said]
-    found = {}
+    traceback = short_traceback([without_colour(text) for text in ended.last_words])
+    why = [shorten_paths(text) for text in traceback]
+    results = {}
     for host in on.hosts:
         state = State.UNREACHABLE if host in ended.lost else State.FAILED
         if host == first:
             why += [str(ended.stall)] if ended.stall else []
-            why += [known.why] if known else []
+            why += [failure.why] if failure else []
             logs = suggest_command(on.fleet.target, f"logs {ended.run_id}", on.fleet.root)
-            hint = f"{known.fix}\n{logs}" if known else logs
-            found[host] = Result(state, f"run {ended.run_id}: {ended.cause}", "\n".join(why), hint)
+            hint = f"{failure.fix}\n{logs}" if failure else logs
+            results[host] = Result(
+                state, f"run {ended.run_id}: {ended.cause}", "\n".join(why), hint
+            )
         else:
-            found[host] = Result(state, f"run {ended.run_id} failed, first on {first}")
-    return found
+            results[host] = Result(state, f"run {ended.run_id} failed, first on {first}")
+    return results

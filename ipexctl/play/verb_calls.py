@@ -30,11 +30,11 @@ def target_of(on: Acting) -> Target:
 
 def notes_of(on: Acting) -> Callable[[str], None]:
     """Return a function that says each note once; inventory notes were printed at the start."""
-    told = set(on.fleet.hosts.notes)
+    printed = set(on.fleet.hosts.notes)
 
     def note(text: str) -> None:
-        if text not in told:
-            told.add(text)
+        if text not in printed:
+            printed.add(text)
             on.say("", text)
 
     return note

@@ -48,12 +48,12 @@ class CommandOptions:
     )
 
 
-def _split_words(given: list[str] | None) -> tuple[str, ...]:
-    return tuple(word.strip() for text in given or () for word in text.split(",") if word.strip())
+def _split_words(texts: list[str] | None) -> tuple[str, ...]:
+    return tuple(word.strip() for text in texts or () for word in text.split(",") if word.strip())
 
 
-def _read_pairs(given: list[str] | None) -> dict[str, str]:
-    return dict(map(_read_pair, given or ()))
+def _read_pairs(pairs: list[str] | None) -> dict[str, str]:
+    return dict(map(_read_pair, pairs or ()))
 
 
 def _read_pair(text: str) -> tuple[str, str]:
@@ -111,15 +111,15 @@ def play(
     if not plays:
         raise InputError("no play given", hint="ipexctl play FILE", slug="no-play-given")
     files = [read_play_file(word) for word in plays]
-    found = [read_play(text, name, all_steps()) for text, name in files]
+    parsed = [read_play(text, name, all_steps()) for text, name in files]
     if asked.list_steps:
-        print("\n".join(line for one in found for line in ui.step_lines(one, options)))
+        print("\n".join(line for item in parsed for line in ui.step_lines(item, options)))
         return
-    refuse_unknown(options.extra, found, [text for text, _ in files])
+    refuse_unknown(options.extra, parsed, [text for text, _ in files])
     password = _read_sudo_password(asked.sudo_password_file, ask=asked.ask_sudo_pass)
     options = replace(options, root=root, password=password)
     typed = quote(("ipexctl", *(word for word in sys.argv[1:] if word != "--resume")))
-    raise typer.Exit(show_plays(found, target, options, again=typed, json=json))
+    raise typer.Exit(show_plays(parsed, target, options, again=typed, json=json))
 
 
 def _read_sudo_password(file: str, *, ask: bool) -> str:

@@ -62,28 +62,29 @@ def play_document(reports: Sequence[PlayReport], mask: Callable[[str], str]) -> 
                     host: {state.value: n for state, n in report.counts(host).items()}
                     for host in report.hosts
                 },
-                "steps": [_outcome_document(o, mask) for o in report.outcomes],
+                "steps": [_outcome_document(outcome, mask) for outcome in report.outcomes],
             }
             for report in reports
         ],
     }
 
 
-def _outcome_document(o: StepOutcome, mask: Callable[[str], str]) -> dict[str, Any]:
-    found = {
-        "step": o.step.number, "title": o.step.title, "kind": o.step.kind, "host": o.host,
-        "place": f"{o.step.place.source}:{o.step.place.line}", "state": o.state.value,
-        "seconds": round(o.seconds, 3),
+def _outcome_document(outcome: StepOutcome, mask: Callable[[str], str]) -> dict[str, Any]:
+    step = outcome.step
+    document = {
+        "step": step.number, "title": step.title, "kind": step.kind, "host": outcome.host,
+        "place": f"{step.place.source}:{step.place.line}", "state": outcome.state.value,
+        "seconds": round(outcome.seconds, 3),
     }  # fmt: skip
     texts = {
-        "item": o.step.item_text,
-        "slug": o.slug,
-        "detail": o.detail,
-        "why": o.why,
-        "hint": o.hint,
-        "diff": o.diff,
+        "item": step.item_text,
+        "slug": outcome.slug,
+        "detail": outcome.detail,
+        "why": outcome.why,
+        "hint": outcome.hint,
+        "diff": outcome.diff,
     }
-    return found | {key: mask(text) for key, text in texts.items() if text}
+    return document | {key: mask(text) for key, text in texts.items() if text}
 
 
 def step_lines(play: Play, options: PlayOptions) -> list[str]:

@@ -106,20 +106,20 @@ class PlayScreen:
         for number, hosts in self._start.on.items():
             if number in self._printed:
                 continue
-            found = self._found.get(number, ())
-            if hosts - self._stopped - {outcome.host for outcome in found}:
+            outcomes = self._found.get(number, ())
+            if hosts - self._stopped - {outcome.host for outcome in outcomes}:
                 break
-            if found:
+            if outcomes:
                 self._print_step(number)
 
     def _print_step(self, number: int) -> None:
         self._printed.add(number)
         assert self._start
         order = {host: i for i, host in enumerate(self._start.hosts)}
-        outcomes = sorted(self._found[number], key=lambda o: order.get(o.host, 0))
+        outcomes = sorted(self._found[number], key=lambda outcome: order.get(outcome.host, 0))
         step = outcomes[0].step
         title = Text(f"{number:>3} ", "dim") + Text(f"{step.title:<32}  ")
-        counts = Counter(o.state for o in outcomes)
+        counts = Counter(outcome.state for outcome in outcomes)
         words = Text(", ").join(
             Text(f"{n} {state.value}", COLOURS[state]) for state, n in counts.items()
         )
@@ -134,24 +134,24 @@ class PlayScreen:
 
     def _details(self, outcomes: Sequence[StepOutcome]) -> str:
         """Return what changed, once if it is the same on all hosts, else by host."""
-        told = {o.host: o.detail for o in outcomes if o.detail and not o.state.stops}
-        if not told:
+        details = {o.host: o.detail for o in outcomes if o.detail and not o.state.stops}
+        if not details:
             return ""
-        texts = set(told.values())
-        if len(texts) == 1 and len(told) == len(outcomes):
+        texts = set(details.values())
+        if len(texts) == 1 and len(details) == len(outcomes):
             return f"  {self.masked(texts.pop())}"
-        groups = {text: [h for h, t in told.items() if t == text] for text in texts}
+        groups = {text: [host for host, t in details.items() if t == text] for text in texts}
         parts = [f"{fold(hosts)}: {self.masked(text)}" for text, hosts in sorted(groups.items())]
-        more = f"; {len(parts) - _SHOWN_HOSTS} more" if len(parts) > _SHOWN_HOSTS else ""
-        return "  " + "; ".join(parts[:_SHOWN_HOSTS]) + more
+        suffix = f"; {len(parts) - _SHOWN_HOSTS} more" if len(parts) > _SHOWN_HOSTS else ""
+        return "  " + "; ".join(parts[:_SHOWN_HOSTS]) + suffix
 
     def _failure(self, outcome: StepOutcome) -> list[Text]:
         style, place = COLOURS[outcome.state], outcome.step.place
         head = f"{outcome.host}: {outcome.state.value}: {outcome.step.title} "
-        said = (outcome.step.number, outcome.detail, outcome.why)
-        if said in self._told:
+        reason = (outcome.step.number, outcome.detail, outcome.why)
+        if reason in self._told:
             return [Text(head, style) + Text("(for the same reason)", "dim")]
-        self._told.add(said)
+        self._told.add(reason)
         lines = [Text(head, style) + Text(f"({place.source}:{place.line})", "dim")]
         lines += [Text(f"  {line}") for line in self.masked(outcome.detail).splitlines()]
         for label, text in (("why", outcome.why), ("try", outcome.hint)):

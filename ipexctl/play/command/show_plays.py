@@ -36,7 +36,7 @@ def show_plays(
             break
     if json:
         print_json(ui.play_document(reports, lambda text: reduce(_apply_mask, masks, text)))
-    return next((r.exit_code for r in reversed(reports) if r.exit_code), 0)
+    return next((report.exit_code for report in reversed(reports) if report.exit_code), 0)
 
 
 def _apply_mask(text: str, mask: Callable[[str], str]) -> str:

@@ -12,14 +12,14 @@ from ipexctl.play.text.step_schema import Step, describe_type, step_arguments
 _WIDTH = 80
 
 
-def step_help(steps: Mapping[str, type[Step]], asked: Sequence[str]) -> Iterator[str]:
+def step_help(steps: Mapping[str, type[Step]], keywords: Sequence[str]) -> Iterator[str]:
     """Yield one line for each kind of step, or the full help of those that are asked for."""
-    for keyword in asked:
+    for keyword in keywords:
         if keyword not in steps:
             raise unknown_value("--list-modules", keyword, steps)
-    for keyword in asked:
+    for keyword in keywords:
         yield from _step_details(keyword, steps[keyword])
-    if not asked:
+    if not keywords:
         for keyword, kind in steps.items():
             yield f"{keyword:<10} {step_doc(kind)[0].splitlines()[0]}"
 
@@ -41,11 +41,11 @@ def _step_details(keyword: str, kind: type[Step]) -> Iterator[str]:
     for paragraph in (f"{keyword}: {step_doc(kind)[0]}", *step_doc(kind)[1:]):
         yield textwrap.fill(" ".join(paragraph.split()), _WIDTH) + "\n"
     yield f"  - {kind.example}\n"
-    for about in step_arguments(kind).values():
-        default = default_text(about.default)
-        said = "required" if about.required else f"default: {default}" if default else ""
-        notes = [describe_type(about.kind), said, "may follow the keyword directly"]
-        head = ", ".join(filter(None, notes if about.name == kind.main else notes[:2]))
-        yield f"  {about.name} ({head})"
-        yield textwrap.fill(about.doc, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    for argument in step_arguments(kind).values():
+        default = default_text(argument.default)
+        requirement = "required" if argument.required else f"default: {default}" if default else ""
+        notes = [describe_type(argument.kind), requirement, "may follow the keyword directly"]
+        head = ", ".join(filter(None, notes if argument.name == kind.main else notes[:2]))
+        yield f"  {argument.name} ({head})"
+        yield textwrap.fill(argument.doc, _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
     yield ""

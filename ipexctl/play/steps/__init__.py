@@ -15,10 +15,10 @@ from ipexctl.play.text.step_schema import Step
 @cache
 def all_steps() -> dict[str, type[Step]]:
     """Return the steps by their keywords."""
-    found: dict[str, type[Step]] = {}
+    steps: dict[str, type[Step]] = {}
     for module in pkgutil.walk_packages(__path__, f"{__name__}."):
         for value in vars(import_module(module.name)).values():
-            own = isinstance(value, type) and issubclass(value, Step) and value.keyword
-            if own and value.__module__.endswith(module.name):
-                found[value.keyword] = value
-    return dict(sorted(found.items()))
+            is_step = isinstance(value, type) and issubclass(value, Step) and value.keyword
+            if is_step and value.__module__.endswith(module.name):
+                steps[value.keyword] = value
+    return dict(sorted(steps.items()))

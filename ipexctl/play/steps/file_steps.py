@@ -161,7 +161,7 @@ class Copy(HostStep):
     def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         path = Path(os.path.expanduser(self.src))  # noqa: PTH111  a Path would drop the last /
         try:
-            asked = {**super().request(files, scope), **self._files(path, files)}
+            request = {**super().request(files, scope), **self._files(path, files)}
         except OSError as e:
             raise Bad(
                 f"cannot read {e.filename or self.src}: {e.strerror}", slug="local-file-unreadable"
@@ -170,8 +170,8 @@ class Copy(HostStep):
             text = self._filled(scope) or ""
             data = text.encode()
             sha256 = hashlib.sha256(data).hexdigest()
-            asked["files"][0].update(text=text, sha256=sha256, size=len(data))
-        return asked
+            request["files"][0].update(text=text, sha256=sha256, size=len(data))
+        return request
 
     def _files(self, path: Path, files: LocalFiles) -> dict[str, Any]:
         if not path.exists():
@@ -179,7 +179,7 @@ class Copy(HostStep):
                 f"src: there is no file {self.src} in {Path.cwd()}", slug="local-file-missing"
             )
         if path.is_file():
-            found, folders = [_file_request(files, path, "")], []
+            requests, folders = [_file_request(files, path, "")], []
         elif not path.is_dir():
             raise Bad(f"src: {self.src} is not a file or folder", slug="local-file-unreadable")
         else:
@@ -191,14 +191,14 @@ class Copy(HostStep):
                     hint="data: {push: FOLDER}",
                     slug="too-many-files",
                 )
-            found = [
-                _file_request(files, p, prefix + str(p.relative_to(path)))
-                for p in inside
-                if p.is_file()
+            requests = [
+                _file_request(files, entry, prefix + str(entry.relative_to(path)))
+                for entry in inside
+                if entry.is_file()
             ]
-            names = [str(p.relative_to(path)) for p in inside if p.is_dir()]
+            names = [str(entry.relative_to(path)) for entry in inside if entry.is_dir()]
             folders = [prefix.rstrip("/"), *(prefix + name for name in names)]
-        return {"files": found, "folders": folders, "base": path.name}
+        return {"files": requests, "folders": folders, "base": path.name}
 
 
 def _paths_inside(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
@@ -221,12 +221,12 @@ def _paths_inside(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _file_request(files: LocalFiles, path: Path, name: str) -> dict[str, Any]:
-    found = path.stat()
-    executable = bool(found.st_mode & 0o100)
+    status = path.stat()
+    executable = bool(status.st_mode & 0o100)
     return {
         "name": name,
         "sha256": files.add(path),
-        "size": found.st_size,
+        "size": status.st_size,
         "executable": executable,
     }
 

@@ -39,8 +39,8 @@ class HostStep(Step):
 
     def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         """Return the arguments of `apply`. Raises Bad for a missing local file."""
-        found: dict[str, Any] = dataclasses.asdict(self)  # type: ignore[call-overload]
-        return {**found, "variables": shell_variables(*vars(self).values())}
+        arguments: dict[str, Any] = dataclasses.asdict(self)  # type: ignore[call-overload]
+        return {**arguments, "variables": shell_variables(*vars(self).values())}
 
 
 @dataclass(frozen=True)

@@ -23,32 +23,32 @@ class StepPrediction:
     writes: tuple[str, ...] = ()
 
 
-def predict_state(looked: StepPrediction, pending: Iterable[str]) -> State:
-    """Predict the state. `pending`: what earlier steps would write, or may. A change that is due
-    stays due; what is unchanged or fails now may be different by then."""
+def predict_state(preview: StepPrediction, pending: Iterable[str]) -> State:
+    """Predict the state. `pending`: what earlier steps would write. A step that would change
+    something still would then; one that changes nothing or fails now may not."""
     pending = set(pending)
-    later = any(_paths_overlap(mine, theirs) for mine in looked.reads for theirs in pending)
-    if looked.failed and not later and PACKAGES not in pending:
+    later = any(_paths_overlap(read, write) for read in preview.reads for write in pending)
+    if preview.failed and not later and PACKAGES not in pending:
         return State.FAILED
-    if looked.changed and not _decided_by_earlier(looked.reads, pending):
+    if preview.changed and not _decided_by_earlier(preview.reads, pending):
         return State.WOULD_CHANGE
-    unknown = looked.changed is None or looked.failed or looked.changed or later
+    unknown = preview.changed is None or preview.failed or preview.changed or later
     return State.UNKNOWN if unknown else State.OK
 
 
 def _decided_by_earlier(reads: Iterable[str], pending: Iterable[str]) -> bool:
     """Decide whether an earlier step determines if this one acts at all."""
-    deciding = [mine for mine in reads if mine == ANY or mine.startswith(_EXISTS)]
-    return any(_paths_overlap(mine, theirs) for mine in deciding for theirs in pending)
+    deciding = [read for read in reads if read == ANY or read.startswith(_EXISTS)]
+    return any(_paths_overlap(read, write) for read in deciding for write in pending)
 
 
 _EXISTS = "exists:"
 
 
-def _paths_overlap(mine: str, theirs: str) -> bool:
-    mine = f"path:{mine.removeprefix(_EXISTS)}" if mine.startswith(_EXISTS) else mine
-    if ANY in (mine, theirs) or mine == theirs:
+def _paths_overlap(read: str, write: str) -> bool:
+    read = f"path:{read.removeprefix(_EXISTS)}" if read.startswith(_EXISTS) else read
+    if ANY in (read, write) or read == write:
         return True
-    if not (mine.startswith("path:") and theirs.startswith("path:")):
+    if not (read.startswith("path:") and write.startswith("path:")):
         return False
-    return mine.startswith(theirs.rstrip("/") + "/") or theirs.startswith(mine.rstrip("/") + "/")
+    return read.startswith(write.rstrip("/") + "/") or write.startswith(read.rstrip("/") + "/")

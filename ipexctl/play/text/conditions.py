@@ -52,13 +52,13 @@ def _read_tests(node: Node | None) -> Iterator[_Test]:
 
 
 def _read_scalars(node: Node) -> tuple[Scalar, ...]:
-    found = []
+    scalars = []
     for item in node.items if isinstance(node, Sequence) else (node,):
         if not isinstance(item, Scalar):
             what = f"expected a value or a list of values, not {describe_shape(item)}"
             raise Bad(what, slug="wrong-yaml-shape").placed(item.place)
-        found.append(item)
-    return tuple(found)
+        scalars.append(item)
+    return tuple(scalars)
 
 
 def check_condition(node: Node) -> None:
@@ -96,9 +96,9 @@ def check_names(node: Node, variables: Values[str, object]) -> None:
     """Raise InputError for a name that is neither a fact nor a variable."""
     for key in (test.name for test in _read_tests(node)):
         if key.text not in FACTS and key.text not in variables and key.text != "host":
-            own = ansible_name(key.text).removeprefix("fact.")
+            suggestion = ansible_name(key.text).removeprefix("fact.")
             near = did_you_mean(key.text, (*FACTS, *variables, "host"))
-            near = f" (did you mean {own!r}?)" if own else near
+            near = f" (did you mean {suggestion!r}?)" if suggestion else near
             hint = "" if near else f"facts: {', '.join(FACTS)}"
             raise Bad(
                 f"{key.text!r} is not a fact or a variable{near}", hint=hint, slug="not-a-fact"
@@ -122,41 +122,41 @@ def condition_holds(node: Node | None, scope: Scope) -> bool:
 
 def _test_passes(test: _Test, scope: Scope) -> bool:
     name, values = test.name.text, _test_values(test, scope)
-    have = scope.values.get(f"fact.{name}" if name in FACTS else name)
+    actual = scope.values.get(f"fact.{name}" if name in FACTS else name)
     if test.comparison == "not":
-        return have not in values
-    if have is None or not test.comparison:
-        return have in values
-    return _is_in_order(test, have, values[0], scope)
+        return actual not in values
+    if actual is None or not test.comparison:
+        return actual in values
+    return _is_in_order(test, actual, values[0], scope)
 
 
 def _test_values(test: _Test, scope: Scope) -> list[str]:
-    found = []
+    texts = []
     for value in test.values:
         try:
-            found.append(interpolate_text(value.text, scope) or "")
+            texts.append(interpolate_text(value.text, scope) or "")
         except Bad as e:
             raise e.prefixed("").placed(value.place_at(e.at)) from None
-    return found
+    return texts
 
 
-def _is_in_order(test: _Test, have: str, limit: str, scope: Scope) -> bool:
-    least, name = test.comparison == "min", test.name.text
+def _is_in_order(test: _Test, actual: str, limit: str, scope: Scope) -> bool:
+    minimum, name = test.comparison == "min", test.name.text
     if name == "isa":
-        return isa.at_least(have, limit) if least else isa.at_least(limit, have)
+        return isa.at_least(actual, limit) if minimum else isa.at_least(limit, actual)
     try:
-        left, right = _version_numbers(have), _version_numbers(limit)
+        left, right = _version_numbers(actual), _version_numbers(limit)
     except ValueError:
-        what = f"{test.comparison} compares numbers and versions, but {name} is {have[:64]!r}"
+        what = f"{test.comparison} compares numbers and versions, but {name} is {actual[:64]!r}"
         raise Bad(scope.masked(what), slug="not-a-number").placed(test.place) from None
     size = max(len(left), len(right))  # 5 equals 5.0
     left, right = (number + (0,) * (size - len(number)) for number in (left, right))
-    return left >= right if least else left <= right
+    return left >= right if minimum else left <= right
 
 
 def _version_numbers(text: str) -> tuple[int, ...]:
     """Return the leading numbers of 5, 5.10 or 6.1.0-18-amd64, which are ordered as versions."""
-    found = _VERSION.match(text)
-    if not found:
+    match = _VERSION.match(text)
+    if not match:
         raise ValueError(text)
-    return tuple(int(part) for part in found[0].split("."))
+    return tuple(int(part) for part in match[0].split("."))

@@ -19,8 +19,8 @@ class FactValue:
 
 def _count_different(numbers: Iterable[int | None]) -> int | None:
     """Return how many distinct values there are; None if one is not known."""
-    found = set(numbers)
-    return None if None in found else len(found)
+    values = set(numbers)
+    return None if None in values else len(values)
 
 
 def _to_gib(size: int | None) -> int | None:
@@ -61,5 +61,5 @@ NAMES = frozenset(f"fact.{name}" for name in FACTS)
 
 def fact_values(facts: Facts) -> dict[str, str]:
     """Return values by their names in a play. A fact that a host did not report is left out."""
-    found = {f"fact.{name}": fact.read(facts) for name, fact in FACTS.items()}
-    return {name: str(value) for name, value in found.items() if value is not None}
+    values = {f"fact.{name}": fact.read(facts) for name, fact in FACTS.items()}
+    return {name: str(value) for name, value in values.items() if value is not None}

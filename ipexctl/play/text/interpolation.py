@@ -45,7 +45,7 @@ class Scope:
         default_factory=dict
     )  # variables of other hosts: a pattern
 
-    def lookup(self, name: str, at: int) -> str | None:
+    def lookup(self, name: str, index: int) -> str | None:
         """Return the value of a name; None if the name is known, but its value is not known yet."""
         self.used.add(name)
         if name in self.values:
@@ -55,7 +55,7 @@ class Scope:
         if name in self.known:
             what = f"${{{name}}}: {self.values.get('host')} did not report this fact"
             raise Bad(
-                what, hint="on: HOSTS   # those that report it", at=at, slug="fact-not-reported"
+                what, hint="on: HOSTS   # those that report it", at=index, slug="fact-not-reported"
             )
         if name in self.elsewhere:
             what = f"{self.values.get('host')} has no variable {name!r}"
@@ -64,10 +64,10 @@ class Scope:
                 what,
                 why=f"set only on {self.elsewhere[name]}",
                 hint=hint,
-                at=at,
+                at=index,
                 slug="variable-not-on-host",
             )
-        raise _unknown_name_error(name, (*self.values, *self.known, *self.pending), at)
+        raise _unknown_name_error(name, (*self.values, *self.known, *self.pending), index)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -79,13 +79,13 @@ class Scope:
         return mask_secrets(text, self.secrets)
 
 
-def _unknown_name_error(name: str, known: tuple[str, ...], at: int) -> Bad:
+def _unknown_name_error(name: str, names: tuple[str, ...], index: int) -> Bad:
     kind, _, rest = name.partition(".")
     if kind in ("env", "secret") and rest:
         return Bad(
             f"${{{name}}}: the variable {rest} is not set on this machine",
             hint=f"read -rs {rest} && export {rest}" if kind == "secret" else f"export {rest}=...",
-            at=at,
+            at=index,
             slug="environment-variable-unset",
         )
     if not _NAME.fullmatch(name):
@@ -94,21 +94,21 @@ def _unknown_name_error(name: str, known: tuple[str, ...], at: int) -> Bad:
             what,
             why="plays do not support expressions or filters",
             hint="write $${ for a literal ${",
-            at=at,
+            at=index,
             slug="bad-reference",
         )
-    if kind == "item" and not any(other.partition(".")[0] == "item" for other in known):
+    if kind == "item" and not any(known_name.partition(".")[0] == "item" for known_name in names):
         return Bad(
             f"${{{name}}} stands for an item of a loop, but this step has none",
             hint="loop: [a, b]   # beside the keyword of the step",
-            at=at,
+            at=index,
             slug="item-without-loop",
         )
-    near = ansible_name(name) or nearest_word(name, known)
-    said = f" (did you mean {near!r}?)" if near else ""
-    shell = "." not in name and (name.isupper() or not near)
-    hint = f"${name} or $${{{name}}} for the shell's variable" if shell else ""
-    return Bad(f"unknown variable {name!r}{said}", hint=hint, at=at, slug="unknown-variable")
+    near = ansible_name(name) or nearest_word(name, names)
+    guess = f" (did you mean {near!r}?)" if near else ""
+    is_shell = "." not in name and (name.isupper() or not near)
+    hint = f"${name} or $${{{name}}} for the shell's variable" if is_shell else ""
+    return Bad(f"unknown variable {name!r}{guess}", hint=hint, at=index, slug="unknown-variable")
 
 
 def ansible_name(name: str) -> str:
@@ -131,23 +131,23 @@ def names_in(text: str) -> Iterator[tuple[str, int]]:
         name = ansible_name(jinja[1]) or jinja[1]
         what = f"{jinja[0][:64]} is Jinja, which plays do not support"
         raise Bad(what, hint=f"${{{name}}}", at=jinja.start(), slug="jinja-unsupported")
-    for found in _REFERENCE.finditer(text):
-        if found["escaped"] is None:
-            if not found[0].endswith("}"):
+    for reference in _REFERENCE.finditer(text):
+        if reference["escaped"] is None:
+            if not reference[0].endswith("}"):
                 raise Bad(
                     "${ has no closing }",
                     hint="write $${ for a literal ${",
-                    at=found.start(),
+                    at=reference.start(),
                     slug="bad-reference",
                 )
-            yield found["name"].strip(), found.start()
+            yield reference["name"].strip(), reference.start()
 
 
 def interpolate_text(text: str, scope: Scope) -> str | None:
     """Return the text with values for names; None if one is not known yet."""
     if "$" not in text and "{{" not in text:
         return text
-    values = {name: scope.lookup(name, at) for name, at in names_in(text)}
+    values = {name: scope.lookup(name, index) for name, index in names_in(text)}
     if None in values.values():
         return None
     return _REFERENCE.sub(lambda m: "${" if m["escaped"] else values[m["name"].strip()] or "", text)
@@ -163,8 +163,8 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
     value of letters and digits is inserted as text, and any other is refused.
     """
     values: dict[str, str] = {}
-    for name, at in names_in(text):
-        value = scope.lookup(name, at)
+    for name, index in names_in(text):
+        value = scope.lookup(name, index)
         if value is None:
             return None
         values[name] = value
@@ -172,28 +172,28 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
         return text.replace("$${", "${"), {}
     quoting = _shell_references(text)
 
-    def written(found: re.Match[str]) -> str:
-        if found["escaped"]:
+    def written(reference: re.Match[str]) -> str:
+        if reference["escaped"]:
             return "${"
-        name, at = found["name"].strip(), found.start()
-        if text[:at].endswith("\\"):
+        name, index = reference["name"].strip(), reference.start()
+        if text[:index].endswith("\\"):
             hint = f"$${{{name}}} for the shell's own variable"
-            raise _no_place(f"${{{name}}} cannot be used after a backslash", "", hint, at)
-        if at in quoting:
-            return quoting[at] % f"${{{_shell_name(name)}}}"
+            raise _no_place(f"${{{name}}} cannot be used after a backslash", "", hint, index)
+        if index in quoting:
+            return quoting[index] % f"${{{_shell_name(name)}}}"
         value = values[name]
         if _PLAIN_WORD.fullmatch(value) and value == scope.masked(value):
             return value
         what = f"${{{name}}} cannot be used here: its value is not a plain word"
         hint = f'v=${{{name}}} on a line before; then "$v"'
-        raise _no_place(what, _UNCERTAIN, hint, at)
+        raise _no_place(what, _UNCERTAIN, hint, index)
 
     shell = _REFERENCE.sub(written, text)
     return shell, {_shell_name(name): value for name, value in values.items()}
 
 
-def _no_place(what: str, why: str, hint: str, at: int) -> Bad:
-    return Bad(what, why=why, hint=hint, at=at, slug="value-in-unsafe-place")
+def _no_place(what: str, why: str, hint: str, index: int) -> Bad:
+    return Bad(what, why=why, hint=hint, at=index, slug="value-in-unsafe-place")
 
 
 _UNCERTAIN = (
@@ -213,22 +213,22 @@ _WRITTEN = {"comment": "%s", "double": "%s", "single": "'\"%s\"'"}
 
 def _shell_references(text: str) -> dict[int, str]:
     """Return how to write the variable of each reference, by the position of the reference."""
-    found: dict[int, str] = {}
+    templates: dict[int, str] = {}
 
-    def add(start: int, end: int, written: str) -> None:
-        places = (reference.start() for reference in _REFERENCE.finditer(text, start, end))
-        found.update(dict.fromkeys(places, written))
+    def add(start: int, end: int, template: str) -> None:
+        positions = (reference.start() for reference in _REFERENCE.finditer(text, start, end))
+        templates.update(dict.fromkeys(positions, template))
 
     bare = 0
     for piece in _PIECE.finditer(text):
         add(bare, piece.start(), '"%s"')
         bare = piece.end()
         if piece["end"]:
-            return found
+            return templates
         if piece.lastgroup:
             add(piece.start(), bare, _WRITTEN[piece.lastgroup])
     add(bare, len(text), '"%s"')
-    return found
+    return templates
 
 
 def _shell_name(name: str) -> str:

@@ -69,11 +69,11 @@ class PlayReport:
     seconds: float
 
     def counts(self, host: str) -> Counter[State]:
-        return Counter(o.state for o in self.outcomes if o.host == host)
+        return Counter(outcome.state for outcome in self.outcomes if outcome.host == host)
 
     @property
     def failures(self) -> tuple[StepOutcome, ...]:
-        return tuple(o for o in self.outcomes if o.state.stops)
+        return tuple(outcome for outcome in self.outcomes if outcome.state.stops)
 
     @property
     def states(self) -> dict[str, str]:

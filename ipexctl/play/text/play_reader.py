@@ -108,7 +108,7 @@ class _Reader:
         return root
 
     def _vars(self, node: Node | None) -> dict[str, tuple[str, Place]]:
-        found = {}
+        variables = {}
         for key, value in self._items(node, "vars"):
             if not _NAME.fullmatch(key.text) or key.text in _RESERVED:
                 what = f"{key.text[:64]!r} cannot be the name of a variable"
@@ -121,15 +121,15 @@ class _Reader:
                 raise Bad(
                     what, hint="write the list into the argument of a step", slug="wrong-yaml-shape"
                 ).placed(value.place)
-            found[key.text] = (value.text, value.place)
-        return found
+            variables[key.text] = (value.text, value.place)
+        return variables
 
     def _handlers(self, node: Node | None) -> dict[str, tuple[PlayStep, ...]]:
-        found = {}
+        handlers = {}
         for key, value in self._items(node, "handlers"):
             self.handler = self._name(key)
-            found[self.handler] = tuple(self._steps(value, f"handler {key.text[:64]}"))
-        return found
+            handlers[self.handler] = tuple(self._steps(value, f"handler {key.text[:64]}"))
+        return handlers
 
     def _name(self, key: Scalar) -> str:
         with locate_errors(key.place):
@@ -137,10 +137,10 @@ class _Reader:
 
     # -- a step --
 
-    def _steps(self, node: Node, what: str) -> Iterator[PlayStep]:
+    def _steps(self, node: Node, label: str) -> Iterator[PlayStep]:
         if not isinstance(node, Sequence):
-            said = f"{what}: expected a list of steps, not {describe_shape(node)}"
-            raise Bad(said, hint="- sh: hostname", slug="wrong-yaml-shape").placed(node.place)
+            message = f"{label}: expected a list of steps, not {describe_shape(node)}"
+            raise Bad(message, hint="- sh: hostname", slug="wrong-yaml-shape").placed(node.place)
         for item in node.items:
             with self.errors.kept():
                 yield from self._repeated(self._step(item))
@@ -152,9 +152,9 @@ class _Reader:
             yield step
             return
         if not isinstance(loop, Sequence) or not loop.items:
-            found = "an empty list" if isinstance(loop, Sequence) else describe_shape(loop)
+            shape = "an empty list" if isinstance(loop, Sequence) else describe_shape(loop)
             raise Bad(
-                f"loop: expected a list, not {found}", hint="loop: [a, b]", slug="wrong-yaml-shape"
+                f"loop: expected a list, not {shape}", hint="loop: [a, b]", slug="wrong-yaml-shape"
             ).placed(loop.place)
         for n, item in enumerate(loop.items):
             _check_item(item)
@@ -169,29 +169,29 @@ class _Reader:
             what = f"expected KEYWORD: ARGUMENTS, not {describe_shape(node)}"
             hint = f"- {self.kinds[near].example}" if near else "- sh: hostname"
             raise Bad(what, hint=hint, slug="wrong-yaml-shape").placed(node.place)
-        found = [(key, value) for key, value in node.items if key.text in self.kinds]
-        beside = self._arguments_beside(found, node)
-        found = [entry for entry in found if entry[0] not in beside]
+        pairs = [(key, value) for key, value in node.items if key.text in self.kinds]
+        beside = self._arguments_beside(pairs, node)
+        pairs = [entry for entry in pairs if entry[0] not in beside]
         for key, _ in node.items:
             if key.text not in (*self.kinds, *step_arguments(PlayStep)) and key not in beside:
-                self._refuse_outside(key, found)
-                own = [name for word, _ in found for name in step_arguments(self.kinds[word.text])]
+                self._refuse_outside(key, pairs)
+                args = [name for word, _ in pairs for name in step_arguments(self.kinds[word.text])]
                 self._known(
                     key,
                     step_arguments(PlayStep),
                     "a step",
-                    (*own, *step_arguments(PlayStep), *self.kinds),
+                    (*args, *step_arguments(PlayStep), *self.kinds),
                 )
-        if len(found) != 1:
-            said = " and ".join(key.text for key, _ in found)
+        if len(pairs) != 1:
+            text = " and ".join(key.text for key, _ in pairs)
             what = (
-                f"a step takes only one keyword, but this one has {said}" if found else _NO_KEYWORD
+                f"a step takes only one keyword, but this one has {text}" if pairs else _NO_KEYWORD
             )
             hint = f"one of: {', '.join(sorted(self.kinds))}"
             raise Bad(
-                what, hint="use a separate step for each" if found else hint, slug="not-one-keyword"
+                what, hint="use a separate step for each" if pairs else hint, slug="not-one-keyword"
             ).placed(node.place)
-        key, value = found[0]
+        key, value = pairs[0]
         if beside:
             main = Scalar(self.kinds[key.text].main, key.place)
             value = Mapping(((main, value), *beside.items()), value.place)
@@ -199,8 +199,8 @@ class _Reader:
         when = node.get("when")
         if when is not None:
             check_condition(when)
-        told = node.get("notify")
-        names = told.items if isinstance(told, Sequence) else (told,)
+        notify = node.get("notify")
+        names = notify.items if isinstance(notify, Sequence) else (notify,)
         self.notified += [name for name in names if isinstance(name, Scalar)]
         keys = {"sudo": self.sudo, **read_keys(PlayStep, node, ("when", "loop"))}
         return PlayStep(
@@ -209,24 +209,24 @@ class _Reader:
         )  # fmt: skip
 
     def _arguments_beside(
-        self, found: list[tuple[Scalar, Node]], node: Mapping
+        self, pairs: list[tuple[Scalar, Node]], node: Mapping
     ) -> dict[Scalar, Node]:
         """Accept `sh: make` with `creates: ...` beside it; the value alone is the main argument.
 
         An argument may have the name of a keyword: `env`.
         """
-        for key, value in found:
+        for key, value in pairs:
             kind = self.kinds[key.text]
-            own = step_arguments(kind).keys() - {kind.main} - step_arguments(PlayStep).keys()
+            names = step_arguments(kind).keys() - {kind.main} - step_arguments(PlayStep).keys()
             if not kind.main or isinstance(value, Mapping):
                 continue
-            if not all(k is key or k.text in own for k, _ in found):
+            if not all(k is key or k.text in names for k, _ in pairs):
                 continue
-            return {k: v for k, v in node.items if k is not key and k.text in own}
+            return {k: v for k, v in node.items if k is not key and k.text in names}
         return {}
 
-    def _refuse_outside(self, key: Scalar, found: list[tuple[Scalar, Node]]) -> None:
-        for keyword, value in found:
+    def _refuse_outside(self, key: Scalar, pairs: list[tuple[Scalar, Node]]) -> None:
+        for keyword, value in pairs:
             if key.text not in step_arguments(self.kinds[keyword.text]):
                 continue
             what = f"{key.text} is an argument of {keyword.text}, and must be indented below it"
@@ -247,7 +247,7 @@ class _Reader:
     # -- values --
 
     def _known(
-        self, key: Scalar, known: Collection[str], what: str, near: Collection[str] = ()
+        self, key: Scalar, known: Collection[str], label: str, near: Collection[str] = ()
     ) -> None:
         if key.text in known:
             return
@@ -264,17 +264,17 @@ class _Reader:
         hint = f"use {habit} instead of {key.text}" if habit else ""
         if habit and habit.startswith(_NOTHING):
             hint = f"leave it out: {habit.removeprefix(_NOTHING)}"
-        said = "" if habit else did_you_mean(key.text, near or known)
+        suggestion = "" if habit else did_you_mean(key.text, near or known)
         raise Bad(
-            f"unknown key {key.text[:64]!r} in {what}{said}", hint=hint, slug="unknown-key"
+            f"unknown key {key.text[:64]!r} in {label}{suggestion}", hint=hint, slug="unknown-key"
         ).placed(key.place)
 
-    def _items(self, node: Node | None, what: str) -> tuple[tuple[Scalar, Node], ...]:
+    def _items(self, node: Node | None, label: str) -> tuple[tuple[Scalar, Node], ...]:
         if node is None or (isinstance(node, Scalar) and node.null):
             return ()
         if not isinstance(node, Mapping):
-            said = f"{what}: expected NAME: VALUE, not {describe_shape(node)}"
-            raise Bad(said, slug="wrong-yaml-shape").placed(node.place)
+            message = f"{label}: expected NAME: VALUE, not {describe_shape(node)}"
+            raise Bad(message, slug="wrong-yaml-shape").placed(node.place)
         return node.items
 
 
@@ -282,12 +282,12 @@ def _check_item(node: Node) -> None:
     values = node.items if isinstance(node, Mapping) else (("item", node),)
     for key, value in values:
         if isinstance(key, Scalar) and not _NAME.fullmatch(key.text):
-            named = Bad(
+            error = Bad(
                 f"loop: {key.text[:64]!r} cannot be a name",
                 why=_NAME_RULE,
                 slug="not-a-variable-name",
             )
-            raise named.placed(key.place)
+            raise error.placed(key.place)
         if not isinstance(value, Scalar) or value.null:
             what = f"loop: an item is a value or a mapping of values, not {describe_shape(value)}"
             hint = "loop: [{name: a, size: 1}, {name: b, size: 2}]"

@@ -56,14 +56,14 @@ class PlayStep:
     def item_text(self) -> str:
         """The item as the file has it, on one line."""
         if isinstance(self.item, MappingNode):
-            parts = [f"{k.text}={v.text}" for k, v in self.item.items if isinstance(v, Scalar)]
-            return _shorten_text(", ".join(parts))
+            pairs = [f"{k.text}={v.text}" for k, v in self.item.items if isinstance(v, Scalar)]
+            return _shorten_text(", ".join(pairs))
         return _shorten_text(self.item.text) if isinstance(self.item, Scalar) else ""
 
 
 def _shorten_text(text: str) -> str:
-    shown = " ".join(printable_text(text).split())
-    return shown if len(shown) <= _LONGEST else shown[: _LONGEST - 3] + "..."
+    line = " ".join(printable_text(text).split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,14 @@ ALWAYS, NEVER = "always", "never"
 
 def chosen_steps(play: Play, options: PlayOptions) -> tuple[PlayStep, ...]:
     """Return the steps to run. Raises InputError for tags and steps that are not in the play."""
-    known = {tag for step in play.all_steps for tag in step.tags} | {ALWAYS, NEVER}
+    all_tags = {tag for step in play.all_steps for tag in step.tags} | {ALWAYS, NEVER}
     for option, tags in (("--tags", options.tags), ("--skip-tags", options.skip_tags)):
         for tag in tags:
-            if tag not in known and tag != "all":
+            if tag not in all_tags and tag != "all":
                 what = f"{option} {tag}: no step of {play.source} has this tag"
-                own = ", ".join(sorted(known - {ALWAYS, NEVER})) or "none"
+                names = ", ".join(sorted(all_tags - {ALWAYS, NEVER})) or "none"
                 raise InputError(
-                    what + did_you_mean(tag, known), hint=f"tags: {own}", slug="unknown-tag"
+                    what + did_you_mean(tag, all_tags), hint=f"tags: {names}", slug="unknown-tag"
                 )
     steps = _steps_from(play, options.first) if options.first else play.steps
     return tuple(step for step in steps if _has_wanted_tags(step, options))

@@ -48,7 +48,7 @@ class Count(int):
 
 
 def shell_variables(*values: object) -> dict[str, str]:
-    """Return the variables that the shell code among these values needs; an API's has none."""
+    """Return the variables that the shell code among these values needs; an API's code has none."""
     codes = (value for value in values if isinstance(value, Code))
     return {name: value for code in codes for name, value in code.variables.items()}
 
@@ -106,21 +106,21 @@ def step_arguments(kind: Any) -> dict[str, Argument]:
 
 def _read_arguments(kind: Any) -> dict[str, Argument]:
     hints = typing.get_type_hints(kind)
-    found = {}
+    arguments = {}
     for field in dataclasses.fields(kind):
         if "doc" not in field.metadata:  # an option of the command only
             continue
         factory = field.default_factory
         required = field.default is dataclasses.MISSING and factory is dataclasses.MISSING
         default = factory() if factory is not dataclasses.MISSING else field.default
-        found[field.name] = Argument(
+        arguments[field.name] = Argument(
             name=field.name,
             kind=hints[field.name],
             doc=field.metadata["doc"],
             required=required,
             default=None if required else default,
         )
-    return found
+    return arguments
 
 
 # --- YAML -> step --------------------------------------------------------------------------------
@@ -134,10 +134,10 @@ def bind_step(kind: type[S], node: Node, scope: Scope) -> S | None:
     values: dict[str, Any] = {}
     complete = True
     for name, value in _given_arguments(kind, node):
-        about = step_arguments(kind)[name]
-        read = _read_placed_value(about.kind, value, scope, f"{name}: ")
-        complete = complete and read is not None
-        values[name] = read
+        argument = step_arguments(kind)[name]
+        parsed = _read_placed_value(argument.kind, value, scope, f"{name}: ")
+        complete = complete and parsed is not None
+        values[name] = parsed
     missing = [a.name for a in step_arguments(kind).values() if a.required and a.name not in values]
     if missing:
         what = f"{kind.keyword} requires {_quote_arguments(missing)}"
@@ -164,10 +164,10 @@ def _quote_arguments(names: list[str]) -> str:
 
 
 def _arguments_of(kind: type[Step]) -> str:
-    known = list(step_arguments(kind))
-    if len(known) == 1:
-        return f"the only argument of {kind.keyword}: {known[0]}"
-    return f"arguments of {kind.keyword}: {', '.join(known)}"
+    names = list(step_arguments(kind))
+    if len(names) == 1:
+        return f"the only argument of {kind.keyword}: {names[0]}"
+    return f"arguments of {kind.keyword}: {', '.join(names)}"
 
 
 def unknown_argument(kind: type[Step], name: str) -> Bad:
@@ -185,22 +185,22 @@ def _given_arguments(kind: type[Step], node: Node) -> Iterator[tuple[str, Node]]
             raise Bad(what, hint=kind.example, slug="wrong-yaml-shape").placed(node.place)
         yield kind.main, node
         return
-    known = step_arguments(kind)
+    arguments = step_arguments(kind)
     for key, value in node.items:
-        if key.text not in known:
+        if key.text not in arguments:
             raise unknown_argument(kind, key.text).placed(key.place)
         yield key.text, value
 
 
-def read_keys(kind: Any, node: MappingNode, own: Collection[str]) -> dict[str, Any]:
-    """Return the values of a play's keys by the fields of their dataclass, except `own`; names in
+def read_keys(kind: Any, node: MappingNode, skip: Collection[str]) -> dict[str, Any]:
+    """Return the values of a play's keys by the fields of their dataclass, except `skip`; names in
     them are not replaced. Raises InputError."""
-    found = {}
+    values = {}
     for key, value in node.items:
-        about = step_arguments(kind).get(key.text)
-        if about and key.text not in own and not (isinstance(value, Scalar) and value.null):
-            found[key.text] = _read_placed_value(about.kind, value, None, f"{key.text}: ")
-    return found
+        argument = step_arguments(kind).get(key.text)
+        if argument and key.text not in skip and not (isinstance(value, Scalar) and value.null):
+            values[key.text] = _read_placed_value(argument.kind, value, None, f"{key.text}: ")
+    return values
 
 
 def _read_value(kind: Any, node: Node, scope: Scope | None) -> Any:
@@ -283,13 +283,13 @@ def one_line(text: str) -> str:
 
 
 def _read_code(text: str, scope: Scope) -> Code | None:
-    found = for_shell(text, scope)
-    if found is None:
+    shell = for_shell(text, scope)
+    if shell is None:
         return None
-    if "\0" in "".join((found[0], *found[1].values())):
+    if "\0" in "".join((shell[0], *shell[1].values())):
         raise Bad(_NUL, slug="nul-character")
-    code = Code(found[0])
-    code.variables = found[1]
+    code = Code(shell[0])
+    code.variables = shell[1]
     return code
 
 
@@ -298,8 +298,8 @@ def _read_list(kind: Any, node: Node, scope: Scope | None) -> Any:
     if isinstance(node, MappingNode):
         raise Bad("expected a list, not a mapping", slug="wrong-yaml-shape")
     nodes = node.items if isinstance(node, Sequence) else () if node.null else (node,)
-    found = tuple(_read_placed_value(kind, item, scope) for item in nodes)
-    return None if None in found else found
+    values = tuple(_read_placed_value(kind, item, scope) for item in nodes)
+    return None if None in values else values
 
 
 def _read_dict(kind: Any, node: Node, scope: Scope | None) -> Any:
@@ -309,8 +309,8 @@ def _read_dict(kind: Any, node: Node, scope: Scope | None) -> Any:
         raise Bad(
             f"expected a mapping NAME: VALUE, not {describe_shape(node)}", slug="wrong-yaml-shape"
         )
-    found = {key.text: _read_placed_value(kind, value, scope) for key, value in node.items}
-    return None if None in found.values() else found
+    values = {key.text: _read_placed_value(kind, value, scope) for key, value in node.items}
+    return None if None in values.values() else values
 
 
 def _read_placed_value(kind: Any, node: Node, scope: Scope | None, prefix: str = "") -> Any:

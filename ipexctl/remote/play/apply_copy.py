@@ -18,9 +18,9 @@ def apply(task):
     task.touches(dest)
     changes, diffs = [], []
     task.writes += made_above(dest) if args["folders"] else []
-    wanted = Attributes(dict(args, mode=args["directory_mode"]))
+    attributes = Attributes(dict(args, mode=args["directory_mode"]))
     for folder in args["folders"]:
-        if make_directory(task, _join_below(dest, folder), wanted)[0]:
+        if make_directory(task, _join_below(dest, folder), attributes)[0]:
             changes.append("%s/" % (folder or dest))
     for file in args["files"]:
         path = _join_below(_path_in_folder(dest, args, file), file["name"])
@@ -28,8 +28,8 @@ def apply(task):
         if detail:
             changes.append("%s: %s" % (file["name"], detail) if file["name"] else detail)
             diffs.append(diff)
-    shown = "; ".join(changes[:3]) + ("; %d more" % (len(changes) - 3) if changes[3:] else "")
-    return bool(changes), shown, "".join(diffs)
+    summary = "; ".join(changes[:3]) + ("; %d more" % (len(changes) - 3) if changes[3:] else "")
+    return bool(changes), summary, "".join(diffs)
 
 
 def _path_in_folder(dest, args, file):
@@ -52,34 +52,34 @@ def _copy(task, path, file):
     except Missing as e:
         if not task.check:
             raise
-        if not task.args["folders"]:  # if it is, `folders` creates it
+        if not task.args["folders"]:  # else the step creates the folder itself
             task.failure = failure_document(e)
         small = task.diff and file["size"] <= MOST_DIFF_BYTES
         return "create", text_diff(path, b"", _content(task, file)) if small else ""
 
 
 def _copy_to(task, place, file):
-    found, digest = stat_and_hash(place)
-    wanted = Attributes(task.args)
+    status, digest = stat_and_hash(place)
+    attributes = Attributes(task.args)
     if digest == file["sha256"]:
-        return attributes_only(task, place, wanted)[1:]
+        return attributes_only(task, place, attributes)[1:]
     diff = ""
-    if task.diff and max(file["size"], found.st_size if found else 0) <= MOST_DIFF_BYTES:
+    if task.diff and max(file["size"], status.st_size if status else 0) <= MOST_DIFF_BYTES:
         diff = text_diff(place.path, place.read()[0] or b"", _content(task, file))
     default = 0o777 if file["executable"] else 0o666
     detail = replace_file(
-        task, place, found, wanted, lambda new: _fill_file(task, file, new), default
+        task, place, status, attributes, lambda new: _fill_file(task, file, new), default
     )
     return detail, diff
 
 
 def stat_and_hash(place):
     """Return (stat, SHA-256) of the existing file; (None, "") without one."""
-    fd, found = place.open_file()
+    fd, status = place.open_file()
     if fd is None:
         return None, ""
     with os.fdopen(fd, "rb") as file:
-        return found, hash_of(file).hexdigest()
+        return status, hash_of(file).hexdigest()
 
 
 def _content(task, file):

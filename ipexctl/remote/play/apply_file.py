@@ -26,7 +26,7 @@ def apply(task):
         with safe_paths.open_place(path, follow=False) as place:
             return _link_at(task, place, args["src"])
     if state == "touch":
-        task.reads += ["exists:" + one[len("path:") :] for one in task.reads]
+        task.reads += ["exists:" + entry[len("path:") :] for entry in task.reads]
     new = None if args["content"] is None else args["content"].encode("utf-8")
     task.if_missing = True, "create", text_diff(path, b"", new or b"") if task.diff else ""
     with safe_paths.open_place(path) as place:
@@ -41,53 +41,55 @@ def apply(task):
         return write_file(task, place, new, Attributes(args))
 
 
-def write_file(task, place, new, wanted):
+def write_file(task, place, new, attributes):
     """Return (changed, detail, diff). `new` None: keep the content, set the attributes."""
     if new is None:
-        return attributes_only(task, place, wanted)
-    old, found = place.read()
+        return attributes_only(task, place, attributes)
+    old, status = place.read()
     if old == new:
-        return attributes_only(task, place, wanted)
-    detail = replace_file(task, place, found, wanted, lambda file: file.write(new))
+        return attributes_only(task, place, attributes)
+    detail = replace_file(task, place, status, attributes, lambda file: file.write(new))
     return True, detail, text_diff(place.path, old or b"", new) if task.diff else ""
 
 
-def replace_file(task, place, found, wanted, fill, default=0o666):
-    """Replace `found` (a stat, or None) with a new file that `fill` writes. Return in words what
-    that changes."""
-    changes = wanted.changes(found)
+def replace_file(task, place, status, attributes, fill, default=0o666):
+    """Replace a file (`status`: its stat, or None) with a new one that `fill` writes. Return in
+    words what that changes."""
+    changes = attributes.changes(status)
     if task.check:
         place.require_writable()
     else:
         with place.replacing() as file:
             fill(file)
-            wanted.apply_new(file.fileno(), found, default)
-    return "create" if found is None else ", ".join(filter(None, ["content", changes]))
+            attributes.apply_new(file.fileno(), status, default)
+    return "create" if status is None else ", ".join(filter(None, ["content", changes]))
 
 
-def attributes_only(task, place, wanted):
+def attributes_only(task, place, attributes):
     """Return (changed, detail, ""). A file with several names is replaced by a copy: the other
     names may be anywhere, and in another user's folder that user may have made them."""
-    fd, found = place.open_file()
+    fd, status = place.open_file()
     if fd is None:
         raise Failure("%s disappeared during the operation" % place.path, slug="path-disappeared")
     with os.fdopen(fd, "rb") as file:
-        changes = wanted.changes(found)
+        changes = attributes.changes(status)
         if changes and task.check:
-            require_owner(found, place.path)
+            require_owner(status, place.path)
         elif changes:
-            if wanted.fits_in_place(found):
-                wanted.apply(fd, place.path)
+            if attributes.fits_in_place(status):
+                attributes.apply(fd, place.path)
             else:
-                replace_file(task, place, found, wanted, lambda new: shutil.copyfileobj(file, new))
+                replace_file(
+                    task, place, status, attributes, lambda new: shutil.copyfileobj(file, new)
+                )
     return bool(changes), changes, ""
 
 
 def _make_absent(task, path):
     try:
         with safe_paths.open_place(path, follow=False) as place:
-            found = place.found
-            if found is None:
+            status = place.found
+            if status is None:
                 return False, "", ""
             if place.name == ".":
                 raise Failure(
@@ -98,59 +100,59 @@ def _make_absent(task, path):
                 place.require_writable()
             else:
                 _remove(place.folder, place.name)
-            return True, "remove %s" % safe_paths.describe_file_type(found), ""
+            return True, "remove %s" % safe_paths.describe_file_type(status), ""
     except Missing:
         return False, "", ""
 
 
 def _remove(folder, name):
     """Remove a file or a folder; folders by descriptors, so that no link leads out of them."""
-    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if not stat.S_ISDIR(found.st_mode):
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode):
         os.unlink(name, dir_fd=folder)
         return
-    inside = os.open(name, safe_paths._FOLDER, dir_fd=folder)
+    fd = os.open(name, safe_paths._FOLDER, dir_fd=folder)
     try:
-        for each in os.listdir(inside):
-            _remove(inside, each)
+        for child in os.listdir(fd):
+            _remove(fd, child)
     finally:
-        os.close(inside)
+        os.close(fd)
     os.rmdir(name, dir_fd=folder)
 
 
-def make_directory(task, path, wanted):
+def make_directory(task, path, attributes):
     """Create a directory and those above it, as mkdir -p does; set its attributes."""
     missing = _missing_folders(path)
     if missing and task.check:
         with safe_paths.open_place(missing[0]) as place:
             place.require_writable()
         return True, "create directory", ""
-    for each in missing:
-        with safe_paths.open_place(each) as place:
+    for folder in missing:
+        with safe_paths.open_place(folder) as place:
             try:
                 # its final mode is set below, by its descriptor
-                closed = wanted.mode and each == path
-                os.mkdir(place.name, 0o700 if closed else 0o777, dir_fd=place.folder)
+                private = attributes.mode and folder == path
+                os.mkdir(place.name, 0o700 if private else 0o777, dir_fd=place.folder)
             except FileExistsError:
                 pass
             except OSError as e:
-                raise safe_paths.not_written(each, e) from None
+                raise safe_paths.not_written(folder, e) from None
     with safe_paths.open_place(path) as place:
-        found = place.found
-        if found is None:
+        status = place.found
+        if status is None:
             raise Failure("%s disappeared during the operation" % path, slug="path-disappeared")
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             raise Failure(
-                "%s is %s, not a directory" % (path, safe_paths.describe_file_type(found)),
+                "%s is %s, not a directory" % (path, safe_paths.describe_file_type(status)),
                 slug="wrong-file-kind",
             )
-        changes = wanted.changes(found)
+        changes = attributes.changes(status)
         if changes and task.check:
-            require_owner(found, path)
+            require_owner(status, path)
         elif changes:
             fd = os.open(place.name, safe_paths._FOLDER, dir_fd=place.folder)
             try:
-                wanted.apply(fd, path)
+                attributes.apply(fd, path)
             finally:
                 os.close(fd)
     return bool(missing or changes), "create directory" if missing else changes, ""
@@ -158,7 +160,7 @@ def make_directory(task, path, wanted):
 
 def made_above(path):
     """Return the highest folder that the step creates, as an entry of its `writes`."""
-    return ["path:" + each for each in _missing_folders(path)[:1]]
+    return ["path:" + folder for folder in _missing_folders(path)[:1]]
 
 
 def _missing_folders(path):
@@ -176,14 +178,14 @@ def _missing_folders(path):
 
 
 def _link_at(task, place, target):
-    found = place.found
-    if found is not None and not stat.S_ISLNK(found.st_mode):
+    status = place.found
+    if status is not None and not stat.S_ISLNK(status.st_mode):
         raise Failure(
-            "%s is %s, not a symbolic link" % (place.path, safe_paths.describe_file_type(found)),
+            "%s is %s, not a symbolic link" % (place.path, safe_paths.describe_file_type(status)),
             hint="a step before: file: {path: %s, state: absent}" % place.path,
             slug="wrong-file-kind",
         )
-    if found is not None and os.readlink(place.name, dir_fd=place.folder) == target:
+    if status is not None and os.readlink(place.name, dir_fd=place.folder) == target:
         return False, "", ""
     if task.check:
         place.require_writable()

@@ -20,16 +20,16 @@ def apply(task):
     path = safe_paths.absolute_path(args["dest"])
     task.touches(path)
     task.if_missing = True, "download", ""
-    wanted = Attributes(args)
+    attributes = Attributes(args)
     with safe_paths.open_place(path) as place:
-        found, digest = stat_and_hash(place)
+        status, digest = stat_and_hash(place)
         if digest == args["sha256"].lower():
-            return attributes_only(task, place, wanted)
+            return attributes_only(task, place, attributes)
         if task.check:
             return True, "download", ""
         with place.replacing() as file:
             size = _download(args, file)
-            wanted.apply_new(file.fileno(), found, 0o666)
+            attributes.apply_new(file.fileno(), status, 0o666)
         return True, "%d bytes" % size, ""
 
 

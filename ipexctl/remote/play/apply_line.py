@@ -16,7 +16,7 @@ def apply(task):
     return edit_line_in_file(task, path, task.args, Attributes(task.args))
 
 
-def edit_line_in_file(task, path, args, wanted):
+def edit_line_in_file(task, path, args, attributes):
     """Return (changed, detail, diff) of a file edited by the arguments of a `line` step."""
     with safe_paths.open_place(path) as place:
         old = place.read()[0]
@@ -27,7 +27,7 @@ def edit_line_in_file(task, path, args, wanted):
             raise Failure(what, hint="create: true", slug="path-missing")
         text = (old or b"").decode("utf-8", "surrogateescape")
         new = edit_lines(text, args).encode("utf-8", "surrogateescape")
-        return write_file(task, place, new, wanted)
+        return write_file(task, place, new, attributes)
 
 
 def edit_lines(text, args):
@@ -35,13 +35,13 @@ def edit_lines(text, args):
     pattern = _pattern(args, "regexp")
     line = args.get("line")
     if args["state"] == "absent":
-        gone = pattern.search if pattern else lambda each: each == line
-        return "".join(each for each in lines if not gone(each.rstrip("\r\n")))
-    hits = [i for i, each in enumerate(lines) if pattern and pattern.search(each.rstrip("\r\n"))]
+        matches = pattern.search if pattern else lambda row: row == line
+        return "".join(row for row in lines if not matches(row.rstrip("\r\n")))
+    hits = [i for i, row in enumerate(lines) if pattern and pattern.search(row.rstrip("\r\n"))]
     if hits:
         lines[hits[-1]] = line + "\n"
         return "".join(lines)
-    if any(each.rstrip("\r\n") == line for each in lines):
+    if any(row.rstrip("\r\n") == line for row in lines):
         return text
     return "".join(_insert_line(lines, line, args))
 
@@ -55,10 +55,10 @@ def _insert_line(lines, line, args):
     key = "insertbefore" if before else "insertafter"
     if (before or after or "EOF") != "EOF":
         pattern = _pattern(args, key)
-        hits = [i for i, each in enumerate(lines) if pattern.search(each.rstrip("\r\n"))]
+        hits = [i for i, row in enumerate(lines) if pattern.search(row.rstrip("\r\n"))]
         if hits:
-            at = hits[-1] + (key == "insertafter")
-            return lines[:at] + [line + "\n"] + lines[at:]
+            index = hits[-1] + (key == "insertafter")
+            return lines[:index] + [line + "\n"] + lines[index:]
     return lines + [line + "\n"]
 
 

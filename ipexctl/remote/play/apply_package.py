@@ -56,11 +56,11 @@ MANAGERS = (
 
 
 def manager_variables():
-    own = dict(os.environ)
-    own.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "NEEDRESTART_MODE": "a"})
-    own["ZYPP_LOCK_TIMEOUT"] = str(LOCK_WAIT)
-    own["PATH"] = own.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
-    return own
+    variables = dict(os.environ)
+    variables.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "NEEDRESTART_MODE": "a"})
+    variables["ZYPP_LOCK_TIMEOUT"] = str(LOCK_WAIT)
+    variables["PATH"] = variables.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+    return variables
 
 
 def apply(task):
@@ -69,24 +69,24 @@ def apply(task):
     task.reads = task.writes = ["packages"]
     manager = manager_of(args["use"])
     before = query_installed(task, manager, names)
-    wanted = packages_to_change(names, before, state)
+    packages = packages_to_change(names, before, state)
     if task.check:
-        return _predict_change(wanted, state)
+        return _predict_change(packages, state)
     if args["update_cache"]:
         code, out = _run(task, manager.update)
         if code:
             raise _failure(manager, code, out)
     if state == "latest":
-        wanted = names
-    if wanted:
+        packages = names
+    if packages:
         command = {"absent": manager.remove, "latest": manager.latest}.get(state, manager.install)
-        _change_packages(task, manager, command + list(wanted), args["update_cache"])
+        _change_packages(task, manager, command + list(packages), args["update_cache"])
     after = query_installed(task, manager, names)
     missing = packages_to_change(names, after, state)
     if missing:
-        kept = "still installed" if state == "absent" else "not installed"
+        problem = "still installed" if state == "absent" else "not installed"
         raise Failure("%s succeeded, but %s: %s" % (
-            manager.name, kept, ", ".join(missing)), slug="package-not-changed")  # fmt: skip
+            manager.name, problem, ", ".join(missing)), slug="package-not-changed")  # fmt: skip
     return before != after, describe_changes(before, after), ""
 
 
@@ -96,9 +96,9 @@ def manager_of(use):
             manager.program, path=manager_variables()["PATH"]
         ):
             return manager
-    known = ", ".join(manager.name for manager in MANAGERS) if use == "auto" else use
+    names = ", ".join(manager.name for manager in MANAGERS) if use == "auto" else use
     raise Failure(
-        "no supported package manager on this host (%s)" % known, slug="package-manager-missing"
+        "no supported package manager on this host (%s)" % names, slug="package-manager-missing"
     )
 
 
@@ -110,22 +110,22 @@ def query_installed(task, manager, names):
     return {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}
 
 
-def packages_to_change(names, there, state):
+def packages_to_change(names, installed, state):
     """Return the packages that have to be changed, as far as versions show it."""
-    return [name for name in names if _is_there(name, there) == (state == "absent")]
+    return [name for name in names if _is_there(name, installed) == (state == "absent")]
 
 
-def _is_there(name, there):
+def _is_there(name, installed):
     plain, sign, version = re.split("([=<>~]+|$)", name, maxsplit=1)
-    found = there.get(plain.split(":")[0])
-    if found is None:
+    current = installed.get(plain.split(":")[0])
+    if current is None:
         return False
-    return sign != "=" or found == version or found.split("-")[0] == version
+    return sign != "=" or current == version or current.split("-")[0] == version
 
 
-def _predict_change(wanted, state):
-    if wanted:
-        return True, "%s %s" % ("remove" if state == "absent" else "install", ", ".join(wanted)), ""
+def _predict_change(names, state):
+    if names:
+        return True, "%s %s" % ("remove" if state == "absent" else "install", ", ".join(names)), ""
     if state == "latest":
         return None, "a newer version may exist", ""
     return False, "", ""
@@ -165,12 +165,12 @@ def _failure(manager, code, out):
 
 
 def describe_changes(before, after):
-    parts = []
+    changes = []
     for name in sorted(set(before) | set(after)):
         old, new = before.get(name), after.get(name)
         if old != new:
-            parts.append(
+            changes.append(
                 "%s removed" % name if new is None
                 else "%s %s" % (name, new) if old is None else "%s %s -> %s" % (name, old, new)
             )  # fmt: skip
-    return ", ".join(parts)
+    return ", ".join(changes)

@@ -21,18 +21,18 @@ def apply(task):
         )
     if args["daemon_reload"] and not task.check:
         _systemctl(task, "daemon-reload")
-    about = _show(task, name)
-    if about.get("LoadState") == "not-found":
+    properties = _show(task, name)
+    if properties.get("LoadState") == "not-found":
         raise Failure(
             "there is no unit %s" % name,
             hint="a step before: package: PACKAGE",
             slug="unit-missing",
         )
     changes = []
-    enabled = about.get("UnitFileState") in _ENABLED
+    enabled = properties.get("UnitFileState") in _ENABLED
     if args["enabled"] is not None and args["enabled"] != enabled:
         changes.append("enable" if args["enabled"] else "disable")
-    active = about.get("ActiveState") in _ACTIVE
+    active = properties.get("ActiveState") in _ACTIVE
     state = args["state"]
     if state == "started" and not active:
         changes.append("start")

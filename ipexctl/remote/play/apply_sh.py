@@ -13,9 +13,9 @@ def apply(task):
     variables.update(args["variables"])
     variables.update(args["env"])
     task.reads, task.writes = _touched_paths(args, folder)
-    done = _why_not_needed(task, folder, variables)
-    if done:
-        return False, done, ""
+    reason = _why_not_needed(task, folder, variables)
+    if reason:
+        return False, reason, ""
     if task.check:
         return _predict_change(args)
     if not os.path.isdir(folder):

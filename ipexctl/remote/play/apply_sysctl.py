@@ -14,9 +14,9 @@ def apply(task):
     task.touches(path, *filter(None, [args["sysctl_file"]]))
     changes, diff = [], ""
     if args["state"] == "present":
-        now = _read(path, name)
-        if now.split() != args["value"].split():
-            changes.append("%s %s -> %s" % (name, now, args["value"]))
+        current = _read(path, name)
+        if current.split() != args["value"].split():
+            changes.append("%s %s -> %s" % (name, current, args["value"]))
             if not task.check:
                 _write(path, name, args["value"])
     if args["sysctl_file"]:

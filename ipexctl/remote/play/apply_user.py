@@ -18,22 +18,22 @@ def apply(task):
     name = args["name"]
     account = "path:/etc/passwd/" + name
     task.reads = [account] + ["path:/etc/group/" + group for group in args["groups"] or ()]
-    found = _account(name)
-    now = _account_state(found)
-    wanted = None if args["state"] == "absent" else _wanted_account(args, now or {})
+    entry = _account(name)
+    current = _account_state(entry)
+    requested = None if args["state"] == "absent" else _wanted_account(args, current or {})
     task.writes = [account, "path:/etc/group/" + name]
-    if now == wanted:
+    if current == requested:
         return False, "", ""
-    command, detail = _command(args, now, wanted)
-    if found and wanted is None and found.pw_uid == 0:
+    command, detail = _command(args, current, requested)
+    if entry and requested is None and entry.pw_uid == 0:
         raise Failure("%s is root, and is not removed" % name, slug="account-is-root")
     if os.geteuid():
         raise Failure("only root can change accounts", hint="sudo: true", slug="not-permitted")
-    if not (now and wanted) or now["uid"] != wanted["uid"]:
-        home = (wanted or now or {}).get("home") or "/home/" + name
+    if not (current and requested) or current["uid"] != requested["uid"]:
+        home = (requested or current or {}).get("home") or "/home/" + name
         task.writes.append("path:" + os.path.normpath(home))
     task.if_missing = True, detail, ""
-    _require_groups((wanted or {}).get("groups", ()))
+    _require_groups((requested or {}).get("groups", ()))
     if not task.check:
         code, out = task.program(command + [name], dict(os.environ, PATH=_PATH, LC_ALL="C"))
         if code:
@@ -50,38 +50,38 @@ def _account(name):
         return None
 
 
-def _account_state(found):
+def _account_state(entry):
     """Return {uid, groups, shell, home}, without the primary group; None: there is no account."""
-    if found is None:
+    if entry is None:
         return None
-    groups = {g.gr_name for g in grp.getgrall() if found.pw_name in g.gr_mem}
+    groups = {group.gr_name for group in grp.getgrall() if entry.pw_name in group.gr_mem}
     return {
-        "uid": found.pw_uid,
-        "groups": sorted(groups - {_first_group(found)}),
-        "shell": found.pw_shell,
-        "home": found.pw_dir,
+        "uid": entry.pw_uid,
+        "groups": sorted(groups - {_first_group(entry)}),
+        "shell": entry.pw_shell,
+        "home": entry.pw_dir,
     }
 
 
-def _first_group(found):
+def _first_group(entry):
     try:
-        return grp.getgrgid(found.pw_gid).gr_name
+        return grp.getgrgid(entry.pw_gid).gr_name
     except KeyError:
         return ""
 
 
-def _wanted_account(args, now):
-    wanted = dict(now)
+def _wanted_account(args, old):
+    requested = dict(old)
     for key in ("shell", "home"):
         if args[key]:
-            wanted[key] = args[key]
-    if args["uid"] not in (None, now.get("uid")):
-        wanted["uid"] = _require_free_uid(args["uid"], args["name"])
+            requested[key] = args[key]
+    if args["uid"] not in (None, old.get("uid")):
+        requested["uid"] = _require_free_uid(args["uid"], args["name"])
     if args["groups"] is not None:
-        found = _account(args["name"])
-        groups = set(args["groups"]) - {_first_group(found) if found else ""}
-        wanted["groups"] = sorted(groups | set(now.get("groups", ()) if args["append"] else ()))
-    return wanted
+        entry = _account(args["name"])
+        groups = set(args["groups"]) - {_first_group(entry) if entry else ""}
+        requested["groups"] = sorted(groups | set(old.get("groups", ()) if args["append"] else ()))
+    return requested
 
 
 def _require_free_uid(uid, name):
@@ -108,20 +108,20 @@ def _require_groups(names):
 _OPTIONS = {"uid": "-u", "groups": "-G", "shell": "-s", "home": "-d"}
 
 
-def _command(args, now, wanted):
+def _command(args, current, requested):
     """Return (the program and its options, what it changes in words)."""
-    if wanted is None:
+    if requested is None:
         return ["userdel"] + ["-r"] * args["remove"], "remove"
-    command = ["usermod"] if now else ["useradd", "-m"]
+    command = ["usermod"] if current else ["useradd", "-m"]
     changes = []
     for key, option in _OPTIONS.items():
-        old, new = (now or {}).get(key), wanted.get(key)
-        if new != old and (now or new != []):
+        old, new = (current or {}).get(key), requested.get(key)
+        if new != old and (current or new != []):
             command += [option, _option_value(new)]
             changes.append(
                 "%s %s -> %s" % (key, _option_value(old) or "none", _option_value(new) or "none")
             )
-    return command, ", ".join(changes) if now else "create"
+    return command, ", ".join(changes) if current else "create"
 
 
 def _option_value(value):

@@ -13,18 +13,18 @@ PAUSE = 0.5
 
 def apply(task):
     args = task.args
-    wanted = args["state"] in ("started", "present")
+    expected = args["state"] in ("started", "present")
     if args["seconds"]:
         if not task.check:
             time.sleep(args["seconds"])
         return False, "waited %g s" % args["seconds"], ""
     what = args["path"] or "port %d of %s" % (args["port"], args["host"])
-    began, now = time.time(), "not there" if wanted else "there"
+    began, state = time.time(), "not there" if expected else "there"
     timeout = 0 if task.check else args["timeout"]
-    if not wait_until(lambda: _is_there(args) == wanted, timeout, PAUSE):
+    if not wait_until(lambda: _is_there(args) == expected, timeout, PAUSE):
         if task.check:
-            return None, "%s is %s now" % (what, now), ""
-        raise Failure("%s is still %s after %g s" % (what, now, timeout), slug="wait-timeout")
+            return None, "%s is %s now" % (what, state), ""
+        raise Failure("%s is still %s after %g s" % (what, state, timeout), slug="wait-timeout")
     task.reads = ["path:" + absolute_path(args["path"])] if args["path"] else ["any"]
     took = time.time() - began
     return False, "after %.0f s" % took if took >= 1 else "", ""

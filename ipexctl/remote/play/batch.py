@@ -47,12 +47,12 @@ def op_sudo(call, password=""):
 def _run(call, step, check, diff):
     number = step["number"]
     call.emit({"event": "begin", "number": number})
-    left = step["retries"]
+    retries = step["retries"]
     while True:
         end = _run_once(call, step, check, diff)
-        if "failure" not in end or not left or check:
+        if "failure" not in end or not retries or check:
             break
-        left -= 1
+        retries -= 1
         text = "%s; next try in %g s" % (end["failure"]["what"], step["delay"])
         call.emit({"event": "line", "number": number, "text": text})
         time.sleep(step["delay"])

@@ -23,63 +23,63 @@ class Attributes:
         self.owner = user_id(args.get("owner") or "")
         self.group = group_id(args.get("group") or "")
 
-    def changes(self, found):
+    def changes(self, status):
         """Return in words what has to change for a file (a stat, or None); "": nothing."""
-        if found is None:
+        if status is None:
             return ""
         changes = []
-        now, wanted = self._modes(found)
-        if now != wanted:
-            changes.append("mode %04o -> %04o" % (now, wanted))
-        if self.owner not in (None, found.st_uid):
-            changes.append("owner %d -> %d" % (found.st_uid, self.owner))
-        if self.group not in (None, found.st_gid):
-            changes.append("group %d -> %d" % (found.st_gid, self.group))
+        mode, new_mode = self._modes(status)
+        if mode != new_mode:
+            changes.append("mode %04o -> %04o" % (mode, new_mode))
+        if self.owner not in (None, status.st_uid):
+            changes.append("owner %d -> %d" % (status.st_uid, self.owner))
+        if self.group not in (None, status.st_gid):
+            changes.append("group %d -> %d" % (status.st_gid, self.group))
         return ", ".join(changes)
 
-    def _modes(self, found):
-        now = stat.S_IMODE(found.st_mode)
-        return now, mode_of(self.mode, now, stat.S_ISDIR(found.st_mode)) if self.mode else now
+    def _modes(self, status):
+        mode = stat.S_IMODE(status.st_mode)
+        return mode, mode_of(self.mode, mode, stat.S_ISDIR(status.st_mode)) if self.mode else mode
 
     def apply(self, fd, path=""):
         """Set the attributes of an open file. The owner comes first: chown clears setuid bits."""
-        found = os.fstat(fd)
-        owner = found.st_uid if self.owner is None else self.owner
-        group = found.st_gid if self.group is None else self.group
+        status = os.fstat(fd)
+        owner = status.st_uid if self.owner is None else self.owner
+        group = status.st_gid if self.group is None else self.group
         try:
-            if (owner, group) != (found.st_uid, found.st_gid):
+            if (owner, group) != (status.st_uid, status.st_gid):
                 os.fchown(fd, owner, group)
-            now, wanted = self._modes(os.fstat(fd))
-            if now != wanted:
-                os.fchmod(fd, wanted)
+            mode, new_mode = self._modes(os.fstat(fd))
+            if mode != new_mode:
+                os.fchmod(fd, new_mode)
         except PermissionError:
             raise _not_permitted(path) from None
 
-    def fits_in_place(self, found):
+    def fits_in_place(self, status):
         """Decide whether to change the file itself: not if it has other names, nor to set a setuid
         bit for another user, who may have it open for writing."""
-        trusted = found.st_uid in (0, os.geteuid())
-        setuid = self.mode and self._modes(found)[1] & 0o6000
-        return found.st_nlink == 1 and (trusted or not setuid)
+        trusted = status.st_uid in (0, os.geteuid())
+        setuid = self.mode and self._modes(status)[1] & 0o6000
+        return status.st_nlink == 1 and (trusted or not setuid)
 
     def apply_new(self, fd, old, default):
         """Set the attributes of a file that is to replace `old` (a stat, or None)."""
         if old is None:
             os.fchmod(fd, default & ~_umask())
         else:
-            kept = Attributes({})
-            kept.owner = old.st_uid if self.owner is None else self.owner
-            kept.group = old.st_gid if self.group is None else self.group
-            kept.apply(fd)
+            inherited = Attributes({})
+            inherited.owner = old.st_uid if self.owner is None else self.owner
+            inherited.group = old.st_gid if self.group is None else self.group
+            inherited.apply(fd)
             # as chown does: no setuid program of one user becomes that of another
-            same = (kept.owner, kept.group) == (old.st_uid, old.st_gid)
+            same = (inherited.owner, inherited.group) == (old.st_uid, old.st_gid)
             os.fchmod(fd, stat.S_IMODE(old.st_mode) & (0o7777 if same else 0o1777))
         self.apply(fd)
 
 
-def require_owner(found, path):
+def require_owner(status, path):
     """Raise Failure in a check unless this user may change the attributes: the owner or root."""
-    if os.geteuid() not in (0, found.st_uid):
+    if os.geteuid() not in (0, status.st_uid):
         raise _not_permitted(path)
 
 
@@ -94,37 +94,39 @@ def _umask():
     return mask
 
 
-def mode_of(text, now, is_folder):
+def mode_of(text, old_mode, is_folder):
     """Return the mode for 0644, 644, u+x, u=rw,go= or g=u, as chmod reads them."""
     if text.isdigit():
         return int(text, 8)
-    mode = now
+    mode = old_mode
     for part in text.split(","):
         who = part[: len(part) - len(part.lstrip("ugoa"))]
-        for sign, what in _OPERATION.findall(part):
-            mode = _change_mode(mode, who, sign, what, is_folder)
+        for sign, perms in _OPERATION.findall(part):
+            mode = _change_mode(mode, who, sign, perms, is_folder)
     return mode
 
 
-def _change_mode(mode, who, sign, what, is_folder):
+def _change_mode(mode, who, sign, perms, is_folder):
     whom = "ugo" if not who or "a" in who else "".join(set(who))
-    kept = 0 if who else _umask()
-    bits = sum(_permission_bits(mode, what, is_folder) << _SHIFTS[each] for each in whom) & ~kept
-    if "s" in what:
-        bits |= sum(_SPECIAL[each] for each in whom if each != "o")
-    if "t" in what and "o" in whom:
+    mask = 0 if who else _umask()
+    bits = sum(_permission_bits(mode, perms, is_folder) << _SHIFTS[kind] for kind in whom) & ~mask
+    if "s" in perms:
+        bits |= sum(_SPECIAL[kind] for kind in whom if kind != "o")
+    if "t" in perms and "o" in whom:
         bits |= _SPECIAL["o"]
     if sign == "=":  # a folder's setuid and setgid bits stay unless they are named
-        mode &= ~sum(7 << _SHIFTS[each] for each in whom)
-        mode &= ~sum(_SPECIAL[each] for each in whom if each == "o" or "s" in what or not is_folder)
+        mode &= ~sum(7 << _SHIFTS[kind] for kind in whom)
+        mode &= ~sum(
+            _SPECIAL[kind] for kind in whom if kind == "o" or "s" in perms or not is_folder
+        )
     return mode & ~bits if sign == "-" else mode | bits
 
 
-def _permission_bits(mode, what, is_folder):
-    if what in ("u", "g", "o"):  # copy the bits of that class
-        return mode >> _SHIFTS[what] & 7
-    runs = "x" in what or "X" in what and (is_folder or mode & 0o111)
-    return ("r" in what) * 4 | ("w" in what) * 2 | bool(runs)
+def _permission_bits(mode, perms, is_folder):
+    if perms in ("u", "g", "o"):  # copy the bits of that class
+        return mode >> _SHIFTS[perms] & 7
+    runs = "x" in perms or "X" in perms and (is_folder or mode & 0o111)
+    return ("r" in perms) * 4 | ("w" in perms) * 2 | bool(runs)
 
 
 def user_id(text):
@@ -135,7 +137,7 @@ def group_id(text):
     return _look_up_id(text, "group", lambda: grp.getgrnam(text).gr_gid)
 
 
-def _look_up_id(text, what, look_up):
+def _look_up_id(text, kind, look_up):
     if not text:
         return None
     if _NUMBER.match(text) and int(text) <= _HIGHEST_ID:
@@ -144,5 +146,5 @@ def _look_up_id(text, what, look_up):
         return look_up()
     except (KeyError, ValueError):
         raise Failure(
-            "there is no %s %s on this host" % (what, text), slug="account-missing"
+            "there is no %s %s on this host" % (kind, text), slug="account-missing"
         ) from None

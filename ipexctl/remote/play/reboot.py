@@ -12,9 +12,9 @@ _COMMAND = (
 
 def op_begin(call, password=""):
     """{password?} -> {boot_id}: the id before the reboot."""
-    before = op_boot_id(call)
+    reply = op_boot_id(call)
     run_as_root(["/bin/sh", "-c", _COMMAND], password)
-    return before
+    return reply
 
 
 def op_boot_id(call):

@@ -39,38 +39,38 @@ class PathPlace:
 
     def read(self):
         """Return (content, stat) of a regular file, read at once; (None, None): not there."""
-        fd, found = self.open_file()
+        fd, status = self.open_file()
         if fd is None:
             return None, None
         with os.fdopen(fd, "rb") as file:
-            if found.st_size > MOST_BYTES:
+            if status.st_size > MOST_BYTES:
                 raise Failure(
                     "%s is larger than %d MiB" % (self.path, MOST_BYTES >> 20),
                     slug="file-too-large",
                 )
-            return file.read(), found
+            return file.read(), status
 
     def open_file(self):
         """Return (descriptor to read, stat) of a regular file; (None, None): not there.
 
         The stat is of the open file: in another user's folder, the name may have changed since.
         """
-        found = self.found
-        if found is None:
+        status = self.found
+        if status is None:
             return None, None
-        self.require_file(found)
+        self.require_file(status)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         fd = os.open(self.name, flags, dir_fd=self.folder)
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             os.close(fd)
-            self.require_file(found)
-        return fd, found
+            self.require_file(status)
+        return fd, status
 
-    def require_file(self, found):
-        if not stat.S_ISREG(found.st_mode):
+    def require_file(self, status):
+        if not stat.S_ISREG(status.st_mode):
             raise Failure(
-                "%s is %s, not a file" % (self.path, describe_file_type(found)),
+                "%s is %s, not a file" % (self.path, describe_file_type(status)),
                 hint="a step before: file: {path: %s, state: absent}" % self.path,
                 slug="wrong-file-kind",
             )
@@ -138,19 +138,19 @@ def _walk_folders(path, follow):
                     os.close(folders.pop())
                     names.pop()
                 continue
-            here = "/" + "/".join(names)
+            parent = "/" + "/".join(names)
             target = _read_link(folders[-1], name) if follow or not last else None
             if target is None and last:
-                return folders.pop(), name, os.path.join(here, name)
+                return folders.pop(), name, os.path.join(parent, name)
             if target is not None:
                 links += 1
-                _refuse_unsafe(folders[-1], here, name, links)
+                _refuse_unsafe(folders[-1], parent, name, links)
                 parts = _parts(target) + parts
                 while target.startswith("/") and names:
                     os.close(folders.pop())
                     names.pop()
                 continue
-            folders.append(_enter_folder(folders[-1], name, here))
+            folders.append(_enter_folder(folders[-1], name, parent))
             names.append(name)
         return folders.pop(), ".", "/" + "/".join(names)
     finally:
@@ -169,28 +169,29 @@ def _read_link(folder, name):
         return None
 
 
-def _enter_folder(folder, name, here):
+def _enter_folder(folder, name, parent):
     try:
-        inside = os.open(name, _FOLDER, dir_fd=folder)
+        child = os.open(name, _FOLDER, dir_fd=folder)
     except OSError as e:
-        path = os.path.join(here, name)
+        path = os.path.join(parent, name)
         if e.errno == errno.ENOENT:
             hint = "a step before: file: {path: %s, state: directory}" % path
             raise Missing("there is no folder %s" % path, hint=hint, slug="path-missing") from None
         raise Failure("%s: %s" % (path, e.strerror), slug="path-unusable") from None
-    return inside
+    return child
 
 
-def _refuse_unsafe(folder, here, name, links):
-    path = os.path.join(here, name)
+def _refuse_unsafe(folder, parent, name, links):
+    path = os.path.join(parent, name)
     if links > MOST_LINKS:
         raise Failure("%s: too many symbolic links" % path, slug="link-circular")
-    about = os.fstat(folder)
-    others = 0o002 if about.st_gid == os.getegid() else 0o022  # the user's own group is trusted
-    if about.st_uid not in (0, os.geteuid()) or about.st_mode & others:
+    status = os.fstat(folder)
+    forbidden = 0o002 if status.st_gid == os.getegid() else 0o022  # the user's own group is trusted
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & forbidden:
         raise Failure(
             "%s is a symbolic link in a folder that others can write to; not followed" % path,
-            "%s belongs to user %d, mode %o" % (here, about.st_uid, stat.S_IMODE(about.st_mode)),
+            "%s belongs to user %d, mode %o"
+            % (parent, status.st_uid, stat.S_IMODE(status.st_mode)),
             "name the path it leads to",
             slug="link-unsafe",
         )
@@ -253,14 +254,14 @@ def not_written(path, error):
         errno.EPERM: "lsattr -d %s %s" % (folder, path),
         errno.EACCES: "sudo: true",
     }
-    said = error.strerror or str(error)
+    reason = error.strerror or str(error)
     return Failure(
-        "cannot write %s: %s" % (path, said), hint=hints.get(error.errno, ""), slug="write-failed"
+        "cannot write %s: %s" % (path, reason), hint=hints.get(error.errno, ""), slug="write-failed"
     )
 
 
-def describe_file_type(found):
-    mode = found.st_mode
+def describe_file_type(status):
+    mode = status.st_mode
     for test, word in (
         (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, "a symbolic link"),
         (stat.S_ISREG, "a file"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"),

@@ -97,10 +97,10 @@ class SudoWorker:
             stderr=subprocess.PIPE, preexec_fn=start_process_group,
         )  # fmt: skip
         body = zlib.compress(marshal.dumps(dict(self.call.agent.sources)), 1)
-        said = (self.password + "\n").encode("utf-8") if self.password else b""
+        answer = (self.password + "\n").encode("utf-8") if self.password else b""
         assert process.stdin and process.stdout
         try:
-            process.stdin.write(said + _HEAD + b"%d\n" % len(body) + body)
+            process.stdin.write(answer + _HEAD + b"%d\n" % len(body) + body)
             process.stdin.flush()
             frames = Frames(process.stdout, process.stdin)
             ready = frames.read()
@@ -158,19 +158,19 @@ def run_as_root(command, password):
         raise _refusal_failure(out.decode("utf-8", "replace").strip(), password)
 
 
-def _refusal_failure(said, password):
+def _refusal_failure(message, password):
     import getpass
 
     user = getpass.getuser()
-    if password and _WRONG in said:
-        return Failure("sudo refused the password of %s" % user, said, slug="sudo")
+    if password and _WRONG in message:
+        return Failure("sudo refused the password of %s" % user, message, slug="sudo")
     line = "%s ALL=(root) NOPASSWD: ALL" % user
     rule = "as root on this host: echo '%s' > /etc/sudoers.d/ipexctl" % line
-    if password or _ASKS not in said:
-        return Failure("sudo does not run commands for %s" % user, said, rule, slug="sudo")
+    if password or _ASKS not in message:
+        return Failure("sudo does not run commands for %s" % user, message, rule, slug="sudo")
     return Failure(
         "sudo asks %s for a password" % user,
-        said,
+        message,
         "--ask-sudo-pass, or --sudo-password-file FILE\nor " + rule,
         slug="sudo",
     )

@@ -47,7 +47,7 @@ class Task:
         import hashlib  # late, here and below: importing takes milliseconds
 
         self.emit({"event": "need", "sha256": sha256})
-        digest, full = hashlib.sha256(), None
+        digest, write_error = hashlib.sha256(), None
         while True:
             frame = self.recv()
             if frame is None:
@@ -57,14 +57,14 @@ class Task:
             header, body = frame
             digest.update(body)
             try:
-                if full is None:
+                if write_error is None:
                     file.write(body)
             except OSError as e:  # read the rest all the same: it is not part of the next file
-                full = e
+                write_error = e
             if header.get("last"):
                 break
-        if full:
-            raise full
+        if write_error:
+            raise write_error
         if digest.hexdigest() != sha256:
             raise Failure(
                 "the file changed on the controller while it was being sent",
@@ -82,20 +82,20 @@ class Task:
             stderr=subprocess.STDOUT, preexec_fn=start_user_program,
         )  # fmt: skip
         with ends_with(self.at_end, process) as kill:
-            clock = threading.Timer(timeout, kill)
-            clock.daemon = True
+            timer = threading.Timer(timeout, kill)
+            timer.daemon = True
             if timeout:
-                clock.start()
+                timer.start()
             try:
                 out = self._output(process, stdin, quiet)
                 code = process.wait()
-                if clock.finished.is_set():
+                if timer.finished.is_set():
                     raise Failure(
                         "still running after %g s, killed" % timeout, out, slug="command-timeout"
                     )
                 return code, out
             finally:
-                clock.cancel()
+                timer.cancel()
 
     def _output(self, process, stdin, quiet):
         writer = threading.Thread(target=_feed_stdin, args=(process.stdin, stdin))
@@ -126,13 +126,13 @@ def _accounts_of_files(args):
 def apply_step(module, task):
     """Call `apply` of a step's module, and return (changed, detail, diff) for the controller.
     `changed` None: it cannot be known."""
-    found = None, "", ""
+    result = None, "", ""
     try:
-        found = find_operation("play.%s.apply" % module, prefix="")(task)
+        result = find_operation("play.%s.apply" % module, prefix="")(task)
     except Failure as e:
         task.failure = failure_document(e)
         if task.check and isinstance(e, Missing):
-            found = task.if_missing
+            result = task.if_missing
     except (BrokenPipeError, MemoryError):
         raise
     except OSError as e:
@@ -141,7 +141,7 @@ def apply_step(module, task):
         task.failure = failure_document(Failure(what, hint=hint, slug="path-unusable"))
     except Exception:
         task.failure = bug_document()
-    changed, detail, diff = found
+    changed, detail, diff = result
     end = {
         "changed": changed,
         "detail": detail,

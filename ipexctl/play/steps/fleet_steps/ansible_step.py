@@ -44,44 +44,44 @@ class Ansible(FleetStep):
             if line.strip():
                 on.say("", line)
 
-        wanted = Playbook(
+        playbook = Playbook(
             path=Path(self.playbook).expanduser(), extra=self.extra, tags=self.tags,
             skip_tags=self.skip_tags, check=on.check, pythons=_agent_pythons(on),
         )  # fmt: skip
         hosts = on.fleet.hosts
-        hosts = replace(hosts, hosts=tuple(h for h in hosts.hosts if h.name in on.hosts))
-        code = run_playbook(wanted, target_of(on), hosts, say)
+        hosts = replace(hosts, hosts=tuple(host for host in hosts.hosts if host.name in on.hosts))
+        code = run_playbook(playbook, target_of(on), hosts, say)
         recap = read_recap(lines)
         return {name: _ansible_result(on, name, recap.get(name), code, lines) for name in on.hosts}
 
 
 def _agent_pythons(on: Acting) -> dict[str, str]:
     """Return the Pythons that our agents run with: Ansible may choose one that does not start."""
-    found = {host.name: agent.hello for host, agent in on.fleet.agents.items()}
-    return {name: hello.path for name, hello in found.items() if hello.python >= _OLDEST}
+    hellos = {host.name: agent.hello for host, agent in on.fleet.agents.items()}
+    return {name: hello.path for name, hello in hellos.items() if hello.python >= _OLDEST}
 
 
 def _ansible_result(
-    on: Acting, name: str, n: Counter[str] | None, code: int, lines: list[str]
+    on: Acting, name: str, row: Counter[str] | None, code: int, lines: list[str]
 ) -> Result:
-    if n is None and code == 0:
+    if row is None and code == 0:
         return Result(State.SKIPPED, "the playbook has no tasks for this host")
-    if n is None:
+    if row is None:
         last = [line for line in lines if line.strip()][-_LAST_LINES:]
         return Result(State.FAILED, f"ansible-playbook ended with code {code}", "\n".join(last))
-    counts = f"ok={n['ok']} changed={n['changed']} skipped={n['skipped']}"
-    if n["unreachable"] or n["failed"]:
-        state = State.UNREACHABLE if n["unreachable"] else State.FAILED
-        if on.check and not n["unreachable"]:  # it may need what an earlier task would create
+    counts = f"ok={row['ok']} changed={row['changed']} skipped={row['skipped']}"
+    if row["unreachable"] or row["failed"]:
+        state = State.UNREACHABLE if row["unreachable"] else State.FAILED
+        if on.check and not row["unreachable"]:  # it may need what an earlier task would create
             return Result(State.UNKNOWN, f"a task fails in check mode ({counts})")
-        detail = "a task failed" if n["failed"] else "Ansible could not log in"
-        said = (f"fatal: [{name}", f"failed: [{name}")  # as it prints them for a host
-        why = "\n".join(line for line in lines if line.startswith(said))
+        detail = "a task failed" if row["failed"] else "Ansible could not log in"
+        prefixes = (f"fatal: [{name}", f"failed: [{name}")  # as it prints them for a host
+        why = "\n".join(line for line in lines if line.startswith(prefixes))
         return Result(state, f"{detail} ({counts})", why)
     if on.check:
-        unsure = State.UNKNOWN if n["skipped"] or n["ignored"] or n["rescued"] else State.OK
-        return Result(State.WOULD_CHANGE if n["changed"] else unsure, counts)
-    return Result(State.CHANGED if n["changed"] else State.OK, counts)
+        unsure = State.UNKNOWN if row["skipped"] or row["ignored"] or row["rescued"] else State.OK
+        return Result(State.WOULD_CHANGE if row["changed"] else unsure, counts)
+    return Result(State.CHANGED if row["changed"] else State.OK, counts)
 
 
 _HEAD = re.compile(r"PLAY RECAP \*+$")
@@ -93,11 +93,11 @@ def read_recap(lines: Iterable[str]) -> dict[str, Counter[str]]:
     """Return the counts in the recap of `ansible-playbook` by host; empty if the program ended
     before printing it."""
     in_recap = False
-    found: dict[str, Counter[str]] = {}
+    recap: dict[str, Counter[str]] = {}
     for line in lines:
         if _HEAD.match(line):
             in_recap = True
         elif in_recap and (row := _HOST.match(line.strip())):
             counts = {name: int(n) for name, n in _COUNT.findall(row["counts"])}
-            found[row["host"]] = Counter(counts)
-    return found
+            recap[row["host"]] = Counter(counts)
+    return recap

@@ -49,12 +49,12 @@ class Data(FleetStep):
         if self.rm:
             agreed = None if on.check else lambda going: True
             removed = remove_dataset(target, self.rm, agreed, root, absent_ok=True)
-            there = {host: bool(held) for host, held in removed.going.hosts} if on.check else {}
-            looked = {
-                host: Result(State.WOULD_CHANGE if found else State.OK)
-                for host, found in there.items()
+            present = {host: bool(held) for host, held in removed.going.hosts} if on.check else {}
+            results = {
+                host: Result(State.WOULD_CHANGE if exists else State.OK)
+                for host, exists in present.items()
             }
-            return {**looked, **results_of(on, removed.recaps)}
+            return {**results, **results_of(on, removed.recaps)}
         if self.pull:
             return self._pull(on)
         pushed = push_dataset(
@@ -69,15 +69,15 @@ class Data(FleetStep):
 
         target, root = target_of(on), on.fleet.root
         agreed = None if on.check else lambda plan: True
-        asked = Pull(self.pull, self.name, self.include, self.leave_out, self.relay, agreed)
-        pulled = pull_dataset(target, asked, progress_of(on), root)
+        request = Pull(self.pull, self.name, self.include, self.leave_out, self.relay, agreed)
+        pulled = pull_dataset(target, request, progress_of(on), root)
         if not on.check:
             return results_of(on, pulled.recaps)
-        plan, there = pulled.plan, list_datasets(target, root)
+        plan, listing = pulled.plan, list_datasets(target, root)
         same = bool(plan.repository) or not plan.lacking  # a repository's source names its commit
-        found = {
-            host: same and any((d.name, d.source) == (plan.name, plan.source) for d in held)
-            for host, held in there.hosts
+        current = {
+            host: same and any((d.name, d.source) == (plan.name, plan.source) for d in datasets)
+            for host, datasets in listing.hosts
         }
-        looked = {h: Result(State.OK if f else State.WOULD_CHANGE) for h, f in found.items()}
-        return {**looked, **results_of(on, there.recaps)}
+        results = {h: Result(State.OK if f else State.WOULD_CHANGE) for h, f in current.items()}
+        return {**results, **results_of(on, listing.recaps)}

@@ -52,13 +52,14 @@ class Doctor(FleetStep):
     def judged(self, report: Report, host: str) -> Result:
         if down := report.down_of(host):
             return Result.of_down(down)
-        found = (*report.findings_of(host), *report.findings_of(""))
-        failing = [f for f in found if f.severity in _FAILING[self.fail_on]]
+        findings = (*report.findings_of(host), *report.findings_of(""))
+        failing = [finding for finding in findings if finding.severity in _FAILING[self.fail_on]]
         if not failing:
-            return Result(State.OK, _describe_warnings([f for f in found if f.severity in _SHOWN]))
+            shown = [finding for finding in findings if finding.severity in _SHOWN]
+            return Result(State.OK, _describe_warnings(shown))
         first = failing[0]
         why = "\n".join(filter(None, (first.evidence, first.why)))
-        detail = "\n".join(f"{f.id} {_finding_title(f)}" for f in failing)
+        detail = "\n".join(f"{finding.id} {_finding_title(finding)}" for finding in failing)
         return Result(State.FAILED, detail, why, str(first.fix))
 
 
@@ -69,5 +70,5 @@ def _finding_title(finding: Finding) -> str:
 def _describe_warnings(findings: Sequence[Finding]) -> str:
     if not findings:
         return "no warnings"
-    many = f"{len(findings)} warning{'s' * (len(findings) != 1)}"
-    return f"{many}: {', '.join(dict.fromkeys(f.id for f in findings))}"
+    total = f"{len(findings)} warning{'s' * (len(findings) != 1)}"
+    return f"{total}: {', '.join(dict.fromkeys(finding.id for finding in findings))}"

@@ -39,8 +39,8 @@ class Install(InstallOptions, FleetStep):
 
     @property
     def local_files(self) -> Mapping[str, str]:
-        named = [("bundle", self.bundle), *(("requirements", path) for path in self.requirements)]
-        return {name: path for name, path in named if path}
+        files = [("bundle", self.bundle), *(("requirements", path) for path in self.requirements)]
+        return {name: path for name, path in files if path}
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.install.install import install
@@ -49,10 +49,10 @@ class Install(InstallOptions, FleetStep):
         def chosen(plan: Plan) -> None:
             on.say("", f"{plan.found.stack.title}, environment {plan.lock.key}")
 
-        asked = replace(
+        options = replace(
             self, root=on.fleet.root, folder=lock_folder(), dry_run=on.check, used=choice_here().key
         )
-        report = install(target_of(on), asked, progress_of(on, chosen))
+        report = install(target_of(on), options, progress_of(on, chosen))
         return results_of(on, report.recaps)
 
 
@@ -92,9 +92,9 @@ class Env(FleetStep):
 
         keys = () if self.rm == (_UNUSED,) else self.rm
         agreed = None if on.check else lambda going: True
-        done = remove_environments(target_of(on), keys, agreed, on.fleet.root, absent_ok=True)
-        found = {removal.host: _removal_result(on, removal) for removal in done.removals}
-        return {**found, **results_of(on, done.recaps)}
+        outcome = remove_environments(target_of(on), keys, agreed, on.fleet.root, absent_ok=True)
+        results = {removal.host: _removal_result(on, removal) for removal in outcome.removals}
+        return {**results, **results_of(on, outcome.recaps)}
 
     def _run(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.env.env_exec import run_in_env
@@ -107,8 +107,8 @@ class Env(FleetStep):
         results = results_of(on, ran.recaps)
         if not self.changes:
             return results
-        codes = {r.host for r in ran.recaps if r.state is HostState.OK}
-        return {h: Result(State.CHANGED) if h in codes else r for h, r in results.items()}
+        ok_hosts = {recap.host for recap in ran.recaps if recap.state is HostState.OK}
+        return {h: Result(State.CHANGED) if h in ok_hosts else r for h, r in results.items()}
 
 
 def _removal_result(on: Acting, removal: Removal) -> Result:

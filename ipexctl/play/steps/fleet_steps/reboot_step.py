@@ -28,25 +28,25 @@ class Reboot(FleetStep):
         if on.check:
             return dict.fromkeys(on.hosts, Result(State.WOULD_CHANGE, "reboot"))
         hosts = [host for host in on.fleet.alive if host.name in on.hosts]
-        found = fan_out(hosts, lambda host: self._reboot(host, on), forks=on.fleet.target.forks)
+        results = fan_out(hosts, lambda host: self._reboot(host, on), forks=on.fleet.target.forks)
         return {
-            host.name: Result.of_down(one) if isinstance(one, HostDown) else one
-            for host, one in found.items()
+            host.name: Result.of_down(result) if isinstance(result, HostDown) else result
+            for host, result in results.items()
         }
 
     def _reboot(self, host: Host, on: Acting) -> Result:
         agent = on.fleet.agents[host]
         began = time.monotonic()
-        asked = {"password": on.password}
-        before = agent.call("play.reboot.begin", asked, timeout=SILENCE).done.text("boot_id")
+        request = {"password": on.password}
+        old_boot_id = agent.call("play.reboot.begin", request, timeout=SILENCE).done.text("boot_id")
         on.say(host.name, "reboots")
         while time.monotonic() - began < self.timeout:
             time.sleep(_PAUSE)
             try:
-                now = on.fleet.reconnect(host).call("play.reboot.boot_id").done.text("boot_id")
+                boot_id = on.fleet.reconnect(host).call("play.reboot.boot_id").done.text("boot_id")
             except IpexctlError:
                 continue
-            if now != before:
+            if boot_id != old_boot_id:
                 return Result(State.CHANGED, f"back after {time.monotonic() - began:.0f} s")
         raise HostFailed(
             f"{host.name}: did not come back within {self.timeout:.0f} s of its reboot",

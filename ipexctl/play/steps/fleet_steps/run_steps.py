@@ -54,8 +54,8 @@ class Run(RunOptions, FleetStep):
 
     @property
     def local_files(self) -> Mapping[str, str]:
-        named = {"script": "" if self.module else self.script, "accelerate": self.accelerate}
-        return {name: path for name, path in named.items() if path}
+        files = {"script": "" if self.module else self.script, "accelerate": self.accelerate}
+        return {name: path for name, path in files.items() if path}
 
     def act(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.play.run_lines import RunLines, ranks_of, run_results
@@ -97,15 +97,15 @@ class Run(RunOptions, FleetStep):
         from ipexctl.play.accelerate_options import ConfigOptions, config_options
 
         env = {**configured_env(), **self.env}
-        said = " ".join(f"{k}: {v}" for k, v in (("n", self.n), ("ppn", self.ppn)) if v)
+        counts = " ".join(f"{k}: {v}" for k, v in (("n", self.n), ("ppn", self.ppn)) if v)
         config = ConfigOptions()
         if self.accelerate:
-            file, own = Path(self.accelerate).expanduser(), {**env, **self.secret_env}
-            config = config_options(file, own, said, lambda text: say("", text))
-        n, ppn = (self.n, self.ppn) if said else (config.n, config.ppn)
+            file, variables = Path(self.accelerate).expanduser(), {**env, **self.secret_env}
+            config = config_options(file, variables, counts, lambda text: say("", text))
+        n, ppn = (self.n, self.ppn) if counts else (config.n, config.ppn)
         if not n and not ppn:
-            usual = option_defaults(load_settings(), "run")
-            n, ppn = usual.get("n"), usual.get("ppn")
+            defaults = option_defaults(load_settings(), "run")
+            n, ppn = defaults.get("n"), defaults.get("ppn")
         return n, ppn, {**config.env, **env}
 
 
@@ -137,17 +137,18 @@ class Fetch(FleetStep):
             return dict.fromkeys(on.hosts, Result(State.UNKNOWN))
         run = LAST if self.run == "last" else self.run
         dest = Path(self.dest).expanduser() if self.dest else None
-        done = fetch_files(
+        report = fetch_files(
             target_of(on), run, self.files, FETCH_LIMIT, on.fleet.root, merge=self.merge, dest=dest
         )
-        state, folder = State.CHANGED, done.fetched.folder
+        fetched = report.fetched
+        state, folder = State.CHANGED, fetched.folder
         if dest and folder:
-            on.say("", f"{done.fetched.new} of {done.fetched.files} files are new in {self.dest}")
-            state = State.CHANGED if done.fetched.new else State.OK
+            on.say("", f"{fetched.new} of {fetched.files} files are new in {self.dest}")
+            state = State.CHANGED if fetched.new else State.OK
         else:
-            on.say("", done.fetched.words[0])
+            on.say("", fetched.words[0])
         result = Result(state)
-        if not done.fetched.whole:
-            words = [w for w in done.fetched.words if not (folder and w.startswith("outputs:"))]
+        if not fetched.whole:
+            words = [w for w in fetched.words if not (folder and w.startswith("outputs:"))]
             result = Result(State.FAILED, words[0], "\n".join(words[1:]))
-        return {**dict.fromkeys(on.hosts, result), **results_of(on, done.recaps)}
+        return {**dict.fromkeys(on.hosts, result), **results_of(on, report.recaps)}
