@@ -65,7 +65,8 @@ class Carrier:
         self._least = LEAST if least is None else least
         self._keys: Keys = {}
         self._change = threading.Condition()
-        self._turns = Turns(self._reached_at, (h for h, at in self._reached_at.items() if not at))
+        mute = [host for host, address in self._reached_at.items() if not address]
+        self._turns = Turns(self._reached_at, mute)
         self._givers: dict[str, str] = {}  # the addresses at which others get files from it
         self._told = False  # whether a failed transfer between hosts was reported; done once
 
@@ -77,11 +78,11 @@ class Carrier:
             with self._change:
                 self._turns.leave(agent.host.name)
             return Moved()
-        relayed = bool(self._reached_at) and sum(b.size for b in missing) >= self._least
+        relayed = bool(self._reached_at) and sum(blob.size for blob in missing) >= self._least
         self._join(agent, blobs, missing, alone=not relayed)
         gone = True
         try:
-            if len(missing) < len({b.sha256 for b in blobs}):
+            if len(missing) < len({blob.sha256 for blob in blobs}):
                 self._open(agent, root, blobs)
             moved = self._take_turns(_Getter(agent, root, missing, tell), blobs)
             gone = False
@@ -107,11 +108,11 @@ class Carrier:
     def _take_turns(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
         moved = Moved()
         while turn := self._next(host):
-            got = self._fetch(turn, host) if turn.giver else self._send(turn, host)
-            if isinstance(got, str):
-                self._failed(turn, got)
+            outcome = self._fetch(turn, host) if turn.giver else self._send(turn, host)
+            if isinstance(outcome, str):
+                self._failed(turn, outcome)
                 continue
-            moved += got
+            moved += outcome
             host.has(turn.blobs)
             self._open(host.agent, host.root, blobs)
             with self._change:
@@ -153,9 +154,9 @@ class Carrier:
     def _failed(self, turn: Turn, why: str) -> None:
         with self._change:
             self._turns.failed(turn)
-            told, self._told = self._told, True
+            reported, self._told = self._told, True
             self._change.notify_all()
-        if not told:
+        if not reported:
             self._say(f"{why}: this machine sends them")
 
     def _open(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
@@ -164,10 +165,11 @@ class Carrier:
         with self._change:
             if name in self._givers or not self._turns.wanted_by_others(name):
                 return
-        asked = {"root": root, "wanted": [b.sha256 for b in blobs], "keys": self._make_keys()}
+        hashes = [blob.sha256 for blob in blobs]
+        request = {"root": root, "wanted": hashes, "keys": self._make_keys()}
         url = ""
         with suppress(HostFailed):
-            port = agent.call("blobs.blob_server.open", asked).done.whole("port", 65535)
+            port = agent.call("blobs.blob_server.open", request).done.whole("port", 65535)
             url = peer_url(self._reached_at[name], port)
         with self._change:
             if url:
@@ -189,10 +191,10 @@ class _Getter:
     def __init__(self, agent: Agent, root: str, missing: Sequence[Blob], tell: Tell) -> None:
         self.agent, self.root, self.name = agent, root, agent.host.name
         self._tell, self._done = tell, 0
-        self._total = sum(b.size for b in missing)
+        self._total = sum(blob.size for blob in missing)
 
     def has(self, blobs: Sequence[Blob]) -> None:
-        self._done += sum(b.size for b in blobs)
+        self._done += sum(blob.size for blob in blobs)
 
     def waits(self) -> None:
         total = self._total if self._done else 0
@@ -218,20 +220,20 @@ def fetch_there(
 ) -> int:
     """Have the host fetch them from another host of the command, at this address. Returns the bytes
     received."""
-    total = sum(b.size for b in blobs)
+    total = sum(blob.size for blob in blobs)
 
     def hear(frame: Frame) -> None:
         if frame.header.get("event") == "got":
-            got = Answer(agent.host.name, frame.header)
-            on_bytes(got.whole("bytes", total, least=-total))  # less: it starts again from 0
+            received = Answer(agent.host.name, frame.header)
+            on_bytes(received.whole("bytes", total, least=-total))  # less: it starts again from 0
 
-    files = [[b.name, b.sha256, b.size] for b in blobs]
-    asked = {"root": root, "giver": giver, "files": files, "keys": dict(keys)}
-    done = agent.call(
-        "blobs.blob_download.fetch", asked,
+    files = [[blob.name, blob.sha256, blob.size] for blob in blobs]
+    request = {"root": root, "giver": giver, "files": files, "keys": dict(keys)}
+    answer = agent.call(
+        "blobs.blob_download.fetch", request,
         timeout=SILENCE, total=transfer_time(total), on_event=hear,
     ).done  # fmt: skip
-    return done.whole("fetched")
+    return answer.whole("fetched")
 
 
 # --- the order of turns ---------------------------------------------------------------------------
@@ -272,9 +274,9 @@ class Turns:
     ) -> None:
         """Add a host. `blobs`: what it has in the end; `missing` of them: in the order in which it
         wants them. `alone`: it takes no part in the relay."""
-        self._todo[host] = {b.sha256: b for b in missing}
-        self._have[host] = {b.sha256 for b in blobs} - self._todo[host].keys()
-        self._most = max(self._most, sum(b.size for b in missing) // UNITS)
+        self._todo[host] = {blob.sha256: blob for blob in missing}
+        self._have[host] = {blob.sha256 for blob in blobs} - self._todo[host].keys()
+        self._most = max(self._most, sum(blob.size for blob in missing) // UNITS)
         if alone:
             self._awaited.discard(host)
             self._alone.add(host)
@@ -311,7 +313,7 @@ class Turns:
         if turn:
             self._now[host] = turn
             if host not in self._mute:
-                self._held.update(b.sha256 for b in turn.blobs)
+                self._held.update(blob.sha256 for blob in turn.blobs)
         return turn
 
     def done(self, turn: Turn) -> None:
@@ -335,29 +337,30 @@ class Turns:
         apart = self._mute | self._alone
         if host not in apart and any(not t.giver and h not in apart for h, t in self._now.items()):
             return None
-        held = set() if host in self._alone else self._held
-        some = (b for sha, b in self._todo[host].items() if sha not in held and is_here(b))
-        return self._turn(host, "", some)
+        offered = set() if host in self._alone else self._held
+        todo = self._todo[host].items()
+        blobs = (blob for sha, blob in todo if sha not in offered and is_here(blob))
+        return self._turn(host, "", blobs)
 
     def _from_host(self, host: str) -> Turn | None:
         busy = {turn.giver for turn in self._now.values()} | {host}
         for giver in sorted(self._givers - busy) if host not in self._alone else ():
-            have = self._have[giver]
-            some = (b for sha, b in self._todo[host].items() if sha in have)
-            if turn := self._turn(host, giver, some):
+            hashes = self._have[giver]
+            blobs = (blob for sha, blob in self._todo[host].items() if sha in hashes)
+            if turn := self._turn(host, giver, blobs):
                 return turn
         return None
 
     def _turn(self, host: str, giver: str, blobs: Iterable[Blob]) -> Turn | None:
         """Take the first files, up to a size; a host that gets all from here gets them at once."""
-        some: list[Blob] = []
+        taken: list[Blob] = []
         size = 0
         for blob in blobs:
             size += blob.size
-            if some and size > self._most and host not in self._alone:
+            if taken and size > self._most and host not in self._alone:
                 break
-            some.append(blob)
-        return Turn(host, giver, tuple(some)) if some else None
+            taken.append(blob)
+        return Turn(host, giver, tuple(taken)) if taken else None
 
     def _hold(self) -> None:
         coming = ([b.sha256 for b in t.blobs] for h, t in self._now.items() if h not in self._mute)

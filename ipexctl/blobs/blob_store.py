@@ -39,15 +39,15 @@ class Room:
 
 def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob, ...]:
     """Return the blobs that the host does not have, each once."""
-    found: list[Blob] = []
-    for some in _batches(list({b.sha256: b for b in blobs}.values())):
-        asked = {"root": root, "blobs": [[b.sha256, b.size] for b in some]}
-        done = agent.call("blobs.blobs.have", asked, timeout=SILENCE).done
-        known, missing = {b.sha256: b for b in some}, done["missing"]
-        if not isinstance(missing, list) or not {*map(str, missing)} <= known.keys():
-            raise done.odd("it lacks files that were not requested")
-        found += [known[sha] for sha in dict.fromkeys(map(str, missing))]
-    return tuple(found)
+    lacking: list[Blob] = []
+    for batch in _batches(list({blob.sha256: blob for blob in blobs}.values())):
+        request = {"root": root, "blobs": [[blob.sha256, blob.size] for blob in batch]}
+        answer = agent.call("blobs.blobs.have", request, timeout=SILENCE).done
+        by_hash, missing = {blob.sha256: blob for blob in batch}, answer["missing"]
+        if not isinstance(missing, list) or not {*map(str, missing)} <= by_hash.keys():
+            raise answer.odd("it lacks files that were not requested")
+        lacking += [by_hash[sha] for sha in dict.fromkeys(map(str, missing))]
+    return tuple(lacking)
 
 
 def send_blobs(
@@ -59,38 +59,38 @@ def send_blobs(
     interrupted is resumed. Returns the bytes that were sent. Raises HostFailed (no space, damaged
     on the way, not writable) or Unreachable.
     """
-    size, to_come, files = 0, sum(b.size for b in blobs), len(blobs)
-    for some in _batches(blobs):
-        to_come, files = to_come - sum(b.size for b in some), files - len(some)
-        more = Room(room.bytes + to_come, room.files + files)
-        size += _send_batch(agent, root, some, source, on_bytes, more)
+    size, unsent, files = 0, sum(blob.size for blob in blobs), len(blobs)
+    for batch in _batches(blobs):
+        unsent, files = unsent - sum(blob.size for blob in batch), files - len(batch)
+        reserve = Room(room.bytes + unsent, room.files + files)
+        size += _send_batch(agent, root, batch, source, on_bytes, reserve)
     return size
 
 
 def need_room(agent: Agent, root: str, room: Room) -> None:
     """Raise HostFailed if the host's disk has less space."""
-    asked = {"root": root, "blobs": [], "room": [room.bytes, room.files]}
-    agent.call("blobs.blobs.put", asked, timeout=SILENCE)
+    request = {"root": root, "blobs": [], "room": [room.bytes, room.files]}
+    agent.call("blobs.blobs.put", request, timeout=SILENCE)
 
 
 def _batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
-    for at in range(0, len(blobs), AT_ONCE):
-        yield blobs[at : at + AT_ONCE]
+    for start in range(0, len(blobs), AT_ONCE):
+        yield blobs[start : start + AT_ONCE]
 
 
 def _send_batch(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
 ) -> int:
-    pairs = [[b.sha256, b.size] for b in blobs]
-    asked = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
-    number = agent.start("blobs.blobs.put", asked)
-    answers = _transfer_answers(agent, number, sum(b.size for b in blobs))
+    pairs = [[blob.sha256, blob.size] for blob in blobs]
+    request = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
+    number = agent.start("blobs.blobs.put", request)
+    answers = _transfer_answers(agent, number, sum(blob.size for blob in blobs))
     begins = _first_missing_bytes(blobs, next(answers, Answer(agent.host.name, {})))
-    left = sum(b.size - begin for b, begin in begins.items())
-    on_bytes(sum(b.size for b in blobs) - left)
+    remaining = sum(blob.size - begin for blob, begin in begins.items())
+    on_bytes(sum(blob.size for blob in blobs) - remaining)
     try:
-        for on_its_way, chunk in enumerate(_read_chunks(begins, source)):
-            if on_its_way >= WINDOW:
+        for sent_chunks, chunk in enumerate(_read_chunks(begins, source)):
+            if sent_chunks >= WINDOW:
                 on_bytes(next(answers, Answer(agent.host.name, {})).whole("bytes", CHUNK))
             agent.feed(number, {}, chunk)
             on_bytes(0)  # on a slow line this took long, and answers come later
@@ -99,17 +99,17 @@ def _send_batch(
         raise
     for answer in answers:
         on_bytes(answer.whole("bytes", CHUNK))
-    return left
+    return remaining
 
 
-def _first_missing_bytes(blobs: Sequence[Blob], go: Answer) -> dict[Blob, int]:
+def _first_missing_bytes(blobs: Sequence[Blob], answer: Answer) -> dict[Blob, int]:
     """Return which of the blobs the host waits for, and from which byte on."""
-    said = go.get("from")
-    if isinstance(said, dict):
-        begins = {b: said[b.sha256] for b in blobs if b.sha256 in said}
-        if all(type(begin) is int and 0 <= begin <= b.size for b, begin in begins.items()):
+    offsets = answer.get("from")
+    if isinstance(offsets, dict):
+        begins = {blob: offsets[blob.sha256] for blob in blobs if blob.sha256 in offsets}
+        if all(type(begin) is int and 0 <= begin <= blob.size for blob, begin in begins.items()):
             return begins
-    raise go.odd("from where its files go on")
+    raise answer.odd("from where its files go on")
 
 
 def _transfer_answers(agent: Agent, number: int, size: int) -> Iterator[Answer]:

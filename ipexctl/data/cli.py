@@ -64,7 +64,7 @@ def push(
     end_command(
         pushed,
         pushed_document,
-        lambda p: show_pushed(p, suggest_command(target, "run", root)),
+        lambda outcome: show_pushed(outcome, suggest_command(target, "run", root)),
         json=json,
     )
 
@@ -116,14 +116,14 @@ def pull(
 
     with ProgressView(quiet=json) as progress:
         ask = None if check else confirm_pull(yes=yes)
-        asked = Pull(
+        request = Pull(
             source, name or "", tuple(include or ()), tuple(leave_out or ()), not no_relay, ask
         )
-        pulled = verb(target, asked, progress, root)
+        pulled = verb(target, request, progress, root)
     end_command(
         pulled,
         pulled_document,
-        lambda p: show_pulled(p, suggest_command(target, "run", root)),
+        lambda outcome: show_pulled(outcome, suggest_command(target, "run", root)),
         json=json,
     )
 
@@ -145,9 +145,9 @@ def ls(
     from ipexctl.data.data_text import listed_document, show_listed
     from ipexctl.machines.suggested_commands import suggest_command
 
-    found = list_datasets(target, root)
+    listing = list_datasets(target, root)
     push = suggest_command(target, "data push", root)
-    end_command(found, listed_document, lambda found: show_listed(found, push), json=json)
+    end_command(listing, listed_document, lambda listing: show_listed(listing, push), json=json)
 
 
 @data.command(
@@ -176,5 +176,5 @@ def rm(
     from ipexctl.terminal.confirm import removal_agreed
 
     agreed = removal_agreed(show_going, yes=yes)
-    done = remove_dataset(target, name, None if check else agreed, root)
-    end_command(done, removed_document, show_removed, json=json)
+    removed = remove_dataset(target, name, None if check else agreed, root)
+    end_command(removed, removed_document, show_removed, json=json)

@@ -90,37 +90,37 @@ def push_dataset(
         raise InputError(f"{folder} is not sent to other machines: {why}", slug="folder-refused")
     name = core.checked_name(folder.name if name is None else name)
     progress.step(ProgressStep("", f"reading {folder}"))
-    found = Walk(folder, everything=True).run(Ignore())
+    walk = Walk(folder, everything=True).run(Ignore())
     reader = ProjectReader(folder, Hashes(folder), WAY_OUT)
-    bundle = TreeContents(reader.tree(found), reader)
+    bundle = TreeContents(reader.tree(walk), reader)
     tree = bundle.tree
     if not tree.files:
         raise InputError(f"there are no files in {folder}", slug="folder-empty")
-    for note in found.notes():
+    for note in walk.notes():
         progress.say(note)
     if check:
         with Fleet(target, root) as fleet:
-            recaps = fleet.recaps(fleet.each(lambda h: _predict_push(fleet, h, name, tree)))
+            recaps = fleet.recaps(fleet.each(lambda host: _predict_push(fleet, host, name, tree)))
         return _push_result(name, tree, Moved(), recaps)
     source = f"{project_of(folder).by}:{folder}"
-    asked = {"name": name, "hub": core.hf_cache_kind(tree), "source": source}
-    return push_bundle(Fleet(target, root), bundle, asked, progress, relay=relay)
+    header = {"name": name, "hub": core.hf_cache_kind(tree), "source": source}
+    return push_bundle(Fleet(target, root), bundle, header, progress, relay=relay)
 
 
 def push_bundle(
     fleet: Fleet,
     bundle: TreeContents,
-    asked: Mapping[str, str],
+    header: Mapping[str, str],
     progress: HostProgress,
     *,
     relay: bool,
 ) -> Pushed:
-    """Push a tree to hosts. `asked`: {name, hub, source}, as the hosts read it."""
+    """Push a tree to hosts. `header`: {name, hub, source}, as the hosts read it."""
     with fleet:
-        work = _Push(fleet, bundle, asked, progress, relay)
+        work = _Push(fleet, bundle, header, progress, relay)
         recaps = fleet.recaps(work.to_all())
-    moved = sum((one.moved for one in work.transfers.values()), Moved())
-    return _push_result(asked["name"], bundle.tree, moved, recaps)
+    moved = sum((transfer.moved for transfer in work.transfers.values()), Moved())
+    return _push_result(header["name"], bundle.tree, moved, recaps)
 
 
 def _push_result(name: str, tree: Tree, moved: Moved, recaps: tuple[HostResult, ...]) -> Pushed:
@@ -139,8 +139,8 @@ def _predict_push(fleet: Fleet, host: Host, name: str, tree: Tree) -> HostResult
     fleet.connect(host)
     if fleet.call(host, "data.datasets.look", name=name, key=tree.key).flag("same"):
         return HostResult(host.name, HostState.OK, "was already there")
-    most = f"{format_bytes(tree.bytes)} in {len(tree.files):,} files"
-    return HostResult(host.name, HostState.CHANGED, f"would be sent the missing part of {most}")
+    amount = f"{format_bytes(tree.bytes)} in {len(tree.files):,} files"
+    return HostResult(host.name, HostState.CHANGED, f"would be sent the missing part of {amount}")
 
 
 @dataclass
@@ -157,44 +157,43 @@ class _Push:
 
     def to_all(self) -> dict[Host, HostResult]:
         self.transfers = transfers = self.fleet.each(self._begin)
-        todo = [host for host, one in transfers.items() if one.missing]
-        busy = [host for host, one in transfers.items() if one.busy]
-        rounds = self._on(todo, lambda h: transfers[h].rounds())
+        lacking = [host for host, transfer in transfers.items() if transfer.missing]
+        busy = [host for host, transfer in transfers.items() if transfer.busy]
+        rounds = self._on(lacking, lambda host: transfers[host].rounds())
         addresses = self._addresses(rounds)
         for number in range(max(map(len, rounds.values()), default=0)):
-            self._round(
-                {h: found[number] for h, found in rounds.items() if len(found) > number}, addresses
-            )
-        done = {host: one.done for host, one in transfers.items() if one.done is not None}
-        done |= self._on(todo, lambda h: transfers[h].finish())
+            current = {host: queue[number] for host, queue in rounds.items() if number < len(queue)}
+            self._round(current, addresses)
+        answers = {host: push.done for host, push in transfers.items() if push.done is not None}
+        answers |= self._on(lacking, lambda host: transfers[host].finish())
         # another push, or a host that shares its home, is creating it meanwhile
-        alone = Carrier(self.bundle.read)
-        done |= self._on(busy, lambda h: transfers[h].bring_alone(alone, self._tell(h)))
-        return {h: _push_recap(h, done[h], one.moved) for h, one in transfers.items() if h in done}
+        carrier = Carrier(self.bundle.read)
+        answers |= self._on(busy, lambda h: transfers[h].bring_alone(carrier, self._tell(h)))
+        return {host: _push_recap(host, answers[host], transfers[host].moved) for host in answers}
 
     def _begin(self, host: Host) -> Transfer:
         agent = self.fleet.connect(host)
         return Transfer(self.bundle, self.asked, agent, self.fleet.root_of(host)).begin()
 
-    def _round(self, now: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
-        here = (h.name for h in now if h not in self.fleet.downs) if addresses else ()
-        known = {name: addresses.get(name, "") for name in here}
-        carrier = Carrier(self.bundle.read, known, self.progress.say, least=LEAST)
-        self._on(now, lambda h: self.transfers[h].bring(carrier, now[h], self._tell(h)))
-        self._on(now, lambda h: self.transfers[h].take(now[h]))
+    def _round(self, rounds: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
+        names = (host.name for host in rounds if host not in self.fleet.downs) if addresses else ()
+        reached_at = {name: addresses.get(name, "") for name in names}
+        carrier = Carrier(self.bundle.read, reached_at, self.progress.say, least=LEAST)
+        self._on(rounds, lambda h: self.transfers[h].bring(carrier, rounds[h], self._tell(h)))
+        self._on(rounds, lambda h: self.transfers[h].take(rounds[h]))
 
     def _on(self, hosts: Iterable[Host], work: Callable[[Host], T]) -> dict[Host, T]:
-        return self.fleet.each(work, [h for h in hosts if h not in self.fleet.downs])
+        return self.fleet.each(work, [host for host in hosts if host not in self.fleet.downs])
 
     def _addresses(self, rounds: Mapping[Host, Sequence[Round]]) -> dict[str, str]:
         """Return the addresses at which other hosts reach those that get much."""
-        much = [
-            h for h, found in rounds.items() if sum(b.size for r in found for b in r.blobs) >= LEAST
+        heavy = [
+            h for h, queue in rounds.items() if sum(b.size for r in queue for b in r.blobs) >= LEAST
         ]
-        if not self.relay or len(much) < 2:
+        if not self.relay or len(heavy) < 2:
             return {}
-        facts = self._on(much, lambda h: probe_facts(self.fleet.agents[h], self.fleet.root_of(h)))
-        return {h.name: peer_address(found) for h, found in facts.items()}
+        facts = self._on(heavy, lambda h: probe_facts(self.fleet.agents[h], self.fleet.root_of(h)))
+        return {h.name: peer_address(host_facts) for h, host_facts in facts.items()}
 
     def _tell(self, host: Host) -> Tell:
         return lambda what, done, total: self.progress.step(
@@ -202,34 +201,34 @@ class _Push:
         )
 
 
-def _push_recap(host: Host, done: Answer, moved: Moved) -> HostResult:
-    held = done.read(Held)
-    same = done.get("same") is True
-    what = f"{_outcome_text(done, moved)}: {held.path}"
-    replaced = done.get("replaced")
-    old = Answer(host.name, replaced).read(Held) if replaced else held
-    other = old.source and old.source != held.source
-    notes = (f"replaced {old}",) if other else ()
-    return HostResult(host.name, HostState.OK if same else HostState.CHANGED, what, notes=notes)
+def _push_recap(host: Host, answer: Answer, moved: Moved) -> HostResult:
+    dataset = answer.read(Held)
+    same = answer.get("same") is True
+    detail = f"{_outcome_text(answer, moved)}: {dataset.path}"
+    replaced = answer.get("replaced")
+    old = Answer(host.name, replaced).read(Held) if replaced else dataset
+    other_source = old.source and old.source != dataset.source
+    notes = (f"replaced {old}",) if other_source else ()
+    return HostResult(host.name, HostState.OK if same else HostState.CHANGED, detail, notes=notes)
 
 
-def _outcome_text(done: Answer, moved: Moved) -> str:
-    if done.get("same") is True:
+def _outcome_text(answer: Answer, moved: Moved) -> str:
+    if answer.get("same") is True:
         return "was already there"
     sent = f"{format_bytes(moved.sent)} sent"
     if moved.passed:
         sent = f"{format_bytes(moved.passed)} from another host" + f", {sent}" * bool(moved.sent)
-    n = done.get("mended")
+    n = answer.get("mended")
     if isinstance(n, int) and n > 0:
-        was = "1 file was" if n == 1 else f"{n} files were"
-        return f"{was} changed or missing there, {sent}"
+        subject = "1 file was" if n == 1 else f"{n} files were"
+        return f"{subject} changed or missing there, {sent}"
     return sent
 
 
 def list_datasets(target: Target, root: str = ROOT) -> DatasetList:
     with Fleet(target, root) as fleet:
-        found = fleet.each(lambda host: _datasets_on_host(fleet, host))
-        return DatasetList(tuple((h.name, held) for h, held in found.items()), fleet.recaps())
+        by_host = fleet.each(lambda host: _datasets_on_host(fleet, host))
+        return DatasetList(tuple((h.name, held) for h, held in by_host.items()), fleet.recaps())
 
 
 def remove_dataset(
@@ -243,17 +242,17 @@ def remove_dataset(
     """
     core.checked_name(name)
     with Fleet(target, root) as fleet:
-        found = fleet.each(lambda host: _datasets_on_host(fleet, host))
-        having = tuple(
-            (host.name, tuple(d for d in held if d.name == name)) for host, held in found.items()
+        by_host = fleet.each(lambda host: _datasets_on_host(fleet, host))
+        matching = tuple(
+            (host.name, tuple(d for d in held if d.name == name)) for host, held in by_host.items()
         )
-        if not (absent_ok or fleet.downs or any(held for _, held in having)):
+        if not (absent_ok or fleet.downs or any(held for _, held in matching)):
             raise InputError(
                 f"no host has a dataset called {name!r}",
                 hint="ipexctl data ls",
                 slug="dataset-missing",
             )
-        going = DatasetList(having, fleet.recaps())
+        going = DatasetList(matching, fleet.recaps())
         if agreed is None or not agreed(going):
             return RemovedDatasets(name, going.recaps, False, going, agreed is not None)
         recaps = fleet.each(
@@ -271,19 +270,19 @@ def _datasets_on_host(fleet: Fleet, host: Host) -> tuple[Held, ...]:
 
 def use_datasets(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, ...]:
     """Return the host's versions of these datasets; they cannot be removed while the agent runs."""
-    done = agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
-    return done.value("data", tuple[Held, ...])
+    answer = agent.call("data.datasets.use", {"root": root, "names": list(names)}).done
+    return answer.value("data", tuple[Held, ...])
 
 
-def _removal_recap(host: Host, done: Answer) -> HostResult:
-    if done["removed"] is not None:
-        size = done.whole("removed")
+def _removal_recap(host: Host, answer: Answer) -> HostResult:
+    if answer["removed"] is not None:
+        size = answer.whole("removed")
         return HostResult(host.name, HostState.CHANGED, f"{format_bytes(size)} removed")
-    if done.get("used"):
+    if answer.get("used"):
         return HostResult(
             host.name, HostState.FAILED, "stays: a run is using it", slug="dataset-in-use"
         )
-    if done.get("pushed"):
+    if answer.get("pushed"):
         return HostResult(
             host.name, HostState.FAILED, "stays: it is being pushed", slug="dataset-being-pushed"
         )

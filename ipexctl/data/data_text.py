@@ -20,15 +20,15 @@ from ipexctl.terminal.live_lines import without_live_lines
 from ipexctl.terminal.recap_lines import host_documents, host_lines, not_shown
 
 
-def show_pushed(pushed: Pushed, run: str = "ipexctl run", found: str = "") -> None:
-    """Print the outcome. `run`: with the options that name hosts. `found`: how scripts find it."""
+def show_pushed(pushed: Pushed, run: str = "ipexctl run", usage: str = "") -> None:
+    """Print the outcome. `run`: with the options that name hosts. `usage`: how scripts find it."""
     print_lines(stdout_console(), host_lines(pushed.recaps))
     if pushed.exit_code == 0:
-        found = found or f"its path: ${data_variable_name(pushed.name)}"
+        usage = usage or f"its path: ${data_variable_name(pushed.name)}"
         print_text(
             stdout_console(),
             f"{pushed.name}: {amount_text(pushed.files, pushed.bytes)}, version {pushed.version}\n"
-            f"next: {run} --data {pushed.name} SCRIPT   # {found}",
+            f"next: {run} --data {pushed.name} SCRIPT   # {usage}",
         )
 
 
@@ -52,24 +52,25 @@ def listed_text(
     """Return the list; hosts that have the same version of a dataset share a line."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for host, held in listed.hosts:
-        for one in held:
-            what = _describe_dataset(one) + f", in {one.path}" * (paths and bool(one.path))
-            what += f", from {one.source}" * bool(one.source)
-            groups.setdefault((one.name, one.version, what), []).append(host)
+        for dataset in held:
+            text = _describe_dataset(dataset)
+            text += f", in {dataset.path}" * (paths and bool(dataset.path))
+            text += f", from {dataset.source}" * bool(dataset.source)
+            groups.setdefault((dataset.name, dataset.version, text), []).append(host)
     if not groups:
         return f"no data on these hosts; {push} DIR puts some there\n"
     width = max(len(name) for name, _, _ in groups)
     return "".join(
-        f"{name:{width}}  {version or 'incomplete':16}  {what}  {fold(hosts)}\n"
-        for (name, version, what), hosts in sorted(groups.items())
+        f"{name:{width}}  {version or 'incomplete':16}  {text}  {fold(hosts)}\n"
+        for (name, version, text), hosts in sorted(groups.items())
     )
 
 
-def _describe_dataset(one: Held) -> str:
-    said = [amount_text(one.files, one.bytes), *(["hub cache"] if one.hub else [])]
-    said += [f"{one.old} older version{'s' * (one.old != 1)}"] if one.old else []
-    said += [f"{one.parts} push{'es' * (one.parts != 1)} not finished"] if one.parts else []
-    return ", ".join(said)
+def _describe_dataset(held: Held) -> str:
+    words = [amount_text(held.files, held.bytes), *(["hub cache"] if held.hub else [])]
+    words += [f"{held.old} older version{'s' * (held.old != 1)}"] if held.old else []
+    words += [f"{held.parts} push{'es' * (held.parts != 1)} not finished"] if held.parts else []
+    return ", ".join(words)
 
 
 def show_listed(listed: DatasetList, push: str = "ipexctl data push") -> None:
@@ -116,9 +117,9 @@ def removed_document(removed: RemovedDatasets) -> dict[str, Any]:
 
 
 def plan_text(plan: PullPlan) -> str:
-    here = f"{format_bytes(plan.lacking)} to fetch" if plan.lacking else "nothing to fetch"
+    amount = f"{format_bytes(plan.lacking)} to fetch" if plan.lacking else "nothing to fetch"
     return (
-        f"{plan.source}: {amount_text(plan.files, plan.bytes)}; {here} (in {plan.folder})\n"
+        f"{plan.source}: {amount_text(plan.files, plan.bytes)}; {amount} (in {plan.folder})\n"
         f"to {fold(plan.hosts)} as {plan.name}\n"
     )
 

@@ -39,7 +39,7 @@ class Round:
 
     @property
     def blobs(self) -> tuple[Blob, ...]:
-        return (*self.whole, *(p.blob for p in self.packs))
+        return (*self.whole, *(pack.blob for pack in self.packs))
 
 
 @dataclass
@@ -60,9 +60,9 @@ class Transfer:
         """Ask the host what it lacks."""
         header = {**self._header, "wait": wait}
         with self._dropped_on_error():
-            done, self.missing = ask_missing(self.agent, self.bundle, header, MODULE)
-        self.busy = done.get("busy") is True
-        self.done = None if self.busy or self.missing else done
+            answer, self.missing = ask_missing(self.agent, self.bundle, header, MODULE)
+        self.busy = answer.get("busy") is True
+        self.done = None if self.busy or self.missing else answer
         return self
 
     def rounds(self) -> tuple[Round, ...]:
@@ -71,17 +71,17 @@ class Transfer:
             large, packs = self.bundle.blobs(self.missing)
             return tuple(_transfer_rounds(large, packs))
 
-    def bring(self, carrier: Carrier, one: Round, tell: Tell) -> None:
+    def bring(self, carrier: Carrier, batch: Round, tell: Tell) -> None:
         """Send the blobs of the round to the host."""
         with self._dropped_on_error():
-            missing = missing_blobs(self.agent, self.root, one.blobs)
-            need_room(self.agent, self.root, Room(sum(b.size for b in missing), len(missing)))
-            self.moved += carrier.bring(self.agent, self.root, one.blobs, tell)
+            missing = missing_blobs(self.agent, self.root, batch.blobs)
+            need_room(self.agent, self.root, Room(sum(blob.size for blob in missing), len(missing)))
+            self.moved += carrier.bring(self.agent, self.root, batch.blobs, tell)
 
-    def take(self, one: Round) -> None:
+    def take(self, batch: Round) -> None:
         """Have the host put the files of the round's packs in place."""
-        if one.packs:
-            header = {**self._header, "packs": [p.row for p in one.packs]}
+        if batch.packs:
+            header = {**self._header, "packs": [pack.row for pack in batch.packs]}
             with self._dropped_on_error():
                 self.agent.call(f"{MODULE}.take", header, timeout=SILENCE, total=LONG)
 
@@ -91,11 +91,11 @@ class Transfer:
 
     def bring_alone(self, carrier: Carrier, tell: Tell) -> Answer:
         """Send everything to the host, once no other push to it is running."""
-        if done := self.begin(wait=True).done:
-            return done
-        for one in self.rounds():
-            self.bring(carrier, one, tell)
-            self.take(one)
+        if answer := self.begin(wait=True).done:
+            return answer
+        for batch in self.rounds():
+            self.bring(carrier, batch, tell)
+            self.take(batch)
         return self.finish()
 
     @property
@@ -108,11 +108,11 @@ class Transfer:
 
 def _transfer_rounds(large: Sequence[Blob], packs: Sequence[Pack]) -> Iterator[Round]:
     """Split into rounds; large files need no additional space: they are in the first one."""
-    now, size, named = Round(tuple(large)), 0, 0
+    current, size, named = Round(tuple(large)), 0, 0
     for pack in packs:
         if size and (size + pack.size > ROUND or named + len(pack.files) > NAMED):
-            yield now
-            now, size, named = Round(), 0, 0
-        now = Round(now.whole, (*now.packs, pack))
+            yield current
+            current, size, named = Round(), 0, 0
+        current = Round(current.whole, (*current.packs, pack))
         size, named = size + pack.size, named + len(pack.files)
-    yield now
+    yield current

@@ -70,22 +70,22 @@ class HfClient:
     def look(self, source: HfSource) -> Repository:
         """Return the repository. Raises InputError or PullFailed."""
         kinds = [source.kind] if source.kind else [MODELS, DATASETS]
-        found = [one for kind in kinds if (one := self._look(source, kind))]
-        if not found:
-            where = self._page(source.kind or MODELS, source.repository)
+        repositories = [repository for kind in kinds if (repository := self._look(source, kind))]
+        if not repositories:
+            page = self._page(source.kind or MODELS, source.repository)
             raise InputError(
                 f"the hub has no {source.repository} at {source.revision}, or does not show it",
                 why="private repositories are shown only to users with access",
-                hint=f"compare it with {where}; hf auth login   # if it is private",
+                hint=f"compare it with {page}; hf auth login   # if it is private",
                 slug="repository-not-found",
             )
-        if len(found) > 1:
+        if len(repositories) > 1:
             raise InputError(
                 f"{source.repository} is a model and a dataset",
                 hint=f"ipexctl data pull hf:models/{source.repository}   # or hf:datasets/...",
                 slug="repository-ambiguous",
             )
-        return checked_repository(found[0])
+        return checked_repository(repositories[0])
 
     def bring(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
         download = Download(self._open, wait=self._pause, longest=LONGEST)
@@ -115,36 +115,36 @@ class HfClient:
         """Return the repository; None if there is none of this kind."""
         revision = quote(source.revision, safe="")
         url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
-        said = request_url(self._open, "GET", url)
-        code = said.headers.get("X-Error-Code", "")
-        wrong_token = "Invalid credentials" in said.headers.get("X-Error-Message", "")
+        answer = request_url(self._open, "GET", url)
+        code = answer.headers.get("X-Error-Code", "")
+        wrong_token = "Invalid credentials" in answer.headers.get("X-Error-Message", "")
         unknown = code in ("RepoNotFound", "RevisionNotFound")
-        if said.status in (401, 403) and (code == "GatedRepo" or wrong_token):
+        if answer.status in (401, 403) and (code == "GatedRepo" or wrong_token):
             raise self._refused(source, kind)
-        if unknown or said.status == 401:  # the answer for private and for missing ones
+        if unknown or answer.status == 401:  # the answer for private and for missing ones
             return None
-        if said.status == 403:
+        if answer.status == 403:
             raise self._refused(source, kind)
-        if said.status != 200:
-            hint = next_step(said.status, self._page(kind, source.repository))
-            raise _hf_error(source, f"HTTP {said.status}", hint)
+        if answer.status != 200:
+            hint = next_step(answer.status, self._page(kind, source.repository))
+            raise _hf_error(source, f"HTTP {answer.status}", hint)
         try:
-            info = json.loads(said.body)
+            info = json.loads(answer.body)
             files = tuple(self._files(info, source, kind))
             return Repository(kind, source.repository, source.revision, str(info["sha"]), files)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise _hf_error(source, "it sent something else than a list of files") from None
 
     def _files(self, info: Any, source: HfSource, kind: str) -> Iterator[RemoteFile]:
-        for one in info["siblings"]:
-            lfs = one.get("lfs")
-            content = str(lfs["sha256"] if lfs else one["blobId"])
-            size = int((lfs or one)["size"])
+        for entry in info["siblings"]:
+            lfs = entry.get("lfs")
+            content = str(lfs["sha256"] if lfs else entry["blobId"])
+            size = int((lfs or entry)["size"])
             url = self._library.hf_hub_url(
-                source.repository, one["rfilename"], repo_type=kind.rstrip("s"),
+                source.repository, entry["rfilename"], repo_type=kind.rstrip("s"),
                 revision=info["sha"], endpoint=self._endpoint,
             )  # fmt: skip
-            yield RemoteFile(str(one["rfilename"]), url, content, size, content)
+            yield RemoteFile(str(entry["rfilename"]), url, content, size, content)
 
     def _refused(self, source: HfSource, kind: str) -> PullFailed:
         return PullFailed(

@@ -78,56 +78,56 @@ class _LocalFiles:
         return self.paths[sha256]
 
     def content(self, file: ProjectFile) -> bytes:
-        made = self.made.get(file.path)
-        return self.paths[file.sha256].read_bytes() if made is None else made
+        data = self.made.get(file.path)
+        return self.paths[file.sha256].read_bytes() if data is None else data
 
 
-def pull_dataset(target: Target, asked: Pull, progress: HostProgress, root: str = ROOT) -> Pulled:
+def pull_dataset(target: Target, request: Pull, progress: HostProgress, root: str = ROOT) -> Pulled:
     """Pull. Raises InputError, NotHere or PullFailed before anything is sent to the hosts."""
-    source = read_source(asked.source)
-    name = dataset_rules.checked_name(asked.name or source.name)
+    source = read_source(request.source)
+    name = dataset_rules.checked_name(request.name or source.name)
     fleet = Fleet(target, root)
-    progress.step(ProgressStep("", f"looking at {asked.source}"))
-    shown, files, fetch, repository = _list_source(source, asked, progress)
+    progress.step(ProgressStep("", f"looking at {request.source}"))
+    title, files, fetch, repository = _list_source(source, request, progress)
     plan = PullPlan(
         name,
-        shown,
+        title,
         repository=repository.name if repository else "",
         files=len(files),
-        bytes=sum(max(f.size, 0) for f in {f.local: f for f in files}.values()),
+        bytes=sum(max(file.size, 0) for file in {file.local: file for file in files}.values()),
         lacking=fetch.lacking(files),
         folder=str(fetch.folder),
         hosts=tuple(host.name for host in fleet.hosts.hosts),
     )
-    if asked.agreed is None or not asked.agreed(plan):
-        return Pulled(plan, declined=asked.agreed is not None)
+    if request.agreed is None or not request.agreed(plan):
+        return Pulled(plan, declined=request.agreed is not None)
     contents = fetch.all(files)
     if repository:
         _complete_hf_cache(fetch.folder.parent.parent, repository)
-        tree, made = pulled_tree.hf_tree(repository, contents), repository.refs()
+        tree, generated = pulled_tree.hf_tree(repository, contents), repository.refs()
     else:
-        tree, made = pulled_tree.plain_tree(files, contents), {}
-    paths = {one.sha256: fetch.folder / local for local, one in contents.items()}
-    asks = {"name": name, "hub": "cache" if repository else "", "source": shown}
-    bundle = TreeContents(tree, _LocalFiles(paths, made))
-    pushed = push_bundle(fleet, bundle, asks, progress, relay=asked.relay)
+        tree, generated = pulled_tree.plain_tree(files, contents), {}
+    paths = {content.sha256: fetch.folder / local for local, content in contents.items()}
+    header = {"name": name, "hub": "cache" if repository else "", "source": title}
+    bundle = TreeContents(tree, _LocalFiles(paths, generated))
+    pushed = push_bundle(fleet, bundle, header, progress, relay=request.relay)
     return Pulled(plan, pushed.recaps, fetch.fetched, pushed)
 
 
 def _list_source(
-    source: HfSource | UrlSource, asked: Pull, progress: HostProgress
+    source: HfSource | UrlSource, request: Pull, progress: HostProgress
 ) -> tuple[str, tuple[RemoteFile, ...], FileFetch, Repository | None]:
     """Return the source's title, its files, and how to fetch them. Addresses have no repository."""
     client: HfClient | UrlClient
     if isinstance(source, HfSource):
         client = HfClient(progress)
-        seen = client.look(source)
-        repository = replace(seen, files=_choose_files(seen.files, asked))
+        listed = client.look(source)
+        repository = replace(listed, files=_choose_files(listed.files, request))
         files, name = repository.files, str(repository)
         folder = client.cache / repository.folder / "blobs"
     else:
         client, repository = UrlClient(source), None
-        files, name = _choose_files(client.look(), asked), source.url.partition("?")[0]
+        files, name = _choose_files(client.look(), request), source.url.partition("?")[0]
         folder = client.cache(files)
 
     def tell(done: int, total: int) -> None:
@@ -137,15 +137,15 @@ def _list_source(
     return name, files, fetch, repository
 
 
-def _choose_files(files: Sequence[RemoteFile], asked: Pull) -> tuple[RemoteFile, ...]:
-    found = pulled_tree.choose_remote_files(files, asked.include, asked.leave_out)
-    if not found:
+def _choose_files(files: Sequence[RemoteFile], request: Pull) -> tuple[RemoteFile, ...]:
+    chosen = pulled_tree.choose_remote_files(files, request.include, request.leave_out)
+    if not chosen:
         raise InputError(
-            f"no file of {asked.source} is left" if files else f"{asked.source} has no files",
+            f"no file of {request.source} is left" if files else f"{request.source} has no files",
             why=f"--include and --leave-out leave none of {len(files)}" if files else "",
             slug="source-empty",
         )
-    return found
+    return chosen
 
 
 def _complete_hf_cache(cache: Path, repository: Repository) -> None:

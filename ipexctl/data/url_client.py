@@ -35,21 +35,21 @@ class UrlClient:
 
     def cache(self, files: Sequence[RemoteFile]) -> Path:
         """Return a folder for these versions of the files."""
-        text = "\0".join(f"{f.url} {f.local} {f.size}" for f in files)
+        text = "\0".join(f"{file.url} {file.local} {file.size}" for file in files)
         return cache_dir() / "pulled" / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def look(self) -> tuple[RemoteFile, ...]:
         if self._is_http:
             return (self._head(),)
-        source, fs = self.source, self._filesystem()
+        source, filesystem = self.source, self._filesystem()
         try:
-            found = fs.find(source.url, detail=True)
+            entries = filesystem.find(source.url, detail=True)
         except Exception as e:  # each filesystem has its own
             raise self._failed(str(e)) from None
-        if not found:
+        if not entries:
             raise InputError(f"there is nothing at {source.url}", slug="source-empty")
-        top = fs._strip_protocol(source.url).rstrip("/")
-        files = [self._described(path, info, top) for path, info in sorted(found.items())]
+        top = filesystem._strip_protocol(source.url).rstrip("/")
+        files = [self._described(path, info, top) for path, info in sorted(entries.items())]
         if source.sha256 and len(files) > 1:
             raise InputError(f"{source.url} is not one file: it has no sha256", slug="no-hash")
         return tuple(files)
@@ -81,19 +81,19 @@ class UrlClient:
 
     def _head(self) -> RemoteFile:
         """Return the file's size and version, as far as the server reports them."""
-        said = request_url(self._opener().open, "HEAD", self.source.url)
-        if said.status != 200:
-            raise self._failed(f"HTTP {said.status}", said.status)
-        headers = said.headers
+        answer = request_url(self._opener().open, "HEAD", self.source.url)
+        if answer.status != 200:
+            raise self._failed(f"HTTP {answer.status}", answer.status)
+        headers = answer.headers
         size = headers.get("Content-Length", "")
         mark = headers.get("ETag") or headers.get("Last-Modified") or ""
         file = posixpath.basename(unquote(self.source.file)) or "data"
         return self._file(file, self.source.url, int(size) if size.isdecimal() else -1, mark)
 
     def _described(self, path: str, info: Any, top: str) -> RemoteFile:
-        inside = path[len(top) :].lstrip("/") or posixpath.basename(path)
+        relative = path[len(top) :].lstrip("/") or posixpath.basename(path)
         marks = [str(info[key]) for key in ("ETag", "etag", "LastModified", "mtime") if key in info]
-        return self._file(inside, path, int(info.get("size") or 0), " ".join(marks))
+        return self._file(relative, path, int(info.get("size") or 0), " ".join(marks))
 
     def _file(self, path: str, url: str, size: int, mark: str) -> RemoteFile:
         if not is_plain(path):
@@ -113,11 +113,11 @@ class UrlClient:
         except (ImportError, ValueError) as e:  # ValueError: for a scheme that fsspec does not know
             package = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs"}.get(scheme, "fsspec")
             install = f"pip install {package}   # into the environment of ipexctl"
-            fetched = "fetch the files with another tool, then: ipexctl data push FOLDER"
+            workaround = "fetch the files with another tool, then: ipexctl data push FOLDER"
             raise NotHere(
                 f"cannot read {scheme}:// addresses here",
                 why=str(e),
-                hint=install if isinstance(e, ImportError) else fetched,
+                hint=install if isinstance(e, ImportError) else workaround,
                 slug="filesystem-missing",
             ) from None
         except Exception as e:  # ftp:// connects here

@@ -40,6 +40,6 @@ def migrate(
     end_command(
         verb(words),
         migration_document,
-        lambda done: print_text(stdout_console(), migration_text(done)),
+        lambda migration: print_text(stdout_console(), migration_text(migration)),
         json=json,
     )

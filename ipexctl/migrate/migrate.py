@@ -50,18 +50,18 @@ def migrate(words: Sequence[str]) -> Migration:
     missing = next((word for word in words if not os.path.lexists(word)), "")
     if missing:
         return _of_command(words, missing)
-    found, skipped, read = list[Migrated](), list[tuple[str, str]](), 0
+    migrated, skipped, read = list[Migrated](), list[tuple[str, str]](), 0
     for path, named in _files_to_read(words):
         try:
-            one = _of_file(path, named=named)
+            file = _of_file(path, named=named)
         except (OSError, ValueError) as e:
             skipped.append((str(path), reason_of(e)))
             continue
-        if one:
+        if file:
             read += 1
-            found += [one] if one.reading.findings or one.reading.commands else []
-            skipped += [(one.path, one.reading.unread)] if one.reading.unread else []
-    return Migration(tuple(found), tuple(skipped), read)
+            migrated += [file] if file.reading.findings or file.reading.commands else []
+            skipped += [(file.path, file.reading.unread)] if file.reading.unread else []
+    return Migration(tuple(migrated), tuple(skipped), read)
 
 
 def migration_tables() -> Tables:
@@ -74,9 +74,9 @@ def migration_tables() -> Tables:
 def _of_command(words: Sequence[str], missing: str) -> Migration:
     if words[0].endswith(".py") and os.path.exists(words[0]):
         words = ("python3", *words)
-    alone = words[0] if len(words) == 1 else ""
+    line = words[0] if len(words) == 1 else ""
     shell = ShellReader(migration_tables(), _source_finder(Path()), always=True)
-    reading = shell.read(alone) if alone else shell.of([as_typed(words)], lambda offset: 1)
+    reading = shell.read(line) if line else shell.of([as_typed(words)], lambda offset: 1)
     if not reading.commands and not reading.findings:
         raise InputError(
             f"{missing}: no such file or folder",
@@ -92,13 +92,13 @@ def _source_finder(folder: Path) -> Callable[[str], PythonSource | None]:
     """Return a function that finds scripts relative to the line's folder or to the current one."""
 
     def source(name: str) -> PythonSource | None:
-        tried = (folder / name, Path(name)) if name else ()
-        path = next((p for p in tried if p.is_file() and not p.is_symlink()), None)
+        candidates = (folder / name, Path(name)) if name else ()
+        path = next((p for p in candidates if p.is_file() and not p.is_symlink()), None)
         sources = read_sources(path.parent, "", (path.name,)) if path else []
         if not sources:
             return None
-        options = frozenset[str]().union(*(one.options for one in sources))
-        parsers = tuple(parser for one in sources for parser in one.parsers)
+        options = frozenset[str]().union(*(script.options for script in sources))
+        parsers = tuple(parser for script in sources for parser in script.parsers)
         return replace(sources[0], options=options, parsers=parsers)
 
     return source
@@ -112,7 +112,7 @@ def _files_to_read(words: Sequence[str]) -> Iterator[tuple[Path, bool]]:
     for word in words:
         path = Path(word)
         if path.is_dir() and not path.is_symlink():
-            yield from ((found, False) for found in _files_below(path))
+            yield from ((file, False) for file in _files_below(path))
         else:
             yield path, True
 
@@ -136,8 +136,8 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
         raise ValueError("a symbolic link: name the file that it points to")
     kind = file_kinds.kind_of(path.name)
     if not kind and ("." not in path.name or named):
-        first = bounded_read.read_prefix(path, 256).partition(b"\n")[0].decode("latin-1")
-        kind = file_kinds.kind_of(path.name, first)
+        first_line = bounded_read.read_prefix(path, 256).partition(b"\n")[0].decode("latin-1")
+        kind = file_kinds.kind_of(path.name, first_line)
     if not kind and named:
         raise ValueError("not a kind of file that migrate reads")
     if not kind:
@@ -150,8 +150,8 @@ def _of_file(path: Path, *, named: bool) -> Migrated | None:
         sources = _source_finder(path.parent)
         reading = file_kinds.read_file(kind, text, migration_tables(), sources, config)
     if named and kind == "python" and not reading.unread:
-        own = LauncherRewrite(1, "python", quoting.quote_for_pasting(("ipexctl", "run", str(path))))
-        reading = replace(reading, commands=(own, *reading.commands))
+        run = LauncherRewrite(1, "python", quoting.quote_for_pasting(("ipexctl", "run", str(path))))
+        reading = replace(reading, commands=(run, *reading.commands))
     return Migrated(str(path), reading)
 
 

@@ -11,12 +11,12 @@ from ipexctl.migrate.migrate import Migrated, Migration
 from ipexctl.user_code.migration_rules import LauncherRewrite, MigrationFinding
 
 
-def migration_text(done: Migration) -> str:
-    lines = [line for file in done.files for line in _command_lines(file)]
-    lines += [""] if lines and any(file.reading.findings for file in done.files) else []
-    lines += [line for file in done.files for line in _finding_lines(file)]
-    lines += [f"{path}: not read: {why}" for path, why in done.skipped]
-    lines += _summary_lines(done)
+def migration_text(migration: Migration) -> str:
+    lines = [line for file in migration.files for line in _command_lines(file)]
+    lines += [""] if lines and any(file.reading.findings for file in migration.files) else []
+    lines += [line for file in migration.files for line in _finding_lines(file)]
+    lines += [f"{path}: not read: {why}" for path, why in migration.skipped]
+    lines += _summary_lines(migration)
     return "".join("".join(c if is_shown(c) else "?" for c in line) + "\n" for line in lines)
 
 
@@ -30,45 +30,46 @@ def _command_lines(file: Migrated) -> Iterator[str]:
 
 
 def _finding_lines(file: Migrated) -> Iterator[str]:
-    for found in file.reading.findings:
-        yield f"{_place_prefix(file, found)}{found.rule.id}: {found.text}; {found.advice}"
-        yield from (f"  {line}" for line in found.lines)
+    for finding in file.reading.findings:
+        yield f"{_place_prefix(file, finding)}{finding.rule.id}: {finding.text}; {finding.advice}"
+        yield from (f"  {line}" for line in finding.lines)
 
 
-def _place_prefix(file: Migrated, one: LauncherRewrite | MigrationFinding) -> str:
+def _place_prefix(file: Migrated, item: LauncherRewrite | MigrationFinding) -> str:
     """Return "train.py:12: "; "" for a command line."""
-    return f"{file.path}:{one.line}: " if file.path else ""
+    return f"{file.path}:{item.line}: " if file.path else ""
 
 
-def _summary_lines(done: Migration) -> Iterator[str]:
-    findings = sum(len(file.reading.findings) for file in done.files)
+def _summary_lines(migration: Migration) -> Iterator[str]:
+    findings = sum(len(file.reading.findings) for file in migration.files)
     if findings:
         yield ""
         yield count(findings, "finding")
     else:
-        is_command = any(not file.path for file in done.files)
-        where = "" if is_command else f" in {count(done.read, 'file')}"
+        is_command = any(not file.path for file in migration.files)
+        where = "" if is_command else f" in {count(migration.read, 'file')}"
         yield f"nothing discontinued found{where}"
 
 
-def migration_document(done: Migration) -> dict[str, Any]:
+def migration_document(migration: Migration) -> dict[str, Any]:
     """Return the document that --json prints."""
     return {
         "command": "migrate",
-        "files_read": done.read,
+        "files_read": migration.read,
         "commands": [
-            {**_place_document(file, one), "launcher": one.launcher, "text": one.text,
-             "why": one.why}
-            for file in done.files for one in file.reading.commands
+            {**_place_document(file, command), "launcher": command.launcher,
+             "text": command.text, "why": command.why}
+            for file in migration.files for command in file.reading.commands
         ],
         "findings": [
-            {**_place_document(file, one), "rule": one.rule.id, "name": one.name, "text": one.text,
-             "since": one.rule.since, "use": one.use, "lines": list(one.lines)}
-            for file in done.files for one in file.reading.findings
+            {**_place_document(file, finding), "rule": finding.rule.id, "name": finding.name,
+             "text": finding.text, "since": finding.rule.since, "use": finding.use,
+             "lines": list(finding.lines)}
+            for file in migration.files for finding in file.reading.findings
         ],
-        "skipped": [{"file": path, "why": why} for path, why in done.skipped],
+        "skipped": [{"file": path, "why": why} for path, why in migration.skipped],
     }  # fmt: skip
 
 
-def _place_document(file: Migrated, one: LauncherRewrite | MigrationFinding) -> dict[str, Any]:
-    return {"file": file.path or None, "line": one.line}
+def _place_document(file: Migrated, item: LauncherRewrite | MigrationFinding) -> dict[str, Any]:
+    return {"file": file.path or None, "line": item.line}

@@ -61,12 +61,12 @@ class Rules:
 
     def __post_init__(self) -> None:
         kinds = dict.fromkeys(rule.kind for rule in self.all)
-        found = {kind: tuple(r for r in self.all if r.kind == kind) for kind in kinds}
-        object.__setattr__(self, "by_kind", found)
+        by_kind = {kind: tuple(rule for rule in self.all if rule.kind == kind) for kind in kinds}
+        object.__setattr__(self, "by_kind", by_kind)
 
     def find(self, kind: str, name: str, value: str = "") -> Rule | None:
         """Return the first rule that matches: special names are before general ones."""
-        return next((r for r in self.of(kind) if r.matches(name, value)), None)
+        return next((rule for rule in self.of(kind) if rule.matches(name, value)), None)
 
     def argument(self, name: str, value: object) -> Rule | None:
         """Return the rule for an argument of TrainingArguments; some apply to one value only."""

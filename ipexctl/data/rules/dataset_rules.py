@@ -39,11 +39,11 @@ class Held:
     source: str = field(default="", metadata=by(plain))
 
     def __post_init__(self) -> None:
-        room = posixpath.dirname(self.path)
-        joined = posixpath.dirname(posixpath.dirname(room)) + "/.hubs"
+        parent = posixpath.dirname(self.path)
+        hubs = posixpath.dirname(posixpath.dirname(parent)) + "/.hubs"
         folder, name = posixpath.split(self.hub)
-        if self.hub not in ("", self.path, room) and (
-            folder != joined or not name or not _VERSION.fullmatch(name)
+        if self.hub not in ("", self.path, parent) and (
+            folder != hubs or not name or not _VERSION.fullmatch(name)
         ):
             raise ValueError("the hub of a dataset")
 
@@ -64,9 +64,9 @@ def checked_name(name: str) -> str:
 
 def checked_names(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names without duplicates. Raises InputError if two have the same variable."""
-    found: dict[str, str] = {}
+    by_variable: dict[str, str] = {}
     for name in map(checked_name, names):
-        other = found.setdefault(data_variable_name(name), name)
+        other = by_variable.setdefault(data_variable_name(name), name)
         if other != name:
             raise InputError(
                 f"--data {other} --data {name}: both would be passed to the ranks as "
@@ -74,31 +74,32 @@ def checked_names(names: Sequence[str]) -> tuple[str, ...]:
                 hint="ipexctl data push DIR --as OTHER-NAME   # one of them",
                 slug="dataset-variables-conflict",
             )
-    return tuple(found.values())
+    return tuple(by_variable.values())
 
 
 def hf_cache_kind(tree: Tree) -> str:
     """Return "cache" for a Hub cache itself, "home" for a folder with one in `hub`, else ""."""
     paths = (*tree.folders, *(path for path, _ in tree.links))
-    found = next((m for path in paths if (m := _REPOSITORY.match(path))), None)
-    return "" if not found else "home" if found[1] else "cache"
+    match = next((m for path in paths if (m := _REPOSITORY.match(path))), None)
+    return "" if not match else "home" if match[1] else "cache"
 
 
 def check_versions(names: Sequence[str], held: Mapping[str, Sequence[Held]]) -> None:
     """Raise RunFailed if a host lacks one of `names`, or has another version of it."""
     for name in names:
         versions = {
-            h: next((d.version for d in ds if d.name == name), "") for h, ds in held.items()
+            h: next((d.version for d in datasets if d.name == name), "")
+            for h, datasets in held.items()
         }
         if len(set(versions.values())) == 1 and all(versions.values()):
             continue
         groups: dict[str, list[str]] = {}
         for host, version in versions.items():
             groups.setdefault(version, []).append(host)
-        said = (f"{fold(h)}: {v or 'does not have it'}" for v, h in groups.items())
+        lines = (f"{fold(hosts)}: {v or 'does not have it'}" for v, hosts in groups.items())
         raise RunFailed(
             f"the hosts do not all have the same {name}",
-            why="\n".join(said),
+            why="\n".join(lines),
             hint=f"ipexctl data push DIR --as {name}   # to all hosts of this run",
             slug="dataset-versions-differ",
         )

@@ -50,8 +50,8 @@ class UrlSource:
 
     @property
     def file(self) -> str:
-        found = _URL.fullmatch(self.url)
-        return posixpath.basename(((found and found[1]) or "").rstrip("/")) or "data"
+        match = _URL.fullmatch(self.url)
+        return posixpath.basename(((match and match[1]) or "").rstrip("/")) or "data"
 
     @property
     def name(self) -> str:
@@ -60,13 +60,13 @@ class UrlSource:
 
 def read_source(text: str) -> HfSource | UrlSource:
     """Parse a source. Raises InputError."""
-    found = _HUB.fullmatch(text)
-    if found and not {"", ".", ".."} & {*(found[3] or MAIN).split("/")}:
-        return HfSource(found[1] or "", found[2], found[3] or MAIN)
+    match = _HUB.fullmatch(text)
+    if match and not {"", ".", ".."} & {*(match[3] or MAIN).split("/")}:
+        return HfSource(match[1] or "", match[2], match[3] or MAIN)
     url, _, fragment = text.partition("#")
-    sha = _SHA256.fullmatch(fragment)
-    if _URL.fullmatch(url) and (sha or not fragment):
-        return UrlSource(url, sha[1] if sha else "")
+    digest = _SHA256.fullmatch(fragment)
+    if _URL.fullmatch(url) and (digest or not fragment):
+        return UrlSource(url, digest[1] if digest else "")
     raise InputError(
         f"{text!r} is not a source of data",
         why="a source is hf:ORG/NAME[@REVISION], hf:datasets/ORG/NAME, hf:models/ORG/NAME, or an "
@@ -101,8 +101,8 @@ class Repository:
         """Return (path, target) of each file's link in a Hub cache."""
         snapshot = f"{self.folder}/snapshots/{self.commit}"
         return tuple(
-            (f"{snapshot}/{f.path}", "../" * (2 + f.path.count("/")) + f"blobs/{f.local}")
-            for f in self.files
+            (f"{snapshot}/{file.path}", "../" * (2 + file.path.count("/")) + f"blobs/{file.local}")
+            for file in self.files
         )
 
     def refs(self) -> dict[str, bytes]:
@@ -111,21 +111,21 @@ class Repository:
         return {f"{self.folder}/refs/{name}": self.commit.encode() for name in sorted(names)}
 
 
-def checked_repository(found: Repository) -> Repository:
+def checked_repository(repo: Repository) -> Repository:
     """Raise InputError if the Hub's answer is too large or would leave the repository's folder."""
-    if len(found.files) > MOST_FILES:
+    if len(repo.files) > MOST_FILES:
         raise InputError(
-            f"{found.name} has {len(found.files):,} files: more than {MOST_FILES:,} are not taken",
+            f"{repo.name} has {len(repo.files):,} files: more than {MOST_FILES:,} are not taken",
             slug="too-many-files",
         )
-    odd = [f.path for f in found.files if not is_plain(f.path) or not _CONTENT.fullmatch(f.content)]
-    if odd or not _COMMIT.fullmatch(found.commit):
+    odd = [f.path for f in repo.files if not is_plain(f.path) or not _CONTENT.fullmatch(f.content)]
+    if odd or not _COMMIT.fullmatch(repo.commit):
         raise InputError(
-            f"the hub sent an invalid description of {found.name}",
-            why=f"commit {found.commit[:50]!r}, file {(odd or [''])[0][:200]!r}",
+            f"the hub sent an invalid description of {repo.name}",
+            why=f"commit {repo.commit[:50]!r}, file {(odd or [''])[0][:200]!r}",
             slug="hub-answer-invalid",
         )
-    return found
+    return repo
 
 
 def is_plain(path: str) -> bool:
@@ -143,13 +143,13 @@ def choose_remote_files(
     def matches(path: str, patterns: Sequence[str]) -> bool:
         return any(fnmatch.fnmatchcase(path, p + "*" * p.endswith("/")) for p in patterns)
 
-    found = (f for f in files if not include or matches(f.path, include))
-    return tuple(f for f in found if not matches(f.path, leave_out))
+    included = (file for file in files if not include or matches(file.path, include))
+    return tuple(file for file in included if not matches(file.path, leave_out))
 
 
 def hf_tree(repository: Repository, contents: Contents) -> Tree:
     """Return a Hub cache with this repository."""
-    names = sorted({f.local for f in repository.files})
+    names = sorted({file.local for file in repository.files})
     blobs = f"{repository.folder}/blobs"
     files = [ProjectFile(f"{blobs}/{n}", contents[n].size, contents[n].sha256) for n in names]
     files += [
@@ -160,13 +160,13 @@ def hf_tree(repository: Repository, contents: Contents) -> Tree:
 
 
 def plain_tree(files: Sequence[RemoteFile], contents: Contents) -> Tree:
-    found = [(f.path, contents[f.local]) for f in files]
-    return _build_tree([ProjectFile(path, c.size, c.sha256) for path, c in found], ())
+    pairs = [(file.path, contents[file.local]) for file in files]
+    return _build_tree([ProjectFile(path, c.size, c.sha256) for path, c in pairs], ())
 
 
 def _build_tree(files: Sequence[ProjectFile], links: tuple[tuple[str, str], ...]) -> Tree:
     folders = set[str]()
-    for path in (*(f.path for f in files), *(path for path, _ in links)):
+    for path in (*(file.path for file in files), *(path for path, _ in links)):
         while path := posixpath.dirname(path):
             folders.add(path)
     return Tree(tuple(sorted(folders)), tuple(files), links)

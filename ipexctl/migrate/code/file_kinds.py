@@ -39,8 +39,8 @@ def kind_of(name: str, first_line: str = "") -> str:
     if _REQUIREMENTS.fullmatch(base):
         return "requirements"
     by_name = next((kind for kind, ends in _SUFFIXES.items() if base.endswith(ends)), "")
-    said = _FIRST_LINE.match(first_line)
-    return by_name or (str(said.lastgroup) if said and "." not in base else "")
+    shebang = _FIRST_LINE.match(first_line)
+    return by_name or (str(shebang.lastgroup) if shebang and "." not in base else "")
 
 
 def read_file(
@@ -57,12 +57,12 @@ def read_file(
 
 
 def _read_requirements(text: str, rules: Rules) -> Reading:
-    found = (
-        replace(one, line=number)
+    findings = (
+        replace(finding, line=number)
         for number, line in enumerate(text.split("\n"), 1)
-        if (one := find_package(rules, line.strip()))
+        if (finding := find_package(rules, line.strip()))
     )
-    return Reading(tuple(found))
+    return Reading(tuple(findings))
 
 
 # --- the configuration of Accelerate ------------------------------------------------------------
@@ -82,10 +82,10 @@ def _accelerate_config(text: str, tables: Tables, config: Sequence[str]) -> Read
     try:
         read_config(text, "Accelerate config", tables.keys)
         words = ("ipexctl", "run", "--accelerate", *config)
-        made = LauncherRewrite(1, "accelerate launch", quote_for_pasting(words))
+        rewrite = LauncherRewrite(1, "accelerate launch", quote_for_pasting(words))
     except InputError as e:
-        made = replace(not_converted(e, "accelerate launch"), line=1)
-    return Reading(tuple(_find_keys(root, "", tables.rules)), (made,))
+        rewrite = replace(not_converted(e, "accelerate launch"), line=1)
+    return Reading(tuple(_find_keys(root, "", tables.rules)), (rewrite,))
 
 
 def _find_keys(node: Node, above: str, rules: Rules) -> Iterator[MigrationFinding]:

@@ -19,7 +19,7 @@ from ipexctl.user_code.migration_rules import LauncherRewrite, Rules
 from ipexctl.user_code.shell_words import ShellWord, for_pasting
 
 # variables that `ipexctl run` sets itself, on each host
-OWN = frozenset({one.name for one in TABLE}) | {"PATH", "LD_LIBRARY_PATH"}
+OWN = frozenset({variable.name for variable in TABLE}) | {"PATH", "LD_LIBRARY_PATH"}
 _OF_MPI = ("I_MPI_", "FI_", "HYDRA_", "OMPI_", "PMI_", "SLURM_")  # of another MPI than the run's
 _EXPANDED = re.compile(r"\$\(.*\)|\$\{.*?\}|`[^`]*`|\$\w+|\$.")  # by the shell
 _REDIRECT = re.compile(r"(?:\d*|&)(?:>>?|<)(?P<to>.*)", re.DOTALL)
@@ -57,12 +57,12 @@ def line_of(words: Sequence[ShellWord], tables: Tables) -> LauncherLine | Launch
     words = tuple(_without_redirects(words))
     plain = [word if word.is_fixed else _EXPANDED.sub("1", word) for word in words]
     try:
-        read = pasted_line.read_pasted_line(plain, tables.launchers)
+        line = pasted_line.read_pasted_line(plain, tables.launchers)
     except InputError as e:
-        python = any(word.endswith(".py") or word == "-m" for word in words)
-        starts = python and pasted_line.started_by(plain, tables.launchers)
+        has_script = any(word.endswith(".py") or word == "-m" for word in words)
+        starts = has_script and pasted_line.started_by(plain, tables.launchers)
         return not_converted(e, words[0]) if starts else None
-    return LauncherLine(words, read, next(iter(read.starts_ranks), "python")) if read else None
+    return LauncherLine(words, line, next(iter(line.starts_ranks), "python")) if line else None
 
 
 def not_converted(error: InputError, launcher: str) -> LauncherRewrite:
@@ -85,16 +85,16 @@ def ipexctl_command(
     """Return the command. `args`: the converted ones. `exported`: NAME=VALUE before the line."""
     requests = line.read.requests
     words = ["ipexctl", "run"]
-    several = any(one.nodes and one.nodes > 1 for one in requests)
-    if several and not any(one.names_hosts for one in requests):
+    several = any(request.nodes and request.nodes > 1 for request in requests)
+    if several and not any(request.names_hosts for request in requests):
         words += ["-f", "HOSTFILE"]
     for name, word in exported.items():
-        own = name in OWN or name.startswith(_OF_MPI) or not name.isidentifier()
-        if own or tables.rules.find("variable", name, word.partition("=")[2]):
+        is_own = name in OWN or name.startswith(_OF_MPI) or not name.isidentifier()
+        if is_own or tables.rules.find("variable", name, word.partition("=")[2]):
             continue
         secret = is_secret_name(name)
-        known = word.is_fixed and not secret
-        words += ["--secret-env" if secret else "--env", str(word) if known else name]
-    alone = line.launcher == "python" and line.read.start == 1  # python3 train.py
-    launcher = line.words[int(alone) : line.read.start + 1]
+        literal = word.is_fixed and not secret
+        words += ["--secret-env" if secret else "--env", str(word) if literal else name]
+    plain_python = line.launcher == "python" and line.read.start == 1  # python3 train.py
+    launcher = line.words[int(plain_python) : line.read.start + 1]
     return LauncherRewrite(0, line.launcher, for_pasting([*words, *launcher, *args]))

@@ -26,7 +26,7 @@ _UNKNOWN = re.compile(r"[?{}]")
 def read_python(text: str, tables: Tables) -> Reading:
     try:
         reader = _Reader(text, tables)
-        findings = sorted(reader.findings(), key=lambda f: (f.line, f.rule.id))
+        findings = sorted(reader.findings(), key=lambda finding: (finding.line, finding.rule.id))
     except SyntaxError as e:
         version = ".".join(map(str, sys.version_info[:2]))
         why = f"line {e.lineno or 1}: Python {version} of this machine cannot read it: {e.msg}"
@@ -50,9 +50,9 @@ class _Reader:
         for call in self.file.calls:
             yield from self._strings(call)
             yield from self._keywords(call)
-        for one in self.file.variables():
-            if rule := self.rules.find("variable", one.name, text_of(one.value)):
-                yield make_finding(rule, one.name, one.node.lineno)
+        for variable in self.file.variables():
+            if rule := self.rules.find("variable", variable.name, text_of(variable.value)):
+                yield make_finding(rule, variable.name, variable.node.lineno)
 
     def commands(self) -> Iterator[LauncherRewrite]:
         """Yield launcher lines that the file starts, as far as the source has their words."""
@@ -61,10 +61,10 @@ class _Reader:
             if (
                 isinstance(line, LauncherLine)
                 and line.launcher != "python"
-                and not any(_UNKNOWN.search(w) for w in words)
+                and not any(_UNKNOWN.search(word) for word in words)
             ):
-                made = ipexctl_command(line, line.args, {}, self.tables)
-                yield replace(made, line=call.line)
+                rewrite = ipexctl_command(line, line.args, {}, self.tables)
+                yield replace(rewrite, line=call.line)
 
     # --- imports and names -----------------------------------------------------------------------
 
@@ -74,11 +74,11 @@ class _Reader:
             if isinstance(node, ast.ImportFrom) and node.level:
                 continue
             top = module.partition(".")[0]
-            whole = f"{module}.{alias.name}" if isinstance(node, ast.ImportFrom) else module
-            rule = self.rules.find("import", top) or self.rules.find("import", whole)
+            full_name = f"{module}.{alias.name}" if isinstance(node, ast.ImportFrom) else module
+            rule = self.rules.find("import", top) or self.rules.find("import", full_name)
             if not rule:
                 continue
-            name = top if top in rule.names else whole
+            name = top if top in rule.names else full_name
             yield make_finding(rule, name, node.lineno)
             if name == top:
                 return  # one finding for each statement
@@ -89,11 +89,11 @@ class _Reader:
             return
         name = self.file.dotted(node)
         if rule := self.rules.find("name", name):
-            one = make_finding(
+            finding = make_finding(
                 rule, name.replace("intel_extension_for_pytorch", "ipex"), node.lineno
             )
             call = parent if isinstance(parent, ast.Call) and parent.func is node else None
-            yield replace(one, lines=tuple(_filled_lines(rule, call))) if call else one
+            yield replace(finding, lines=tuple(_filled_lines(rule, call))) if call else finding
 
     # --- calls -----------------------------------------------------------------------------------
 
@@ -101,10 +101,10 @@ class _Reader:
         for rule in self.rules.of("string"):
             if call.name not in rule.calls or not _takes_a_backend(call):
                 continue
-            given = [value for name, value in call.keywords.items() if name in rule.names]
+            arguments = [value for name, value in call.keywords.items() if name in rule.names]
             if call.name == "init_process_group":
-                given += call.node.args[:1]
-            for value in map(self.file.value_of, given):
+                arguments += call.node.args[:1]
+            for value in map(self.file.value_of, arguments):
                 if text_of(value) == rule.value:
                     yield make_finding(rule, rule.value, value.lineno)
 
@@ -122,11 +122,11 @@ class _Reader:
         rule = self.rules.argument(keyword.arg or "", value)
         if not rule:
             return
-        written = f'{keyword.arg}="{rule.value}"' if rule.value else keyword.arg or ""
+        argument = f'{keyword.arg}="{rule.value}"' if rule.value else keyword.arg or ""
         use = rule.keyword or rule.use
         if use.endswith("=True"):
             use = use.removesuffix("True") + ast.unparse(keyword.value)
-        yield replace(make_finding(rule, written, keyword.lineno), use=use)
+        yield replace(make_finding(rule, argument, keyword.lineno), use=use)
 
 
 def _takes_a_backend(call: Called) -> bool:
@@ -138,8 +138,8 @@ def _takes_a_backend(call: Called) -> bool:
 
 def _filled_lines(rule: Rule, call: ast.Call) -> Iterator[str]:
     """Yield the rule's lines filled in from the call, without those that need a missing value."""
-    given = {k.arg: ast.unparse(k.value) for k in call.keywords if k.arg}
-    model = ast.unparse(call.args[0]) if call.args else given.get("model", "model")
+    keywords = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg}
+    model = ast.unparse(call.args[0]) if call.args else keywords.get("model", "model")
     for line in rule.lines:
-        if "{dtype}" not in line or given.get("dtype", "torch.float32") != "torch.float32":
-            yield line.format(model=model, dtype=given.get("dtype", ""))
+        if "{dtype}" not in line or keywords.get("dtype", "torch.float32") != "torch.float32":
+            yield line.format(model=model, dtype=keywords.get("dtype", ""))

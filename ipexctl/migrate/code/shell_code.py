@@ -41,22 +41,23 @@ class ShellReader:
         return self.tables.rules
 
     def read(self, text: str) -> Reading:
-        starts = [end.end() for end in re.finditer(r"\r\n|\r|\n", text)]
+        starts = [line_break.end() for line_break in re.finditer(r"\r\n|\r|\n", text)]
         return self.of(list(split_commands(text)), lambda at: bisect.bisect_right(starts, at) + 1)
 
-    def of(self, parts: Sequence[Sequence[ShellWord]], place: Callable[[int], int]) -> Reading:
-        """Read commands. `parts`: in order. `place`: converts an offset to a line."""
-        findings, made = list[MigrationFinding](), list[LauncherRewrite]()
+    def of(self, commands: Sequence[Sequence[ShellWord]], place: Callable[[int], int]) -> Reading:
+        """Read commands. `commands`: in order. `place`: converts an offset to a line."""
+        findings, rewrites = list[MigrationFinding](), list[LauncherRewrite]()
         exported = dict[str, ShellWord]()
-        for words in parts:
+        for words in commands:
             line = line_of(words, self.tables)
-            findings += (replace(f, line=place(f.line)) for f in self._command(words, line))
+            unplaced = self._command(words, line)
+            findings += (replace(finding, line=place(finding.line)) for finding in unplaced)
             _remember_exports(words, exported)
             command = self._converted(line, exported) if isinstance(line, LauncherLine) else line
             if command:
-                made.append(replace(command, line=place(words[0].start)))
-        findings.sort(key=lambda one: one.line)
-        return Reading(tuple(dict.fromkeys(findings)), tuple(made))
+                rewrites.append(replace(command, line=place(words[0].start)))
+        findings.sort(key=lambda finding: finding.line)
+        return Reading(tuple(dict.fromkeys(findings)), tuple(rewrites))
 
     # --- findings; their `line` is an offset here ------------------------------------------------
 
@@ -64,7 +65,7 @@ class ShellReader:
         self, words: Sequence[ShellWord], line: LauncherLine | LauncherRewrite | None
     ) -> Iterator[MigrationFinding]:
         first = words[0]
-        if first in ("export", "declare", "setenv") or all(_NAME.match(w.raw) for w in words):
+        if first in ("export", "declare", "setenv") or all(_NAME.match(word.raw) for word in words):
             yield from self._assignments(words)
         elif first in ("source", ".") and len(words) > 1:
             if rule := self.rules.find("command", words[1]):
@@ -89,12 +90,12 @@ class ShellReader:
 
     def _variables(self, line: LauncherLine) -> Iterator[MigrationFinding]:
         words = line.words[: line.read.start]
-        for item in dict.fromkeys(item for one in line.read.requests for item in one.env):
+        for item in dict.fromkeys(item for request in line.read.requests for item in request.env):
             name, _, value = item.partition("=")
             rule = self.rules.find("variable", name, value)
-            at = next((word.start for word in words if name in word), None) if rule else None
-            if rule and at is not None:
-                yield make_finding(rule, name, at)
+            start = next((word.start for word in words if name in word), None) if rule else None
+            if rule and start is not None:
+                yield make_finding(rule, name, start)
 
     def _launch(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
         for word in words:
@@ -106,31 +107,31 @@ class ShellReader:
 
     def _packages(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
         for word in words:
-            if one := find_package(self.rules, word):
-                yield replace(one, line=word.start)
+            if finding := find_package(self.rules, word):
+                yield replace(finding, line=word.start)
 
     # --- arguments of transformers' Trainer ------------------------------------------------------
 
     def _arguments(self, line: LauncherLine) -> Iterator[MigrationFinding]:
-        for rule, at, _ in self._obsolete(line):
-            name = line.args[at].partition("=")[0]
+        for rule, index, _ in self._obsolete(line):
+            name = line.args[index].partition("=")[0]
             written = f"{name} {rule.value}" if rule.value else name
-            yield make_finding(rule, written, line.args[at].start)
+            yield make_finding(rule, written, line.args[index].start)
 
     def _obsolete(self, line: LauncherLine) -> Iterator[tuple[Rule, int, int]]:
         """Yield the script's obsolete arguments: the rule, which one, and how many words it has."""
-        own = self._own_options(line)
-        for at, word in enumerate(line.args):
+        script_options = self._own_options(line)
+        for index, word in enumerate(line.args):
             name, sign, value = word.partition("=")
             name = name[2:].replace("-", "_")
-            if not word.startswith("--") or name in own:
+            if not word.startswith("--") or name in script_options:
                 continue
-            after = line.args[at + 1] if at + 1 < len(line.args) else ""
-            takes = not sign and bool(after) and not after.startswith("-")
-            value = value if sign else after if takes else "true"
+            next_word = line.args[index + 1] if index + 1 < len(line.args) else ""
+            takes_value = not sign and bool(next_word) and not next_word.startswith("-")
+            value = value if sign else next_word if takes_value else "true"
             rule = self.rules.argument(name, value)
             if rule and (self._is_trainers(line, word) or rule.id != "no-cuda"):
-                yield rule, at, 2 if takes else 1
+                yield rule, index, 2 if takes_value else 1
 
     def _own_options(self, line: LauncherLine) -> frozenset[str]:
         source = self._source(line)
@@ -148,18 +149,18 @@ class ShellReader:
                 for parser in source.parsers
                 for name in parser.classes
             )
-        others = (w.partition("=")[0][2:] for w in line.args if not w.startswith(word))
-        return any(other in self.rules.trainer_arguments for other in others)
+        options = (arg.partition("=")[0][2:] for arg in line.args if not arg.startswith(word))
+        return any(option in self.rules.trainer_arguments for option in options)
 
     # --- commands --------------------------------------------------------------------------------
 
     def _converted(
         self, line: LauncherLine, exported: Mapping[str, ShellWord]
     ) -> LauncherRewrite | None:
-        changed = list(self._obsolete(line))
-        if line.launcher == "python" and not changed and not self.always:
+        obsolete = list(self._obsolete(line))
+        if line.launcher == "python" and not obsolete and not self.always:
             return None
-        return ipexctl_command(line, _arguments_today(line, changed), exported, self.tables)
+        return ipexctl_command(line, _arguments_today(line, obsolete), exported, self.tables)
 
 
 def _remember_exports(words: Sequence[ShellWord], exported: dict[str, ShellWord]) -> None:
@@ -178,22 +179,22 @@ def find_package(rules: Rules, text: str) -> MigrationFinding | None:
     return make_finding(rule, name[0], 0) if rule and name else None
 
 
-def _arguments_today(line: LauncherLine, changed: Sequence[tuple[Rule, int, int]]) -> list[str]:
+def _arguments_today(line: LauncherLine, obsolete: Sequence[tuple[Rule, int, int]]) -> list[str]:
     words = list[str]()
-    rules = {at: (rule, count) for rule, at, count in changed}
-    given, skip = set(line.args), 0
-    for at, word in enumerate(line.args):
+    rules = {index: (rule, count) for rule, index, count in obsolete}
+    args, skip = set(line.args), 0
+    for index, word in enumerate(line.args):
         if skip:
             skip -= 1
             continue
-        if at not in rules:
+        if index not in rules:
             words.append(word)
             continue
-        rule, count = rules[at]
-        new = rule.use.split() if rule.use.startswith("--") else []
-        if len(new) == 1:  # the value of the switch stays
-            words += [] if new[0] in given else [new[0]]
+        rule, count = rules[index]
+        replacement = rule.use.split() if rule.use.startswith("--") else []
+        if len(replacement) == 1:  # the value of the switch stays
+            words += [] if replacement[0] in args else [replacement[0]]
             continue
-        words += new
-        skip = count - 1 if new or line.args[at + count - 1].lower() in _SWITCHES else 0
+        words += replacement
+        skip = count - 1 if replacement or line.args[index + count - 1].lower() in _SWITCHES else 0
     return words

@@ -36,8 +36,8 @@ def op_fetch(call, root, giver, files, keys):
     root = root_folder.prepare_root(root)
     blobs.remove_dead_parts(root_folder.make_subfolder(root, "blobs", "parts"))
     missing = [file for file in files if not blobs.has_blob(root, *file[1:])]
-    left = sum(max(0, size - blobs.part_size(root, sha)) for _, sha, size in missing)
-    root_folder.need_space(root, left, len(missing))
+    needed = sum(max(0, size - blobs.part_size(root, sha)) for _, sha, size in missing)
+    root_folder.need_space(root, needed, len(missing))
     with contextlib.closing(BlobDownload(call, root, keys, giver)) as download:
         for name, sha, size in missing:
             download.fetch(name, sha, size)
@@ -73,63 +73,63 @@ class BlobDownload:
         try:
             self.got(blobs.resume_offset(part, size))
             blobs.fill_part(
-                self.root, part, sha, size, lambda have: self.rest(name, sha, size, have)
+                self.root, part, sha, size, lambda offset: self.rest(name, sha, size, offset)
             )
         finally:
             part.close()
 
-    def rest(self, name, sha, size, have):
-        """Yield the bytes of the file from offset HAVE on."""
-        if have == size:
+    def rest(self, name, sha, size, offset):
+        """Yield the bytes of the file from `offset` on."""
+        if offset == size:
             return
         try:
-            with self.ask(sha, have) as answer:
-                for piece in read_body_pieces(answer, size, TIMEOUT, SLOWEST, have=have):
+            with self.ask(sha, offset) as answer:
+                for piece in read_body_pieces(answer, size, TIMEOUT, SLOWEST, have=offset):
                     yield piece
-                    have += len(piece)
+                    offset += len(piece)
                     self.got(len(piece), len(piece))
         except BodyBroken as e:
-            kept = "; %s of it are kept" % format_bytes(have) if have else ""
+            note = "; %s of it are kept" % format_bytes(offset) if offset else ""
             what = "%s did not send %s" % (self.link.host, name)
-            raise Failure(what, str(e) + kept, AGAIN, slug="fetch") from None
+            raise Failure(what, str(e) + note, AGAIN, slug="fetch") from None
 
     def connect(self):
         self.link.connect()
         self.link.sock.settimeout(TIMEOUT)
 
-    def ask(self, sha, have):
-        """Return the HTTP response from byte HAVE on. Raise Broken."""
-        asked = dict(HEADERS, Range="bytes=%d-" % have) if have else HEADERS
+    def ask(self, sha, offset):
+        """Return the HTTP response from byte `offset` on. Raise BodyBroken."""
+        headers = dict(HEADERS, Range="bytes=%d-" % offset) if offset else HEADERS
         try:
             if self.link.sock is None:
                 self.connect()
-            self.link.request("GET", "/" + sha, headers=asked)
+            self.link.request("GET", "/" + sha, headers=headers)
             answer = self.link.getresponse()
         except (http.client.HTTPException, OSError, ValueError) as e:
             raise BodyBroken(error_text(e)) from None
-        if answer.status != (206 if have else 200):
+        if answer.status != (206 if offset else 200):
             raise BodyBroken("HTTP %d %s" % (answer.status, answer.reason))
         return answer
 
-    def got(self, there, fetched=0):
+    def got(self, size, fetched=0):
         self.fetched += fetched
-        self.untold += there
+        self.untold += size
         if time.time() - self.told > TOLD:
             self.tell()
 
     def tell(self):
-        there, self.untold, self.told = self.untold, 0, time.time()
-        self.call.emit({"event": "got", "bytes": there})
+        size, self.untold, self.told = self.untold, 0, time.time()
+        self.call.emit({"event": "got", "bytes": size})
 
 
-def error_text(e):
+def error_text(error):
     """Describe the error in the system's words."""
-    if isinstance(e, socket.timeout):
+    if isinstance(error, socket.timeout):
         return "no answer in time"
-    if isinstance(e, ssl.SSLError):
-        return peer_tls.in_words(e)
-    if isinstance(e, OSError) and e.strerror:
-        return e.strerror
-    if isinstance(e, http.client.RemoteDisconnected):
+    if isinstance(error, ssl.SSLError):
+        return peer_tls.in_words(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, http.client.RemoteDisconnected):
         return "the host closed the connection"
-    return type(e).__name__
+    return type(error).__name__

@@ -89,13 +89,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def give(self, file):
         size = os.fstat(file.fileno()).st_size
-        asked = RANGE.match(self.headers.get("Range", ""))
-        begin = int(asked.group(1)) if asked else 0
-        if begin > size or (asked and begin == size):
+        range_match = RANGE.match(self.headers.get("Range", ""))
+        begin = int(range_match.group(1)) if range_match else 0
+        if begin > size or (range_match and begin == size):
             self.send_error(416)
             return
-        self.send_response(206 if asked else 200)
-        if asked:
+        self.send_response(206 if range_match else 200)
+        if range_match:
             self.send_header("Content-Range", "bytes %d-%d/%d" % (begin, size - 1, size))
         self.send_header("Content-Length", str(size - begin))
         self.end_headers()

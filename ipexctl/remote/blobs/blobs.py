@@ -43,7 +43,7 @@ def op_put(call, root, blobs, room=None):
     """
     root = root_folder.prepare_root(root)
     blobs = list(dict(blobs).items())
-    more, files = room or (0, 0)
+    extra, files = room or (0, 0)
     parts = root_folder.make_subfolder(root, "blobs", "parts")
     remove_dead_parts(parts)
     large = {}
@@ -53,8 +53,8 @@ def op_put(call, root, blobs, room=None):
                 large[sha] = claim_part(call, root, sha, size)
         missing = [(sha, size) for sha, size in blobs if not has_blob(root, sha, size)]
         begins = {sha: resume_offset(large.get(sha), size) for sha, size in missing}
-        left = sum(size - begins[sha] for sha, size in missing)
-        root_folder.need_space(root, left + more, len(missing) + files)
+        needed = sum(size - begins[sha] for sha, size in missing)
+        root_folder.need_space(root, needed + extra, len(missing) + files)
         call.emit({"event": "go", "from": begins})
         for sha, size in missing:
             receive_blob(call, root, large.get(sha) or new_part(parts, sha), sha, size)
@@ -83,8 +83,8 @@ def part_size(root, sha):
 
 
 def has_blob(root, sha, size):
-    found = info_of(path_of(root, sha))
-    return found is not None and stat.S_ISREG(found.st_mode) and found.st_size == size
+    info = info_of(path_of(root, sha))
+    return info is not None and stat.S_ISREG(info.st_mode) and info.st_size == size
 
 
 def verify_blobs(root, shas):
@@ -112,13 +112,13 @@ def stamp_of(info):
 def has_content(path, sha, known_by=file_id):
     """Decide whether it is a regular file with this content. An agent reads a file once."""
     try:
-        found = known_by(os.lstat(path))
-        if found and found not in hashes:
+        key = known_by(os.lstat(path))
+        if key and key not in hashes:
             with open(path, "rb") as file:
-                hashes[found] = hash_of(file).hexdigest()
+                hashes[key] = hash_of(file).hexdigest()
     except OSError:
         return False
-    return hashes.get(found) == sha
+    return hashes.get(key) == sha
 
 
 def remember_hash(path, sha):
@@ -173,7 +173,7 @@ def resume_offset(part, size):
 
 def receive_blob(call, root, part, sha, size):
     try:
-        fill_part(root, part, sha, size, lambda have: receive_bodies(call, size - have))
+        fill_part(root, part, sha, size, lambda offset: receive_bodies(call, size - offset))
     finally:
         if size < RESUMED:
             try_unlink(part.path)  # unless it has its final name already
@@ -211,16 +211,16 @@ def store_part(root, part, sha):
     remember_hash(path_of(root, sha), sha)
 
 
-def receive_bodies(call, left):
-    """Yield `left` bytes from the controller as they come, and report each piece received."""
-    while left:
+def receive_bodies(call, remaining):
+    """Yield `remaining` bytes from the controller as they come, and report each piece received."""
+    while remaining:
         body = next_body(call)
-        if not body or len(body) > left:
+        if not body or len(body) > remaining:
             raise Failure(
-                "%d bytes arrived where %d were expected" % (len(body), left), slug="damaged"
+                "%d bytes arrived where %d were expected" % (len(body), remaining), slug="damaged"
             )
         yield body
-        left -= len(body)
+        remaining -= len(body)
         call.emit({"event": "got", "bytes": len(body)})
 
 
@@ -250,10 +250,10 @@ def next_body(call):
 
 def wait_for_lock(call, fd, kind=fcntl.LOCK_EX):
     """Lock the file once no other process holds it; report every few seconds that it waits."""
-    told = 0.0
+    reported = 0.0
     while not try_lock(fd, kind):
-        if time.time() - told > BEAT:
-            told = time.time()
+        if time.time() - reported > BEAT:
+            reported = time.time()
             call.emit({"event": "waiting"})
         time.sleep(0.2)
 
@@ -272,8 +272,8 @@ def lock_against_removal(call, root):
 
 @contextmanager
 def lock_for_removal(root):
-    """Yield whether something may be removed now: not while a process keeps what is here. The block
-    has to be short, as processes that begin wait for it."""
+    """Yield whether blobs may be removed now: not while another process protects them. Keep the
+    block short: processes that start wait for its end."""
     fd = open_lock(root)
     try:
         yield try_lock(fd)
@@ -282,7 +282,7 @@ def lock_for_removal(root):
 
 
 def remove_blobs(root, shas):
-    """Remove blobs whose content is in place now. If they are kept, a later prune removes them."""
+    """Remove blobs whose content is in place; while a process locks them, leave them to prune."""
     with lock_for_removal(root) as free:
         for sha in shas if free else ():
             try_unlink(path_of(root, sha))

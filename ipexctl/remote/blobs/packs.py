@@ -27,14 +27,14 @@ def read_pack_contents(root, sha, packed, expected):
         data = zlib.decompress(data) if packed else data
     except zlib.error:
         data = b""
-    at = 0
+    offset = 0
     for content, size in expected:
-        found = data[at : at + size]
-        if hashlib.sha256(found).hexdigest() != content:
+        piece = data[offset : offset + size]
+        if hashlib.sha256(piece).hexdigest() != content:
             blobs.try_unlink(path)
             raise blobs.damage_failure(path)
-        yield found
-        at += size
+        yield piece
+        offset += size
 
 
 def write_pack(root, expected, datas):
@@ -78,19 +78,19 @@ class Packs:
                 length = os.fstat(file.fileno()).st_size
         except (OSError, ValueError, struct.error):
             rows = []
-        at = HEAD.size + size if rows else 0
+        offset = HEAD.size + size if rows else 0
         for sha, count in rows:
-            if at + count <= length:
-                self.where[sha] = (path, at, count)
-            at += count
+            if offset + count <= length:
+                self.where[sha] = (path, offset, count)
+            offset += count
         if rows:
             self.sizes[path] = length
         else:
             blobs.try_unlink(path)
 
     def has(self, sha, size):
-        found = self.where.get(sha)
-        return found is not None and found[2] == size
+        place = self.where.get(sha)
+        return place is not None and place[2] == size
 
     def touch(self, tree):
         """Mark the packs of these files as used: the least recently used are removed first."""
@@ -98,11 +98,11 @@ class Packs:
             os.utime(path, None)
 
     def content(self, sha):
-        path, at, size = self.where.get(sha, (os.path.join(self.folder, sha), 0, 0))
+        path, offset, size = self.where.get(sha, (os.path.join(self.folder, sha), 0, 0))
         if path not in self.files:
             with blobs.open_stored(path) as file:
                 self.files[path] = memoryview(file.read())
-        data = self.files[path][at : at + size]
+        data = self.files[path][offset : offset + size]
         if hashlib.sha256(data).hexdigest() != sha:
             blobs.try_unlink(path)
             raise blobs.damage_failure(path)
