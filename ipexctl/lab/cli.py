@@ -99,8 +99,8 @@ def lab_status(
     from ipexctl.lab import Lab
     from ipexctl.lab.cluster import practice_cluster
 
-    chosen = [name] if name else practice_cluster.list_lab_names()
-    _show_labs([Lab.open(each) for each in chosen], json=json)
+    names = [name] if name else practice_cluster.list_lab_names()
+    _show_labs([Lab.open(lab_name) for lab_name in names], json=json)
 
 
 @lab.command("shell")
@@ -176,11 +176,11 @@ def lab_down(
     from ipexctl.lab import Lab
     from ipexctl.lab.cluster import practice_cluster
 
-    chosen = practice_cluster.list_lab_names() if everything else [name]
-    for each in chosen:
-        Lab.open(each, verb="down").down()
-    for each in chosen:
-        print(f"lab '{each}' is down")
+    names = practice_cluster.list_lab_names() if everything else [name]
+    for lab_name in names:
+        Lab.open(lab_name, verb="down").down()
+    for lab_name in names:
+        print(f"lab '{lab_name}' is down")
 
 
 def _show_labs(labs: list[Lab], *, json: bool) -> None:

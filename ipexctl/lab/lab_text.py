@@ -30,8 +30,8 @@ def lab_text(lab: Lab) -> str:
     lines += ["", f"  ipexctl doctor -f {lab.hostfile} -F {lab.ssh_config}"]
     login = login_command.ssh_to(Host(first), options=("-F", str(lab.ssh_config)))
     lines += [f"  {login}", "", "  in a project's folder, where commands then need no -f and -F:"]
-    named = (fold(lab.addresses),) if lab.addresses else ("-y",)
-    return "\n".join([*lines, f"  {quote(('ipexctl', 'init', '-F', str(lab.ssh_config), *named))}"])
+    hosts = (fold(lab.addresses),) if lab.addresses else ("-y",)
+    return "\n".join([*lines, f"  {quote(('ipexctl', 'init', '-F', str(lab.ssh_config), *hosts))}"])
 
 
 def _state(pid: int, faults: Sequence[str]) -> str:

@@ -69,7 +69,7 @@ class Agent:
     _shipped: frozenset[str] = frozenset()
     _bytecode: bool = False  # send it our compiled modules
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _beside: dict[int, Frame | None] = field(default_factory=dict)  # and how they ended
+    _beside: dict[int, Frame | None] = field(default_factory=dict)  # with their last frames
     _outbox: Outbox | None = None
     _asked: dict[int, tuple[str, float]] = field(default_factory=dict)  # requests with start times
 
@@ -136,9 +136,9 @@ class Agent:
         total: float = TOTAL,
         on_event: OnEvent | None = None,
     ) -> Reply:
-        ended = self._beside.pop(number, None)
+        end_frame = self._beside.pop(number, None)
         answers = self._answers(number, timeout, total, ANSWER_LIMIT)
-        for frame in self._of(number, iter([ended]) if ended else answers):
+        for frame in self._of(number, iter([end_frame]) if end_frame else answers):
             if "done" in frame.header:
                 return Reply(Answer(self.host.name, frame.header["done"]), frame.body)
             if on_event:
@@ -151,9 +151,9 @@ class Agent:
 
     def _of(self, number: int, frames: Iterator[Frame]) -> Iterator[Frame]:
         for frame in frames:
-            if (other := frame.header["id"]) != number:
-                if other in self._beside and ("done" in frame.header or "error" in frame.header):
-                    self._beside[other] = frame
+            if (other_id := frame.header["id"]) != number:
+                if other_id in self._beside and ("done" in frame.header or "error" in frame.header):
+                    self._beside[other_id] = frame
                 continue
             if "error" in frame.header:
                 raise agent_failure(self.host, frame.header["error"])
@@ -170,9 +170,9 @@ class Agent:
         )
 
     def _trace(self, number: int, took: object) -> None:
-        now, (op, asked) = time.monotonic(), self._asked.pop(number, ("", 0.0))
-        seconds = took if isinstance(took, float) and 0 <= took < now - asked else 0.0
-        trace.add(op, now - seconds, now, self.host.name, asked=round(now - asked, 6))
+        now, (op, began) = time.monotonic(), self._asked.pop(number, ("", 0.0))
+        seconds = took if isinstance(took, float) and 0 <= took < now - began else 0.0
+        trace.add(op, now - seconds, now, self.host.name, asked=round(now - began, 6))
 
     def frames(self, timeout: float | None = None) -> Iterator[Frame]:
         """Yield frames as they arrive, until the channel ends."""
@@ -185,27 +185,27 @@ class Agent:
     def _answers(self, number: int, timeout: float, total: float, limit: float) -> Iterator[Frame]:
         """Yield frames until the operation ends, within a time limit even for a host that never
         stops sending or sends frames of other operations only."""
-        began, before, waited = time.monotonic(), self._taken, 0.0
+        began, taken, waited = time.monotonic(), self._taken, 0.0
         while True:
             while self._ready:
                 if self._ready[0].header["id"] == number:
                     waited = 0.0
                 yield self._ready.pop(0)
-            left = began + total - time.monotonic()
-            if left <= 0:
+            remaining = began + total - time.monotonic()
+            if remaining <= 0:
                 raise Unreachable(
                     f"{self.host.name}: sent data, but no complete answer within {total:.0f} s",
                     why=stderr_tail(self.channel),
                     slug="no-answer-complete",
                 )
-            if self._taken - before > limit:
+            if self._taken - taken > limit:
                 raise invalid_reply(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
             if waited >= timeout:
                 raise self._silent(timeout)
-            asked = time.monotonic()
-            if not self._more(min(timeout - waited, left), timeout):
+            before = time.monotonic()
+            if not self._more(min(timeout - waited, remaining), timeout):
                 return
-            waited += time.monotonic() - asked
+            waited += time.monotonic() - before
 
     def _silent(self, timeout: float | None) -> Unreachable:
         return Unreachable(
@@ -214,15 +214,15 @@ class Agent:
             slug="no-answer",
         )
 
-    def _more(self, timeout: float | None, said: float | None = None) -> bool:
-        """Wait for further bytes; False if there are none to come. `timeout` is what is left of the
-        limit `said`."""
+    def _more(self, timeout: float | None, limit: float | None = None) -> bool:
+        """Wait for further bytes; False if there are none to come. `timeout` is what is left of
+        `limit`."""
         try:
             data = self.channel.read(1 << 16, timeout)
             self._taken += len(data)
             self._ready += self._decoder.feed(data)
         except ChannelTimeout:
-            raise self._silent(said or timeout) from None
+            raise self._silent(limit or timeout) from None
         except BadFrame as e:
             raise invalid_reply(self.host, str(e), self.channel) from None
         return bool(data)
@@ -265,8 +265,8 @@ def _once_back(host: Host) -> str:
 
 def agent_failure(host: Host, error: Any) -> HostFailed:
     """Turn an error that a host reported, which may be any value, into a HostFailed."""
-    said = error if isinstance(error, Mapping) else {}
-    what, why, hint, slug = (text_of(said.get(key)) for key in ("what", "why", "hint", "slug"))
+    fields = error if isinstance(error, Mapping) else {}
+    what, why, hint, slug = (text_of(fields.get(key)) for key in ("what", "why", "hint", "slug"))
     what = " ".join(what.split())  # further lines could be taken for those of other hosts
     hint = hint_of(host, hint) or REPORT * (slug == "agent-bug")
     what = f"{host.name}: {what or 'the host failed'}"

@@ -91,8 +91,8 @@ def _short_module_name(full: str) -> str:
 def library_sources() -> dict[str, str]:
     """Return the source of each module of PySyncObj, by its full name."""
     paths = _library_folder().glob("*.py")
-    found = {f"{_LIBRARY}.{path.stem}": path.read_text("utf-8") for path in paths}
-    return {name: text for name, text in found.items() if not name.endswith("__")}
+    sources = {f"{_LIBRARY}.{path.stem}": path.read_text("utf-8") for path in paths}
+    return {name: text for name, text in sources.items() if not name.endswith("__")}
 
 
 def _library_folder() -> Path:
@@ -106,19 +106,20 @@ def _library_folder() -> Path:
 def module_imports(name: str) -> frozenset[str]:
     """Return the modules of remote/ that a module imports, at its start or in a function, and all
     of PySyncObj if it uses that."""
-    if name not in module_sources():
+    sources = module_sources()
+    if name not in sources:
         return frozenset()
-    found: set[str] = set()
-    if _USES_LIBRARY.search(module_sources()[name]):
-        found |= library_sources().keys()
-    for statement in _IMPORT.findall(module_sources()[name]):
+    imported: set[str] = set()
+    if _USES_LIBRARY.search(sources[name]):
+        imported |= library_sources().keys()
+    for statement in _IMPORT.findall(sources[name]):
         for node in ast.parse(statement).body:
             aliases = [alias.name for alias in node.names] if hasattr(node, "names") else []
             if isinstance(node, ast.ImportFrom):
                 aliases = [f"{node.module}.{alias}" for alias in aliases] + [node.module or ""]
-            found.update(map(_short_module_name, aliases))
+            imported.update(map(_short_module_name, aliases))
     return frozenset(
-        one for one in found if one in module_sources() or one.startswith(f"{_LIBRARY}.")
+        module for module in imported if module in sources or module.startswith(f"{_LIBRARY}.")
     )
 
 
@@ -135,13 +136,13 @@ def modules_for_op(op: str) -> frozenset[str]:
 
 
 def _with_imports(name: str) -> frozenset[str]:
-    found: set[str] = set()
+    modules: set[str] = set()
     todo = {name} & module_sources().keys()
     while todo:
         name = todo.pop()
-        found.add(name)
-        todo |= module_imports(name) - found
-    return frozenset(found)
+        modules.add(name)
+        todo |= module_imports(name) - modules
+    return frozenset(modules)
 
 
 @_cache_once
@@ -169,7 +170,7 @@ def boot_payload(marker: str, names: frozenset[str], *, bytecode: bool = False) 
     Python with another bytecode format reports that and ends."""
     body = pack_modules(boot_modules() | names, bytecode=bytecode)
     name = f"{_PACKAGE}.boot"
-    other = (
+    check = (
         f"sys.modules['_frozen_importlib_external'].MAGIC_NUMBER!={MAGIC_NUMBER!r} and "
         f"(os.write(1,b'\\n{marker}-old\\n'),os._exit(0));"
     )
@@ -177,7 +178,7 @@ def boot_payload(marker: str, names: frozenset[str], *, bytecode: bool = False) 
     if bytecode:
         code = f"marshal.loads(s['{name}'])"
     line = (
-        f"s=sys.stdin.buffer.read({len(body)});{other if bytecode else ''}"
+        f"s=sys.stdin.buffer.read({len(body)});{check if bytecode else ''}"
         "import marshal;s=marshal.loads(zlib.decompress(s));"
         f"n={{'__name__':'{name}'}};"
         f"exec({code},n);"
@@ -196,16 +197,16 @@ def compiled_modules() -> dict[str, bytes]:
             return {}
         stamp = _sources_stamp()
         with suppress(OSError, ValueError, EOFError, TypeError):
-            before, found = marshal.loads(path.read_bytes())
-            if before == stamp:
-                return dict(found)
-        made = {
+            cached_stamp, cached = marshal.loads(path.read_bytes())
+            if cached_stamp == stamp:
+                return dict(cached)
+        compiled = {
             name: _marshalled_code(name, text)
             for name, text in (module_sources() | library_sources()).items()
         }
         make_private(path.parent)
-        write_atomic(path, marshal.dumps((stamp, made)))
-        return made
+        write_atomic(path, marshal.dumps((stamp, compiled)))
+        return compiled
     return {}
 
 
@@ -217,8 +218,8 @@ def _marshalled_code(name: str, text: str) -> bytes:
 def _sources_stamp() -> list[object]:
     """Return the cache key of compiled code: Python, and time and size of each file."""
     paths = [*_module_files(), *sorted(_library_folder().glob("*.py"))]
-    about = [(str(path), path.stat()) for path in paths]
-    return [MAGIC_NUMBER, *([path, stat.st_mtime_ns, stat.st_size] for path, stat in about)]
+    stats = [(str(path), path.stat()) for path in paths]
+    return [MAGIC_NUMBER, *([path, stat.st_mtime_ns, stat.st_size] for path, stat in stats)]
 
 
 # --- the bytecode format of each host's Python when it was last asked ----------------------------
@@ -228,11 +229,11 @@ def load_bytecodes() -> dict[str, str]:
     return {key: value for key, value in BYTECODES.load().items() if isinstance(value, str)}
 
 
-def store_bytecodes(seen: Mapping[str, str]) -> None:
+def store_bytecodes(bytecodes: Mapping[str, str]) -> None:
     """Add to the stored values."""
-    before = load_bytecodes()
-    if any(before.get(key) != value for key, value in seen.items()):
-        BYTECODES.add(seen)
+    stored = load_bytecodes()
+    if any(stored.get(key) != value for key, value in bytecodes.items()):
+        BYTECODES.add(bytecodes)
 
 
 def python_key(host: Host, python: str = "") -> str:

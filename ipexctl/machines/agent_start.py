@@ -112,7 +112,7 @@ def command_line(marker: str, python: str = "", *, after: _NoAnswer | None = Non
 
 
 def _is_plain(path: str) -> bool:
-    return all(c.isalnum() or c in "/._-+" for c in path)
+    return all(char.isalnum() or char in "/._-+" for char in path)
 
 
 NEAR = 0.003  # round trip in seconds up to which a host gets bytecode: sending bytes to it is cheap
@@ -185,24 +185,24 @@ def _start_on_channel(
 ) -> Agent:
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
-    ops = [op for asked in ahead for op in asked.ops]
+    ops = [op for request in ahead for op in request.ops]
     shipped = frozenset[str]().union(*map(agent_sources.modules_for_op, ops))
-    asked = b"".join(one.encoded(number) for number, one in enumerate(ahead, AHEAD))
+    frames = b"".join(request.encoded(number) for number, request in enumerate(ahead, AHEAD))
     channel = transport.open(host, command_line(marker, python, after=after), timeout)
     try:
         sent = time.monotonic()
         with suppress(OSError):  # without python stdin is not read; sh's output is still there
             payload = agent_sources.boot_payload(marker, shipped, bytecode=bytecode)
-            channel.write(payload + asked)
+            channel.write(payload + frames)
         kind, rest, started = _skip_noise(channel, host, marker.encode(), deadline)
         hello = Hello("sh", sent=sent, passed=after.what if after else "")
         if kind == b"sh":
             hello = replace(hello, sh_text=_read_sh(channel, rest, deadline))
             return Agent(host, channel, hello, Decoder())
         if kind == b"gone":
-            found = startup_files.stdin_readers(_read_sh(channel, rest, deadline))
-            seen = "the first line that ipexctl sent was gone before Python read it"
-            raise startup_files.input_gone(host, seen, "; ".join(found[:2]))
+            readers = startup_files.stdin_readers(_read_sh(channel, rest, deadline))
+            evidence = "the first line that ipexctl sent was gone before Python read it"
+            raise startup_files.input_gone(host, evidence, "; ".join(readers[:2]))
         if kind == b"old":
             raise _OtherBytecode
         # answers to requests sent ahead may arrive in one piece with the hello
@@ -212,7 +212,7 @@ def _start_on_channel(
         agent = _read_hello(first, rest, deadline, started)
         agent._next += len(ahead)
         agent._beside = dict.fromkeys(range(AHEAD + 1, agent._next))
-        agent._asked = {number: (one.op, sent) for number, one in enumerate(ahead, AHEAD)}
+        agent._asked = {number: (request.op, sent) for number, request in enumerate(ahead, AHEAD)}
         trace.add("agent starts", sent, time.monotonic(), host.name)
         agent._shipped, agent._bytecode = shipped, bytecode
         if not (host.local or (channel.round_trip() or 1.0) < NEAR):
@@ -233,14 +233,14 @@ def _read_hello(agent: Agent, rest: bytes, deadline: float, started: _Started | 
     except BadFrame as e:
         raise invalid_reply(host, str(e), agent.channel) from None
     decoder.limit = LIMIT
-    done = Answer(host.name, ready.pop(0).header.get("done"))
-    version = done.get("python")
+    answer = Answer(host.name, ready.pop(0).header.get("done"))
+    version = answer.get("python")
     numbers = [n for n in version if isinstance(n, int)] if isinstance(version, list) else []
     agent.hello = replace(
         agent.hello,
         python=tuple(numbers),
-        path=text_of(done.get("path")),
-        bytecode=text_of(done.get("bytecode"))[:16],
+        path=text_of(answer.get("path")),
+        bytecode=text_of(answer.get("bytecode"))[:16],
     )
     agent._ready = ready
     return agent
@@ -251,18 +251,18 @@ def _skip_noise(
 ) -> tuple[bytes, bytes, _Started | None]:
     """Drop everything before the marker. Returns what answered (py, sh, ...), the bytes after the
     marker, and the Python that was started last."""
-    wanted = re.compile(rb"\n" + marker + rb"-(py|sh|gone|old|try [^\n]*)\n")
-    seen, dropped = b"", 0
+    pattern = re.compile(rb"\n" + marker + rb"-(py|sh|gone|old|try [^\n]*)\n")
+    buffer, dropped = b"", 0
     trying: _Started | None = None
     while dropped < NOISE_LIMIT:
-        seen += _read_channel(channel, host, deadline, trying, seen)
-        while found := wanted.search(seen):
-            seen = seen[found.end() - 1 :]  # its newline may begin the next one
-            if not found[1].startswith(b"try "):
-                return found[1], seen[1:], trying
-            trying = _parse_started(found[1][4:].decode("utf-8", "replace"))
-        noise = max(0, len(seen) - NOISE_TAIL)
-        seen, dropped = seen[noise:], dropped + noise
+        buffer += _read_channel(channel, host, deadline, trying, buffer)
+        while match := pattern.search(buffer):
+            buffer = buffer[match.end() - 1 :]  # its newline may begin the next one
+            if not match[1].startswith(b"try "):
+                return match[1], buffer[1:], trying
+            trying = _parse_started(match[1][4:].decode("utf-8", "replace"))
+        noise = max(0, len(buffer) - NOISE_TAIL)
+        buffer, dropped = buffer[noise:], dropped + noise
     raise HostFailed(
         f"{host.name}: the login shell printed more than 1 MiB before the command ran",
         hint=f"{login_command.ssh_to(host, 'true')}   # should print nothing",
@@ -319,11 +319,11 @@ def _hanging_python_error(channel: Channel, host: Host, trying: _Started) -> _No
 
 
 def _ended_early_error(channel: Channel, host: Host, path: str) -> HostFailed:
-    status, said = channel.exit_status(1.0), stderr_tail(channel)
+    status, output = channel.exit_status(1.0), stderr_tail(channel)
     kind = _NoAnswer if status == 0 else HostFailed
     return kind(
         f"{host.name}: {path} exited with code {status} without running the command",
-        why=f"it printed: {said}" if said else "it is not a Python that runs what it is given",
+        why=f"it printed: {output}" if output else "it is not a Python that runs what it is given",
         hint=login_command.ssh_to(host, f"{path} --version") + _ANOTHER,
         slug="python-ended",
     )
@@ -337,11 +337,11 @@ def _not_run(channel: Channel, host: Host, noise: bytes) -> HostFailed:
         causes += ["its login shell runs no commands (nologin)"]
     forced = "sshd runs another command instead (ForceCommand in sshd_config, command= in "
     causes += [f"or {forced}authorized_keys)"]
-    said = " ".join((noise.decode("utf-8", "replace")[-200:] + stderr_tail(channel)).split())
+    output = " ".join((noise.decode("utf-8", "replace")[-200:] + stderr_tail(channel)).split())
     return HostFailed(
         f"{host.name}: logged in, but the session ended with exit code {status} "
         "before the command ran",
-        why=(f"it printed: {said}; " if said else "") + f"likely {', '.join(causes)}",
+        why=(f"it printed: {output}; " if output else "") + f"likely {', '.join(causes)}",
         hint=f"{login_command.ssh_to(host)}   # and there: grep -nwE 'exit|exec' ~/.bashrc "
         "~/.zshenv; sudo sshd -T | grep -i forcecommand",
         slug="session-ended",
@@ -361,7 +361,7 @@ def _read_sh(channel: Channel, rest: bytes, deadline: float) -> str:
 
 def _seconds_left(deadline: float) -> float:
     """Return the seconds left, which also limits a host that keeps sending single bytes."""
-    left = deadline - time.monotonic()
-    if left <= 0:
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
         raise ChannelTimeout
-    return left
+    return seconds

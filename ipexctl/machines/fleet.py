@@ -60,7 +60,7 @@ class Fleet:
         self._bytecode_seen: dict[str, str] = {}
 
     def __enter__(self) -> Fleet:
-        if remote := tuple(h for h in self.hosts.hosts if not h.local):
+        if remote := tuple(host for host in self.hosts.hosts if not host.local):
             _one_heap()
             try:
                 with trace.span("ssh"):
@@ -103,8 +103,8 @@ class Fleet:
 
     def reconnect(self, host: Host, *, ahead: Sequence[Ahead] = ()) -> Agent:
         """Replace the agent whose connection ended by a new one."""
-        if before := self.agents.get(host):
-            before.close()
+        if old := self.agents.get(host):
+            old.close()
         return self.connect(host, ahead=ahead)
 
     def disconnect(self, host: Host) -> None:
@@ -119,8 +119,8 @@ class Fleet:
     def root_of(self, host: Host) -> str:
         return root_of(host, self.root)
 
-    def call(self, host: Host, op: str, *, total: float = TOTAL, **asked: Any) -> Answer:
-        header = {"root": self.root_of(host), **asked}
+    def call(self, host: Host, op: str, *, total: float = TOTAL, **args: Any) -> Answer:
+        header = {"root": self.root_of(host), **args}
         return self.agents[host].call(op, header, timeout=SILENCE, total=total).done
 
     # -- all hosts --
@@ -138,18 +138,18 @@ class Fleet:
     def leave_out(self, host: Host) -> None:
         """Forget a failed host that the command goes on without."""
         del self.downs[host]
-        rest = tuple(one for one in self.hosts.hosts if one is not host)
-        self.hosts = replace(self.hosts, hosts=rest)
+        remaining = tuple(other for other in self.hosts.hosts if other is not host)
+        self.hosts = replace(self.hosts, hosts=remaining)
 
     def record(self, outcomes: Mapping[Host, T | HostDown]) -> dict[Host, T]:
         """Add failed hosts to `downs`. Returns the results of the others."""
-        found: dict[Host, T] = {}
+        results: dict[Host, T] = {}
         for host, outcome in outcomes.items():
             if isinstance(outcome, HostDown):
                 self.downs[host] = outcome
             else:
-                found[host] = outcome
-        return found
+                results[host] = outcome
+        return results
 
     # -- outcome --
 
@@ -162,17 +162,17 @@ class Fleet:
         """Return the command as it was typed for the reachable hosts; "" if these are none or all,
         or if a host key has to be accepted first."""
         slugs = {down.slug for down in self.downs.values()}
-        gone = [d.host for d in self.downs.values() if d.state is HostState.UNREACHABLE]
-        if "host-key-unknown" in slugs or len(gone) == len(self.hosts.hosts):
+        unreachable = [d.host for d in self.downs.values() if d.state is HostState.UNREACHABLE]
+        if "host-key-unknown" in slugs or len(unreachable) == len(self.hosts.hosts):
             return ""
-        return retry_without(self.target.typed, gone)
+        return retry_without(self.target.typed, unreachable)
 
-    def recaps(self, found: Mapping[Host, HostResult] | None = None) -> tuple[HostResult, ...]:
-        """Return the recaps in `found` and one for each failed host, in hostfile order."""
+    def recaps(self, results: Mapping[Host, HostResult] | None = None) -> tuple[HostResult, ...]:
+        """Return the recaps in `results` and one for each failed host, in hostfile order."""
         seconds = time.monotonic() - self._began
-        recaps = {host.name: recap for host, recap in (found or {}).items()}
+        recaps = {host.name: recap for host, recap in (results or {}).items()}
         recaps |= {down.host: recap_of(down, seconds) for down in self.failures}
-        return tuple(recaps[h.name] for h in self.hosts.hosts if h.name in recaps)
+        return tuple(recaps[host.name] for host in self.hosts.hosts if host.name in recaps)
 
     def remember(self, states: Mapping[str, str], command: str) -> None:
         """Store the outcome for @healthy and @last-failed."""

@@ -30,9 +30,9 @@ def facts_request(
     """Return the request for facts. `fs`: prefix of /proc and /sys on the host (for tests). `env`:
     key of the environment to inspect; "": the current one. `dns`: query the name servers, and wait
     for silent ones. `load`: on a busy host, sample for 0.2 s which processes compute."""
-    asked = {"root": root, "listen": listen, "fs": fs, "environment": env, "dns": dns}
-    asked["load"] = load
-    return Ahead("facts.probe.facts", asked)
+    args = {"root": root, "listen": listen, "fs": fs, "environment": env, "dns": dns}
+    args["load"] = load
+    return Ahead("facts.probe.facts", args)
 
 
 def probe_and_listen(
@@ -42,8 +42,8 @@ def probe_and_listen(
     if agent.hello.kind != "python":
         return read_facts_reply(agent, 0, 0.0, root)
     sent = time.monotonic()
-    asked = facts_request(root, listen=listen, fs=fs)
-    return read_facts_reply(agent, agent.start(asked.op, asked.args), sent, root)
+    request = facts_request(root, listen=listen, fs=fs)
+    return read_facts_reply(agent, agent.start(request.op, request.args), sent, root)
 
 
 def read_facts_reply(

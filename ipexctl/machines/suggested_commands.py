@@ -31,10 +31,10 @@ _MOST_HINTS = 4
 
 def target_options(target: Target) -> tuple[str, ...]:
     """Return the options for hosts and login as the user gave them, except ipexctl.toml's own."""
-    known = target.configured
-    argv = ["-f", str(target.hostfile)] if target.hostfile and "hostfile" not in known else []
+    configured = target.configured
+    argv = ["-f", str(target.hostfile)] if target.hostfile and "hostfile" not in configured else []
     argv += ["-H", ",".join(target.hosts)] if target.hosts else []
-    needed = target.ssh_config and "ssh_config" not in known
+    needed = target.ssh_config and "ssh_config" not in configured
     argv += ["-F", str(target.ssh_config)] if needed else []
     for option, patterns in (("-l", target.limit), ("-x", target.exclude)):
         argv += [word for pattern in patterns for word in (option, pattern)]
@@ -43,10 +43,10 @@ def target_options(target: Target) -> tuple[str, ...]:
 
 def suggest_command(target: Target, verb: str, root: str = ROOT) -> str:
     """Return `ipexctl VERB` for the same hosts."""
-    own = target_options(target) if verb == "trust" else list_options(target, root)
+    options = target_options(target) if verb == "trust" else list_options(target, root)
     if verb.startswith("logs "):  # its -f is --follow
-        own = tuple("--hostfile" if word == "-f" else word for word in own)
-    return quoting.quote(("ipexctl", *verb.split(), *own))
+        options = tuple("--hostfile" if word == "-f" else word for word in options)
+    return quoting.quote(("ipexctl", *verb.split(), *options))
 
 
 def install_command(target: Target, choice: EnvChoice | None, root: str = ROOT) -> str:
@@ -57,8 +57,8 @@ def install_command(target: Target, choice: EnvChoice | None, root: str = ROOT) 
         target = replace(target, hostfile=target.hostfile.absolute())
     if target.ssh_config:
         target = replace(target, ssh_config=target.ssh_config.absolute())
-    there = quoting.quote(("cd", str(Path(choice.shown).parent)))
-    return f"{there} && {suggest_command(replace(target, configured=frozenset()), 'install', root)}"
+    cd = quoting.quote(("cd", str(Path(choice.shown).parent)))
+    return f"{cd} && {suggest_command(replace(target, configured=frozenset()), 'install', root)}"
 
 
 @contextmanager
@@ -73,18 +73,18 @@ def hint_install(target: Target, choice: EnvChoice | None, root: str = ROOT) -> 
 
 
 def list_options(target: Target, root: str) -> tuple[str, ...]:
-    way = () if target.transport == "paramiko" else ("--transport", target.transport)
+    transport = () if target.transport == "paramiko" else ("--transport", target.transport)
     usual = root == ROOT or "root" in target.configured
-    return (*target_options(target), *way, *(() if usual else ("--root", root)))
+    return (*target_options(target), *transport, *(() if usual else ("--root", root)))
 
 
 def spell_hint(text: str, target: Target, root: str = ROOT) -> str:
     """Return the hint with the user's options added to its ipexctl and ssh commands."""
-    text = _OURS.sub(lambda found: suggest_command(target, found[1], root), text)
+    text = _OURS.sub(lambda match: suggest_command(target, match[1], root), text)
     if not target.ssh_config:
         return text
     config = quoting.quote(("-F", str(target.ssh_config)))
-    return _SSH.sub(lambda found: f"{found[1]} {config} ", text)
+    return _SSH.sub(lambda match: f"{match[1]} {config} ", text)
 
 
 def spelled_error(error: IpexctlError, target: Target, root: str = ROOT) -> IpexctlError:
@@ -99,21 +99,21 @@ def spelled_downs(downs: Sequence[HostDown], target: Target, root: str = ROOT) -
 def merged_hints(downs: Sequence[HostDown]) -> str:
     """Join the hints of several hosts, each once and only the first few."""
     hints = list(dict.fromkeys(down.hint for down in downs if down.hint))
-    more = [f"# and {len(hints) - _MOST_HINTS} more like these"] if len(hints) > _MOST_HINTS else []
-    return "\n".join([*hints[:_MOST_HINTS], *more])
+    note = [f"# and {len(hints) - _MOST_HINTS} more like these"] if len(hints) > _MOST_HINTS else []
+    return "\n".join([*hints[:_MOST_HINTS], *note])
 
 
 def retry_without(typed: Typed, hosts: Sequence[str]) -> str:
     """Return the command as it was typed, for the other hosts."""
     names = fold(hosts)
-    again = retry_command.compose_retry_command(typed, (names,), None) if hosts else ""
-    return f"{again}   # without {names}" if again else ""
+    command = retry_command.compose_retry_command(typed, (names,), None) if hosts else ""
+    return f"{command}   # without {names}" if command else ""
 
 
 def other_pythons(agents: Iterable[Agent]) -> Iterator[str]:
     """Yield a note for each host where another Python answers than the hostfile names."""
     for agent in agents:
-        asked, path = agent.host.python, agent.hello.path
+        requested, path = agent.host.python, agent.hello.path
         used = (path, agent.hello.started)
-        if asked and path and asked not in (*used, *(p.rpartition("/")[2] for p in used)):
-            yield f"{agent.host.name}: python={asked} was asked for, but {path} is used"
+        if requested and path and requested not in (*used, *(p.rpartition("/")[2] for p in used)):
+            yield f"{agent.host.name}: python={requested} was asked for, but {path} is used"

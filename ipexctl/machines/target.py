@@ -90,11 +90,11 @@ def all_hosts(target: Target) -> Inventory:
             hint="name Linux hosts: -f hostfile or -H host1,host2\n" + hostfile_reader.NEW,
             slug="not-linux",
         )
-    here = this_machine()
-    if found := hostfile_reader.hostfile_here():
-        note = f"no hosts given, so this machine is used; for those in {found}: -f {found}"
-        return replace(here, notes=(note,))
-    return here
+    controller = this_machine()
+    if hostfile := hostfile_reader.hostfile_here():
+        note = f"no hosts given, so this machine is used; for those in {hostfile}: -f {hostfile}"
+        return replace(controller, notes=(note,))
+    return controller
 
 
 def _unread_variable_folders(hostfile: Path) -> Iterator[str]:

@@ -34,8 +34,8 @@ Subsystem sftp internal-sftp
 
 def sshd_config(*, sessions: int, penalties: bool) -> str:
     """Allow keys only, no PAM; `sessions` > 0 raises the limits, `penalties`: sshd knows them."""
-    more = f"MaxStartups {sessions}\nMaxSessions {sessions}\n" if sessions else ""
-    return _SSHD + _HOST_SSHD + more + "PerSourcePenalties no\n" * penalties
+    limits = f"MaxStartups {sessions}\nMaxSessions {sessions}\n" if sessions else ""
+    return _SSHD + _HOST_SSHD + limits + "PerSourcePenalties no\n" * penalties
 
 
 # sshd runs this for every session on the flat rung: the account's own home is a different one.
@@ -50,16 +50,16 @@ exec "${SHELL:-/bin/sh}" -c "$command"
 
 def loopback_sshd_config(plan: LabPlan, host: LabHostPlan, folder: Path) -> str:
     """Return settings of an sshd on a loopback address whose sessions have the host's home."""
-    own = folder / "hosts" / host.name
-    command = shlex.quote(str(own / "login"))
+    base = folder / "hosts" / host.name
+    command = shlex.quote(str(base / "login"))
     lines = [
         f"Port {plan.port}",
         f"ListenAddress {host.address}",
-        f'HostKey "{own / "host_key"}"',
-        f'PidFile "{own / "sshd.pid"}"',
+        f'HostKey "{base / "host_key"}"',
+        f'PidFile "{base / "sshd.pid"}"',
         f'AuthorizedKeysFile "{folder / "id_ed25519.pub"}"',
         "StrictModes no",
-        f'SetEnv "HOME={host.home}" "TMPDIR={own / "tmp"}" "HISTFILE={host.home}/.bash_history"',
+        f'SetEnv "HOME={host.home}" "TMPDIR={base / "tmp"}" "HISTFILE={host.home}/.bash_history"',
         f"ForceCommand {command}",
     ]
     return _SSHD + "".join(f"{line}\n" for line in lines)
@@ -67,7 +67,7 @@ def loopback_sshd_config(plan: LabPlan, host: LabHostPlan, folder: Path) -> str:
 
 def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:
     """Return settings for `ssh -F`: one block per host, or one pattern for a flat lab."""
-    way = f"    ProxyCommand {proxy}\n" if proxy else ""
+    proxy_line = f"    ProxyCommand {proxy}\n" if proxy else ""
     common = (
         f"    User {plan.user}\n"
         f"    Port {plan.port}\n"
@@ -78,16 +78,16 @@ def ssh_config(plan: LabPlan, folder: Path, proxy: str = "") -> str:
         "    StrictHostKeyChecking yes\n"
         "    BatchMode yes\n"
         "    ConnectTimeout 10\n"
-        f"{way}"
+        f"{proxy_line}"
     )
     if plan.flat:
         return f"Host {' '.join(plan.patterns)}\n{common}"
-    blocks = (f"Host {h.name}\n    HostName {h.address}\n{common}" for h in plan.hosts)
+    blocks = (f"Host {host.name}\n    HostName {host.address}\n{common}" for host in plan.hosts)
     return "\n".join(blocks)
 
 
 def hostfile_text(plan: LabPlan) -> str:
-    words = plan.flat or tuple(h.name for h in plan.hosts)
+    words = plan.flat or tuple(host.name for host in plan.hosts)
     return "".join(f"{word}\n" for word in words)
 
 

@@ -65,7 +65,7 @@ def heal_host(dog: Watchdog, name: str) -> None:
 
 def _find(dog: Watchdog, name: str) -> tuple[LabHostPlan, Running]:
     dog.collect()
-    return next(h for h in dog.plan.hosts if h.name == name), dog.hosts[name]
+    return next(host for host in dog.plan.hosts if host.name == name), dog.hosts[name]
 
 
 def _kill(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
@@ -116,10 +116,10 @@ def _sshd(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
 
 
 def _change_key(dog: Watchdog, host: LabHostPlan, pid: int) -> None:
-    other = dog.folder / "hosts" / host.name / "other_key"
-    if not other.exists():
-        host_boot.make_key(other)
-    _use_key(dog, host, pid, other)
+    key_path = dog.folder / "hosts" / host.name / "other_key"
+    if not key_path.exists():
+        host_boot.make_key(key_path)
+    _use_key(dog, host, pid, key_path)
 
 
 def _own_key(dog: Watchdog, host: LabHostPlan, pid: int) -> None:

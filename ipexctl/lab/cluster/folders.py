@@ -26,8 +26,8 @@ def lab_folder(name: str, root: Path | None = None) -> Path:
 
 def labs_in(root: Path) -> list[str]:
     """Return the names of all labs in the folder, including dead ones."""
-    found = sorted(root.iterdir()) if root.is_dir() else []
-    return [path.name for path in found if is_name(path.name) and is_lab(path)]
+    paths = sorted(root.iterdir()) if root.is_dir() else []
+    return [path.name for path in paths if is_name(path.name) and is_lab(path)]
 
 
 def is_lab(folder: Path) -> bool:

@@ -37,8 +37,8 @@ class Boot:
         return self.uid if self.plan.rung == rung_limits.FULL else 0
 
 
-def be_host(boot: Boot, go: int) -> None:
-    """Set the host up, wait for a byte on `go` (its cards are there), serve until killed."""
+def be_host(boot: Boot, start_pipe: int) -> None:
+    """Set up the host, wait for a byte on `start_pipe` (its cards exist), serve until killed."""
     linux.own_mounts()
     socket.sethostname(boot.host.name)
     linux.set_name("lab-host")
@@ -51,7 +51,7 @@ def be_host(boot: Boot, go: int) -> None:
         os.chdir("/")
     else:
         linux.enter_root(root)
-    if os.read(go, 1) != b"g":
+    if os.read(start_pipe, 1) != b"g":
         raise OSError("the lab disappeared")
     run_tool(["ip", "-batch", "-"], lab_network.host_batch_text(boot.host))
     Path("/proc/sys/net/ipv4/conf/all/arp_notify").write_text("1")

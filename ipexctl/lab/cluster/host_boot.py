@@ -87,7 +87,7 @@ def boot_hosts(
     folder: Path, plan: LabPlan, hosts: list[LabHostPlan], switch: int
 ) -> dict[str, Running]:
     """Start all `hosts` in parallel; if one fails, the others are stopped again."""
-    started = {h.name: _Start(boot_of(folder, plan, h)) for h in hosts}
+    started = {host.name: _Start(boot_of(folder, plan, host)) for host in hosts}
     try:
         for host in hosts:
             started[host.name].expect("spaces")
@@ -107,25 +107,25 @@ class _Start:
 
     def __init__(self, boot: inner.Boot) -> None:
         self.name = boot.host.name
-        go, self._go = os.pipe()
-        self._said, say = os.pipe()
+        start_pipe, self._go = os.pipe()
+        self._said, report_pipe = os.pipe()
         self.pid = linux.fork_into_new_pids()
         if not self.pid:
-            _child(boot, go, say)
-        os.close(go)
-        os.close(say)
+            _child(boot, start_pipe, report_pipe)
+        os.close(start_pipe)
+        os.close(report_pipe)
         self._buffer = b""
 
     def expect(self, word: str) -> None:
         while b"\n" not in self._buffer:
-            got = os.read(self._said, 4096)
-            if not got:
+            data = os.read(self._said, 4096)
+            if not data:
                 raise HostFailed(
                     f"{self.name} did not come up",
                     why="its first process ended",
                     slug="lab-host-failed",
                 )
-            self._buffer += got
+            self._buffer += data
         line, self._buffer = self._buffer.split(b"\n", 1)
         if line.decode() != word:
             raise HostFailed(
@@ -153,34 +153,34 @@ class _Start:
         os.waitpid(self.pid, 0)
 
 
-def _child(boot: inner.Boot, go: int, say: int) -> None:
+def _child(boot: inner.Boot, start_pipe: int, report: int) -> None:
     """Run process 1 from its first step on; never returns."""
     try:
         linux.die_with_parent()
         os.setsid()
-        _keep_only(go, say)
+        _keep_only(start_pipe, report)
         linux.unshare(_NAMESPACES)
-        os.write(say, b"spaces\n")
-        inner.be_host(boot, go)
-        os.write(say, b"up\n")
+        os.write(report, b"spaces\n")
+        inner.be_host(boot, start_pipe)
+        os.write(report, b"up\n")
         os.closerange(3, 1024)
         for fd in (0, 1, 2):
             os.dup2(os.open("/dev/null", os.O_RDWR), fd)
         os.closerange(3, 1024)
         inner.reap_forever()
     except BaseException as error:
-        os.write(say, f"{type(error).__name__}: {error}".replace("\n", " ").encode() + b"\n")
+        os.write(report, f"{type(error).__name__}: {error}".replace("\n", " ").encode() + b"\n")
     finally:
         os._exit(1)
 
 
-def _keep_only(*kept: int) -> None:
+def _keep_only(*fds: int) -> None:
     """Close the watchdog's lock, sockets and pipes, so that only it holds them."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     for fd in map(int, os.listdir("/proc/self/fd")):
-        if fd > 2 and fd not in kept:
+        if fd > 2 and fd not in fds:
             try:
                 os.close(fd)
             except OSError:
@@ -230,7 +230,7 @@ def _folder(path: Path, mode: int, owner: int) -> None:
 
 
 def _files(folder: Path, plan: LabPlan, host: LabHostPlan, uid: int) -> dict[str, str]:
-    own = folder / "hosts" / host.name
+    base = folder / "hosts" / host.name
     accounts = config_text.account_files(
         Path("/etc/passwd").read_text(),
         Path("/etc/group").read_text(),
@@ -247,13 +247,13 @@ def _files(folder: Path, plan: LabPlan, host: LabHostPlan, uid: int) -> dict[str
         "/etc/ssh/sshd_config": config_text.sshd_config(
             sessions=_FLAT_SESSIONS if plan.flat else 0, penalties=_knows_penalties()
         ),
-        "/etc/ssh/ssh_host_ed25519_key": (own / "host_key").read_text(),
+        "/etc/ssh/ssh_host_ed25519_key": (base / "host_key").read_text(),
         "/etc/ssh/authorized_keys": (folder / "id_ed25519.pub").read_text(),
     }
 
 
 def _knows_penalties() -> bool:
     """Detect OpenSSH 9.8 or later, which slows down an address that fails often; labs have one."""
-    said = subprocess.run(["ssh", "-V"], capture_output=True, text=True).stderr
-    numbers = said.partition("OpenSSH_")[2].partition("p")[0].split(".")
+    version = subprocess.run(["ssh", "-V"], capture_output=True, text=True).stderr
+    numbers = version.partition("OpenSSH_")[2].partition("p")[0].split(".")
     return len(numbers) == 2 and [int(n) for n in numbers if n.isdigit()] >= [9, 8]

@@ -109,22 +109,22 @@ def _disks(folder: Path) -> list[str]:
     """Return the mount points of other file systems with files of their own."""
     kinds = {line.split()[1] for line in _lines("/proc/filesystems") if line.startswith("nodev")}
     kinds -= {"zfs", "overlay", "virtiofs", "9p", "nfs", "nfs4"}
-    found = []
+    targets = []
     for line in _lines("/proc/self/mountinfo"):
         fields, _, rest = line.partition(" - ")
         target = fields.split()[4]
-        ours = target in _NOT_OURS or target.startswith(tuple(f"{p}/" for p in _NOT_OURS))
+        is_ours = target in _NOT_OURS or target.startswith(tuple(f"{p}/" for p in _NOT_OURS))
         holds_lab = f"{folder}/".startswith(f"{target}/")
-        if not (target == "/" or ours or holds_lab or rest.split()[0] in kinds):
-            found.append(target)
-    return found
+        if not (target == "/" or is_ours or holds_lab or rest.split()[0] in kinds):
+            targets.append(target)
+    return targets
 
 
 def _devices(root: str, boot: Boot) -> None:
-    dev, full = f"{root}/dev", boot.plan.rung == rung_limits.FULL
+    dev, is_full = f"{root}/dev", boot.plan.rung == rung_limits.FULL
     linux.mount("dev", dev, "tmpfs", linux.MS_NOSUID, "mode=755")
     for name, device in _NODES.items():
-        if full:
+        if is_full:
             _node(f"{dev}/{name}", device)
         else:
             Path(dev, name).touch()
@@ -136,7 +136,7 @@ def _devices(root: str, boot: Boot) -> None:
         "devpts",
         f"{dev}/pts",
         "devpts",
-        data="newinstance,ptmxmode=0666,mode=620" + (",gid=5" if full else ""),
+        data="newinstance,ptmxmode=0666,mode=620" + (",gid=5" if is_full else ""),
     )
     os.mkdir(f"{dev}/shm")
     size = f",size={boot.host.spec.shm}" if boot.host.spec.shm else ""

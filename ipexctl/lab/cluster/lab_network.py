@@ -21,23 +21,23 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 def list_used_networks() -> list[IPv4Network]:
     """Return every IPv4 network this machine has an address in or a route to, but the default."""
-    found = []
+    networks = []
     for link in _ip("-4", "addr"):
         for info in link.get("addr_info", ()):
-            found.append(f"{info['local']}/{info['prefixlen']}")
+            networks.append(f"{info['local']}/{info['prefixlen']}")
     for route in _ip("-4", "route", "show", "table", "all"):
         if route.get("dst", "default") != "default":
-            found.append(route["dst"])
-    return [net for word in found if (net := IPv4Network(word, strict=False)).prefixlen]
+            networks.append(route["dst"])
+    return [net for word in networks if (net := IPv4Network(word, strict=False)).prefixlen]
 
 
 def start_switch() -> int:
     """Start a process that only holds the switch's network namespace; it ends with its parent."""
-    ready, done = os.pipe()
+    ready, report = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid:
-        os.close(done)
+        os.close(report)
         answer = os.read(ready, 1)
         os.close(ready)
         if not answer:
@@ -52,7 +52,7 @@ def start_switch() -> int:
         if os.getppid() != parent:  # it ended before the request for its death signal
             os._exit(1)
         linux.unshare(linux.CLONE_NEWNET)
-        os.write(done, b"g")
+        os.write(report, b"g")
         os.execve("/bin/sleep", ["lab-switch", "infinity"], ENV)
     finally:
         os._exit(1)
@@ -61,12 +61,12 @@ def start_switch() -> int:
 def connect_uplink(link: str, switch: int) -> bool:
     """Connect this machine to the switch; False if another lab has that link's name."""
     words = ["link", "add", link, "type", "veth", "peer", "name", "uplink", "netns", str(switch)]
-    done = subprocess.run(["ip", *words], env=ENV, capture_output=True, text=True)
-    if done.returncode and "File exists" not in done.stderr:
+    result = subprocess.run(["ip", *words], env=ENV, capture_output=True, text=True)
+    if result.returncode and "File exists" not in result.stderr:
         raise HostFailed(
-            "cannot add a network link", why=done.stderr.strip(), slug="lab-network-failed"
+            "cannot add a network link", why=result.stderr.strip(), slug="lab-network-failed"
         )
-    return done.returncode == 0
+    return result.returncode == 0
 
 
 def open_switch(plan: LabPlan, switch: int) -> None:
@@ -107,11 +107,11 @@ def announce_host(host: LabHostPlan, switch: int, pid: int) -> None:
 
 
 def _wait_forwarding(host: LabHostPlan, switch: int) -> None:
-    wanted = {nic.port for nic in host.nics}
+    ports = {nic.port for nic in host.nics}
 
     def all_forward() -> bool:
         links = json.loads(_run([*_inside(switch), "ip", "-j", "-d", "link", "show"]) or "[]")
-        return wanted <= {link["ifname"] for link in links if _forwards(link)}
+        return ports <= {link["ifname"] for link in links if _forwards(link)}
 
     wait_until(all_forward, 10)
 
@@ -176,5 +176,5 @@ def _ip(*words: str) -> Any:
     return json.loads(_run(["ip", "-j", *words]) or "[]")
 
 
-def _run(argv: list[str], given: str = "") -> str:
-    return run_tool(argv, given, what=f"the lab's network failed at: {' '.join(argv)}")
+def _run(argv: list[str], stdin: str = "") -> str:
+    return run_tool(argv, stdin, what=f"the lab's network failed at: {' '.join(argv)}")

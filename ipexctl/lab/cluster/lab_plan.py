@@ -50,10 +50,10 @@ class LabPlan:
 
 def find_free_blocks(name: str, taken: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
     """Yield free /22 blocks, starting at one that depends on the lab's name."""
-    used = tuple(taken)
+    occupied = tuple(taken)
     start = zlib.crc32(name.encode()) % len(_PLACES)
     for block in _PLACES[start:] + _PLACES[:start]:
-        if not any(block.overlaps(other) for other in used):
+        if not any(block.overlaps(network) for network in occupied):
             yield block  # type: ignore[misc]
 
 
@@ -86,13 +86,13 @@ def plan_loopback(spec: LabSpec, block: IPv4Network, folder: Path, user: str) ->
 
 def _plan_host(spec: LabSpec, block: IPv4Network, i: int) -> LabHostPlan:
     host = spec.hosts[i]
-    at, length = (_ipv6, 64) if spec.ipv6 else (_ipv4, 24)
+    address, length = (_ipv6, 64) if spec.ipv6 else (_ipv4, 24)
     offsets = [k * 256 + _FIRST + i for k in range(len(host.nics))]
     nics = tuple(
-        LabNic(name, f"p{i}n{k}", _mac(block, offset), (f"{at(block, offset)}/{length}",))
+        LabNic(name, f"p{i}n{k}", _mac(block, offset), (f"{address(block, offset)}/{length}",))
         for k, (name, offset) in enumerate(zip(host.nics, offsets, strict=True))
     )
-    return LabHostPlan(host.name, at(block, offsets[0]), nics, host, HOME)
+    return LabHostPlan(host.name, address(block, offsets[0]), nics, host, HOME)
 
 
 def _plan_flat(spec: LabSpec, block: IPv4Network, common: dict[str, object]) -> LabPlan:

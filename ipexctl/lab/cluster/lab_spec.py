@@ -17,8 +17,8 @@ MAX_FLAT = 1000
 
 def lab_command(verb: str, lab: str, *words: str) -> str:
     """Return the command to type for the lab of that name."""
-    named = () if lab == "lab" else ("--name", lab)
-    return " ".join(("ipexctl", "lab", verb, *words, *named))
+    options = () if lab == "lab" else ("--name", lab)
+    return " ".join(("ipexctl", "lab", verb, *words, *options))
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class LabSpec:
                 f"a lab must have 1 to {MAX_HOSTS} hosts, not {len(self.hosts)}",
                 slug="host-count-invalid",
             )
-        hosts = tuple(_checked(h, i) for i, h in enumerate(self.hosts, 1))
-        names = [h.name for h in hosts]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise InputError(f"host name '{twice[0]}' is listed twice", slug="host-listed-twice")
+        hosts = tuple(_checked(host, i) for i, host in enumerate(self.hosts, 1))
+        names = [host.name for host in hosts]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise InputError(f"host name '{repeated[0]}' is listed twice", slug="host-listed-twice")
         return replace(self, hosts=hosts)
 
     def _checked_flat(self) -> LabSpec:
@@ -144,9 +144,9 @@ def parse_shape(host: HostSpec, words: str) -> HostSpec:
             field, parse = _VALUES[key]
             changes[field] = parse(value)
         else:
-            known = ", ".join(f"{k}=" for k in _VALUES)
+            keys = ", ".join(f"{k}=" for k in _VALUES)
             raise InputError(
-                f"unknown shape '{word}'", hint=f"use one of: {known}", slug="unknown-shape"
+                f"unknown shape '{word}'", hint=f"use one of: {keys}", slug="unknown-shape"
             )
     return replace(host, **changes)
 

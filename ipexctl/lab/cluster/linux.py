@@ -48,8 +48,8 @@ def enter_root(root: str) -> None:
     user namespace for an account of a host without root."""
     os.chdir(root)
     number = {"x86_64": 155, "ppc64le": 203}.get(os.uname().machine, 41)
-    here = ctypes.c_char_p(b".")
-    _call("syscall", ctypes.c_long(number), here, here)
+    current = ctypes.c_char_p(b".")
+    _call("syscall", ctypes.c_long(number), current, current)
     unmount(".")  # the old root, which now covers the new one
     os.chdir("/")
 
@@ -107,11 +107,11 @@ def own_user() -> None:
 def make_read_only(path: str) -> None:
     """Make a mount and all below it read-only; does nothing on kernels older than 5.12."""
     attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
-    here, size = ctypes.c_char_p(path.encode()), ctypes.c_size_t(ctypes.sizeof(attributes))
-    where = ctypes.c_long(-100)  # AT_FDCWD
+    target, size = ctypes.c_char_p(path.encode()), ctypes.c_size_t(ctypes.sizeof(attributes))
+    start = ctypes.c_long(-100)  # AT_FDCWD
     try:
         _call(
-            "syscall", ctypes.c_long(_MOUNT_SETATTR), where, here, _AT_RECURSIVE, attributes, size
+            "syscall", ctypes.c_long(_MOUNT_SETATTR), start, target, _AT_RECURSIVE, attributes, size
         )
     except OSError as error:
         if error.errno != errno.ENOSYS:

@@ -67,9 +67,9 @@ def choose_rung(
         )
     if not os.path.exists("/proc/self"):
         raise NotHere("a lab needs /proc", hint="mount -t proc proc /proc", slug="proc-missing")
-    for each in [rung] if rung else rung_limits.RUNGS:
-        if not (reason := why_not(each, spec, path)):
-            return each
+    for candidate in [rung] if rung else rung_limits.RUNGS:
+        if not (reason := why_not(candidate, spec, path)):
+            return candidate
     raise NotHere(
         f"a lab on the {rung} rung cannot start here", why=reason, slug="rung-unavailable"
     )
@@ -97,7 +97,7 @@ def why_not(rung: str, spec: LabSpec, path: str = PATH) -> str:
 def _refusal(script: str) -> str:
     """Return the last line of the error output of a process that tries it; "" if it works."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", script],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -106,9 +106,9 @@ def _refusal(script: str) -> str:
         )
     except OSError as error:
         return f"it needs {sys.executable}: {error.strerror}"
-    if not done.returncode:
+    if not result.returncode:
         return ""
-    last = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
+    last = result.stderr.strip().splitlines()[-1:] or [f"exit {result.returncode}"]
     return f"the kernel refused: {last[0].rpartition('] ')[2]}"
 
 
@@ -128,20 +128,20 @@ def open_process_fd(pid: int) -> int:
 
 def _has_rights() -> bool:
     lines = Path("/proc/self/status").read_text().splitlines()
-    held = [int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")]
-    return all(mask >> bit & 1 for mask in held for bit in (_CAP_NET_ADMIN, _CAP_SYS_ADMIN))
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")]
+    return all(mask >> bit & 1 for mask in masks for bit in (_CAP_NET_ADMIN, _CAP_SYS_ADMIN))
 
 
 def _tools(spec: LabSpec) -> dict[str, str]:
-    wanted = dict(_FOR_NAMESPACES)
-    if any(h.rate for h in spec.hosts):
-        wanted["tc"] = "iproute2"
-    if any(h.disk for h in spec.hosts):
-        wanted["mkfs.ext4"] = "e2fsprogs"
-    return wanted
+    tools = dict(_FOR_NAMESPACES)
+    if any(host.rate for host in spec.hosts):
+        tools["tc"] = "iproute2"
+    if any(host.disk for host in spec.hosts):
+        tools["mkfs.ext4"] = "e2fsprogs"
+    return tools
 
 
-def _missing(wanted: Mapping[str, str], path: str) -> tuple[str, str]:
+def _missing(packages: Mapping[str, str], path: str) -> tuple[str, str]:
     """Return the tools that are missing here, and their packages."""
-    tools = [tool for tool in wanted if not shutil.which(tool, path=path)]
-    return ", ".join(tools), " ".join(sorted({wanted[tool] for tool in tools}))
+    tools = [tool for tool in packages if not shutil.which(tool, path=path)]
+    return ", ".join(tools), " ".join(sorted({packages[tool] for tool in tools}))

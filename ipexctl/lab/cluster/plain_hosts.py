@@ -45,35 +45,35 @@ def _free_port(addresses: list[str]) -> int:
     sockets = [socket.socket() for _ in addresses]
     try:
         port = 0
-        for each, address in zip(sockets, addresses, strict=True):
-            each.bind((address, port))
-            port = each.getsockname()[1]
+        for sock, address in zip(sockets, addresses, strict=True):
+            sock.bind((address, port))
+            port = sock.getsockname()[1]
         return port
     finally:
-        for each in sockets:
-            each.close()
+        for sock in sockets:
+            sock.close()
 
 
 def start_host_sshd(folder: Path, plan: LabPlan, host: LabHostPlan) -> int:
     """Start the host's sshd; returns its pid once it listens."""
-    own = folder / "hosts" / host.name
+    base = folder / "hosts" / host.name
     for name in ("home", "root", "tmp"):
-        (own / name).mkdir(mode=0o700, exist_ok=True)
-    login = own / "login"
+        (base / name).mkdir(mode=0o700, exist_ok=True)
+    login = base / "login"
     login.write_text(config_text.LOGIN)
     login.chmod(0o700)
     config = config_text.loopback_sshd_config(plan, host, folder)
-    (own / "sshd_config").write_text(config)
-    (own / "sshd.pid").unlink(missing_ok=True)
+    (base / "sshd_config").write_text(config)
+    (base / "sshd.pid").unlink(missing_ok=True)
     if not os.geteuid():
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # root's sshd requires it, empty
-    argv = [sshd_path(), "-D", "-f", str(own / "sshd_config"), "-E", str(own / "sshd.log")]
+    argv = [sshd_path(), "-D", "-f", str(base / "sshd_config"), "-E", str(base / "sshd.log")]
     pid = subprocess.Popen(argv, env=ENV, stdin=subprocess.DEVNULL, start_new_session=True).pid
-    listens = (own / "sshd.pid").exists
+    listens = (base / "sshd.pid").exists
     wait_until(lambda: listens() or os.waitpid(pid, os.WNOHANG)[0])
     if not listens():
-        said = (own / "sshd.log").read_text().strip().splitlines()[-1:] or ["sshd ended"]
-        raise HostFailed(f"{host.name} did not come up", why=said[0], slug="lab-host-failed")
+        tail = (base / "sshd.log").read_text().strip().splitlines()[-1:] or ["sshd ended"]
+        raise HostFailed(f"{host.name} did not come up", why=tail[0], slug="lab-host-failed")
     return pid
 
 
@@ -88,13 +88,13 @@ def kill_processes(find: Callable[[], set[int]]) -> None:
     """Kill all that `find` finds, until it finds nothing: processes may fork meanwhile."""
 
     def none_left() -> bool:
-        found = find()
+        pids = find()
         for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in found:
+            for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, number)
         _reap()
-        return not found
+        return not pids
 
     wait_until(none_left)
 
@@ -110,7 +110,7 @@ def fork_watchdog(folder: Path) -> None:
             os._exit(1)
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda got, _: os.kill(watchdog, got))
+        signal.signal(number, lambda received, _: os.kill(watchdog, received))
     code = 1
     with suppress(ChildProcessError):
         while True:

@@ -80,9 +80,9 @@ class Lab:
     ) -> Lab:
         """Start a lab, on the best rung unless one is given. With `owner` (a pid) the lab ends
         when that process does."""
-        wanted = spec.checked()
-        rung = machine_support.choose_rung(wanted, rung)
-        spec, _ = rung_limits.fit_spec_to_rung(wanted, rung)
+        requested = spec.checked()
+        rung = machine_support.choose_rung(requested, rung)
+        spec, _ = rung_limits.fit_spec_to_rung(requested, rung)
         for host in spec.hosts:
             simulated_cpu.check_can_simulate(host)
         if owner is not None:
@@ -96,7 +96,7 @@ class Lab:
                 slug="lab-already-up",
             )
         try:
-            folders.make_lab_folder(folder, json.dumps({**wanted.to_json(), "rung": rung}))
+            folders.make_lab_folder(folder, json.dumps({**requested.to_json(), "rung": rung}))
             _start_watchdog(folder, lock, owner or 0)
         finally:
             os.close(lock)
@@ -112,7 +112,7 @@ class Lab:
         if not is_up(folder) or not (folder / "state.json").exists():
             why = "its watchdog has ended" if folders.is_lab(folder) and remove_dead(folder) else ""
             hint = lab_command("up", name)
-            if others := [each for each in list_lab_names(root) if each != name]:
+            if others := [other for other in list_lab_names(root) if other != name]:
                 near = nearest_word(name, others) or others[0]
                 hint = f"{lab_command(verb, near, *words)}   # up: {', '.join(others)}"
             raise InputError(f"lab '{name}' is not up", why=why, hint=hint, slug="lab-not-up")
@@ -157,13 +157,13 @@ class Lab:
         return {name: self._host(name, *rest) for name, rest in state["hosts"].items()}
 
     def _host(self, name: str, address: str, home: str, own_disk: bool) -> LabHost:
-        own = self.folder / "hosts" / name
+        folder = self.folder / "hosts" / name
         return LabHost(
             name=name,
             address=address,
             home=home,
-            sshd_log=own / "sshd.log",
-            _folder=own,
+            sshd_log=folder / "sshd.log",
+            _folder=folder,
             _own_disk=own_disk,
             _lab=self,
         )
@@ -176,9 +176,9 @@ class Lab:
         self._known(host)
         if kind not in FAULTS:
             command = lab_command("fault", self.name, host, nearest_word(kind, FAULTS) or "KIND")
-            known = f"kinds: {', '.join(FAULTS)}"
+            kinds = f"kinds: {', '.join(FAULTS)}"
             raise InputError(
-                f"unknown fault '{kind}'", hint=f"{command}   # {known}", slug="unknown-fault"
+                f"unknown fault '{kind}'", hint=f"{command}   # {kinds}", slug="unknown-fault"
             )
         self._ask("fault", host=host, kind=kind)
 
@@ -205,12 +205,12 @@ class Lab:
                 slug="lab-host-down",
             )
         user = self.user if self.rung == rung_limits.FLAT else user or self.user
-        apart = user == "root" and self.rung != rung_limits.FLAT
-        home = "/root" if apart else self.hosts[host].home
-        clean = ["env", "-i", f"PATH={config_text.PATH}", f"HOME={home}", f"USER={user}"]
-        clean += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
+        is_root = user == "root" and self.rung != rung_limits.FLAT
+        home = "/root" if is_root else self.hosts[host].home
+        env = ["env", "-i", f"PATH={config_text.PATH}", f"HOME={home}", f"USER={user}"]
+        env += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
         inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]
-        return [*self._way_in(pid, 0 if user == "root" else self._uid), *clean, *inside]
+        return [*self._way_in(pid, 0 if user == "root" else self._uid), *env, *inside]
 
     def login_argv(self, host: str, argv: Sequence[str] = (), *, root: bool = False) -> list[str]:
         """Return a command that logs in over SSH and runs `argv`, or a shell; with `root`, or if
@@ -234,9 +234,9 @@ class Lab:
         self, host: str, argv: Sequence[str], *, user: str = "root", timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on the host without sshd, as root unless told otherwise."""
-        full = self.shell_argv(host, argv, user=user)
+        command = self.shell_argv(host, argv, user=user)
         return subprocess.run(
-            full, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
         )
 
     def _known(self, host: str) -> str:
@@ -303,8 +303,8 @@ def _take(folder: Path, tries: int = 1) -> int | None:
 
 
 def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
-    ready, say = os.pipe()
-    argv = [sys.executable, "-m", "ipexctl.lab.cluster.watchdog", str(folder), str(say), str(owner)]
+    ready, out = os.pipe()
+    argv = [sys.executable, "-m", "ipexctl.lab.cluster.watchdog", str(folder), str(out), str(owner)]
     with open(folder / "watchdog.log", "wb") as log:
         subprocess.Popen(
             argv,
@@ -312,10 +312,10 @@ def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            pass_fds=(say, lock),
+            pass_fds=(out, lock),
             env=PYTHON_ENV,
         )
-    os.close(say)
+    os.close(out)
     with open(ready) as pipe:
         line = pipe.readline()
     if not line:
@@ -325,17 +325,17 @@ def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
 
 
 def _ask(folder: Path, request: dict[str, str]) -> Any:
-    way = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(120)
-            client.connect(f"/proc/self/fd/{way}/control.sock")
+            client.connect(f"/proc/self/fd/{folder_fd}/control.sock")
             client.sendall(json.dumps(request).encode() + b"\n")
             line = client.makefile("r").readline()
     except OSError as error:
         raise HostFailed("the lab does not answer", why=str(error), slug="lab-no-answer") from None
     finally:
-        os.close(way)
+        os.close(folder_fd)
     if not line:
         raise HostFailed(
             "the lab does not answer", why="its watchdog has ended", slug="lab-no-answer"
@@ -345,9 +345,9 @@ def _ask(folder: Path, request: dict[str, str]) -> Any:
 
 def _unwrap(answer: dict[str, Any]) -> Any:
     if "error" in answer:
-        said = answer["error"]
-        kind = _ERRORS.get(said["type"], HostFailed)
-        raise kind(said["what"], why=said["why"], hint=said["hint"], slug=said["slug"])
+        error = answer["error"]
+        kind = _ERRORS.get(error["type"], HostFailed)
+        raise kind(error["what"], why=error["why"], hint=error["hint"], slug=error["slug"])
     return answer["ok"]
 
 

@@ -16,15 +16,15 @@ ENV = {"PATH": config_text.PATH, "LANG": "C.UTF-8"}
 PYTHON_ENV = {**ENV, "PYTHONPATH": str(Path(ipexctl.__file__).parent.parent)}
 
 
-def run_tool(argv: Sequence[str], given: str = "", *, what: str = "") -> str:
+def run_tool(argv: Sequence[str], stdin: str = "", *, what: str = "") -> str:
     """Return what the program prints to stdout. Raises HostFailed with the message `what`."""
-    done = subprocess.run(argv, input=given, env=ENV, capture_output=True, text=True)
-    if done.returncode:
-        words = (done.stderr + done.stdout).strip() or f"exit {done.returncode}"
+    result = subprocess.run(argv, input=stdin, env=ENV, capture_output=True, text=True)
+    if result.returncode:
+        words = (result.stderr + result.stdout).strip() or f"exit {result.returncode}"
         raise HostFailed(
             what or f"{argv[0]}: {words}", why=words if what else "", slug="lab-tool-failed"
         )
-    return done.stdout
+    return result.stdout
 
 
 def sshd_path() -> str:

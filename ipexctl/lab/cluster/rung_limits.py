@@ -38,16 +38,16 @@ def fit_spec_to_rung(spec: LabSpec, rung: str) -> tuple[LabSpec, tuple[str, ...]
         )
     plain, left_out = HostSpec(), list[str]()
     for host in spec.hosts:
-        words = [w for f, w in _FLAT_HOST.items() if getattr(host, f) != getattr(plain, f)]
+        words = [word for f, word in _FLAT_HOST.items() if getattr(host, f) != getattr(plain, f)]
         left_out += [f"{host.name}:{','.join(words)}"] if words else []
     left_out += ["--ipv6"] if spec.ipv6 else []
     hosts = tuple(HostSpec(name=host.name) for host in spec.hosts)
     return replace(spec, hosts=hosts, ipv6=False), tuple(left_out)
 
 
-def nsenter_command(pid: int, *more: str) -> list[str]:
+def nsenter_command(pid: int, *options: str) -> list[str]:
     """Return the prefix of a command that runs it as root of the host with this process 1."""
-    return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", *more, "--"]
+    return ["nsenter", "-t", str(pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w", *options, "--"]
 
 
 def as_user(rung: str, uid: int) -> list[str]:

@@ -62,12 +62,12 @@ class Watchdog:
     def open(self) -> None:
         """Make keys and files, boot every host, and write state.json."""
         boots.write_client_files(self.folder, self.plan)
-        self.boot([h.name for h in self.plan.hosts])
+        self.boot([host.name for host in self.plan.hosts])
         self.save()
 
     def boot(self, names: list[str]) -> None:
-        chosen = [h for h in self.plan.hosts if h.name in names]
-        for name, running in boots.boot_hosts(self.folder, self.plan, chosen, self.switch).items():
+        hosts = [host for host in self.plan.hosts if host.name in names]
+        for name, running in boots.boot_hosts(self.folder, self.plan, hosts, self.switch).items():
             self.hosts[name] = running
 
     def save(self) -> None:
@@ -81,12 +81,12 @@ class Watchdog:
         except IpexctlError as error:
             return {"error": _document(error)}
         except Exception as error:
-            failed = HostFailed(f"the lab failed: {error}", why=repr(error), slug="lab-failed")
-            return {"error": _document(failed)}
+            failure = HostFailed(f"the lab failed: {error}", why=repr(error), slug="lab-failed")
+            return {"error": _document(failure)}
 
     def _do(self, request: dict[str, Any]) -> Any:
         if request["op"] == "status":
-            return {name: [r.pid, sorted(r.faults)] for name, r in self.hosts.items()}
+            return {name: [host.pid, sorted(host.faults)] for name, host in self.hosts.items()}
         if request["op"] == "fault":
             return faults.inject_fault(self, request["host"], request["kind"])
         if request["op"] == "heal":
@@ -106,7 +106,7 @@ class Watchdog:
 
     def close(self) -> None:
         """End every host, the switch and the cable, and remove the files."""
-        pids = [r.pid for r in self.hosts.values() if r.pid]
+        pids = [host.pid for host in self.hosts.values() if host.pid]
         lab_network.remove_uplink(self.plan.link)
         for pid in [*pids, self.switch]:
             with suppress(ProcessLookupError):
@@ -148,19 +148,19 @@ class FlatWatchdog(Watchdog):
 def serve_requests(dog: Watchdog, listener: socket.socket, owner: int) -> None:
     """Answer requests until `down`, a signal, or the end of the owner or the switch."""
     wake, waker = socket.socketpair()
-    for end in (wake, waker):
-        end.setblocking(False)
+    for sock in (wake, waker):
+        sock.setblocking(False)
     signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-    ends: set[int] = set()
+    signals: set[int] = set()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda got, _: ends.add(got))
+        signal.signal(number, lambda received, _: signals.add(received))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     with selectors.DefaultSelector() as poll:
         poll.register(wake, selectors.EVENT_READ)
         poll.register(listener, selectors.EVENT_READ)
         if owner:
             poll.register(owner, selectors.EVENT_READ)
-        while dog.collect() and not ends:
+        while dog.collect() and not signals:
             ready = [key.fileobj for key, _ in poll.select()]
             if owner in ready or (listener in ready and _one_request(dog, listener)):
                 return
@@ -204,8 +204,8 @@ def _ended(pid: int) -> bool:
 def main(folder: Path, ready: int, owner: int) -> int:
     """Start the lab, report to the starter by one JSON line on `ready`, then serve."""
     os.umask(0o022)
-    wanted = json.loads((folder / "spec.json").read_text())
-    rung = wanted.pop("rung")
+    document = json.loads((folder / "spec.json").read_text())
+    rung = document.pop("rung")
     if rung == rung_limits.FLAT:
         plain_hosts.fork_watchdog(folder)
     listener = socket.socket(socket.AF_UNIX)
@@ -213,15 +213,15 @@ def main(folder: Path, ready: int, owner: int) -> int:
     os.chdir(folder)
     listener.bind("control.sock")
     listener.listen(16)
-    spec, left_out = rung_limits.fit_spec_to_rung(LabSpec.from_json(wanted), rung)
+    spec, left_out = rung_limits.fit_spec_to_rung(LabSpec.from_json(document), rung)
     dog = None
     try:
-        watch = machine_support.open_process_fd(owner) if owner else 0
+        owner_fd = machine_support.open_process_fd(owner) if owner else 0
         dog = _watchdog(folder, spec, rung, left_out)
         dog.open()
         os.write(ready, b'{"ok": null}\n')
         os.close(ready)
-        serve_requests(dog, listener, watch)
+        serve_requests(dog, listener, owner_fd)
     except IpexctlError as error:
         os.write(ready, json.dumps({"error": _document(error)}).encode() + b"\n")
         return 1

@@ -177,8 +177,8 @@ def read_answer(output: str, name: str) -> SshSettings:
 def for_another(answer: SshSettings, config: Config, name: str) -> SshSettings | None:
     """Return the answer for a host of the same class; None if a HostName may be in this one."""
     values = (value.lower() for key, value in config.settings if key == "hostname")
-    written = {word for value in values for word in _split_words(value)}
-    if answer.hostname != _own_name(answer.name) or answer.hostname in written:
+    hostnames = {word for value in values for word in _split_words(value)}
+    if answer.hostname != _own_name(answer.name) or answer.hostname in hostnames:
         return None
     return replace(answer, name=name, hostname=_own_name(name))
 

@@ -25,15 +25,15 @@ FIND_READERS = f"case $SHELL in {_BY_SHELL.replace('~', '$HOME')} esac; " + (
 
 def stdin_readers(text: str) -> list[str]:
     """Return `line 3 of /home/ann/.bashrc: read x` for each line of FIND_READERS but comments."""
-    found = (re.match(r"(/[^:]+):(\d+):\s*([^#\s].*)", line) for line in text.splitlines())
-    return [f"line {m[2]} of {m[1]}: {m[3].strip()}" for m in found if m]
+    matches = (re.match(r"(/[^:]+):(\d+):\s*([^#\s].*)", line) for line in text.splitlines())
+    return [f"line {match[2]} of {match[1]}: {match[3].strip()}" for match in matches if match]
 
 
-def input_gone(host: Host, seen: str, likely: str = "") -> HostFailed:
-    """Return the error. `seen`: how it was detected. `likely`: which lines read the input."""
+def input_gone(host: Host, evidence: str, likely: str = "") -> HostFailed:
+    """Return the error. `evidence`: how it was detected. `likely`: which lines read the input."""
     return HostFailed(
         f"{host.name}: a start-up file of the login shell reads the input of commands",
-        why=f"{seen}; likely {likely or f'`read` in {USUAL} or a file that it sources'}",
+        why=f"{evidence}; likely {likely or f'`read` in {USUAL} or a file that it sources'}",
         hint=f"{login_command.ssh_to(host, 'cat')} <<< ok   # should print ok; let what reads run "
         "in interactive shells only: [[ $- == *i* ]] && read ...",
         slug="startup-file-reads-input",

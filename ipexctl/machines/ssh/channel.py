@@ -82,10 +82,10 @@ def limit_buffer(channel: Any, name: str = "in_buffer") -> None:
                 raise SSHException("more data than its window allows")  # it ends the connection
             super().feed(data)
 
-    window, before, pipe = channel.in_window_size, getattr(channel, name), Bounded()
+    window, old, pipe = channel.in_window_size, getattr(channel, name), Bounded()
     setattr(channel, name, pipe)
-    if len(before):
-        pipe.feed(before.empty())
+    if len(old):
+        pipe.feed(old.empty())
 
 
 class _Tail:

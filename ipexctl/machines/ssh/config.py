@@ -65,20 +65,20 @@ class SshConfig:
 
         The question for a host with an address names the address, as ssh would be given it.
         """
-        asked = {host: self._question(host) for host in hosts}
-        wanted = list(dict.fromkeys(asked.values()))
+        questions = {host: self._question(host) for host in hosts}
+        distinct = list(dict.fromkeys(questions.values()))
         if self._ssh is None:
-            found = {host: self._without_ssh(host) for host in wanted}
+            by_question = {host: self._without_ssh(host) for host in distinct}
         else:
-            found = self._ask_by_class(wanted)
-        answers = {host: found[question] for host, question in asked.items()}
+            by_question = self._ask_by_class(distinct)
+        answers = {host: by_question[question] for host, question in questions.items()}
         named = set(self.names())
         return {
-            h: replace(
-                a, name=h.name, user=h.user or a.user, port=h.port or a.port, given=h,
-                configured=h.name in named,
+            host: replace(
+                answer, name=host.name, user=host.user or answer.user,
+                port=host.port or answer.port, given=host, configured=host.name in named,
             )
-            for h, a in answers.items()
+            for host, answer in answers.items()
         }  # fmt: skip
 
     def names(self) -> tuple[str, ...]:
@@ -92,25 +92,26 @@ class SshConfig:
         return Host(name) if self._config.plain else replace(host, name=name)
 
     def _ask_by_class(self, hosts: Sequence[Host]) -> dict[Host, SshSettings]:
-        found: dict[Host, SshSettings] = {}
+        answers: dict[Host, SshSettings] = {}
         classes: dict[Hashable, Host] = {}
         for host in hosts:
             classes.setdefault(self._config.host_class(host), host)
         with ThreadPoolExecutor(8) as pool:
-            found.update(zip(classes.values(), pool.map(self._ask, classes.values()), strict=True))
+            firsts = tuple(classes.values())
+            answers.update(zip(firsts, pool.map(self._ask, firsts), strict=True))
             for host in hosts:
-                first = found[classes[self._config.host_class(host)]]
+                first = answers[classes[self._config.host_class(host)]]
                 answer = for_another(first, self._config, host.name)
-                if answer and host not in found:
-                    found[host] = answer
-            alone = [host for host in hosts if host not in found]
-            found.update(zip(alone, pool.map(self._ask, alone), strict=True))
-        return found
+                if answer and host not in answers:
+                    answers[host] = answer
+            unanswered = [host for host in hosts if host not in answers]
+            answers.update(zip(unanswered, pool.map(self._ask, unanswered), strict=True))
+        return answers
 
     def _ask(self, host: Host) -> SshSettings:
         argv = [str(self._ssh), "-G", "-T", *ssh_options(host, self._file)]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [*argv, "--", host.name],
                 capture_output=True,
                 stdin=subprocess.DEVNULL,
@@ -123,14 +124,14 @@ class SshConfig:
                 hint=f"{self._check(host)}   # a `Match exec` that hangs?",
                 slug="ssh-config-timeout",
             ) from None
-        if done.returncode:
+        if process.returncode:
             raise InputError(
                 f"{host.name}: ssh cannot read its configuration",
-                why=done.stderr.decode("utf-8", "replace").strip(),
+                why=process.stderr.decode("utf-8", "replace").strip(),
                 hint=self._check(host),
                 slug="ssh-config-invalid",
             )
-        return read_answer(done.stdout.decode("utf-8", "replace"), host.name)
+        return read_answer(process.stdout.decode("utf-8", "replace"), host.name)
 
     def _check(self, host: Host) -> str:
         file = ("-F", str(self._file)) if self._file else ()
@@ -182,8 +183,8 @@ def _config_texts(files: Sequence[tuple[Path, Path]], home: str) -> Iterator[str
         yield text
         for word in included_files(text):
             pattern = home + word[1:] if word.startswith("~/") else word
-            found = glob.glob(os.path.join(folder, pattern))  # noqa: PTH118, PTH207
-            todo += [(Path(path), folder) for path in sorted(found)]
+            paths = glob.glob(os.path.join(folder, pattern))  # noqa: PTH118, PTH207
+            todo += [(Path(path), folder) for path in sorted(paths)]
 
 
 # --- jump hosts ----------------------------------------------------------------------------------
@@ -203,10 +204,10 @@ def jump_chain(answer: SshSettings, ask: Callable[[Host], SshSettings]) -> Hops:
     """Return all jump hosts on the way: the first hop may have its own ProxyJump, and so on."""
     hops = answer.proxy_jump
     while hops:
-        before = ask(hop_host(hops[0])).proxy_jump
-        if not before or hops[0] in before:  # `Host *` names the jump host as its own jump host
+        earlier = ask(hop_host(hops[0])).proxy_jump
+        if not earlier or hops[0] in earlier:  # `Host *` names the jump host as its own jump host
             break
-        hops = (*before, *hops)
+        hops = (*earlier, *hops)
         if len(hops) > MAX_JUMPS:
             raise Unreachable(
                 f"{answer.name}: ProxyJump is circular",

@@ -41,11 +41,11 @@ _KEEPALIVE = (
 class Dropped(Exception):
     """The host closed the connection before the SSH handshake: worth another try."""
 
-    def __init__(self, host: Host, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, host: Host, text: str) -> None:
+        super().__init__(text)
         self.error = Unreachable(
             f"{host.name}: the host closed the connection before the SSH handshake",
-            why=said or "sshd has too many logins at once (MaxStartups), or refuses this address",
+            why=text or "sshd has too many logins at once (MaxStartups), or refuses this address",
             hint=login_command.ssh_debug_command(host),
             slug="connection-dropped",
         )
@@ -58,10 +58,10 @@ def retry_dropped(attempt: Callable[[], T], deadline: float) -> T:
         try:
             return attempt()
         except Dropped as e:
-            rest = pause * random.uniform(0.5, 1.5)
-            if time.monotonic() + rest >= deadline:
+            delay = pause * random.uniform(0.5, 1.5)
+            if time.monotonic() + delay >= deadline:
                 raise e.error from None
-        time.sleep(rest)
+        time.sleep(delay)
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
@@ -84,9 +84,9 @@ class Wire:
 
     def close(self) -> None:
         """Wake any thread that waits in recv, then close."""
-        for end in (lambda: self.sock.shutdown(socket.SHUT_RDWR), self.sock.close):
+        for step in (lambda: self.sock.shutdown(socket.SHUT_RDWR), self.sock.close):
             with contextlib.suppress(Exception):  # a jump host's channel may raise anything
-                end()
+                step()
         self.finish()
 
     @property
@@ -108,9 +108,9 @@ def dial_host(answer: SshSettings, deadline: float) -> Wire:
         limit = min(deadline, time.monotonic() + answer.connect_timeout)
     addresses = _resolve_name(answer)
     for i, (family, address) in enumerate(addresses):
-        left = max(0.05, limit - time.monotonic()) / (len(addresses) - i)
+        timeout = max(0.05, limit - time.monotonic()) / (len(addresses) - i)
         try:
-            return Wire(_connect_socket(family, address, left))
+            return Wire(_connect_socket(family, address, timeout))
         except OSError as e:
             error = e
     raise _explain_os_error(answer, str(addresses[-1][1][0]), error)
@@ -144,8 +144,8 @@ def no_ssh(answer: SshSettings, wire: Wire, *, timed_out: bool) -> Exception:
     )
 
 
-def _other_words(answer: SshSettings, seen: bytes) -> Exception:
-    text = seen.decode("utf-8", "replace").strip()
+def _other_words(answer: SshSettings, data: bytes) -> Exception:
+    text = data.decode("utf-8", "replace").strip()
     if text.startswith("Not allowed"):
         return Unreachable(
             f"{answer.name}: sshd temporarily refuses connections from this machine",
@@ -181,12 +181,12 @@ def _connect_socket(family: int, address: tuple[Any, ...], timeout: float) -> so
 def _resolve_name(answer: SshSettings) -> list[tuple[int, tuple[Any, ...]]]:
     family = _FAMILIES.get(answer.address_family, socket.AF_UNSPEC)
     try:
-        found = socket.getaddrinfo(answer.hostname, answer.port, family, socket.SOCK_STREAM)
+        records = socket.getaddrinfo(answer.hostname, answer.port, family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as e:
         why = getattr(e, "strerror", None) or str(e)
         named = answer.configured
         raise name_not_resolved(answer.given, answer.hostname, why, configured=named) from None
-    return [(family, address) for family, _, _, _, address in found]
+    return [(family, address) for family, _, _, _, address in records]
 
 
 def _explain_os_error(answer: SshSettings, address: str, error: OSError) -> Unreachable:

@@ -102,41 +102,41 @@ class KnownHosts:
 
     def types(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the key types on record, so that the host can be asked for one of them."""
-        found = (e.key_type for name in names for e in self.find(name) if not e.marker)
-        return tuple(dict.fromkeys(found))
+        types = (entry.key_type for name in names for entry in self.find(name) if not entry.marker)
+        return tuple(dict.fromkeys(types))
 
     def has_authority(self, names: Sequence[str]) -> bool:
         """Decide whether a line accepts certificates for this host, which needs the ssh program."""
-        found = (entry for name in names for entry in self.find(name))
-        return any(entry.marker == "@cert-authority" for entry in found)
+        entries = (entry for name in names for entry in self.find(name))
+        return any(entry.marker == "@cert-authority" for entry in entries)
 
     def judge(self, names: Sequence[str], key_type: str, blob: bytes) -> KeyVerdict:
         """Judge a key; names after the first (see lookup_names) can only confirm or revoke it."""
         verdict = KeyVerdict(Standing.UNKNOWN)
         for name in reversed(names):
-            found = self._judge_one(name, key_type, blob)
-            if found.standing is Standing.REVOKED:
-                return found
-            if name == names[0] and found.standing is not Standing.UNKNOWN:
-                return found
-            if found.standing is Standing.KNOWN:
-                verdict = found
+            judged = self._judge_one(name, key_type, blob)
+            if judged.standing is Standing.REVOKED:
+                return judged
+            if name == names[0] and judged.standing is not Standing.UNKNOWN:
+                return judged
+            if judged.standing is Standing.KNOWN:
+                verdict = judged
         return verdict
 
     def _judge_one(self, name: str, key_type: str, blob: bytes) -> KeyVerdict:
         lines = self.find(name)
-        same = [e for e in lines if e.key == blob]
-        revoked = tuple(e for e in same if e.marker == "@revoked")
+        matching = [line for line in lines if line.key == blob]
+        revoked = tuple(line for line in matching if line.marker == "@revoked")
         if revoked:
             return KeyVerdict(Standing.REVOKED, revoked)
-        known = tuple(e for e in same if not e.marker)
+        known = tuple(line for line in matching if not line.marker)
         if known:
             return KeyVerdict(Standing.KNOWN, known)
-        others = tuple(e for e in lines if not e.marker)
+        different = tuple(line for line in lines if not line.marker)
         # A host that suddenly has no key of the type on record is as suspicious as another key.
-        same_type = tuple(e for e in others if e.key_type == key_type)
-        if others:
-            return KeyVerdict(Standing.CHANGED, same_type or others)
+        same_type = tuple(line for line in different if line.key_type == key_type)
+        if different:
+            return KeyVerdict(Standing.CHANGED, same_type or different)
         return KeyVerdict(Standing.UNKNOWN)
 
 
@@ -164,11 +164,11 @@ def _pattern_fits(pattern: str, name: str) -> bool:
 def _hash_fits(pattern: str, name: str) -> bool:
     salt, _, digest = pattern[len(_HASH_MAGIC) :].partition("|")
     try:
-        wanted = base64.b64decode(digest, validate=True)
-        made = hmac.digest(base64.b64decode(salt, validate=True), name.encode(), "sha1")
+        stored = base64.b64decode(digest, validate=True)
+        computed = hmac.digest(base64.b64decode(salt, validate=True), name.encode(), "sha1")
     except (binascii.Error, ValueError):
         return False
-    return hmac.compare_digest(wanted, made)
+    return hmac.compare_digest(stored, computed)
 
 
 def _is_pattern(name: str) -> bool:
@@ -223,9 +223,9 @@ class KnownFiles:
 
     def for_host(self, answer: SshSettings) -> KnownHosts:
         """Return the keys of the files that ssh would use for this host, and of ours."""
-        named = (*answer.user_known_hosts, *answer.global_known_hosts)
+        names = (*answer.user_known_hosts, *answer.global_known_hosts)
         paths = (
-            *(expand_path(p, answer, self._me) for p in named if p != "none"),
+            *(expand_path(name, answer, self._me) for name in names if name != "none"),
             str(own_known_hosts()),
         )
         with self._lock:
@@ -250,8 +250,8 @@ def remember_key(key: HostKey) -> None:
         make_private(path.parent)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "r+b", buffering=0) as file:
-            torn = b"" if file.read().endswith(b"\n") or not file.tell() else b"\n"
-            if file.write(torn + line) < len(torn + line):
+            prefix = b"" if file.read().endswith(b"\n") or not file.tell() else b"\n"
+            if file.write(prefix + line) < len(prefix + line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(fd)
     except OSError as e:

@@ -162,14 +162,14 @@ def _usable_algorithms(offered: Sequence[str], allowed: Sequence[str]) -> tuple[
 
 def host_key_algorithms(offered: Sequence[str], known_types: Sequence[str]) -> tuple[str, ...]:
     """Put known key types first, so that the host shows a key we can judge (as OpenSSH does)."""
-    types = {"rsa-sha2" if t == "ssh-rsa" else t for t in known_types}
+    types = {"rsa-sha2" if name == "ssh-rsa" else name for name in known_types}
     return _preferred_first(offered, [a for a in offered if a in types or a[:8] in types])
 
 
-def _preferred_first(algorithms: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
+def _preferred_first(algorithms: Sequence[str], preferred: Sequence[str]) -> tuple[str, ...]:
     """Reorder only: an algorithm that the library does not offer is never requested."""
-    front = [a for a in wanted if a in algorithms]
-    return (*front, *(a for a in algorithms if a not in front))
+    front = [name for name in preferred if name in algorithms]
+    return (*front, *(name for name in algorithms if name not in front))
 
 
 def _no_exchange(answer: SshSettings, error: Exception | None) -> Exception:

@@ -57,25 +57,25 @@ class KeyRing:
         self._lock = threading.Lock()
 
     def candidates(self, answer: SshSettings) -> LoginCandidates:
-        asked = (
+        question = (
             tuple(expand_path(path, answer, self._me) for path in answer.identity_files),
             tuple(expand_path(path, answer, self._me) for path in answer.certificate_files),
             answer.identities_only,
             self._agent_path(answer),
         )
         with self._lock:
-            if asked not in self._found:
-                self._found[asked] = self._collect(*asked)
-            return self._found[asked]
+            if question not in self._found:
+                self._found[question] = self._collect(*question)
+            return self._found[question]
 
     def unlock(self, answers: Sequence[SshSettings]) -> None:
         """Ask for passphrases, each once: those of keys that ssh_config names, or of all if no
         other login is possible. A key in the agent needs none."""
         for answer in answers:
-            found = self.candidates(answer)
-            alone = not found.keys and not self._secrets.ask_pass
-            for path in found.locked:
-                if path not in self._defaults or alone:
+            login = self.candidates(answer)
+            sole = not login.keys and not self._secrets.ask_pass
+            for path in login.locked:
+                if path not in self._defaults or sole:
                     key = self._secrets.open(path, _key_with(path))
                     if key:
                         self._opened[path] = key
@@ -83,28 +83,28 @@ class KeyRing:
 
     def hardware_key(self, answer: SshSettings) -> str:
         """Return a key on a FIDO device that ssh_config names, or that is the only key; else ""."""
-        found = self.candidates(answer)
-        alone = not found.keys and not found.locked
-        return next((path for path in found.hardware if alone or path not in self._defaults), "")
+        login = self.candidates(answer)
+        sole = not login.keys and not login.locked
+        return next((path for path in login.hardware if sole or path not in self._defaults), "")
 
     def _agent_path(self, answer: SshSettings) -> str:
-        named = answer.identity_agent
-        if named.lower() == "none":
+        agent = answer.identity_agent
+        if agent.lower() == "none":
             return ""
-        if named in ("", "SSH_AUTH_SOCK"):
+        if agent in ("", "SSH_AUTH_SOCK"):
             return self._me.env.get("SSH_AUTH_SOCK", "")
-        if named.startswith("$"):
-            return self._me.env.get(named[1:].strip("{}"), "")
-        return expand_path(named, answer, self._me)
+        if agent.startswith("$"):
+            return self._me.env.get(agent[1:].strip("{}"), "")
+        return expand_path(agent, answer, self._me)
 
     def _collect(
         self, files: tuple[str, ...], certificates: tuple[str, ...], only: bool, agent: str
     ) -> LoginCandidates:
         """Collect keys in ssh's order: sshd closes the connection after a few keys (MaxAuthTries),
         so keys in the agent go before keys that are only in files."""
-        held, skipped = _agent_keys(agent)
+        agent_keys, skipped = _agent_keys(agent)
         named: list[_Candidate] = []  # by ssh_config, and in the agent
-        alone: list[_Candidate] = []  # in a file only
+        file_only: list[_Candidate] = []  # in a file only
         locked: list[str] = []
         hardware: list[str] = []
         for path in files:
@@ -112,10 +112,10 @@ class KeyRing:
                 continue
             key, reason = (self._opened[path], "") if path in self._opened else _load_key(path)
             blob = key.asbytes() if key else _public_blob(path)
-            in_agent = [k for k in held if blob and _is_for(k.asbytes(), blob)]
-            held = [k for k in held if k not in in_agent]
+            in_agent = [k for k in agent_keys if blob and _is_for(k.asbytes(), blob)]
+            agent_keys = [k for k in agent_keys if k not in in_agent]
             for usable in [key] if key else in_agent:
-                kind = named if in_agent else alone
+                kind = named if in_agent else file_only
                 kind += _with_certificates(path, usable, (f"{path}-cert.pub", *certificates))
             if reason and not key and not in_agent:
                 skipped.append(reason)
@@ -123,10 +123,10 @@ class KeyRing:
                     hardware.append(path)
                 elif "ssh-add" in reason:
                     locked.append(path)
-        for other in [] if only else held:
-            named += _with_certificates(f"agent: {other.comment}", other, certificates)
+        for agent_key in [] if only else agent_keys:
+            named += _with_certificates(f"agent: {agent_key.comment}", agent_key, certificates)
         rank = {path: number for number, path in enumerate(certificates)}
-        keys = sorted([*named, *alone], key=lambda c: rank.get(c.label, len(rank)))
+        keys = sorted([*named, *file_only], key=lambda c: rank.get(c.label, len(rank)))
         paths = [path for path in files if path != "none"]
         if paths and not keys and not skipped:
             skipped.append(f"no such key file: {', '.join(paths)}")
@@ -160,17 +160,17 @@ def _agent_keys(path: str) -> tuple[list[_AgentKey], list[str]]:
 
     if not path:
         return [], []
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    line.settimeout(AGENT_TIMEOUT)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(AGENT_TIMEOUT)
     agent: Any = AgentSSH()
     try:
-        line.connect(path)
-        agent._connect(line)
+        sock.connect(path)
+        agent._connect(sock)
     except (OSError, SSHException) as e:
-        line.close()
+        sock.close()
         return [], [f"the agent at {path} does not answer ({e})"]
     lock = threading.Lock()
-    return [_AgentKey(k, lock) for k in agent.get_keys()], []
+    return [_AgentKey(key, lock) for key in agent.get_keys()], []
 
 
 def _load_key(path: str) -> tuple[Any, str]:
@@ -196,8 +196,8 @@ def _key_with(path: str) -> Callable[[bytes], Any]:
 
     def load(passphrase: bytes) -> Any:
         with contextlib.suppress(Exception):  # each key format reports a wrong one differently
-            given: Any = passphrase
-            return paramiko.PKey.from_path(path, given)
+            secret: Any = passphrase
+            return paramiko.PKey.from_path(path, secret)
         return None
 
     return load
@@ -207,14 +207,14 @@ def _with_certificates(label: str, key: Any, files: tuple[str, ...]) -> list[_Ca
     """Put a key's certificates first, as ssh does; the host may accept the bare key as well."""
     bare = copy.copy(key)
     bare.public_blob = None
-    found = []
+    candidates = []
     for path in dict.fromkeys(files):
         blob = _public_blob(path)
         if _is_certificate_of(bare.asbytes(), blob):
             certified = copy.copy(key)
             certified.public_blob = _certificate_of(blob)
-            found.append(_Candidate(path, certified))
-    return [*found, _Candidate(label, bare)]
+            candidates.append(_Candidate(path, certified))
+    return [*candidates, _Candidate(label, bare)]
 
 
 def _is_for(shown: bytes, key: bytes) -> bool:
@@ -257,7 +257,7 @@ def authenticate(
     while waiting and login.takes("publickey"):
         candidate = waiting.pop(0)
         login.attempt(candidate.label, link.transport.auth_publickey, candidate.key)
-    untried = [c.label for c in waiting] + ["the password"] * (password is not None)
+    untried = [key.label for key in waiting] + ["the password"] * (password is not None)
     if untried and login.tried and not link.transport.is_active():
         raise _hung_up(login, untried)
     if password is not None:
@@ -290,13 +290,13 @@ class _Login:
             return False
         return not self.allowed or method in self.allowed
 
-    def attempt(self, label: str, method: Callable[[str, Any], list[str]], what: Any) -> None:
+    def attempt(self, label: str, method: Callable[[str, Any], list[str]], credential: Any) -> None:
         import paramiko
 
         self.tried.append(label)
         self.link.transport.auth_timeout = seconds_left(self.deadline)
         try:
-            self.allowed = method(self.link.answer.user, what)  # further methods, if any
+            self.allowed = method(self.link.answer.user, credential)  # further methods, if any
         except (paramiko.SSHException, EOFError, OSError) as e:
             self.error = e
             self.allowed = list(getattr(e, "allowed_types", self.allowed))
@@ -308,14 +308,14 @@ def _password_prompt(password: str) -> Callable[[str, str, list[tuple[str, bool]
     """Answer one hidden prompt with the password; a host that asks for more is refused."""
     from paramiko import SSHException
 
-    told: list[str] = []
+    answered: list[str] = []
 
     def answer(title: str, instructions: str, prompts: list[tuple[str, bool]]) -> list[str]:
         if not prompts:
             return []
-        if told or len(prompts) > 1 or prompts[0][1]:
+        if answered or len(prompts) > 1 or prompts[0][1]:
             raise SSHException(f"the host asks for more than a password: {prompts[0][0]}")
-        told.append("once")
+        answered.append("once")
         return [password]
 
     return answer
@@ -357,10 +357,10 @@ def _login_hint(login: _Login, skipped: tuple[str, ...], *, with_password: bool)
     if locked:
         return "ssh-add " + locked[0].split()[0]
     answer = login.link.answer
-    by_word = {"password", "keyboard-interactive"}
-    if login.allowed and "publickey" not in login.allowed and by_word & set(login.allowed):
-        beyond = "--transport openssh, after ssh -M has logged in"
-        return beyond if with_password else "--ask-pass"
+    methods = {"password", "keyboard-interactive"}
+    if login.allowed and "publickey" not in login.allowed and methods & set(login.allowed):
+        ssh_hint = "--transport openssh, after ssh -M has logged in"
+        return ssh_hint if with_password else "--ask-pass"
     return login_command.copy_id(answer.given, answer.user)
 
 

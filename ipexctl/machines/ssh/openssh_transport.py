@@ -86,9 +86,9 @@ class OpenSshTransport:
 
     def _try(self, host: Host, command: str, deadline: float) -> Channel:
         marker = "ipexctl" + secrets.token_hex(8)
-        left = max(1.0, deadline - time.monotonic())
+        limit = max(1.0, deadline - time.monotonic())
         # `echo` and `;` mean the same to sh, csh and fish
-        argv = (*self._argv(host, left, "-T"), "--", host.address or host.name)
+        argv = (*self._argv(host, limit, "-T"), "--", host.address or host.name)
         argv += (f"echo {marker}; {command}",)
         channel = _SshProcess(argv)
         try:
@@ -98,36 +98,36 @@ class OpenSshTransport:
                 with suppress(OSError):
                     channel.write(b"\n")
                 if channel.speaks(marker, deadline):
-                    seen = f"it was silent for {left - INPUT_WAIT:.0f} s, until it got a line"
-                    raise startup_files.input_gone(host, seen)
+                    evidence = f"it was silent for {limit - INPUT_WAIT:.0f} s, until it got a line"
+                    raise startup_files.input_gone(host, evidence)
             configured = self._answer(host).configured
-            status, said = channel.exit_status(0.0), _stderr_text(channel)
-            raise explain_ssh_error(host, status, said, configured=configured)
+            status, message = channel.exit_status(0.0), _stderr_text(channel)
+            raise explain_ssh_error(host, status, message, configured=configured)
         except BaseException:
             channel.close()
             raise
 
     def _argv(
-        self, host: Host, left: float, *words: str, via: Hops | None = None
+        self, host: Host, limit: float, *words: str, via: Hops | None = None
     ) -> tuple[str, ...]:
         argv = [self._program, *words, *ssh_options(host, self._file)]
-        timeout = max(1, math.floor(left) - 1)  # so that ssh itself still reports why
+        timeout = max(1, math.floor(limit) - 1)  # so that ssh itself still reports why
         answer = self._answer(host)
         options = [*_FORCED, f"ConnectTimeout={timeout}", _known_hosts(answer)]
         hops = jump_chain(answer, self._answer) if via is None else via
         if hops:
-            options.append(f"ProxyCommand={self._to_last(hops, left)}")
+            options.append(f"ProxyCommand={self._to_last(hops, limit)}")
         elif not answer.proxy_command:
-            options.append("ProxyJump=none")  # not to itself, by a `Host *`
+            options.append("ProxyJump=none")  # else `Host *` may send a jump host to itself
         return (*argv, *(word for option in options for word in ("-o", option)))
 
-    def _to_last(self, hops: Hops, left: float) -> str:
+    def _to_last(self, hops: Hops, limit: float) -> str:
         """Return a ProxyJump replacement with our options: ssh's own would have only -F.
 
         The shell reads it after ssh has replaced the % tokens.
         """
         host = hop_host(hops[-1])
-        argv = (*self._argv(host, left, "-T", via=hops[:-1]), "-W")
+        argv = (*self._argv(host, limit, "-T", via=hops[:-1]), "-W")
         words = " ".join(shlex.quote(word) for word in argv).replace("%", "%%")
         return f"{words} '[%h]:%p' {shlex.quote(host.name).replace('%', '%%')}"
 
@@ -147,11 +147,11 @@ class _SshProcess(PipeChannel):
     def speaks(self, marker: str, deadline: float) -> bool:
         """Wait until the login is done; False if ssh failed. Keeps what follows the marker; without
         a marker, all that was printed."""
-        wanted = marker.encode("ascii") + b"\n"
-        while wanted not in self._first and len(self._first) < NOISE_LIMIT:
-            left = deadline - time.monotonic()
+        expected = marker.encode("ascii") + b"\n"
+        while expected not in self._first and len(self._first) < NOISE_LIMIT:
+            remaining = deadline - time.monotonic()
             try:
-                data = super().read(1 << 16, max(0.0, left))
+                data = super().read(1 << 16, max(0.0, remaining))
             except ChannelTimeout:
                 return False
             if not data:
@@ -159,7 +159,7 @@ class _SshProcess(PipeChannel):
                 return self.exit_status(1.0) != SSH_FAILED
             self._first += data
         self.patience = PipeChannel.patience
-        self._first = self._first.partition(wanted)[2]
+        self._first = self._first.partition(expected)[2]
         return True
 
     def read(self, size: int, timeout: float | None = None) -> bytes:
@@ -241,24 +241,24 @@ _DROPPED = ("kex_exchange_identification", "Connection reset by")
 
 
 def explain_ssh_error(
-    host: Host, status: int | None, said: str, *, configured: bool = False
+    host: Host, status: int | None, text: str, *, configured: bool = False
 ) -> Unreachable | Dropped:
     """Turn ssh's message into one of our errors; `status` None: it still ran at the deadline."""
-    if "Could not resolve hostname" in said:
+    if "Could not resolve hostname" in text:
         return name_not_resolved(
-            host, login_command.ssh_hostname(host), said, configured=configured
+            host, login_command.ssh_hostname(host), text, configured=configured
         )
-    found = next((s for s in _SAYINGS if s.said in said), None)
-    if found:
-        hint = found.hint.format(**_hint_commands(host))
-        return found.kind(f"{host.name}: {found.means}", why=said, hint=hint, slug=found.slug)
-    if any(words in said for words in _DROPPED):
-        return Dropped(host, said)
+    match = next((saying for saying in _SAYINGS if saying.said in text), None)
+    if match:
+        hint = match.hint.format(**_hint_commands(host))
+        return match.kind(f"{host.name}: {match.means}", why=text, hint=hint, slug=match.slug)
+    if any(words in text for words in _DROPPED):
+        return Dropped(host, text)
     hint = login_command.ssh_debug_command(host)
     if status is None:
-        return Unreachable(f"{host.name}: ssh timed out", why=said, hint=hint, slug="ssh-timeout")
+        return Unreachable(f"{host.name}: ssh timed out", why=text, hint=hint, slug="ssh-timeout")
     return Unreachable(
-        f"{host.name}: ssh failed (exit {status})", why=said, hint=hint, slug="ssh-failed"
+        f"{host.name}: ssh failed (exit {status})", why=text, hint=hint, slug="ssh-failed"
     )
 
 
@@ -281,6 +281,6 @@ def _stderr_text(channel: Channel) -> str:
 
 def _known_hosts(answer: SshSettings) -> str:
     """Return the option for ssh_config's files and ours; ssh expands ~ and tokens in them."""
-    named = [path for path in answer.user_known_hosts if path != "none"]
-    own = str(own_known_hosts()).replace("%", "%%")
-    return "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in (*named, own))
+    paths = [path for path in answer.user_known_hosts if path != "none"]
+    own_file = str(own_known_hosts()).replace("%", "%%")
+    return "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in (*paths, own_file))

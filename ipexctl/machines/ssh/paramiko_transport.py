@@ -63,7 +63,7 @@ class SshTransport:
 
     def unlock(self, hosts: Sequence[Host]) -> None:
         """Ask for what the logins will need now, before many hosts need it at once."""
-        answers = [self._answer(h) for host in hosts for h in (*self.jump_hosts(host), host)]
+        answers = [self._answer(hop) for host in hosts for hop in (*self.jump_hosts(host), host)]
         self._secrets.password()
         self._keys.unlock(answers)
 
@@ -104,8 +104,8 @@ class SshTransport:
 
     def needs_program(self, host: Host) -> str:
         """Return what the way to the host needs that only the ssh program supports, or ""."""
-        way = (self._answer(h) for h in (*self.jump_hosts(host), host))
-        return next((need for answer in way if (need := self._need(answer))), "")
+        answers = (self._answer(hop) for hop in (*self.jump_hosts(host), host))
+        return next((need for answer in answers if (need := self._need(answer))), "")
 
     def _need(self, answer: SshSettings) -> str:
         if need := next(iter(answer.needs), "") or unsupported_setting(answer):

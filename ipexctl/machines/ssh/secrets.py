@@ -60,14 +60,14 @@ class Secrets:
 
     @without_live_lines()
     def _prompt_passphrase(self, path: str, key_with: Callable[[bytes], T | None]) -> T | None:
-        for left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):
             try:
-                said = self._ask(f"Passphrase of {path}: ")
+                passphrase = self._ask(f"Passphrase of {path}: ")
             except EOFError:
                 return None
-            key = key_with(said.encode("utf-8")) if said else None
-            if key is not None or not said:  # just Enter: go on without this key
+            key = key_with(passphrase.encode("utf-8")) if passphrase else None
+            if key is not None or not passphrase:  # just Enter: go on without this key
                 return key
-            if left:
+            if tries_left:
                 print("Wrong passphrase.", file=sys.stderr)
         return None

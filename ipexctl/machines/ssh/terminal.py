@@ -26,12 +26,12 @@ def run_in_terminal(host: Host, link: SshLink, command: str) -> int:
     connection = fabric_connection(link)
     try:
         with _raw_terminal(sys.stdin):
-            done = connection.run(command, pty=True, warn=True, hide=False, in_stream=sys.stdin)
+            result = connection.run(command, pty=True, warn=True, hide=False, in_stream=sys.stdin)
     except (ThreadException, OSError, EOFError):
         raise connection_lost(host) from None
     if not link.transport.is_active():
         raise connection_lost(host)
-    return int(done.exited) if done.exited >= 0 else NO_STATUS
+    return int(result.exited) if result.exited >= 0 else NO_STATUS
 
 
 def fabric_connection(link: SshLink) -> Any:
@@ -78,9 +78,9 @@ def _connection_class() -> Any:
 @contextlib.contextmanager
 def _raw_terminal(stream: Any) -> Iterator[None]:
     """Pass every key to the host, including Ctrl-C, Ctrl-Z and Ctrl-S."""
-    before = termios.tcgetattr(stream)
+    saved = termios.tcgetattr(stream)
     tty.setraw(stream)
     try:
         yield
     finally:
-        termios.tcsetattr(stream, termios.TCSADRAIN, before)
+        termios.tcsetattr(stream, termios.TCSADRAIN, saved)

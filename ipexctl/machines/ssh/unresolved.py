@@ -20,10 +20,10 @@ _USUAL = ("ssh_config", "ssh-config", "config")
 def name_not_resolved(host: Host, hostname: str, why: str, *, configured: bool) -> Unreachable:
     """Return the error. `configured`: the ssh_config in use has a line for the host."""
     place = f"{host.place.source}:{host.place.line}: " if host.place else ""
-    beside = None if configured else _ssh_config_beside(host)
+    config_file = None if configured else _ssh_config_beside(host)
     hint = f"getent hosts {hostname}   # or give its address as HostName in ssh_config"
-    if beside:
-        hint = f"add -F {quote((str(beside),))}, which defines the hosts"
+    if config_file:
+        hint = f"add -F {quote((str(config_file),))}, which defines the hosts"
     return Unreachable(
         f"{host.name}: the name {hostname} cannot be resolved",
         why=f"{place}{why}",
@@ -38,7 +38,7 @@ def _ssh_config_beside(host: Host) -> Path | None:
     folder = Path(host.place.source).parent if host.place else Path()
     labs = sorted((state_dir() / "labs").glob("*/ssh_config"))
     configs = (*_of_project(folder), *(folder / name for name in _USUAL), *labs)
-    return next((c for c in configs if host.name in _host_lines(c.absolute())), None)
+    return next((path for path in configs if host.name in _host_lines(path.absolute())), None)
 
 
 def _of_project(folder: Path) -> tuple[Path, ...]:

@@ -127,13 +127,13 @@ class PipeChannel:
     def read(self, size: int, timeout: float | None = None) -> bytes:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._closed:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ready = [fd for fd, _ in self._ready.poll(left if left is None else left * 1000)]
+            wait = None if deadline is None else max(0.0, deadline - time.monotonic())
+            ready = [fd for fd, _ in self._ready.poll(wait if wait is None else wait * 1000)]
             if self._err in ready:
                 self._drain()
             if self._out in ready:
                 return os.read(self._out, size)
-            if not ready or left == 0.0:  # stderr alone, however long, is not an answer
+            if not ready or wait == 0.0:  # stderr alone, however long, is not an answer
                 raise ChannelTimeout
         return b""
 
@@ -174,12 +174,12 @@ class PipeChannel:
 
 def allow_files(hosts: int) -> None:
     """Raise the limit of open files for this many connections, up to the hard limit."""
-    wanted = hosts * FILES_PER_HOST + FILES_BESIDE
+    needed = hosts * FILES_PER_HOST + FILES_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft < most:
+    limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft < limit:
         with contextlib.suppress(ValueError, OSError):  # macOS reports no limit, but has one
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 class LocalTransport:
