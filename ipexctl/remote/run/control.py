@@ -87,13 +87,13 @@ def answer_connection(link, answer, watch):
 def receive_line(link):
     """Return the next message, or None if the other end has closed the connection. It is one line
     of JSON: every version of ipexctl can ask a supervisor of another one."""
-    found = b""
-    while b"\n" not in found:
+    received = b""
+    while b"\n" not in received:
         data = link.recv(65536)
         if not data:
             return None
-        found += data
-    return json.loads(found.split(b"\n", 1)[0].decode("utf-8"))
+        received += data
+    return json.loads(received.split(b"\n", 1)[0].decode("utf-8"))
 
 
 def send_line(link, message):

@@ -28,67 +28,67 @@ def guard_run(link, keep=None):
     try:
         import ssl  # noqa: F401  the hub's link needs it: read while the project is on its way
     except ImportError:
-        pass  # reported where it is needed
+        pass  # the hub's link reports it
     frame = link.read()
     if frame is None:
         os._exit(0)
-    asked = StartOrder.read(frame[0])
-    if keep is not None and asked.restart_plan:
-        keep(asked)
-        if asked.spare:
+    order = StartOrder.read(frame[0])
+    if keep is not None and order.restart_plan:
+        keep(order)
+        if order.spare:
             link.write({"kept": True})
             os._exit(0)
-    if asked.secret:
+    if order.secret:
         no_core_dump()
     try:
         scratch = scratch_folder.make_scratch_folder()
     except OSError as e:
         link.write({"error": failure_document(supervisor.cannot_write(e, "/tmp"))})
         os._exit(0)
-    began = time.monotonic()
+    start_time = time.monotonic()
     rank_wrapper.set_subreaper()
     rank_wrapper.set_name(rank_wrapper.GUARDIAN)
-    shown = control.guardian_socket(asked.run_id, asked.host)
+    life_sign = control.guardian_socket(order.run_id, order.host)
     pulse = mmap.mmap(-1, 1)  # shared with the supervisor
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-        shown.close()
+        life_sign.close()
         rank_wrapper.set_name(rank_wrapper.SUPERVISOR)
-        become_supervisor(link, asked, scratch, pulse)
-    how = end_of(pid, pulse, asked.lease + PATIENCE)
-    survivors = rank_wrapper.kill_all(asked.run_id, os.getpid()) if how else []
+        become_supervisor(link, order, scratch, pulse)
+    killed = end_of(pid, pulse, order.lease + PATIENCE)
+    survivors = rank_wrapper.kill_all(order.run_id, os.getpid()) if killed else []
     scratch_folder.remove_scratch_folder(scratch)
-    if how:
-        note_end(asked, how, len(survivors), time.monotonic() - began)
+    if killed:
+        note_end(order, killed, len(survivors), time.monotonic() - start_time)
         try:
-            link.write({"killed": how, "survivors": len(survivors)})
+            link.write({"killed": killed, "survivors": len(survivors)})
         except OSError:
             pass  # the agent has gone
-    shown.close()  # the guardian will record nothing more
-    run_folders.sweep_run_folders(root_folder.expand_root_path(asked.root))
+    life_sign.close()  # the guardian will record nothing more
+    run_folders.sweep_run_folders(root_folder.expand_root_path(order.root))
     scratch_folder.sweep_scratch_folders()
     os._exit(0)
 
 
-def note_end(asked: StartOrder, how, survivors, seconds):
+def note_end(order: StartOrder, killed, survivors, seconds):
     """Record how and when this host's part of the run ended, in place of the supervisor."""
     end = {"at": round(seconds, 3)}  # the supervisor began when the guardian did
     try:
-        top = root_folder.prepare_root(asked.root)
-        path = journal.path_of(os.path.join(top, "runs", asked.run_id), asked.host)
-        lost = run_events.make_host_fact(asked.host, run_events.HostLost(how))
+        top = root_folder.prepare_root(order.root)
+        path = journal.path_of(os.path.join(top, "runs", order.run_id), order.host)
+        lost = run_events.make_host_fact(order.host, run_events.HostLost(killed))
         journal.append_record(path, dict(end, fact=lost))
-        journal.append_record(path, dict(end, over=how, survivors=survivors))
+        journal.append_record(path, dict(end, over=killed, survivors=survivors))
     except (OSError, Failure):
         pass  # a full disk, or no journal yet
 
 
-def become_supervisor(link, asked: StartOrder, scratch, pulse):
+def become_supervisor(link, order: StartOrder, scratch, pulse):
     try:
         os.setsid()
-        supervisor.run_supervisor(link, asked, scratch, pulse)
+        supervisor.run_supervisor(link, order, scratch, pulse)
     except Failure as e:
         report_failure(link, failure_document(e))
     except BaseException:
@@ -108,18 +108,18 @@ def report_failure(link, error):
 def end_of(child, pulse, patience):
     """Return how the child was killed, "" if it ended on its own. Kill it after `patience` seconds
     without a pulse, except while this process was stopped, too. Also collect orphans."""
-    last, silence, looked, frozen = pulse[0], 0.0, time.monotonic(), ""
+    last_pulse, silence, last_look, frozen = pulse[0], 0.0, time.monotonic(), ""
     while True:
         signal.sigtimedwait([signal.SIGCHLD], LOOK)
         now = time.monotonic()
-        silence, looked = silence + min(now - looked, 2 * LOOK), now
+        silence, last_look = silence + min(now - last_look, 2 * LOOK), now
         for pid, status in collect_children():
             if pid == child:
-                how = "was killed (signal %d)" % os.WTERMSIG(status)
-                killed = "the supervisor of the run " + (frozen or how)
-                return killed if os.WIFSIGNALED(status) else ""
-        if pulse[0] != last:
-            last, silence = pulse[0], 0.0
+                death = "was killed (signal %d)" % os.WTERMSIG(status)
+                killed_how = "the supervisor of the run " + (frozen or death)
+                return killed_how if os.WIFSIGNALED(status) else ""
+        if pulse[0] != last_pulse:
+            last_pulse, silence = pulse[0], 0.0
         elif silence > patience:
             frozen = frozen or "did not respond for %.0f s and was killed" % patience
             os.kill(child, signal.SIGKILL)

@@ -43,8 +43,8 @@ class Sampler:
         with self.lock:
             return {rank: pids[0] for rank, pids in self.pids.items()}
 
-    def loop(self, over):
-        while not over():
+    def loop(self, is_over):
+        while not is_over():
             time.sleep(EVERY)
             sample = self.sample()
             self.call.emit(sample)
@@ -68,15 +68,15 @@ class Sampler:
 
     def network(self):
         """Return bytes per second of the busiest interface and direction; None: not known."""
-        before, now = self.moved, (time.monotonic(), interface_bytes())
-        self.moved = now
-        seconds = now[0] - before[0]
-        if seconds <= 0 or not now[1]:
+        earlier, latest = self.moved, (time.monotonic(), interface_bytes())
+        self.moved = latest
+        seconds = latest[0] - earlier[0]
+        if seconds <= 0 or not latest[1]:
             return None
         rates = [0.0]
-        for name, counts in now[1].items():
-            old = before[1].get(name, counts)
-            rates += [(counts[i] - old[i]) / seconds for i in (0, 1)]
+        for name, counts in latest[1].items():
+            old_counts = earlier[1].get(name, counts)
+            rates += [(counts[i] - old_counts[i]) / seconds for i in (0, 1)]
         return max(rates)
 
     def rank_cpus(self):
@@ -89,23 +89,23 @@ class Sampler:
             if os.path.isdir("/proc/%d" % pid)
         }
         return {
-            str(rank): max(0.0, (s - before[rank][1]) / (now - before[rank][0]))
-            for rank, (_, s) in self.took.items()
+            str(rank): max(0.0, (seconds - before[rank][1]) / (now - before[rank][0]))
+            for rank, (_, seconds) in self.took.items()
             if rank in before and now > before[rank][0]
         }
 
     def stopped(self):
         now = time.monotonic()
         with self.lock:
-            still = {rank for rank, pids in self.pids.items() if any(map(is_stopped, pids))}
-            self.since = {rank: self.since.get(rank, now) for rank in still}
+            stopped_ranks = {rank for rank, pids in self.pids.items() if any(map(is_stopped, pids))}
+            self.since = {rank: self.since.get(rank, now) for rank in stopped_ranks}
             return {str(rank): now - since for rank, since in self.since.items()}
 
 
 def is_stopped(pid):
     """Return whether the process exists, with all its threads stopped."""
-    main = stat_of("%d/task/%d" % (pid, pid))[1]
-    return main[:1] == ["T"] and all(t.state == "T" for t in process_state.list_threads(pid))
+    main_state = stat_of("%d/task/%d" % (pid, pid))[1]
+    return main_state[:1] == ["T"] and all(t.state == "T" for t in process_state.list_threads(pid))
 
 
 def cpu_times():
@@ -120,15 +120,15 @@ def cpu_times():
 
 def interface_bytes():
     """Return {interface: (received, sent)}, without loopback."""
-    found = {}
+    interfaces = {}
     try:
         for name, counts in fields_of(read_text("/proc/net/dev")).items():
             words = counts.split()
             if name != "lo":
-                found[name] = (int(words[0]), int(words[8]))
+                interfaces[name] = (int(words[0]), int(words[8]))
     except (ValueError, IndexError):
         pass
-    return found
+    return interfaces
 
 
 def cpu_share(before, after):
@@ -146,9 +146,9 @@ def read_memory_use():
         used = total - (int(info["MemAvailable"].split()[0]) << 10)
     except (ValueError, KeyError):
         pass
-    for limit, now in group_memory():
+    for limit, usage in group_memory():
         if total is None or limit < total:
-            used, total = now, limit
+            used, total = usage, limit
     return used, total
 
 
@@ -158,9 +158,9 @@ def group_memory():
         names = ("memory.max", "memory.current")
         if version == 1:
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-        limit, now = (read_number(os.path.join(folder, name)) for name in names)
-        if limit is not None and now is not None and limit < UNLIMITED:
-            yield limit, now
+        limit, usage = (read_number(os.path.join(folder, name)) for name in names)
+        if limit is not None and usage is not None and limit < UNLIMITED:
+            yield limit, usage
 
 
 def list_memory_cgroups():
@@ -214,7 +214,7 @@ def oom_hint(before, pid):
 
 def killed_by_kernel(pid):
     """Return whether the kernel's log, if readable, names the process."""
-    wanted = re.compile(rb"Killed process %d \(" % pid)
+    pattern = re.compile(rb"Killed process %d \(" % pid)
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -222,7 +222,7 @@ def killed_by_kernel(pid):
     try:
         for _ in range(100000):
             try:
-                if wanted.search(os.read(log, 8192)):
+                if pattern.search(os.read(log, 8192)):
                     return True
             except BrokenPipeError:
                 continue  # overwritten during the read

@@ -59,10 +59,10 @@ class HostPrograms:
             self.supervisor.report(run_events.Exited(key, 127, why))
             return
         env = self.program_env()
-        out = os.path.join(self.supervisor.logs, "%s.log" % re.sub(r"[^a-z0-9]", "-", str(key)))
+        path = os.path.join(self.supervisor.logs, "%s.log" % re.sub(r"[^a-z0-9]", "-", str(key)))
         parent = os.getpid()
         try:
-            with open(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
                 child = subprocess.Popen(
                     argv,
                     env=env,
@@ -77,7 +77,7 @@ class HostPrograms:
             self.supervisor.report(run_events.Exited(key, 127, str(e)))
             return
         self.children[key] = child
-        self.supervisor.log_begins(key, out)
+        self.supervisor.log_begins(key, path)
         self.wait(key, child)
 
     def wait(self, key, child):
@@ -85,12 +85,12 @@ class HostPrograms:
         # as long as the child; the waiting is done elsewhere.
         def waiter():
             code = child.wait()
-            asked = key in self.killed or self.supervisor.is_ending(time.monotonic())
+            is_expected = key in self.killed or self.supervisor.is_ending(time.monotonic())
             self.supervisor.log_ends(key)
             if self.supervisor.ranks.running and not by_signal(code):
                 # it gave up as a rank was killed: report that first; 0 follows an order to end
                 time.sleep(HESITATION if code else 2 * HESITATION)
-            self.supervisor.report(run_events.Exited(key, code, asked=asked))
+            self.supervisor.report(run_events.Exited(key, code, asked=is_expected))
 
         start_thread(waiter)
 

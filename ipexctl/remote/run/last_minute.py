@@ -26,12 +26,12 @@ class Pace:
 
     def add(self, host_cpu):
         """Add a sample. `host_cpu`: the share of the host's CPUs that was busy, or None."""
-        now, sent, pids = time.monotonic(), self.traffic.sent(), self.sampler.rank_pids()
+        now, sent_bytes, pids = time.monotonic(), self.traffic.sent(), self.sampler.rank_pids()
         ranks = {
             rank: (
                 now,
                 seconds,
-                sent.get(rank),
+                sent_bytes.get(rank),
                 cpu_wait_seconds(pids[rank]) if rank in pids else None,
             )
             for rank, (_, seconds) in self.sampler.took.items()
@@ -45,16 +45,16 @@ class Pace:
     def keep(self, sample):
         """Write the sample to the history, after `add`: {at, cpu, used, net, ranks: {rank: [CPUs,
         bytes sent so far, seconds that took]}}."""
-        sent = {str(rank): row[2] for rank, row in self.samples[-1][1].items()}
+        counts = {str(rank): row[2] for rank, row in self.samples[-1][1].items()}
         ranks = {
-            rank: [round(cpus, 2)] + [round_number(count) for count in sent.get(rank) or [0, 0.0]]
+            rank: [round(cpus, 2)] + [round_number(count) for count in counts.get(rank) or [0, 0.0]]
             for rank, cpus in sample.ranks.items()
         }
         row = {name: round_number(getattr(sample, name)) for name in ("cpu", "used", "net")}
         try:
             if self.history:
-                at = round(time.monotonic() - self.began, 1)
-                self.history.add(dict(row, at=at, ranks=ranks))
+                seconds = round(time.monotonic() - self.began, 1)
+                self.history.add(dict(row, at=seconds, ranks=ranks))
         except OSError:
             self.history = None  # a full disk, say
 
@@ -73,31 +73,31 @@ class Pace:
     def whole_run(self):
         """Return the same for the whole run, with {..., cpus, programs: [[name, CPUs], ...]}."""
         cpu = self.busy[0] / self.busy[1] if self.busy[1] else None
-        said = {"cpu": cpu, "ranks": describe_spans(self.spans), "cpus": os.cpu_count()}
-        return dict(said, programs=self.others.top())
+        pace = {"cpu": cpu, "ranks": describe_spans(self.spans), "cpus": os.cpu_count()}
+        return dict(pace, programs=self.others.top())
 
 
 def extend_spans(spans, ranks):
     """Update `spans`: rank -> (its first row, from when it has sent something; its last row)."""
     for rank, row in ranks.items():
-        first = spans.get(rank, (row,))[0]
-        begins = row[2] and row[2][0] and not (first[2] and first[2][0])
-        spans[rank] = (row if begins else first, row)
+        first_row = spans.get(rank, (row,))[0]
+        starts_sending = row[2] and row[2][0] and not (first_row[2] and first_row[2][0])
+        spans[rank] = (row if starts_sending else first_row, row)
 
 
 def describe_spans(spans):
-    found = {}
+    rates = {}
     for rank, (first, last) in sorted(spans.items()):
         seconds = last[0] - first[0]
         if seconds >= SHORTEST:
-            moved = (
+            traffic = (
                 traffic_rates(first[2], last[2], seconds) if first[2] and last[2] else [0.0, 0.0]
             )
-            known = None not in (first[3], last[3])
-            waited = max(0.0, (last[3] - first[3]) / seconds) if known else None
+            is_counted = None not in (first[3], last[3])
+            waited = max(0.0, (last[3] - first[3]) / seconds) if is_counted else None
             cpus = (last[1] - first[1]) / seconds
-            found[str(rank)] = [seconds, cpus] + moved + [waited]
-    return found
+            rates[str(rank)] = [seconds, cpus] + traffic + [waited]
+    return rates
 
 
 def round_number(number):
@@ -108,8 +108,8 @@ def round_number(number):
 
 
 def traffic_rates(before, after, seconds):
-    known = None not in (before[1], after[1])
-    share = max(0.0, min(1.0, (after[1] - before[1]) / seconds)) if known else None
+    is_counted = None not in (before[1], after[1])
+    share = max(0.0, min(1.0, (after[1] - before[1]) / seconds)) if is_counted else None
     return [max(0.0, (after[0] - before[0]) / seconds), share]
 
 
@@ -139,19 +139,19 @@ class Programs:
         if self.samples % LOOK == 1:
             self.look(now, process_times())
 
-    def look(self, now, found):
-        """Count a sample. `found`: pid -> (name, parent, ticks)."""
-        own = with_ancestors(os.getpid(), found) | find_descendants(os.getpid(), found)
-        new = {pid: (name, ticks) for pid, (name, _, ticks) in found.items() if pid not in own}
-        for pid, (name, ticks) in new.items():
+    def look(self, now, table):
+        """Count a sample. `table`: pid -> (name, parent, ticks)."""
+        ours = with_ancestors(os.getpid(), table) | find_descendants(os.getpid(), table)
+        others = {pid: (name, ticks) for pid, (name, _, ticks) in table.items() if pid not in ours}
+        for pid, (name, ticks) in others.items():
             if self.began:  # a process that is new since the last look counts in full
-                before = self.seen.get(pid, (name, 0))[1]
-                self.ticks[name] += max(0, ticks - before)
-        self.seen = new
+                old_ticks = self.seen.get(pid, (name, 0))[1]
+                self.ticks[name] += max(0, ticks - old_ticks)
+        self.seen = others
         self.began, self.ended = self.began or now, now
 
     def top(self):
-        ticks = (self.ended - self.began) * os.sysconf("SC_CLK_TCK")
-        if ticks <= 0:
+        total = (self.ended - self.began) * os.sysconf("SC_CLK_TCK")
+        if total <= 0:
             return []
-        return [[name, round(used / ticks, 3)] for name, used in self.ticks.most_common(TOP)]
+        return [[name, round(ticks / total, 3)] for name, ticks in self.ticks.most_common(TOP)]

@@ -37,8 +37,8 @@ class Progress:
         self.looks = False  # whether a look is being taken, which makes ranks write
         self.looking = threading.Lock()  # two looks at once would disturb each other
 
-    def loop(self, over):
-        while not over():
+    def loop(self, is_over):
+        while not is_over():
             time.sleep(EVERY)
             seconds = self.measure()
             if seconds >= QUIET or self.told:
@@ -47,27 +47,27 @@ class Progress:
 
     def measure(self):
         """Return the seconds without progress of all ranks here; 0 if no rank runs."""
-        pids, moved = self.supervisor.sampler.rank_pids(), self.supervisor.traffic.exchanged()
+        pids, traffic = self.supervisor.sampler.rank_pids(), self.supervisor.traffic.exchanged()
         now = time.monotonic()
         with self.lock:
             self.since = {rank: self.since.get(rank, now) for rank in pids}
             quiet = now - max(self.since.values()) if self.since else 0.0
             # walk through all processes only if the cheap counts show no progress
-            below = process_trees(pids) if quiet > EVERY else {}
+            trees = process_trees(pids) if quiet > EVERY else {}
             for rank in () if self.looks else pids:
-                self.count(rank, moved.get(rank, [0, 0]), below.get(rank), now)
+                self.count(rank, traffic.get(rank, [0, 0]), trees.get(rank), now)
             return now - max(self.since.values()) if self.since else 0.0
 
-    def count(self, rank, moved, processes, now):
+    def count(self, rank, net, processes, now):
         size = size_of(run_folders.log_of(self.supervisor.dir, rank))
         files = {pid: file_bytes(pid) for pid in processes or ()}
-        at, old_size, old_moved, old_files = self.before.get(rank, (now, size, moved, {}))
-        self.before[rank] = (now, size, moved, files)
-        seconds = max(now - at, 0.1)
+        old_time, old_size, old_net, old_files = self.before.get(rank, (now, size, net, {}))
+        self.before[rank] = (now, size, net, files)
+        seconds = max(now - old_time, 0.1)
         if (
             size != old_size
-            or moved[0] != old_moved[0]
-            or moved[1] - old_moved[1] > LEAST_FAR * seconds
+            or net[0] != old_net[0]
+            or net[1] - old_net[1] > LEAST_FAR * seconds
             or count_new_bytes(old_files, files) > LEAST_DISK * seconds
         ):
             self.since[rank] = now
@@ -80,12 +80,12 @@ class Progress:
         quiet = self.measure()  # progress until now counts
         site, pids = self.supervisor.programs.site(), self.supervisor.sampler.rank_pids()
         with self.looking, self.paused():
-            found = look.look_at_ranks(site, pids)
-        if len(json.dumps(found)) > LARGEST:
-            for rank in found:
+            ranks = look.look_at_ranks(site, pids)
+        if len(json.dumps(ranks)) > LARGEST:
+            for rank in ranks:
                 rank["threads"] = [thread for thread in rank["threads"] if thread["main"]]
                 rank["children"] = rank["children"][:2]
-        return quiet, found, any(is_rank_computing(rank) for rank in found)
+        return quiet, ranks, any(is_rank_computing(rank) for rank in ranks)
 
     @contextmanager
     def paused(self):
@@ -127,7 +127,7 @@ def file_bytes(pid):
         return None
 
 
-def count_new_bytes(before, now):
+def count_new_bytes(old_counts, new_counts):
     """Return the bytes between two looks, of the processes that both have."""
-    pairs = ((before.get(pid), count) for pid, count in now.items())
+    pairs = ((old_counts.get(pid), count) for pid, count in new_counts.items())
     return sum(count - old for old, count in pairs if None not in (old, count))

@@ -14,7 +14,7 @@ class Records:
         self.folder = folder
         self.silent = "" if "rank_groups" in modules else "ranks are not asked (--no-inspect)"
         self.pids = {}  # rank -> the process that its wrapper has started
-        self.known = {}  # name of a file -> (when it was written, its size, what it says)
+        self.known = {}  # name of a file -> (when it was written, its size, its record)
 
     def add(self, rank, pid):
         self.pids[rank] = pid
@@ -29,23 +29,23 @@ class Records:
         for name in names:
             path = os.path.join(self.folder, name)
             try:
-                about = os.stat(path)
+                status = os.stat(path)
             except OSError:
                 continue
-            mark = (about.st_mtime, about.st_size)
-            if self.known.get(name, ())[:2] != mark and about.st_size <= LARGEST:
+            mark = (status.st_mtime, status.st_size)
+            if self.known.get(name, ())[:2] != mark and status.st_size <= LARGEST:
                 self.known[name] = mark + (read_json(path) or {},)
         return self.known != before
 
     def rows(self):
         """Return the records of processes started by the wrapper and of those in a group: other
         processes that import torch, such as data loader workers, say nothing about the rank."""
-        found = {}
-        for _, (written, _, said) in sorted(self.known.items()):
-            pid, rank = said.get("pid"), said.get("rank")
-            main = pid is not None and self.pids.get(rank) == pid
-            if main or (said.get("joined") and rank in self.pids):
+        rows = {}
+        for _, (written, _, record) in sorted(self.known.items()):
+            pid, rank = record.get("pid"), record.get("rank")
+            is_main = pid is not None and self.pids.get(rank) == pid
+            if is_main or (record.get("joined") and rank in self.pids):
                 age = round(max(0.0, time.time() - written), 1)
                 # the last one, if the process has replaced itself
-                found[pid] = dict(said, main=main, age=age)
-        return list(found.values())
+                rows[pid] = dict(record, main=is_main, age=age)
+        return list(rows.values())

@@ -78,18 +78,18 @@ class Ranks:
             return
         self.running.add(number)
         send_if_connected(link, orders)
-        ended, pid, at = self.until_end(number, reader)
-        if not ended.lost:
+        exit_state, pid, end_time = self.until_end(number, reader)
+        if not exit_state.lost:
             self.supervisor.log_ends(number)
-        if ended.code != 0:
-            ended.hints = self.hints(pid)
+        if exit_state.code != 0:
+            exit_state.hints = self.hints(pid)
         tail = run_folders.end_of_log(self.supervisor.dir, number, LAST_WORDS)
-        code = self.exit_code(pid) if ended.signal in CRASHES else None
+        code = self.exit_code(pid) if exit_state.signal in CRASHES else None
         if code is not None:
-            ended.code, ended.signal, ended.at_exit = code, None, ended.signal
-        if ended.code == 0 or not self.supervisor.is_ending(at):  # else we killed it
-            self.supervisor.note({"ended": number, "how": ended.document()}, sync=True)
-            self.supervisor.report(run_events.RankExited(number, ended, tail))
+            exit_state.code, exit_state.signal, exit_state.at_exit = code, None, exit_state.signal
+        if exit_state.code == 0 or not self.supervisor.is_ending(end_time):  # else we killed it
+            self.supervisor.note({"ended": number, "how": exit_state.document()}, sync=True)
+            self.supervisor.report(run_events.RankExited(number, exit_state, tail))
         self.running.discard(number)
         reader.next()  # the wrapper stays until the hub has recorded its end
         with self.lock:
@@ -100,18 +100,18 @@ class Ranks:
         pid = None
         while True:
             message = reader.next()
-            if message is None:  # its wrapper is gone without a word
-                at = time.monotonic()
+            if message is None:  # the wrapper was killed: it reported no end
+                end_time = time.monotonic()
                 self.forget(number)
-                time.sleep(HESITATION)  # if MPI was killed and took it along: that first
-                return run_events.Exit(None, lost=True), pid, at
+                time.sleep(HESITATION)  # if MPI's end killed it, that is reported first
+                return run_events.Exit(None, lost=True), pid, end_time
             if "started" in message:
                 pid = message["pid"]
                 self.supervisor.sampler.add(number, pid, message["wrapper"])
                 self.supervisor.traffic.add(number, pid, message["wrapper"])
-                where = message.get("where")
+                placement = message.get("where")
                 self.supervisor.note({"started": number})
-                self.supervisor.report(run_events.RankStarted(number, pid, where))
+                self.supervisor.report(run_events.RankStarted(number, pid, placement))
             elif "ended" in message:
                 self.forget(number)
                 return run_events.Exit.read(message), pid, message["at"]
@@ -131,21 +131,21 @@ class Ranks:
     def hints(self, pid):
         """Return what this host knows about a rank's end that the rank could not report."""
         memory = health_sampler.oom_hint(self.killed_for_memory, pid)
-        found = [memory] if memory else []
+        hints = [memory] if memory else []
         try:
             disk = os.statvfs(self.supervisor.logs)
             if disk.f_bavail * disk.f_frsize < 64 * 1024:
-                found.append("disk-full")
+                hints.append("disk-full")
         except OSError:
             pass
-        return found
+        return hints
 
     def rank_orders(self, link, number, local):
-        places = {p.rank: p for p in self.plan.ranks}
-        if number not in places:
-            refused = "mpirun started rank %s here, the plan has %s" % (number, sorted(places))
+        ranks = {rank.rank: rank for rank in self.plan.ranks}
+        if number not in ranks:
+            refused = "mpirun started rank %s here, the plan has %s" % (number, sorted(ranks))
             return {"refused": refused}
-        place = places[number]
+        place = ranks[number]
         if local is not None and local != place.local_rank:
             refused = "rank %d is local rank %d here, not %d" % (number, local, place.local_rank)
             return {"refused": refused}

@@ -69,10 +69,10 @@ def op_find(
 
 
 def no_such_environment(root, key, lock):
-    now = env_marks.current_env_key(root)
+    current = env_marks.current_env_key(root)
     return Failure(
         "the environment %s of %s is not installed here" % (key, lock),
-        "current is %s, which belongs to another project or lock" % now if now else "",
+        "current is %s, which belongs to another project or lock" % current if current else "",
         "ipexctl install",
         slug="not-installed",
     )
@@ -110,35 +110,35 @@ def op_find_mpirun(call, prefix=""):
 def system_mpi(call, prefix):
     path = os.environ.get("PATH", os.defpath)
     path = os.path.join(prefix, "bin") + os.pathsep + path if prefix else path
-    found = shutil.which("mpirun", path=os.pathsep.join([path] + list(MPIS)))
-    if not found:
+    mpirun = shutil.which("mpirun", path=os.pathsep.join([path] + list(MPIS)))
+    if not mpirun:
         return None
-    variables = {"PATH": "%s:%s" % (os.path.dirname(found), path), "LC_ALL": "C.UTF-8"}
+    variables = {"PATH": "%s:%s" % (os.path.dirname(mpirun), path), "LC_ALL": "C.UTF-8"}
     variables["HOME"] = os.path.expanduser("~")
     try:
-        says = child_processes.run_program(call, [found, "--version"], variables, TIMEOUT)
+        version_text = child_processes.run_program(call, [mpirun, "--version"], variables, TIMEOUT)
     except Failure as e:
-        says = "%s\n%s" % (e.what, e.why)
-    return {"bin": os.path.dirname(os.path.abspath(found)), "says": says[:2000]}
+        version_text = "%s\n%s" % (e.what, e.why)
+    return {"bin": os.path.dirname(os.path.abspath(mpirun)), "says": version_text[:2000]}
 
 
 def list_installed_packages(prefix):
-    found = {}
+    versions = {}
     for path in glob.glob(os.path.join(prefix, "lib", "python3*", "site-packages", "*.dist-info")):
         name, _, version = os.path.basename(path)[: -len(".dist-info")].partition("-")
-        found[name.lower().replace("_", "-")] = version
-    return found
+        versions[name.lower().replace("_", "-")] = version
+    return versions
 
 
 def list_importable_modules(prefix):
     """Return the top-level modules of the environment, None if there may be others."""
-    found = glob.glob(os.path.join(glob.escape(prefix), "lib", "python3*", "site-packages"))
-    if len(found) != 1 or os.path.islink(os.path.join(prefix, "lib")):
+    folders = glob.glob(os.path.join(glob.escape(prefix), "lib", "python3*", "site-packages"))
+    if len(folders) != 1 or os.path.islink(os.path.join(prefix, "lib")):
         return None  # of --use-env: another tool's environment, with its own rules
     try:
         with open(os.path.join(prefix, "pyvenv.cfg"), encoding="utf-8", errors="replace") as file:
             config = file.read().lower().replace(" ", "")
-        names = os.listdir(found[0])
+        names = os.listdir(folders[0])
     except OSError:
         return None
     elsewhere = any(name.endswith((".egg-link", ".egg")) or other_paths(name) for name in names)
@@ -163,8 +163,8 @@ def find_allocators():
     """Return the host's own malloc libraries: `ipexctl tune` tries those that all hosts have."""
     folders = ("/usr/lib64", "/usr/lib/*-linux-gnu")
     names = ("libtcmalloc*.so.4", "libjemalloc.so.2")
-    found = (glob.glob(os.path.join(folder, name)) for folder in folders for name in names)
-    return sorted(path for paths in found for path in paths)
+    path_lists = (glob.glob(os.path.join(folder, name)) for folder in folders for name in names)
+    return sorted(path for matches in path_lists for path in matches)
 
 
 def find_accelerators():
@@ -190,15 +190,15 @@ def free_port(seed, ports=None):
     if ports:
         usable = range(ports[0] + 2, ports[1] + 1, 3)
     start = zlib.crc32(seed.encode("utf-8")) % len(usable)
-    for again in (False, True) if ports else (False,):
+    for reuse in (False, True) if ports else (False,):
         for i in range(len(usable)):
             port = usable[(start + i) % len(usable)]
-            if all(is_free(p, again) for p in range(port - 2 if ports else port, port + 1)):
+            if all(is_free(p, reuse) for p in range(port - 2 if ports else port, port + 1)):
                 return port
-    asked = ports or (usable[0], usable[-1])
+    port_range = ports or (usable[0], usable[-1])
     hint = "use another --ports range, or stop the programs that use it (ss -tlnp)"
     raise Failure(
-        "no free port between %d and %d" % tuple(asked),
+        "no free port between %d and %d" % tuple(port_range),
         hint=hint if ports else "",
         slug="no-free-port",
     )
@@ -212,23 +212,23 @@ def outgoing_ports():
         return 32768, 60999
 
 
-def is_free(port, again=False):
+def is_free(port, reuse=False):
     for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::")):
         try:
-            s = socket.socket(family, socket.SOCK_STREAM)
+            sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError:
             continue  # no IPv6 here
         try:
             if family == socket.AF_INET6:
-                s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if again:
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            s.bind((address, port))
-            if again:
-                s.listen(1)  # fails if another process listens, while bind may succeed
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if reuse:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((address, port))
+            if reuse:
+                sock.listen(1)  # fails if another process listens, while bind may succeed
         except OSError as e:
             if e.errno == errno.EADDRINUSE:
                 return False
         finally:
-            s.close()
+            sock.close()
     return True

@@ -35,16 +35,16 @@ def op_list(call, root, known_as, only, newest, sizes):
     if root_folder.is_absent(root):
         return {"runs": []}
     root = root_folder.check_existing_root(root)
-    found, ended = [], 0
+    rows, ended_count = [], 0
     for run in reversed(run_folders.run_ids(root)):
-        first = ATTEMPT.sub("", run)
-        if only not in ("", run, first):
+        first_run = ATTEMPT.sub("", run)
+        if only not in ("", run, first_run):
             continue
         folder = os.path.join(root, "runs", run)
         name = name_in(run, folder, known_as)
         alive = control.is_alive(run, name)
         guarded = alive or control.is_alive(run, control.guardian_of(name))
-        if newest and ended >= newest and not guarded:
+        if newest and ended_count >= newest and not guarded:
             continue
         data = journal.read_journal_bytes(journal.path_of(folder, name))
         records = journal.parse_records(data)
@@ -52,7 +52,7 @@ def op_list(call, root, known_as, only, newest, sizes):
         alive = alive or (guarded and not any("over" in record for record in records))
         if not records and not any(data):
             continue
-        ended += not alive
+        ended_count += not alive
         row = dict(
             summarize_journal(records),
             run=run,
@@ -62,24 +62,24 @@ def op_list(call, root, known_as, only, newest, sizes):
         )
         row["unreadable"] = not records
         keeper = control.keeper_of(name)
-        row["kept"] = control.is_alive(first, keeper)
-        said = control.ask_supervisor(first, keeper, {}) if row["kept"] and not alive else None
-        answer = KeeperAnswer.read(said or {})
+        row["kept"] = control.is_alive(first_run, keeper)
+        reply = control.ask_supervisor(first_run, keeper, {}) if row["kept"] and not alive else None
+        answer = KeeperAnswer.read(reply or {})
         row["waits"], row["leads"] = answer.waits, answer.leads
-        row.update(read_attempt_record(os.path.join(root, "runs", first), name, run))
+        row.update(read_attempt_record(os.path.join(root, "runs", first_run), name, run))
         if not alive and row["over"] is None and row["result"] is None and row["began"]:
-            until = run_folders.last_written(folder) - row["began"]  # all that is known of its end
-            row["seconds"] = max(row["seconds"], until)
+            duration = run_folders.last_written(folder) - row["began"]  # its end was not recorded
+            row["seconds"] = max(row["seconds"], duration)
         row["bytes"] = disk_use.size_of(folder) if sizes else None
-        lasts = time.time() - row["began"] if alive and row["began"] else 0.0
+        age = time.time() - row["began"] if alive and row["began"] else 0.0
         if row["stall"] is not None:
-            at = row["decided"] or (lasts if alive else row["seconds"])
-            row["stall"] = max(0.0, at - row["stall"])
+            known_until = row["decided"] or (age if alive else row["seconds"])
+            row["stall"] = max(0.0, known_until - row["stall"])
         else:
             row["look"], row["ends"] = None, []
-        row["cut"] = [[what, max(0.0, lasts - since)] for what, since in row["cut"] if lasts]
-        found.append(row)
-    return {"runs": found}
+        row["cut"] = [[hosts, max(0.0, age - since)] for hosts, since in row["cut"] if age]
+        rows.append(row)
+    return {"runs": rows}
 
 
 def read_attempt_record(folder, name, run):
@@ -87,24 +87,24 @@ def read_attempt_record(folder, name, run):
     loss ended it, stopped: why no attempt follows, if a user wanted that, else "", done: whether
     the run succeeded, cut_off: whether it may go on where this host could not reach, later: whether
     another attempt followed, settled: whether the run is over according to that record}."""
-    said = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
+    documents = journal.read_lines(os.path.join(folder, journal.ATTEMPTS + name))
     record = []
-    for line in said:
+    for line in documents:
         with suppress(TypeError):  # another version of ipexctl wrote it
             record.append(RecordLine.any_of(line))
     numbers = {line.run_id: line.attempt for line in record if isinstance(line, AttemptBegins)}
-    ended = [line for line in record if isinstance(line, AttemptEnded)]
-    lost = [line.lost + line.away for line in ended if line.ended == numbers.get(run)]
-    ends = [line for line in record if isinstance(line, RunEnded)]
-    stopped = [line.end for line in ends if line.by_user]
-    last = list(numbers)[-1:] == [run]
+    attempt_ends = [line for line in record if isinstance(line, AttemptEnded)]
+    lost_hosts = [line.lost + line.away for line in attempt_ends if line.ended == numbers.get(run)]
+    run_ends = [line for line in record if isinstance(line, RunEnded)]
+    stop_reasons = [line.end for line in run_ends if line.by_user]
+    is_last = list(numbers)[-1:] == [run]
     return {
-        "lost": lost[-1] if lost else [],
-        "stopped": stopped[-1] if stopped and last else "",
-        "later": bool(numbers) and not last,
-        "settled": any(not line.cut_off for line in ends),
-        "done": any(line.well for line in ends),
-        "cut_off": any(line.cut_off for line in ends),
+        "lost": lost_hosts[-1] if lost_hosts else [],
+        "stopped": stop_reasons[-1] if stop_reasons and is_last else "",
+        "later": bool(numbers) and not is_last,
+        "settled": any(not line.cut_off for line in run_ends),
+        "done": any(line.well for line in run_ends),
+        "cut_off": any(line.cut_off for line in run_ends),
     }
 
 
@@ -113,8 +113,8 @@ def name_in(run, folder, name):
     names = journal.list_journal_hosts(folder)
     if name in names:
         return name
-    alive = [other for other in names if control.is_alive(run, other)]
-    return (alive + names)[0] if len(alive) == 1 or len(names) == 1 else name
+    alive_names = [host for host in names if control.is_alive(run, host)]
+    return (alive_names + names)[0] if len(alive_names) == 1 or len(names) == 1 else name
 
 
 def op_plan(call, root, known_as, run_id):
@@ -123,8 +123,8 @@ def op_plan(call, root, known_as, run_id):
     plan, began = None, time.time()
     for record in journal.read_journal(folder, known_as):
         fact = record.get("fact")
-        noted = fact if isinstance(fact, dict) and "plan" in fact else record
-        plan, began = noted.get("plan", plan), record.get("began", began)
+        source = fact if isinstance(fact, dict) and "plan" in fact else record
+        plan, began = source.get("plan", plan), record.get("began", began)
     return {"plan": plan, "age": int(max(0.0, time.time() - began))}
 
 
@@ -136,16 +136,17 @@ def op_why(call, root, known_as, run_id):
     of the last minute (last_minute.py), also of a run that has ended; `ends`: of ranks of the run.
     """
     records = journal.read_journal(run_folders.folder_of(root, run_id), known_as)
-    go = [r["fact"] for r in records if isinstance(r.get("fact"), dict) and "plan" in r["fact"]]
-    said = control.ask_supervisor(run_id, known_as, {"look": True}) or {}
+    facts = [record.get("fact") for record in records]
+    plans = [fact["plan"] for fact in facts if isinstance(fact, dict) and "plan" in fact]
+    reply = control.ask_supervisor(run_id, known_as, {"look": True}) or {}
     return {
-        "alive": said.get("alive") is True,
-        "quiet": said.get("quiet", 0.0),
-        "computes": said.get("computes") is True,
-        "look": said.get("look"),
-        "pace": said.get("pace") or next((r["pace"] for r in records if "pace" in r), None),
-        "plan": go[-1]["plan"] if go else None,
-        "ends": [end for record in records for end in rank_end(record.get("fact"))],
+        "alive": reply.get("alive") is True,
+        "quiet": reply.get("quiet", 0.0),
+        "computes": reply.get("computes") is True,
+        "look": reply.get("look"),
+        "pace": reply.get("pace") or next((r["pace"] for r in records if "pace" in r), None),
+        "plan": plans[-1] if plans else None,
+        "ends": [end for fact in facts for end in rank_end(fact)],
     }
 
 
@@ -153,12 +154,12 @@ def op_tails(call, root, known_as, run_id, hosts):
     """{root, known_as, run_id, hosts} -> {tails: [[host, rank, text], ...]}: the ends of the output
     of ranks on those hosts, as far as this host has them."""
     folder = run_folders.folder_of(root, run_id)
-    found = []
+    tails = []
     for record in journal.read_journal(folder, known_as):
         fact = record.get("fact")
         if isinstance(fact, dict) and fact.get("host") in hosts and fact.get("tail"):
-            found.append([fact["host"], fact.get("rank"), fact["tail"]])
-    return {"tails": [row for row in found if type(row[1]) is int and isinstance(row[2], str)]}
+            tails.append([fact["host"], fact.get("rank"), fact["tail"]])
+    return {"tails": [row for row in tails if type(row[1]) is int and isinstance(row[2], str)]}
 
 
 def op_record(call, root, known_as, run_id):
@@ -168,12 +169,12 @@ def op_record(call, root, known_as, run_id):
     """
     folder = run_folders.folder_of(root, run_id)
     records = journal.read_journal(folder, known_as)
-    began = next((r["began"] for r in records if "began" in r), 0.0)
-    told = [shorten_tail(r) for r in records if not any(name in r for name in LEFT_OUT)]
-    if len(told) > MOST_RECORDS:
-        told = told[: MOST_RECORDS // 2] + told[-MOST_RECORDS // 2 :]
+    began = next((row["began"] for row in records if "began" in row), 0.0)
+    rows = [shorten_tail(row) for row in records if not any(name in row for name in LEFT_OUT)]
+    if len(rows) > MOST_RECORDS:
+        rows = rows[: MOST_RECORDS // 2] + rows[-MOST_RECORDS // 2 :]
     samples = journal.read_lines(journal.samples_path(folder, known_as))
-    return {"began": began, "records": told, "samples": thin_samples(samples)}
+    return {"began": began, "records": rows, "samples": thin_samples(samples)}
 
 
 def shorten_tail(record):
@@ -185,8 +186,8 @@ def shorten_tail(record):
 
 def thin_samples(samples):
     values = sum(5 + 4 * len(row["ranks"]) for row in samples)
-    every = -(-values // MOST_VALUES)
-    return samples[::every] if every > 1 else samples
+    step = -(-values // MOST_VALUES)
+    return samples[::step] if step > 1 else samples
 
 
 def op_stop(call, root, known_as, run_id, by, seconds):
@@ -200,47 +201,47 @@ def op_stop(call, root, known_as, run_id, by, seconds):
 def summarize_journal(records):
     """Summarize the records of a journal in one pass; unknown ones are skipped.
 
-    {format, about, began, seconds, started, ok, over, result, begun: did all hosts become ready,
-    facts: those by which the run ended, the first first, own: the same of this host alone, which
-    count where no host has the hub's, went: when the ranks were started, which all hosts are told
-    at one time, decided: when the first of the facts came, cut: [[which hosts do not reach each
-    other, since], ...], stall: when the last progress of a stalled run was, look: at the ranks
-    here, ends: facts of ranks that ended until then: how they end later is how the run was ended}
+    {format, about, began, seconds, started, ok, over, result, begun: whether all hosts became
+    ready, facts: those that ended the run, in order, own: the same from this host alone, used if
+    no host has the hub's, went: when the ranks were started, the same on all hosts, decided: when
+    the first of the facts came, cut: [[which hosts do not reach each other, since], ...], stall:
+    when a stalled run last made progress, look: what the ranks here did then, ends: facts of ranks
+    that had ended by then; later ends follow from how the run was ended}
     """
     unknown = ("format", "over", "result", "decided", "stall", "look")
-    found = dict.fromkeys(unknown)  # type: dict[str, object]
-    found.update(about={}, began=0.0, seconds=0.0, went=0.0, begun=False)
-    found.update(facts=[], own=[], cut=[], ends=[])
-    started, ended, ok, closing = set(), set(), 0, False
-    ends = []  # type: list[list[object]]
+    summary = dict.fromkeys(unknown)  # type: dict[str, object]
+    summary.update(about={}, began=0.0, seconds=0.0, went=0.0, begun=False)
+    summary.update(facts=[], own=[], cut=[], ends=[])
+    started_ranks, ended_ranks, ok_count, closing = set(), set(), 0, False
+    rank_ends = []  # type: list[list[object]]
     for record in records:
         if "about" in record:
-            found["about"], found["began"] = record["about"], record.get("began")
-            found["format"] = record.get("version")
+            summary["about"], summary["began"] = record["about"], record.get("began")
+            summary["format"] = record.get("version")
         elif isinstance(record.get("started"), int):
-            started.add(record["started"])
-        elif isinstance(record.get("ended"), int) and record["ended"] not in ended:
-            ended.add(record["ended"])
-            how = record.get("how")
-            if isinstance(how, dict) and "code" in how and not judge.is_rank_failure(how):
-                ok += 1
+            started_ranks.add(record["started"])
+        elif isinstance(record.get("ended"), int) and record["ended"] not in ended_ranks:
+            ended_ranks.add(record["ended"])
+            end = record.get("how")
+            if isinstance(end, dict) and "code" in end and not judge.is_rank_failure(end):
+                ok_count += 1
             elif not closing:
-                add_fact(found["own"], {"event": "rank", "rank": record["ended"], "ended": how})
+                add_fact(summary["own"], {"event": "rank", "rank": record["ended"], "ended": end})
         elif "asked" in record:
-            add_fact(found["own"], {"event": "asked", "by": record["asked"], "seconds": 0})
+            add_fact(summary["own"], {"event": "asked", "by": record["asked"], "seconds": 0})
         elif "over" in record:
-            found["over"] = record["over"]
+            summary["over"] = record["over"]
         elif "look" in record:
-            found["look"], found["ends"] = record.get("ranks"), list(ends)
+            summary["look"], summary["ends"] = record.get("ranks"), list(rank_ends)
         elif "result" in record:
-            found["result"] = record["result"]
+            summary["result"] = record["result"]
         elif isinstance(record.get("fact"), dict):
             fact = record["fact"]
-            take_fact(found, fact, record.get("at", 0.0))
-            ends += rank_end(fact)
+            take_fact(summary, fact, record.get("at", 0.0))
+            rank_ends += rank_end(fact)
             closing = closing or record["fact"].get("event") == "over"  # later ends follow from it
-        found["seconds"] = record.get("at", found["seconds"])
-    return dict(found, started=len(started), ok=ok)
+        summary["seconds"] = record.get("at", summary["seconds"])
+    return dict(summary, started=len(started_ranks), ok=ok_count)
 
 
 def rank_end(fact):
@@ -248,19 +249,19 @@ def rank_end(fact):
     return [dict(fact, tail="")] if isinstance(fact, dict) and "ended" in fact else []
 
 
-def take_fact(found, fact, at):
+def take_fact(summary, fact, seconds):
     """Add a fact that the hub sent to all hosts."""
     if fact.get("event") == "go":
-        found["begun"], found["went"] = True, at
+        summary["begun"], summary["went"] = True, seconds
     elif fact.get("event") == "stalled":
-        found["stall"] = at - fact["seconds"]
+        summary["stall"] = seconds - fact["seconds"]
     elif fact.get("event") == "moving":
-        found["stall"] = None
+        summary["stall"] = None
     elif "cut" in fact:
-        found["cut"] = [[what, at - s] for what, s in fact["cut"]]
+        summary["cut"] = [[hosts, seconds - age] for hosts, age in fact["cut"]]
     elif judge.is_decisive(fact):
-        found["decided"] = found["decided"] or at
-        add_fact(found["facts"], dict(fact, tail=str(fact.get("tail", ""))[-END:]))
+        summary["decided"] = summary["decided"] or seconds
+        add_fact(summary["facts"], dict(fact, tail=str(fact.get("tail", ""))[-END:]))
 
 
 def add_fact(facts, fact):
@@ -270,9 +271,9 @@ def add_fact(facts, fact):
 
 def last_line(folder, records):
     """Return the last line of the lowest rank that started here: [rank, text]."""
-    ranks = [r["started"] for r in records if isinstance(r.get("started"), int)]
+    ranks = [record["started"] for record in records if isinstance(record.get("started"), int)]
     if not ranks:
         return None
     text = run_folders.end_of_log(folder, min(ranks), LAST)
-    said = [line.rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()]
-    return [min(ranks), said[-1][:400]] if said else None
+    lines = [line.rsplit("\r", 1)[-1] for line in text.split("\n") if line.strip()]
+    return [min(ranks), lines[-1][:400]] if lines else None

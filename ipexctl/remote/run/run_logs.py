@@ -18,38 +18,38 @@ def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, wi
 
     Emits `log` as during a run. `ranks`: [] for all; `lines`: the last ones of each rank, null
     for all; `since`: only the output of the last seconds, null for all. Without `follow`, one
-    rank after the other. Hears {shown: bytes}. `times`: `sizes` comes before a rank's first `log`:
-    rows of [time, size], and `first`, where that begins.
+    rank after the other. Receives {shown: bytes}. `times`: before a rank's first `log`, an event
+    `sizes` has rows of [time, size], and `first`, where the log begins.
     """
     folder = run_folders.folder_of(root, run_id)
     follower = log_follower.Follower(call, window)
     start_thread(follower.loop)
     start_thread(receive_shown, call, follower)
-    shown, said = [], time.monotonic()
+    shown_ranks, last_beat = [], time.monotonic()
     history = size_rows(journal.sizes_path(folder, known_as))
-    sizes, at = sizes_before(history, since)
+    sizes, cutoff = sizes_before(history, since)
     while True:
         alive = follow and control.is_alive(run_id, known_as)
         for rank in list_started_ranks(folder, known_as):
             path = run_folders.log_of(folder, rank)
-            if rank not in shown and rank in (ranks or [rank]) and os.path.isfile(path):
-                shown.append(rank)
-                first = max(find_last_lines(path, lines), next_line(path, sizes.get(str(rank), 0)))
-                if at is not None and os.stat(path).st_mtime <= at:
-                    first = os.stat(path).st_size
+            if rank not in shown_ranks and rank in (ranks or [rank]) and os.path.isfile(path):
+                shown_ranks.append(rank)
+                offset = max(find_last_lines(path, lines), next_line(path, sizes.get(str(rank), 0)))
+                if cutoff is not None and os.stat(path).st_mtime <= cutoff:
+                    offset = os.stat(path).st_size
                 if times:
                     rows = read_log_growth(history, rank, path)
-                    call.emit({"event": "sizes", "key": rank, "rows": rows, "first": first})
-                follower.add(rank, path, first)
+                    call.emit({"event": "sizes", "key": rank, "rows": rows, "first": offset})
+                follower.add(rank, path, offset)
                 if not follow:
                     follower.finish(rank)
                     while follower.has(rank):
                         time.sleep(0.01)
         if not alive:
             follower.close()
-            return {"ranks": shown}
-        if time.monotonic() - said > BEAT:
-            said = time.monotonic()
+            return {"ranks": shown_ranks}
+        if time.monotonic() - last_beat > BEAT:
+            last_beat = time.monotonic()
             call.emit({"event": "alive"})
         time.sleep(EVERY)
 
@@ -57,8 +57,8 @@ def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, wi
 def list_started_ranks(folder, host):
     """Return the ranks that started, by the journal; by the logs if another version wrote it."""
     records = journal.read_journal(folder, host)
-    found = {record["started"] for record in records if type(record.get("started")) is int}
-    return sorted(found) or run_folders.ranks_with_logs(folder)
+    ranks = {record["started"] for record in records if type(record.get("started")) is int}
+    return sorted(ranks) or run_folders.ranks_with_logs(folder)
 
 
 def size_rows(path):
@@ -76,30 +76,30 @@ def sizes_before(history, since):
     """Return how long each log was `since` seconds ago, as far as known, and that time."""
     if since is None:
         return {}, None
-    at = time.time() - since
-    earlier = [sizes for when, sizes in history if when <= at]
-    return (earlier[-1] if earlier else {}), at
+    cutoff = time.time() - since
+    earlier = [sizes for written_at, sizes in history if written_at <= cutoff]
+    return (earlier[-1] if earlier else {}), cutoff
 
 
 def read_log_growth(history, rank, path):
     """Return rows of [time, size] for a rank; the last one is its log as it is now."""
     status = os.stat(path)
     rows = [[0.0, 0]]  # type: list[list[float]]
-    for when, sizes in history + [(status.st_mtime, {str(rank): status.st_size})]:
+    for written_at, sizes in history + [(status.st_mtime, {str(rank): status.st_size})]:
         size = sizes.get(str(rank), 0)
         if size >= rows[-1][1]:
-            rows.append([when, size])
+            rows.append([written_at, size])
     return rows
 
 
-def next_line(path, at):
-    """Return where the first line begins that is not before `at`."""
-    if at == 0:
+def next_line(path, offset):
+    """Return where the first line begins that is not before `offset`."""
+    if offset == 0:
         return 0
     with open(path, "rb") as file:
-        file.seek(at - 1)
+        file.seek(offset - 1)
         data = file.read(LONGEST)
-    return at + data.find(b"\n") if b"\n" in data else at
+    return offset + data.find(b"\n") if b"\n" in data else offset
 
 
 def find_last_lines(path, lines):
@@ -112,12 +112,12 @@ def find_last_lines(path, lines):
             return size
         file.seek(max(0, size - LONGEST))
         data = file.read(LONGEST)
-    at = len(data) - 1 if data.endswith(b"\n") else len(data)
+    position = len(data) - 1 if data.endswith(b"\n") else len(data)
     for _ in range(lines):
-        at = data.rfind(b"\n", 0, at)
-        if at < 0:
+        position = data.rfind(b"\n", 0, position)
+        if position < 0:
             return size - len(data)
-    return size - len(data) + at + 1
+    return size - len(data) + position + 1
 
 
 def receive_shown(call, follower):

@@ -35,9 +35,9 @@ def op_attach(call, **order):
     """Watch a run that has begun, by a WatchOrder."""
     from ipexctl.remote.run import control  # imported late: a run that starts does not need it here
 
-    asked = WatchOrder.read(order)
-    sock = control.open_watch_socket(run_folders.checked_id(asked.run_id), asked.host)
-    return RunWatch(call, asked, sock, sock and frames.of_socket(sock)).serve()
+    watch = WatchOrder.read(order)
+    sock = control.open_watch_socket(run_folders.checked_id(watch.run_id), watch.host)
+    return RunWatch(call, watch, sock, sock and frames.of_socket(sock)).serve()
 
 
 def op_conclude(call, root, known_as, run_id, result):
@@ -48,17 +48,17 @@ def op_conclude(call, root, known_as, run_id, result):
 
 
 class RunWatch:
-    def __init__(self, call, asked: WatchOrder, sock, link):
+    def __init__(self, call, order: WatchOrder, sock, link):
         """Take the socket to the supervisor, None if it has ended, and `link`, its frames."""
         self.call = call
-        self.asked = asked
+        self.asked = order
         self.socket = sock
         self.link = link
-        folder = run_folders.folder_of(asked.root, asked.run_id)
+        folder = run_folders.folder_of(order.root, order.run_id)
         self.logs = os.path.join(folder, "logs")
-        self.journal = journal.JournalReader(journal.path_of(folder, asked.host))
-        self.follower = log_follower.Follower(call, asked.window)
-        self.offsets = dict(asked.logs)
+        self.journal = journal.JournalReader(journal.path_of(folder, order.host))
+        self.follower = log_follower.Follower(call, order.window)
+        self.offsets = dict(order.logs)
         self.survivors = self.traffic = None  # as read from the journal
         self.lock = threading.Lock()
         self.last_heard = time.monotonic()
@@ -81,14 +81,14 @@ class RunWatch:
 
     def look(self):
         with self.lock:
-            for record, at in self.journal.new():
-                self.take(record, at)
+            for record, seconds in self.journal.new():
+                self.take(record, seconds)
 
     def look_often(self):
         while not self.over.wait(LOOK):
             self.look()
 
-    def take(self, record, at):
+    def take(self, record, seconds):
         if "log" in record:
             key = record["log"]
             path = os.path.join(self.logs, os.path.basename(str(record.get("file"))))
@@ -97,9 +97,9 @@ class RunWatch:
             self.follower.finish(record["log-end"])
         elif "over" in record:
             self.survivors, self.traffic = record.get("survivors", 0), record.get("traffic")
-        elif "fact" in record and self.asked.facts and at > self.asked.at:
-            self.call.emit(dict(record["fact"], at=at))
-        elif "look" in record and at > self.asked.at:
+        elif "fact" in record and self.asked.facts and seconds > self.asked.at:
+            self.call.emit(dict(record["fact"], at=seconds))
+        elif "look" in record and seconds > self.asked.at:
             self.call.emit(run_events.RanksLooked(record["look"], record["ranks"]).document())
 
     # -- from the supervisor --
@@ -135,21 +135,21 @@ class RunWatch:
             self.look()
             return self.survivors is not None
 
-        known = wait_until(is_swept, seconds, 0.1)
-        gone = "" if known else "the supervisor of the run and its guardian have disappeared"
-        return self.ended(self.last_word(self.survivors, gone))
+        swept = wait_until(is_swept, seconds, 0.1)
+        killed = "" if swept else "the supervisor of the run and its guardian have disappeared"
+        return self.ended(self.last_word(self.survivors, killed))
 
     def last_word(self, survivors, killed=""):
-        last = {"survivors": survivors, "logs": self.logs, "found": {}, "killed": killed}
-        return dict(last, traffic=self.traffic) if self.traffic else last
+        report = {"survivors": survivors, "logs": self.logs, "found": {}, "killed": killed}
+        return dict(report, traffic=self.traffic) if self.traffic else report
 
-    def ended(self, last):
+    def ended(self, report):
         """Report the processes first, then send the rest of the output, however long it takes."""
         self.over.set()
         self.look()
-        self.swept(last["survivors"])
+        self.swept(report["survivors"])
         self.follower.close()
-        return last
+        return report
 
     def swept(self, survivors):
         if survivors is not None:

@@ -34,9 +34,9 @@ from ipexctl.remote.run_files import journal, run_folders
 NOTED = {"event": "noted", "record": None}
 
 
-def run_supervisor(link, asked: StartOrder, scratch, pulse):
+def run_supervisor(link, order: StartOrder, scratch, pulse):
     """Return when the run is over here and its watchers know. The guardian watches `pulse`."""
-    supervisor = Supervisor(link, asked, scratch, pulse)
+    supervisor = Supervisor(link, order, scratch, pulse)
     try:
         supervisor.serve()
     finally:
@@ -44,25 +44,25 @@ def run_supervisor(link, asked: StartOrder, scratch, pulse):
 
 
 class Supervisor:
-    def __init__(self, link, asked, scratch, pulse):
+    def __init__(self, link, order, scratch, pulse):
         self.pulse = pulse
-        self.run_id = run_folders.checked_id(asked.run_id)
-        top = root_folder.prepare_root(asked.root)
-        self.dir = root_folder.make_subfolder(top, "runs", self.run_id)
+        self.run_id = run_folders.checked_id(order.run_id)
+        root = root_folder.prepare_root(order.root)
+        self.dir = root_folder.make_subfolder(root, "runs", self.run_id)
         self.copier = copy_link.start_checkpoint_copier(
-            asked, self.dir
+            order, self.dir
         )  # this forks: before there are threads
         for folder in [self.dir] + [
-            run_folders.path_in_run_folder(top, path) for path in asked.data
+            run_folders.path_in_run_folder(root, path) for path in order.data
         ]:
             run_folders.hold_folder(folder)
         self.logs = root_folder.make_subfolder(self.dir, "logs")
         self.scratch = scratch
-        self.plan: StartOrder = asked
+        self.plan: StartOrder = order
         self.began = time.monotonic()
         self.journal = None
         self.writing = threading.Lock()
-        self.lease = asked.lease
+        self.lease = order.lease
         self.last_heard = time.monotonic()  # when a watching command last sent a message
         self.inbox = queue.Queue()  # type: queue.Queue  # orders, for the main thread
         self.watchers = watchers.Watchers(self.hear)
@@ -71,8 +71,8 @@ class Supervisor:
         self.programs = host_programs.HostPrograms(self, scratch)
         self.ranks = rank_sockets.Ranks(self)
         self.sampler = health_sampler.Sampler(self)
-        self.traffic = traffic.TrafficReader(self, asked.store_port)
-        samples = journal.History(journal.samples_path(self.dir, asked.host))
+        self.traffic = traffic.TrafficReader(self, order.store_port)
+        samples = journal.History(journal.samples_path(self.dir, order.host))
         self.pace = last_minute.Pace(self.sampler, self.traffic, samples)
         self.progress = rank_progress.Progress(self)
         self.busy_since = None  # when the main thread began its current order
@@ -80,7 +80,7 @@ class Supervisor:
         self.ending_since = None  # when that was decided
         self.over = False
         self.survivors = None
-        self.part = hub.Hub(self, asked.run) if asked.run else hub.HubSpoke(self, asked)
+        self.part = hub.Hub(self, order.run) if order.run else hub.HubSpoke(self, order)
 
     # -- life --
 
@@ -97,10 +97,10 @@ class Supervisor:
             )
         except OSError as e:
             raise cannot_write(e, self.dir) from None
-        about = {"version": journal.VERSION, "about": self.plan.about, "began": time.time()}
-        self.note(about, sync=True)
-        of_all = self.plan.run.inputs if self.plan.run else {}
-        self.add({"inputs": dict(self.plan.inputs, **of_all)})
+        record = {"version": journal.VERSION, "about": self.plan.about, "began": time.time()}
+        self.note(record, sync=True)
+        shared_inputs = self.plan.run.inputs if self.plan.run else {}
+        self.add({"inputs": dict(self.plan.inputs, **shared_inputs)})
         try:
             port = self.part.begin()
             self.watchers.add(self.starter)
@@ -112,26 +112,26 @@ class Supervisor:
             if self.copier is not None:
                 copy_link.forward_copier_events(self.copier, self.report, lambda: self.over)
             sizes = journal.sizes_path(self.dir, self.plan.host)
-            logs = {p.rank: run_folders.log_of(self.dir, p.rank) for p in self.plan.ranks}
+            logs = {rank.rank: run_folders.log_of(self.dir, rank.rank) for rank in self.plan.ranks}
             start_thread(journal.keep_sizes, sizes, logs, lambda: self.over)
             self.report(run_events.Ready(port))
             self.emit(run_events.Ready(port))
             survivors = len(self.end(self.orders()))
-            found = self.part.finish(survivors)
-            last = {"survivors": survivors, "logs": self.logs, "found": found}
-            last.update(traffic=self.traffic.last_words(), pace=self.pace.last_minute())
-            self.watchers.tell_last({"over": last})
+            outcome = self.part.finish(survivors)
+            report = {"survivors": survivors, "logs": self.logs, "found": outcome}
+            report.update(traffic=self.traffic.last_words(), pace=self.pace.last_minute())
+            self.watchers.tell_last({"over": report})
         finally:
             listener.close()
 
     def hear(self, watcher, header):
         """Handle a message from a command that watches the run. None: its connection ended."""
-        starts = watcher is self.starter
+        is_starter = watcher is self.starter
         if header is None:
-            if starts:
+            if is_starter:
                 self.part.starter_gone("the connection to ipexctl ended")
             return
-        if starts:
+        if is_starter:
             self.last_heard = time.monotonic()
         order = watch_orders.Said.any_of(header)
         if isinstance(order, watch_orders.Ping):
@@ -149,9 +149,9 @@ class Supervisor:
     def set_ending(self):
         self.ending_since = self.ending_since or time.monotonic()
 
-    def is_ending(self, at):
+    def is_ending(self, moment):
         """Return whether the run was ending here at that time: later ends were caused by that."""
-        return self.ending_since is not None and at >= self.ending_since
+        return self.ending_since is not None and moment >= self.ending_since
 
     def orders(self):
         """Execute orders until the run has to end; returns why."""
@@ -207,8 +207,8 @@ class Supervisor:
 
     def look(self, number):
         """Look at the ranks as the hub has ordered; the journal keeps what was found."""
-        _, found, computes = self.progress.look()
-        self.note({"look": number, "ranks": found, "time": time.time()})
+        _, ranks, computes = self.progress.look()
+        self.note({"look": number, "ranks": ranks, "time": time.time()})
         self.report(run_events.LookDone(number, computes))
 
     def note_facts(self, facts):
@@ -225,9 +225,9 @@ class Supervisor:
         elif "end" in message:
             self.stop(str(message["end"]))
         elif "look" in message:
-            quiet, found, computes = self.progress.look()
-            said = {"alive": True, "quiet": quiet, "look": found, "computes": computes}
-            return dict(said, pace=self.pace.last_minute())
+            quiet, ranks, computes = self.progress.look()
+            reply = {"alive": True, "quiet": quiet, "look": ranks, "computes": computes}
+            return dict(reply, pace=self.pace.last_minute())
         return {"alive": True}
 
     def report(self, event):
@@ -273,5 +273,5 @@ class Supervisor:
 
 
 def cannot_write(error, folder):
-    where = os.path.dirname(error.filename or "") or folder
-    return Failure("cannot write to %s: %s" % (where, error.strerror or error), slug="write-failed")
+    place = os.path.dirname(error.filename or "") or folder
+    return Failure("cannot write to %s: %s" % (place, error.strerror or error), slug="write-failed")

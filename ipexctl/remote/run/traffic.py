@@ -37,14 +37,16 @@ class TrafficReader:
         with self.lock:
             self.pids[rank], self.wrappers[rank] = pid, wrapper
             self.records.add(rank, pid)
-            self.owners = {inode: own for inode, own in self.owners.items() if own is not None}
+            self.owners = {
+                inode: owner for inode, owner in self.owners.items() if owner is not None
+            }
 
     def remove(self, rank):
         with self.lock:
             self.pids.pop(rank, None)
 
-    def loop(self, over):
-        while not over():
+    def loop(self, is_over):
+        while not is_over():
             time.sleep(EVERY)
             try:
                 self.look()
@@ -56,43 +58,45 @@ class TrafficReader:
                 self.call.emit(self.event())
 
     def look(self):
-        found = list(socket_table.list_connections())
+        table = list(socket_table.list_connections())
         with self.lock:
-            self.learn(found)
-            own = [c for c in found if self.owners.get(c.inode) not in (None, NOT_YET)]
-            self.count(c for c in own if self.store not in (c.key[1], c.key[3]))
-            event = self.unanswered.report([(c.key, c.retries) for c in own], time.monotonic())
+            self.learn(table)
+            ours = [link for link in table if self.owners.get(link.inode) not in (None, NOT_YET)]
+            self.count(link for link in ours if self.store not in (link.key[1], link.key[3]))
+            event = self.unanswered.report(
+                [(link.key, link.retries) for link in ours], time.monotonic()
+            )
         if event is not None:
             self.call.report(event)
 
-    def learn(self, found):
+    def learn(self, connections):
         """Find the owners of sockets that are new."""
-        here = {c.inode for c in found if c.inode and c.uid == os.getuid()}
-        self.owners = {inode: own for inode, own in self.owners.items() if inode in here}
-        new = {inode for inode in here if self.owners.get(inode, NOT_YET) == NOT_YET}
-        held = {
+        inodes = {link.inode for link in connections if link.inode and link.uid == os.getuid()}
+        self.owners = {inode: owner for inode, owner in self.owners.items() if inode in inodes}
+        new_inodes = {inode for inode in inodes if self.owners.get(inode, NOT_YET) == NOT_YET}
+        rank_of_inode = {
             inode: rank
-            for rank, pid in (self.pids.items() if new else ())
+            for rank, pid in (self.pids.items() if new_inodes else ())
             for inode in socket_table.own_sockets(pid, self.wrappers[rank])
         }
-        for inode in new:  # a socket may exist a moment before its process has it
-            self.owners[inode] = held.get(inode, None if inode in self.owners else NOT_YET)
+        for inode in new_inodes:  # a socket may exist a moment before its process has it
+            self.owners[inode] = rank_of_inode.get(inode, None if inode in self.owners else NOT_YET)
 
     def count(self, connections):
-        here = set()
-        for c in connections:
-            if c.state == socket_table.SYN_SENT or c.sent is None:
+        open_keys = set()
+        for link in connections:
+            if link.state == socket_table.SYN_SENT or link.sent is None:
                 continue
-            rank = self.owners[c.inode]
-            if self.links.get(c.key, (rank, 0))[1] > c.sent:  # its ends are used again
-                self.forget(c.key)
-            self.links[c.key] = rank, c.sent, c.received
-            here.add(c.key)
-            if c.key[0] != c.key[2]:  # connections are busy together
+            rank = self.owners[link.inode]
+            if self.links.get(link.key, (rank, 0))[1] > link.sent:  # its ends are used again
+                self.forget(link.key)
+            self.links[link.key] = rank, link.sent, link.received
+            open_keys.add(link.key)
+            if link.key[0] != link.key[2]:  # connections are busy together
                 longest = self.busy.get(rank, 0.0)
-                known = None not in (c.busy, longest)
-                self.busy[rank] = max(c.busy, longest) if known else None
-        for key in set(self.links) - here if len(self.links) > MOST_CONNECTIONS else ():
+                is_counted = None not in (link.busy, longest)
+                self.busy[rank] = max(link.busy, longest) if is_counted else None
+        for key in set(self.links) - open_keys if len(self.links) > MOST_CONNECTIONS else ():
             self.forget(key)
 
     def forget(self, key):
@@ -105,33 +109,33 @@ class TrafficReader:
     def sums(self):
         """Return {(rank, own address, the other's): [bytes sent, bytes received]}."""
         with self.lock:
-            found = {pair: list(counts) for pair, counts in self.closed.items()}
+            totals = {pair: list(counts) for pair, counts in self.closed.items()}
             for key, (rank, sent, received) in self.links.items():
-                add_traffic(found, (rank, key[0], key[2]), sent, received)
-        return found
+                add_traffic(totals, (rank, key[0], key[2]), sent, received)
+        return totals
 
     def exchanged(self):
         """Return {rank: bytes so far with hosts of its own networks, and with others}."""
-        found = {}  # type: dict[int, list[int]]
-        near = socket_table.near_networks()
-        for (rank, here, there), counts in self.sums().items():
-            far = not there or (here != there and not socket_table.is_in(there, near))
-            found.setdefault(rank, [0, 0])[far] += sum(counts)
-        return found
+        totals = {}  # type: dict[int, list[int]]
+        near_networks = socket_table.near_networks()
+        for (rank, local, peer), counts in self.sums().items():
+            is_far = not peer or (local != peer and not socket_table.is_in(peer, near_networks))
+            totals.setdefault(rank, [0, 0])[is_far] += sum(counts)
+        return totals
 
     def sent(self):
         """Return {rank: [bytes to other hosts so far, seconds that took]}."""
-        found = {}  # type: dict[int, list]
-        for (rank, here, there), counts in self.sums().items():
-            if here != there:
-                found.setdefault(rank, [0, self.busy.get(rank, 0.0)])[0] += counts[0]
-        return found
+        totals = {}  # type: dict[int, list]
+        for (rank, local, peer), counts in self.sums().items():
+            if local != peer:
+                totals.setdefault(rank, [0, self.busy.get(rank, 0.0)])[0] += counts[0]
+        return totals
 
     def event(self, last=False):
-        moved = sorted(self.sums().items(), key=lambda row: -sum(row[1]))[:MOST_CONNECTIONS]
-        rows = [list(pair) + counts for pair, counts in moved if pair[1]]
-        said = {"event": "traffic", "moved": rows, "complete": last}
-        return dict(said, processes=self.records.rows(), silent=self.records.silent)
+        busiest = sorted(self.sums().items(), key=lambda row: -sum(row[1]))[:MOST_CONNECTIONS]
+        rows = [list(pair) + counts for pair, counts in busiest if pair[1]]
+        event = {"event": "traffic", "moved": rows, "complete": last}
+        return dict(event, processes=self.records.rows(), silent=self.records.silent)
 
     def last_words(self):
         """Read the records of ranks for the last time, before their folder is removed."""

@@ -49,12 +49,12 @@ class Watchers:
 
     def tell_last(self, event):
         """Send the last event; return when they have it, or do not read."""
-        there = self.all
-        for watcher in there:
+        recipients = self.all
+        for watcher in recipients:
             watcher.queue.put(event)
 
         def have_it():
-            return not any(w.queue.unfinished_tasks and w in self.all for w in there)
+            return not any(each.queue.unfinished_tasks and each in self.all for each in recipients)
 
         wait_until(have_it, LAST_WORDS, 0.01)
 
@@ -65,7 +65,7 @@ class Watcher:
         self.queue = queue.Queue()  # type: queue.Queue
 
     def put(self, event):
-        if self.queue.qsize() < UNREAD:  # else it reads too slowly; what counts is in the journal
+        if self.queue.qsize() < UNREAD:  # a slow watcher loses events; decisions are in the journal
             self.queue.put(event)
 
     def write(self):
