@@ -8,7 +8,7 @@ from ipexctl.common import run_events
 QUIET = 10.0  # seconds without a message from a host before a note says so
 MOST_SENTENCES = 16  # sentences at a time
 RETRIES = 3  # retransmissions of the same bytes after which an address counts as not answering
-SECONDS = 10.0  # seconds after which it does, too
+SECONDS = 10.0  # seconds of retransmissions after which it also does
 MOST_ADDRESSES = 256  # in a report of one host
 
 
@@ -24,14 +24,14 @@ class HostPaths:
         self.quiet = {}  # host -> since when
         self.reported = {}  # (what, its opposite, hosts) -> since when
 
-    def take(self, host, own, peers, now):
-        self.own[host] = own
+    def take(self, host, addresses, peers, now):
+        self.own[host] = addresses
         self.count_owners()
         self.unanswered[host] = {address: now - seconds for address, seconds in peers}
 
     def count_owners(self):
         self.owners = {}
-        reported = [(name, address) for name, own in self.own.items() for address in own]
+        reported = [(name, address) for name, listed in self.own.items() for address in listed]
         for name, address in self.planned + reported:
             self.owners.setdefault(address, set()).add(name)
 
@@ -52,33 +52,33 @@ class HostPaths:
             del self.reported[key]  # the host is lost, so it will not be reached again
 
     def cuts(self):
-        found = {}  # type: dict[tuple, float]
+        cuts = {}  # type: dict[tuple, float]
         for host, since in self.quiet.items():
             pair = (self.first, host)
-            found["%s hears nothing from %s" % pair, "%s hears %s again" % pair, pair] = since
+            cuts["%s hears nothing from %s" % pair, "%s hears %s again" % pair, pair] = since
         for host, peers in self.unanswered.items():
             for address, since in peers.items():
                 owners = self.owners.get(address, set())
-                known = {host} | owners
-                if len(owners) == 1 and len(known) == 2 and not known & set(self.quiet):
-                    both = " and ".join(sorted(known))
+                hosts = {host} | owners
+                if len(owners) == 1 and len(hosts) == 2 and not hosts & set(self.quiet):
+                    names = " and ".join(sorted(hosts))
                     key = (
-                        "ranks on %s get no answer from each other" % both,
-                        "ranks on %s get answers from each other again" % both,
-                        tuple(sorted(known)),
+                        "ranks on %s get no answer from each other" % names,
+                        "ranks on %s get answers from each other again" % names,
+                        tuple(sorted(hosts)),
                     )
-                    found[key] = min(since, found.get(key, since))
-        return dict(sorted(found.items())[:MOST_SENTENCES])
+                    cuts[key] = min(since, cuts.get(key, since))
+        return dict(sorted(cuts.items())[:MOST_SENTENCES])
 
     def news(self, now):
         """Return a (text, current cuts) pair for each change; a cut is [what, seconds]."""
-        cuts, before = self.cuts(), self.reported
-        after = {key: min(since, before.get(key, since)) for key, since in cuts.items()}
-        left = [[what, round(now - since, 1)] for (what, _, _), since in after.items()]
-        begun = ["%s for %d s" % (key[0], now - after[key]) for key in after if key not in before]
-        over = ["%s after %d s" % (key[1], now - before[key]) for key in before if key not in after]
-        self.reported = after
-        return [(text, left) for text in begun + over]
+        cuts, old = self.cuts(), self.reported
+        new = {key: min(since, old.get(key, since)) for key, since in cuts.items()}
+        current = [[sentence, round(now - since, 1)] for (sentence, _, _), since in new.items()]
+        began = ["%s for %d s" % (key[0], now - new[key]) for key in new if key not in old]
+        ended = ["%s after %d s" % (key[1], now - old[key]) for key in old if key not in new]
+        self.reported = new
+        return [(text, current) for text in began + ended]
 
 
 class UnansweredAddresses:
@@ -99,9 +99,9 @@ class UnansweredAddresses:
             seconds = now - self.since.get(key, now)
             if retries >= RETRIES and seconds >= SECONDS:
                 peers[key[2]] = max(seconds, peers.get(key[2], 0.0))
-        own = self.own | {key[0] for key, _ in rows}
-        if (own, set(peers)) == (self.own, self.told):
+        addresses = self.own | {key[0] for key, _ in rows}
+        if (addresses, set(peers)) == (self.own, self.told):
             return None
-        self.own, self.told = own, set(peers)
-        peers_told = sorted(peers.items())[:MOST_ADDRESSES]
-        return run_events.Unanswered(sorted(own)[:MOST_ADDRESSES], peers_told).document()
+        self.own, self.told = addresses, set(peers)
+        longest = sorted(peers.items())[:MOST_ADDRESSES]
+        return run_events.Unanswered(sorted(addresses)[:MOST_ADDRESSES], longest).document()

@@ -28,9 +28,9 @@ ENDED = "the supervisor of the run was killed there, or the host shut down"
 
 
 def is_failure(event):
-    how = event.get("ended")
-    if isinstance(how, dict):
-        return judge.is_rank_failure(how)
+    exit_state = event.get("ended")
+    if isinstance(exit_state, dict):
+        return judge.is_rank_failure(exit_state)
     return event.get("event") == "exited" and event.get("code") != 0
 
 
@@ -41,7 +41,7 @@ class Hub:
         self.supervisor = supervisor
         self.run: HubOrder = run
         self.name = run.hosts[0].host
-        self.others = [h.host for h in run.hosts[1:]]
+        self.others = [row.host for row in run.hosts[1:]]
         self.judge = judge.Judge(run, time.monotonic())
         groups = {row.host: row.groups for row in run.hosts}
         self.checkpoints = publication.Publication([self.name] + self.others, groups)
@@ -63,9 +63,9 @@ class Hub:
                 self.link = hub_link.HubListener(self.others, self.supervisor.plan.keys, self.take)
                 port = self.link.listen(self.run.address, self.run.ports)
             except OSError as e:
-                where = "%s: %s" % (self.run.address, e.strerror or e)
+                place = "%s: %s" % (self.run.address, e.strerror or e)
                 raise Failure(
-                    "cannot wait for the other hosts at %s" % where, slug="cannot-listen"
+                    "cannot wait for the other hosts at %s" % place, slug="cannot-listen"
                 ) from None
         start_thread(self.loop)
         return port
@@ -85,17 +85,17 @@ class Hub:
             while True:
                 self.turn()
         except Exception:
-            what = bug_document()["what"]
-            self.publish([run_events.make_host_fact(self.name, run_events.Broken(what))])
-            self.tell_all(hub_orders.Stop(what).document())
+            bug = bug_document()["what"]
+            self.publish([run_events.make_host_fact(self.name, run_events.Broken(bug))])
+            self.tell_all(hub_orders.Stop(bug).document())
 
     def turn(self):
         """Process the events that have arrived, then send the resulting orders and facts."""
-        taken = self.waiting()
+        events = self.waiting()
         now = time.monotonic()
         if self.link is not None and self.link.stood_still() > self.supervisor.lease:
             self.judge.host_lost(self.name, FROZEN % self.link.stood_still(), now)
-        for host, event in taken:
+        for host, event in events:
             if host is not None:
                 self.take_report(host, event, now)
             else:
@@ -113,21 +113,21 @@ class Hub:
         if not (self.judge.over and copies) or self.hurried:
             return bool(self.judge.over)
         self.over_since = self.over_since or now
-        waits = now - self.over_since
-        ended = waits > LAST_COPY or (waits > LAST_LOOKS and self.checkpoints.is_idle())
-        if ended:
+        seconds = now - self.over_since
+        is_over = seconds > LAST_COPY or (seconds > LAST_LOOKS and self.checkpoints.is_idle())
+        if is_over:
             self.checkpoints.end(copies)
-        return ended
+        return is_over
 
     def waiting(self):
-        found = []
+        events = []
         try:
-            found.append(self.inbox.get(timeout=LOOK))
-            while len(found) < AT_ONCE:
-                found.append(self.inbox.get_nowait())
+            events.append(self.inbox.get(timeout=LOOK))
+            while len(events) < AT_ONCE:
+                events.append(self.inbox.get_nowait())
         except queue.Empty:
             pass
-        return found
+        return events
 
     def take_report(self, host, event, now):
         if event.get("event") == "swept":
@@ -143,14 +143,14 @@ class Hub:
 
     def take_checkpoint(self, host, event, now):
         try:
-            said = copy_messages.read(event)
-            if isinstance(said, copy_messages.CopierServes):
-                known = self.link.address(host) if self.link and host in self.others else ""
-                said.address = known or self.run.address
-            self.checkpoints.take(host, said, now)
+            message = copy_messages.read(event)
+            if isinstance(message, copy_messages.CopierServes):
+                address = self.link.address(host) if self.link and host in self.others else ""
+                message.address = address or self.run.address
+            self.checkpoints.take(host, message, now)
         except Exception:  # an invalid message: the run goes on
-            what = "checkpoints: %s sent an invalid message (%s)" % (host, bug_document()["what"])
-            self.publish([run_events.Noted(what).document()])
+            text = "checkpoints: %s sent an invalid message (%s)" % (host, bug_document()["what"])
+            self.publish([run_events.Noted(text).document()])
 
     def count_swept(self):
         if set(self.swept) | self.judge.lost >= set(self.others):
@@ -160,11 +160,11 @@ class Hub:
         """Report other hosts whose link is down as lost: this failure is a consequence of that."""
         settled = self.judge.decided or self.judge.all_ended()
         if self.link is not None and not settled:
-            there = self.link.connected() | {host, self.name}
-            for other in self.others:
-                if other not in there and other in self.judge.ready:
-                    why = ENDED if self.link.absent(other) else CUT
-                    self.judge.host_lost(other, why, now)
+            connected = self.link.connected() | {host, self.name}
+            for peer in self.others:
+                if peer not in connected and peer in self.judge.ready:
+                    why = ENDED if self.link.absent(peer) else CUT
+                    self.judge.host_lost(peer, why, now)
 
     def take_request(self, order, now):
         if isinstance(order, watch_orders.Interrupt):
@@ -196,18 +196,18 @@ class Hub:
                 else:
                     del self.doubts[host]  # only the watcher does not reach it
 
-    def pass_on(self, ended):
+    def pass_on(self, is_over):
         orders, self.judge.orders = self.judge.orders, []
         facts, self.judge.facts = self.judge.facts, []
         orders, self.checkpoints.orders = orders + self.checkpoints.orders, []
         facts, self.checkpoints.facts = facts + self.checkpoints.facts, []
-        if ended and not self.over_sent:
+        if is_over and not self.over_sent:
             facts.append(run_events.Over(self.judge.over, self.judge.all_well()).document())
         for host, order in orders:
             self.send(host, order)
         if facts:
             self.publish(facts)
-        if ended and not self.over_sent:
+        if is_over and not self.over_sent:
             self.over_sent = True
             self.supervisor.stopped = self.judge.over
             self.tell_all(hub_orders.Stop(self.judge.over).document())
@@ -245,20 +245,20 @@ class Hub:
         if self.link is not None:
             self.all_swept.wait(STOP_WAIT)
             self.link.close()
-        found = dict(self.swept)
-        found[self.name] = survivors
-        return found
+        survivors_of = dict(self.swept)
+        survivors_of[self.name] = survivors
+        return survivors_of
 
 
 class HubSpoke:
     """The part of every other supervisor: it reports to the hub."""
 
-    def __init__(self, supervisor, asked):
+    def __init__(self, supervisor, order):
         self.supervisor = supervisor
-        self.hub = asked.hub
+        self.hub = order.hub
         self.hub_is_known = False
         self.paths = host_paths.HostPaths([(supervisor.plan.host, ""), (self.hub, "")])
-        self.link = hub_link.Spoke(supervisor.plan.host, self.hub, asked.keys, supervisor.inbox.put)
+        self.link = hub_link.Spoke(supervisor.plan.host, self.hub, order.keys, supervisor.inbox.put)
 
     def begin(self):
         return 0
@@ -298,9 +298,9 @@ class HubSpoke:
 
     def finish(self, survivors):
         self.link.send(run_events.Swept(survivors).document())
-        began = time.monotonic()
+        start = time.monotonic()
         while not self.link.flush(0.05):  # the hub closes when it has heard all hosts
-            if not self.link.connected() or time.monotonic() - began > LAST_WORD:
+            if not self.link.connected() or time.monotonic() - start > LAST_WORD:
                 break
         self.link.close()
         return {}

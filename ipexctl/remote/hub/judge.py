@@ -10,7 +10,7 @@ from ipexctl.remote.hub import host_paths, mpi_launch, stall
 
 FAIL_GRACE = 3.0  # seconds after the first failure for the other ranks' last output
 LOST_GRACE = 1.0
-MPIRUN_GRACE = 2.0  # mpirun has ended: its ranks follow at once, or something else is wrong
+MPIRUN_GRACE = 2.0  # seconds for the ranks to end after mpirun
 DAEMON_GRACE = 3.0
 END_WAIT = 10.0  # for mpirun, when all its ranks have ended
 TAIL, SHORT_TAIL = 8192, 512  # characters of a rank's output that every host keeps
@@ -21,9 +21,9 @@ ENDED = "ended"  # why a run is stopped when nothing of it is left
 class Judge:
     def __init__(self, run, now):
         self.run: HubOrder = run
-        self.hosts = [h.host for h in run.hosts]
+        self.hosts = [row.host for row in run.hosts]
         self.first = self.hosts[0]
-        self.ranks = {h.host: set(h.ranks) for h in run.hosts}
+        self.ranks = {row.host: set(row.ranks) for row in run.hosts}
         self.world = sum(len(ranks) for ranks in self.ranks.values())
         self.began = now
         self.orders = []
@@ -38,7 +38,7 @@ class Judge:
         self.decided = False  # a fact has ended the run: a failure, or a request
         self.asked = False  # the ranks were told to end
         self.lost = set()
-        self.paths = host_paths.HostPaths([(h.host, h.address) for h in run.hosts])
+        self.paths = host_paths.HostPaths([(row.host, row.address) for row in run.hosts])
         self.stall = stall.StallWatch(run.stall, set(self.hosts), now)
         self.stop_at = None  # --stall-action stop
         self.last_look = None  # (why, seconds) of a signal that waits for a look
@@ -67,11 +67,11 @@ class Judge:
         self.look_for_stall(now)
         for text, cut in self.paths.news(now):
             self.fact(run_events.Noted(text, cut))
-        done = self.code is not None or not (all(self.ended.values()) or self.vanished)
-        late = self.deadline is not None and now >= self.deadline
-        if late and not (self.decided or self.all_ended()):  # mpirun gave up without a reason
+        is_done = self.code is not None or not (all(self.ended.values()) or self.vanished)
+        is_late = self.deadline is not None and now >= self.deadline
+        if is_late and not (self.decided or self.all_ended()):  # mpirun gave up without a reason
             self.note_program("a process of MPI on %s" % self.first, self.first, None, True, "")
-        if late or (done and self.all_ended()):
+        if is_late or (is_done and self.all_ended()):
             self.over = ENDED
 
     def all_ended(self):
@@ -143,9 +143,9 @@ class Judge:
             self.fact(run_events.Noted(str(e)))
             self.order(host, hub_orders.LaunchRefused(key, str(e)))
             return
-        to = target.host
-        self.spawned[key] = to
-        self.order(to, hub_orders.Spawn("daemon%d" % key, argv))
+        target_host = target.host
+        self.spawned[key] = target_host
+        self.order(target_host, hub_orders.Spawn("daemon%d" % key, argv))
 
     def on_unlaunch(self, host, event: run_events.Unlaunch, now):
         """End a daemon, as mpirun has ended the program with which it requested it."""
@@ -163,26 +163,26 @@ class Judge:
             self.program_ended("mpirun", host, code, error, now + MPIRUN_GRACE)
         else:
             if not self.ranks[host] <= set(self.ended):
-                who = "MPI's daemon on %s" if self.run.mpi else "what started %s's ranks"
+                program = "MPI's daemon on %s" if self.run.mpi else "what started %s's ranks"
                 with_mpirun = host == self.first and self.code is not None
-                asked = event.asked or with_mpirun
+                is_expected = event.asked or with_mpirun
                 deadline = now + DAEMON_GRACE
-                self.program_ended(who % host, host, code, error, deadline, asked=asked)
+                self.program_ended(program % host, host, code, error, deadline, asked=is_expected)
             self.order(self.first, hub_orders.LaunchEnded(key, code))
 
-    def program_ended(self, who, host, code, error, deadline, asked=False):
+    def program_ended(self, program, host, code, error, deadline, asked=False):
         """Note an early end. `asked`: mpirun gave up, for a reason that will still be reported."""
         if self.all_ended() and not (self.vanished and by_signal(code)):
             return
         self.soon(deadline)
-        if not asked:  # 255: it gave up on its own
-            self.note_program(who, host, code, by_signal(code), error)
+        if not asked:  # 255: it ended on its own
+            self.note_program(program, host, code, by_signal(code), error)
 
-    def note_program(self, who, host, code, killed, error):
+    def note_program(self, program, host, code, killed, error):
         """Record the end of a program. `code` None: the exit code is not known."""
         alive = len(self.started - set(self.ended))
-        up = len(self.started)
-        self.fact(run_events.ProgramEnded(who, code, killed, error[:4096], up, alive), host)
+        ran = len(self.started)
+        self.fact(run_events.ProgramEnded(program, code, killed, error[:4096], ran, alive), host)
 
     def on_rank(self, host, event: run_events.Event, now):
         if isinstance(event, run_events.RankRefused):
@@ -197,19 +197,19 @@ class Judge:
 
     def rank_ended(self, host, event: run_events.RankExited, now):
         """Record a rank's end. A failed rank's wrapper stays: MPI would end the others at once."""
-        rank, how = event.rank, event.ended
-        well = self.ended[rank] = how.code == 0
-        self.vanished = self.vanished or how.lost
+        rank, exit_state = event.rank, event.ended
+        succeeded = self.ended[rank] = exit_state.code == 0
+        self.vanished = self.vanished or exit_state.lost
         self.stall.moved(now)
         failures = len(self.ended) - sum(self.ended.values())
-        tail = event.tail[-(SHORT_TAIL if well or failures > LONG_TAILS else TAIL) :]
-        self.fact(run_events.RankExited(rank, how, tail), host)
-        if well:
+        tail = event.tail[-(SHORT_TAIL if succeeded or failures > LONG_TAILS else TAIL) :]
+        self.fact(run_events.RankExited(rank, exit_state, tail), host)
+        if succeeded:
             self.order(host, hub_orders.RankNoted(rank))
             if self.all_ended():
                 self.soon(now + END_WAIT)
             return
-        if not self.asked:  # else they have the time that the request gave them
+        if not self.asked:  # else the deadline of the request holds
             self.soon(now + FAIL_GRACE)
 
     def on_unanswered(self, host, event: run_events.Unanswered, now):
@@ -251,13 +251,13 @@ class Judge:
             action = "--stall-action %s" % self.run.stall_action
             self.ask_to_end(action, self.run.grace, now)
             return
-        what = self.stall.news(active, now)
-        if what == "look":
+        news = self.stall.news(active, now)
+        if news == "look":
             self.look(stall.LOOK_WAIT, now)
-        elif what == "moving":
+        elif news == "moving":
             self.stop_at = None
             self.fact(run_events.Moving())
-        elif what:
+        elif news:
             self.stalled(quiet)
             if self.run.stall_action != "note":
                 self.stop_at = now + stall.NOTED
@@ -306,9 +306,9 @@ class Judge:
         self.decided = self.decided or is_decisive(fact)
 
 
-def is_rank_failure(how):
+def is_rank_failure(exit_state):
     """Return whether a rank with this end failed."""
-    return how["code"] != 0
+    return exit_state["code"] != 0
 
 
 def by_signal(code):
@@ -320,5 +320,5 @@ def is_decisive(fact):
     """Return whether this fact ends the run, unless an earlier one has."""
     if fact.get("event") != "rank":
         return fact.get("event") not in ("note", "go", "stalled", "moving", "checkpoint")
-    how = fact.get("ended")
-    return "refused" in fact or (isinstance(how, dict) and is_rank_failure(how))
+    exit_state = fact.get("ended")
+    return "refused" in fact or (isinstance(exit_state, dict) and is_rank_failure(exit_state))

@@ -28,25 +28,25 @@ def read_launch(run: HubOrder, argv):
     words = list(itertools.dropwhile(lambda word: word in ("-q", "-x", "-6"), argv))
     if len(words) < 2:
         raise NotOfThisRun("mpirun requested something that is not a launch: %s" % (argv,))
-    target = next((h for h in run.hosts if h.label == words[0]), None)
+    target = next((host for host in run.hosts if host.label == words[0]), None)
     if target is None:
         raise NotOfThisRun("mpirun requested a host that is not in this run: %s" % words[0])
-    own = run.hosts[0].prefix
+    own_prefix = run.hosts[0].prefix
     command = read_daemon_command(run.mpi, run.hosts[0].mpi_bin, words[1:])
-    moved = [replace_prefix(word, own, target.prefix) for word in command[1:]]
+    arguments = [replace_prefix(word, own_prefix, target.prefix) for word in command[1:]]
     program = "%s/%s" % (target.mpi_bin, command[0])
-    return target, [program] + list(of_host(run.mpi, target, moved))
+    return target, [program] + list(of_host(run.mpi, target, arguments))
 
 
 def read_daemon_command(mpi: MpiNames, programs, words):
     """Return the daemon's name and arguments. `programs`: the first host's folder of programs."""
-    split = split_line(" ".join(words))
-    begins = next((i for i, word in enumerate(split) if is_daemon(word, mpi, programs)), None)
-    if begins is None or (begins and mpi.own_names):
+    tokens = split_line(" ".join(words))
+    start = next((i for i, word in enumerate(tokens) if is_daemon(word, mpi, programs)), None)
+    if start is None or (start and mpi.own_names):
         raise NotOfThisRun("mpirun requested a program that is not its daemon: %s" % words[0])
-    found = split[begins:]
-    found = found[:-1] if found[-1] == ")" else found
-    return [found[0].rpartition("/")[2]] + found[1:]
+    command = tokens[start:]
+    command = command[:-1] if command[-1] == ")" else command
+    return [command[0].rpartition("/")[2]] + command[1:]
 
 
 def split_line(line):
@@ -61,31 +61,31 @@ def split_line(line):
 
 def is_daemon(word, mpi: MpiNames, programs):
     folder, _, program = word.rpartition("/")
-    there = folder.rstrip("/") == programs or not (folder or mpi.own_names)
-    return program in mpi.daemons and there
+    is_in_place = folder.rstrip("/") == programs or not (folder or mpi.own_names)
+    return program in mpi.daemons and is_in_place
 
 
 def of_host(mpi: MpiNames, target: HostOfRun, words):
     """Return the arguments without node0's interface and settings, which differ on each host."""
-    at = 0
-    while at < len(words):
-        word, name = words[at], words[at + 1 : at + 2]
+    index = 0
+    while index < len(words):
+        word, name = words[index], words[index + 1 : index + 2]
         if word == "--iface":
             yield word
             yield target.nic
-            at += 2
+            index += 2
         elif word.endswith("mca") and name and name[0] in mpi.dropped:
-            at += 3
+            index += 3
         elif word.endswith("mca") and name and name[0] in ("plm_ssh_agent", "plm_rsh_agent"):
             # a daemon starts no others, and complains if node0's program is not on its host
             yield word
             yield name[0]
             yield "/bin/sh"
-            at += 3
+            index += 3
         else:
             yield word
-            at += 1
+            index += 1
 
 
-def replace_prefix(word, own, other):
-    return other + word[len(own) :] if re.match(re.escape(own) + r"(/|$)", word) else word
+def replace_prefix(word, old, new):
+    return new + word[len(old) :] if re.match(re.escape(old) + r"(/|$)", word) else word

@@ -34,11 +34,11 @@ class StallWatch:
 
     def quiet(self, active, now):
         """Return the seconds without progress on any of these hosts."""
-        found = [now - self.progress]
+        silences = [now - self.progress]
         for host in active:
-            seconds, at = self.quiet_at.get(host, (0.0, now))
-            found.append(seconds + now - at if seconds else 0.0)
-        return min(found) if active else 0.0
+            seconds, reported_at = self.quiet_at.get(host, (0.0, now))
+            silences.append(seconds + now - reported_at if seconds else 0.0)
+        return min(silences) if active else 0.0
 
     def order(self, now, wait):
         """Begin a look; return its number."""

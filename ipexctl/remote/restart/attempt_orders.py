@@ -1,6 +1,6 @@
-"""What each host is told for a further attempt of a run, from the plans of all hosts. Pure.
+"""Compose the orders of each host for a further attempt of a run, from all host plans. Pure.
 
-A host plan has what does not depend on who else takes part: run/watch/start_request.py makes it.
+A host plan does not depend on which other hosts take part: run/watch/start_request.py makes it.
 """
 
 import posixpath
@@ -9,24 +9,25 @@ from ipexctl.common.restart_plan import RestartCommon, RestartHost
 from ipexctl.common.root_paths import run_id_of
 
 SHARE = "IPEXCTL_SHARE"
-N = "{n}"  # in mpirun's words: the number of ranks
+N = "{n}"  # in mpirun's arguments: the number of ranks
 
 
 def compose_orders(common: RestartCommon, host_plans: "list[RestartHost]", attempt, checkpoint=""):
-    """[StartOrder, ...]. `host_plans`: of the hosts that take part, that of rank 0 first.
-    `checkpoint`: its path below the folder of the ranks."""
+    """Return a StartOrder for each host. `host_plans`: those of the hosts that take part, that of
+    rank 0 first. `checkpoint`: its path below the folder of the ranks."""
     checkpoint = checkpoint or common.resumed
-    first = host_plans[0]
-    names, world = [s.asked.host for s in host_plans], sum(len(s.asked.ranks) for s in host_plans)
+    first_plan = host_plans[0]
+    names = [plan.asked.host for plan in host_plans]
+    world = sum(len(plan.asked.ranks) for plan in host_plans)
     facts = {
         "world": world,
         "hosts": len(host_plans),
-        "address": first.address,
-        "port": first.port,
+        "address": first_plan.address,
+        "port": first_plan.port,
         "run_id": run_id_of(common.run_id, attempt),
         "restarts": attempt - 1,
     }
-    mpirun = [adapt_mpirun_word(word, common.run_id, facts) for word in first.mpirun]
+    mpirun = [adapt_mpirun_word(word, common.run_id, facts) for word in first_plan.mpirun]
     orders, rows, begin = [], [], 0
     for index, host_plan in enumerate(host_plans):
         order, row = of_host(common, host_plan, dict(facts, index=index, begin=begin), checkpoint)
@@ -41,14 +42,14 @@ def compose_orders(common: RestartCommon, host_plans: "list[RestartHost]", attem
     orders[0].run = common.of_all.replace(
         hosts=rows,
         mpirun=mpirun,
-        address=first.address,
+        address=first_plan.address,
         shown=compose_shown_plan(common, host_plans, facts),
     )
     return orders
 
 
 def share_out(envs):
-    """The parts of the global batch add to 1 for the ranks that take part."""
+    """Scale the shares of the global batch: those of the ranks that take part add up to 1."""
     total = sum(float(env[SHARE]) for env in envs if SHARE in env)
     for env in envs:
         if SHARE in env:
@@ -56,17 +57,17 @@ def share_out(envs):
 
 
 def adapt_mpirun_word(word, base, facts):
-    """A word of mpirun's: the number of ranks, or a path in the run's folder."""
+    """Insert the number of ranks, or the id of this attempt in a path, into mpirun's arguments."""
     return str(facts["world"]) if word == N else word.replace(base, facts["run_id"])
 
 
 def of_host(common: RestartCommon, host_plan: RestartHost, facts, checkpoint):
-    """(its order, its row in that of the hub)"""
+    """Return the host's StartOrder, and its row in the hub's order."""
     path = posixpath.join(host_plan.asked.cwd, checkpoint) if checkpoint else ""
     ranks = []
-    for local, rank in enumerate(host_plan.asked.ranks):
-        values = dict(facts, rank=facts["begin"] + local)
-        env = {name: str(values[what]) for name, what in common.varies.items()}
+    for local_rank, rank in enumerate(host_plan.asked.ranks):
+        values = dict(facts, rank=facts["begin"] + local_rank)
+        env = {name: str(values[fact]) for name, fact in common.varies.items()}
         env = dict(rank.env, **env)
         argv = list(rank.argv)
         if path:

@@ -48,7 +48,7 @@ class Part:
             pass  # it has ended: `look` sees it
 
     def listen(self, link):
-        """What the guardian and the supervisor say, of an attempt that was started here."""
+        """Receive the messages of the guardian and the supervisor of this part."""
         keeper = self.keeper
         while True:
             frame = link.read()
@@ -58,8 +58,8 @@ class Part:
             if header.get("event") == "ready":
                 keeper.take(keeper.name, PartReady(self.attempt, header["port"]))
             elif "error" in header:
-                what = str(header["error"].get("what"))
-                keeper.take(keeper.name, PartFailed(self.attempt, what))
+                problem = str(header["error"].get("what"))
+                keeper.take(keeper.name, PartFailed(self.attempt, problem))
 
     def look(self, now):
         self.read()
@@ -72,7 +72,7 @@ class Part:
         )
         self.seen = self.seen or alive
         if not alive and (self.seen or now - self.began > BEGINS):
-            self.read()  # they may have ended as they should since the last look
+            self.read()  # they may have ended normally since the last look
             if not self.ended:
                 self.vanished()
 
@@ -93,7 +93,7 @@ class Part:
                 self.ended = True
 
     def vanished(self):
-        """Its supervisor and guardian are gone: neither could note that, or end the ranks."""
+        """End the ranks and note the loss: supervisor and guardian are gone and could not."""
         self.ended = True
         rank_wrapper.kill_all(self.run_id, NO_PROCESS)
         if not self.facts and self.seen:

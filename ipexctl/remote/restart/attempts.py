@@ -25,8 +25,8 @@ def op_spare(call, **order):
 def op_record(call, root, known_as, run_id):
     """{root, known_as, run_id} -> {story: [RecordLine, ...], alive}"""
     folder = run_folders.folder_of(root, run_id)
-    found = journal.read_lines(keeper.attempts_of(folder, known_as))
-    return {"story": found, "alive": control.is_alive(run_id, control.keeper_of(known_as))}
+    lines = journal.read_lines(keeper.attempts_of(folder, known_as))
+    return {"story": lines, "alive": control.is_alive(run_id, control.keeper_of(known_as))}
 
 
 def op_ask(call, root, known_as, run_id, ask):

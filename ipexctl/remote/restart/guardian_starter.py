@@ -1,6 +1,6 @@
 """Starts guardians for a process that has threads: a child forked before they began.
 
-For each it is handed one end of a socket pair; the guardian reads its orders from there.
+It receives one end of a socket pair for each guardian, which reads its orders from there.
 """
 
 import array
@@ -26,11 +26,11 @@ class Starter:
         theirs.close()
 
     def has_ended(self):
-        """It says nothing: what can be read is the end."""
+        """Return whether it has ended: it sends nothing, so only end-of-file is readable."""
         return bool(select.select([self.ours], [], [], 0)[0])
 
     def begin(self):
-        """The frames of a new guardian."""
+        """Start a guardian; return the frames of its link."""
         ours, theirs = socket.socketpair()
         fds = array.array("i", [theirs.fileno()])
         self.ours.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
@@ -40,13 +40,13 @@ class Starter:
 
 def serve_start_requests(link):
     while True:
-        ready = select.select([link], [], [], LOOK)[0]
+        readable = select.select([link], [], [], LOOK)[0]
         try:
             for _ in guardian.collect_children():
                 pass
         except ChildProcessError:
             pass  # it has started none, or none is left
-        if not ready:
+        if not readable:
             continue
         fd = receive_fd(link)
         if fd is None:
@@ -59,10 +59,10 @@ def serve_start_requests(link):
 
 
 def receive_fd(link):
-    """Return the next message; None when the other end has closed the link."""
+    """Return the next file descriptor; None when the other end has closed the link."""
     fds = array.array("i")
-    _, more, _, _ = link.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
-    if not more:
+    _, ancillary, _, _ = link.recvmsg(1, socket.CMSG_SPACE(fds.itemsize))
+    if not ancillary:
         return None
-    fds.frombytes(more[0][2][: fds.itemsize])
+    fds.frombytes(ancillary[0][2][: fds.itemsize])
     return fds[0]

@@ -51,10 +51,10 @@ from ipexctl.remote.run_files import journal, run_folders
 NAME = "ipexctl-keeper"
 LOOK = 0.25
 LAST_WORDS = 2.0
-LINGERS = 5.0  # seconds of the one that leads, until the others know of the end
-SAYS = 2.0  # seconds until what is so is said again
-ALONE = 5.0  # beyond the lease, without one that leads
-LOST = 600.0  # seconds without one, until this keeper ends
+LINGERS = 5.0  # seconds for which the leader stays, until the others know of the end
+SAYS = 2.0  # seconds until a state or an order is sent again
+ALONE = 5.0  # seconds beyond the lease without a leader
+LOST = 600.0  # seconds without a leader, until this keeper ends
 COMMIT = 10.0  # for a line to become part of the record
 SMALLER = "not more than half of the voters are reached from %s"
 RETURNED = "; a host that is back votes again while `ipexctl attach` shows the run"
@@ -85,9 +85,9 @@ def run_keeper(order: StartOrder):
     try:
         keeper.keep()
     except Exception:
-        what = bug_document()["what"]
-        keeper.note({"broken": what})  # another one leads then
-        keeper.end_part(what)
+        problem = bug_document()["what"]
+        keeper.note({"broken": problem})  # another one leads then
+        keeper.end_part(problem)
 
 
 class Keeper:
@@ -95,10 +95,10 @@ class Keeper:
         self.order, self.starter = order, starter
         self.restart_plan = RestartPlan.read(order.restart_plan)
         self.name, self.keys = order.host, order.keys
-        top = root_folder.prepare_root(self.order.root)
+        root = root_folder.prepare_root(self.order.root)
         self.base = run_folders.checked_id(self.restart_plan.run_id)  # of the first attempt
-        self.runs = os.path.join(top, "runs")
-        self.folder = root_folder.make_subfolder(top, "runs", self.base)
+        self.runs = os.path.join(root, "runs")
+        self.folder = root_folder.make_subfolder(root, "runs", self.base)
         run_folders.hold_folder(self.folder)
         self.copies = checkpoint_transfer.CheckpointCopies(self.runs, self.keys)
         self.inbox = queue.Queue()  # type: queue.Queue
@@ -106,9 +106,9 @@ class Keeper:
         self.part = None if order.spare else Part(self, order, 1)
         self.laying = threading.Lock()  # one attempt at a time lays a checkpoint out
         self.state = HostReport()  # of this host's part, as the leader has to know
-        self.since = {}  # type: dict[str, float]  # when each of that was so
+        self.since = {}  # type: dict[str, float]  # when each field of it was set
         self.clearing = 0  # the attempt that has to end here
-        self.said = {}  # type: dict[str, HostReport]  # by host, what it said last
+        self.said = {}  # type: dict[str, HostReport]  # the last report of each host
         self.next_word = self.next_order = 0.0
         self.term, self.alone = 0, False
         self.led = self.turned = time.monotonic()  # when a leader was heard, and the last turn
@@ -120,29 +120,29 @@ class Keeper:
         self.connect_voters()
 
     def connect_voters(self):
-        """Each host connects to the voters before it."""
+        """Connect to the voters before this host in the list; a voter listens for later hosts."""
         places = self.restart_plan.places
         names, hosts = [place[0] for place in places], self.restart_plan.hosts
-        before = names[: names.index(self.name)] if self.name in names else names
+        earlier = names[: names.index(self.name)] if self.name in names else names
         self.member = self.leader = self.hub = None
         self.spokes = {}  # type: dict[str, hub_link.Spoke]
         if self.name in names:
             returned = self.order.returned
             self.member = voters.Member(self.name, names, self.send, self.agree, returned)
-            others = [host for host in hosts if host not in before and host != self.name]
-            if others:
+            later_hosts = [host for host in hosts if host not in earlier and host != self.name]
+            if later_hosts:
                 _, address, port = places[names.index(self.name)]
-                self.hub = hub_link.HubListener(others, self.keys, self.take, renews=True)
+                self.hub = hub_link.HubListener(later_hosts, self.keys, self.take, renews=True)
                 self.hub.listen(address, (port, port))
-        for name, address, port in places[: len(before)]:
+        for name, address, port in places[: len(earlier)]:
             take = partial(self.take, name)
             spoke = hub_link.Spoke(self.name, name, self.keys, take, renews=True)
             spoke.connect(address, port)
             self.spokes[name] = spoke
 
-    def agree(self, said, term):
-        """The voters have agreed on a line of the record."""
-        line = RecordLine.any_of(said)
+    def agree(self, document, term):
+        """Add a line on which the voters have agreed to the record."""
+        line = RecordLine.any_of(document)
         if line is not None:
             self.record.add(line, term)
 
@@ -158,19 +158,19 @@ class Keeper:
                 link.close()
 
     def take(self, name, message):
-        """A document of another keeper, or what happened on this host."""
+        """Queue a message of another keeper, or an event of this host."""
         self.inbox.put((name, message))
 
     def send(self, name, message: KeeperSaid):
-        """Send a message to a host that is connected now; what still holds is sent again."""
+        """Send a message to a host if it is connected; states and orders are sent again."""
         if name in self.spokes:
             self.spokes[name].send(message.document())
         elif self.hub is not None:
             self.hub.send(name, message.document())
 
     def connected(self):
-        there = {name for name, spoke in self.spokes.items() if spoke.connected()}
-        return there | (self.hub.connected() if self.hub is not None else set())
+        reached = {name for name, spoke in self.spokes.items() if spoke.connected()}
+        return reached | (self.hub.connected() if self.hub is not None else set())
 
     def answer(self, message):
         """Answer a process of this host (control.py): a KeeperQuestion."""
@@ -180,15 +180,15 @@ class Keeper:
         return self.answer_to(question).document()
 
     def answer_to(self, question: KeeperQuestion):
-        leads, there = self.leader, self.connected() | {self.name}
-        if leads is None:
+        own_leader, reached = self.leader, self.connected() | {self.name}
+        if own_leader is None:
             why = SMALLER % self.name + RETURNED if self.alone else ""
             return KeeperAnswer(waits=why)
-        away = [name for name in self.restart_plan.hosts if name not in there]
-        back = question.returned
-        order = leads.orders_of_returned(back) if back in away else None
+        away = [name for name in self.restart_plan.hosts if name not in reached]
+        returned = question.returned
+        order = own_leader.orders_of_returned(returned) if returned in away else None
         orders = order.replace(keys=self.keys).document() if order else {}
-        return KeeperAnswer(True, leads.waits, away, orders)
+        return KeeperAnswer(True, own_leader.waits, away, orders)
 
     def turn(self):
         wait = LOOK
@@ -198,20 +198,20 @@ class Keeper:
                 wait = 0.0
                 try:
                     self.hear(name, message)
-                except Exception as e:  # of whatever it was made
+                except Exception as e:  # an invalid message
                     self.note({"unread": "%s sent %.200r (%r)" % (name, message, e)})
         except queue.Empty:
             pass
-        now, there = time.monotonic(), self.connected()
-        if now - self.turned > ALONE:  # it was frozen: the one that leads is to be heard first
+        now, reached = time.monotonic(), self.connected()
+        if now - self.turned > ALONE:  # it was frozen: first wait for a message of the leader
             self.led = max(self.led, now - self.restart_plan.lease)
         self.turned = now
         if self.member is not None:
-            self.member.tick(there & set(self.member.nodes))
-            self.lead(self.member, now, there)
+            self.member.tick(reached & set(self.member.nodes))
+            self.lead(self.member, now, reached)
         self.note_record()
         self.look_at_part(now)
-        self.speak(now, there)
+        self.speak(now, reached)
         self.look_for_leader(now)
         if self.starter.has_ended():  # the ranks go on; without this keeper the host is lost
             self.note({"broken": "the process that starts guardians has ended"})
@@ -219,8 +219,8 @@ class Keeper:
 
     def hear(self, name, message):
         if isinstance(message, dict):
-            known = KeeperSaid.any_of(message)
-            message = known and known.check()
+            parsed = KeeperSaid.any_of(message)
+            message = parsed and parsed.check()
         if isinstance(message, Vote):
             if self.member is not None:
                 self.member.take(name, message.vote)
@@ -236,32 +236,32 @@ class Keeper:
             self.happened("stop", message.stop)
             self.look_for_leader(time.monotonic())
 
-    def happened(self, kind, what):
-        setattr(self.state, kind, what)
+    def happened(self, kind, value):
+        setattr(self.state, kind, value)
         self.since[kind] = time.monotonic()
         self.next_word = 0.0
 
     def mine(self, now):
-        """What is so on this host now."""
+        """Return the state of this host now."""
         state = self.state.replace()
         if state.over:
             state.over = state.over.replace(ago=now - self.since["over"])
         if state.cleared:
             ago = now - self.since["cleared"]
-            rows = [one.replace(age=one.age + ago) for one in state.cleared.checkpoints]
+            rows = [row.replace(age=row.age + ago) for row in state.cleared.checkpoints]
             state.cleared = state.cleared.replace(checkpoints=rows)
         return state
 
-    def speak(self, now, there):
+    def speak(self, now, reached):
         """Report this host's state to the voters."""
         if now < self.next_word:
             return
         self.next_word = now + SAYS
-        self.said[self.name] = mine = self.mine(now)
-        for name in there & {place[0] for place in self.restart_plan.places}:
-            self.send(name, Mine(mine))
+        self.said[self.name] = state = self.mine(now)
+        for name in reached & {place[0] for place in self.restart_plan.places}:
+            self.send(name, Mine(state))
 
-    def lead(self, member, now, there):
+    def lead(self, member, now, reached):
         term = member.term()
         if not member.leads():
             self.leader = None
@@ -272,37 +272,37 @@ class Keeper:
             self.led_term = term
             self.wanted, self.ordered = 0.0, -1
             member.add(Leads(self.name).document(), term)
-        reached = 1 + len(there & set(member.nodes))
-        if self.record.term != term or 2 * reached <= len(member.nodes):
-            return  # others have to agree that it leads, and on whatever it wants
+        count = 1 + len(reached & set(member.nodes))
+        if self.record.term != term or 2 * count <= len(member.nodes):
+            return  # a majority must agree that it leads, and on each line
         lines = len(self.record.lines)
         if lines != self.ordered:
             self.ordered, self.wanted, self.next_order = lines, 0.0, 0.0
-        line = self.leader.tick(now, there, self.said)
+        line = self.leader.tick(now, reached, self.said)
         if line and now > self.wanted:
             self.wanted = now + COMMIT  # until then it may become part of the record
             member.add(line.document(), term)
         orders = self.leader.orders(self.said)
         if now > self.next_order or orders != self.orders:
             self.next_order, self.orders = now + SAYS, orders
-            self.give_orders(member, orders, term, there)
+            self.give_orders(member, orders, term, reached)
 
-    def give_orders(self, member, orders, term, there):
+    def give_orders(self, member, orders, term, reached):
         lines = [line.document() for line in self.record.lines]
         for name, order in orders.items():
             if name == self.name:
                 self.obey(order, term)
-            elif name in there:
+            elif name in reached:
                 self.send(name, Ordered(order, term, [] if name in member.nodes else lines))
 
     def obey(self, order: KeeperOrder, term, lines=()):
-        """The orders of a leader before the last one that was heard do not count."""
+        """Execute an order, unless its leader is older than the last one that sent any."""
         number, clear = order.number, order.clear
         if term < self.term:
             return
         self.term, self.led, self.alone = term, time.monotonic(), False
-        new = lines[len(self.record.lines) :]
-        for line in filter(None, map(RecordLine.any_of, new)):
+        new_lines = lines[len(self.record.lines) :]
+        for line in filter(None, map(RecordLine.any_of, new_lines)):
             self.record.fold(line)
         part, cleared = self.part, self.state.cleared
         if order.end:
@@ -321,12 +321,12 @@ class Keeper:
                 part.write(HubAt(order.hub).document())
 
     def others_know(self):
-        """Hosts that know of the end have gone. Not all may be reached."""
+        """Return whether all hosts know of the end, or had enough time: not all may be reached."""
         self.ending = self.ending or time.monotonic()
         return not self.connected() or time.monotonic() - self.ending > LINGERS
 
     def look_for_leader(self, now):
-        """In the smaller part of a divided network what runs ends: the larger one may go on."""
+        """End the part without a leader: in a divided network, only the larger side may go on."""
         if self.over:
             return
         if self.record.end is not None and self.leader is None:  # as a voter knows
@@ -343,29 +343,29 @@ class Keeper:
             self.over = True
 
     def attempts(self):
-        """Their ids, derived: a path below the root is made of each."""
-        numbers = [one.attempt for one in self.record.attempts]
+        """Return {run id: number} of all attempts. Ids are derived, since they become paths."""
+        numbers = [attempt.attempt for attempt in self.record.attempts]
         return {run_id_of(self.base, number): number for number in numbers}
 
-    def start(self, asked: StartOrder, attempt, lay: "CheckpointLayout | None"):
+    def start(self, order: StartOrder, attempt, lay: "CheckpointLayout | None"):
         run_id = run_id_of(self.base, attempt)
-        asked = asked.replace(keys=self.keys, root=self.order.root, run_id=run_id)
+        order = order.replace(keys=self.keys, root=self.order.root, run_id=run_id)
         run_folders.hold_folder(
             root_folder.make_subfolder(os.path.dirname(self.runs), "runs", run_id)
         )
-        self.part = Part(self, asked, attempt)
+        self.part = Part(self, order, attempt)
         start_thread(self.begin_part, self.part, lay, self.attempts())
 
     def begin_part(self, part, lay, attempts):
-        """First the checkpoint, which may take a while: another attempt may have followed."""
+        """Lay out the checkpoint, then start. Meanwhile, another attempt may have followed."""
         with self.laying:
             try:
                 if lay and self.is_latest(part):
                     self.copies.lay_out(part.order, lay, attempts)
                     self.copies.forget(attempts, lay.order[0])
             except (Failure, OSError) as e:
-                what = e.what if isinstance(e, Failure) else str(e)
-                self.take(self.name, PartFailed(part.attempt, what))
+                problem = e.what if isinstance(e, Failure) else str(e)
+                self.take(self.name, PartFailed(part.attempt, problem))
                 return
         if not self.is_latest(part):
             return
@@ -373,7 +373,7 @@ class Keeper:
         try:
             if lay and not part.complete:
                 self.copies.hold(part.order, lay)
-            if part.complete:  # meanwhile
+            if part.complete:  # a newer checkpoint was completed meanwhile
                 self.copies.release(part.order)
         except (Failure, OSError, Changed) as e:
             self.note({"holds_no_copy": "%s: %s" % (lay.name, e)})
@@ -393,7 +393,7 @@ class Keeper:
             self.clearing = 0
 
     def is_left(self):
-        """Whether the attempt goes on here: a keeper before this one may have started it."""
+        """Return whether the last attempt runs here: an earlier keeper may have started it."""
         return control.is_alive(self.last_run_id(), self.name)
 
     def last_run_id(self):
@@ -415,8 +415,8 @@ class Keeper:
         """Append a line to RUN/attempts."""
         try:
             line = dict(line, at=round(time.time(), 1))
-            how = os.O_APPEND if self.noted else os.O_TRUNC
-            journal.write_lines(attempts_of(self.folder, self.name), how, [line])
+            flags = os.O_APPEND if self.noted else os.O_TRUNC
+            journal.write_lines(attempts_of(self.folder, self.name), flags, [line])
         except OSError:
             pass  # a full disk
 

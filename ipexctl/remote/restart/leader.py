@@ -31,75 +31,76 @@ class Leader:
     def __init__(self, restart_plan: VoterPlan, name, record: RestartRecord, now):
         self.restart_plan, self.name, self.record = restart_plan, name, record
         self.names = restart_plan.hosts
-        self.heard = dict.fromkeys(self.names, now)  # when each was there last
+        self.heard = dict.fromkeys(self.names, now)  # when each was last connected
         self.at = "", 0  # the phase of the record that it has seen
         self.waits = ""  # for what, as ps shows
         self.ended = now  # when the last attempt had ended on a host
         self.watch(now, set())
 
-    def watch(self, now, there):
+    def watch(self, now, reached):
         self.since = self.came = now
-        self.known = set(there)  # hosts that were there at the last look
+        self.known = set(reached)  # hosts that were connected at the last look
         self.first_report = None
 
-    def tick(self, now, there, mine: "dict[str, HostReport]"):
-        """The next line of the record, None where there is none. `there`: hosts with a connection;
-        `mine`: what each host said last."""
-        there = there | {self.name}
-        self.heard.update(dict.fromkeys(there, now))
-        at = self.record.phase(), self.record.number
-        if at != self.at:
-            self.at = at
-            self.watch(now, there)
-        if not there <= self.known:
+    def tick(self, now, reached, states: "dict[str, HostReport]"):
+        """Return the next line of the record, or None. `reached`: hosts with a connection;
+        `states`: the last report of each host."""
+        reached = reached | {self.name}
+        self.heard.update(dict.fromkeys(reached, now))
+        phase = self.record.phase(), self.record.number
+        if phase != self.at:
+            self.at = phase
+            self.watch(now, reached)
+        if not reached <= self.known:
             self.came = now
-        self.known = set(there)
+        self.known = set(reached)
         self.waits = ""
         if self.record.end is not None:
             return None
-        stop = [said.stop for said in mine.values() if said.stop]
+        stop = [state.stop for state in states.values() if state.stop]
         if stop and not self.record.stopped:
             return StopNoted(stop[0])
-        return getattr(self, "in_%s" % at[0])(now, there, mine)
+        return getattr(self, "in_%s" % phase[0])(now, reached, states)
 
     # -- an attempt runs --
 
-    def in_watch(self, now, there, mine: "dict[str, HostReport]"):
+    def in_watch(self, now, reached, states: "dict[str, HostReport]"):
         record, lease = self.record, self.restart_plan.lease
-        told = {host: said.over for host, said in mine.items() if said.over}
-        told = {h: over for h, over in told.items() if over.attempt == record.number}
-        reports = [told[host] for host in self.names if host in told]
+        parts = {host: state.over for host, state in states.items() if state.over}
+        parts = {host: part for host, part in parts.items() if part.attempt == record.number}
+        reports = [parts[host] for host in self.names if host in parts]
         # what ended the attempt after its last rank had ended with 0 does not count
-        finished = all(host in told and told[host].finished for host in record.hosts)
+        finished = all(host in parts and parts[host].finished for host in record.hosts)
         if finished or any(report.well for report in reports):
             return RunEnded("done", True)
         if not reports:  # all hosts of the attempt have gone
-            left = max(self.heard[host] for host in record.hosts)
-            return self.over({}, there, now) if now - left > lease + FENCE else None
+            last_heard = max(self.heard[host] for host in record.hosts)
+            return self.over({}, reached, now) if now - last_heard > lease + FENCE else None
         if self.first_report is None:
             self.first_report = now
         facts = [fact for report in reports for fact in report.facts]
         lost = {fact.get("host") for fact in facts if fact.get("event") == "lost"}
         # one that is not connected, and that no host lost, may be back at once
-        awaited = (set(record.hosts) & there | set(record.hosts) - lost) - set(told)
+        awaited = (set(record.hosts) & reached | set(record.hosts) - lost) - set(parts)
         if not awaited or now - self.first_report > GATHER:
-            return self.over(told, there, now)
+            return self.over(parts, reached, now)
         return None
 
-    def over(self, told: "dict[str, PartOver]", there, now):
-        reports = [told[host] for host in self.names if host in told]
-        most = max([[], *(report.facts for report in reports)], key=len)
+    def over(self, parts: "dict[str, PartOver]", reached, now):
+        reports = [parts[host] for host in self.names if host in parts]
+        facts = max([[], *(report.facts for report in reports)], key=len)
         lasted = max((report.seconds for report in reports), default=0.0)
-        complete = next((one.complete for one in reports if one.complete), "")
+        complete = next((report.complete for report in reports if report.complete), "")
         self.ended = now - max((report.ago for report in reports), default=0.0)
-        # those who watched the run may have ended the rest of it before that was noted, a keeper
-        # that was started again knows nothing of its part, and one may have ended its part alone
-        silent = [h for h in self.record.hosts if h not in told]
-        gone = [h for h in silent if h not in there] or min(silent, list(told), key=len)
+        # no host may have noted why: a command ended the run first, a keeper was started again and
+        # has no state of its part, or a keeper without a leader ended its part
+        silent = [host for host in self.record.hosts if host not in parts]
+        lost = [host for host in silent if host not in reached] or min(silent, list(parts), key=len)
         end = restart_policy.classify_ending(
-            most or [{"event": "lost", "host": h} for h in gone], lasted
+            facts or [{"event": "lost", "host": host} for host in lost], lasted
         )
-        away = [h for h in self.record.hosts if h not in there | set(told) | set(end["lost"])]
+        present = reached | set(parts) | set(end["lost"])
+        away = [host for host in self.record.hosts if host not in present]
         if away:
             end["why"] += "; not reached: %s" % ", ".join(away)
         number = self.record.number
@@ -107,17 +108,18 @@ class Leader:
 
     # -- it has ended --
 
-    def in_clear(self, now, there, mine: "dict[str, HostReport]"):
-        record, last = self.record, self.record.endings[-1]
+    def in_clear(self, now, reached, states: "dict[str, HostReport]"):
+        record, ending = self.record, self.record.endings[-1]
         if record.stopped:
             return RunEnded("stopped by %s" % record.stopped, False, by_user=True)
-        if not last.again:
-            return RunEnded(last.why, False)
-        cleared = {h: said.cleared for h, said in mine.items() if h in there and said.cleared}
-        cleared = {h: one for h, one in cleared.items() if one.attempt == record.cleared()}
-        done = there <= set(cleared) or now - self.came > CLEAR
-        waited = now - self.since >= restart_policy.restart_pause(record.endings)
-        if not (done and waited and self.fenced(now, cleared)):
+        if not ending.again:
+            return RunEnded(ending.why, False)
+        reports = {host: state.cleared for host, state in states.items() if host in reached}
+        attempt = record.cleared()
+        cleared = {host: part for host, part in reports.items() if part and part.attempt == attempt}
+        done = reached <= set(cleared) or now - self.came > CLEAR
+        paused = now - self.since >= restart_policy.restart_pause(record.endings)
+        if not (done and paused and self.fenced(now, cleared)):
             return None
         usable = set(cleared)
         weak = record.weak()
@@ -125,78 +127,82 @@ class Leader:
         if not chosen and now - self.since < AWAY:
             self.waits = "%d hosts are too few" % len(usable)
             return None
-        told = {host: said.checkpoints for host, said in cleared.items()}
-        found = newest_complete_checkpoint(told)
-        if record.complete and not found:
-            waited = self.for_checkpoint(now, there)
-            if waited is not True:
-                return waited
-        name = found.name if found else ""
-        errors = [(one.error, one.checkpoint) for one in record.attempts[1:]]
-        errors.append((last.error, name))
+        checkpoints = {host: part.checkpoints for host, part in cleared.items()}
+        newest = newest_complete_checkpoint(checkpoints)
+        if record.complete and not newest:
+            decision = self.for_checkpoint(now, reached)
+            if decision is not True:
+                return decision
+        name = newest.name if newest else ""
+        errors = [(begins.error, begins.checkpoint) for begins in record.attempts[1:]]
+        errors.append((ending.error, name))
         why = restart_policy.why_no_restart(
-            last, errors[-2:], record.used(), self.restart_plan.restarts
+            ending, errors[-2:], record.used(), self.restart_plan.restarts
         )
         if len(record.in_vain()) > len(self.names):
-            why = "%s; no attempt began" % last.why
+            why = "%s; no attempt began" % ending.why
         if why or not chosen:
-            few = "%s; %d hosts are too few" % (last.why, len(usable))
-            return RunEnded(why or few, False)
-        left = {one for said in cleared.values() for one in said.open} - {name}
+            too_few = "%s; %d hosts are too few" % (ending.why, len(usable))
+            return RunEnded(why or too_few, False)
+        open_names = {path for part in cleared.values() for path in part.open} - {name}
         return AttemptBegins(
             record.number + 1,
             chosen,
-            why=last.why,
-            error=last.error,
-            lasted=last.lasted,
+            why=ending.why,
+            error=ending.error,
+            lasted=ending.lasted,
             checkpoint=name,
             kept=self.restart_plan.kept,
-            age=found.age if found else None,
-            open=sorted(left, key=lambda one: (step_of(one) or 0, one)),
-            away="" if found else record.complete,
+            age=newest.age if newest else None,
+            open=sorted(open_names, key=lambda path: (step_of(path) or 0, path)),
+            away="" if newest else record.complete,
         )
 
     def fenced(self, now, cleared):
-        """Has each host of the attempt that is not heard ended its ranks?"""
+        """Return whether every silent host of the attempt must have ended its ranks by now."""
         record, lease = self.record, self.restart_plan.lease
         for host in set(record.hosts) - set(cleared):
             if now - self.since < FENCE:
                 return False
-            lost = host in record.endings[-1].lost  # so it was silent for as long
-            if not lost and now - max(self.heard[host], self.ended) < FENCE + lease:
+            was_lost = host in record.endings[-1].lost  # then its lease is over already
+            if not was_lost and now - max(self.heard[host], self.ended) < FENCE + lease:
                 return False
         return True
 
-    def for_checkpoint(self, now, there):
+    def for_checkpoint(self, now, reached):
         """Choose the checkpoint to begin with. Return None while a lost host may have it, True to
         begin without one, or the end of the run."""
         if self.restart_plan.without == "begin":
             return True
-        last, left = self.record.complete, max(HOLDER, self.restart_plan.lease) - now + self.since
-        away = [name for name in self.names if name not in there]
-        if away and left > 0:
-            of = ", ".join(away)
-            self.waits = "no host in reach has %s; %s may come back (%d s left)" % (last, of, left)
+        name = self.record.complete
+        wait = max(HOLDER, self.restart_plan.lease) - now + self.since
+        away = ", ".join(host for host in self.names if host not in reached)
+        if away and wait > 0:
+            self.waits = "no host in reach has %s; %s may come back (%d s left)" % (
+                name,
+                away,
+                wait,
+            )
             return None
-        return RunEnded("no host that is reached has %s (--without-checkpoint)" % last, False)
+        return RunEnded("no host that is reached has %s (--without-checkpoint)" % name, False)
 
-    def choose(self, there):
-        first, least = self.record.attempts[0].hosts, self.restart_plan.least
+    def choose(self, usable):
+        first_hosts, least = self.record.attempts[0].hosts, self.restart_plan.least
         return restart_policy.choose_next_hosts(
-            self.record.hosts, self.names, there, least, len(first)
+            self.record.hosts, self.names, usable, least, len(first_hosts)
         )
 
     # -- it begins --
 
-    def in_begin(self, now, there, mine: "dict[str, HostReport]"):
+    def in_begin(self, now, reached, states: "dict[str, HostReport]"):
         record = self.record
         for host in record.hosts:
-            failed = mine[host].failed if host in mine else None
+            failed = states[host].failed if host in states else None
             if failed and failed.attempt == record.number:
                 return self.in_vain(host, failed.why)
-            if host not in there:
+            if host not in reached:
                 return self.in_vain(host, "the connection ended")
-        late = [host for host in record.hosts if self.port_of(mine, host) is None]
+        late = [host for host in record.hosts if self.port_of(states, host) is None]
         if not late:
             return AttemptRuns(record.number)
         if now - self.since > BEGIN:
@@ -207,52 +213,52 @@ class Leader:
         end = restart_policy.make_ending(True, "%s: %s" % (host, why), lost=[host])
         return AttemptEnded(self.record.number, False, **end, lasted=0.0, complete="")
 
-    def port_of(self, mine: "dict[str, HostReport]", host):
-        ready = mine[host].ready if host in mine else None
+    def port_of(self, states: "dict[str, HostReport]", host):
+        ready = states[host].ready if host in states else None
         return ready.port if ready and ready.attempt == self.record.number else None
 
     # -- what the hosts are to do --
 
-    def orders(self, mine: "dict[str, HostReport]"):
-        """host -> KeeperOrder"""
+    def orders(self, states: "dict[str, HostReport]"):
+        """Return {host: KeeperOrder}."""
         record = self.record
         number, clear = record.number, record.cleared()
         orders = {host: KeeperOrder(number, clear, record.end) for host in self.names}
         if record.phase() == "begin":
-            for begin in self.begins(mine):
+            for begin in self.begins(states):
                 orders[begin.asked.host].begin = begin
-        elif record.phase() == "watch" and self.port_of(mine, record.hosts[0]) is not None:
+        elif record.phase() == "watch" and self.port_of(states, record.hosts[0]) is not None:
             address = self.restart_plan.host_plans[record.hosts[0]].address
             for host in record.hosts:
-                orders[host].hub = address, self.port_of(mine, record.hosts[0])
+                orders[host].hub = address, self.port_of(states, record.hosts[0])
         return orders
 
-    def begins(self, mine: "dict[str, HostReport]"):
-        """The BeginPart of each host."""
-        line, host_plans = self.record.attempts[-1], self.restart_plan.host_plans
-        told = {host: said.cleared for host, said in mine.items() if said.cleared}
+    def begins(self, states: "dict[str, HostReport]"):
+        """Yield the BeginPart of each host."""
+        line, plans = self.record.attempts[-1], self.restart_plan.host_plans
+        cleared = {host: state.cleared for host, state in states.items() if state.cleared}
         lay = None
         if line.checkpoint:
-            kept = {host: said.checkpoints for host, said in told.items()}
-            lay = newest_complete_checkpoint(kept, line.checkpoint)
+            checkpoints = {host: part.checkpoints for host, part in cleared.items()}
+            lay = newest_complete_checkpoint(checkpoints, line.checkpoint)
             if lay is None:
                 return  # the hosts have not told this leader yet
             for *_, givers in lay.parts:
-                givers[:] = [peer_url(host_plans[h].address, told[h].port) for h in givers]
-        chosen = [host_plans[host] for host in line.hosts]
-        laid = set()
+                givers[:] = [peer_url(plans[host].address, cleared[host].port) for host in givers]
+        chosen = [plans[host] for host in line.hosts]
+        laid_folders = set()
         for order in attempt_orders.compose_orders(
             self.restart_plan.common, chosen, line.attempt, line.checkpoint
         ):
-            work = host_plans[order.host].work
-            yield BeginPart(order, None if work in laid else lay)
-            laid.add(work)  # hosts that share the folder: the first of them
+            work = plans[order.host].work
+            yield BeginPart(order, None if work in laid_folders else lay)
+            laid_folders.add(work)  # of hosts that share the folder, only the first lays out
 
     def orders_of_returned(self, name):
-        """A StartOrder for the keeper of a host that was away; None: it has no part in the run."""
+        """Return a StartOrder for the keeper of a host that was away, None if the run lacks it."""
         if name not in self.restart_plan.host_plans:
             return None
-        votes = name in [place[0] for place in self.restart_plan.places]
-        told = self.restart_plan if votes else RestartPlan.read(vars(self.restart_plan))
-        asked = self.restart_plan.host_plans[name].asked
-        return asked.replace(restart_plan=told, spare=True, returned=True)
+        is_voter = name in [place[0] for place in self.restart_plan.places]
+        plan = self.restart_plan if is_voter else RestartPlan.read(vars(self.restart_plan))
+        order = self.restart_plan.host_plans[name].asked
+        return order.replace(restart_plan=plan, spare=True, returned=True)

@@ -27,7 +27,7 @@ class RestartRecord:
         self.fold(AttemptBegins(1, list(hosts)))
 
     def add(self, line: RecordLine, term):
-        """One of a leader before this one is not part of it, and nothing is behind the end."""
+        """Add a line, unless it is from an earlier leader or the record has ended."""
         if isinstance(line, Leads):
             if term > self.term:
                 self.term, self.leader = term, line.leads
@@ -60,7 +60,7 @@ class RestartRecord:
 
     @property
     def number(self):
-        """The last attempt has this number."""
+        """Return the number of the last attempt."""
         return self.attempts[-1].attempt
 
     @property
@@ -73,17 +73,17 @@ class RestartRecord:
         return "watch" if self.running == self.number else "begin"
 
     def cleared(self):
-        """The last attempt that has ended: no rank of it may be left."""
+        """Return the last attempt that has ended: hosts must not have ranks of it."""
         return self.endings[-1].ended if self.endings else 0
 
     def used(self):
-        """Restarts that became an attempt with ranks."""
-        return sum(one.ran for one in self.endings[1:])
+        """Return the number of restarts of which the ranks started."""
+        return sum(ending.ran for ending in self.endings[1:])
 
     def in_vain(self):
-        """The last attempts in a row that did not begin."""
-        return list(itertools.takewhile(lambda one: not one.ran, reversed(self.endings)))
+        """Return the ends of the last attempts in a row whose ranks did not start."""
+        return list(itertools.takewhile(lambda ending: not ending.ran, reversed(self.endings)))
 
     def weak(self):
-        """Hosts that could not begin one of them."""
-        return {host for one in self.in_vain() for host in one.lost}
+        """Return the hosts that could not begin one of those attempts."""
+        return {host for ending in self.in_vain() for host in ending.lost}

@@ -5,8 +5,8 @@ import re
 from ipexctl.common.attempt_record import AttemptEnded
 from ipexctl.remote.hub.judge import is_rank_failure
 
-AT_ONCE = 60.0  # seconds; what fails sooner is not for want of luck
-BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds before attempts in a row that ended so soon
+AT_ONCE = 60.0  # seconds; a failure before that will probably repeat
+BACK_OFF = (0.0, 0.0, 5.0, 15.0, 30.0)  # seconds to wait after 0, 1, ... such failures in a row
 STALLED = "--stall-action restart"
 # no restart changes these: the last line of a traceback
 _INCURABLE = re.compile(
@@ -20,8 +20,8 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?")
 
 
 def classify_ending(facts, seconds):
-    """How an attempt ended: fields of AttemptEnded. `facts`: those that ended it, the first one
-    first (remote/hub/judge.py)."""
+    """Return how an attempt ended, as fields of AttemptEnded. `facts`: those that ended it, in
+    order (remote/hub/judge.py)."""
     for fact in facts:
         event = fact.get("event")
         if event == "asked" and fact.get("by") == STALLED:
@@ -49,55 +49,57 @@ NAMES = {"frozen": "a rank was stopped", "program": "a program of MPI ended"}
 
 
 def of_rank(fact, seconds):
-    how = fact["ended"]
+    end = fact["ended"]
     lines = [line for line in str(fact.get("tail", "")).splitlines() if line.strip()]
-    said = _RANK.sub("", lines[-1].strip())[:200] if lines else ""
-    last = said if _ERROR.match(said) else ""
-    end = "signal %s" % how["signal"] if how.get("signal") else "exit code %s" % how.get("code")
-    end = "killed" if how.get("lost") else end
-    why = "rank %s on %s: %s" % (fact.get("rank"), fact.get("host"), last or end)
-    if _INCURABLE.match(last) or _USAGE.match(said):
+    last_line = _RANK.sub("", lines[-1].strip())[:200] if lines else ""
+    error = last_line if _ERROR.match(last_line) else ""
+    ending = "signal %s" % end["signal"] if end.get("signal") else "exit code %s" % end.get("code")
+    ending = "killed" if end.get("lost") else ending
+    why = "rank %s on %s: %s" % (fact.get("rank"), fact.get("host"), error or ending)
+    if _INCURABLE.match(error) or _USAGE.match(last_line):
         return make_ending(False, "%s: a restart does not change that" % why)
-    if seconds < AT_ONCE and "oom-rank" in (how.get("hints") or []):
+    if seconds < AT_ONCE and "oom-rank" in (end.get("hints") or []):
         return make_ending(False, "%s: its memory ran out at once" % why)
-    killed = how.get("signal") == 9 or how.get("lost")  # not an error of its own
-    return make_ending(True, why, "" if killed else "%s %s" % (end, _NUMBER.sub("0", last)))
+    killed = end.get("signal") == 9 or end.get("lost")  # then its output does not show the cause
+    return make_ending(True, why, "" if killed else "%s %s" % (ending, _NUMBER.sub("0", error)))
 
 
-def why_no_restart(end: AttemptEnded, before, made, limit):
-    """Why there is no further attempt, "" if there is one.
+def why_no_restart(end: AttemptEnded, errors, restarts, limit):
+    """Return why no attempt follows, "" if one does.
 
-    `before`: (error, newest checkpoint) of the attempt before and of this one; `made`: restarts.
+    `errors`: (error, newest checkpoint) of the previous attempt and of this one; `restarts`: their
+    number so far.
     """
     if not end.again:
         return end.why
-    if made >= limit:
+    if restarts >= limit:
         return "%s; no restarts are left (--restarts %d)" % (end.why, limit)
-    if end.error and len(before) == 2 and before[0] == before[1]:
+    if end.error and len(errors) == 2 and errors[0] == errors[1]:
         return "%s: the same error twice, with no checkpoint in between" % end.why
     return ""
 
 
 def restart_pause(endings: "list[AttemptEnded]"):
-    """Seconds to wait before the next attempt, after programs that failed at once. An attempt that
-    lost a host does not count. `endings`: those of the record."""
+    """Return the seconds to wait before the next attempt: more after each attempt in a row that
+    failed at once. An attempt that lost a host ends the row. `endings`: those of the record."""
     soon = 0
-    for one in reversed([one for one in endings if one.ran]):
-        if one.lasted >= AT_ONCE or one.lost:
+    for ending in reversed([ending for ending in endings if ending.ran]):
+        if ending.lasted >= AT_ONCE or ending.lost:
             break
         soon += 1
     return BACK_OFF[min(soon, len(BACK_OFF) - 1)]
 
 
-def choose_next_hosts(last, every, there, least, most):
-    """The hosts of the next attempt; [] where they are too few. `last`: those of the one before, in
-    order; `every`: all, spares last; `there`: those that answer; `most`: as many as at first."""
-    free = [name for name in every if name in there and name not in last]
-    found = []
-    for name in last:
-        if name in there:
-            found.append(name)
+def choose_next_hosts(last_hosts, hosts, usable, least, most):
+    """Return the hosts of the next attempt, [] if they are too few. `last_hosts`: those of the last
+    attempt, in order; `hosts`: all, spares last; `usable`: those that answer; `most`: the number of
+    hosts in the first attempt."""
+    free = [name for name in hosts if name in usable and name not in last_hosts]
+    chosen = []
+    for name in last_hosts:
+        if name in usable:
+            chosen.append(name)
         elif free:
-            found.append(free.pop(0))
-    found += free[: max(0, most - len(found))]
-    return found if len(found) >= least else []
+            chosen.append(free.pop(0))
+    chosen += free[: max(0, most - len(chosen))]
+    return chosen if len(chosen) >= least else []

@@ -17,11 +17,11 @@ from pysyncobj.node import Node  # noqa: E402
 from pysyncobj.syncobj import SyncObj, replicated  # noqa: E402
 from pysyncobj.transport import Transport  # noqa: E402
 
-socket.inet_ntop = inet_ntop  # PySyncObj has put there what works on Windows alone
+socket.inet_ntop = inet_ntop  # PySyncObj replaced it with a function for Windows
 
 SHORTEST, LONGEST = 6.0, 12.0  # seconds without a leader until a member stands
-BEATS = 1.5  # of the one that leads
-FALLBACK = 8.0  # seconds without answers of most members, until the one that leads does no more
+BEATS = 1.5  # seconds between heartbeats of the leader
+FALLBACK = 8.0  # seconds without answers of most members, until a leader steps down
 AT_FIRST = 0.5  # seconds until the first member stands at the start of a run; the next ones later
 NEVER = 10**9
 
@@ -32,31 +32,31 @@ class Member(SyncObj):  # type: ignore[misc]
 
     def __init__(self, name, names, send, apply, returned=False):
         self.name, self.apply = name, apply
-        self.returned = returned  # and no leader has written yet
+        self.returned = returned  # since then, no leader has sent entries
         self.links = Links(send)
-        self.nodes = {one: Node(one) for one in names}
+        self.nodes = {member: Node(member) for member in names}
         self.connected = set()  # type: set[str]
-        self.heard_at = 0.0  # of the leader that it follows
-        first = AT_FIRST * (1 + names.index(name))
+        self.heard_at = 0.0  # when its leader last sent entries
+        first_wait = AT_FIRST * (1 + names.index(name))
         conf = SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=False,
             appendEntriesPeriod=AT_FIRST / 4,
-            raftMinTimeout=first,
-            raftMaxTimeout=1.5 * first,
+            raftMinTimeout=first_wait,
+            raftMaxTimeout=1.5 * first_wait,
             leaderFallbackTimeout=FALLBACK,
             connectionTimeout=LONGEST,
             logCompactionMinEntries=NEVER,
             logCompactionMinTime=NEVER,
         )
-        others = [node for one, node in self.nodes.items() if one != name]
-        SyncObj.__init__(self, self.nodes[name], others, conf, transport=self.links)
+        peers = [node for member, node in self.nodes.items() if member != name]
+        SyncObj.__init__(self, self.nodes[name], peers, conf, transport=self.links)
         conf.raftMinTimeout, conf.raftMaxTimeout = SHORTEST, LONGEST
         conf.appendEntriesPeriod = BEATS
 
     @replicated
     def add(self, line, term):
-        """Also what an earlier leader wanted: `term` is that of the one that adds it."""
+        """Add a line to the record. `term`: that of the leader, maybe an earlier one."""
         self.apply(line, term)
 
     def tick(self, connected):
@@ -75,12 +75,12 @@ class Member(SyncObj):  # type: ignore[misc]
         if kind == "append_entries" and message["term"] >= self._getTerm():
             self.returned, self.heard_at = False, time.monotonic()
         elif kind == "request_vote" and (self.returned or self.follows()):
-            return  # who was away must not end the work of one that leads
+            return  # a member that was away must not depose a leader that works
         self.links._onMessageReceived(self.nodes[name], message)
         self.tick(self.connected)
 
     def follows(self):
-        """Another one that leads and is heard."""
+        """Return whether another member leads and was heard from recently."""
         leads = self._getLeader()
         recent = time.monotonic() - self.heard_at < SHORTEST
         return leads is not None and leads.id in self.connected and recent
