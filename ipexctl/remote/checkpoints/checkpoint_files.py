@@ -13,13 +13,13 @@ import zipfile
 
 ZIPPED = (".pt", ".pth", ".bin", ".ckpt", ".pkl")  # what torch.save writes, under its usual names
 TENSORS = ".safetensors"
-LONGEST_HEADER = 100 << 20  # as the library of the format has it
+LONGEST_HEADER = 100 << 20  # the limit of the safetensors library
 SHARDS = re.compile(rb"__[0-9]+_[0-9]+\.distcp")
 
 
 def found_in(folder, patterns):
-    """name -> {path below it, "" for a file: (size, mtime, inode)} of each match. None instead
-    where something in it is not a file or a folder. What is in another match is a part of that."""
+    """Return {name: {path below it, "" for a file: (size, mtime, inode)}} of each match, None as
+    the value if a match contains something else. A match inside another one is a part of it."""
     top = os.path.realpath(folder)
     names = set()
     for pattern in patterns:
@@ -37,7 +37,7 @@ def checkpoint_file_path(top, below):
 
 
 def list_checkpoint_files(path):
-    found, todo = {}, [""]
+    files, todo = {}, [""]
     while todo:
         below = todo.pop()
         try:
@@ -46,21 +46,21 @@ def list_checkpoint_files(path):
                 names = os.listdir(checkpoint_file_path(path, below))
                 todo += [os.path.join(below, name) for name in names]
             elif stat.S_ISREG(info.st_mode):
-                found[below] = info.st_size, info.st_mtime_ns, info.st_ino
+                files[below] = info.st_size, info.st_mtime_ns, info.st_ino
             else:
                 return None
         except OSError:  # it is being removed, or changed
             return {}
-    return found
+    return files
 
 
 def stamp_of_files(files):
-    """Another one as soon as anything was written."""
+    """Return a text that changes as soon as anything is written to the files."""
     return hashlib.sha256(repr(sorted(files.items())).encode("utf-8")).hexdigest()[:16]
 
 
 def why_checkpoint_unfinished(top, files):
-    """Why these files are not a finished checkpoint, as far as this host can tell; "" if so."""
+    """Return why these files are not a finished checkpoint, as far as is known; "" if they are."""
     if files is None:
         return "something in it is not a file"
     if not any(size for size, _, _ in files.values()):
@@ -98,8 +98,8 @@ def why_unfinished(path, size):
 
 
 def list_indexed_files(top, files):
-    """Files that an index in these names, wherever they are."""
-    found = set()  # type: set[str]
+    """Return the files that index files among these name, also on other hosts."""
+    paths = set()  # type: set[str]
     for below in files:
         folder, base = os.path.split(below)
         names = []  # type: list[str]
@@ -107,10 +107,10 @@ def list_indexed_files(top, files):
             with open(os.path.join(top, below), "rb") as file:
                 names = [name.decode("ascii") for name in SHARDS.findall(file.read())]
         elif base.endswith(".index.json"):
-            named = read_json(os.path.join(top, below)).get("weight_map")
-            names = list(map(str, named.values())) if isinstance(named, dict) else []
-        found.update(os.path.join(folder, name) for name in names)
-    return sorted(found)
+            weight_map = read_json(os.path.join(top, below)).get("weight_map")
+            names = list(map(str, weight_map.values())) if isinstance(weight_map, dict) else []
+        paths.update(os.path.join(folder, name) for name in names)
+    return sorted(paths)
 
 
 def read_json(path):

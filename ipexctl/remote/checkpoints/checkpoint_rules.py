@@ -42,36 +42,36 @@ def match_parts(names, patterns):
 
 
 def choose_copy_host(hosts, host, unfit=(), groups=None):
-    """Who keeps a second copy of what this host writes: of the hosts that are fit for it the next
-    one, of another group if there is one (a rack may lose its power). None: there is no other."""
-    at = hosts.index(host) + 1
-    others = (hosts[at:] + hosts[:at])[:-1]
-    of = {name: set((groups or {}).get(name, ())) for name in hosts}
-    all_have = set.intersection(*of.values())
+    """Choose the host that keeps a second copy of what this host writes: the next fit host, in
+    another group if possible (a rack may lose its power). Return None if there is no other host."""
+    start = hosts.index(host) + 1
+    candidates = (hosts[start:] + hosts[:start])[:-1]
+    groups_of = {name: set((groups or {}).get(name, ())) for name in hosts}
+    shared = set.intersection(*groups_of.values())
 
     def worth(name):
-        return name not in unfit, not of[name] & of[host] - all_have
+        return name not in unfit, not groups_of[name] & groups_of[host] - shared
 
-    return max(others, key=worth, default=None)
+    return max(candidates, key=worth, default=None)
 
 
 def step_of(name):
-    """The number in its name, None if there is none."""
+    """Return the step in a checkpoint's name, None if it has no number."""
     for part in reversed(name.split("/")):
         stem = posixpath.splitext(part)[0]
-        found = STEP.findall(stem) or NUMBER.findall(stem)
-        if found:
-            return int(found[-1][:18])
+        numbers = STEP.findall(stem) or NUMBER.findall(stem)
+        if numbers:
+            return int(numbers[-1][:18])
     return None
 
 
 def checkpoint_series(name):
-    """Checkpoints of one series differ in their numbers."""
+    """Return the name without its numbers, by which checkpoints of one series differ."""
     return NUMBER.sub("#", name)
 
 
 def list_missing_files(parts: "list[PartFound]"):
-    """Files that the parts together need and do not have."""
+    """Return the files that the parts together need and lack."""
     names = {name for part in parts for name in part.names}
     needed = {name for part in parts for name in part.needs}
     for name in names:

@@ -21,28 +21,28 @@ class CheckpointCopies:
         self.server = None
 
     def all(self, attempts):
-        """(run's id, its name in the run, CopyFolder) of each. `attempts`: run's id -> number."""
+        """Yield (run id, host, CopyFolder) of each copy folder. `attempts`: run id -> number."""
         for run_id in attempts:
             top = os.path.join(self.runs, run_id, "shelf")
             for name in sorted(names_in(top)):
                 yield run_id, name, CopyFolder(os.path.join(top, name))
 
     def report(self, attempts, cleared):
-        """The PartCleared of that attempt."""
-        found, left = [], []
+        """Return the PartCleared of that attempt."""
+        checkpoints, unpublished = [], []
         for run_id, name, copies in self.all(attempts):
             try:
-                told = copy_requests.report_checkpoint_copies(name, copies)
-                for one in told.manifests:
-                    held = sorted({p.sha for p in one.parts.values()} & set(told.held))
-                    order = attempts[run_id], one.number
-                    found.append(KeptCheckpoint(one.name, order, one.age, one.parts, held))
+                report = copy_requests.report_checkpoint_copies(name, copies)
+                for row in report.manifests:
+                    shas = sorted({part.sha for part in row.parts.values()} & set(report.held))
+                    order = attempts[run_id], row.number
+                    checkpoints.append(KeptCheckpoint(row.name, order, row.age, row.parts, shas))
             except (Failure, OSError, ValueError, KeyError):
                 continue  # the other hosts of the run may have it
             if attempts[run_id] == max(attempts.values()):
-                left += [one.name for one in told.pending]
-        port = self.serve(attempts) if found and self.keys else 0
-        return PartCleared(cleared, port, found, left)
+                unpublished += [row.name for row in report.pending]
+        port = self.serve(attempts) if checkpoints and self.keys else 0
+        return PartCleared(cleared, port, checkpoints, unpublished)
 
     def serve(self, attempts):
         """Serve files to the other hosts of the run, which name them by their hashes."""
@@ -52,25 +52,25 @@ class CheckpointCopies:
         self.server.paths = FilesBySha([copies for _, _, copies in self.all(attempts)])
         return self.server.server_address[1]
 
-    def lay_out(self, asked: StartOrder, lay: CheckpointLayout, attempts):
-        """Raises Failure, OSError."""
+    def lay_out(self, order: StartOrder, lay: CheckpointLayout, attempts):
+        """Put a checkpoint where the ranks start. Raises Failure, OSError."""
         rows, givers = {}, []  # type: dict[str, list], list[dict]
-        own_first = sorted(lay.parts, key=lambda part: part[0] != asked.host)
+        own_first = sorted(lay.parts, key=lambda part: part[0] != order.host)
         for _, sha, size, urls in own_first:
-            giver, part = self.giver(asked, sha, size, urls, attempts)
+            giver, part = self.giver(order, sha, size, urls, attempts)
             for below, blob, length in part["files"]:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
         copy_requests.op_lay_out(
-            Silent(), asked.root, asked.cwd, lay.name, asked.checkpoints, list(rows.values()),
+            Silent(), order.root, order.cwd, lay.name, order.checkpoints, list(rows.values()),
             self.keys, givers,
         )  # fmt: skip
 
-    def giver(self, asked: StartOrder, sha, size, urls, attempts):
+    def giver(self, order: StartOrder, sha, size, urls, attempts):
         for run_id, name, copies in self.all(attempts):
             if copies.holds(sha):
                 return {"run_id": run_id, "shelf": name}, copies.part(sha)
-        fresh = os.path.join(asked.cwd, copy_requests.FRESH + os.urandom(8).hex())
+        fresh = os.path.join(order.cwd, copy_requests.FRESH + os.urandom(8).hex())
         os.mkdir(fresh, 0o700)
         try:
             for url in urls:
@@ -83,11 +83,11 @@ class CheckpointCopies:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")
 
-    def hold(self, asked: StartOrder, lay: CheckpointLayout):
-        """A checkpoint that was laid out here counts as a copy, until the new attempt has its own.
+    def hold(self, order: StartOrder, lay: CheckpointLayout):
+        """Keep a checkpoint that was laid out here as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
-        name, work = lay.name, asked.cwd
-        copies = self.copy_folder_of(asked)
+        name, work = lay.name, order.cwd
+        copies = self.copy_folder_of(order)
         copies.make()
         files = checkpoint_files.list_checkpoint_files(os.path.join(work, name))
         sha = copies.keep(work, name, files)
@@ -96,14 +96,14 @@ class CheckpointCopies:
         step = checkpoint_rules.step_of(name)
         copies.publish(Manifest(name, LAID_OUT, lay.age, parts, step))
 
-    def copy_folder_of(self, asked: StartOrder):
-        return CopyFolder(os.path.join(self.runs, asked.run_id, "shelf", asked.host))
+    def copy_folder_of(self, order: StartOrder):
+        return CopyFolder(os.path.join(self.runs, order.run_id, "shelf", order.host))
 
-    def release(self, asked: StartOrder):
-        """A newer one is complete: who begins from this one would lose what was done since."""
-        blobs.try_unlink(self.copy_folder_of(asked).manifest_path(LAID_OUT))
+    def release(self, order: StartOrder):
+        """Withdraw that copy: a newer checkpoint is complete, from which a restart must begin."""
+        blobs.try_unlink(self.copy_folder_of(order).manifest_path(LAID_OUT))
 
-    def forget(self, attempts, used):
-        """Remove the copies of attempts before `used`, whose checkpoint is used."""
-        for run_id in (run_id for run_id, number in attempts.items() if number < used):
+    def forget(self, attempts, first_needed):
+        """Remove the copies of attempts before `first_needed`."""
+        for run_id in (run_id for run_id, number in attempts.items() if number < first_needed):
             shutil.rmtree(os.path.join(self.runs, run_id, "shelf"), ignore_errors=True)

@@ -32,8 +32,8 @@ class CopyFolder:
         self.top = os.path.join(folder, "blobs", "sha256")
 
     def make(self):
-        above, name = os.path.split(self.folder)
-        root_folder.make_subfolder(os.path.dirname(above), os.path.basename(above), name)
+        parent, name = os.path.split(self.folder)
+        root_folder.make_subfolder(os.path.dirname(parent), os.path.basename(parent), name)
         for names in (("blobs", "sha256"), ("blobs", "parts"), ("published",)):
             root_folder.make_subfolder(self.folder, *names)
 
@@ -46,7 +46,7 @@ class CopyFolder:
         return blobs.path_of(self.folder, sha)
 
     def part(self, sha):
-        """{name, files: [[path below it, sha256, size], ...]}; None if it is not here."""
+        """Return {name, files: [[path below it, sha256, size], ...]}, None if it is not here."""
         try:
             with open(self.path(sha), "rb") as file:
                 text = file.read()
@@ -55,7 +55,7 @@ class CopyFolder:
         return json.loads(text.decode("ascii")) if hashlib.sha256(text).hexdigest() == sha else None
 
     def holds(self, sha):
-        """The part and all of its files are here."""
+        """Return whether the part and all of its files are here."""
         part = self.part(sha)
         return part is not None and all(self.has(file, size) for _, file, size in part["files"])
 
@@ -79,27 +79,27 @@ class CopyFolder:
         return self.copied(info) or self.take(path, blobs.stamp_of(info))
 
     def copied(self, info):
-        """The sha256 of a file that was copied before and did not change since, else ""."""
+        """Return the sha256 of a file that has not changed since it was copied, else ""."""
         sha = blobs.hashes.get(blobs.stamp_of(info), "")
         return sha if sha and self.has(sha, info.st_size) else ""
 
-    def take(self, path, before):
+    def take(self, path, stamp):
         part = blobs.new_part(os.path.join(self.folder, "blobs", "parts"), "0" * 16)
         try:
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
                 digest = hash_of(file, lambda piece: blobs.write_all(part.file.write, piece))
-                if blobs.stamp_of(os.fstat(file.fileno())) != before:
+                if blobs.stamp_of(os.fstat(file.fileno())) != stamp:
                     raise Changed
             sha = digest.hexdigest()
             blobs.store_part(self.folder, part, sha)
         finally:
             blobs.try_unlink(part.path)  # unless it has its final name by now
             part.close()
-        blobs.hashes[before] = sha
+        blobs.hashes[stamp] = sha
         return sha
 
     def add_part(self, document):
-        """On the disk with all of its files when this returns."""
+        """Write a part. When this returns, it is on the disk with all of its files."""
         text = json.dumps(document, sort_keys=True).encode("ascii")
         sha = hashlib.sha256(text).hexdigest()
         root_folder.make_subfolder(self.top, sha[:2])
@@ -137,30 +137,30 @@ class CopyFolder:
         write_atomic(self.manifest_path(manifest.number), text, mode=None, sync=True)
 
     def manifests(self):
-        """number -> Manifest"""
-        found, now = {}, time.time()
+        """Return {number: Manifest}."""
+        manifests, now = {}, time.time()
         for name in sorted(os.listdir(os.path.join(self.folder, "published"))):
             if name.endswith(".json"):
                 document = checkpoint_files.read_json(os.path.join(self.folder, "published", name))
                 age = max(0.0, now - document["time"])
-                found[document["number"]] = Manifest.read(dict(document, age=age))
-        return found
+                manifests[document["number"]] = Manifest.read(dict(document, age=age))
+        return manifests
 
     def clean(self, pending):
         """Remove what neither a complete checkpoint that stays nor a part of `pending` needs."""
         manifests = self.manifests()
-        stays = sorted(manifests)[-checkpoint_rules.KEPT :]
-        wanted = set(pending)
+        kept_numbers = sorted(manifests)[-checkpoint_rules.KEPT :]
+        needed = set(pending)
         for number, manifest in manifests.items():
-            if number in stays:
-                wanted.update(part.sha for part in manifest.parts.values())
+            if number in kept_numbers:
+                needed.update(part.sha for part in manifest.parts.values())
             else:
                 blobs.try_unlink(self.manifest_path(number))
-        parts = [part for part in map(self.part, sorted(wanted)) if part]
-        wanted.update(sha for part in parts for _, sha, _ in part["files"])
+        parts = [part for part in map(self.part, sorted(needed)) if part]
+        needed.update(sha for part in parts for _, sha, _ in part["files"])
         for folder, _, names in os.walk(os.path.join(self.folder, "blobs")):
             for name in names:
-                if name.partition(".")[0] not in wanted:
+                if name.partition(".")[0] not in needed:
                     blobs.try_unlink(os.path.join(folder, name))
 
 
@@ -176,7 +176,7 @@ class FilesBySha:
 
 
 def fetch_blob(root, sha, size, keys, url, call=None):
-    """Into ROOT/blobs, with its hash verified, if it is not there. `call`: who hears of it."""
+    """Fetch a file into ROOT/blobs if it is absent, and verify its hash. `call` gets events."""
     root_folder.make_subfolder(root, "blobs", "parts")
     with contextlib.closing(
         blob_download.BlobDownload(call or Silent(), root, keys, url)
@@ -186,4 +186,4 @@ def fetch_blob(root, sha, size, keys, url, call=None):
 
 class Silent:
     def emit(self, event, body=b""):
-        """Nothing is told."""
+        """Drop the event."""

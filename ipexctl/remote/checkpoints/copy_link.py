@@ -17,14 +17,14 @@ from ipexctl.remote.rank import rank_wrapper
 
 LIMIT = 1 << 18  # bytes of a message
 RESTARTER, WORKER = "ipexctl-copies", "ipexctl-copy"  # as `ps -o comm` shows them
-PAUSE = 2.0  # seconds before the next one
+PAUSE = 2.0  # seconds before a killed worker is replaced
 
 
-def start_checkpoint_copier(asked: StartOrder, run_folder):
-    """The socket to it; None where no checkpoints are copied."""
-    if not asked.checkpoints:
+def start_checkpoint_copier(order: StartOrder, run_folder):
+    """Start the process; return the socket to it, None if the run copies no checkpoints."""
+    if not order.checkpoints:
         return None
-    folder = os.path.join(run_folder, "shelf", os.path.basename(asked.host) or "-")
+    folder = os.path.join(run_folder, "shelf", os.path.basename(order.host) or "-")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
     if os.fork() == 0:
@@ -33,19 +33,19 @@ def start_checkpoint_copier(asked: StartOrder, run_folder):
             rank_wrapper.set_name(RESTARTER)
             os.nice(19)
             close_files(theirs.fileno())
-            keep_copier_running(asked, folder, theirs)
+            keep_copier_running(order, folder, theirs)
         finally:
             os._exit(1)
     theirs.close()
     return ours
 
 
-def keep_copier_running(asked: StartOrder, folder, link):
-    """Start another one where it was killed, for lack of memory say."""
+def keep_copier_running(order: StartOrder, folder, link):
+    """Start the worker, and again each time it is killed, for example for lack of memory."""
     # by name: hosts get it only for such a run (run/prepare_hosts.py)
     copy_worker = importlib.import_module("ipexctl.remote.checkpoints.copy_worker")
     parent = os.getpid()
-    worker = copy_worker.Worker(asked, folder, link)
+    worker = copy_worker.Worker(order, folder, link)
     while True:
         pid = os.fork()
         if pid == 0:
@@ -61,33 +61,33 @@ def keep_copier_running(asked: StartOrder, folder, link):
 
 
 def send_packet(link, message, flags=0):
-    """One message is one packet: none is cut, or read in part by a process that is killed."""
+    """Send a message as one packet, so that a killed process cannot leave half of one."""
     link.send(json.dumps(message).encode("ascii"), flags)
 
 
 def receive_packet(link):
-    """The next message; None at the end."""
+    """Return the next message, None at the end."""
     data = link.recv(LIMIT)
     return json.loads(data.decode("ascii")) if data else None
 
 
-def forward_copier_events(link, report, over):
-    """What it says goes to the hub, until `over`."""
+def forward_copier_events(link, report, is_over):
+    """Forward the copier's messages to the hub, until `is_over()`."""
 
     def loop():
         while True:
-            said = receive_packet(link)
-            if said is None:
-                if not over():
+            message = receive_packet(link)
+            if message is None:
+                if not is_over():
                     report(CopierEnded().document())
                 return
-            report(said)
+            report(message)
 
     start_thread(loop)
 
 
 def tell_copier(link, message):
-    """What does not fit is lost: the supervisor never waits for it."""
+    """Send a message, or drop it if the buffer is full: the supervisor never waits."""
     try:
         send_packet(link, message, socket.MSG_DONTWAIT)
     except (OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""What a host answers about the copies of checkpoints that it holds, and giving and using them."""
+"""Answer requests about the copies of checkpoints on a host: list, send and use them."""
 
 import os
 import shutil
@@ -23,11 +23,11 @@ def op_list(call, root, run_id):
     if root_folder.is_absent(root):
         return {"shelves": []}
     top = os.path.join(run_folders.folder_of(root, run_id), "shelf")
-    found = [
+    reports = [
         report_checkpoint_copies(name, CopyFolder(os.path.join(top, name)))
         for name in sorted(names_in(top))
     ]
-    return {"shelves": [one.document() for one in found]}
+    return {"shelves": [report.document() for report in reports]}
 
 
 def report_checkpoint_copies(name, copies) -> CopiesReport:
@@ -57,10 +57,10 @@ def find_copy_folder(root, run_id, shelf):
 
 def op_part(call, root, run_id, shelf, part):
     """{root, run_id, shelf, part} -> {name, files: [[path below it, sha256, size], ...]}"""
-    found = find_copy_folder(root, run_id, shelf).part(part)
-    if found is None:
+    document = find_copy_folder(root, run_id, shelf).part(part)
+    if document is None:
         raise Failure("a part of the checkpoint is gone", slug="checkpoint-gone")
-    return found
+    return document
 
 
 def op_read(call, root, run_id, shelf, sha256):
@@ -75,8 +75,8 @@ def op_read(call, root, run_id, shelf, sha256):
 
 def op_serve(call, root, run_id, shelf, wanted, keys):
     """{root, run_id, shelf, wanted: [sha256, ...], keys} -> {port}, until the agent ends."""
-    held = find_copy_folder(root, run_id, shelf)
-    paths = {sha: held.path(sha) for sha in wanted}
+    copies = find_copy_folder(root, run_id, shelf)
+    paths = {sha: copies.path(sha) for sha in wanted}
     return {"port": blob_server.Server(keys, paths).begin()}
 
 
@@ -90,12 +90,12 @@ def op_lay_out(call, root, work, name, patterns, files, keys, givers):
     """
     top = os.path.realpath(work)
     target = run_folders.path_in_run_folder(top, name)
-    if not any(checkpoint_rules.matches_checkpoint_glob(name, p) for p in patterns or ["**"]):
+    if not any(checkpoint_rules.matches_checkpoint_glob(name, glob) for glob in patterns or ["**"]):
         why = "--checkpoints does not match it" if patterns else "a part of it is hidden"
         raise not_a_checkpoint(name, why)
-    above = os.path.dirname(target)
-    os.makedirs(above, exist_ok=True)
-    if os.path.realpath(above) != above:
+    parent = os.path.dirname(target)
+    os.makedirs(parent, exist_ok=True)
+    if os.path.realpath(parent) != parent:
         raise Failure("%s is reached through a link" % target, slug="checkpoint-not-laid-out")
     if is_laid_out(call, target, files):
         return {}
@@ -135,8 +135,8 @@ def not_a_checkpoint(name, why):
 
 
 def is_laid_out(call, target, files):
-    found = checkpoint_files.list_checkpoint_files(target) or {}
-    if {below: info[0] for below, info in found.items()} != {row[0]: row[2] for row in files}:
+    present = checkpoint_files.list_checkpoint_files(target) or {}
+    if {below: info[0] for below, info in present.items()} != {row[0]: row[2] for row in files}:
         return False
     places = (
         (checkpoint_files.checkpoint_file_path(target, below), sha) for below, sha, _, _ in files
@@ -144,16 +144,16 @@ def is_laid_out(call, target, files):
     return all(read_through(call, path) == sha for path, sha in places)
 
 
-def copy_kept(call, kept, sha, path):
-    """A file of a checkpoint that this host holds, with its hash verified."""
+def copy_kept(call, source, sha, path):
+    """Copy a file of a checkpoint that this host holds, and verify its hash."""
     with open(path, "wb") as copy:
-        found = read_through(call, kept, copy.write)
-    if found != sha:
-        raise Failure("a file of the checkpoint is corrupt: %s" % kept, slug="checkpoint-corrupt")
+        digest = read_through(call, source, copy.write)
+    if digest != sha:
+        raise Failure("a file of the checkpoint is corrupt: %s" % source, slug="checkpoint-corrupt")
 
 
 def read_through(call, path, write=len):
-    """The file's sha256; `write` gets its bytes."""
+    """Return the file's sha256; `write` gets its bytes."""
 
     def take(piece):
         write(piece)

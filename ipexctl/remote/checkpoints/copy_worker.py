@@ -43,25 +43,25 @@ TRIES, PAUSE = 3, 1.0  # of a fetch
 
 
 class Worker:
-    """What was there before the ranks is not a checkpoint of this run."""
+    """Find and copy checkpoints. Files older than the ranks are not checkpoints of this run."""
 
-    def __init__(self, asked, folder, link):
-        """`asked`: a StartOrder."""
-        self.host, self.keys = asked.host, asked.keys
-        self.folder, self.patterns = asked.cwd, asked.checkpoints
+    def __init__(self, order, folder, link):
+        """`order`: a StartOrder."""
+        self.host, self.keys = order.host, order.keys
+        self.folder, self.patterns = order.cwd, order.checkpoints
         self.copies = CopyFolder(folder)
         self.link = link
         self.before = {}  # name -> its stamp at the last look
         self.told = {}  # name -> the stamp that the hub knows
         self.sought = {}  # name -> looks until the hub is told that it is not here
         self.waiting = {}  # name -> [step, bytes, when it was written, why it is not copied]
-        self.ready = []  # names as the hub was told that they are finished
+        self.ready = []  # names that were reported as finished, in that order
         self.written = b""  # the text of the file
         self.pending = []  # parts of the checkpoint that is being copied
         self.number = 0  # of that
-        found = checkpoint_files.found_in(self.folder, self.patterns)
+        existing = checkpoint_files.found_in(self.folder, self.patterns)
         self.old = {
-            name: checkpoint_files.stamp_of_files(files or {}) for name, files in found.items()
+            name: checkpoint_files.stamp_of_files(files or {}) for name, files in existing.items()
         }
 
     def work(self):
@@ -92,42 +92,42 @@ class Worker:
                     pass  # a file was removed meanwhile
                 due = time.monotonic() + EVERY
 
-    def say(self, said: CopierSaid):
-        copy_link.send_packet(self.link, said.document())
+    def say(self, message: CopierSaid):
+        copy_link.send_packet(self.link, message.document())
 
     def listen(self):
         server = blob_server.Server(self.keys, FilesBySha([self.copies]))
-        server.socket.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, PACE)  # and who connects
+        server.socket.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, PACE)  # for accepted ones
         return server.begin()
 
     # -- looking --
 
     def look(self):
-        found = checkpoint_files.found_in(self.folder, self.patterns)
+        matches = checkpoint_files.found_in(self.folder, self.patterns)
         stamps = {
-            name: checkpoint_files.stamp_of_files(files or {}) for name, files in found.items()
+            name: checkpoint_files.stamp_of_files(files or {}) for name, files in matches.items()
         }
-        found = {name: f for name, f in found.items() if self.old.get(name) != stamps[name]}
-        for name in sorted(found, key=lambda one: last_change(found[one])):
+        matches = {name: matches[name] for name in matches if self.old.get(name) != stamps[name]}
+        for name in sorted(matches, key=lambda path: last_change(matches[path])):
             if self.told.get(name) != stamps[name]:
-                self.look_at(name, found[name] or {}, stamps[name], found[name] is None)
+                self.look_at(name, matches[name] or {}, stamps[name], matches[name] is None)
         self.before = stamps
-        self.waiting = {name: row for name, row in self.waiting.items() if name in found}
+        self.waiting = {name: row for name, row in self.waiting.items() if name in matches}
         for name in list(self.sought):
             self.sought[name] -= 1
-            if name in found:
+            if name in matches:
                 del self.sought[name]
             elif self.sought[name] <= 0:
                 del self.sought[name]
                 self.say(PartAbsent(name))
         self.write_pending()
 
-    def look_at(self, name, files, stamp, odd):
+    def look_at(self, name, files, stamp, is_invalid):
         why = "it is being written"
         top = os.path.join(self.folder, name)
         names, needs = sorted(files), []
         if self.before.get(name) == stamp:
-            why = checkpoint_files.why_checkpoint_unfinished(top, None if odd else files)
+            why = checkpoint_files.why_checkpoint_unfinished(top, None if is_invalid else files)
             if not why:
                 needs = checkpoint_files.list_indexed_files(top, files)
                 if sum(map(len, names + needs)) > LONGEST_LIST:
@@ -163,11 +163,11 @@ class Worker:
         except (Changed, FileNotFoundError):  # the script has removed it
             self.say(CopyFailed(self.number, ""))
         except (Failure, OSError) as e:
-            of = order.of if isinstance(order, CopyPart) else None
-            self.say(CopyFailed(self.number, in_words(e), of))
+            writer = order.of if isinstance(order, CopyPart) else None
+            self.say(CopyFailed(self.number, in_words(e), writer))
 
     def seek(self, order: SeekPart):
-        """It is told at a later look."""
+        """Report that checkpoint again at a later look."""
         self.told.pop(order.seek, None)
         self.sought[order.seek] = 3
 
@@ -197,12 +197,12 @@ class Worker:
         self.begin(order.copy)
         part, url = order.part, peer_url(*order.at)
         self.pending.append(part.sha)
-        for left in reversed(range(TRIES)):
+        for tries_left in reversed(range(TRIES)):
             try:
                 self.copies.fetch(part.sha, part.list, self.keys, url)
                 break
             except Failure as e:
-                if not left or e.slug == "no-space":
+                if not tries_left or e.slug == "no-space":
                     raise
                 time.sleep(PAUSE)
         self.say(PartCopied(self.number, order.of))
@@ -216,9 +216,9 @@ class Worker:
         self.pending = []
         self.copies.clean([])
         if manifest.name in self.ready:  # those before it are skipped
-            at = self.ready.index(manifest.name) + 1
-            done, self.ready = self.ready[:at], self.ready[at:]
-            for name in set(done) - set(self.ready):
+            end = self.ready.index(manifest.name) + 1
+            handled, self.ready = self.ready[:end], self.ready[end:]
+            for name in set(handled) - set(self.ready):
                 self.waiting.pop(name, None)
             self.write_pending()
         self.say(ManifestWritten(manifest.number))

@@ -55,33 +55,33 @@ class Publication:
         self.waits = {}  # name -> why it is not copied yet, as its hosts were told
         self.said = set()
 
-    def take(self, host, said: copy_messages.CopierSaid, now):
-        """What a host says: one of on_... `begin` follows once for all that came together."""
-        getattr(self, "on_%s" % said.copier_event)(host, said, now)
+    def take(self, host, message: copy_messages.CopierSaid, now):
+        """Handle a message of a host. `begin` is called once after messages that came together."""
+        getattr(self, "on_%s" % message.copier_event)(host, message, now)
 
     # -- what hosts say --
 
-    def on_serves(self, host, said: copy_messages.CopierServes, now):
+    def on_serves(self, host, message: copy_messages.CopierServes, now):
         if host in self.places and self.current:
             if self.current.manifest:
                 self.tell_publish(host, self.current, now)
             else:
                 self.try_again(self.current, now)
-        self.places[host] = said.address, said.port
+        self.places[host] = message.address, message.port
         for name in self.order:
             if host not in self.answers[name]:
                 self.tell(host, SeekPart(name))
 
-    def on_note(self, host, said: copy_messages.CopierNote, now):
-        self.note("checkpoints on %s: %s" % (host, said.text[:300]))
+    def on_note(self, host, message: copy_messages.CopierNote, now):
+        self.note("checkpoints on %s: %s" % (host, message.text[:300]))
 
-    def on_ended(self, host, said, now):
-        """What is complete stays. The others go on if it has never written a part."""
+    def on_ended(self, host, message, now):
+        """Go on with the other hosts if this one has never written a part, else copy no more."""
         if host not in self.hosts:
             return
-        writes = not self.series or any(host in writers for writers in self.series.values())
-        found = any(answers.pop(host, None) for answers in self.answers.values())
-        if writes or found or len(self.hosts) < 3:
+        may_write = not self.series or any(host in writers for writers in self.series.values())
+        answered = any(answers.pop(host, None) for answers in self.answers.values())
+        if may_write or answered or len(self.hosts) < 3:
             self.ended = True
             self.note("checkpoints on %s: %s" % (host, ENDED))
             return
@@ -90,58 +90,57 @@ class Publication:
         if self.current:
             self.try_again(self.current, now)
 
-    def on_ready(self, host, said: copy_messages.PartFound, now):
-        name, stamp = said.name, said.stamp
-        again = self.seen.get((host, name)) == stamp and name not in self.answers
-        if again and not (self.current and self.current.name == name):
+    def on_ready(self, host, message: copy_messages.PartFound, now):
+        name, stamp = message.name, message.stamp
+        is_repeated = self.seen.get((host, name)) == stamp and name not in self.answers
+        if is_repeated and not (self.current and self.current.name == name):
             return
         self.seen[host, name] = stamp
-        before = self.writers.get(name, [])  # of each time that it was published
-        writers = set().union({host}, *before)
+        earlier = self.writers.get(name, [])  # of each time that it was published
+        writers = set().union({host}, *earlier)
         if len(writers) > 1:
-            if len(before) > 1 or host in before[-1]:
+            if len(earlier) > 1 or host in earlier[-1]:
                 self.writers[name] = [writers]
                 self.note(OVERWRITTEN % name)
                 return
-            self.withdraw(name, self.writers.pop(name)[-1])  # a part of it came late
+            self.withdraw(name, self.writers.pop(name)[-1])  # this part of it came late
         if self.current and self.current.name == name and self.current.wanted() != {host}:
             if self.current.manifest:
                 self.withdraw(name, self.current.wanted())
             self.current = None
-        self.answers.setdefault(name, {})[host] = said
+        self.answers.setdefault(name, {})[host] = message
         self.order.pop(name, None)
         self.order[name] = None
-        written = now - said.age
+        written = now - message.age
         self.since[name] = max(self.since.get(name, written), written)
-        for other in self.hosts:
-            if other not in self.answers[name]:
-                self.tell(other, SeekPart(name))
+        for peer in self.hosts:
+            if peer not in self.answers[name]:
+                self.tell(peer, SeekPart(name))
 
-    def on_none(self, host, said: copy_messages.PartAbsent, now):
-        name = said.name
-        late = host in self.series.get(
-            checkpoint_series(name), ()
-        )  # it usually has: that is to come
-        if name in self.answers and late:
+    def on_none(self, host, message: copy_messages.PartAbsent, now):
+        name = message.name
+        # a host that wrote parts of this series will write one of this checkpoint, too
+        is_late = host in self.series.get(checkpoint_series(name), ())
+        if name in self.answers and is_late:
             self.wait(name, "the part of %s is missing" % host)
         elif name in self.answers:
             self.answers[name].setdefault(host, None)
 
-    def on_kept(self, host, said: copy_messages.PartKept, now):
-        if self.current and said.number == self.current.number:
-            part = CopiedPart(said.sha, said.list, said.bytes, said.stamp)
+    def on_kept(self, host, message: copy_messages.PartKept, now):
+        if self.current and message.number == self.current.number:
+            part = CopiedPart(message.sha, message.list, message.bytes, message.stamp)
             self.current.parts[host] = part
             self.copy(self.current, host)
             self.publish(self.current, now)
 
-    def on_copied(self, host, said: copy_messages.PartCopied, now):
-        if self.current and said.number == self.current.number:
-            self.current.copied.add(said.of)
+    def on_copied(self, host, message: copy_messages.PartCopied, now):
+        if self.current and message.number == self.current.number:
+            self.current.copied.add(message.of)
             self.publish(self.current, now)
 
-    def on_published(self, host, said: copy_messages.ManifestWritten, now):
+    def on_published(self, host, message: copy_messages.ManifestWritten, now):
         current = self.current
-        if not current or said.number != current.number:
+        if not current or message.number != current.number:
             return
         current.published.add(host)
         if current.published < current.holders():
@@ -152,20 +151,20 @@ class Publication:
         size = sum(part.bytes for part in current.parts.values())
         seconds = round(now - current.written, 1)
         name, hosts = current.name, tuple(sorted(current.published))
-        done = run_events.Checkpoint(name, step_of(name), hosts, size, seconds)
-        self.facts.append(done.document())
+        event = run_events.Checkpoint(name, step_of(name), hosts, size, seconds)
+        self.facts.append(event.document())
 
-    def on_failed(self, host, said: copy_messages.CopyFailed, now):
-        if self.current and said.number == self.current.number:
-            why, of = said.why[:300], said.of
-            if why and of in self.current.parts and not self.current.manifest:
+    def on_failed(self, host, message: copy_messages.CopyFailed, now):
+        if self.current and message.number == self.current.number:
+            why, writer = message.why[:300], message.of
+            if why and writer in self.current.parts and not self.current.manifest:
                 self.unfit.add(host)
-                other = choose_copy_host(self.hosts, of, self.unfit, self.groups)
-                if other not in self.unfit:
-                    self.note("%s keeps no copies now (%s): %s does" % (host, why, other))
-                    self.copy(self.current, of)
+                partner = choose_copy_host(self.hosts, writer, self.unfit, self.groups)
+                if partner not in self.unfit:
+                    self.note("%s keeps no copies now (%s): %s does" % (host, why, partner))
+                    self.copy(self.current, writer)
                     return
-                self.unfit.clear()  # all are as bad: the next one again
+                self.unfit.clear()  # all have failed: begin with the next one again
             if why:
                 self.note("%s is not copied: %s: %s" % (self.current.name, host, why))
             if why and not self.current.manifest:
@@ -173,9 +172,9 @@ class Publication:
             self.current = None
 
     def is_idle(self):
-        """Nothing is copied, and no host has to answer."""
-        waits = any(len(self.answers[name]) < len(self.hosts) for name in self.order)
-        return self.ended or not (self.current or waits)
+        """Return whether nothing is copied and no answer is missing."""
+        is_waiting = any(len(self.answers[name]) < len(self.hosts) for name in self.order)
+        return self.ended or not (self.current or is_waiting)
 
     def end(self, patterns):
         if not self.seen:
@@ -184,40 +183,40 @@ class Publication:
     # -- what follows --
 
     def begin(self, now):
-        """The newest that is finished everywhere; those that were found before it are skipped."""
+        """Copy the newest checkpoint that all hosts finished; older ones are skipped."""
         if self.current or self.ended or now < self.tried + AGAIN:
             return
         names = list(self.order)
         for name in reversed(names):
-            found = self.answers[name]
-            parts = {host: part for host, part in found.items() if part}
-            lacks = list_missing_files(list(parts.values()))
-            if lacks:
-                self.wait(name, "%s is missing" % lacks[0])
-            if lacks or len(found) < len(self.hosts):
+            answers = self.answers[name]
+            parts = {host: part for host, part in answers.items() if part}
+            missing = list_missing_files(list(parts.values()))
+            if missing:
+                self.wait(name, "%s is missing" % missing[0])
+            if missing or len(answers) < len(self.hosts):
                 continue
             skipped = names[: names.index(name) + 1]
-            written = [self.since.pop(one) for one in skipped]
-            for one in skipped:
-                del self.answers[one], self.order[one]
+            written = [self.since.pop(old_name) for old_name in skipped]
+            for old_name in skipped:
+                del self.answers[old_name], self.order[old_name]
             self.number += 1
-            self.current = CopyInProgress(self.number, name, found, written[-1])
+            self.current = CopyInProgress(self.number, name, answers, written[-1])
             for host, part in sorted(parts.items()):
                 self.tell(host, KeepPart(self.number, name, part.stamp))
             return
 
     def copy(self, current, host):
         """Let another host keep a second copy of its part."""
-        to = choose_copy_host(self.hosts, host, self.unfit, self.groups)
-        current.partners[host] = [to] if to else []
-        if to:
-            part, at = current.parts[host], self.places[host]
-            self.tell(to, CopyPart(current.number, host, part, at))
+        partner = choose_copy_host(self.hosts, host, self.unfit, self.groups)
+        current.partners[host] = [partner] if partner else []
+        if partner:
+            part, address = current.parts[host], self.places[host]
+            self.tell(partner, CopyPart(current.number, host, part, address))
 
     def publish(self, current, now):
-        """Once every part is on two hosts."""
-        copied = len(self.hosts) == 1 or current.copied == current.wanted()
-        if current.wanted() != set(current.parts) or not copied:
+        """Publish the checkpoint once every part is on two hosts."""
+        all_copied = len(self.hosts) == 1 or current.copied == current.wanted()
+        if current.wanted() != set(current.parts) or not all_copied:
             return
         current.manifest = Manifest(
             name=current.name,
@@ -235,7 +234,7 @@ class Publication:
         self.tell(host, WriteManifest(current.manifest.replace(age=age)))
 
     def try_again(self, failed, now):
-        """Later, unless a newer one is finished by then."""
+        """Copy this checkpoint later, unless a newer one is finished by then."""
         self.current, self.tried = None, now
         if failed.name not in self.order:
             self.answers[failed.name] = failed.found
@@ -250,7 +249,7 @@ class Publication:
                     self.tell(host, NoteWait(name, why))
 
     def withdraw(self, name, writers):
-        """It was published without a part that was found later."""
+        """Withdraw a checkpoint that was published without a part that was found later."""
         for host in self.hosts if writers else ():
             self.tell(host, WithdrawManifest(name))
         self.facts.append(run_events.Checkpoint(name, withdrawn=True).document())
@@ -267,8 +266,8 @@ class Publication:
 class CopyInProgress:
     """A checkpoint that is being copied. `found`: as its hosts have found it."""
 
-    def __init__(self, number, name, found, written):
-        self.number, self.name, self.found, self.written = number, name, found, written
+    def __init__(self, number, name, answers, written):
+        self.number, self.name, self.found, self.written = number, name, answers, written
         self.parts = {}  # host -> its part, on its disk
         self.partners = {}  # host -> where its part is copied to
         self.copied = set()  # hosts whose part is on the disk of their partner

@@ -19,7 +19,7 @@ def op_read(call, root, known_as, run_id, ranks, lines, since, times, follow, wi
     Emits `log` as during a run. `ranks`: [] for all; `lines`: the last ones of each rank, null
     for all; `since`: only the output of the last seconds, null for all. Without `follow`, one
     rank after the other. Receives {shown: bytes}. `times`: before a rank's first `log`, an event
-    `sizes` has rows of [time, size], and `first`, where the log begins.
+    `sizes` has rows of [time, size], and `first`, the offset of the first `log`.
     """
     folder = run_folders.folder_of(root, run_id)
     follower = log_follower.Follower(call, window)

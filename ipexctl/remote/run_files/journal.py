@@ -17,9 +17,9 @@ from ipexctl.remote import root_folder
 HEAD = struct.Struct(">II")
 VERSION = 1  # of the records, and of what a supervisor is asked (control.py)
 ROOM = 256 * 1024
-MOST_BYTES = 16 << 20  # bytes; what is said after that is lost
+MOST_BYTES = 16 << 20  # bytes; later records are lost
 LONGEST = 1 << 20  # bytes of one record
-USUAL = 1 << 14  # bytes of some
+USUAL = 1 << 14  # bytes read at a time
 ATTEMPTS = "attempts."  # before a host's name: a file of lines (restart/keeper.py)
 SIZES_EVERY = 2.5  # seconds
 SIZES, SAMPLES = ".sizes", ".samples"  # at the end of the names of histories
@@ -28,7 +28,7 @@ MOST_ROWS = 2000  # of a history; then every second one of the older half goes
 
 class Journal:
     def __init__(self, path, flags=0, at=0):
-        """OSError where it cannot be opened. `at`: where its records end."""
+        """Open a journal; raises OSError. `at`: where its records end."""
         self.fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | flags, 0o600)
         self.at = at
         self.room = 0
@@ -39,10 +39,10 @@ class Journal:
             os.posix_fallocate(self.fd, 0, size)
             self.room = size
         except OSError:
-            pass  # a file system that cannot: it is written as long as there is room
+            pass  # the file system cannot reserve room: records are written while there is some
 
     def add(self, record, sync=False):
-        """Was it written? One that cannot be is lost; the run continues."""
+        """Append a record. Return whether it was written: if not, it is lost, the run continues."""
         text = json.dumps(record).encode("ascii")
         data = HEAD.pack(len(text), zlib.crc32(text)) + text
         if len(text) > LONGEST or self.at + len(data) > MOST_BYTES:
@@ -61,7 +61,7 @@ class Journal:
         return written
 
     def trim(self):
-        """What was only kept free is given back."""
+        """Give back the room that was reserved and not used."""
         try:
             os.ftruncate(self.fd, self.at)
             self.room = self.at
@@ -70,7 +70,7 @@ class Journal:
 
 
 class JournalReader:
-    """What is added to a journal, from a place in it on."""
+    """Read the records that are added to a journal, from an offset on."""
 
     def __init__(self, path, at=0):
         self.path = path
@@ -78,20 +78,20 @@ class JournalReader:
         self.fd = -1
 
     def new(self):
-        """(record, where it ends) of each that was added since."""
+        """Yield (record, offset of its end) of each record that is new."""
         try:
             if self.fd < 0:
                 self.fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             size = USUAL
             while True:
                 data = os.pread(self.fd, size, self.at)
-                found = list(iter_records(data))
-                for record, end in found:
+                records = list(iter_records(data))
+                for record, end in records:
                     yield record, self.at + end
-                if found:
-                    self.at += found[-1][1]
+                if records:
+                    self.at += records[-1][1]
                 elif size == USUAL and any(data[: HEAD.size]):
-                    size = HEAD.size + LONGEST  # one that is longer
+                    size = HEAD.size + LONGEST  # a longer record
                 else:
                     return
         except OSError:
@@ -106,7 +106,7 @@ class History:
         self.rows = []
 
     def add(self, row):
-        """OSError where it cannot be written."""
+        """Append a row; raises OSError."""
         self.rows.append(row)
         if len(self.rows) > MOST_ROWS:
             half = MOST_ROWS // 2
@@ -117,32 +117,32 @@ class History:
             write_lines(self.path, os.O_APPEND, self.rows[-1:])
 
 
-def keep_sizes(path, logs, over):
+def keep_sizes(path, logs, is_over):
     """Write how long the log of each rank is at which time, for `logs --since`."""
-    kept, last = History(path), None
-    while not over():
+    history, last_sizes = History(path), None
+    while not is_over():
         sizes = {rank: size_of(log) for rank, log in logs.items()}
         try:
-            if sizes != last:
-                kept.add({"at": round(time.time(), 1), "sizes": sizes})
+            if sizes != last_sizes:
+                history.add({"at": round(time.time(), 1), "sizes": sizes})
         except OSError:
             return  # a full disk, say
-        last = sizes
+        last_sizes = sizes
         time.sleep(SIZES_EVERY)
 
 
 def read_lines(path):
-    """[] where there are none."""
+    """Return the JSON objects in the lines of a file, [] if it cannot be read."""
     try:
         with open(path) as lines:
-            found = [json.loads(line) for line in lines if line.endswith("\n")]
+            documents = [json.loads(line) for line in lines if line.endswith("\n")]
     except (OSError, ValueError):
         return []
-    return [line for line in found if isinstance(line, dict)]
+    return [line for line in documents if isinstance(line, dict)]
 
 
-def write_lines(path, how, rows):
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | how, 0o600)
+def write_lines(path, flags, rows):
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | flags, 0o600)
     with os.fdopen(fd, "w") as file:
         file.write("".join(json.dumps(row) + "\n" for row in rows))
 
@@ -154,12 +154,12 @@ def create_journal(folder, host):
 
 def append_record(path, record):
     """Append to the journal of a run that has ended."""
-    kept = Journal(path, at=end_of(read_journal_bytes(path)))
+    journal = Journal(path, at=end_of(read_journal_bytes(path)))
     try:
-        kept.add(record, sync=True)
-        kept.trim()
+        journal.add(record, sync=True)
+        journal.trim()
     finally:
-        os.close(kept.fd)
+        os.close(journal.fd)
 
 
 def path_of(folder, host):
@@ -168,9 +168,9 @@ def path_of(folder, host):
 
 def list_journal_hosts(folder):
     """List the hosts that keep their journal of the run here: several, if they share a home."""
-    beside = (SIZES, SAMPLES, SIZES + ".new", SAMPLES + ".new")
-    found = names_in(os.path.join(folder, "journals"))
-    return sorted(name for name in found if not name.endswith(beside))
+    suffixes = (SIZES, SAMPLES, SIZES + ".new", SAMPLES + ".new")
+    names = names_in(os.path.join(folder, "journals"))
+    return sorted(name for name in names if not name.endswith(suffixes))
 
 
 def sizes_path(folder, host):
@@ -182,12 +182,12 @@ def samples_path(folder, host):
 
 
 def read_journal(folder, host):
-    """The records of a host, as far as they are intact."""
+    """Return the records of a host, up to the first that is not intact."""
     return parse_records(read_journal_bytes(path_of(folder, host)))
 
 
 def read_journal_bytes(path):
-    """Empty if there is no such file."""
+    """Return the bytes of a journal, empty if it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -200,21 +200,21 @@ def read_journal_bytes(path):
 
 
 def iter_records(data):
-    """(record, where it ends), up to the first that is not intact."""
-    at = 0
-    while at + HEAD.size <= len(data):
-        size, crc = HEAD.unpack_from(data, at)
-        text = data[at + HEAD.size : at + HEAD.size + size]
+    """Yield (record, offset of its end), up to the first record that is not intact."""
+    position = 0
+    while position + HEAD.size <= len(data):
+        size, crc = HEAD.unpack_from(data, position)
+        text = data[position + HEAD.size : position + HEAD.size + size]
         if not size or len(text) < size or zlib.crc32(text) != crc:
             return
-        at += HEAD.size + size
+        position += HEAD.size + size
         try:
             record = json.loads(text.decode("ascii"))
         except ValueError:
             return
         if not isinstance(record, dict):
             return
-        yield record, at
+        yield record, position
 
 
 def parse_records(data):
@@ -222,4 +222,4 @@ def parse_records(data):
 
 
 def end_of(data):
-    return max([0] + [at for _, at in iter_records(data)])
+    return max([0] + [end for _, end in iter_records(data)])

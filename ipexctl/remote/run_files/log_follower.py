@@ -24,10 +24,10 @@ class Follower:
         self.pause = SHORTEST
         self.ended = threading.Event()
 
-    def add(self, key, path, at=0):
+    def add(self, key, path, offset=0):
         with self.change:
             if key not in self.files:
-                self.files[key] = FollowedFile(path, at)
+                self.files[key] = FollowedFile(path, offset)
             self.look()
 
     def has(self, key):
@@ -107,9 +107,9 @@ class Follower:
 
 
 class FollowedFile:
-    def __init__(self, path, at):
+    def __init__(self, path, offset):
         self.fd = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
-        self.at = at
+        self.at = offset
         self.finished = False
 
     def left(self):

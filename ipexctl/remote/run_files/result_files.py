@@ -27,41 +27,41 @@ def op_look(call, root, run_id):
 def op_list(call, root, run_id, patterns):
     """{root, run_id, patterns} -> {files: [[path, size], ...], more: bool}"""
     work = work_folder(root, run_id)
-    wanted = [pattern.split("/") for pattern in patterns]
-    found, room = [], ROOM
+    pattern_parts = [pattern.split("/") for pattern in patterns]
+    files, room = [], ROOM
     for top, folders, names in os.walk(work):
         folders.sort()
         for name in sorted(names):
-            full = os.path.join(top, name)
-            path = os.path.relpath(full, work)
-            if any(matches_path_pattern(path.split("/"), pattern) for pattern in wanted):
-                info = os.lstat(full)
+            full_path = os.path.join(top, name)
+            path = os.path.relpath(full_path, work)
+            if any(matches_path_pattern(path.split("/"), pattern) for pattern in pattern_parts):
+                info = os.lstat(full_path)
                 if stat.S_ISREG(info.st_mode):
-                    found.append([path, info.st_size])
-                    room -= len(json.dumps(found[-1])) + 2
-                    if len(found) > MOST_FILES or room < 0:
-                        return {"files": found[:-1], "more": True}
-    return {"files": found, "more": False}
+                    files.append([path, info.st_size])
+                    room -= len(json.dumps(files[-1])) + 2
+                    if len(files) > MOST_FILES or room < 0:
+                        return {"files": files[:-1], "more": True}
+    return {"files": files, "more": False}
 
 
 def op_read(call, root, run_id, path, offset, length):
     """{root, run_id, path, offset, length} -> the bytes as events, then {refused: why, or ""}"""
     work = work_folder(root, run_id)
-    full = run_folders.path_in_run_folder(work, path)
-    if os.path.realpath(os.path.dirname(full)) != os.path.dirname(full):
+    full_path = run_folders.path_in_run_folder(work, path)
+    if os.path.realpath(os.path.dirname(full_path)) != os.path.dirname(full_path):
         return {"refused": "reached through a link"}
     try:
-        fd = os.open(full, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fd = os.open(full_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as e:
         return {"refused": e.strerror}
     try:
-        at, end = offset, offset + length
-        while at < end:
-            data = os.pread(fd, min(CHUNK, end - at), at)
+        position, end = offset, offset + length
+        while position < end:
+            data = os.pread(fd, min(CHUNK, end - position), position)
             if not data:
                 break
             call.emit({"event": "part"}, data)
-            at += len(data)
+            position += len(data)
     except OSError as e:
         return {"refused": e.strerror}
     finally:

@@ -37,10 +37,10 @@ def folder_of(root, run_id):
 
 
 def path_in_run_folder(folder, path):
-    full = os.path.normpath(os.path.join(folder, path))
-    if os.path.isabs(path) or not full.startswith(folder + os.sep):
+    full_path = os.path.normpath(os.path.join(folder, path))
+    if os.path.isabs(path) or not full_path.startswith(folder + os.sep):
         raise Failure("the path %r leads out of the run's folder" % path, slug="invalid-request")
-    return full
+    return full_path
 
 
 def log_of(folder, rank):
@@ -48,8 +48,8 @@ def log_of(folder, rank):
 
 
 def ranks_with_logs(folder):
-    found = map(LOG.match, names_in(os.path.join(folder, "logs")))
-    return sorted(int(match.group(1)) for match in found if match)
+    matches = map(LOG.match, names_in(os.path.join(folder, "logs")))
+    return sorted(int(match.group(1)) for match in matches if match)
 
 
 def end_of_log(folder, rank, size):
@@ -124,10 +124,10 @@ def sweep_run_folders(root):
     """Remove leftovers of killed syncs. Hosts with one home share the lock."""
     for run in run_ids(root):
         folder = os.path.join(root, "runs", run)
-        parts = list(filter(PART.match, names_in(folder)))
-        lock = lock_run(folder) if parts else None
+        leftovers = list(filter(PART.match, names_in(folder)))
+        lock = lock_run(folder) if leftovers else None
         if lock is not None:
-            for name in parts:
+            for name in leftovers:
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
             os.close(lock)
 
