@@ -50,7 +50,7 @@ class HubListener(PeerLink):
             self.put(self.ends[name], message)
 
     def connected(self):
-        return {n for n, end in self.ends.items() if end.channel is not None and not end.lost}
+        return {name for name, end in self.ends.items() if end.channel is not None and not end.lost}
 
     def address(self, name):
         """Return the address from which a host is connected, "" if it is not."""
@@ -156,18 +156,18 @@ class Spoke(PeerLink):
         sock = socket.socket(family, kind, protocol)
         try:
             channel = TlsChannel(sock, self.context, False)
-            failed = sock.connect_ex(place)
-            if failed not in (0, errno.EINPROGRESS):
-                raise OSError(failed, os.strerror(failed))
+            error_code = sock.connect_ex(place)
+            if error_code not in (0, errno.EINPROGRESS):
+                raise OSError(error_code, os.strerror(error_code))
         except OSError:
             sock.close()
             raise
         channel.connecting = True
         self.add(channel)
 
-    def note_end(self, channel, how):
-        PeerLink.note_end(self, channel, how)
-        if channel.connecting and isinstance(how, ConnectionRefusedError):
+    def note_end(self, channel, error):
+        PeerLink.note_end(self, channel, error)
+        if channel.connecting and isinstance(error, ConnectionRefusedError):
             self.note_refusal()
 
     def note_refusal(self):

@@ -46,20 +46,20 @@ class RecordDecoder:
 
     def feed(self, data):
         self.rest += data
-        at = 0
+        offset = 0
         try:
-            while len(self.rest) - at >= HEAD.size:
-                kind, number, size = HEAD.unpack_from(self.rest, at)
+            while len(self.rest) - offset >= HEAD.size:
+                kind, number, size = HEAD.unpack_from(self.rest, offset)
                 if size > LIMIT or not HELLO <= kind <= BEAT:
                     raise BadRecord("a frame of kind %d with %d bytes" % (kind, size))
-                end = at + HEAD.size + size
+                end = offset + HEAD.size + size
                 if len(self.rest) < end:
                     return
-                body = bytes(self.rest[at + HEAD.size : end])
-                at = end
+                body = bytes(self.rest[offset + HEAD.size : end])
+                offset = end
                 yield kind, number, body
         finally:
-            del self.rest[:at]
+            del self.rest[:offset]
 
 
 class Stream:

@@ -15,7 +15,7 @@ from ipexctl.remote.connection.tls_channel import Closed, Vanished
 from ipexctl.remote.own_process import start_thread
 
 BEATS = 1.0  # seconds from one to the next
-SILENCE = 5.0  # seconds without a word after which a connection is given up
+SILENCE = 5.0  # seconds without data after which a connection is closed
 BACKLOG = 1 << 18  # bytes that are encrypted ahead of what the kernel takes
 
 
@@ -169,7 +169,7 @@ class PeerLink:
             return
         self.latest = max(self.latest, now - self.next_beat)
         self.next_beat = now + BEATS
-        for channel in [c for c in self.unfinished if c.deadline < now]:
+        for channel in [channel for channel in self.unfinished if channel.deadline < now]:
             self.drop(channel)
         for end in self.ends.values():
             if end.channel is not None:
@@ -210,11 +210,11 @@ class PeerLink:
             print_traceback()
             self.drop(channel)
 
-    def note_end(self, channel, how):
+    def note_end(self, channel, error):
         end = channel.end
         if end is not None and end.channel is channel:
-            end.reset = isinstance(how, ConnectionResetError)
-            if isinstance(how, Vanished):
+            end.reset = isinstance(error, ConnectionResetError)
+            if isinstance(error, Vanished):
                 end.vanished = time.monotonic()
 
     def read(self, channel):

@@ -13,34 +13,34 @@ def make_tls_context(keys, server):
         raise Failure(
             "this host's Python cannot encrypt (%s)" % e, slug="python-without-ssl"
         ) from None
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     versions = getattr(ssl, "TLSVersion", None)  # from Python 3.7
     if versions:
-        made.minimum_version = versions.TLSv1_2  # novermin
+        context.minimum_version = versions.TLSv1_2  # novermin
     else:
-        made.options |= ssl.OP_NO_SSLv3 | ssl.OP_NO_TLSv1 | ssl.OP_NO_TLSv1_1
-    made.options |= ssl.OP_NO_TICKET
-    made.check_hostname = False  # the certificate is that of all hosts
-    made.verify_mode = ssl.CERT_REQUIRED
-    made.load_verify_locations(cadata=keys["cert"])
-    with_paths(made.load_cert_chain, keys["cert"], keys["key"])
-    return made
+        context.options |= ssl.OP_NO_SSLv3 | ssl.OP_NO_TLSv1 | ssl.OP_NO_TLSv1_1
+    context.options |= ssl.OP_NO_TICKET
+    context.check_hostname = False  # the certificate is that of all hosts
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=keys["cert"])
+    with_paths(context.load_cert_chain, keys["cert"], keys["key"])
+    return context
 
 
-def with_paths(read, *texts):
-    """Call `read` with paths that hold the texts: pipes, so that no text is in a file."""
-    opened = []
+def with_paths(load, *texts):
+    """Call `load` with paths that hold the texts: pipes, so that no text is in a file."""
+    read_ends = []
     try:
         for text in texts:
-            out, into = os.pipe()
-            opened.append(out)
+            read_end, write_end = os.pipe()
+            read_ends.append(read_end)
             try:
-                os.write(into, text.encode("ascii"))  # a pipe takes a page without a reader
+                os.write(write_end, text.encode("ascii"))  # a pipe takes a page without a reader
             finally:
-                os.close(into)
-        read(*["/proc/self/fd/%d" % fd for fd in opened])
+                os.close(write_end)
+        load(*["/proc/self/fd/%d" % fd for fd in read_ends])
     finally:
-        for fd in opened:
+        for fd in read_ends:
             os.close(fd)
 
 

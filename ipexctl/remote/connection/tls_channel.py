@@ -43,9 +43,9 @@ class TlsChannel:
 
     def check_connected(self):
         """Called when the socket became writable: raise OSError if it is not connected."""
-        failed = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if failed:
-            raise OSError(failed, os.strerror(failed))
+        error_code = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error_code:
+            raise OSError(error_code, os.strerror(error_code))
         self.connecting = False
 
     def fill(self):
@@ -76,10 +76,10 @@ class TlsChannel:
                 return
             if not data:
                 raise Closed("the other end closed the connection")
-            for found in self.decoder.feed(data):
-                yield found
+            for frame in self.decoder.feed(data):
+                yield frame
             if not self.incoming.pending and not self.tls.pending():
-                return  # reading, to be told so, costs ten times as much
+                return  # another read, only to get SSLWantRead, costs ten times as much
 
     def flush(self):
         """Write as much to the kernel as it accepts."""
@@ -87,12 +87,12 @@ class TlsChannel:
             return
         data = self.unsent + self.outgoing.read()
         try:
-            sent = self.sock.send(data)
+            size = self.sock.send(data)
         except (BlockingIOError, InterruptedError):
-            sent = 0
+            size = 0
         except ConnectionResetError as e:  # the other end's goodbye may still be readable
             raise Closed(str(e)) from None
-        self.unsent = data[sent:]
+        self.unsent = data[size:]
 
     def close(self):
         """Say goodbye, as far as the kernel accepts it, without waiting for the other end's."""

@@ -23,22 +23,22 @@ FORKS = "/multiprocessing/popen_fork.py"
 def look_at_ranks(site, ranks, seconds=1.0):
     """Return a dict for each rank. `ranks`: {rank: pid of its script}; `site`: the folder of
     rank_site.py, or None; `seconds`: the time over which CPU use is measured."""
-    began = time.monotonic()
+    start = time.monotonic()
     site = os.path.realpath(site) if site else None
     alive = rank_wrapper.list_processes()
     connections = Connections()
-    looks = [RankLooker(site, rank, ranks[rank], alive) for rank in sorted(ranks)]
+    lookers = [RankLooker(site, rank, ranks[rank], alive) for rank in sorted(ranks)]
     threads = [connections.thread]
-    for each in looks:
-        work = (connections, began + seconds + ANSWERS)
-        threads.append(start_thread(each.examine, *work))
-    time.sleep(max(0.0, began + seconds - time.monotonic()))
+    for looker in lookers:
+        work = (connections, start + seconds + ANSWERS)
+        threads.append(start_thread(looker.examine, *work))
+    time.sleep(max(0.0, start + seconds - time.monotonic()))
     alive = rank_wrapper.list_processes()
-    for each in looks:
-        each.measure(alive)
+    for looker in lookers:
+        looker.measure(alive)
     for thread in threads:
-        thread.join(max(0.0, began + seconds + ENDS - time.monotonic()))
-    return [each.result(alive) for each in looks]
+        thread.join(max(0.0, start + seconds + ENDS - time.monotonic()))
+    return [looker.result(alive) for looker in lookers]
 
 
 class Connections:
@@ -51,20 +51,20 @@ class Connections:
 
     def read(self):
         try:
-            found = list(socket_table.list_connections())
+            connections = list(socket_table.list_connections())
         except (OSError, struct.error):
             return
-        self.peers = {each.inode: host_port(*each.key[2:]) for each in found if each.inode}
-        self.found = found
+        self.peers = {row.inode: host_port(*row.key[2:]) for row in connections if row.inode}
+        self.found = connections
 
     def of(self, pid, parent):
-        own = socket_table.own_sockets(pid, parent)
+        inodes = socket_table.own_sockets(pid, parent)
         rows = []
-        for each in self.found:
-            if each.inode in own:
-                unread, unsent = each.waiting
-                counts = [unsent, unread, each.retries, round(each.unanswered, 1)]
-                rows.append([host_port(*each.key[:2]), host_port(*each.key[2:])] + counts)
+        for link in self.found:
+            if link.inode in inodes:
+                unread, unsent = link.waiting
+                counts = [unsent, unread, link.retries, round(link.unanswered, 1)]
+                rows.append([host_port(*link.key[:2]), host_port(*link.key[2:])] + counts)
         rows.sort(key=lambda row: (-row[5], -row[2] - row[3]))
         return rows[:CONNECTIONS]
 
@@ -118,23 +118,23 @@ class RankLooker:
         self.row["state"] = process_state.read_process_state(self.pid)
 
     def ask(self, connections, deadline):
-        asked = [self.pid] + self.below[:ASKED]
-        stacks = {pid: python_stacks.Question(self.site, pid) for pid in asked}
+        pids = [self.pid] + self.below[:ASKED]
+        stacks = {pid: python_stacks.Question(self.site, pid) for pid in pids}
         recorded = python_stacks.RankQuestion(self.site, self.pid, self.row["state"])
         connections.thread.join(max(0.0, deadline - time.monotonic()))
-        for pid in asked:
+        for pid in pids:
             row = self.seen.get(pid, self.row)
             set_blocked_on(row, pid, connections)
             pipe = (row["blocked_on"] or {}).get("open")
             if pipe:
-                others = [each for each in asked if each not in (self.pid, pid)]
-                holders = [each for each in others if process_state.has_open(each, pipe)]
+                others = [other for other in pids if other not in (self.pid, pid)]
+                holders = [other for other in others if process_state.has_open(other, pipe)]
                 row["blocked_on"]["pids"] = holders[:CHILDREN]
         self.row["connections"] = connections.of(self.pid, self.parent)
 
         def is_answered():
-            over = [question.is_over(time.monotonic()) for question in stacks.values()]
-            return all(over) and recorded.is_over()
+            finished = [question.is_over(time.monotonic()) for question in stacks.values()]
+            return all(finished) and recorded.is_over()
 
         wait_until(is_answered, deadline - time.monotonic(), 0.02)
         self.row["collectives"], self.row["collectives_why"], waits = recorded.answer()
@@ -154,22 +154,22 @@ class RankLooker:
         """Add the line of each thread's own code, and whether the main thread's loop only waits."""
         folder = link_of("/proc/%d/cwd" % pid)
         for thread in row["threads"]:
-            own = waiting_loop.own_frame(thread["frames"], self.site)
-            if own is None:
+            own_frame = waiting_loop.own_frame(thread["frames"], self.site)
+            if own_frame is None:
                 continue
-            path, line, function = own
+            path, line, function = own_frame
             lines = waiting_loop.source_of(path, folder)
-            known = 0 < line <= len(lines)
-            text = lines[line - 1].strip()[: waiting_loop.TEXT] if known else ""
+            has_line = 0 < line <= len(lines)
+            text = lines[line - 1].strip()[: waiting_loop.TEXT] if has_line else ""
             thread["source"] = [path, line, function, text]
             if thread["main"]:
                 row["source"] = thread["source"]
-                row["waits_in_loop"] = known and waiting_loop.waits_in_loop(lines, line)
+                row["waits_in_loop"] = has_line and waiting_loop.waits_in_loop(lines, line)
 
     def measure(self, alive):
-        now = [self.pid] + sorted(rank_wrapper.find_descendant_pids(self.pid, alive))
+        pids = [self.pid] + sorted(rank_wrapper.find_descendant_pids(self.pid, alive))
         self.seconds = time.monotonic() - self.began
-        self.after = self.use(now)
+        self.after = self.use(pids)
 
     def result(self, alive):
         (cpu, main), (cpu_after, main_after) = self.before, self.after
@@ -184,12 +184,12 @@ class RankLooker:
 
     def child(self, pid, alive, before, after):
         state, parent = alive.get(pid, ("X", 0))[:2]
-        seen = self.seen.get(pid, {})
+        kernel_view = self.seen.get(pid, {})
         name = read_text("/proc/%d/comm" % pid).strip()[: process_state.NAME]
         row = {"pid": pid, "parent": parent, "name": name, "exited": state in "ZX"}
         row["cpu"] = self.share(after.get(pid, 0.0) - before.get(pid, 0.0))
-        threads = shorten_stacks(seen.get("threads", []))[:CHILD_THREADS]
-        return dict(seen, **row, state=state, threads=threads)
+        threads = shorten_stacks(kernel_view.get("threads", []))[:CHILD_THREADS]
+        return dict(kernel_view, **row, state=state, threads=threads)
 
     def share(self, seconds):
         return round(max(0.0, seconds / max(self.seconds, 0.001)), 3)
@@ -203,7 +203,7 @@ def without_parent(thread):
 
 
 def shorten_stacks(threads):
-    return [dict(each, frames=each["frames"][:FRAMES]) for each in threads]
+    return [dict(thread, frames=thread["frames"][:FRAMES]) for thread in threads]
 
 
 def set_blocked_on(row, pid, connections):
@@ -214,11 +214,11 @@ def set_blocked_on(row, pid, connections):
 
 def add_waits(threads, waits, pid, connections):
     """Add to each thread what its rank reports about it, and what it does in the kernel."""
-    known = {row.get("id"): row for row in waits}
+    reports = {row.get("id"): row for row in waits}
     for thread in threads:
-        said = known.get(thread["id"], {})
-        thread["name"], thread["waits"] = said.get("name") or thread["name"], said
-        if said.get("native") and not thread["main"]:
-            task = "/proc/%d/task/%d" % (pid, said["native"])
+        report = reports.get(thread["id"], {})
+        thread["name"], thread["waits"] = report.get("name") or thread["name"], report
+        if report.get("native") and not thread["main"]:
+            task = "/proc/%d/task/%d" % (pid, report["native"])
             thread.update(process_state.kernel_state(task))
             set_blocked_on(thread, pid, connections)

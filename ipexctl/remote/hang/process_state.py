@@ -58,13 +58,13 @@ def read_process_state(pid):
 
 
 def list_threads(pid):
-    found = []
+    threads = []
     for name in names_in("/proc/%d/task" % pid)[:MOST_THREADS]:
         status = status_of("/proc/%d/task/%s" % (pid, name))
         if status:
             blocked, pending = (int(status.get(key, "0"), 16) for key in ("SigBlk", "SigPnd"))
-            found.append(Thread(int(name), status.get("State", "X")[:1], blocked, pending))
-    return found
+            threads.append(Thread(int(name), status.get("State", "X")[:1], blocked, pending))
+    return threads
 
 
 def status_of(folder):
@@ -166,8 +166,8 @@ def read_poll_fds(pid, address, count):
 
 
 def watched_by(pid, number):
-    found = re.findall(r"^tfd: +(\d+)", read_text("/proc/%d/fdinfo/%d" % (pid, number)), re.M)
-    return [int(word) for word in found[:64]]
+    numbers = re.findall(r"^tfd: +(\d+)", read_text("/proc/%d/fdinfo/%d" % (pid, number)), re.M)
+    return [int(word) for word in numbers[:64]]
 
 
 def string_at(pid, address):
@@ -189,10 +189,10 @@ def read_process_memory(pid, address, size):
 
 def file_system(pid, path):
     """Return the type of the file system that holds the path."""
-    best, kind = "", ""
+    mount, kind = "", ""
     for line in read_text("/proc/%d/mountinfo" % pid).splitlines():
         words, _, rest = line.partition(" - ")
-        place = re.sub(r"\\(\d{3})", lambda m: chr(int(m.group(1), 8)), words.split()[4])
-        if (path + "/").startswith(place.rstrip("/") + "/") and len(place) >= len(best):
-            best, kind = place, rest.split(" ")[0]
+        folder = re.sub(r"\\(\d{3})", lambda match: chr(int(match.group(1), 8)), words.split()[4])
+        if (path + "/").startswith(folder.rstrip("/") + "/") and len(folder) >= len(mount):
+            mount, kind = folder, rest.split(" ")[0]
     return kind

@@ -42,8 +42,8 @@ class Question:
 
     def forked_at(self):
         """Return [path, line, ""] of the line that forked this process, or None."""
-        found = search_stack_file(self.path, rb"^forked (\d+) (.+)$")
-        return found and [found.group(2).decode("utf-8", "replace"), int(found.group(1)), ""]
+        match = search_stack_file(self.path, rb"^forked (\d+) (.+)$")
+        return match and [match.group(2).decode("utf-8", "replace"), int(match.group(1)), ""]
 
     def answer(self):
         """Return ("ok" or why there is no answer, the threads)."""
@@ -93,9 +93,9 @@ class RankQuestion:
             return None, self.why, []
         try:
             with open(self.path) as f:
-                said = json.loads(f.read(LARGEST))
-            self.cpu = said["cpu"]
-            return said["collectives"], said["why"], said["waits"]
+                answer = json.loads(f.read(LARGEST))
+            self.cpu = answer["cpu"]
+            return answer["collectives"], answer["why"], answer["waits"]
         except (OSError, ValueError, KeyError, RecursionError):
             return None, "silent", []
 
@@ -113,18 +113,20 @@ def ask_for_stacks(path, pid):
         return "blocked"
     if not caught & BIT or not process_state.has_open(pid, path):
         return "none"
-    able = [t for t in threads if not t.blocked & BIT and t.state not in "TtZX"]
-    if not able:
+    receivers = [t for t in threads if not t.blocked & BIT and t.state not in "TtZX"]
+    if not receivers:
         return "blocked"
     if (pending | sum(t.pending & BIT for t in threads)) & BIT:
         return ""  # a signal is pending
-    awake = [t.id for t in able if t.state != "D"]
-    found = search_stack_file(path, rb"^asked (\d+)$")  # the thread of rank_site.py
-    ours = int(found.group(1)) if found else None  # its system call goes on after a signal
+    awake = [t.id for t in receivers if t.state != "D"]
+    match = search_stack_file(path, rb"^asked (\d+)$")  # the thread of rank_site.py
+    own_thread = (
+        int(match.group(1)) if match else None
+    )  # its system call is restarted after a signal
     try:
-        if ours in awake:
-            send_to_thread(pid, ours)
-        elif any(t.id == pid and t.state == "D" for t in able) and awake:
+        if own_thread in awake:
+            send_to_thread(pid, own_thread)
+        elif any(t.id == pid and t.state == "D" for t in receivers) and awake:
             send_to_thread(pid, awake[0])  # the kernel would choose the main thread
         else:
             os.kill(pid, SIGNAL)
@@ -160,7 +162,7 @@ def parse_stacks(text, site):
     """Parse faulthandler's text: [{"id", "main", "name", "frames": [[path, line, function]]}].
 
     The main thread comes first."""
-    main, found, frames = "", {}, []  # type: ignore
+    main, rows_by_id, frames = "", {}, []  # type: ignore
     for line in text.splitlines():
         head, frame = HEAD.match(line), FRAME.match(line)
         if line.startswith("main 0x"):
@@ -169,7 +171,7 @@ def parse_stacks(text, site):
             frames = []
             name = unescape_non_ascii(head.group(2) or "")[: process_state.NAME]
             row = {"id": head.group(1), "main": False, "name": name, "frames": frames}
-            found[head.group(1)] = row
+            rows_by_id[head.group(1)] = row
         elif frame and len(frames) < FRAMES and not frame.group(1).startswith(IMPORTS):
             path, number, function = frame.groups()
             place = [
@@ -177,9 +179,9 @@ def parse_stacks(text, site):
                 int(number) if number.isdigit() else 0,
             ]
             frames.append(place + [unescape_non_ascii(function)[: process_state.NAME]])
-    if main in found:
-        found[main]["main"] = True
-    rows = [row for row in found.values() if row["main"] or not is_ours(row["frames"], site)]
+    if main in rows_by_id:
+        rows_by_id[main]["main"] = True
+    rows = [row for row in rows_by_id.values() if row["main"] or not is_ours(row["frames"], site)]
     return sorted(rows, key=lambda row: not row["main"])[:THREADS]
 
 
@@ -189,4 +191,4 @@ def is_ours(frames, site):
 
 def unescape_non_ascii(text):
     """Undo the escapes that faulthandler writes for characters that are not ASCII."""
-    return ESCAPE.sub(lambda found: chr(int("".join(found.groups("")), 16)), text)
+    return ESCAPE.sub(lambda match: chr(int("".join(match.groups("")), 16)), text)

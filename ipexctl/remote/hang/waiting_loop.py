@@ -72,22 +72,22 @@ def tries_again(statement, line):
     handled = [part for handler in statement.handlers for part in handler.body]
     goes_on = all(isinstance(part, (ast.Pass, ast.Continue, ast.Expr)) for part in handled)
     names = set(called_function_names(statement.body))
-    last = max(getattr(part, "lineno", 0) for part in ast.walk(statement))
-    inside = statement.lineno <= line <= last
+    last_line = max(getattr(part, "lineno", 0) for part in ast.walk(statement))
+    inside = statement.lineno <= line <= last_line
     return inside and goes_on and all(map(is_quiet, handled)) and bool(names) and names <= ATTEMPTS
 
 
 def find_innermost_loop(tree, line):
     """Return the `while` around the line, unless another loop or a function is in between."""
     kinds = (ast.While, ast.For, ast.FunctionDef, ast.AsyncFunctionDef)
-    around = [
+    nodes = [
         node
         for node in ast.walk(tree)
         if isinstance(node, kinds) and node.lineno <= line
         if line <= max(getattr(part, "lineno", 0) for part in ast.walk(node))
     ]
-    last = max(around, key=lambda node: (node.lineno, node.col_offset), default=None)
-    return last if isinstance(last, ast.While) else None
+    innermost = max(nodes, key=lambda node: (node.lineno, node.col_offset), default=None)
+    return innermost if isinstance(innermost, ast.While) else None
 
 
 def is_quiet(statement):
@@ -99,8 +99,8 @@ def is_quiet(statement):
         return all(map(is_quiet, statement.body + statement.orelse))
     if isinstance(statement, ast.Try):
         handled = [part for handler in statement.handlers for part in handler.body]
-        parts = statement.body + statement.orelse + statement.finalbody
-        return all(map(is_quiet, parts + handled))
+        statements = statement.body + statement.orelse + statement.finalbody
+        return all(map(is_quiet, statements + handled))
     return False
 
 

@@ -25,7 +25,7 @@ SUPERVISOR, GUARDIAN = "ipexctl-run", "ipexctl-guard"  # names of their processe
 OOM_SCORE = 500  # of 1000; a higher value set by the user stays
 LAUNCH = "launch"
 LENGTH = struct.Struct("=I")  # of a message
-KILLED = 255  # code of a killed wrapper: a signal's code would be taken for the end of all
+KILLED = 255  # exit code for a killed wrapper: a signal's would mean that this program was killed
 
 
 def greet_supervisor(message):
@@ -50,44 +50,44 @@ def request_launch(argv):
     return message["exit"]
 
 
-def main(rank, local):
-    link, reader = greet_supervisor({"hello": "rank", "rank": rank, "local": local})
+def main(rank, local_rank):
+    link, reader = greet_supervisor({"hello": "rank", "rank": rank, "local": local_rank})
     orders = reader.next()
     if orders is None or "refused" in orders:
         why = (orders or {}).get("refused", "the agent has ended")
         sys.stderr.write("ipexctl rank: %s\n" % why)
         return 125
     set_subreaper()
-    began = time.monotonic()
+    start = time.monotonic()
     code, sign = supervise_script(orders, reader, link)
-    at = time.monotonic()
-    usage = usage_since(began)
+    end = time.monotonic()
+    usage = usage_since(start)
     kill_all("", os.getpid())
     try:
-        send_message(link, {"ended": True, "at": at, "code": code, "signal": sign, "usage": usage})
+        send_message(link, {"ended": True, "at": end, "code": code, "signal": sign, "usage": usage})
         # when this process exits, MPI ends all ranks: wait until the first failure is recorded
-        noted = {}  # type: dict[str, object]
-        while "noted" not in noted:
-            noted = reader.next() or {"noted": "the agent has ended"}
-        if noted.get("ok"):
+        reply = {}  # type: dict[str, object]
+        while "noted" not in reply:
+            reply = reader.next() or {"noted": "the agent has ended"}
+        if reply.get("ok"):
             return 0  # if Python aborted after the script was done, MPI must not end the others
     except OSError:
         pass
     return code if sign is None else 128 + sign
 
 
-def usage_since(began):
+def usage_since(start):
     """Return what the script used, including the children that it waited for."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = used.ru_utime + used.ru_stime
-    return {"seconds": time.monotonic() - began, "cpu": cpu, "memory": used.ru_maxrss << 10}
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = usage.ru_utime + usage.ru_stime
+    return {"seconds": time.monotonic() - start, "cpu": cpu, "memory": usage.ru_maxrss << 10}
 
 
 def start_from_mpi():
     """Run the rank that mpirun has named in the environment."""
     rank = first_number(os.environ, "PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")
-    local = first_number(os.environ, "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
-    return main(rank, local)
+    local_rank = first_number(os.environ, "MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK")
+    return main(rank, local_rank)
 
 
 def start_all(places):
@@ -125,27 +125,27 @@ def rank_environment(orders):
 
 def supervise_script(orders, reader, link):
     """Start the script and wait for it. Return (code, None) or (None, signal)."""
-    wake, wake_in = os.pipe()
+    wake_out, wake_in = os.pipe()
     os.set_blocking(wake_in, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_in)
-    pid, where = start_script(orders)
+    pid, placement = start_script(orders)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda n, _: signal_group(pid, n))
-    send_message(link, {"started": True, "pid": pid, "wrapper": os.getpid(), "where": where})
-    watched = [wake, link]
+    send_message(link, {"started": True, "pid": pid, "wrapper": os.getpid(), "where": placement})
+    watched = [wake_out, link]
     while True:
-        ended = reap_children(pid)
-        if ended is not None:
+        exit_state = reap_children(pid)
+        if exit_state is not None:
             signal_group(pid, signal.SIGKILL)
-            return ended
+            return exit_state
         ready, _, _ = select.select(watched, [], [], 1.0)
-        if wake in ready:
-            os.read(wake, 512)
+        if wake_out in ready:
+            os.read(wake_out, 512)
         if link in ready and not forward_signals(reader, pid):
             # the agent has ended, and with it the command that requested this run
             signal_group(pid, signal.SIGKILL)
-            watched = [wake]
+            watched = [wake_out]
 
 
 def forward_signals(reader, pid):
@@ -163,13 +163,13 @@ def forward_signals(reader, pid):
 def start_script(orders):
     """Return the script's process, and its CPUs just before it became the script."""
     parent = os.getpid()
-    told, tell = os.pipe()  # exec closes the child's end
+    read_end, write_end = os.pipe()  # exec closes the child's end
     pid = os.fork()
     if pid:
-        os.close(tell)
-        with open(told, "rb") as f:
-            said = f.read()
-        return pid, marshal.loads(said) if said else {}
+        os.close(write_end)
+        with open(read_end, "rb") as f:
+            data = f.read()
+        return pid, marshal.loads(data) if data else {}
     try:
         os.setpgid(0, 0)
         die_with_parent(parent)
@@ -188,7 +188,7 @@ def start_script(orders):
         if orders.get("cpus"):
             pin_to_cpus(orders["cpus"])
         prefer_memory(orders.get("node"))
-        os.write(tell, marshal.dumps({"cpus": sorted(os.sched_getaffinity(0))}, 2))
+        os.write(write_end, marshal.dumps({"cpus": sorted(os.sched_getaffinity(0))}, 2))
         os.execve(orders["argv"][0], orders["argv"], rank_environment(orders))
     except BaseException as e:
         os.write(2, ("ipexctl: cannot start %s: %s\n" % (orders["argv"][0], e)).encode())
@@ -235,12 +235,12 @@ def reap_children(pid):
     """Collect every child that ended (this is a subreaper). Return how `pid` ended, or None."""
     while True:
         try:
-            done, status = os.waitpid(-1, os.WNOHANG)
+            ended_pid, status = os.waitpid(-1, os.WNOHANG)
         except OSError:
             return None
-        if done == 0:
+        if ended_pid == 0:
             return None
-        if done == pid:
+        if ended_pid == pid:
             if os.WIFSIGNALED(status):
                 return None, os.WTERMSIG(status)
             return os.WEXITSTATUS(status), None
@@ -322,10 +322,10 @@ def kill_all(run_id, ancestor, seconds=5.0):
     """Kill the run's processes until none is found. Return those that could not be killed."""
     deadline = time.time() + seconds
     while True:
-        left = find_run_processes(run_id, ancestor)
-        if not left or time.time() > deadline:
-            return left
-        for pid in left:
+        survivors = find_run_processes(run_id, ancestor)
+        if not survivors or time.time() > deadline:
+            return survivors
+        for pid in survivors:
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
@@ -340,11 +340,11 @@ def find_run_processes(run_id, ancestor):
     below it. The id finds those whose subreaper was killed.
     """
     alive = list_processes()
-    found = find_descendant_pids(ancestor, alive)
+    pids = find_descendant_pids(ancestor, alive)
     if run_id:
         mark = ("%s=%s" % (RUN_MARK, run_id)).encode()
-        found.update(pid for pid in alive if pid not in found and carries_run_mark(pid, mark))
-    return [p for p in found if p not in (os.getpid(), ancestor) and alive[p][0] not in "ZX"]
+        pids.update(pid for pid in alive if pid not in pids and carries_run_mark(pid, mark))
+    return [pid for pid in pids if pid not in (os.getpid(), ancestor) and alive[pid][0] not in "ZX"]
 
 
 def find_descendant_pids(ancestor, alive):
@@ -352,23 +352,23 @@ def find_descendant_pids(ancestor, alive):
     children = {}  # type: dict[int, list[int]]
     for pid, (_, parent) in alive.items():
         children.setdefault(parent, []).append(pid)
-    found, todo = set(), [ancestor]  # type: set[int], list[int]
+    descendants, todo = set(), [ancestor]  # type: set[int], list[int]
     while todo:
-        below = children.get(todo.pop(), [])
-        found.update(below)
-        todo.extend(below)
-    return found
+        child_pids = children.get(todo.pop(), [])
+        descendants.update(child_pids)
+        todo.extend(child_pids)
+    return descendants
 
 
 def list_processes():
     """Return {pid: (state, parent)}. Read again if a parent ended meanwhile: its children have
     another parent by now."""
     while True:
-        found = {int(name): stat_of(name) for name in os.listdir("/proc") if name.isdigit()}
-        unread = {pid for pid, (state, _) in found.items() if state == "X"}
-        parents = {parent for _, parent in found.values()} & unread
+        processes = {int(name): stat_of(name) for name in os.listdir("/proc") if name.isdigit()}
+        unread = {pid for pid, (state, _) in processes.items() if state == "X"}
+        parents = {parent for _, parent in processes.values()} & unread
         if all(os.path.isdir("/proc/%d" % pid) for pid in parents):  # else: hidepid
-            return found
+            return processes
 
 
 def stat_of(pid):

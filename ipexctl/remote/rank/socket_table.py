@@ -53,42 +53,42 @@ def list_connections():
 
 
 def split_messages(packet):
-    at = 0
-    while at + HEAD.size <= len(packet):
-        size, kind, _, _, _ = HEAD.unpack_from(packet, at)
+    offset = 0
+    while offset + HEAD.size <= len(packet):
+        size, kind, _, _, _ = HEAD.unpack_from(packet, offset)
         if size < HEAD.size:
             return
-        yield kind, packet[at + HEAD.size : at + size]
-        at += (size + 3) & ~3
+        yield kind, packet[offset + HEAD.size : offset + size]
+        offset += (size + 3) & ~3
 
 
 def read_connection(data):
-    family, state, timer, retries, here, there, own, other, *rest = MESSAGE.unpack_from(data)
+    family, state, timer, retries, port, peer_port, ip, peer_ip, *rest = MESSAGE.unpack_from(data)
     unread, unsent, uid, inode = rest
     key = (
-        format_address(family, own),
-        socket.ntohs(here),
-        format_address(family, other),
-        socket.ntohs(there),
+        format_address(family, ip),
+        socket.ntohs(port),
+        format_address(family, peer_ip),
+        socket.ntohs(peer_port),
     )
     sent = received = busy = None
     repeats = retries if timer == AGAIN else 0
     unanswered = 0.0
-    at = MESSAGE.size
-    while at + 4 <= len(data):
-        size, kind = struct.unpack_from("=HH", data, at)
+    offset = MESSAGE.size
+    while offset + 4 <= len(data):
+        size, kind = struct.unpack_from("=HH", data, offset)
         if size < 4:
             break
         if kind == INFO and size - 4 >= ACKED + COUNTERS.size:
-            sent, received = COUNTERS.unpack_from(data, at + 4 + ACKED)
+            sent, received = COUNTERS.unpack_from(data, offset + 4 + ACKED)
             if state == SYN_SENT:  # each wait for an answer is twice as long as the one before
                 unanswered = 2.0**repeats - 1
-            elif struct.unpack_from("=I", data, at + 4 + UNACKED)[0]:
-                unanswered = struct.unpack_from("=I", data, at + 4 + LAST_ACK)[0] / 1000.0
+            elif struct.unpack_from("=I", data, offset + 4 + UNACKED)[0]:
+                unanswered = struct.unpack_from("=I", data, offset + 4 + LAST_ACK)[0] / 1000.0
             if size - 4 >= BUSY + COUNTERS.size:
-                in_all, no_room = COUNTERS.unpack_from(data, at + 4 + BUSY)
-                busy = (in_all - no_room) * 1e-6
-        at += (size + 3) & ~3
+                busy_time, limited_time = COUNTERS.unpack_from(data, offset + 4 + BUSY)
+                busy = (busy_time - limited_time) * 1e-6
+        offset += (size + 3) & ~3
     waiting = (unread, unsent)
     counts = (sent, received, state, repeats, waiting, unanswered, busy)
     return Connection(key, uid, inode, *counts)
@@ -107,17 +107,17 @@ def own_sockets(pid, wrapper):
 
 def inodes_of(pid):
     """Return the sockets of a process and of its descendants."""
-    found, todo = set(), [pid]
+    inodes, todo = set(), [pid]
     while todo:
         pid = todo.pop()
-        found |= sockets_of(pid)
+        inodes |= sockets_of(pid)
         try:
             for task in os.listdir("/proc/%d/task" % pid):
                 with open("/proc/%d/task/%s/children" % (pid, task)) as f:
                     todo.extend(int(word) for word in f.read().split())
         except (OSError, ValueError):
             continue  # it has ended, or the kernel keeps no list of children
-    return found
+    return inodes
 
 
 def sockets_of(pid):
@@ -128,14 +128,14 @@ def sockets_of(pid):
 
 def near_networks():
     """Return (number, mask) of the IPv4 networks that this host reaches without a gateway."""
-    found = []
+    networks = []
     try:
         for row in map(str.split, read_text("/proc/net/route").splitlines()[1:]):
             if row[2] == "00000000" and row[7] != "00000000":
-                found.append((int(row[1], 16), int(row[7], 16)))
+                networks.append((int(row[1], 16), int(row[7], 16)))
     except (ValueError, IndexError):
         pass
-    return found
+    return networks
 
 
 def is_in(address, networks):
