@@ -23,7 +23,7 @@ class SourceImporter:
             return None
         if name in self.sources:
             return ModuleSpec(name, self, origin=file_name(name))  # type: ignore[arg-type]
-        if any(known.startswith(name + ".") for known in list(self.sources)):
+        if any(source.startswith(name + ".") for source in list(self.sources)):
             return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
         return None
 

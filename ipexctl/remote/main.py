@@ -83,16 +83,16 @@ class AgentLoop:
     def run(self, call, header, body):
         try:
             call.body = body
-            began = time.monotonic()
-            asked = {name: value for name, value in header.items() if name not in ("id", "op")}
-            done = find_operation(header["op"])(call, **asked)
-            took = round(time.monotonic() - began, 6)
+            start = time.monotonic()
+            arguments = {name: value for name, value in header.items() if name not in ("id", "op")}
+            done = find_operation(header["op"])(call, **arguments)
+            took = round(time.monotonic() - start, 6)
             self.write({"id": call.number, "done": done or {}, "took": took})
         except Failure as e:
             self.write({"id": call.number, "error": failure_document(e)})
         except BaseException as e:
-            gone = isinstance(e, BrokenPipeError)
-            if not gone and not (isinstance(e, ValueError) and self.frames.sink.closed):
+            is_gone = isinstance(e, BrokenPipeError)
+            if not is_gone and not (isinstance(e, ValueError) and self.frames.sink.closed):
                 self.write({"id": call.number, "error": unexpected_document(e, header.get("root"))})
         finally:
             self.calls.pop(call.number, None)
@@ -124,8 +124,8 @@ def start_agent(sources, marker):
     os.dup2(2, 1)
     sink.write(marker)
     magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER.hex()
-    about = {"python": list(sys.version_info[:3]), "path": sys.executable, "bytecode": magic}
-    hello = {"id": 0, "done": about}
+    facts = {"python": list(sys.version_info[:3]), "path": sys.executable, "bytecode": magic}
+    hello = {"id": 0, "done": facts}
     agent = AgentLoop(sys.stdin.buffer, sink, sources)
     agent.write(hello)
     try:

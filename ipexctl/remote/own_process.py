@@ -28,10 +28,10 @@ def start_thread(target, *args):
     return thread
 
 
-def close_files(*kept):
+def close_files(*kept_fds):
     """Close all files inherited from the process that forked this one, except these numbers."""
     for fd in map(int, os.listdir("/proc/self/fd")):
-        if fd > 2 and fd not in kept:
+        if fd > 2 and fd not in kept_fds:
             try:
                 os.close(fd)
             except OSError:

@@ -23,12 +23,12 @@ def check_existing_root(text):
     root = expand_root_path(text)
     if os.path.lexists(root):
         return prepare_root(text, marks=False)
-    above = os.path.dirname(root)
-    while not os.path.lexists(above):
-        above = os.path.dirname(above)
+    parent = os.path.dirname(root)
+    while not os.path.lexists(parent):
+        parent = os.path.dirname(parent)
     check_parents(root)
-    if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
-        raise cannot_make(root, "%s cannot be written to" % above)
+    if not os.path.isdir(parent) or not os.access(parent, os.W_OK | os.X_OK):
+        raise cannot_make(root, "%s cannot be written to" % parent)
     return root
 
 
@@ -69,17 +69,17 @@ def prepare_root(text, marks=True):
     try:
         check_parents(root)  # before a folder is made where others could replace it
         make_root(root)
-        found = os.stat(root)
+        info = os.stat(root)
     except OSError as e:
         raise cannot_make(root, e.strerror or str(e)) from None
-    if found.st_uid != os.geteuid():
+    if info.st_uid != os.geteuid():
         raise Failure(
-            "%s belongs to another user (uid %d)" % (root, found.st_uid),
+            "%s belongs to another user (uid %d)" % (root, info.st_uid),
             "its owner could change the programs that run from it",
             "--root FOLDER   # one of your own",
             slug="root-of-another-user",
         )
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise Failure(
             "%s is writable by other users" % root,
             "they could change the programs that run from it",
@@ -124,9 +124,9 @@ def write_mark(root, mark):
 
 def made_here(root):
     """Return {made: folders that ipexctl created, before: entries older than the mark}."""
-    said = read_json(os.path.join(root, MARK)) or {}
-    if all(isinstance(said.get(key), list) for key in ("made", "before")):
-        return said
+    mark = read_json(os.path.join(root, MARK)) or {}
+    if all(isinstance(mark.get(key), list) for key in ("made", "before")):
+        return mark
     if os.path.isdir(os.path.join(root, "blobs", "sha256")):  # used before there were marks
         return {"made": [root] * (os.path.basename(root) == ".ipexctl"), "before": []}
     return {"made": [], "before": sorted(os.listdir(root))}
@@ -135,21 +135,21 @@ def made_here(root):
 def check_parents(root):
     """Check who could rename a folder above and put another in its place, as sshd's StrictModes."""
     for parent in reversed(passed_folders(root)):
-        found = os.stat(parent)
-        owners = {found.st_uid, os.lstat(parent).st_uid}  # of a link, too
-        foreign = sorted(u for u in owners - {os.geteuid()} if u >= FIRST_USER)
-        by_group = found.st_mode & stat.S_IWGRP and (
-            has_acl(parent) or not is_private_group(found.st_gid)
+        info = os.stat(parent)
+        owners = {info.st_uid, os.lstat(parent).st_uid}  # of a link, too
+        foreign = sorted(uid for uid in owners - {os.geteuid()} if uid >= FIRST_USER)
+        by_group = info.st_mode & stat.S_IWGRP and (
+            has_acl(parent) or not is_private_group(info.st_gid)
         )
-        open_to_others = found.st_mode & stat.S_IWOTH or by_group
+        open_to_others = info.st_mode & stat.S_IWOTH or by_group
         if foreign:
-            what, hint = "belongs to another user (uid %d)" % foreign[0], "of your own"
-        elif open_to_others and not found.st_mode & stat.S_ISVTX:
-            what, hint = "is writable by other users", "or: chmod go-w %s" % parent
+            problem, hint = "belongs to another user (uid %d)" % foreign[0], "of your own"
+        elif open_to_others and not info.st_mode & stat.S_ISVTX:
+            problem, hint = "is writable by other users", "or: chmod go-w %s" % parent
         else:
             continue
         raise Failure(
-            "%s, above the root folder, %s" % (parent, what),
+            "%s, above the root folder, %s" % (parent, problem),
             "they could replace the root folder, and so the programs that run from it",
             "--root FOLDER   # %s" % hint,
             slug="root-parent-unsafe",
@@ -200,8 +200,8 @@ def need_space(root, size, count):
 
 def explain_disk_failure(e, root, size):
     """Return the failure; if its cause is a full disk, explain that."""
-    said = e.why if isinstance(e, Failure) else e.strerror or str(e)
-    if any(os.strerror(code) in said for code in FULL):
+    reason = e.why if isinstance(e, Failure) else e.strerror or str(e)
+    if any(os.strerror(code) in reason for code in FULL):
         return disk_full(root, size)
     return e
 

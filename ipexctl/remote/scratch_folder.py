@@ -26,14 +26,14 @@ locks = {}  # type: dict[str, int]  # of this process, by folder
 
 def make_scratch_folder(kind=""):
     """Create a folder with a short path, as that of a socket in it has at most 107 bytes."""
-    usual = tempfile.gettempdir()
-    top = usual if len(usual) < 80 and not others_can_rename(usual) else "/tmp"
+    default = tempfile.gettempdir()
+    top = default if len(default) < 80 and not others_can_rename(default) else "/tmp"
     folder = tempfile.mkdtemp(prefix="ipexctl-" + kind, dir=top)
-    new = os.path.join(folder, LOCK + ".new")
-    fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    new_lock = os.path.join(folder, LOCK + ".new")
+    fd = os.open(new_lock, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        os.rename(new, os.path.join(folder, LOCK))  # the file is always locked
+        os.rename(new_lock, os.path.join(folder, LOCK))  # the file is always locked
         locks[folder] = fd
     except OSError:  # a file system without locks
         os.close(fd)
@@ -56,8 +56,8 @@ def sweep_scratch_folders():
         for name in filter(NAME.match, names):
             path = os.path.join(top, name)
             info = info_of(path)
-            ours = info and stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
-            if ours and is_abandoned(path, info):
+            is_ours = info and stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+            if is_ours and is_abandoned(path, info):
                 shutil.rmtree(path, ignore_errors=True)
 
 

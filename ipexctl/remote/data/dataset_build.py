@@ -66,18 +66,18 @@ class DatasetPart:
 
     def begin(self):
         """Return False if the version that is to be repaired is being removed."""
-        place = self.path
+        folder = self.path
         if self.use is None and self.version in dataset_versions.complete_versions(self.top):
             self.use = dataset_versions.lock_folder(self.top, self.version, fcntl.LOCK_SH)
             if self.use is None:
                 time.sleep(0.1)
                 return False
         if self.use is not None:
-            place = os.path.join(self.top, self.version)
-        self.files = os.fsencode(root_folder.make_subfolder(place, "files"))
+            folder = os.path.join(self.top, self.version)
+        self.files = os.fsencode(root_folder.make_subfolder(folder, "files"))
         if self.use is not None:
-            known = dataset_versions.read_tree(self.top, self.version)
-            self.unchanged = dataset_versions.find_unchanged_files(self.files, known)
+            tree = dataset_versions.read_tree(self.top, self.version)
+            self.unchanged = dataset_versions.find_unchanged_files(self.files, tree)
         return True
 
     def close(self):
@@ -108,28 +108,28 @@ class DatasetPart:
             raise root_folder.write_failure(e, self.root, 0) from None
         if self.bad is None:
             self.bad = len(wrong)
-        wanted = {self.tree["files"][i][1]: self.tree["files"][i][2] for i in absent}
-        root_folder.need_space(self.root, sum(wanted.values()), len(absent))
+        sizes = {self.tree["files"][i][1]: self.tree["files"][i][2] for i in absent}
+        root_folder.need_space(self.root, sum(sizes.values()), len(absent))
         return absent
 
-    def is_right(self, i):
+    def is_right(self, index):
         """Decide whether the file is in its place. A file with another content is removed."""
-        name, sha, size, executable = self.tree["files"][i]
+        name, sha, size, executable = self.tree["files"][index]
         path = synced_folders.checked_path_below(self.files, name)
-        if i not in self.unchanged and not has_content(path, sha, size):
+        if index not in self.unchanged and not has_content(path, sha, size):
             remove_path(path)
             return False
         self.learn(sha, executable, path)
         return True
 
-    def placed(self, i):
+    def placed(self, index):
         """Put the file in its place from another file or a blob of this host, if there is one."""
-        name, sha, size, executable = self.tree["files"][i]
+        name, sha, size, executable = self.tree["files"][index]
         path = synced_folders.checked_path_below(self.files, name)
-        like, unlike = ((sha, bool(executable)), (sha, not executable))
-        known = self.sources.get(like, []) + self.sources.get(unlike, [])
+        same_mode, other_mode = ((sha, bool(executable)), (sha, not executable))
+        paths = self.sources.get(same_mode, []) + self.sources.get(other_mode, [])
         blob = os.fsencode(blobs.path_of(self.root, sha))
-        source = next((s for s in known + [blob] if has_content(s, sha, size)), None)
+        source = next((place for place in paths + [blob] if has_content(place, sha, size)), None)
         if source is None:
             blobs.try_unlink(blob)  # if it exists it is damaged, and would not be sent
             return False
@@ -159,24 +159,24 @@ class DatasetPart:
 
     # --- what comes ---
 
-    def first_places(self, wanted):
+    def first_places(self, shas):
         """Return {sha256: (the first free place of this content, whether it is executable)}."""
-        first = {}  # type: dict[str, tuple[bytes, bool]]
+        places = {}  # type: dict[str, tuple[bytes, bool]]
         for name, sha, _, executable in self.tree["files"]:
             path = synced_folders.checked_path_below(self.files, name)
-            if sha in wanted and not (sha in first or os.path.lexists(path)):
-                first[sha] = (path, bool(executable))
-        return first
+            if sha in shas and not (sha in places or os.path.lexists(path)):
+                places[sha] = (path, bool(executable))
+        return places
 
     def unpack(self, pack):
         """Put the files of a pack in their first places; missing() links the others."""
         sha, _, packed, expected = pack
-        first = self.first_places({content for content, _ in expected})
+        places = self.first_places({content for content, _ in expected})
         try:
-            datas = packs.read_pack_contents(self.root, sha, packed, expected)
+            contents = packs.read_pack_contents(self.root, sha, packed, expected)
             for content, _ in expected:
-                data = next(datas)
-                path, executable = first[content]
+                data = next(contents)
+                path, executable = places[content]
                 with open(path, "wb") as file:
                     file.write(data)
                 set_mode(path, executable)
@@ -187,26 +187,28 @@ class DatasetPart:
             raise root_folder.write_failure(e, self.root, size) from None
 
     def finish(self, hub, source):
-        mending = self.use is not None
+        is_repair = self.use is not None
         before = dataset_versions.current_version(self.top)
         replaced = dataset_versions.version_summary(self.top, before) if before else None
         try:
             self.bad = (self.bad or 0) + self.links(hub)
             self.record(source)
-            if not mending:
-                place = os.path.join(self.top, self.version)
-                dataset_versions.remove_folder(place)  # what a cut removal left
-                rename_synced(self.path, place)
+            if not is_repair:
+                folder = os.path.join(self.top, self.version)
+                dataset_versions.remove_folder(folder)  # of an interrupted removal
+                rename_synced(self.path, folder)
             dataset_versions.set_current(self.top, self.version)
         except OSError as e:
             raise root_folder.write_failure(e, self.root, 0) from None
         blobs.remove_blobs(self.root, {sha for _, sha, _, _ in self.tree["files"]})
         self.close()
         dataset_versions.remove_others(self.top, self.version)
-        said = unchanged_summary(self.top, self.version)
+        summary = unchanged_summary(self.top, self.version)
         if replaced and before != self.version:
-            said["replaced"] = replaced
-        return dict(said, same=not self.bad, mended=self.bad) if mending else dict(said, same=False)
+            summary["replaced"] = replaced
+        if is_repair:
+            return dict(summary, same=not self.bad, mended=self.bad)
+        return dict(summary, same=False)
 
     def links(self, hub):
         """Make the links; return how many were missing or wrong."""
@@ -272,7 +274,7 @@ def set_mode(path, executable):
     if stat.S_IMODE(info.st_mode) == mode_of(executable):
         return
     if info.st_nlink > 1 and bool(info.st_mode & 0o100) != bool(executable):
-        fresh = path + b"." + os.urandom(8).hex().encode()
-        shutil.copyfile(path, fresh)
-        os.rename(fresh, path)
+        copy = path + b"." + os.urandom(8).hex().encode()
+        shutil.copyfile(path, copy)
+        os.rename(copy, path)
     os.chmod(path, mode_of(executable))

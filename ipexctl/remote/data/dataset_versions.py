@@ -39,8 +39,8 @@ def version_folders(top):
 
 def complete_versions(top):
     """Return the versions that are complete."""
-    found = [n for n in version_folders(top) if not n.startswith(".")]
-    return [n for n in found if os.path.exists(os.path.join(top, n, "tree"))]
+    versions = [n for n in version_folders(top) if not n.startswith(".")]
+    return [n for n in versions if os.path.exists(os.path.join(top, n, "tree"))]
 
 
 def current_version(top):
@@ -71,7 +71,8 @@ def is_intact(top, version):
     if len(find_unchanged_files(files, tree)) < len(tree["files"]):
         return False
     linked = all(
-        is_link(synced_folders.checked_path_below(files, name), to) for name, to in tree["links"]
+        is_link(synced_folders.checked_path_below(files, name), target)
+        for name, target in tree["links"]
     )
     return linked and all(
         os.path.isdir(synced_folders.checked_path_below(files, name)) for name in tree["folders"]
@@ -80,15 +81,15 @@ def is_intact(top, version):
 
 def find_unchanged_files(files, tree):
     """Return the indices of files whose size, date and mode are as they were left."""
-    found = set()
+    indices = set()
     for i, stamp in enumerate(tree.get("stamps", [])):
         name, _, size, _ = tree["files"][i]
         info = info_of(synced_folders.checked_path_below(files, name))
         if info is None or not stat.S_ISREG(info.st_mode):
             continue
         if info.st_size == size and stamp_of(info) == stamp:
-            found.add(i)
-    return found
+            indices.add(i)
+    return indices
 
 
 def stamp_of(info):
@@ -107,13 +108,13 @@ def dataset_summary(top):
     version = current_version(top)
     complete = complete_versions(top)
     if version:
-        said = version_summary(top, version)
+        summary = version_summary(top, version)
     else:
         files, size = disk_usage(top)
-        said = {"version": "", "files": files, "bytes": size, "path": top, "hub": ""}
+        summary = {"version": "", "files": files, "bytes": size, "path": top, "hub": ""}
     old = len(complete) - bool(version)
-    parts = len(version_folders(top)) - len(complete)
-    return dict(said, name=os.path.basename(top), old=old, parts=parts)
+    unfinished = len(version_folders(top)) - len(complete)
+    return dict(summary, name=os.path.basename(top), old=old, parts=unfinished)
 
 
 def version_summary(top, version):
@@ -143,8 +144,8 @@ def disk_usage(top):
     """Return (files, bytes) on the disk; a file with several links counts once."""
     folders = (os.path.join(top, room, "files") for room in version_folders(top))
     infos = (info for folder in folders for info in disk_use.file_infos(folder))
-    found = {(i.st_dev, i.st_ino): i.st_size for i in infos if stat.S_ISREG(i.st_mode)}
-    return len(found), sum(found.values())
+    sizes = {(i.st_dev, i.st_ino): i.st_size for i in infos if stat.S_ISREG(i.st_mode)}
+    return len(sizes), sum(sizes.values())
 
 
 # --- in use, or removed --------------------------------------------------------------------------
@@ -227,10 +228,10 @@ def join_hf_homes(root, homes):
     remove_broken_hf_homes(root)
     home = root_folder.make_subfolder(root, "data", ".hubs", key)
     hf_cache = root_folder.make_subfolder(home, "hub")
-    for one in homes:
-        for name in os.listdir(os.path.join(one, "hub")):
+    for hf_home in homes:
+        for name in os.listdir(os.path.join(hf_home, "hub")):
             try:
-                os.symlink(os.path.join(one, "hub", name), os.path.join(hf_cache, name))
+                os.symlink(os.path.join(hf_home, "hub", name), os.path.join(hf_cache, name))
             except FileExistsError:
                 pass
             except OSError as e:

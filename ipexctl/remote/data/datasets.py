@@ -41,8 +41,8 @@ def op_make(call, root, name, key, hub=False, source=None, wait=True):
 
 def make_dataset(call, root, name, key, hub, source, wait):
     top = dataset_versions.dataset_folder(root, name)
-    begun = (top, key) in dataset_build.parts
-    if not begun and dataset_versions.is_intact(top, key[:SHORT]):
+    is_begun = (top, key) in dataset_build.parts
+    if not is_begun and dataset_versions.is_intact(top, key[:SHORT]):
         return dataset_build.unchanged_summary(top, key[:SHORT])
     tree = synced_folders.read_file_list(root, key, call.body)
     if tree is None:
@@ -106,19 +106,19 @@ def op_use(call, root, names):
     """{root, names} -> {data: [...]}: those that are here, locked until this agent ends. Several
     caches of the Hugging Face Hub are joined."""
     root = root_folder.prepare_root(root)
-    found = []
+    summaries = []
     for name in names:
         top = dataset_versions.dataset_folder(root, name, make=False)
         version, lock = dataset_versions.lock_current(top)
         if version:
             held_locks.append(lock)
-            found.append(dataset_versions.version_summary(top, version))
-    hf_homes = [one for one in found if one["hub"]]
+            summaries.append(dataset_versions.version_summary(top, version))
+    hf_homes = [summary for summary in summaries if summary["hub"]]
     if len(hf_homes) > 1:
-        home = dataset_versions.join_hf_homes(root, [one["hub"] for one in hf_homes])
-        for one in hf_homes:
-            one["hub"] = home
-    return {"data": found}
+        home = dataset_versions.join_hf_homes(root, [summary["hub"] for summary in hf_homes])
+        for summary in hf_homes:
+            summary["hub"] = home
+    return {"data": summaries}
 
 
 def op_remove(call, root, name):

@@ -13,28 +13,28 @@ def env_keys(root):
     return sorted(filter(env_marks.KEY.match, names_in(os.path.join(root, "envs"))))
 
 
-def needed_blobs(root, going=()):
-    """Return the sha256 of all blobs that the environments need, without those of GOING."""
-    found = set()  # type: set[str]
+def needed_blobs(root, removed=()):
+    """Return the sha256 of all blobs that the environments need, except the `removed` ones."""
+    shas = set()  # type: set[str]
     for key in env_keys(root):
         mark = read_json(os.path.join(env_marks.env_folder(root, key), env_marks.OK))
-        if mark and key not in going:
-            found.update(mark.get("blobs", ()))
-    return found
+        if mark and key not in removed:
+            shas.update(mark.get("blobs", ()))
+    return shas
 
 
 def size_of(path, seen=None):
     """Return the bytes on disk, each file once however many names it has. Files in `seen`, a dict,
     do not count; the others are added to it."""
     seen = {} if seen is None else seen
-    new = {file: size for file, size in file_sizes(path).items() if file not in seen}
-    seen.update(new)
-    return sum(new.values())
+    new_files = {file: size for file, size in file_sizes(path).items() if file not in seen}
+    seen.update(new_files)
+    return sum(new_files.values())
 
 
 def file_sizes(path):
     """Return {(device, inode): bytes on disk} of the files below a folder, or of a file."""
-    return {(i.st_dev, i.st_ino): i.st_blocks * 512 for i in file_infos(path)}
+    return {(info.st_dev, info.st_ino): info.st_blocks * 512 for info in file_infos(path)}
 
 
 class Freed:
@@ -65,12 +65,12 @@ def file_infos(path):
 def kept_blobs(root):
     """Return (path, size, modified) of every blob."""
     top = os.path.join(root, "blobs", "sha256")
-    found = []
+    rows = []
     for path in glob.glob(os.path.join(glob.escape(top), "[0-9a-f][0-9a-f]", "*")):
         folder, name = os.path.split(path)
         if not blobs.SHA.match(name) or os.path.islink(folder) or os.path.islink(top):
             continue
         info = info_of(path)
         if info:
-            found.append((path, info.st_size, info.st_mtime))
-    return found
+            rows.append((path, info.st_size, info.st_mtime))
+    return rows

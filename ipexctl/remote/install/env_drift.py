@@ -40,18 +40,18 @@ def op_compare(call, root, full, environment=""):
     env = os.path.realpath(os.path.join(root, *(["envs", key] if key else ["current"])))
     if not os.path.exists(os.path.join(env, OK)):
         return no_drift(root)
-    look = DriftComparison(env, full is True)
+    comparison = DriftComparison(env, full is True)
     with Heartbeat(call):
-        look.all()
+        comparison.all()
     return {
         "root": root,
         "current": os.path.basename(env),
         "packages": sorted(list_packages(env).items()),
         "changed": list_changed_packages(env),
-        "files": sorted(look.found)[:MOST_FILES],
-        "more": max(0, len(look.found) - MOST_FILES),
-        "looked": look.looked,
-        "read": look.read,
+        "files": sorted(comparison.found)[:MOST_FILES],
+        "more": max(0, len(comparison.found) - MOST_FILES),
+        "looked": comparison.looked,
+        "read": comparison.read,
     }
 
 
@@ -68,17 +68,17 @@ def no_drift(root):
 def hash_package_records(env):
     """Return {dist-info folder: sha256 of its RECORD, "" if a library of it is gone}, for the mark
     of a build."""
-    site, found = os.fsencode(site_packages(env)), {}
+    site, hashes = os.fsencode(site_packages(env)), {}
     for folder in dist_infos(env):
         try:
             with open(os.path.join(folder, "RECORD"), "rb") as file:
                 record = file.read()
             for name in LIBRARY.findall(record):
                 os.stat(os.path.join(site, name))
-            found[os.path.basename(folder)] = hashlib.sha256(record).hexdigest()
+            hashes[os.path.basename(folder)] = hashlib.sha256(record).hexdigest()
         except OSError:
-            found[os.path.basename(folder)] = ""
-    return found
+            hashes[os.path.basename(folder)] = ""
+    return hashes
 
 
 def list_changed_packages(env):
@@ -87,22 +87,22 @@ def list_changed_packages(env):
 
     If the versions are equal, files are gone or replaced.
     """
-    was, now = built_packages(env), current_packages(env)
-    found = []
-    for name in sorted(set(was) | set(now)):
-        before, after = was.get(name, []), now.get(name, [])
-        versions = [", ".join(v for v, _ in some) for some in (before, after)]
-        records = [[sha for _, sha in some] for some in (before, after)]
+    built, current = built_packages(env), current_packages(env)
+    changes = []
+    for name in sorted(set(built) | set(current)):
+        before, after = built.get(name, []), current.get(name, [])
+        versions = [", ".join(v for v, _ in rows) for rows in (before, after)]
+        records = [[sha for _, sha in rows] for rows in (before, after)]
         if versions[0] != versions[1] or records[0] != records[1]:
-            gone = "" in records[1] and "" not in records[0]
-            found.append([name] + versions + [gone])
-    return found
+            is_gone = "" in records[1] and "" not in records[0]
+            changes.append([name] + versions + [is_gone])
+    return changes
 
 
 def list_packages(env):
     """Return {package: version}."""
-    found = versions_by_package({os.path.basename(folder): "" for folder in dist_infos(env)})
-    return {name: ", ".join(v for v, _ in some) for name, some in found.items()}
+    packages = versions_by_package({os.path.basename(folder): "" for folder in dist_infos(env)})
+    return {name: ", ".join(v for v, _ in rows) for name, rows in packages.items()}
 
 
 def built_packages(env):
@@ -119,12 +119,12 @@ def current_packages(env):
 
 def versions_by_package(dists):
     """Return {package: [(version, sha256 of RECORD), ...]}."""
-    found = {}  # type: dict[str, list[tuple[str, str]]]
+    packages = {}  # type: dict[str, list[tuple[str, str]]]
     for name, sha in dists.items():
         match = DIST.match(name)
         if match:
-            found.setdefault(normalized_name(match.group(1)), []).append((match.group(2), sha))
-    return {name: sorted(some) for name, some in found.items()}
+            packages.setdefault(normalized_name(match.group(1)), []).append((match.group(2), sha))
+    return {name: sorted(rows) for name, rows in packages.items()}
 
 
 def normalized_name(name):
@@ -136,8 +136,8 @@ def dist_infos(env):
 
 
 def site_packages(env):
-    found = sorted(glob.glob(os.path.join(glob.escape(env), "lib", "python3*", "site-packages")))
-    return found[0] if found else os.path.join(env, "lib", "python3", "site-packages")
+    folders = sorted(glob.glob(os.path.join(glob.escape(env), "lib", "python3*", "site-packages")))
+    return folders[0] if folders else os.path.join(env, "lib", "python3", "site-packages")
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -155,15 +155,15 @@ class DriftComparison:
         self.looked = self.read = 0
 
     def all(self):
-        odd = {row[0] for row in list_changed_packages(self.env)}
+        changed = {row[0] for row in list_changed_packages(self.env)}
         for folder in sorted(dist_infos(self.env)):
             match = DIST.match(os.path.basename(folder))
-            known = match is not None and normalized_name(match.group(1)) not in odd
+            is_unchanged = match is not None and normalized_name(match.group(1)) not in changed
             for path, digest, size in record_rows(folder):
                 path = os.path.normpath(os.path.join(self.site, path))
                 self.owned.add(path)
                 # Files of a package that is reported as changed are not reported again.
-                if known and digest and path.startswith(self.env + os.sep):
+                if is_unchanged and digest and path.startswith(self.env + os.sep):
                     self.one(path, digest, size)
         self.strangers()
 
@@ -198,15 +198,15 @@ class DriftComparison:
     def strangers(self):
         """Report files that no package owns: Python runs a .pth or module put there by hand."""
         for folder, folders, files in os.walk(self.site):
-            folders[:] = [n for n in folders if n != "__pycache__"]
+            folders[:] = [folder_name for folder_name in folders if folder_name != "__pycache__"]
             for name in files:
                 path = os.path.join(folder, name)
-                ours = folder == self.site and name in MADE_BY_VENV
-                if path not in self.owned and not ours and not name.endswith(".pyc"):
+                is_ours = folder == self.site and name in MADE_BY_VENV
+                if path not in self.owned and not is_ours and not name.endswith(".pyc"):
                     self.tell(path, "belongs to no package")
 
-    def tell(self, path, what):
-        self.found.append([os.path.relpath(path, self.env), what])
+    def tell(self, path, problem):
+        self.found.append([os.path.relpath(path, self.env), problem])
 
 
 def record_rows(folder):

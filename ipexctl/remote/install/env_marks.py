@@ -35,21 +35,21 @@ def op_state(call, root, key, mpi, project="", used=""):
     env = env_folder(root, key)
     built = os.path.exists(os.path.join(env, OK))
     used = used_by(root, project, used)
-    now = current_env_key(root)
+    current = current_env_key(root)
     packages = _packages(os.path.join(root, "current"))
     return {
         "root": root,
         "built": built,
         "mark": build_id(env),
         "proved": proved_with(env) == mpi,
-        "current": now,
+        "current": current,
         "changed": env_drift.list_changed_packages(env) if built else [],
         "packages": packages,
         "asked": os.path.exists(os.path.join(root, "projects", key, project)),
-        "before": used or now,
+        "before": used or current,
         "own": bool(used),
         "before_packages": packages
-        if used in ("", now)
+        if used in ("", current)
         else _packages(locate_environment(root, used)),
     }
 
@@ -86,15 +86,15 @@ def used_by(root, project, key):
     folder = os.path.join(glob.escape(root), "projects", "*", glob.escape(project or "-"))
     marks = sorted(glob.glob(folder), key=changed_at)
     keys = [os.path.basename(os.path.dirname(path)) for path in marks] + [key] * bool(key)
-    found = (name for name in reversed(keys) if KEY.match(name) and locate_environment(root, name))
-    return next(found, "")
+    usable = (name for name in reversed(keys) if KEY.match(name) and locate_environment(root, name))
+    return next(usable, "")
 
 
 def key_of(root, env):
     """Return the key of an environment below the root; "" for others."""
     folder, key = os.path.split(env)
-    ours = folder == os.path.realpath(os.path.join(root, "envs")) and KEY.match(key)
-    return key if ours else ""
+    is_ours = folder == os.path.realpath(os.path.join(root, "envs")) and KEY.match(key)
+    return key if is_ours else ""
 
 
 # --- marks ---------------------------------------------------------------------------------------
@@ -102,8 +102,8 @@ def key_of(root, env):
 
 def build_id(env):
     """Return an id of the build: its mark is the last file and written once. "" without one."""
-    found = info_of(os.path.join(env, OK))
-    return "%d-%d" % (found.st_ino, found.st_mtime_ns) if found else ""
+    info = info_of(os.path.join(env, OK))
+    return "%d-%d" % (info.st_ino, info.st_mtime_ns) if info else ""
 
 
 def proved_with(env):
@@ -117,11 +117,11 @@ def write_mark(path, value):
     write_atomic(path, json.dumps(value), mode=None, sync=True)
 
 
-def exchange_paths(one, other):
+def exchange_paths(path, other):
     """Swap two paths (RENAME_EXCHANGE); return False if unsupported (NFS, glibc < 2.28)."""
     try:
-        call = ctypes.CDLL(None, use_errno=True).renameat2
+        exchange = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
         return False
-    first, second = os.fsencode(one), os.fsencode(other)
-    return call(AT_CWD, first, AT_CWD, second, ctypes.c_uint(EXCHANGE)) == 0
+    raw_path, raw_other = os.fsencode(path), os.fsencode(other)
+    return exchange(AT_CWD, raw_path, AT_CWD, raw_other, ctypes.c_uint(EXCHANGE)) == 0

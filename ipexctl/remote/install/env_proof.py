@@ -154,43 +154,43 @@ def prove_environment(call, env, mpirun, modules, requested, variables):
     packages = env_drift.list_packages(env)
     for dist, version in [row[1:] for row in modules] + requested:
         require_version(packages, dist, version)
-    known = [name for name, _, _ in modules]
-    others = [n for dist, _ in requested for n in import_names(env, dist) if n not in known]
+    locked = [name for name, _, _ in modules]
+    extra = [n for dist, _ in requested for n in import_names(env, dist) if n not in locked]
     folder = scratch_folder.make_scratch_folder("proof-")
     try:
-        place = os.path.join(folder, "rendezvous")
-        command = proof_command(env, place, known + ["--"] + others, mpirun)
+        rendezvous = os.path.join(folder, "rendezvous")
+        command = proof_command(env, rendezvous, locked + ["--"] + extra, mpirun)
         variables = dict(variables, TMPDIR=folder)  # Open MPI leaves files there when it is killed
-        said = child_processes.run_program(call, command, variables, TIMEOUT)
-        found = json.loads(said.strip().splitlines()[-1])
+        output = child_processes.run_program(call, command, variables, TIMEOUT)
+        proof = json.loads(output.strip().splitlines()[-1])
     except (ValueError, IndexError):
         raise Failure(
             "the test of the new environment printed unexpected output",
-            said[-500:],
+            output[-500:],
             slug="proof-unreadable",
         ) from None
     except Failure as e:
         raise proof_failure(e) from None
     finally:
         scratch_folder.remove_scratch_folder(folder)
-    found["modules"] = [[name, version] for name, _, version in modules]
-    found["imported"] = [name for name in others if not name.startswith("?")]
-    return found
+    proof["modules"] = [[name, version] for name, _, version in modules]
+    proof["imported"] = [name for name in extra if not name.startswith("?")]
+    return proof
 
 
 def import_names(env, dist):
     """Return the modules of an installed distribution, by its RECORD. The one with its name must be
     importable, or all if none has it; others get a "?": they may need what is not installed."""
     names = sorted(public_modules(env, normalized_name(dist)))
-    own = [
+    namesakes = [
         name for name in names if normalized_name(name.replace(".", "-")) == normalized_name(dist)
     ]
-    return [name if name in (own or names) else "?" + name for name in names]
+    return [name if name in (namesakes or names) else "?" + name for name in names]
 
 
 def public_modules(env, dist):
     """Return the topmost packages and modules, without tests and private ones."""
-    packages, found = set(), set()
+    packages, modules = set(), set()
     for info in env_drift.dist_infos(env):
         if normalized_name(os.path.basename(info).partition("-")[0]) != dist:
             continue
@@ -199,12 +199,12 @@ def public_modules(env, dist):
             if name == "__init__.py":
                 packages.add(folder.replace("/", "."))
             elif not folder and name.endswith((".py", ".so")):
-                found.add(name.partition(".")[0])
+                modules.add(name.partition(".")[0])
     for name in packages:
-        above = name.split(".")
-        if not any(".".join(above[:n]) in packages for n in range(1, len(above))):
-            found.add(name)
-    return {name for name in found if is_public(name.split("."))}
+        parts = name.split(".")
+        if not any(".".join(parts[:n]) in packages for n in range(1, len(parts))):
+            modules.add(name)
+    return {name for name in modules if is_public(name.split("."))}
 
 
 def is_public(words):
@@ -213,9 +213,9 @@ def is_public(words):
 
 def require_version(packages, dist, version):
     """Check a version by metadata: a module's own version attribute is not reliable."""
-    found = packages.get(normalized_name(dist), "")
-    if found.lower() != version.lower():
-        what = "the new environment has %s %s" % (dist, found) if found else "there is no " + dist
+    actual = packages.get(normalized_name(dist), "")
+    if actual.lower() != version.lower():
+        what = "the new environment has %s %s" % (dist, actual) if actual else "there is no " + dist
         raise Failure("%s, the lock requires %s" % (what, version), slug="package-differs")
 
 
@@ -242,11 +242,11 @@ def proof_failure(e):
     """Return the failure with its step. A crash prints nothing; then the last mark names it."""
     lines = e.why.splitlines()
     marks = [line.partition(MARK)[2].strip() for line in lines if MARK in line]
-    ended = [mark[len("failed at ") :] for mark in marks if mark.startswith("failed at ")]
+    failed = [mark[len("failed at ") :] for mark in marks if mark.startswith("failed at ")]
     if not marks:
         return e
-    why = "\n".join([line for line in lines if MARK not in line] + ([] if ended else [e.what]))
-    step = (ended or marks[-1:])[0]
+    why = "\n".join([line for line in lines if MARK not in line] + ([] if failed else [e.what]))
+    step = (failed or marks[-1:])[0]
     return Failure(
         "the new environment failed its test at: " + step, why, e.hint, slug="env-test-failed"
     )

@@ -59,18 +59,18 @@ def forget_projects(root, key):
 
 def list_projects(root, key):
     """Return [[{id, name, by}, asked, used], ...]; the most recent user comes first."""
-    found = []
+    rows = []
     for name in sorted(filter(ID.match, names_in(folder_of(root, key)))):
         path = path_of(root, key, name)
         mark = read_json(path)
         try:
-            last = os.stat(path).st_mtime
-            asked = float((mark or {}).get("asked", last))
+            used = os.stat(path).st_mtime
+            asked = float((mark or {}).get("asked", used))
             project = dict({word: str((mark or {}).get(word, "")) for word in TEXT}, id=name)
-            found.append((last, [project, format_utc_date(asked), format_utc_date(last)]))
+            rows.append((used, [project, format_utc_date(asked), format_utc_date(used)]))
         except (OSError, TypeError, ValueError, OverflowError):
             continue
-    return [row for _, row in sorted(found, key=lambda one: -one[0])][:MOST_PROJECTS]
+    return [row for _, row in sorted(rows, key=lambda pair: -pair[0])][:MOST_PROJECTS]
 
 
 def summarize_environment(root, env):
@@ -81,8 +81,8 @@ def summarize_environment(root, env):
 
 def built_on(env):
     """Return the time of its mark, "" if it has none."""
-    found = info_of(os.path.join(env, env_marks.OK))
-    return format_utc_date(found.st_mtime) if found else ""
+    info = info_of(os.path.join(env, env_marks.OK))
+    return format_utc_date(info.st_mtime) if info else ""
 
 
 def format_utc_date(seconds):

@@ -56,8 +56,8 @@ def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
             return {"built": False}
         require_unused(env)
         arrivals = Arrivals(call, root)
-        for some in arrivals.batches(tools):
-            blobs.verify_blobs(root, [sha for _, sha, _ in some])
+        for batch in arrivals.batches(tools):
+            blobs.verify_blobs(root, [sha for _, sha, _ in batch])
         wheels = [(file, sha) for file, sha, _ in files]
         store = wheel_cache.WheelCache(root, uv_sha, wheels, bool(rebuild))
         try:
@@ -84,15 +84,15 @@ def op_prove(call, root, key, mpi, mpirun, modules, requested, env):
     variables = dict(clean_environ(folder), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
     variables = child_processes.with_variables(variables, env)
     try:
-        found = env_proof.prove_environment(call, folder, mpirun, modules, requested, variables)
-        found["mpi"] = mpi
+        proof = env_proof.prove_environment(call, folder, mpirun, modules, requested, variables)
+        proof["mpi"] = mpi
     except Failure:
         with RootLock(call, root):
             put_back(folder)
         raise
-    mark = dict(found, requested=requested)
+    mark = dict(proof, requested=requested)
     env_marks.write_mark(os.path.join(folder, env_marks.PROVED), mark)
-    return found
+    return proof
 
 
 def op_switch(call, root, key, project=None):
@@ -116,8 +116,8 @@ def op_switch(call, root, key, project=None):
         if before == key:
             return {"changed": False, "previous": before}
         links = [os.path.join(root, name) for name in env_marks.LINKS]
-        back = before and env_marks.current_env_key(root, "previous") == key
-        if not (back and env_marks.exchange_paths(*links)):  # if possible, in one step
+        is_return = before and env_marks.current_env_key(root, "previous") == key
+        if not (is_return and env_marks.exchange_paths(*links)):  # if possible, in one step
             if before:
                 replace_link(root, "previous", os.path.join("envs", before))
             replace_link(root, "current", os.path.join("envs", key))
@@ -139,23 +139,24 @@ def require_unused(env):
 def process_using(env):
     """Return the first process that uses the environment, "" if there is none."""
     mark = read_json(os.path.join(env, env_marks.OK)) or {}
-    used = mark.get("use")  # an existing environment to which this one links
-    return next(users_of([path for path in (env, used) if path]), "")
+    linked_env = mark.get("use")  # an existing environment to which this one links
+    return next(users_of([path for path in (env, linked_env) if path]), "")
 
 
 def users_of(folders):
     """Return `process 12 of run 20261122-122416-107233` for each process that runs a program in one
     of the folders, or has mapped a file there, as the Python of an environment has."""
-    signs = tuple(os.path.realpath(path) + os.sep for path in folders)
+    paths = tuple(os.path.realpath(path) + os.sep for path in folders)
     for pid in sorted(process_ids()):
         try:
             with open("/proc/%d/cmdline" % pid, errors="replace") as file:
                 program = file.read(4096).split("\0")[0]
             with open("/proc/%d/maps" % pid, errors="replace") as file:
-                used = program.startswith(signs) or any(s in line for line in file for s in signs)
+                uses_folder = program.startswith(paths)
+                uses_folder = uses_folder or any(path in line for line in file for path in paths)
         except OSError:
             continue
-        if used and pid != os.getpid():
+        if uses_folder and pid != os.getpid():
             run = run_folders.run_of(pid)
             yield "process %d of run %s" % (pid, run) if run else "process %d" % pid
 
@@ -194,16 +195,16 @@ class Arrivals:
 
     def batches(self, files):
         """Yield lists of (name, sha256, bytes): first those that are here, then those that came."""
-        left = list(files)
-        while left:
-            last = self.complete
-            here = [file for file in left if blobs.has_blob(self.root, file[1], file[2])]
-            if here:
-                left = [file for file in left if file not in here]
-                yield here
-            elif last:
+        remaining = list(files)
+        while remaining:
+            is_last = self.complete
+            arrived = [file for file in remaining if blobs.has_blob(self.root, file[1], file[2])]
+            if arrived:
+                remaining = [file for file in remaining if file not in arrived]
+                yield arrived
+            elif is_last:
                 raise NotBrought(
-                    "%s was received, but has disappeared" % left[0][0], slug="damaged"
+                    "%s was received, but has disappeared" % remaining[0][0], slug="damaged"
                 )
             else:
                 self.wait()
@@ -220,24 +221,24 @@ class Arrivals:
 
 def unpack_uv(root, sha):
     """Unpack the uv program from its wheel; the folder is named after the wheel's sha256."""
-    place = os.path.join(root_folder.make_subfolder(root, "tools", "uv-" + sha[:12]), "uv")
-    if os.path.exists(place):
-        return place
+    path = os.path.join(root_folder.make_subfolder(root, "tools", "uv-" + sha[:12]), "uv")
+    if os.path.exists(path):
+        return path
     try:
         with zipfile.ZipFile(blobs.path_of(root, sha)) as archive:
             source = archive.open(uv_member(archive.namelist()))
-            with source, open_atomic(place, mode=0o700, sync=True) as target:
+            with source, open_atomic(path, mode=0o700, sync=True) as target:
                 shutil.copyfileobj(source, target)
     except (OSError, zipfile.BadZipFile) as e:
         raise Failure("cannot unpack uv", str(e), slug="unpack-failed") from None
-    return place
+    return path
 
 
 def uv_member(names):
-    fitting = [n for n in names if re.match(r"uv-[0-9.]+\.data/scripts/uv\Z", n)]
-    if len(fitting) != 1:
+    members = [name for name in names if re.match(r"uv-[0-9.]+\.data/scripts/uv\Z", name)]
+    if len(members) != 1:
         raise Failure("uv's wheel has no program in it", slug="wheel-unreadable")
-    return fitting[0]
+    return members[0]
 
 
 def build_environment(arrivals, env, tools, store, files, carried):
@@ -265,13 +266,13 @@ def build_environment(arrivals, env, tools, store, files, carried):
         make = ["venv", "--quiet", "--no-project", "--relocatable", "--python", python, fresh]
         call.emit({"event": "step", "what": "venv"})
         child_processes.run_program(call, base + make, variables, BUILD_TIMEOUT)
-        fill = ["pip", "install", "--quiet", "--python", os.path.join(fresh, "bin", "python")]
-        fill += ["--no-index", "--no-deps", "--link-mode", "hardlink"]
-        fill += ["--find-links", store.empty_links()]
+        install = ["pip", "install", "--quiet", "--python", os.path.join(fresh, "bin", "python")]
+        install += ["--no-index", "--no-deps", "--link-mode", "hardlink"]
+        install += ["--find-links", store.empty_links()]
         call.emit({"event": "step", "what": "unpack"})
-        for some in arrivals.batches(files):
+        for batch in arrivals.batches(files):
             unpack_wheels(
-                call, base + fill, variables, store, [(file, sha) for file, sha, _ in some]
+                call, base + install, variables, store, [(file, sha) for file, sha, _ in batch]
             )
         make_runnable(os.path.join(fresh, "bin"))
         needed = [sha for _, sha, _ in files] + carried
@@ -322,8 +323,8 @@ def put_back(env):
 def unpack_wheels(call, command, variables, store, wheels):
     blobs.verify_blobs(store.root, [sha for _, sha in store.lacking(wheels)])
     store.begin(wheels)
-    asked = ["%s==%s" % tuple(name.split("-")[:2]) for name, _ in wheels]
-    child_processes.run_program(call, command + asked, variables, BUILD_TIMEOUT)
+    requirements = ["%s==%s" % tuple(name.split("-")[:2]) for name, _ in wheels]
+    child_processes.run_program(call, command + requirements, variables, BUILD_TIMEOUT)
     store.done(wheels)
 
 

@@ -26,14 +26,14 @@ def op_inspect(call, root, path):
     """{root, path} -> {path, python, packages, mpirun}: runs the environment's own interpreter."""
     path = checked_folder(path, root)
     python = os.path.join(path, "bin", "python")
-    words = child_processes.run_program(
+    output = child_processes.run_program(
         call, [python, "-I", "-c", ASK], environments.clean_environ(path), TIMEOUT
     )
     try:
-        version, prefix, name = json.loads(words.strip().splitlines()[-1])
+        version, prefix, name = json.loads(output.strip().splitlines()[-1])
     except (ValueError, IndexError):
         raise Failure(
-            "%s printed unexpected output" % python, words[-500:], slug="not-an-env"
+            "%s printed unexpected output" % python, output[-500:], slug="not-an-env"
         ) from None
     if os.path.realpath(prefix) != os.path.realpath(path):
         raise Failure(
@@ -91,8 +91,8 @@ def checked_folder(text, root):
             "chmod o-w %s" % path,
             slug="writable-by-others",
         )
-    own = os.path.realpath(os.path.expanduser(root))
-    if os.path.realpath(path).startswith(own + os.sep):
+    own_root = os.path.realpath(os.path.expanduser(root))
+    if os.path.realpath(path).startswith(own_root + os.sep):
         raise Failure(
             "%s belongs to ipexctl" % path,
             "`ipexctl install` created it",
@@ -104,15 +104,15 @@ def checked_folder(text, root):
 
 def link_contents(env, path):
     """Link to each thing in `path`, and remove other links. Each is replaced in one step."""
-    wanted = [n for n in os.listdir(path) if not n.startswith(".")]
+    names = [name for name in os.listdir(path) if not name.startswith(".")]
     changed = False
-    for name in wanted:
+    for name in names:
         target = os.path.join(path, name)
         if link_of(os.path.join(env, name)) != target:
             replace_link(env, name, target)
             changed = True
     for name in os.listdir(env):
-        if name not in wanted and os.path.islink(os.path.join(env, name)):
+        if name not in names and os.path.islink(os.path.join(env, name)):
             blobs.try_unlink(os.path.join(env, name))
             changed = True
     return changed

@@ -22,13 +22,13 @@ def op_hold(call, root, install, who, wait):
     Hosts with one home share the lock of one `install`.
     """
     lock = HostLock(root_folder.prepare_root(root), install, who)
-    began, told = time.time(), 0.0
+    start, last_report = time.time(), 0.0
     try:
         while not lock.take():
-            if time.time() - began >= wait:
+            if time.time() - start >= wait:
                 return lock.holder()
-            if time.time() - told > BEAT:
-                told = time.time()
+            if time.time() - last_report > BEAT:
+                last_report = time.time()
                 call.emit(dict(lock.holder(), event="waiting"))
             if is_over(call, 0.2):
                 return lock.holder()
@@ -71,10 +71,10 @@ class HostLock:
 
     def holder(self):
         """Return {who, since}: the install that holds the lock, and for how many seconds."""
-        said = self.said()
-        since = said.get("since")
+        mark = self.said()
+        since = mark.get("since")
         seconds = max(0, int(time.time()) - since) if isinstance(since, int) else 0
-        return {"who": str(said.get("who", "")), "since": seconds}
+        return {"who": str(mark.get("who", "")), "since": seconds}
 
     def unmark(self):
         if self.locked:

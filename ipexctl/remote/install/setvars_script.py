@@ -70,8 +70,8 @@ def parse_env(text):
 
 
 def added_paths(before, after):
-    known = before.split(":")
-    return ":".join(part for part in after.split(":") if part and part not in known)
+    old_parts = before.split(":")
+    return ":".join(part for part in after.split(":") if part and part not in old_parts)
 
 
 def script_failure(script, why):

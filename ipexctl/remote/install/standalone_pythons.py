@@ -19,18 +19,18 @@ TOP = "python"
 
 def unpacked_interpreter(call, root, sha):
     """Return the interpreter's path. The caller holds ROOT's lock and has verified the blob."""
-    place = os.path.join(root_folder.make_subfolder(root, "pythons"), sha[:16])
-    if not os.path.isdir(place):
+    folder = os.path.join(root_folder.make_subfolder(root, "pythons"), sha[:16])
+    if not os.path.isdir(folder):
         remove_unfinished(root)
-        work = "%s.%d" % (place, os.getpid())
+        work = "%s.%d" % (folder, os.getpid())
         call.emit({"event": "step", "what": "python"})
         try:
             unpack_python(blobs.path_of(root, sha), work)
             sync_disk(work)
-            rename_synced(os.path.join(work, TOP), place)
+            rename_synced(os.path.join(work, TOP), folder)
         finally:
             remove_path(work)
-    return os.path.join(place, "bin", "python3")
+    return os.path.join(folder, "bin", "python3")
 
 
 def remove_unfinished(root):
@@ -44,9 +44,9 @@ def remove_unfinished(root):
 def list_unused_pythons(root, needed):
     """Return the folders that belong to none of the NEEDED blobs."""
     folder = os.path.join(root, "pythons")
-    wanted = {sha[:16] for sha in needed}
+    prefixes = {sha[:16] for sha in needed}
     names = filter(PLACE.match, names_in(folder))
-    return [os.path.join(folder, name) for name in names if name not in wanted]
+    return [os.path.join(folder, name) for name in names if name not in prefixes]
 
 
 def unpack_python(source, folder):

@@ -33,17 +33,18 @@ class WheelCache:
 
     def known(self):
         """Return {file: [sha256, stamp]} of the wheels that are certainly unpacked."""
-        said = read_json(self.mark) or {}
+        mark = read_json(self.mark) or {}
         try:
-            if said["uv"] == self.uv and said["digest"] == fingerprint_cache(self.cache)[0]:
-                return said["wheels"]
+            if mark["uv"] == self.uv and mark["digest"] == fingerprint_cache(self.cache)[0]:
+                return mark["wheels"]
         except (OSError, KeyError):
             pass
         return {}
 
     def lacking(self, wheels):
         """Return the wheels not unpacked yet. A blob sent again may be unpacked again."""
-        return [w for w in wheels if self.before.get(w[0]) != [w[1], blob_stamp(self.root, w[1])]]
+        rows = ((file, sha, [sha, blob_stamp(self.root, sha)]) for file, sha in wheels)
+        return [(file, sha) for file, sha, mark in rows if self.before.get(file) != mark]
 
     def empty_links(self):
         """Return an empty folder for links to blobs under the names of wheels. uv needs the same
@@ -82,8 +83,8 @@ class WheelCache:
                 os.chmod(path, mode & ~WRITE)
         wheels = dict(self.before)
         wheels.update((file, [sha, blob_stamp(self.root, sha)]) for file, sha in self.unpacked)
-        said = {"uv": self.uv, "digest": digest, "wheels": wheels}
-        env_marks.write_mark(self.mark, said)
+        mark = {"uv": self.uv, "digest": digest, "wheels": wheels}
+        env_marks.write_mark(self.mark, mark)
 
 
 def cache_folder(root):

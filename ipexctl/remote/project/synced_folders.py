@@ -49,16 +49,16 @@ def op_make(call, root, run_id, key, cwd, came=()):
         packs.store_packs(root, came)
     except OSError as e:
         raise root_folder.write_failure(e, root, sum(size for _, size, _, _ in came)) from None
-    here = packs.Packs(root)
+    stored = packs.Packs(root)
     missing = [
         i
         for i, (_, sha, size, _) in enumerate(tree["files"])
-        if not (here.has(sha, size) if size <= PACKED else blobs.has_blob(root, sha, size))
+        if not (stored.has(sha, size) if size <= PACKED else blobs.has_blob(root, sha, size))
     ]
-    here.touch(tree)
+    stored.touch(tree)
     if missing:
         return report_missing(call, missing, len(tree["files"]))
-    place = lay_out(root, run, tree, here, key, cwd)
+    place = lay_out(root, run, tree, stored, key, cwd)
     if came:  # not before: an old pack may hold files of this folder
         with blobs.lock_for_removal(root) as free:
             if free:
@@ -87,9 +87,9 @@ def op_find_script(call, folder, home, script):
     `home` is the folder's path below the user's home there, "" if it is not below it.
     """
     folders = [folder] + ([os.path.join(os.path.expanduser("~"), home)] * bool(home))
-    for top in map(encode_path, folders):
-        if os.path.exists(os.path.join(top, encode_path(script)) if script else top):
-            return {"cwd": os.fsdecode(top)}
+    for path in map(encode_path, folders):
+        if os.path.exists(os.path.join(path, encode_path(script)) if script else path):
+            return {"cwd": os.fsdecode(path)}
     raise Failure(
         "there is no %s in %s" % (script or "folder", folder),
         "with --no-sync nothing is sent",
@@ -128,10 +128,10 @@ def read_file_list(root, key, body):
 def remove_unused_files(folder, age, most=None):
     """Remove files unused for `age` seconds, and all but the `most` recently used ones."""
     paths = [os.path.join(folder, name) for name in os.listdir(folder)]
-    old = time.time() - age
+    limit = time.time() - age
     newest_first = sorted(((changed_at(path), path) for path in paths), reverse=True)
-    for i, (used, path) in enumerate(newest_first):
-        if used < old or (most is not None and i >= most):
+    for i, (used_at, path) in enumerate(newest_first):
+        if used_at < limit or (most is not None and i >= most):
             blobs.try_unlink(path)
 
 
@@ -160,14 +160,14 @@ def release_claims(run):
         os.close(lock)
 
 
-def lay_out(root, run, tree, here, key, cwd):
+def lay_out(root, run, tree, stored, key, cwd):
     size = sum(size for _, _, size, _ in tree["files"])
     root_folder.need_space(root, size, len(tree["files"]))
     work = os.fsencode(os.path.join(run, "work"))
     part = work + b"." + os.urandom(8).hex().encode()
     try:
         os.mkdir(part, 0o700)
-        fill_folder(root, here, part, tree)
+        fill_folder(root, stored, part, tree)
         keep_tree(root, run, key)
         os.makedirs(checked_path_below(part, cwd) if cwd else part, 0o700, exist_ok=True)
         os.pwrite(claims[run][0], os.urandom(8).hex().encode(), 0)
@@ -182,10 +182,10 @@ def lay_out(root, run, tree, here, key, cwd):
 
 def keep_tree(root, run, key):
     """Keep the list of the original files: those that do not change can be removed later."""
-    path, kept = os.path.join(root, "blobs", "trees", key), os.path.join(run, "tree")
-    if not os.path.lexists(kept):
+    path, copy = os.path.join(root, "blobs", "trees", key), os.path.join(run, "tree")
+    if not os.path.lexists(copy):
         with open(path, "rb") as source:
-            write_atomic(kept, source.read())
+            write_atomic(copy, source.read())
 
 
 def rename_into_place(part, work):
@@ -198,28 +198,28 @@ def rename_into_place(part, work):
 
 def place_of(run, cwd):
     work = os.fsencode(os.path.join(run, "work"))
-    top = checked_path_below(work, cwd) if cwd else work
+    folder = checked_path_below(work, cwd) if cwd else work
     with open(os.path.join(run, "mark")) as file:
-        return {"cwd": os.fsdecode(top), "mark": file.read()}
+        return {"cwd": os.fsdecode(folder), "mark": file.read()}
 
 
-def fill_folder(root, here, work, tree):
+def fill_folder(root, stored, work, tree):
     """Create the folders, files and links of the list in the empty folder `work`."""
     for name in tree["folders"]:
         os.mkdir(checked_path_below(work, name), 0o700)
     for name, sha, size, executable in tree["files"]:
         place_file(
-            root, here, checked_path_below(work, name), sha, size, 0o700 if executable else 0o600
+            root, stored, checked_path_below(work, name), sha, size, 0o700 if executable else 0o600
         )
     for name, target in tree["links"]:
         make_link(work, name, target)
 
 
-def place_file(root, here, path, sha, size, mode):
+def place_file(root, stored, path, sha, size, mode):
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         if size <= PACKED:
-            write_bytes(fd, here.content(sha) if size else b"")
+            write_bytes(fd, stored.content(sha) if size else b"")
         else:
             copy_blob(blobs.path_of(root, sha), fd, sha)
     finally:
@@ -230,10 +230,10 @@ def copy_blob(path, fd, sha):
     """Copy a blob, as a run may write to its files; on btrfs and xfs the copy shares its blocks."""
     with blobs.open_stored(path) as source:
         if clone_blocks(source, fd):
-            whole = blobs.has_content(path, sha)
+            is_intact = blobs.has_content(path, sha)
         else:
-            whole = hash_of(source, lambda piece: write_bytes(fd, piece)).hexdigest() == sha
-    if not whole:
+            is_intact = hash_of(source, lambda piece: write_bytes(fd, piece)).hexdigest() == sha
+    if not is_intact:
         blobs.try_unlink(path)
         raise blobs.damage_failure(path)
 

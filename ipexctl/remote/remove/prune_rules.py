@@ -38,14 +38,14 @@ def op_prune(call, root, limits, check):
     """
     if root_folder.is_absent(root):
         return {"found": []}
-    work = Pruning(root_folder.prepare_root(root), limits, check is True)
+    pruning = Pruning(root_folder.prepare_root(root), limits, check is True)
     with Heartbeat(call):
-        if not work.check:
-            run_folders.sweep_run_folders(work.root)
+        if not pruning.check:
+            run_folders.sweep_run_folders(pruning.root)
             scratch_folder.sweep_scratch_folders()
-        work.runs()
-        work.projects()
-    return {"found": [[kind] + work.found[kind] for kind in KINDS if work.found[kind][0]]}
+        pruning.runs()
+        pruning.projects()
+    return {"found": [[kind] + pruning.found[kind] for kind in KINDS if pruning.found[kind][0]]}
 
 
 def op_remove_run(call, root, run_id):
@@ -56,7 +56,7 @@ def op_remove_run(call, root, run_id):
     """
     run = run_folders.checked_id(run_id)
     root = root_folder.check_existing_root(root)
-    folder, gone = (os.path.join(root, "runs", name) for name in (run, GONE + run))
+    folder, removed = (os.path.join(root, "runs", name) for name in (run, GONE + run))
     lock, end = None, time.monotonic() + LOCKED
     while lock is None:
         if not os.path.isdir(folder) or os.path.islink(folder):
@@ -68,15 +68,15 @@ def op_remove_run(call, root, run_id):
             )
         time.sleep(0.0 if lock else 0.1)
     try:
-        os.rename(folder, gone)
+        os.rename(folder, removed)
     except FileNotFoundError:
         return {"removed": False}
     finally:
         os.close(lock)
-    shutil.rmtree(gone, ignore_errors=True)
-    if os.path.lexists(gone):
+    shutil.rmtree(removed, ignore_errors=True)
+    if os.path.lexists(removed):
         raise Failure(
-            "cannot remove all of %s" % gone,
+            "cannot remove all of %s" % removed,
             "files of another user may be in it",
             slug="not-removed",
         )
@@ -96,16 +96,16 @@ class Pruning:
     # --- runs ---
 
     def runs(self):
-        left = glob.glob(os.path.join(self.root, "runs", GONE + "*"))  # left by a killed process
-        for folder in [] if self.check else left:
+        leftovers = glob.glob(os.path.join(self.root, "runs", GONE + "*"))  # of killed processes
+        for folder in [] if self.check else leftovers:
             shutil.rmtree(folder, ignore_errors=True)
         newest_first = run_folders.run_ids(self.root)[::-1]
-        most, young = self.limits["runs"], time.time() - self.limits["days"] * 86400
+        most, oldest = self.limits["runs"], time.time() - self.limits["days"] * 86400
         for i, name in enumerate(newest_first):
             folder = os.path.join(self.root, "runs", name)
             if name in self.active:
                 continue
-            if most and i >= most and run_folders.last_written(folder) <= young:
+            if most and i >= most and run_folders.last_written(folder) <= oldest:
                 self.whole_run(folder)
             elif i >= self.limits["copies"]:
                 self.project_copy(folder)
@@ -161,25 +161,25 @@ class Pruning:
     def projects(self):
         if self.begins():
             return
-        trees, going = self.split_trees()
-        wanted = {sha for tree in trees for sha in sizes_by_sha(tree)}
-        theirs = {sha for _, tree in going for sha in sizes_by_sha(tree)} - wanted
+        trees, removed = self.split_trees()
+        kept_shas = {sha for tree in trees for sha in sizes_by_sha(tree)}
+        removed_shas = {sha for _, tree in removed for sha in sizes_by_sha(tree)} - kept_shas
         needed = disk_use.needed_blobs(self.root)
         old = time.time() - UNNAMED
         idle = []
         for path, size, modified in disk_use.kept_blobs(self.root):
             sha = os.path.basename(path)
-            unnamed = sha not in wanted and modified < old
-            if sha not in needed and (sha in theirs or unnamed):
+            unnamed = sha not in kept_shas and modified < old
+            if sha not in needed and (sha in removed_shas or unnamed):
                 idle.append((path, size))
-        idle += self.packs(wanted)
+        idle += self.packs(kept_shas)
         if self.check:
             self.count_all(idle)
             return
-        with blobs.lock_for_removal(self.root) as free:  # if not, the next prune removes them
-            for path in [path for path, _ in idle + going] if free else ():
+        with blobs.lock_for_removal(self.root) as is_free:  # if not, the next prune removes them
+            for path in [path for path, _ in idle + removed] if is_free else ():
                 blobs.try_unlink(path)
-        if free:
+        if is_free:
             self.count_all(idle)
 
     def count_all(self, idle):
@@ -191,30 +191,30 @@ class Pruning:
         data = os.path.join(self.root, "data")
         tops = [os.path.join(data, name) for name in dataset_versions.dataset_names(self.root)]
         rooms = [(top, room) for top in tops for room in dataset_versions.version_folders(top)]
-        parts = [os.path.join(top, room, "lock") for top, room in rooms if room.startswith(".")]
-        return any(map(run_folders.is_locked, parts))
+        locks = [os.path.join(top, room, "lock") for top, room in rooms if room.startswith(".")]
+        return any(map(run_folders.is_locked, locks))
 
     def split_trees(self):
         """Return (trees to keep, (path, tree) of those to remove)."""
-        kept, going, size = [], [], 0  # type: list[object], list[object], int
-        here = set(packs.Packs(self.root).where)
-        here.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
+        kept_trees, removed, size = [], [], 0  # type: list[object], list[object], int
+        present = set(packs.Packs(self.root).where)
+        present.update(os.path.basename(path) for path, _, _ in disk_use.kept_blobs(self.root))
         for path, tree in trees_of(self.root):
-            new = {sha: n for sha, n in sizes_by_sha(tree).items() if sha in here}
-            size += sum(new.values())
-            if kept and size > self.limits["project_mb"] * MB:
-                going.append((path, tree))
-                size -= sum(new.values())
+            new_sizes = {sha: n for sha, n in sizes_by_sha(tree).items() if sha in present}
+            size += sum(new_sizes.values())
+            if kept_trees and size > self.limits["project_mb"] * MB:
+                removed.append((path, tree))
+                size -= sum(new_sizes.values())
             else:
-                kept.append(tree)
-                here.difference_update(new)
-        return kept, going
+                kept_trees.append(tree)
+                present.difference_update(new_sizes)
+        return kept_trees, removed
 
-    def packs(self, wanted):
+    def packs(self, shas):
         """Return (path, bytes) of the packs that hold no file of the kept trees."""
-        here = packs.Packs(self.root)
-        used = {path for sha, (path, _, _) in here.where.items() if sha in wanted}
-        return [(path, size) for path, size in sorted(here.sizes.items()) if path not in used]
+        stored = packs.Packs(self.root)
+        used = {path for sha, (path, _, _) in stored.where.items() if sha in shas}
+        return [(path, size) for path, size in sorted(stored.sizes.items()) if path not in used]
 
 
 class Folders:

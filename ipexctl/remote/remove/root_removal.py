@@ -30,13 +30,13 @@ def op_survey(call, root):
     """{root} -> {root, there, made, bytes, parts: [[name, bytes], ...], busy: [text, ...],
     stays: [name, ...], caches: [[path, bytes], ...]}. Changes nothing."""
     if root_folder.is_absent(root):
-        none = {"bytes": 0, "parts": [], "busy": [], "stays": [], "caches": []}
-        return dict(none, root=root, there=False, made=False)
+        empty = {"bytes": 0, "parts": [], "busy": [], "stays": [], "caches": []}
+        return dict(empty, root=root, there=False, made=False)
     root = root_folder.prepare_root(root, marks=False)
     with Heartbeat(call):
         ours, stays = split_root_contents(root)
-        seen = {}  # type: dict[tuple[int, int], int]
-        parts = [[name, disk_use.size_of(os.path.join(root, name), seen)] for name in ours]
+        counted = {}  # type: dict[tuple[int, int], int]
+        parts = [[name, disk_use.size_of(os.path.join(root, name), counted)] for name in ours]
         return {
             "root": root,
             "there": True,
@@ -64,15 +64,15 @@ def op_remove(call, root):
         if busy:
             return {"removed": 0, "busy": busy, "stays": stays[:MOST_NAMES], "left": []}
         lock = take_lock(os.path.join(root, "envs", ".lock"))  # a new install has to wait
-        seen = {}  # type: dict[tuple[int, int], int]
-        size = sum(disk_use.size_of(os.path.join(root, name), seen) for name in ours)
-        left = [failed for name in ours for failed in remove_and_report(os.path.join(root, name))]
+        counted = {}  # type: dict[tuple[int, int], int]
+        size = sum(disk_use.size_of(os.path.join(root, name), counted) for name in ours)
+        errors = [error for name in ours for error in remove_and_report(os.path.join(root, name))]
         scratch_folder.sweep_scratch_folders()
         if not os.path.islink(root):
             remove_empty(root, mark["made"])
         if lock is not None:
             os.close(lock)
-    return {"removed": size, "busy": [], "stays": stays[:MOST_NAMES], "left": left[:MOST_NAMES]}
+    return {"removed": size, "busy": [], "stays": stays[:MOST_NAMES], "left": errors[:MOST_NAMES]}
 
 
 # --- what exists ---------------------------------------------------------------------------------
@@ -81,27 +81,27 @@ def op_remove(call, root):
 def split_root_contents(root):
     """Return (names to remove, the mark last; names that stay)."""
     before = set(root_folder.made_here(root)["before"])
-    found = sorted(os.listdir(root))
-    parts = [name for name in found if LINK_PART.match(name)]
-    ours = [n for n in parts + list(OURS) if n in found and n not in before]
-    return ours, [name for name in found if name not in ours]
+    names = sorted(os.listdir(root))
+    parts = [name for name in names if LINK_PART.match(name)]
+    ours = [name for name in parts + list(OURS) if name in names and name not in before]
+    return ours, [name for name in names if name not in ours]
 
 
 def in_use(root):
     """Return why nothing can be removed now: runs, installs, data in use, processes."""
     runs = run_folders.list_active_runs(root)
-    found = ["run %s is active" % run for run in runs]
+    reasons = ["run %s is active" % run for run in runs]
     installs = (os.path.join(root, "envs", ".lock"), os.path.join(root, "install.lock"))
     if any(map(run_folders.is_locked, installs)):
-        found.append("an install is running")
+        reasons.append("an install is running")
     if not runs:
         for name in dataset_versions.dataset_names(root):
             top = os.path.join(root, "data", name)
             locks = [os.path.join(top, v, "lock") for v in dataset_versions.version_folders(top)]
             if any(map(run_folders.is_locked, locks)):
-                found.append("the dataset %s is in use" % name)
-        found += ["%s uses files in %s" % (user, root) for user in environments.users_of([root])]
-    return found[:MOST_NAMES]
+                reasons.append("the dataset %s is in use" % name)
+        reasons += ["%s uses files in %s" % (user, root) for user in environments.users_of([root])]
+    return reasons[:MOST_NAMES]
 
 
 # --- removing ------------------------------------------------------------------------------------
@@ -121,9 +121,9 @@ def remove_and_report(path):
     if not os.path.lexists(path):
         return []
     make_writable(path)
-    failed = []  # type: list[str]
-    shutil.rmtree(path, onerror=lambda _, at, e: failed.append("%s: %s" % (at, e[1])))
-    return failed if os.path.lexists(path) else []
+    failures = []  # type: list[str]
+    shutil.rmtree(path, onerror=lambda _, item, e: failures.append("%s: %s" % (item, e[1])))
+    return failures if os.path.lexists(path) else []
 
 
 def make_writable(folder):
@@ -138,11 +138,12 @@ def make_writable(folder):
         make_writable(path)
 
 
-def remove_empty(root, made):
+def remove_empty(root, created):
     """Remove the root and the folders that were made for it, if they are empty."""
-    if root not in made:
+    if root not in created:
         return
-    for path in sorted((p for p in made if (root + "/").startswith(p + "/")), reverse=True):
+    above = [folder for folder in created if (root + "/").startswith(folder + "/")]
+    for path in sorted(above, reverse=True):
         try:
             os.rmdir(path)
         except OSError:
@@ -152,10 +153,10 @@ def remove_empty(root, made):
 def compile_caches():
     """Return the caches of torch.compile, also of other programs' runs. They stay; torch puts most
     of them there whatever TORCHINDUCTOR_CACHE_DIR says."""
-    found = []
+    caches = []
     for top in scratch_folder.all_temporary():
         for path in glob.glob(os.path.join(glob.escape(top), "torchinductor_*")):
             info = info_of(path)
             if info and stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid():
-                found.append(path)
-    return found
+                caches.append(path)
+    return caches

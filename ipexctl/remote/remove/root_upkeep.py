@@ -31,23 +31,23 @@ def op_list(call, root, sizes):
     if root_folder.is_absent(root):
         return {"root": root, "current": "", "previous": "", "envs": [], "size": 0, "blobs": 0}
     root = root_folder.prepare_root(root)
-    found, files = [], {}
+    envs, files = [], {}
     with Heartbeat(call):
         for key in disk_use.env_keys(root):
-            found.append(env_summary(root, key))
+            envs.append(env_summary(root, key))
             env = env_marks.env_folder(root, key)
             files[key] = disk_use.file_sizes(env) if sizes else {}
-    number = Counter(file for those in files.values() for file in those)
-    for env in found:
-        those = files[env["key"]]
-        env["size"] = sum(those.values())
-        env["shared"] = sum(size for file, size in those.items() if number[file] > 1)
-    together = {file: size for those in files.values() for file, size in those.items()}
+    number = Counter(file for sizes_of in files.values() for file in sizes_of)
+    for env in envs:
+        sizes_of = files[env["key"]]
+        env["size"] = sum(sizes_of.values())
+        env["shared"] = sum(size for file, size in sizes_of.items() if number[file] > 1)
+    together = {file: size for sizes_of in files.values() for file, size in sizes_of.items()}
     return {
         "root": root,
         "current": env_marks.current_env_key(root),
         "previous": env_marks.current_env_key(root, "previous"),
-        "envs": found,
+        "envs": envs,
         "size": sum(together.values()),
         "blobs": sum(size for _, size, _ in disk_use.kept_blobs(root)),
     }
@@ -62,11 +62,11 @@ def op_remove(call, root, keys, check):
     """
     root = root_folder.prepare_root(root)
     removed, kept, freed = [], [], disk_use.Freed()
-    with ExitStack() as held:
-        held.enter_context(Heartbeat(call))
+    with ExitStack() as stack:
+        stack.enter_context(Heartbeat(call))
         if not check:  # an install can hold the lock for as long as its files take
-            held.enter_context(environments.RootLock(call, root))
-        names_alone = freed.by(wheel_cache.cache_folder(root))
+            stack.enter_context(environments.RootLock(call, root))
+        cache_size = freed.by(wheel_cache.cache_folder(root))
         for key in keys:
             env = env_marks.env_folder(root, key)
             why = why_needed(root, key, env)
@@ -87,7 +87,7 @@ def op_remove(call, root, keys, check):
                     remove_path(path)
             if removed:
                 wheel_cache.remove_cache(root)
-    size = sum(size for _, size in idle) + (names_alone if removed else 0)
+    size = sum(size for _, size in idle) + (cache_size if removed else 0)
     return {"removed": removed, "kept": kept, "blobs": len(idle), "blob_bytes": size}
 
 
@@ -122,16 +122,16 @@ def why_needed(root, key, env):
     return "%s runs in it" % user if user else ""
 
 
-def idle_blobs(root, going):
-    """Return (path, size) of Pythons and blobs not needed once `going` are removed."""
-    wanted = disk_use.needed_blobs(root, going)
-    old = time.time() - ON_ITS_WAY
+def idle_blobs(root, removed):
+    """Return (path, size) of Pythons and blobs not needed without the environments `removed`."""
+    needed = disk_use.needed_blobs(root, removed)
+    limit = time.time() - ON_ITS_WAY
     unpacked = [
         (path, disk_use.size_of(path))
-        for path in standalone_pythons.list_unused_pythons(root, wanted)
+        for path in standalone_pythons.list_unused_pythons(root, needed)
     ]
     return unpacked + [
         (path, size)
         for path, size, modified in disk_use.kept_blobs(root)
-        if os.path.basename(path) not in wanted and modified < old
+        if os.path.basename(path) not in needed and modified < limit
     ]
