@@ -87,8 +87,8 @@ class CopyFailed(CopierSaid):
 KINDS = {kind.copier_event: kind for kind in CopierSaid.__subclasses__()}
 
 
-def read(said: "dict[str, Any]") -> CopierSaid:
-    return KINDS[said["shelf"]].read(said)
+def read(document: "dict[str, Any]") -> CopierSaid:
+    return KINDS[document["shelf"]].read(document)
 
 
 # --- orders --------------------------------------------------------------------------------------

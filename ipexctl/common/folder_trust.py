@@ -11,29 +11,29 @@ def passed_folders(path):
     folders to which it leads are listed, too. The user's home and the folders above it are left out
     if the way leads through the home."""
     home = os.path.realpath(os.path.expanduser("~"))
-    found, links = [], 0
-    at, todo = os.sep, [name for name in path.split(os.sep) if name]
+    passed, links = [], 0
+    folder, todo = os.sep, [name for name in path.split(os.sep) if name]
     while todo:
         name = todo.pop(0)
         if name == os.pardir:
-            at = os.path.dirname(at)
+            folder = os.path.dirname(folder)
             continue
-        if at not in found and os.path.isdir(at):
-            found.append(at)
-        place = os.path.join(at, name)
+        if folder not in passed and os.path.isdir(folder):
+            passed.append(folder)
+        place = os.path.join(folder, name)
         if os.path.islink(place):
             links += 1
             if links > MOST_LINKS:
                 raise OSError("too many links: %s" % path)
-            found.append(place)
+            passed.append(place)
             target = os.readlink(place)
-            at = os.sep if target.startswith(os.sep) else at
-            todo = [one for one in target.split(os.sep) if one not in ("", os.curdir)] + todo
+            folder = os.sep if target.startswith(os.sep) else folder
+            todo = [part for part in target.split(os.sep) if part not in ("", os.curdir)] + todo
         elif name != os.curdir:
-            at = place
-    if home not in found:
-        return found
-    return [one for one in found if not (home + os.sep).startswith(one.rstrip(os.sep) + os.sep)]
+            folder = place
+    if home not in passed:
+        return passed
+    return [top for top in passed if not (home + os.sep).startswith(top.rstrip(os.sep) + os.sep)]
 
 
 def has_acl(path):
@@ -61,5 +61,6 @@ def is_private_group(gid):
         return False
     if gid != 0 and (gid != me.pw_gid or group.gr_name != me.pw_name):
         return False  # before listing all users, which can be slow with a directory service
-    first = {p.pw_name for p in pwd.getpwall() if p.pw_gid == gid and p.pw_uid != me.pw_uid}
-    return not (set(group.gr_mem) | first) - {me.pw_name, "root"}
+    others = [user for user in pwd.getpwall() if user.pw_uid != me.pw_uid]
+    primary = {user.pw_name for user in others if user.pw_gid == gid}
+    return not (set(group.gr_mem) | primary) - {me.pw_name, "root"}

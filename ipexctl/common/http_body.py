@@ -49,29 +49,29 @@ def read_body_pieces(
 
     `most`: the largest permitted size of the file, `have` bytes of which exist already.
     """
-    left, size, came = answer.length, have, 0
-    began = since = time.monotonic()
-    while left != 0:  # older Pythons would wait until the server closes
+    remaining, size, received = answer.length, have, 0
+    start = since = time.monotonic()
+    while remaining != 0:  # older Pythons would wait until the server closes
         now = time.monotonic()
-        if now - began > longest:
+        if now - start > longest:
             raise BodyBroken("not complete after %g s" % longest)
         if now - since > timeout:
-            if came < slowest * timeout:
+            if received < slowest * timeout:
                 words = "less than %g kB/s for %g s" % (slowest / 1e3, timeout)
                 raise BodyBroken(words, stalled=True)
-            came, since = 0, now
+            received, since = 0, now
         try:
             piece = answer.read1(PIECE)
         except socket.timeout:
             raise BodyBroken("no more data for %g s" % timeout, stalled=True) from None
         except (http.client.HTTPException, OSError) as e:
             raise BodyBroken(str(e) or type(e).__name__) from None
-        if size + max(left or 0, len(piece)) > most:
+        if size + max(remaining or 0, len(piece)) > most:
             raise TooLarge("larger than the {:,} bytes that are allowed".format(most))
         if not piece:
             break
         yield piece
-        size, came = size + len(piece), came + len(piece)
-        left = None if left is None else left - len(piece)
-    if left:
-        raise BodyBroken("the connection ended %.1f MB too early" % (left / 1e6))
+        size, received = size + len(piece), received + len(piece)
+        remaining = None if remaining is None else remaining - len(piece)
+    if remaining:
+        raise BodyBroken("the connection ended %.1f MB too early" % (remaining / 1e6))

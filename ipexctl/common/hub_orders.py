@@ -86,5 +86,5 @@ class Stop(Order):
 KINDS = {kind.order: kind for kind in Order.__subclasses__()}
 
 
-def read_hub_order(said: "dict[str, Any]") -> Order:
-    return KINDS[said["order"]].read(said)
+def read_hub_order(document: "dict[str, Any]") -> Order:
+    return KINDS[document["order"]].read(document)

@@ -51,27 +51,27 @@ class Message(object):
         type.__setattr__(cls, "__match_args__", cls._names)
 
     def __init__(self, *values: object, **named: object) -> None:
-        own, names = self.__dict__, self._names
-        own.update({names[at]: value for at, value in enumerate(values)}, **named)
-        missing = [name for name in names if name not in own and not hasattr(self, name)]
-        unknown = sorted(own.keys() - set(names))
+        fields, names = self.__dict__, self._names
+        fields.update({names[index]: value for index, value in enumerate(values)}, **named)
+        missing = [name for name in names if name not in fields and not hasattr(self, name)]
+        unknown = sorted(fields.keys() - set(names))
         if missing or unknown:
             raise TypeError("%s: %s" % (type(self).__name__, ", ".join(missing + unknown)))
 
     @classmethod
-    def read(cls, said: "dict[str, Any]") -> "Self":
+    def read(cls, document: "dict[str, Any]") -> "Self":
         """Return the message in a document; names that are not declared are ignored."""
         keys = {name: cls._keys.get(name, name) for name in cls._names}
-        known = {name: said[key] for name, key in keys.items() if key in said}
-        for name in known.keys() & cls._inner.keys():
-            (kind, words), value = cls._inner[name], known[name]
+        values = {name: document[key] for name, key in keys.items() if key in document}
+        for name in values.keys() & cls._inner.keys():
+            (kind, words), value = cls._inner[name], values[name]
             if "list" in words:
-                known[name] = [kind.read(one) for one in value]
+                values[name] = [kind.read(item) for item in value]
             elif "dict" in words:
-                known[name] = {key: kind.read(one) for key, one in value.items()}
+                values[name] = {key: kind.read(item) for key, item in value.items()}
             elif value is not None or "None" not in words:
-                known[name] = kind.read(value)
-        return cls(**known)
+                values[name] = kind.read(value)
+        return cls(**values)
 
     def document(self) -> "dict[str, Any]":
         """Return the message as a document for JSON: the values that were given."""
@@ -91,8 +91,8 @@ class Message(object):
 
     def __eq__(self, other: object) -> bool:
         names = self._names
-        same = (getattr(self, name) == getattr(other, name) for name in names)
-        return type(self) is type(other) and all(same)
+        equal = (getattr(self, name) == getattr(other, name) for name in names)
+        return type(self) is type(other) and all(equal)
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -110,15 +110,15 @@ class Marked(Message):
         return self._names[0]
 
     @classmethod
-    def kind_of(cls, said: "dict[str, Any]") -> "type[Self] | None":
+    def kind_of(cls, document: "dict[str, Any]") -> "type[Self] | None":
         """Return the message's class; None for a kind that only a later version sends."""
-        return next((kind for kind in cls.__subclasses__() if kind._names[0] in said), None)
+        return next((kind for kind in cls.__subclasses__() if kind._names[0] in document), None)
 
     @classmethod
-    def any_of(cls, said: "dict[str, Any]") -> "Self | None":
+    def any_of(cls, document: "dict[str, Any]") -> "Self | None":
         """Return the message; None for a kind that only a later version sends."""
-        kind = cls.kind_of(said)
-        return kind.read(said) if kind else None
+        kind = cls.kind_of(document)
+        return kind.read(document) if kind else None
 
 
 PLAIN = {  # type: dict[str, Any]
@@ -129,25 +129,25 @@ PLAIN = {  # type: dict[str, Any]
 
 def has_type(value: "Any", type_: str) -> bool:
     """Decide whether a value, read from JSON, is as an annotation says."""
-    either = split_outside_brackets(type_, "|")
-    if len(either) > 1:
-        return any(has_type(value, one) for one in either)
-    made, _, inner = type_.partition("[")
+    options = split_outside_brackets(type_, "|")
+    if len(options) > 1:
+        return any(has_type(value, option) for option in options)
+    kind, _, inner = type_.partition("[")
     inner = inner[:-1]
-    if made == "list" or inner.endswith("..."):
-        of = split_outside_brackets(inner, ",")[0]
-        return isinstance(value, (list, tuple)) and all(has_type(each, of) for each in value)
-    if made == "tuple":
-        parts = split_outside_brackets(inner, ",")
-        same = isinstance(value, (list, tuple)) and len(value) == len(parts)
-        return same and all(has_type(each, part) for each, part in zip(value, parts))  # noqa: B905 - not in Python 3.6
-    if made == "dict":
-        of = split_outside_brackets(inner, ",")[1]
-        return isinstance(value, dict) and all(has_type(each, of) for each in value.values())
-    if made in kinds:
-        return isinstance(value, kinds[made]) and bool(value.check())
+    if kind == "list" or inner.endswith("..."):
+        item_type = split_outside_brackets(inner, ",")[0]
+        return isinstance(value, (list, tuple)) and all(has_type(item, item_type) for item in value)
+    if kind == "tuple":
+        types = split_outside_brackets(inner, ",")
+        fits = isinstance(value, (list, tuple)) and len(value) == len(types)
+        return fits and all(has_type(item, part) for item, part in zip(value, types))  # noqa: B905 - not in Python 3.6
+    if kind == "dict":
+        item_type = split_outside_brackets(inner, ",")[1]
+        return isinstance(value, dict) and all(has_type(item, item_type) for item in value.values())
+    if kind in kinds:
+        return isinstance(value, kinds[kind]) and bool(value.check())
     is_bool = isinstance(value, bool)
-    return made == "Any" or (isinstance(value, PLAIN[made]) and is_bool == (made == "bool"))
+    return kind == "Any" or (isinstance(value, PLAIN[kind]) and is_bool == (kind == "bool"))
 
 
 def split_outside_brackets(text: str, mark: str) -> "list[str]":
@@ -165,5 +165,5 @@ def to_json_value(value: object) -> object:
     if isinstance(value, Message):
         return value.document()
     if isinstance(value, dict):
-        return {name: to_json_value(one) for name, one in value.items()}
-    return [to_json_value(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {name: to_json_value(item) for name, item in value.items()}
+    return [to_json_value(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -15,10 +15,10 @@ def stat_of(pid):
     12 the ticks in user and kernel mode, 19 the start. ("", []) if it has ended."""
     try:
         with open("/proc/%s/stat" % pid, "rb") as file:
-            head, _, rest = file.read().rpartition(b")")
+            head, _, fields = file.read().rpartition(b")")
     except OSError:
         return "", []
-    return head.partition(b"(")[2].decode("utf-8", "replace"), rest.decode("ascii").split()
+    return head.partition(b"(")[2].decode("utf-8", "replace"), fields.decode("ascii").split()
 
 
 def environ_of(pid):
@@ -45,21 +45,21 @@ def process_times():
 def with_ancestors(pid, processes):
     # type: (int, dict[int, tuple[str, int, int]]) -> set[int]
     """Return the process and its ancestors, without init."""
-    found = set()  # type: set[int]
-    while pid in processes and pid > 1 and pid not in found:
-        found.add(pid)
+    pids = set()  # type: set[int]
+    while pid in processes and pid > 1 and pid not in pids:
+        pids.add(pid)
         pid = processes[pid][1]
-    return found
+    return pids
 
 
 def find_descendants(pid, processes):
     # type: (int, dict[int, tuple[str, int, int]]) -> set[int]
     """Return the descendants of a process, without the process itself."""
-    found, size = {pid}, 0
-    while len(found) > size:
-        size = len(found)
-        found |= {one for one, (_, parent, _) in processes.items() if parent in found}
-    return found - {pid}
+    pids, size = {pid}, 0
+    while len(pids) > size:
+        size = len(pids)
+        pids |= {child for child, (_, parent, _) in processes.items() if parent in pids}
+    return pids - {pid}
 
 
 def fields_of(text):

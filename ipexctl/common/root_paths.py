@@ -19,6 +19,6 @@ def path_problem(*paths: str) -> str:
     return ""
 
 
-def run_id_of(first: str, attempt: int) -> str:
-    """Return the id of an attempt of the run whose first attempt has the id `first`."""
-    return first if attempt == 1 else "%s-r%02d" % (first, attempt)
+def run_id_of(first_id: str, attempt: int) -> str:
+    """Return the id of an attempt of the run whose first attempt has the id `first_id`."""
+    return first_id if attempt == 1 else "%s-r%02d" % (first_id, attempt)

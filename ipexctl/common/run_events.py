@@ -281,21 +281,21 @@ def make_host_fact(host: str, event: Event) -> "dict[str, Any]":
     return dict(event.document(), host=host)
 
 
-def kind_of(said: "dict[str, Any]") -> "type[Event] | None":
+def kind_of(document: "dict[str, Any]") -> "type[Event] | None":
     """Return the kind of event in a document; None if the name is unknown."""
-    if said.get("event") != RankStarted.event:
-        return KINDS.get(said.get("event", ""))
-    if "refused" in said:
+    if document.get("event") != RankStarted.event:
+        return KINDS.get(document.get("event", ""))
+    if "refused" in document:
         return RankRefused
-    return RankExited if "ended" in said else RankStarted
+    return RankExited if "ended" in document else RankStarted
 
 
-def read_run_event(said: "dict[str, Any]") -> Event:
+def read_run_event(document: "dict[str, Any]") -> Event:
     """Read the event in a document from another host of the run."""
-    kind = kind_of(said)
+    kind = kind_of(document)
     if kind is None:
-        raise ValueError("an event named %.40r" % said.get("event"))
-    return kind.read(said)
+        raise ValueError("an event named %.40r" % document.get("event"))
+    return kind.read(document)
 
 
 KINDS = event_kinds_by_name()

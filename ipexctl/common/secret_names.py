@@ -101,23 +101,23 @@ def is_secret_file(name):
     # type: (str) -> bool
     """Decide whether a file or folder of this name holds keys or an account's login."""
     return any(
-        _is_one_of(one, (".env*",) + KEY_FILES + ACCOUNT_FILES) and not _is_one_of(one, (_CODE,))
-        for one in _originals(name.lower())
+        _is_one_of(base, (".env*",) + KEY_FILES + ACCOUNT_FILES) and not _is_one_of(base, (_CODE,))
+        for base in _originals(name.lower())
     )
 
 
 def _originals(name):
     # type: (str) -> set[str]
     """Return the names of which this may be a copy, and the name itself."""
-    own = _COPY.sub("", _COPY_OF.sub("", name, 1) if _COPY_OF.match(name) else name)
-    stem, dot, end = own.rpartition(".")
-    return {name, own, own.lstrip("."), _COPY.sub("", stem) + dot + end}
+    stripped = _COPY.sub("", _COPY_OF.sub("", name, 1) if _COPY_OF.match(name) else name)
+    stem, dot, end = stripped.rpartition(".")
+    return {name, stripped, stripped.lstrip("."), _COPY.sub("", stem) + dot + end}
 
 
 def is_secret_in_data(name):
     # type: (str) -> bool
     """Decide the same for a file of a dataset, where id_0001.png is data."""
-    return any(_is_one_of(one, DATA_SECRETS) for one in _originals(name.lower()))
+    return any(_is_one_of(base, DATA_SECRETS) for base in _originals(name.lower()))
 
 
 def is_private_path(path):

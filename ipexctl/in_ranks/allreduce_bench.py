@@ -44,15 +44,15 @@ def load_backend(name):
 
 
 def measure_compute(torch, distributed, seconds):
-    a, b = torch.ones(PRODUCT, PRODUCT), torch.ones(PRODUCT, PRODUCT)
-    torch.mm(a, b)
+    left, right = torch.ones(PRODUCT, PRODUCT), torch.ones(PRODUCT, PRODUCT)
+    torch.mm(left, right)
     distributed.barrier()
     before = read_pressure_counts()
-    began, turns, took = time.perf_counter(), 0, 0.0
+    start, turns, took = time.perf_counter(), 0, 0.0
     while took < seconds or not turns:
-        torch.mm(a, b)
+        torch.mm(left, right)
         turns += 1
-        took = max(time.perf_counter() - began, 1e-6)
+        took = max(time.perf_counter() - start, 1e-6)
     print_record(
         "compute",
         gflops=2e-9 * PRODUCT**3 * turns / took,
@@ -67,8 +67,8 @@ def measure_compute(torch, distributed, seconds):
 
 def read_pressure_counts():
     """Return counts since boot; None for what this machine does not count."""
-    seconds, own = time.perf_counter(), time.process_time()
-    return (seconds, own, throttled_seconds(), count_core_throttles()) + machine_times()
+    seconds, cpu_seconds = time.perf_counter(), time.process_time()
+    return (seconds, cpu_seconds, throttled_seconds(), count_core_throttles()) + machine_times()
 
 
 def count_since(now, before):
@@ -77,10 +77,10 @@ def count_since(now, before):
 
 def pressure_since(before):
     """Return the fields of a line that ipexctl/bench/allreduce_result.py reads."""
-    seconds, own, throttled, hot, stolen, total = map(count_since, read_pressure_counts(), before)
+    seconds, cpu, throttled, hot, stolen, total = map(count_since, read_pressure_counts(), before)
     return {
         "seconds": seconds,
-        "cpus": own / max(seconds, 1e-6),
+        "cpus": cpu / max(seconds, 1e-6),
         "throttled": throttled,
         "heat": hot,
         "stolen": min(1.0, stolen / total) if stolen is not None and total else None,
@@ -89,7 +89,7 @@ def pressure_since(before):
 
 def throttled_seconds():
     """Return the seconds in which the control group of this process, or one above, was paused."""
-    found = None
+    seconds = None
     for path in control_groups():
         try:
             with open(os.path.join(path, "cpu.stat")) as file:
@@ -98,8 +98,8 @@ def throttled_seconds():
             continue
         for name, unit in (("throttled_usec", 1e6), ("throttled_time", 1e9)):
             if values.get(name, "").isdigit():
-                found = max(found or 0.0, int(values[name]) / unit)
-    return found
+                seconds = max(seconds or 0.0, int(values[name]) / unit)
+    return seconds
 
 
 def control_groups():
@@ -108,11 +108,11 @@ def control_groups():
             lines = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return
-    for parts in lines:
-        if len(parts) != 3 or not (parts[1] == "" or "cpu" in parts[1].split(",")):
+    for fields in lines:
+        if len(fields) != 3 or not (fields[1] == "" or "cpu" in fields[1].split(",")):
             continue
-        top = "/sys/fs/cgroup" if parts[1] == "" else "/sys/fs/cgroup/" + parts[1]
-        path = parts[2].rstrip("/")
+        top = "/sys/fs/cgroup" if fields[1] == "" else "/sys/fs/cgroup/" + fields[1]
+        path = fields[2].rstrip("/")
         while True:
             yield top + path
             if not path:
@@ -147,7 +147,8 @@ def available_memory():
     """Return the bytes of memory that are available on this host."""
     try:
         with open("/proc/meminfo") as file:
-            return next(int(r.split()[1]) << 10 for r in file if r.startswith("MemAvailable:"))
+            rows = (line.split() for line in file if line.startswith("MemAvailable:"))
+            return next(int(row[1]) << 10 for row in rows)
     except (OSError, StopIteration, ValueError, IndexError):
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -186,9 +187,9 @@ class Bench(object):
 
     def timed(self, tensor):
         self.distributed.barrier()
-        began = time.perf_counter()
+        start = time.perf_counter()
         self.distributed.all_reduce(tensor)
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
     def left(self):
         return max(0.0, self.end - time.perf_counter())
@@ -199,9 +200,9 @@ class Bench(object):
         while SMALLEST * FACTOR ** len(sizes) <= largest:
             sizes.append(SMALLEST * FACTOR ** len(sizes))
         self.warm_up()
-        last, why = 0.0, ""
+        last_mean, why = 0.0, ""
         for place, size in enumerate(sizes):
-            expected = last * (FACTOR if size > LATENCY_BOUND else 1)
+            expected = last_mean * (FACTOR if size > LATENCY_BOUND else 1)
             if size > memory:
                 why = "memory"
             elif not self.decided(int(expected <= self.left())):
@@ -211,7 +212,7 @@ class Bench(object):
                 return
             share = self.left() / (len(sizes) - place)
             brief = BRIEF * self.seconds if size <= LATENCY_BOUND else share
-            last = self.measure(size, min(share, brief))
+            last_mean = self.measure(size, min(share, brief))
 
     def warm_up(self):
         for _ in range(WARM_UP):
@@ -222,15 +223,15 @@ class Bench(object):
         size's share of the time is used up. The first one does not count."""
         tensor = self.torch.zeros(size // 4).fill_(0)  # fill_ touches its pages
         most = next(count for limit, count in MOST_ITERATIONS if size <= limit)
-        began = time.perf_counter()
+        start = time.perf_counter()
         times = [self.timed(tensor)]
         while True:
-            took = time.perf_counter() - began
-            more = int((share - took) / (took / len(times)) / 2)
-            more = self.decided(max(0, min(most + 1 - len(times), more)))
-            if not more:
+            took = time.perf_counter() - start
+            batch = int((share - took) / (took / len(times)) / 2)
+            batch = self.decided(max(0, min(most + 1 - len(times), batch)))
+            if not batch:
                 break
-            times += [self.timed(tensor) for _ in range(more)]
+            times += [self.timed(tensor) for _ in range(batch)]
         times = times[1:] or times
         mean = sum(times) / len(times)
         print_record("size", size=size, iterations=len(times), average=mean * 1e6)
@@ -245,17 +246,17 @@ def local_ranks():
 
 
 def main():
-    asked = json.loads(sys.argv[1])
+    options = json.loads(sys.argv[1])
     import torch  # type: ignore
     import torch.distributed as distributed  # type: ignore
 
-    load_backend(asked["backend"])
-    distributed.init_process_group(asked["backend"])
-    bench = Bench(torch, distributed, asked["seconds"])
+    load_backend(options["backend"])
+    distributed.init_process_group(options["backend"])
+    bench = Bench(torch, distributed, options["seconds"])
     bench.check()
     print_record("rank", torch=torch.__version__, backend=distributed.get_backend())
-    measure_compute(torch, distributed, asked["compute"])
-    bench.run(asked["max_size"])
+    measure_compute(torch, distributed, options["compute"])
+    bench.run(options["max_size"])
     distributed.barrier()
     distributed.destroy_process_group()
 

@@ -11,21 +11,21 @@ built = []  # type: list  # "default" or "script" per model: who chose the size
 def set_bucket_size(module):
     """Patch DistributedDataParallel. `module`: torch.nn.parallel.distributed."""
     kind = module.DistributedDataParallel
-    made = kind.__init__
-    signature = inspect.signature(made)
+    original = kind.__init__
+    signature = inspect.signature(original)
     size = os.environ.get("IPEXCTL_BUCKET_MB", "")
 
-    @functools.wraps(made)
+    @functools.wraps(original)
     def init(self, *args, **kwargs):
         try:
-            given = signature.bind_partial(self, *args, **kwargs).arguments
+            arguments = signature.bind_partial(self, *args, **kwargs).arguments
         except TypeError:
-            return made(self, *args, **kwargs)  # raises the error
-        own = OPTION in given and (given[OPTION] is not None or OPTION not in kwargs)
-        if not own and size and OPTION in signature.parameters:
+            return original(self, *args, **kwargs)  # raises the error
+        is_set = OPTION in arguments and (arguments[OPTION] is not None or OPTION not in kwargs)
+        if not is_set and size and OPTION in signature.parameters:
             kwargs[OPTION] = float(size)
-        built.append("script" if own else "default")
-        return made(self, *args, **kwargs)
+        built.append("script" if is_set else "default")
+        return original(self, *args, **kwargs)
 
     kind.__init__ = init
 

@@ -45,23 +45,23 @@ def wrap_class(ddp):
             )
 
     def register_comm_hook(self, state, hook):
-        ours = registered.get(self)
-        if ours is None or ours.gave_way:
+        own_hook = registered.get(self)
+        if own_hook is None or own_hook.gave_way:
             register(self, state, hook)
             return
         self._check_comm_hook(hook)
         if hasattr(self, "_comm_hooks"):
             self._comm_hooks.append((hook, state))
-        ours.give_way(hook)
-        ours.instead = (hook, state)
+        own_hook.give_way(hook)
+        own_hook.instead = (hook, state)
 
     def _register_builtin_comm_hook(self, kind):
-        ours = registered.get(self)
-        if ours is None or ours.gave_way:
+        own_hook = registered.get(self)
+        if own_hook is None or own_hook.gave_way:
             builtin(self, kind)
             return
-        ours.give_way(kind)
-        ours.dtype = sys.modules["torch"].float16 if "FP16" in str(kind) else None
+        own_hook.give_way(kind)
+        own_hook.dtype = sys.modules["torch"].float16 if "FP16" in str(kind) else None
 
     for wrapper, original in (
         (__init__, init),
@@ -97,11 +97,11 @@ def why_not(ddp, dtype, group):
         return describe_user_hook(ddp._comm_hooks[0][0])
     if getattr(ddp, "_use_python_reducer", False):
         return "torch.compile's python_reducer exchanges the gradients"
-    device = next(p.device for p in ddp.parameters() if p.requires_grad)
+    device = next(parameter.device for parameter in ddp.parameters() if parameter.requires_grad)
     try:
         probe = torch.ones(1, dtype=dtype, device=device)
-        found = float(result_of(sum_of(probe, group).wait()))
-        why = "" if found == group.size() else "1 from each rank became %s" % found
+        total = float(result_of(sum_of(probe, group).wait()))
+        why = "" if total == group.size() else "1 from each rank became %s" % total
     except Exception as e:
         why = "%s: %s" % (type(e).__name__, first_line(e))
     return why and "%s cannot sum it: %s" % (dist.get_backend(group), why)
@@ -130,22 +130,22 @@ class Hook(object):
         return getattr(self.ddp(), "process_group", None) or self.group
 
 
-def reduce_compressed_bucket(ours, bucket):
+def reduce_compressed_bucket(own_hook, bucket):
     """Divide before the sum, as DDP does, so that it fits into fp16."""
     import torch
 
-    if ours.instead:
-        hook, state = ours.instead
+    if own_hook.instead:
+        hook, state = own_hook.instead
         return hook(state, bucket)
-    dtype, group, wide = ours.dtype, ours.current_group(), bucket.buffer()
-    if getattr(ours.ddp(), "_divide_by_initial_world_size", True) is False:
+    dtype, group, wide = own_hook.dtype, own_hook.current_group(), bucket.buffer()
+    if getattr(own_hook.ddp(), "_divide_by_initial_world_size", True) is False:
         say_once("join(divide_by_initial_world_size=False) is ignored: the mean is over all ranks")
     wide.div_(group.size())
     half = None
     if dtype is not None and wide.dtype == torch.float32 and not wide.is_sparse:
         half = wide.to(dtype)  # `wide` stays this rank's part, for look_for_overflow
         if dtype == torch.float16 and is_first():
-            look_for_zeros(ours, bucket, wide, half)
+            look_for_zeros(own_hook, bucket, wide, half)
     if dtype is not None:
         kind = "sparse" if wide.is_sparse else dtype_name(wide)
         say_once(
@@ -154,12 +154,12 @@ def reduce_compressed_bucket(ours, bucket):
         )
 
     def received(future):
-        found = result_of(future.value())
+        total = result_of(future.value())
         if half is None:
-            return found
+            return total
         if half.dtype == torch.float16:
-            look_for_overflow(ours, wide, found, group)
-        wide.copy_(found)
+            look_for_overflow(own_hook, wide, total, group)
+        wide.copy_(total)
         return wide
 
     return sum_of(wide if half is None else half, group).then(received)
@@ -175,21 +175,21 @@ def result_of(value):
     return value[0] if isinstance(value, (list, tuple)) else value
 
 
-def look_for_zeros(ours, bucket, wide, half):
+def look_for_zeros(hook, bucket, wide, half):
     """Count the gradients that only fp16 rounds to 0, in steps 1, 2, 4 and so on to EVERY, then
     every EVERY steps. Those of biases do not count: they may be nothing but rounding errors."""
-    if ours.step % EVERY == 0 or EVERY % ours.step == 0:
+    if hook.step % EVERY == 0 or EVERY % hook.step == 0:
         parameters = bucket.parameters()
-        sizes = [one.numel() for one in parameters]
-        ours.counts += map(count_lost_values, parameters, wide.split(sizes), half.split(sizes))
+        sizes = [parameter.numel() for parameter in parameters]
+        hook.counts += map(count_lost_values, parameters, wide.split(sizes), half.split(sizes))
     if bucket.is_last():
-        ours.step += 1
-        if ours.counts:
-            share, ours.counts = lost_share(ours.counts, ours.ddp()), []
-            if share and ours.loses:  # a single odd step does not count
+        hook.step += 1
+        if hook.counts:
+            share, hook.counts = lost_share(hook.counts, hook.ddp()), []
+            if share and hook.loses:  # a single odd step does not count
                 text = "gradients too small for fp16 became 0: %s; use --compress bf16"
                 warn_once("zeros", text % share)
-            ours.loses = bool(share)
+            hook.loses = bool(share)
 
 
 def count_lost_values(parameter, before, after):
@@ -204,32 +204,32 @@ def lost_share(counts, ddp):
     in_all = float(sum(lost for _, _, lost in counts)) / (sum(n for _, n, _ in counts) or 1)
     if in_all >= LOST:
         return "%.3g %% of all" % (100 * in_all)
-    shares = [(float(lost) / n, one) for one, n, lost in counts if n and one.dim() > 1]
-    shares = [one for one in shares if one[0] >= LOST]
+    shares = [(float(lost) / n, weight) for weight, n, lost in counts if n and weight.dim() > 1]
+    shares = [pair for pair in shares if pair[0] >= LOST]
     if not shares:
         return ""
-    share, worst = max(shares, key=lambda one: one[0])
-    name = next((name for name, one in ddp.module.named_parameters() if one is worst), "a weight")
-    others = len(shares) - 1
-    more = " and %d %% or more of %d other weight%s" % (100 * LOST, others, "s" * (others > 1))
-    return "%.3g %% of %s%s" % (100 * share, name, more if others else "")
+    share, worst = max(shares, key=lambda pair: pair[0])
+    names = (name for name, weight in ddp.module.named_parameters() if weight is worst)
+    count = len(shares) - 1
+    suffix = " and %d %% or more of %d other weight%s" % (100 * LOST, count, "s" * (count > 1))
+    return "%.3g %% of %s%s" % (100 * share, next(names, "a weight"), suffix if count else "")
 
 
-def look_for_overflow(ours, mine, found, group):
-    """Detect an overflow. `mine`: this rank's part of the mean; `found`: the sum, in fp16."""
-    if math.isfinite(float(found.max())) and math.isfinite(float(found.min())):
+def look_for_overflow(hook, mine, total, group):
+    """Detect an overflow. `mine`: this rank's part of the mean; `total`: the sum, in fp16."""
+    if math.isfinite(float(total.max())) and math.isfinite(float(total.min())):
         return  # both are nan if a value is nan
-    if ours.overflowed and not all(bool(p.isfinite().all()) for p in ours.ddp().parameters()):
+    if hook.overflowed and not all(bool(p.isfinite().all()) for p in hook.ddp().parameters()):
         warn_once(
             "nan",
             "the overflow has made parameters NaN or infinite, and training cannot recover; "
             "start again, or from a checkpoint before it, with --compress bf16",
         )
     size = mine.abs()
-    own = (size > LARGEST / group.size()) & (size < math.inf) & ~found.float().isfinite()
-    if bool(own.any()):
-        ours.overflowed = True
-        largest = float(size[own].max()) * group.size()
+    overflows = (size > LARGEST / group.size()) & (size < math.inf) & ~total.float().isfinite()
+    if bool(overflows.any()):
+        hook.overflowed = True
+        largest = float(size[overflows].max()) * group.size()
         warn_once(
             "overflow",
             "a gradient of %.3g is too large for fp16 and became infinite on every rank; "

@@ -14,13 +14,13 @@ def begin(after_import):
 
 def look_in_cache(module):
     """Patch `datasets.load`, which is `module`."""
-    made = module.dataset_module_factory
+    original = module.dataset_module_factory
 
-    @functools.wraps(made)
+    @functools.wraps(original)
     def factory(path, revision=None, *args, **kwargs):
         offline = getattr(module.config, "HF_HUB_OFFLINE", False)
         folder = find_cached_dataset(path, revision or "main") if offline else None
-        return made(folder or path, revision, *args, **kwargs)
+        return original(folder or path, revision, *args, **kwargs)
 
     module.dataset_module_factory = factory
 

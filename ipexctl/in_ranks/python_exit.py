@@ -88,16 +88,17 @@ def let_gloo_finish():
 
 def gloo_threads():
     """Return {thread: (its state, how often it yielded or lost its CPU)}."""
-    found = {}
+    threads = {}
     for thread in os.listdir("/proc/self/task"):
         try:
             with open("/proc/self/task/%s/status" % thread) as file:
-                rows = {name: value.strip() for name, _, value in (r.partition(":") for r in file)}
+                parts = [line.partition(":") for line in file]
         except OSError:
             continue  # the thread has ended
+        rows = {name: value.strip() for name, _, value in parts}
         if rows.get("Name") == GLOO:
-            found[thread] = rows["State"], [rows[key] for key in rows if "ctxt" in key]
-    return found
+            threads[thread] = rows["State"], [rows[key] for key in rows if "ctxt" in key]
+    return threads
 
 
 def exit_with_script_code(is_watched):

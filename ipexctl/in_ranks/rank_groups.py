@@ -58,8 +58,8 @@ class Record(object):
 
     def meets(self, url="", *args, **kwargs):
         """Note that a group is about to be formed."""
-        kind, _, where = str(url).partition("://")
-        self.master = where.partition("?")[0].partition("/")[0] if kind == "tcp" else ""
+        kind, _, address = str(url).partition("://")
+        self.master = address.partition("?")[0].partition("/")[0] if kind == "tcp" else ""
         if kind == "env":
             self.master = "%s:%s" % tuple(map(os.environ.get, ("MASTER_ADDR", "MASTER_PORT")))
         if not self.distributed.is_initialized():
@@ -90,9 +90,9 @@ class Record(object):
 
     def tables(self):
         """Return (members, names) of the groups."""
-        of = getattr(self.distributed, "_world", None)  # before torch 2.0, globals of the module
+        world = getattr(self.distributed, "_world", None)  # before torch 2.0, globals of the module
         names = ("pg_group_ranks", "pg_names")
-        return [getattr(of, n) if of else getattr(self.distributed, "_" + n) for n in names]
+        return [getattr(world, n) if world else getattr(self.distributed, "_" + n) for n in names]
 
     def look(self):
         if not self.distributed.is_initialized():
@@ -105,25 +105,25 @@ class Record(object):
                 name, ranks = names.get(group), sorted(ranks)
                 row = self.groups.setdefault((name, tuple(ranks)), [ranks, "", None, 0])
                 row[1] = str(self.distributed.get_backend(group))
-                own = [e for e in entries if (e.get("process_group") or [None])[0] == name]
-                self.learn(row, name, count_operations(group), own)
+                matches = [e for e in entries if (e.get("process_group") or [None])[0] == name]
+                self.learn(row, name, count_operations(group), matches)
 
     def learn(self, row, name, count, entries):
         """Record whether data was exchanged in a group: True, False, or None if uncertain."""
-        moved = [e for e in entries if "barrier" not in str(e.get("profiling_name"))]
-        done = sum(bool(e.get("retired")) for e in moved)
+        transfers = [e for e in entries if "barrier" not in str(e.get("profiling_name"))]
+        done = sum(bool(e.get("retired")) for e in transfers)
         if row[2] or name in self.wrapped or done > 1 or (done and self.settled):
             row[2] = True
         else:
-            only_barriers = not moved and count == len(entries)  # send() counts, with no entry
+            only_barriers = not transfers and count == len(entries)  # send() counts, with no entry
             row[2] = False if count == 0 or only_barriers else None
-            self.pending = self.pending or bool(moved)
+            self.pending = self.pending or bool(transfers)
         row[3] = max(row[3], count or 0)
 
     def write(self):
         safely(self.look)
         ended, rows = self.ended, list(self.groups.values())
-        said = {
+        document = {
             "pid": os.getpid(),
             "rank": self.rank,
             "ended": ended,
@@ -133,19 +133,19 @@ class Record(object):
             "world": self.world,
             "torch": str(getattr(sys.modules.get("torch"), "__version__", "")),
             "others": find_other_frameworks(),
-            "groups": [[[] if len(r[0]) == self.world else r[0]] + r[1:] for r in rows],
+            "groups": [[[] if len(row[0]) == self.world else row[0]] + row[1:] for row in rows],
         }
-        if said == self.said:  # a new file would count as progress of the rank
+        if document == self.said:  # a new file would count as progress of the rank
             os.utime(self.path[1])
             return
-        self.said = dict(said)
-        said["seconds"] = round(time.time() - self.began, 1)
+        self.said = dict(document)
+        document["seconds"] = round(time.time() - self.began, 1)
         if self.path[0] != os.getpid():  # a forked process has its own file
             name = "%d-%d.groups" % (os.getpid(), time.time() * 1000)
             self.path = os.getpid(), os.path.join(self.folder, name)
-        part = "%s.%x" % (self.path[1], id(said))
+        part = "%s.%x" % (self.path[1], id(document))
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(json.dumps(said))
+            file.write(json.dumps(document))
         if ended or not self.ended:  # else the main thread has written the last version
             os.rename(part, self.path[1])
 
@@ -195,7 +195,7 @@ def count_operations(group):
 
 
 def find_other_frameworks():
-    found = [name for name in OTHERS if name in sys.modules]
+    names = [name for name in OTHERS if name in sys.modules]
     if getattr(sys.modules.get("torch.distributed.rpc"), "_init_counter", 0):
-        found.append("torch.distributed.rpc")
-    return found
+        names.append("torch.distributed.rpc")
+    return names

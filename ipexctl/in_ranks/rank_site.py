@@ -148,15 +148,15 @@ def begin():
 def import_the_next():
     """Import the user's sitecustomize, which this one hides."""
     sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
-    own = sys.modules.pop("sitecustomize", None)
+    own_module = sys.modules.pop("sitecustomize", None)
     try:
         __import__("sitecustomize")
     except ImportError as e:
         if e.name != "sitecustomize":
             raise
     finally:
-        if own is not None:
-            sys.modules.setdefault("sitecustomize", own)
+        if own_module is not None:
+            sys.modules.setdefault("sitecustomize", own_module)
 
 
 try:

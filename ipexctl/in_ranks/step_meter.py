@@ -41,13 +41,13 @@ class Meter(object):
         if self.steps == self.told_steps:
             return
         bucket = sys.modules.get("ddp_bucket")
-        said = {"steps": self.steps, "at": round(self.at, 6), "pid": os.getpid()}
-        said["ddp"] = bucket.built if bucket else []
+        report = {"steps": self.steps, "at": round(self.at, 6), "pid": os.getpid()}
+        report["ddp"] = bucket.built if bucket else []
         if self.told_steps == 0:
-            said["libraries"] = list_loaded_libraries()
+            report["libraries"] = list_loaded_libraries()
         self.told, self.told_steps = self.at, self.steps
         # one write, so that it splits no line of the script
-        os.write(2, ("\n%s%s\n" % (MARK, json.dumps(said))).encode("ascii"))
+        os.write(2, ("\n%s%s\n" % (MARK, json.dumps(report))).encode("ascii"))
 
 
 def list_loaded_libraries():
@@ -65,10 +65,10 @@ def count_optimizer_steps(module, meter):
     if register is not None:
         register(lambda optimizer, args, kwargs: meter.step(optimizer))
         return
-    made = module.Optimizer.__init__
+    original = module.Optimizer.__init__
 
     def init(self, *args, **kwargs):
-        made(self, *args, **kwargs)
+        original(self, *args, **kwargs)
         kind = type(self)
         if not getattr(kind.step, "is_counted", False):
             kind.step = wrap_optimizer_step(kind.step, meter)

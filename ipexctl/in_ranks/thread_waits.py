@@ -26,13 +26,13 @@ trees = {}  # type: dict  # (path, first line) -> the parsed source of a functio
 def answer(distributed):
     """Return what remote/hang/python_stacks.py reads. `cpu`: the seconds that it took."""
     cpu_time = getattr(time, "thread_time", float)  # not in Python 3.6
-    began, waits = cpu_time(), []
+    start, waits = cpu_time(), []
     try:
         waits = describe_threads(threading.get_ident())
     except Exception:
         pass  # the stacks say where they are
-    found, why = last_collectives(distributed)
-    row = {"collectives": found, "why": why, "waits": waits, "cpu": cpu_time() - began}
+    collectives, why = last_collectives(distributed)
+    row = {"collectives": collectives, "why": why, "waits": waits, "cpu": cpu_time() - start}
     return json.dumps(row, default=str)
 
 
@@ -49,8 +49,8 @@ def last_collectives(distributed):
             if not entry.get("is_p2p"):  # gloo does not record send and recv
                 row = describe_collective(entry, time.time())
                 by_group.setdefault(row["group"], []).append(row)
-        last = [row for name in sorted(by_group)[:GROUPS] for row in by_group[name][-LAST:]]
-        return {"last": last, "groups": groups_of(distributed)}, ""
+        rows = [row for name in sorted(by_group)[:GROUPS] for row in by_group[name][-LAST:]]
+        return {"last": rows, "groups": groups_of(distributed)}, ""
     except Exception:
         return None, "silent"
 
@@ -86,18 +86,19 @@ def groups_of(distributed):
         return {}  # another version of torch keeps them elsewhere
 
 
-def describe_threads(own):
-    """Return a row for each thread but `own`. Idents are text, as faulthandler writes them."""
-    stacks = {ident: stack_of(top) for ident, top in sys._current_frames().items() if ident != own}
-    known = dict(threading._active)  # type: ignore  # enumerate() takes a lock
-    held = held_locks(stacks)
+def describe_threads(own_ident):
+    """Return a row for each other thread. Idents are text, as faulthandler writes them."""
+    frames = sys._current_frames().items()
+    stacks = {ident: stack_of(top) for ident, top in frames if ident != own_ident}
+    threads = dict(threading._active)  # type: ignore  # enumerate() takes a lock
+    holders = held_locks(stacks)
     rows = []
     for ident, stack in stacks.items():
-        thread = known.get(ident)
+        thread = threads.get(ident)
         row = {"id": name_of(ident), "name": getattr(thread, "name", "")}
         row["native"] = getattr(thread, "native_id", None)
         try:
-            row.update(wait_of(stack, stacks, held))
+            row.update(wait_of(stack, stacks, holders))
         except Exception:
             pass  # an object of an unexpected kind
         rows.append(row)
@@ -109,18 +110,18 @@ def name_of(ident):
 
 
 def stack_of(frame):
-    found = []  # type: list
-    while frame is not None and len(found) < FRAMES:
-        found.append(frame)
+    frames = []  # type: list
+    while frame is not None and len(frames) < FRAMES:
+        frames.append(frame)
         frame = frame.f_back
-    return found
+    return frames
 
 
 def place_of(frame, line=None):
     return [frame.f_code.co_filename, line or frame.f_lineno, frame.f_code.co_name]
 
 
-def wait_of(stack, stacks, held):
+def wait_of(stack, stacks, holders):
     row = {}
     if is_wrapper(stack[0]):
         stack = stack[1:]
@@ -144,9 +145,9 @@ def wait_of(stack, stacks, held):
         if "self" in names or frame.f_code.co_name in ("_shutdown", "as_completed"):
             outer = frame
     if outer is not None:
-        row.update(wait_in_library(outer, stack[0], stacks, held))
+        row.update(wait_in_library(outer, stack[0], stacks, holders))
     if "what" not in row and node is not None:
-        row.update(wait_for_lock(stack[0], node, held))
+        row.update(wait_for_lock(stack[0], node, holders))
     return row
 
 
@@ -155,15 +156,16 @@ def is_wrapper(frame):
     return frame.f_code.co_name == "__enter__" and frame.f_code.co_filename.endswith(SYNC)
 
 
-def wait_in_library(frame, inner, stacks, held):
+def wait_in_library(frame, inner, stacks, holders):
     owner, function = frame.f_locals.get("self"), frame.f_code.co_name
     if function == "_shutdown" and owner is None:
-        alive = [t for t in dict(threading._active).values() if not t.daemon]  # type: ignore
-        others = [t.ident for t in alive if t is not threading.main_thread()]
-        return {"what": "exit", "by": name_of(others[0])} if others else {}
+        alive = [thread for thread in dict(threading._active).values() if not thread.daemon]  # type: ignore
+        idents = [thread.ident for thread in alive if thread is not threading.main_thread()]
+        return {"what": "exit", "by": name_of(idents[0])} if idents else {}
     if function == "as_completed":
-        late = [one for one in frame.f_locals.get("pending", ()) if one._state != "FINISHED"]
-        return {"what": "future", "by": runner_of(late[0], stacks)} if late else {}
+        futures = frame.f_locals.get("pending", ())
+        pending = [future for future in futures if future._state != "FINISHED"]
+        return {"what": "future", "by": runner_of(pending[0], stacks)} if pending else {}
     kind = type(owner)
     if isinstance(owner, threading.Thread) and function == "join":
         state = "" if owner.ident else "not started"
@@ -182,7 +184,7 @@ def wait_in_library(frame, inner, stacks, held):
         state = "%d of %d" % (owner._count, owner._parties)
         return {"what": "barrier", "state": state}
     if "Semaphore" in kind.__name__:
-        return dict(what="semaphore", **find_lock_holder(owner, held))
+        return dict(what="semaphore", **find_lock_holder(owner, holders))
     return {"what": {"Event": "event", "Condition": "condition"}.get(kind.__name__, "")}
 
 
@@ -199,19 +201,19 @@ def runner_of(future, stacks):
 
 def waiting_tasks(loop):
     """Return where the tasks of an event loop wait: the innermost frames of user coroutines."""
-    found = []  # type: list
+    places = []  # type: list
     for task in sys.modules["asyncio"].all_tasks(loop):
-        inner, place = task.get_coro(), None
-        while inner is not None and len(found) < TASKS:
-            frame = getattr(inner, "cr_frame", None)
+        awaited, place = task.get_coro(), None
+        while awaited is not None and len(places) < TASKS:
+            frame = getattr(awaited, "cr_frame", None)
             if frame is not None and "/asyncio/" not in frame.f_code.co_filename:
                 place = place_of(frame)
-            inner = getattr(inner, "cr_await", None)
-        found += [place] if place else []
-    return sorted(found)[:TASKS]
+            awaited = getattr(awaited, "cr_await", None)
+        places += [place] if place else []
+    return sorted(places)[:TASKS]
 
 
-def wait_for_lock(frame, node, held):
+def wait_for_lock(frame, node, holders):
     """Describe a wait in which a thread takes a lock itself: `with lock:` or `lock.acquire()`."""
     if isinstance(node, ast.Call):
         if getattr(node.func, "attr", "") not in ("acquire", "__enter__"):
@@ -221,9 +223,9 @@ def wait_for_lock(frame, node, held):
     if lock is None:
         return {}
     module = frame.f_globals.get("__name__", "").partition(".")[0]
-    own = not LIBRARY.search(frame.f_code.co_filename)
-    named = {"text": text_of(node)} if own else {"state": module}
-    return dict(named, what="lock", **find_lock_holder(lock, held))
+    is_user_code = not LIBRARY.search(frame.f_code.co_filename)
+    description = {"text": text_of(node)} if is_user_code else {"state": module}
+    return dict(description, what="lock", **find_lock_holder(lock, holders))
 
 
 def lock_of(value):
@@ -233,8 +235,8 @@ def lock_of(value):
     return value if isinstance(value, (LOCK, RLOCK, threading.Semaphore)) else None
 
 
-def find_lock_holder(lock, held):
-    ident, place = held.get(id(lock), (None, None))
+def find_lock_holder(lock, holders):
+    ident, place = holders.get(id(lock), (None, None))
     if isinstance(lock, RLOCK):
         owner = repr(lock).partition("owner=")[2].split(" ")[0]
         if not owner.isdigit() or owner == "0":
@@ -246,20 +248,20 @@ def find_lock_holder(lock, held):
 
 def held_locks(stacks):
     """Return {id of a lock: (ident of the thread that holds it, where it took it)}."""
-    found = {}  # type: dict
+    holders = {}  # type: dict
     for ident, stack in stacks.items():
-        given_back = {id(lock_of(f.f_locals.get("self"))) for f in stack if is_wait(f)}
+        released = {id(lock_of(f.f_locals.get("self"))) for f in stack if is_wait(f)}
         for frame in stack:
             if LIBRARY.search(frame.f_code.co_filename):
                 continue
             try:
-                taken = list(taken_in(frame))
+                locks = list(taken_in(frame))
             except Exception:
                 continue  # the source is missing, or this Python cannot parse it
-            for value, line in taken:
-                if id(value) not in given_back and not (value is None or id(value) in found):
-                    found[id(value)] = ident, place_of(frame, line)
-    return found
+            for value, line in locks:
+                if id(value) not in released and not (value is None or id(value) in holders):
+                    holders[id(value)] = ident, place_of(frame, line)
+    return holders
 
 
 def is_wait(frame):
@@ -276,27 +278,27 @@ def taken_in(frame):
             for item in node.items if line <= last_line(node) else []:
                 yield lock_of(value_of(frame, item.context_expr)), node.lineno
         for block in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
-            for value, taken in find_acquired_locks(
+            for value, taken_at in find_acquired_locks(
                 frame, block if isinstance(block, list) else [], line
             ):
-                yield value, taken
+                yield value, taken_at
 
 
 def find_acquired_locks(frame, block, line):
     """Yield locks from `lock.acquire()` earlier in the block, without a release() in between."""
-    before = [s for s in block if last_line(s) < line]
-    if not any(s.lineno <= line <= last_line(s) for s in block):
+    earlier = [each for each in block if last_line(each) < line]
+    if not any(each.lineno <= line <= last_line(each) for each in block):
         return
-    open_ = {}  # type: dict
-    for statement in before:
+    acquired = {}  # type: dict
+    for statement in earlier:
         for part in ast.walk(statement):
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
                 value = lock_of(value_of(frame, part.func.value))
                 if part.func.attr == "release":
-                    open_.pop(id(value), None)
+                    acquired.pop(id(value), None)
                 elif part is getattr(statement, "value", None) and is_acquire(part):
-                    open_[id(value)] = value, part.lineno
-    for pair in open_.values():
+                    acquired[id(value)] = value, part.lineno
+    for pair in acquired.values():
         yield pair
 
 
@@ -310,8 +312,8 @@ def function_of(frame):
     line, tree = frame.f_lineno, tree_of(frame)
     best = None
     for node in ast.walk(tree):
-        named = getattr(node, "name", "") == frame.f_code.co_name and hasattr(node, "args")
-        if named and node.lineno <= line <= last_line(node):  # type: ignore
+        is_match = getattr(node, "name", "") == frame.f_code.co_name and hasattr(node, "args")
+        if is_match and node.lineno <= line <= last_line(node):  # type: ignore
             best = node  # inner functions come later
     if best is None and frame.f_code.co_name != "<module>":
         raise ValueError("a lambda, or a source that was edited since")
@@ -320,16 +322,16 @@ def function_of(frame):
 
 def tree_of(frame):
     """Return the parsed source of one function: the module of torch.distributed has 6,000 lines."""
-    path, first = frame.f_code.co_filename, frame.f_code.co_firstlineno
-    if (path, first) not in trees:
-        lines, above = linecache.getlines(path, frame.f_globals), 0
+    path, first_line = frame.f_code.co_filename, frame.f_code.co_firstlineno
+    if (path, first_line) not in trees:
+        lines, offset = linecache.getlines(path, frame.f_globals), 0
         if frame.f_code.co_name != "<module>":
-            lines, above = inspect.getblock(lines[first - 1 :]), first - 1
+            lines, offset = inspect.getblock(lines[first_line - 1 :]), first_line - 1
         if lines and lines[0][:1].isspace():  # a method: keep the columns
-            lines, above = ["if 1:\n"] + lines, above - 1
+            lines, offset = ["if 1:\n"] + lines, offset - 1
         tree = ast.parse("".join(lines))
-        trees[path, first] = ast.increment_lineno(tree, above)
-    return trees[path, first]
+        trees[path, first_line] = ast.increment_lineno(tree, offset)
+    return trees[path, first_line]
 
 
 def last_place(node):
@@ -348,25 +350,25 @@ def find_pending_call(frame):
     except Exception:
         return None
     line, (start, end) = frame.f_lineno, position_of(frame)
-    found = []  # type: list
+    nodes = []  # type: list
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
             if end is None:
-                found += [node] if node.lineno == line else []
+                nodes += [node] if node.lineno == line else []
             elif last_place(node) == end and (node.lineno, node.col_offset) <= start:
                 return node  # a node that starts later: a `with` ends there
         elif isinstance(node, ast.With):
-            found += [i.context_expr for i in node.items if i.context_expr.lineno == line]
-    return found[0] if len(found) == 1 else None
+            nodes += [i.context_expr for i in node.items if i.context_expr.lineno == line]
+    return nodes[0] if len(nodes) == 1 else None
 
 
 def position_of(frame):
     """Return (line, column) of the start and the end of the evaluated expression; None: unknown."""
     positions = getattr(frame.f_code, "co_positions", None)  # Python 3.11
     if positions is not None and frame.f_lasti >= 0:
-        for number, (first, last, left, right) in enumerate(positions()):
-            if number == frame.f_lasti // 2 and last and right is not None:
-                return (first, left), (last, right)
+        for number, (line, end_line, column, end_column) in enumerate(positions()):
+            if number == frame.f_lasti // 2 and end_line and end_column is not None:
+                return (line, column), (end_line, end_column)
     return None, None
 
 
