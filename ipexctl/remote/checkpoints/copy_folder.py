@@ -67,7 +67,7 @@ class CopyFolder:
         }
         infos = [os.lstat(path) for path in paths.values()]
         self.need_room(sum(info.st_size for info in infos if not self.copied(info)))
-        rows = [[b, self.copy(path, files[b]), files[b][0]] for b, path in paths.items()]
+        rows = [[key, self.copy(path, files[key]), files[key][0]] for key, path in paths.items()]
         if checkpoint_files.list_checkpoint_files(top) != files:
             raise Changed
         return self.add_part({"name": name, "files": rows})

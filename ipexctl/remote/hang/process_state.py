@@ -191,8 +191,8 @@ def file_system(pid, path):
     """Return the type of the file system that holds the path."""
     mount, kind = "", ""
     for line in read_text("/proc/%d/mountinfo" % pid).splitlines():
-        words, _, rest = line.partition(" - ")
+        words, _, source = line.partition(" - ")
         folder = re.sub(r"\\(\d{3})", lambda match: chr(int(match.group(1), 8)), words.split()[4])
         if (path + "/").startswith(folder.rstrip("/") + "/") and len(folder) >= len(mount):
-            mount, kind = folder, rest.split(" ")[0]
+            mount, kind = folder, source.split(" ")[0]
     return kind

@@ -120,9 +120,7 @@ def ask_for_stacks(path, pid):
         return ""  # a signal is pending
     awake = [t.id for t in receivers if t.state != "D"]
     match = search_stack_file(path, rb"^asked (\d+)$")  # the thread of rank_site.py
-    own_thread = (
-        int(match.group(1)) if match else None
-    )  # its system call is restarted after a signal
+    own_thread = int(match.group(1)) if match else None  # its system call goes on after a signal
     try:
         if own_thread in awake:
             send_to_thread(pid, own_thread)

@@ -63,8 +63,8 @@ def split_messages(packet):
 
 
 def read_connection(data):
-    family, state, timer, retries, port, peer_port, ip, peer_ip, *rest = MESSAGE.unpack_from(data)
-    unread, unsent, uid, inode = rest
+    family, state, timer, retries, port, peer_port, ip, peer_ip, *tail = MESSAGE.unpack_from(data)
+    unread, unsent, uid, inode = tail
     key = (
         format_address(family, ip),
         socket.ntohs(port),

@@ -67,8 +67,7 @@ def of_rank(fact, seconds):
 def why_no_restart(end: AttemptEnded, errors, restarts, limit):
     """Return why no attempt follows, "" if one does.
 
-    `errors`: (error, newest checkpoint) of the previous attempt and of this one; `restarts`: their
-    number so far.
+    `errors`: (error, newest checkpoint) of the last two attempts; `restarts`: the number so far.
     """
     if not end.again:
         return end.why
@@ -91,9 +90,8 @@ def restart_pause(endings: "list[AttemptEnded]"):
 
 
 def choose_next_hosts(last_hosts, hosts, usable, least, most):
-    """Return the hosts of the next attempt, [] if they are too few. `last_hosts`: those of the last
-    attempt, in order; `hosts`: all, spares last; `usable`: those that answer; `most`: the number of
-    hosts in the first attempt."""
+    """Return the hosts of the next attempt, [] if they are too few. `last_hosts`: those before, in
+    order; `hosts`: all, spares last; `usable`: those that answer; `most`: the number at first."""
     free = [name for name in hosts if name in usable and name not in last_hosts]
     chosen = []
     for name in last_hosts:

@@ -87,15 +87,15 @@ def extend_spans(spans, ranks):
 
 def describe_spans(spans):
     rates = {}
-    for rank, (first, last) in sorted(spans.items()):
-        seconds = last[0] - first[0]
+    for rank, (start, end) in sorted(spans.items()):
+        seconds = end[0] - start[0]
         if seconds >= SHORTEST:
             traffic = (
-                traffic_rates(first[2], last[2], seconds) if first[2] and last[2] else [0.0, 0.0]
+                traffic_rates(start[2], end[2], seconds) if start[2] and end[2] else [0.0, 0.0]
             )
-            is_counted = None not in (first[3], last[3])
-            waited = max(0.0, (last[3] - first[3]) / seconds) if is_counted else None
-            cpus = (last[1] - first[1]) / seconds
+            is_counted = None not in (start[3], end[3])
+            waited = max(0.0, (end[3] - start[3]) / seconds) if is_counted else None
+            cpus = (end[1] - start[1]) / seconds
             rates[str(rank)] = [seconds, cpus] + traffic + [waited]
     return rates
 

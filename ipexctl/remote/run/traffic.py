@@ -37,9 +37,7 @@ class TrafficReader:
         with self.lock:
             self.pids[rank], self.wrappers[rank] = pid, wrapper
             self.records.add(rank, pid)
-            self.owners = {
-                inode: owner for inode, owner in self.owners.items() if owner is not None
-            }
+            self.owners = {inode: who for inode, who in self.owners.items() if who is not None}
 
     def remove(self, rank):
         with self.lock:
@@ -63,9 +61,8 @@ class TrafficReader:
             self.learn(table)
             ours = [link for link in table if self.owners.get(link.inode) not in (None, NOT_YET)]
             self.count(link for link in ours if self.store not in (link.key[1], link.key[3]))
-            event = self.unanswered.report(
-                [(link.key, link.retries) for link in ours], time.monotonic()
-            )
+            rows = [(link.key, link.retries) for link in ours]
+            event = self.unanswered.report(rows, time.monotonic())
         if event is not None:
             self.call.report(event)
 
