@@ -86,10 +86,9 @@ def groups_of(distributed):
         return {}  # another version of torch keeps them elsewhere
 
 
-def describe_threads(own_ident):
+def describe_threads(me):
     """Return a row for each other thread. Idents are text, as faulthandler writes them."""
-    frames = sys._current_frames().items()
-    stacks = {ident: stack_of(top) for ident, top in frames if ident != own_ident}
+    stacks = {ident: stack_of(top) for ident, top in sys._current_frames().items() if ident != me}
     threads = dict(threading._active)  # type: ignore  # enumerate() takes a lock
     holders = held_locks(stacks)
     rows = []
