@@ -1,5 +1,5 @@
-"""The record of a run with --restarts, line by line: its voters agree on them, and each host writes
-them to RUN/attempts, which commands read. And what commands ask its keepers.
+"""The lines of the record of a run with --restarts: its voters agree on each, every host writes them
+to RUN/attempts, and commands read them. Also the questions of commands to its keepers.
 """
 
 from ipexctl.common.message import MYPY, Line, Marked, Message
@@ -9,17 +9,17 @@ if MYPY:
 
 
 class RecordLine(Marked):
-    """One of those below."""
+    """A line of the record: one of the classes below."""
 
 
 class Leads(RecordLine):
-    """That host leads now; its term fences those before. It is not written to RUN/attempts."""
+    """A host leads now, and ends the terms before. This is not written to RUN/attempts."""
 
     leads: str
 
 
 class AttemptBegins(RecordLine):
-    """An attempt is to begin; of the one before, how it ended."""
+    """An attempt is to begin. `why`, `error` and `lasted` tell how the previous one ended."""
 
     attempt: int
     hosts: "list[Line]"
@@ -31,17 +31,17 @@ class AttemptBegins(RecordLine):
     kept: bool = False  # checkpoints are copied
     age: "float | None" = None  # of the checkpoint
     open: "list[Line]" = []  # checkpoints that were not complete
-    away: "Line" = ""  # the last checkpoint, where no host in reach has it
+    away: "Line" = ""  # the last checkpoint, if no host that is reached has it
 
 
 class AttemptRuns(RecordLine):
-    """All its hosts were ready."""
+    """All hosts of the attempt were ready."""
 
     running: int
 
 
 class AttemptEnded(RecordLine):
-    """It has ended, with a rank or before one ran."""
+    """The attempt has ended, after its ranks ran or before."""
 
     ended: int
     ran: bool
@@ -61,12 +61,12 @@ class StopNoted(RecordLine):
 
 
 class RunEnded(RecordLine):
-    """There is no further attempt."""
+    """The run is over: no attempt follows."""
 
     end: "Line"  # why
     well: bool
     by_user: bool = False
-    cut_off: bool = False  # on this host, which did not reach the others: it may go on there
+    cut_off: bool = False  # only on this host, which lost the others: there, the run may go on
 
 
 # --- what commands ask a keeper ------------------------------------------------------------------
@@ -78,9 +78,9 @@ class KeeperQuestion(Message):
 
 
 class KeeperAnswer(Message):
-    """All is empty where there is no keeper."""
+    """A keeper's answer; all fields are empty if the host has no keeper."""
 
     leads: bool = False
     waits: "Line" = ""  # for what the run waits
-    away: "list[Line]" = []  # hosts that are not connected to the one that leads
+    away: "list[Line]" = []  # hosts that are not connected to the leader
     orders: "dict[str, Any]" = {}  # for a new keeper of the host that has returned: a StartOrder

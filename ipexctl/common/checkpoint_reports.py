@@ -16,11 +16,11 @@ class Manifest(Message):
     """A checkpoint of which every part is on two hosts."""
 
     name: "Line"
-    number: int  # of the complete ones of a run, in order
+    number: int  # counts the complete checkpoints of a run
     age: float
     parts: "dict[str, CopiedPart]"  # by the host that wrote it
     step: "int | None" = None
-    holders: "dict[str, list[str]]" = {}  # hosts that keep the part of each, as it was published
+    holders: "dict[str, list[str]]" = {}  # by writer: the hosts that have its part
 
 
 class Unpublished(Message):

@@ -17,10 +17,10 @@ class CopierSaid(Message):
 
 
 class CopierServes(CopierSaid):
-    """Once, or again where the process was killed."""
+    """The process serves its parts at this port: sent once, and again after it was killed."""
 
     copier_event = "serves"
-    port: int  # where it gives its parts, 0 where no other host asks
+    port: int  # where it serves its parts, 0 if no other host needs them
     address: str = ""  # as the hub knows it
 
 
@@ -30,13 +30,13 @@ class CopierNote(CopierSaid):
 
 
 class CopierEnded(CopierSaid):
-    """Its processes were killed: its supervisor says so."""
+    """The host's copy processes have ended; its supervisor reports that."""
 
     copier_event = "ended"
 
 
 class PartFound(CopierSaid):
-    """What is here of a checkpoint is finished."""
+    """The host has a finished part of a checkpoint."""
 
     copier_event = "ready"
     name: str
@@ -47,14 +47,14 @@ class PartFound(CopierSaid):
 
 
 class PartAbsent(CopierSaid):
-    """Nothing is here of that name."""
+    """The host has no part of a checkpoint."""
 
     copier_event = "none"
     name: str
 
 
 class PartKept(CopierSaid):
-    """On the disk of the host that wrote it."""
+    """A part is kept on the disk of the host that wrote it."""
 
     copier_event = "kept"
     number: int
@@ -65,7 +65,7 @@ class PartKept(CopierSaid):
 
 
 class PartCopied(CopierSaid):
-    """On the disk of the partner, which says so."""
+    """A part is on the disk of the partner, which reports that."""
 
     copier_event = "copied"
     number: int
@@ -80,7 +80,7 @@ class ManifestWritten(CopierSaid):
 class CopyFailed(CopierSaid):
     copier_event = "failed"
     number: int
-    why: str  # empty where the script has written to it meanwhile
+    why: str  # empty if the script wrote to the checkpoint meanwhile
     of: "str | None" = None  # whose part it was to copy
 
 
@@ -95,17 +95,17 @@ def read(document: "dict[str, Any]") -> CopierSaid:
 
 
 class CopyOrder(Marked):
-    """One of those below."""
+    """An order for a copy process: one of the classes below."""
 
 
 class SeekPart(CopyOrder):
-    """Say whether a part of it is here, once that is finished."""
+    """Report the part of a checkpoint once it is finished, or that there is none."""
 
     seek: str  # its name
 
 
 class NoteWait(CopyOrder):
-    """Why a checkpoint is not copied yet, for commands that ask this host."""
+    """Note why a checkpoint is not copied yet, for commands that ask this host."""
 
     waits: str  # its name
     why: str
@@ -121,16 +121,16 @@ class CopyPart(CopyOrder):
     copy: int  # its number
     of: str  # the host that wrote it
     part: CopiedPart
-    at: "tuple[str, int]"  # where that host gives it
+    at: "tuple[str, int]"  # where that host serves it
 
 
 class WriteManifest(CopyOrder):
-    """Every part of it is on two hosts."""
+    """Publish a checkpoint of which every part is on two hosts."""
 
     publish: Manifest
 
 
 class WithdrawManifest(CopyOrder):
-    """It was published without a part that was found later."""
+    """Withdraw a checkpoint that was published without a part found later."""
 
     withdraw: str  # its name

@@ -1,4 +1,4 @@
-"""What the keepers of a run with --restarts say to each other."""
+"""Messages between the keepers of a run with --restarts."""
 
 from ipexctl.common.attempt_record import RunEnded
 from ipexctl.common.checkpoint_reports import CopiedPart
@@ -9,25 +9,25 @@ if MYPY:
     from typing import Any
 
 
-# --- of each host, how its part is ---------------------------------------------------------------
+# --- the state of each host's part ---------------------------------------------------------------
 
 
 class PartReady(Message):
-    """Its supervisor waits for those of the other hosts, at this port."""
+    """The host's supervisor waits for those of the other hosts, at this port."""
 
     attempt: int
     port: int
 
 
 class PartFailed(Message):
-    """It could not begin."""
+    """The part could not begin."""
 
     attempt: int
     why: str
 
 
 class PartOver(Message):
-    """It has ended."""
+    """The part has ended."""
 
     attempt: int
     well: bool
@@ -49,16 +49,16 @@ class KeptCheckpoint(Message):
 
 
 class PartCleared(Message):
-    """No rank of that attempt is left here, and these checkpoints are."""
+    """The host has no ranks of that attempt any more, and these checkpoints."""
 
     attempt: int
-    port: int  # where this host gives them
+    port: int  # where this host serves them
     checkpoints: "list[KeptCheckpoint]"
     open: "list[str]"  # names of those that the last attempt left incomplete
 
 
 class HostReport(Message):
-    """What is so on a host; the times are those until now."""
+    """The state of a host; times are ages in seconds."""
 
     stop: str = ""  # the user who stopped the run
     ready: "PartReady | None" = None
@@ -67,11 +67,11 @@ class HostReport(Message):
     cleared: "PartCleared | None" = None
 
 
-# --- orders of the one that leads ----------------------------------------------------------------
+# --- orders of the leader ----------------------------------------------------------------
 
 
 class CheckpointLayout(Message):
-    """A checkpoint to begin from, and who gives its parts."""
+    """A checkpoint to begin from, and which hosts serve its parts."""
 
     name: str
     order: "tuple[int, int]"
@@ -85,10 +85,10 @@ class BeginPart(Message):
 
 
 class KeeperOrder(Message):
-    """What is to be on a host, whatever was before."""
+    """The state that a host has to reach, whatever its state is."""
 
     number: int  # of the attempt
-    clear: int  # the attempt of which nothing may be left
+    clear: int  # the attempt that must have ended on the host
     end: "RunEnded | None" = None
     begin: "BeginPart | None" = None
     hub: "tuple[str, int] | None" = None  # where it listens
@@ -98,7 +98,7 @@ class KeeperOrder(Message):
 
 
 class KeeperSaid(Marked):
-    """One of those below."""
+    """A message between keepers: one of the classes below."""
 
 
 class Vote(KeeperSaid):
@@ -111,5 +111,5 @@ class Mine(KeeperSaid):
 
 class Ordered(KeeperSaid):
     order: KeeperOrder
-    term: int  # of the one that leads
+    term: int  # of the leader
     lines: "list[dict[str, Any]]" = []  # the record, for hosts that do not vote

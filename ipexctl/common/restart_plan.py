@@ -1,4 +1,4 @@
-"""What the keepers of a run with --restarts are told when it begins, to start it again."""
+"""The plan that keepers of a run with --restarts get when it begins, to start it again."""
 
 from ipexctl.common.message import MYPY, Message
 from ipexctl.common.run_orders import HostOfRun, HubOrder, StartOrder
@@ -10,7 +10,7 @@ VOTERS = 7  # hosts that keep the record of a run with --restarts, and that may 
 
 
 class RestartPlan(Message):
-    """What each keeper is told."""
+    """The plan of each keeper."""
 
     run_id: str  # of the first attempt
     hosts: "list[str]"  # spares last
@@ -24,21 +24,21 @@ class RestartPlan(Message):
 
 
 class RestartHost(Message):
-    """What one host is told whichever other hosts take part: remote/restart/attempt_orders.py puts
-    the orders of an attempt together from these."""
+    """The plan of one host, whichever others take part: remote/restart/attempt_orders.py composes
+    the orders of an attempt from these."""
 
     asked: StartOrder
     work: str  # the mark of the folder where ranks start, which hosts may share
     row: HostOfRun
-    mpirun: "list[str]"  # where rank 0 is on this host
+    mpirun: "list[str]"  # if rank 0 is on this host
     line: str  # of the machinefile
-    address: str  # where the ranks meet if rank 0 is here, and
+    address: str  # rendezvous of the ranks if rank 0 is here
     port: int
     shown: "dict[str, Any]"  # for those who attach
 
 
 class RestartCommon(Message):
-    """What is the same for all hosts and attempts."""
+    """The plan that all hosts and attempts share."""
 
     run_id: str
     about: "dict[str, Any]"
@@ -50,7 +50,7 @@ class RestartCommon(Message):
 
 
 class VoterPlan(RestartPlan):
-    """What voters are told besides: the leading one composes the orders of further attempts."""
+    """The plan of voters: their leader composes the orders of further attempts."""
 
     common: RestartCommon
     host_plans: "dict[str, RestartHost]"

@@ -45,8 +45,8 @@ class Exit(Message):
 
     code: "int | None"
     signal: "int | None" = None
-    lost: bool = False  # its wrapper vanished without a word (killed with SIGKILL)
-    hints: "tuple[str, ...]" = ()  # what its host saw beside: see run/outcome/run_state.py
+    lost: bool = False  # its wrapper was killed and reported nothing
+    hints: "tuple[str, ...]" = ()  # what its host knows besides: see run/outcome/run_state.py
     usage: "Usage | None" = None
     at_exit: "int | None" = None  # the signal that ended Python after the script had ended
 
@@ -135,7 +135,7 @@ class Exited(Event):
     key: str
     code: int
     error: str = ""  # why it could not be started
-    asked: bool = False  # it was to end
+    asked: bool = False  # it was ordered to end
 
 
 class Unanswered(Event):

@@ -1,4 +1,4 @@
-"""Messages that start a run: what the controller tells its hosts."""
+"""Messages with which the controller starts a run on its hosts."""
 
 from ipexctl.common.message import MYPY, Message
 
@@ -12,7 +12,7 @@ class RankOrder(Message):
     rank: int
     local_rank: int
     cpus: "list[int]"
-    node: "int | None"  # whose memory it has
+    node: "int | None"  # the NUMA node whose memory it uses
     env: "dict[str, str]"
     argv: "list[str]"
 
@@ -26,7 +26,7 @@ class HostOfRun(Message):
     nic: str
     mpi_bin: str
     ranks: "list[int]"
-    starter: "list[str]"  # what starts its ranks where there is no mpirun
+    starter: "list[str]"  # the command that starts its ranks if there is no mpirun
     address: str
     groups: "list[str]" = []  # of the hostfile
 
@@ -49,9 +49,9 @@ class HubOrder(Message):
     stall: float  # --stall
     stall_action: str
     grace: float  # seconds for ranks to end
-    lives_on: bool  # without the command that started it
+    lives_on: bool  # the run goes on without the command that started it
     address: str  # where the other hosts reach the hub
-    ports: "list[int] | None" = None  # from which one to which one
+    ports: "list[int] | None" = None  # first and last
     shown: "Any" = None  # for those who attach: run/plan/shown_plan.py
     inputs: "dict[str, Any]" = {}  # run/outcome/run_inputs.py
 
@@ -71,8 +71,8 @@ class StartOrder(Message):
     store_port: int  # of the ranks' rendezvous
     secret: bool  # the environment of ranks has secrets
     hub: str  # the host whose supervisor decides
-    starts: "list[list[str]]"  # command lines, and
-    daemons: "list[str]"  # programs that may be started here
+    starts: "list[list[str]]"  # command lines that may be started here
+    daemons: "list[str]"  # programs that may be started here with any arguments
     data: "list[str]"  # folders that are in use
     modules: "dict[str, str]"  # what each rank's Python imports before the script: name -> text
     run: "HubOrder | None"  # on the first host

@@ -14,9 +14,9 @@ class WatchOrder(Message):
     host: str
     lease: float
     window: int  # bytes of output
-    facts: bool  # whether those of the run are told from here
-    at: int  # from which place in the journal on
-    logs: "list[tuple[int | str, int]]"  # (rank or program, bytes of it that were read before)
+    facts: bool  # whether this host reports the facts of the run
+    at: int  # offset in the journal from which to read
+    logs: "list[tuple[int | str, int]]"  # (rank or program, bytes of its log already read)
 
 
 class Said(Marked):

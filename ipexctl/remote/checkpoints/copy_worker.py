@@ -46,7 +46,7 @@ class Worker:
     """Find and copy checkpoints. Files older than the ranks are not checkpoints of this run."""
 
     def __init__(self, order, folder, link):
-        """`order`: a StartOrder."""
+        """Take a StartOrder, the folder of copies, and the socket to the supervisor."""
         self.host, self.keys = order.host, order.keys
         self.folder, self.patterns = order.cwd, order.checkpoints
         self.copies = CopyFolder(folder)

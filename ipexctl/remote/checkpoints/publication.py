@@ -36,7 +36,7 @@ OVERWRITTEN = (
 
 class Publication:
     def __init__(self, hosts, groups=None):
-        """`groups`: names of those in the hostfile, for each host."""
+        """Take the hosts of the run. `groups`: the groups of each host in the hostfile."""
         self.hosts, self.groups = hosts, groups
         self.orders = []
         self.facts = []

@@ -15,7 +15,7 @@ from ipexctl.common.attempt_record import (
 
 class RestartRecord:
     def __init__(self, hosts):
-        """`hosts`: of the first attempt, which is running already."""
+        """Begin with the first attempt, which runs on these hosts already."""
         self.lines = []  # type: list[RecordLine]
         self.term, self.leader = 0, ""
         self.attempts = []  # type: list[AttemptBegins]

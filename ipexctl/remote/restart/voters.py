@@ -27,8 +27,8 @@ NEVER = 10**9
 
 
 class Member(SyncObj):  # type: ignore[misc]
-    """`send(name, message)` brings a message to `take` of another member's; `tick` is to be called
-    a few times per second. `apply(line, term)`: what the members agreed on, in order."""
+    """A voter. `send(name, message)` has to deliver a message to `take` of another member; `tick`
+    has to be called a few times per second. `apply(line, term)` gets the agreed lines in order."""
 
     def __init__(self, name, names, send, apply, returned=False):
         self.name, self.apply = name, apply
@@ -60,7 +60,7 @@ class Member(SyncObj):  # type: ignore[misc]
         self.apply(line, term)
 
     def tick(self, connected):
-        """`connected`: names of members."""
+        """Do what is due. `connected`: names of the members that are connected."""
         for name in connected - self.connected:
             self.links._onNodeConnected(self.nodes[name])
         for name in self.connected - connected:

@@ -59,7 +59,7 @@ class Pace:
             self.history = None  # a full disk, say
 
     def last_minute(self):
-        """{cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share of time, waited]}}
+        """Return {cpu, ranks: {rank: [seconds, CPUs, bytes sent per second, share, waited]}}.
 
         If a rank sends, this begins with its first bytes. The share is that of the time in which it
         sent; None if the kernel does not count that. `waited`: as `waits`, per second.

@@ -16,7 +16,7 @@ LAST_WORDS = 10.0  # seconds for all of them to read the last event
 
 class Watchers:
     def __init__(self, hear):
-        """hear(watcher, header) is called with each message, and with None at the end."""
+        """Call hear(watcher, header) with each message, and with None at the end."""
         self.hear = hear
         self.all = []  # type: list[Watcher]
 
