@@ -1,4 +1,4 @@
-"""The lines of the record of a run with --restarts: its voters agree on each, every host writes them
+"""The lines of the record of a run with --restarts: its voters agree on each, all hosts write them
 to RUN/attempts, and commands read them. Also the questions of commands to its keepers.
 """
 

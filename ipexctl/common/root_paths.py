@@ -12,9 +12,9 @@ ATTEMPT = re.compile(r"-r([0-9]{2,})$")  # ends the id of every attempt after th
 def path_problem(*paths: str) -> str:
     """Return why these paths cannot be used for the root folder; "" if they can."""
     for path in paths:
-        odd = UNUSABLE.search(path)
-        if odd:
-            character = "a space" if odd.group() == " " else repr(odd.group())
+        match = UNUSABLE.search(path)
+        if match:
+            character = "a space" if match.group() == " " else repr(match.group())
             return "%s contains %s" % (path, character)
     return ""
 

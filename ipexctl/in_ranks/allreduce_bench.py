@@ -77,12 +77,12 @@ def count_since(now, before):
 
 def pressure_since(before):
     """Return the fields of a line that ipexctl/bench/allreduce_result.py reads."""
-    seconds, cpu, throttled, hot, stolen, total = map(count_since, read_pressure_counts(), before)
+    seconds, cpu, throttled, heat, stolen, total = map(count_since, read_pressure_counts(), before)
     return {
         "seconds": seconds,
         "cpus": cpu / max(seconds, 1e-6),
         "throttled": throttled,
-        "heat": hot,
+        "heat": heat,
         "stolen": min(1.0, stolen / total) if stolen is not None and total else None,
     }
 

@@ -52,17 +52,17 @@ class CheckpointCopies:
         self.server.paths = FilesBySha([copies for _, _, copies in self.all(attempts)])
         return self.server.server_address[1]
 
-    def lay_out(self, order: StartOrder, lay: CheckpointLayout, attempts):
+    def lay_out(self, order: StartOrder, layout: CheckpointLayout, attempts):
         """Put a checkpoint where the ranks start. Raises Failure, OSError."""
         rows, givers = {}, []  # type: dict[str, list], list[dict]
-        own_first = sorted(lay.parts, key=lambda part: part[0] != order.host)
+        own_first = sorted(layout.parts, key=lambda part: part[0] != order.host)
         for _, sha, size, urls in own_first:
             giver, part = self.giver(order, sha, size, urls, attempts)
             for below, blob, length in part["files"]:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
         copy_requests.op_lay_out(
-            Silent(), order.root, order.cwd, lay.name, order.checkpoints, list(rows.values()),
+            Silent(), order.root, order.cwd, layout.name, order.checkpoints, list(rows.values()),
             self.keys, givers,
         )  # fmt: skip
 
@@ -83,18 +83,18 @@ class CheckpointCopies:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")
 
-    def hold(self, order: StartOrder, lay: CheckpointLayout):
+    def hold(self, order: StartOrder, layout: CheckpointLayout):
         """Keep a checkpoint that was laid out here as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
-        name, work = lay.name, order.cwd
+        name, work = layout.name, order.cwd
         copies = self.copy_folder_of(order)
         copies.make()
         files = checkpoint_files.list_checkpoint_files(os.path.join(work, name))
         sha = copies.keep(work, name, files)
         size = sum(size for size, _, _ in files.values())
-        parts = {lay.parts[0][0]: CopiedPart(sha, os.path.getsize(copies.path(sha)), size)}
+        parts = {layout.parts[0][0]: CopiedPart(sha, os.path.getsize(copies.path(sha)), size)}
         step = checkpoint_rules.step_of(name)
-        copies.publish(Manifest(name, LAID_OUT, lay.age, parts, step))
+        copies.publish(Manifest(name, LAID_OUT, layout.age, parts, step))
 
     def copy_folder_of(self, order: StartOrder):
         return CopyFolder(os.path.join(self.runs, order.run_id, "shelf", order.host))

@@ -169,8 +169,8 @@ class Pruning:
         idle = []
         for path, size, modified in disk_use.kept_blobs(self.root):
             sha = os.path.basename(path)
-            unnamed = sha not in kept_shas and modified < old
-            if sha not in needed and (sha in removed_shas or unnamed):
+            is_unnamed = sha not in kept_shas and modified < old
+            if sha not in needed and (sha in removed_shas or is_unnamed):
                 idle.append((path, size))
         idle += self.packs(kept_shas)
         if self.check:

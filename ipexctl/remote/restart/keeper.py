@@ -347,22 +347,22 @@ class Keeper:
         numbers = [attempt.attempt for attempt in self.record.attempts]
         return {run_id_of(self.base, number): number for number in numbers}
 
-    def start(self, order: StartOrder, attempt, lay: "CheckpointLayout | None"):
+    def start(self, order: StartOrder, attempt, layout: "CheckpointLayout | None"):
         run_id = run_id_of(self.base, attempt)
         order = order.replace(keys=self.keys, root=self.order.root, run_id=run_id)
         run_folders.hold_folder(
             root_folder.make_subfolder(os.path.dirname(self.runs), "runs", run_id)
         )
         self.part = Part(self, order, attempt)
-        start_thread(self.begin_part, self.part, lay, self.attempts())
+        start_thread(self.begin_part, self.part, layout, self.attempts())
 
-    def begin_part(self, part, lay, attempts):
+    def begin_part(self, part, layout, attempts):
         """Lay out the checkpoint, then start. Meanwhile, another attempt may have followed."""
         with self.laying:
             try:
-                if lay and self.is_latest(part):
-                    self.copies.lay_out(part.order, lay, attempts)
-                    self.copies.forget(attempts, lay.order[0])
+                if layout and self.is_latest(part):
+                    self.copies.lay_out(part.order, layout, attempts)
+                    self.copies.forget(attempts, layout.order[0])
             except (Failure, OSError) as e:
                 problem = e.what if isinstance(e, Failure) else str(e)
                 self.take(self.name, PartFailed(part.attempt, problem))
@@ -371,12 +371,12 @@ class Keeper:
             return
         part.begin(self.starter)
         try:
-            if lay and not part.complete:
-                self.copies.hold(part.order, lay)
+            if layout and not part.complete:
+                self.copies.hold(part.order, layout)
             if part.complete:  # a newer checkpoint was completed meanwhile
                 self.copies.release(part.order)
         except (Failure, OSError, Changed) as e:
-            self.note({"holds_no_copy": "%s: %s" % (lay.name, e)})
+            self.note({"holds_no_copy": "%s: %s" % (layout.name, e)})
 
     def is_latest(self, part):
         return part is self.part

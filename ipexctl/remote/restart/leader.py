@@ -92,7 +92,7 @@ class Leader:
         lasted = max((report.seconds for report in reports), default=0.0)
         complete = next((report.complete for report in reports if report.complete), "")
         self.ended = now - max((report.ago for report in reports), default=0.0)
-        # no host may have noted why: a command ended the run first, a keeper was started again and
+        # perhaps no host noted why: a command ended the run first, a keeper was started again and
         # has no state of its part, or a keeper without a leader ended its part
         silent = [host for host in self.record.hosts if host not in parts]
         lost = [host for host in silent if host not in reached] or min(silent, list(parts), key=len)
@@ -122,8 +122,8 @@ class Leader:
         if not (done and paused and self.fenced(now, cleared)):
             return None
         usable = set(cleared)
-        weak = record.weak()
-        chosen = self.choose(usable - weak) or self.choose(usable)
+        unreliable = record.weak()
+        chosen = self.choose(usable - unreliable) or self.choose(usable)
         if not chosen and now - self.since < AWAY:
             self.waits = "%d hosts are too few" % len(usable)
             return None
@@ -202,11 +202,11 @@ class Leader:
                 return self.in_vain(host, failed.why)
             if host not in reached:
                 return self.in_vain(host, "the connection ended")
-        late = [host for host in record.hosts if self.port_of(states, host) is None]
-        if not late:
+        unready = [host for host in record.hosts if self.port_of(states, host) is None]
+        if not unready:
             return AttemptRuns(record.number)
         if now - self.since > BEGIN:
-            return self.in_vain(late[0], "it was not ready after %d s" % BEGIN)
+            return self.in_vain(unready[0], "it was not ready after %d s" % BEGIN)
         return None
 
     def in_vain(self, host, why):
@@ -237,13 +237,13 @@ class Leader:
         """Yield the BeginPart of each host."""
         line, plans = self.record.attempts[-1], self.restart_plan.host_plans
         cleared = {host: state.cleared for host, state in states.items() if state.cleared}
-        lay = None
+        layout = None
         if line.checkpoint:
             checkpoints = {host: part.checkpoints for host, part in cleared.items()}
-            lay = newest_complete_checkpoint(checkpoints, line.checkpoint)
-            if lay is None:
+            layout = newest_complete_checkpoint(checkpoints, line.checkpoint)
+            if layout is None:
                 return  # the hosts have not told this leader yet
-            for *_, givers in lay.parts:
+            for *_, givers in layout.parts:
                 givers[:] = [peer_url(plans[host].address, cleared[host].port) for host in givers]
         chosen = [plans[host] for host in line.hosts]
         laid_folders = set()
@@ -251,7 +251,7 @@ class Leader:
             self.restart_plan.common, chosen, line.attempt, line.checkpoint
         ):
             work = plans[order.host].work
-            yield BeginPart(order, None if work in laid_folders else lay)
+            yield BeginPart(order, None if work in laid_folders else layout)
             laid_folders.add(work)  # of hosts that share the folder, only the first lays out
 
     def orders_of_returned(self, name):

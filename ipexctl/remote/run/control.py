@@ -163,5 +163,5 @@ def connect_with_timeout(link, address, patience=None):
 
 def peer_credentials(link):
     """Return (process, user) at the other end."""
-    creds = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return struct.unpack("3i", creds)[:2]
+    credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", credentials)[:2]
