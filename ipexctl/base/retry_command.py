@@ -22,28 +22,28 @@ def compose_retry_command(typed: Typed, lost: Sequence[str], n: int | None) -> s
         return ""
     words, added = list(_without_secrets(typed.options)), []
     if n is not None:
-        words, found = _with_ranks(words, str(n))
-        added = [] if found else ["-n", str(n)]
+        words, replaced = _with_ranks(words, str(n))
+        added = [] if replaced else ["-n", str(n)]
     words[1:1] = [*(word for host in lost for word in ("-x", host)), *added]
     return quoting.quote_for_pasting(("ipexctl", *words, *typed.script))
 
 
 def _without_secrets(words: Sequence[str]) -> Iterator[str]:
-    before = ""
+    previous = ""
     for word in words:
         option = "--env=" if word.startswith("--env=") else ""
         name, sign, _ = word.removeprefix(option).partition("=")
-        given = sign and (option or before == "--env")
-        secret = given and is_secret_name(name)
+        assigned = sign and (option or previous == "--env")
+        secret = assigned and is_secret_name(name)
         yield f"{option}{name}" if secret else _LOGIN.sub("USER:PASSWORD", word)
-        before = word
+        previous = word
 
 
 def _with_ranks(words: Sequence[str], n: str) -> tuple[list[str], bool]:
     """Replace the number of ranks where one was typed; also return whether one was."""
-    made, found = [], False
-    for before, word in zip(("", *words), words, strict=False):
-        in_one = _RANKS_IN_ONE.fullmatch(word)
-        found = found or bool(in_one) or before in _RANKS
-        made.append(n if before in _RANKS else f"{in_one[1]}{n}" if in_one else word)
-    return made, found
+    changed, replaced = [], False
+    for previous, word in zip(("", *words), words, strict=False):
+        combined = _RANKS_IN_ONE.fullmatch(word)
+        replaced = replaced or bool(combined) or previous in _RANKS
+        changed.append(n if previous in _RANKS else f"{combined[1]}{n}" if combined else word)
+    return changed, replaced

@@ -49,62 +49,63 @@ class Places:
     crowded: bool = False  # too few cores for communication threads to have their own
 
 
-def place_ranks(facts: Facts, ranks: int, workers: int = 0, asked: int | None = None) -> Places:
-    """Assign whole cores, first threads, neighbours together; `workers` cores of each for its comm.
+def place_ranks(facts: Facts, ranks: int, workers: int = 0, requested: int | None = None) -> Places:
+    """Give each rank neighbouring cores, with one thread of each; `workers` of them communicate.
 
-    All ranks of a host compute with equally many threads, so that none waits for another. `asked`:
-    the user's own number of threads; if that exceeds the cores, a rank gets both threads of each.
+    All ranks of a host compute with equally many threads, so that none waits for another.
+    `requested`: the user's number of threads; if it exceeds the cores, a rank gets both threads of
+    each core.
     """
     cpu = facts.cpu
-    mine = cores_per_rank(cpu, ranks)
-    if not mine:
+    rank_cores = cores_per_rank(cpu, ranks)
+    if not rank_cores:
         return _shared_places(cpu, ranks, workers)
-    made, crowded = [], False
-    for part in mine:
-        computing, comm = _for_comm(part, workers)
+    blocks, crowded = [], False
+    for cores in rank_cores:
+        computing, comm = _for_comm(cores, workers)
         crowded |= bool(set(comm) & {core[0] for core in computing})
-        made.append(CoreBlock(tuple(core[0] for core in computing), comm, _node_of(facts, part)))
-    threads = min(len(part.cpus) for part in made)
-    if asked and asked > threads and not workers:
-        made = [
-            replace(one, cpus=(*one.cpus, *(cpu for core in part for cpu in core[1:])))
-            for one, part in zip(made, mine, strict=True)
+        blocks.append(CoreBlock(tuple(core[0] for core in computing), comm, _node_of(facts, cores)))
+    threads = min(len(block.cpus) for block in blocks)
+    if requested and requested > threads and not workers:
+        blocks = [
+            replace(block, cpus=(*block.cpus, *(cpu for core in cores for cpu in core[1:])))
+            for block, cores in zip(blocks, rank_cores, strict=True)
         ]
     budget = threads if cpu.quota is None else max(1, int(cpu.quota / ranks) - workers)
-    return Places(tuple(made), min(threads, budget), capped=budget < threads, crowded=crowded)
+    return Places(tuple(blocks), min(threads, budget), capped=budget < threads, crowded=crowded)
 
 
 def _shared_places(cpu: CpuFacts, ranks: int, workers: int) -> Places:
     usable = tuple(sorted(core[0] for core in fast_cores(cpu)))
     if not usable:
         return Places((CoreBlock((), (), None),) * ranks, None)
-    made = []
+    blocks = []
     for rank in range(ranks):
-        comm = tuple(usable[(rank * workers + w) % len(usable)] for w in range(workers))
-        made.append(CoreBlock(usable, comm, None))
-    return Places(tuple(made), 1, shared=True, crowded=workers > 0)
+        comm = tuple(usable[(rank * workers + worker) % len(usable)] for worker in range(workers))
+        blocks.append(CoreBlock(usable, comm, None))
+    return Places(tuple(blocks), 1, shared=True, crowded=workers > 0)
 
 
-def _for_comm(part: tuple[Core, ...], workers: int) -> tuple[tuple[Core, ...], tuple[int, ...]]:
+def _for_comm(cores: tuple[Core, ...], workers: int) -> tuple[tuple[Core, ...], tuple[int, ...]]:
     """Reserve the last cores of a part; if it has no others, second threads of its cores."""
     if not workers:
-        return part, ()
-    if len(part) > workers:
-        return part[:-workers], tuple(core[0] for core in part[-workers:])
-    spare = [cpu for core in part for cpu in core[1:]] or [core[0] for core in part]
-    return part, tuple(spare[w % len(spare)] for w in range(workers))
+        return cores, ()
+    if len(cores) > workers:
+        return cores[:-workers], tuple(core[0] for core in cores[-workers:])
+    spare = [cpu for core in cores for cpu in core[1:]] or [core[0] for core in cores]
+    return cores, tuple(spare[worker % len(spare)] for worker in range(workers))
 
 
-def _node_of(facts: Facts, part: tuple[Core, ...]) -> int | None:
-    node_of = {c.id: c.node for c in facts.cpu.cpus}
-    found = {node_of[core[0]] for core in part}
+def _node_of(facts: Facts, cores: tuple[Core, ...]) -> int | None:
+    node_of = {cpu.id: cpu.node for cpu in facts.cpu.cpus}
+    nodes = {node_of[core[0]] for core in cores}
     with_memory = {n.id for n in facts.nodes if n.mem_total}
     allowed = with_memory if facts.mem.mems is None else with_memory & set(facts.mem.mems)
-    node = found.pop()
-    return node if not found and node in allowed else None
+    node = nodes.pop()
+    return node if not nodes and node in allowed else None
 
 
 def _split_cores(usable: Sequence[Core], ranks: int) -> tuple[tuple[Core, ...], ...]:
-    each, more = divmod(len(usable), ranks)
-    edges = [rank * each + min(rank, more) for rank in range(ranks + 1)]
-    return tuple(tuple(usable[a:b]) for a, b in pairwise(edges))
+    size, extra = divmod(len(usable), ranks)
+    edges = [rank * size + min(rank, extra) for rank in range(ranks + 1)]
+    return tuple(tuple(usable[start:end]) for start, end in pairwise(edges))

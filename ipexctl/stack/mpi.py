@@ -122,20 +122,20 @@ OPENMPI_4 = Flavour(
 FLAVOURS: Mapping[str, Flavour] = {f.name: f for f in (INTEL, MPICH, OPENMPI, OPENMPI_4)}
 
 
-def flavour_of_mpi(found: Mpi) -> Flavour:
+def flavour_of_mpi(mpi: Mpi) -> Flavour:
     """Return its row of the table."""
-    old = found.flavour == "openmpi" and found.version.split(".")[0] in ("1", "2", "3", "4")
-    return FLAVOURS["openmpi4" if old else found.flavour]
+    old = mpi.flavour == "openmpi" and mpi.version.split(".")[0] in ("1", "2", "3", "4")
+    return FLAVOURS["openmpi4" if old else mpi.flavour]
 
 
 def flavour_title(name: str) -> str:
     return FLAVOURS[name].title if name else "no MPI"
 
 
-def mpi_requirement(word: str, of_table: str) -> str:
+def mpi_requirement(word: str, intel_requirement: str) -> str:
     """Return what --mpi means for the lock: a requirement, SYSTEM, or NONE."""
     if word == INTEL.name:
-        return of_table
+        return intel_requirement
     return FLAVOURS[word].wanted if word in FLAVOURS else word.replace("none", NONE)
 
 
@@ -149,12 +149,12 @@ def describe_locked(locked: str, version: Callable[[str], str]) -> str:
     """Describe for people which MPI a lock installs."""
     if locked == SYSTEM:
         return "the hosts' own MPI"
-    found = in_packages({f.package: version(f.package) for f in FLAVOURS.values()}, "")
-    return str(found or "no MPI")
+    mpi = in_packages({f.package: version(f.package) for f in FLAVOURS.values()}, "")
+    return str(mpi or "no MPI")
 
 
-def row_of(found: Mpi | None) -> str:
-    return flavour_of_mpi(found).name if found else NONE
+def row_of(mpi: Mpi | None) -> str:
+    return flavour_of_mpi(mpi).name if mpi else NONE
 
 
 def in_packages(versions: Mapping[str, str], prefix: str) -> Mpi | None:
@@ -175,7 +175,7 @@ class HostMpi:
     @property
     def recognised(self) -> Mpi | None:
         matches = ((name, re.search(pattern, self.says)) for name, pattern in _SAYS)
-        return next((Mpi(name, found[1], self.bin) for name, found in matches if found), None)
+        return next((Mpi(name, match[1], self.bin) for name, match in matches if match), None)
 
 
 _SAYS = (
@@ -185,12 +185,12 @@ _SAYS = (
 )
 
 
-def no_mpirun(host: str, said: HostMpi | None) -> HostFailed:
+def no_mpirun(host: str, mpi: HostMpi | None) -> HostFailed:
     """Make the error for --mpi system if the host has no usable MPI."""
-    if said:
-        words = said.says.strip().splitlines()
-        why = f"its --version says: {words[0][:100]}" if words else "its --version prints nothing"
-        what = f"{host}: {said.bin}/mpirun is not Intel MPI, MPICH or Open MPI"
+    if mpi:
+        lines = mpi.says.strip().splitlines()
+        why = f"its --version says: {lines[0][:100]}" if lines else "its --version prints nothing"
+        what = f"{host}: {mpi.bin}/mpirun is not Intel MPI, MPICH or Open MPI"
     else:
         what, why = f"{host}: there is no mpirun", "searched PATH and the usual folders"
     hint = "ipexctl install --mpi openmpi   # brings its own; or mpich, intel, none"
@@ -211,8 +211,8 @@ def host_label(name: str, host: str, index: int) -> str:
     of a user's host that is kept begins with one. (`:` and `#` have a meaning in a machine file.)
     Open MPI cuts names at their first dot, and takes some for the local machine.
     """
-    kept = name == NONE or FLAVOURS[name].own_names
-    return host if kept and re.fullmatch(r"[A-Za-z][A-Za-z0-9.-]*", host) else f"{index}-host"
+    keeps_name = name == NONE or FLAVOURS[name].own_names
+    return host if keeps_name and re.fullmatch(r"[A-Za-z][A-Za-z0-9.-]*", host) else f"{index}-host"
 
 
 # --- the variables of its processes --------------------------------------------------------------
@@ -238,8 +238,8 @@ def env_vars(prefix: str, mpi: Mpi | None) -> Pairs:
 def _old_layout(variables: Pairs, prefix: str) -> Iterator[tuple[str, str]]:
     """Add folders: before 2021.15 libfabric and its providers were in separate ones."""
     for name, value in variables:
-        more = f":{prefix}/lib/libfabric" if name == "LD_LIBRARY_PATH" else ""
-        yield name, value + more
+        added = f":{prefix}/lib/libfabric" if name == "LD_LIBRARY_PATH" else ""
+        yield name, value + added
     yield "FI_PROVIDER_PATH", f"{prefix}/lib/libfabric/prov"
 
 
@@ -253,15 +253,15 @@ def nic_vars(name: str, nic: str) -> Pairs:
 _LISTS = ("PATH", "LD_LIBRARY_PATH")
 
 
-def with_setvars(ours: Sequence[tuple[str, str]], found: Mapping[str, str]) -> Pairs:
+def with_setvars(ours: Sequence[tuple[str, str]], setvars: Mapping[str, str]) -> Pairs:
     """Merge variables. ipexctl's win; in lists of folders they come first.
 
     The script points at the MPI that the bindings contain, while mpirun is the environment's own:
     the ranks must load the library that belongs to it. The bindings' providers need their
     libfabric, so an Intel MPI of the environment does not use them; from 2021.15 it needs none.
     """
-    own = dict(ours)
-    carried = {"FI_PROVIDER_PATH"} if "I_MPI_ROOT" in own else set()
-    below = {name: value for name, value in found.items() if name not in carried}
-    both = {n: f"{own[n]}:{below[n]}" for n in _LISTS if own.get(n) and below.get(n)}
-    return tuple({**below, **own, **both}.items())
+    values = dict(ours)
+    unused = {"FI_PROVIDER_PATH"} if "I_MPI_ROOT" in values else set()
+    lower = {name: value for name, value in setvars.items() if name not in unused}
+    joined = {n: f"{values[n]}:{lower[n]}" for n in _LISTS if values.get(n) and lower.get(n)}
+    return tuple({**lower, **values, **joined}.items())

@@ -70,32 +70,32 @@ def read_host_event(
     host: str, header: Mapping[str, Any], body: bytes = b"", ranks: Container[int] | None = None
 ) -> Event:
     """Read the event in a frame of `host`, which has these ranks; None: any. Raise HostFailed."""
-    said = Answer(host, header)
-    event = _parse_event(host, said, body)
+    answer = Answer(host, header)
+    event = _parse_event(host, answer, body)
     for rank in _ranks_of(event):
         if ranks is not None and rank not in ranks:
-            raise said.odd(f"rank {rank}, which is not on this host")
+            raise answer.odd(f"rank {rank}, which is not on this host")
     return event
 
 
-def _parse_event(host: str, said: Answer, body: bytes) -> Event:
-    if "event" not in said and "error" in said:
-        return Answer(host, said["error"]).read(run_events.Broken)
-    if "event" not in said:
-        done = Answer(host, said["done"])
+def _parse_event(host: str, answer: Answer, body: bytes) -> Event:
+    if "event" not in answer and "error" in answer:
+        return Answer(host, answer["error"]).read(run_events.Broken)
+    if "event" not in answer:
+        done = Answer(host, answer["done"])
         return done.read(RunDone, pace=read_pace(host, done["pace"]) if "pace" in done else None)
-    match name := said.text("event"):
-        case "log" if isinstance(said["key"], str):
-            return Output(None, body, said.text("key"))
+    match name := answer.text("event"):
+        case "log" if isinstance(answer["key"], str):
+            return Output(None, body, answer.text("key"))
         case "log":
-            rank = said.whole("key")
-            return OutputEnd(rank) if said.get("end") is True else Output(rank, body)
+            rank = answer.whole("key")
+            return OutputEnd(rank) if answer.get("end") is True else Output(rank, body)
         case "traffic":
-            return Traffic(said.read(ExchangeReport))
-    kind = run_events.kind_of(said)
+            return Traffic(answer.read(ExchangeReport))
+    kind = run_events.kind_of(answer)
     if kind is None:
-        raise said.odd(f"an event named {name[:40]!r}")
-    event = said.read(kind)
+        raise answer.odd(f"an event named {name[:40]!r}")
+    event = answer.read(kind)
     if isinstance(event, run_events.RankExited):
         end = RankEnd(event.rank, host, **vars(event.ended))
         return RankEnded(end, event.tail[-LAST_WORDS:])
@@ -112,11 +112,12 @@ def _ranks_of(event: Event) -> tuple[int, ...]:
         case run_events.Sample():
             return (*event.stopped, *event.ranks)
         case Traffic(report) | RunDone(traffic=report):
-            return (*(one.rank for one in report.processes), *(row[0] for row in report.moved))
+            ranks = (process.rank for process in report.processes)
+            return (*ranks, *(row[0] for row in report.moved))
     return ()
 
 
 def journal_position(header: Mapping[str, Any]) -> int:
     """Return where the event ends in the host's journal, 0 if it is not from there."""
-    at = header.get("at")
-    return at if type(at) is int else 0
+    position = header.get("at")
+    return position if type(position) is int else 0

@@ -35,12 +35,12 @@ def first_cause(
     ends: Iterable[RankEnd],
     tails: Mapping[int, Sequence[str]],
     known: tuple[Cause, ...],
-    asked: Container[int] = (),
+    stopped: Container[int] = (),
 ) -> RankEnd | None:
     """Return the first rank that failed; if it only reports a lost peer, the first that does not.
 
     Reports of two hosts can arrive in any order; a rank's own last lines cannot. A rank that ended
-    silently counts, except the `asked`: those that were told to end before. An abort without a
+    silently counts, except the `stopped`: those that were told to end before. An abort without a
     known reason counts if no other rank has an exception of its own.
     """
     failed = [e for e in ends if not e.ok]
@@ -51,10 +51,9 @@ def first_cause(
         for end in failed:
             tail = tails.get(end.rank, ())
             killed = end.lost or end.signal is not None
-            own_words = not killed and any(t.strip() for t in tail)
-            if (own_words or end.rank not in asked) and _known_failure_slug(
-                tail, known
-            ) != PEER_GONE:
+            own_words = not killed and any(line.strip() for line in tail)
+            slug = _known_failure_slug(tail, known)
+            if slug != PEER_GONE and (own_words or end.rank not in stopped):
                 return end
     elif first.signal == SIGABRT and reason in ABORTS:
         for end in failed:
@@ -66,8 +65,8 @@ def first_cause(
 
 def _known_failure_slug(tail: Iterable[str], known: tuple[Cause, ...]) -> str:
     """Return the slug of the known failure; "" if there is none."""
-    found = causes.find_likeliest_cause(from_traceback(bare_lines(tail)), known)
-    return found.cause.slug if found else ""
+    match = causes.find_likeliest_cause(from_traceback(bare_lines(tail)), known)
+    return match.cause.slug if match else ""
 
 
 def bare_lines(tail: Iterable[str]) -> list[str]:
@@ -79,21 +78,21 @@ def same_endings(
     first: RankEnd, ends: Iterable[RankEnd], tails: Mapping[int, Sequence[str]]
 ) -> tuple[RankEnd, ...]:
     """Return the other ranks that ended in the same way, with the same last line."""
-    said = _last_words(tails.get(first.rank, ()))
+    last_words = _last_words(tails.get(first.rank, ()))
     return tuple(
         e
         for e in ends
         if e.rank != first.rank
         and not e.ok
         and (e.code, e.signal) == (first.code, first.signal)
-        and said
-        and _last_words(tails.get(e.rank, ())) == said
+        and last_words
+        and _last_words(tails.get(e.rank, ())) == last_words
     )
 
 
 def _last_words(tail: Sequence[str]) -> str:
     """Return the last line with text, without numbers, as ranks and addresses differ."""
-    last = next((t for t in reversed(tail) if t.strip()), "")
+    last = next((line for line in reversed(tail) if line.strip()), "")
     return re.sub(r"0x[0-9a-f]+|\d+", "#", without_colour(last)).strip()
 
 
@@ -102,34 +101,33 @@ def known_cause(result: RunResult, table: causes.Known) -> Cause | None:
     if result.gpu_check:
         return next(cause for cause in table() if cause.slug == GPU_CHECK)
     if result.ended_by == "timeout":  # what ranks print after Ctrl-C is not the cause
-        found = causes.find_likeliest_cause([result.cause], table())
-        return found.cause if found else None
+        match = causes.find_likeliest_cause([result.cause], table())
+        return match.cause if match else None
     if result.exit_code == 0 or result.ended_by == "interrupted":
         return None
     known = table()
     stuck = result.exchange.stuck if result.exchange else ""
-    if stuck and (
-        found := causes.find_likeliest_cause([stuck], known)
-    ):  # ranks only report missing ones
-        return found.cause
+    match = causes.find_likeliest_cause([stuck], known) if stuck else None
+    if match:  # the other ranks only report that some are missing
+        return match.cause
     at_exit = result.first is not None and result.first.at_exit  # it then explains Python's crash
-    wrong = ABORTS if at_exit else ()
-    known = tuple(cause for cause in known if not cause.harmless and cause.slug not in wrong)
+    excluded = ABORTS if at_exit else ()
+    known = tuple(cause for cause in known if not cause.harmless and cause.slug not in excluded)
     lines = bare_lines(result.tail)
     start = traceback_start(lines)
     earlier = (text for text in lines[:start] if "warn" not in text.lower())
-    found = causes.find_likeliest_cause([*from_traceback(lines), result.cause], known)
-    found = found or causes.find_likeliest_cause(earlier, known)
-    if (left := result.left_out) and (found is None or found.cause.slug in _MISSING):
-        slug = _MODULE_MISSING if found and found.cause.slug == _MODULE_MISSING else FILE_MISSING
+    match = causes.find_likeliest_cause([*from_traceback(lines), result.cause], known)
+    match = match or causes.find_likeliest_cause(earlier, known)
+    if (left_out := result.left_out) and (match is None or match.cause.slug in _MISSING):
+        slug = _MODULE_MISSING if match and match.cause.slug == _MODULE_MISSING else FILE_MISSING
         missing = next(cause for cause in known if cause.slug == slug)
-        why = f"{left.path} is not sent to the hosts: {left.why}"
-        return replace(missing, why=why, fix=left.fix)
-    if found is None:
+        why = f"{left_out.path} is not sent to the hosts: {left_out.why}"
+        return replace(missing, why=why, fix=left_out.fix)
+    if match is None:
         return None
-    if found.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
-        return replace(found.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
-    return _with_its_host(_with_its_port(found.cause, found.line), result)
+    if match.cause.slug == PEER_GONE and not result.victims and any(e.ok for e in result.ends):
+        return replace(match.cause, why=_PEER_DONE[0], fix=_PEER_DONE[1])
+    return _with_its_host(_with_its_port(match.cause, match.line), result)
 
 
 _PEER_DONE = (
@@ -157,17 +155,17 @@ def _with_its_host(cause: Cause, result: RunResult) -> Cause:
     host = result.first.host if result.first else result.lost_host
     if not host:
         return cause
-    fix = _HOST.sub(lambda found: f"on {host}" if "that" in found[0] else host, cause.fix)
+    fix = _HOST.sub(lambda match: f"on {host}" if "that" in match[0] else host, cause.fix)
     return replace(cause, fix=fix)
 
 
 def own_gpu_check(tails: Mapping[int, Sequence[str]], table: causes.Known) -> str:
     """Return the last line of a rank that ended itself with code 0, as it found too few GPUs."""
     for _, tail in sorted(tails.items()):
-        said = [without_rank_prefix(without_colour(t)) for t in tail if t.strip()][-LAST_WORDS:]
-        if not any(word in line.lower() for line in said for word in ("gpu", "cuda")):
+        last_lines = bare_lines(text for text in tail if text.strip())[-LAST_WORDS:]
+        if not any(word in line.lower() for line in last_lines for word in ("gpu", "cuda")):
             continue
         checks = tuple(cause for cause in table() if cause.slug == GPU_CHECK)
-        if found := causes.find_likeliest_cause(said, checks):
-            return found.line.strip()
+        if match := causes.find_likeliest_cause(last_lines, checks):
+            return match.line.strip()
     return ""

@@ -68,7 +68,7 @@ class InterruptTraces:
         """Return whether an exception with this last line follows from the end of the ranks."""
         if last.split(":")[0] == "KeyboardInterrupt":
             return True
-        found = causes.find_likeliest_cause(
-            [last], tuple(c for c in self._known() if c.slug == PEER_GONE)
+        match = causes.find_likeliest_cause(
+            [last], tuple(cause for cause in self._known() if cause.slug == PEER_GONE)
         )
-        return found is not None
+        return match is not None

@@ -41,9 +41,9 @@ class Choice:
         return self.source(host, rank) and self._line(without_colour(text))
 
     def _line(self, text: str) -> bool:
-        if self.include and not any(p.search(text) for p in self.include):
+        if self.include and not any(pattern.search(text) for pattern in self.include):
             return False
-        return not any(p.search(text) for p in self.exclude)
+        return not any(pattern.search(text) for pattern in self.exclude)
 
 
 ALL = Choice()
@@ -51,14 +51,12 @@ ALL = Choice()
 
 def read_line_filter(options: RunOptions, inventory: Inventory, known: Known) -> Choice:
     """Read the selection. Hosts are named as for --limit. Raise InputError."""
-    hosts: tuple[Host, ...] = ()
-    if options.show_hosts:
-        hosts = select_hosts(
-            inventory, options.show_hosts, known=known, option="--show-hosts"
-        ).hosts
+    patterns, hosts = options.show_hosts, tuple[Host, ...]()
+    if patterns:
+        hosts = select_hosts(inventory, patterns, known=known, option="--show-hosts").hosts
     return Choice(
         frozenset(rank_set(options.ranks)) if options.ranks is not None else frozenset(),
-        frozenset(h.name for h in hosts),
+        frozenset(host.name for host in hosts),
         tuple(_compile_pattern("-i", word) for word in options.include),
         tuple(_compile_pattern("-e", word) for word in options.leave_out),
     )
@@ -66,7 +64,7 @@ def read_line_filter(options: RunOptions, inventory: Inventory, known: Known) ->
 
 def require_selected_ranks(choice: Choice, plan: LaunchPlan) -> None:
     """Raise InputError unless a rank is left whose lines are shown."""
-    ranks = [(h.host, p.rank) for h in plan.hosts for p in h.ranks]
+    ranks = [(host_plan.host, place.rank) for host_plan in plan.hosts for place in host_plan.ranks]
     if not any(choice.source(host, rank) for host, rank in ranks):
         raise InputError(
             "--ranks and --show-hosts select no ranks",
@@ -77,13 +75,13 @@ def require_selected_ranks(choice: Choice, plan: LaunchPlan) -> None:
 
 def rank_set(text: str) -> set[int]:
     """Parse ranks: 0,4-7 -> {0, 4, 5, 6, 7}."""
-    found: set[int] = set()
+    ranks: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         bounds = [first, last] if dash else [first, first]
-        if not all(b.isascii() and b.isdigit() and len(b) < 8 for b in bounds):
-            what = f"--ranks {quote((text,))}: {part!r} is not a rank"
-            raise InputError(what, hint="--ranks 0,4-7", slug="rank-list-invalid")
+        if not all(bound.isascii() and bound.isdigit() and len(bound) < 8 for bound in bounds):
+            message = f"--ranks {quote((text,))}: {part!r} is not a rank"
+            raise InputError(message, hint="--ranks 0,4-7", slug="rank-list-invalid")
         low, high = map(int, bounds)
         if low > high:
             raise InputError(
@@ -91,8 +89,8 @@ def rank_set(text: str) -> set[int]:
                 hint=f"--ranks {high}-{low}",
                 slug="rank-list-invalid",
             )
-        found.update(range(low, high + 1))
-    return found
+        ranks.update(range(low, high + 1))
+    return ranks
 
 
 def _compile_pattern(option: str, text: str) -> re.Pattern[str]:

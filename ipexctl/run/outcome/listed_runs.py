@@ -145,8 +145,8 @@ class ListedRun:
 
     @property
     def attempt(self) -> int:
-        found = ATTEMPT.search(self.id)
-        return int(found[1]) if found else 1
+        match = ATTEMPT.search(self.id)
+        return int(match[1]) if match else 1
 
     @property
     def attempt_id(self) -> str:
@@ -161,12 +161,12 @@ class ListedRun:
     @property
     def kept(self) -> bool:
         """Whether its hosts may start it again."""
-        return any(part.kept for part in self.seen)
+        return any(report.kept for report in self.seen)
 
     @property
     def later(self) -> bool:
         """Whether another attempt followed."""
-        return any(part.later for part in self.seen)
+        return any(report.later for report in self.seen)
 
     @property
     def exit_code(self) -> int | None:
@@ -178,40 +178,40 @@ class ListedRun:
 
     @property
     def unreadable(self) -> bool:
-        return all(part.unreadable for part in self.seen)
+        return all(report.unreadable for report in self.seen)
 
     @property
     def cut(self) -> tuple[tuple[str, float], ...]:
         """Which hosts do not reach each other, from the hub; if that is out of reach, any host."""
         first = self.about.hosts[:1]
-        known = sorted(self.seen, key=lambda part: part.host not in first)
-        return next((part.cut for part in known if part.alive), ())
+        hub_first = sorted(self.seen, key=lambda report: report.host not in first)
+        return next((report.cut for report in hub_first if report.alive), ())
 
     @property
     def stall(self) -> float | None:
         """Seconds without progress; None: it makes progress, or made progress until its end."""
-        return max((p.stall for p in self.seen if p.stall is not None), default=None)
+        return max((report.stall for report in self.seen if report.stall is not None), default=None)
 
     @property
     def waits(self) -> str:
         """What its hosts wait for before they start it again."""
-        told = sorted(self.seen, key=lambda part: not part.leads)
-        return told[0].waits if self.state is ListedState.RESTARTING else ""
+        leader_first = sorted(self.seen, key=lambda report: not report.leads)
+        return leader_first[0].waits if self.state is ListedState.RESTARTING else ""
 
     @property
     def ends(self) -> dict[int, RankEnd]:
         """The ends of those ranks of a stalled run that have ended."""
-        return {end.rank: end for part in self.seen for end in part.ends}
+        return {end.rank: end for report in self.seen for end in report.ends}
 
     @property
     def targets(self) -> tuple[str, ...]:
         """The hosts that reported it, by their names in the inventory here."""
-        return tuple(part.target for part in self.seen)
+        return tuple(report.target for report in self.seen)
 
     @property
     def alive(self) -> tuple[str, ...]:
         """The hosts on which part of it is alive."""
-        return tuple(part.host for part in self.seen if part.alive)
+        return tuple(report.host for report in self.seen if report.alive)
 
 
 def checked_name(name: str) -> str:
@@ -234,29 +234,29 @@ def read_on_host(
     """
     name = plain(raw.get("host"), 255) or host
     decided = max(0.0, seconds_or_zero(raw.get("decided")) - seconds_or_zero(raw.get("went")))
-    found = read_record(RunOnHost, raw, host=name, target=host, decided=decided)
+    report = read_record(RunOnHost, raw, host=name, target=host, decided=decided)
     by_hub, own = (
-        verdict.decide_verdict(verdict.read_all(raw.get(facts), name), found.about.ranks, known)
+        verdict.decide_verdict(verdict.read_all(raw.get(facts), name), report.about.ranks, known)
         for facts in ("facts", "own")
     )
-    return replace(found, verdict=by_hub, own=own)
+    return replace(report, verdict=by_hub, own=own)
 
 
-def merge_runs(parts: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:
+def merge_runs(reports: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:
     """Merge reports to runs, newest first, as ids have the time of the start. A run that never
     began is left out, unless the command that started it left a result."""
     by_run: dict[str, dict[str, RunOnHost]] = {}
-    for part in parts:
-        of_hosts = by_run.setdefault(part.run, {})
-        before = of_hosts.get(part.host)
-        if before is None or _report_priority(part) > _report_priority(before):
-            of_hosts[part.host] = part
-    there = {
-        name: tuple(seen.values())
-        for name, seen in by_run.items()
-        if name and any(map(_was_there, seen.values()))
+    for report in reports:
+        by_host = by_run.setdefault(report.run, {})
+        previous = by_host.get(report.host)
+        if previous is None or _report_priority(report) > _report_priority(previous):
+            by_host[report.host] = report
+    begun = {
+        run_id: tuple(seen.values())
+        for run_id, seen in by_run.items()
+        if run_id and any(map(_was_there, seen.values()))
     }
-    runs = [_merge_run(there[name]) for name in sorted(there, reverse=True)]
+    runs = [_merge_run(begun[run_id]) for run_id in sorted(begun, reverse=True)]
     newest = {run.first_id: run for run in reversed(runs)}
     return tuple(_settle_last_attempt(run) if run is newest[run.first_id] else run for run in runs)
 
@@ -264,134 +264,133 @@ def merge_runs(parts: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:
 def _settle_last_attempt(run: ListedRun) -> ListedRun:
     """Return the last attempt known to these hosts as the run's record has it: its hosts may not
     have seen how it ended, and those of a later attempt may be out of reach."""
-    if run.over and any(part.done for part in run.seen):
+    if run.over and any(report.done for report in run.seen):
         return replace(run, state=ListedState.DONE, verdict=Verdict(EXIT_OK, "ranks", ""))
-    if run.over and all(part.cut_off for part in run.seen):
+    if run.over and all(report.cut_off for report in run.seen):
         why = "its hosts here were cut off from others, on which it may go on"
-        return replace(
-            run, state=ListedState.LOST, verdict=Verdict(EXIT_LOST, verdict.UNKNOWN, why)
-        )
-    settled = any(part.settled for part in run.seen)
+        unknown = Verdict(EXIT_LOST, verdict.UNKNOWN, why)
+        return replace(run, state=ListedState.LOST, verdict=unknown)
+    settled = any(report.settled for report in run.seen)
     if not run.over or run.state is ListedState.DONE or settled or not run.kept:
         return run
-    lost = {part.verdict.lost for part in run.seen if part.verdict and part.verdict.lost}
+    lost = {report.verdict.lost for report in run.seen if report.verdict and report.verdict.lost}
     if run.verdict and len(lost) > 1 and not recorded_losses(run.seen):
         why = "its hosts do not reach each other, and have not agreed yet on which were lost"
         run = replace(run, verdict=replace(run.verdict, cause=why))
     return replace(run, state=ListedState.RESTARTING)
 
 
-def _report_priority(part: RunOnHost) -> tuple[bool, bool]:
+def _report_priority(report: RunOnHost) -> tuple[bool, bool]:
     """Return a sort key: hosts that share their home all report one journal, but only its own host
     sees the processes and can end them."""
-    return part.alive, part.target == part.host
+    return report.alive, report.target == report.host
 
 
-def _was_there(part: RunOnHost) -> bool:
-    known = part.begun or part.started > 0 or part.result is not None
-    return known or part.alive or part.unreadable or part.format not in (None, FORMAT)
+def _was_there(report: RunOnHost) -> bool:
+    recorded = report.begun or report.started > 0 or report.result is not None
+    return recorded or report.alive or report.unreadable or report.format not in (None, FORMAT)
 
 
-def _merge_run(seen: tuple[RunOnHost, ...]) -> ListedRun:
-    about = max((part.about for part in seen), key=lambda a: (a.ranks, a.command))
-    ok, started = (sum(getattr(part, name) for part in seen) for name in ("ok", "started"))
-    deciding = _deciding_reports(seen, about)
-    found = _verdict_of_run(seen, about, ok, deciding)
-    lines = sorted(filter(None, (part.last for part in seen)))
+def _merge_run(reports: tuple[RunOnHost, ...]) -> ListedRun:
+    about = max((report.about for report in reports), key=lambda a: (a.ranks, a.command))
+    ok, started = (sum(getattr(report, name) for report in reports) for name in ("ok", "started"))
+    deciding = _deciding_reports(reports, about)
+    outcome = _verdict_of_run(reports, about, ok, deciding)
+    lines = sorted(filter(None, (report.last for report in reports)))
     last = next((text for _, text in lines if _says_something(text)), "")
-    words = plain(found.last, 400) if found else ""
-    sizes = [part.bytes for part in seen if part.bytes is not None]
+    words = plain(outcome.last, 400) if outcome else ""
+    sizes = [report.bytes for report in reports if report.bytes is not None]
     return ListedRun(
-        id=seen[0].run,
+        id=reports[0].run,
         about=about,
-        state=_state_of_run(seen, found),
-        began=min((part.began for part in seen if part.began), default=0.0),
-        seconds=max(part.seconds for part in deciding or seen),
+        state=_state_of_run(reports, outcome),
+        began=min((report.began for report in reports if report.began), default=0.0),
+        seconds=max(report.seconds for report in deciding or reports),
         started=started,
         ok=ok,
-        verdict=found,
+        verdict=outcome,
         last=words or last,
-        seen=seen,
+        seen=reports,
         bytes=sum(sizes) if sizes else None,
     )
 
 
-def _state_of_run(seen: Sequence[RunOnHost], found: Verdict | None) -> ListedState:
-    if any(part.alive for part in seen):
-        return ListedState.STOPPING if found else ListedState.RUNNING
-    if found is None or found.ended_by == verdict.UNKNOWN:
+def _state_of_run(reports: Sequence[RunOnHost], outcome: Verdict | None) -> ListedState:
+    if any(report.alive for report in reports):
+        return ListedState.STOPPING if outcome else ListedState.RUNNING
+    if outcome is None or outcome.ended_by == verdict.UNKNOWN:
         return ListedState.LOST
-    usual = ListedState.STOPPED if found.ended_by == verdict.INTERRUPTED else ListedState.FAILED
-    return ListedState.DONE if found.exit_code == 0 else usual
+    failure = ListedState.STOPPED if outcome.ended_by == verdict.INTERRUPTED else ListedState.FAILED
+    return ListedState.DONE if outcome.exit_code == 0 else failure
 
 
-def _deciding_reports(seen: Sequence[RunOnHost], about: About) -> list[RunOnHost]:
+def _deciding_reports(reports: Sequence[RunOnHost], about: About) -> list[RunOnHost]:
     """Return the hosts that know how the run ended, the best source first.
 
     The first fact counts, whatever a host records that was frozen or cut off, and is back. If hosts
     of a divided network recorded different ones at one time, the record of the run decides;
     without one, the majority does. A lost host knows best how it was lost, then the hub.
     """
-    recorded = recorded_losses(seen)
-    noted = [part for part in seen if part.verdict]
-    first = min((part.decided for part in noted), default=0.0)
-    early = [part for part in noted if part.decided <= first + AT_ONE_TIME]
+    recorded = recorded_losses(reports)
+    judged = [report for report in reports if report.verdict]
+    earliest = min((report.decided for report in judged), default=0.0)
+    early = [report for report in judged if report.decided <= earliest + AT_ONE_TIME]
     votes = Counter(map(_what_ended_it, early))
 
-    def worth(part: RunOnHost) -> tuple[bool, int, bool, bool]:
-        ended_by, lost = _what_ended_it(part)
-        first = part.host in about.hosts[:1]
-        return lost in recorded, votes[ended_by, lost], lost == part.host, first
+    def worth(report: RunOnHost) -> tuple[bool, int, bool, bool]:
+        ended_by, lost = _what_ended_it(report)
+        is_hub = report.host in about.hosts[:1]
+        return lost in recorded, votes[ended_by, lost], lost == report.host, is_hub
 
     early.sort(key=worth, reverse=True)
-    return [part for part in early if _what_ended_it(part) == _what_ended_it(early[0])]
+    return [report for report in early if _what_ended_it(report) == _what_ended_it(early[0])]
 
 
-def recorded_losses(seen: Iterable[RunOnHost]) -> tuple[str, ...]:
-    return max((part.lost for part in seen), key=len, default=())
+def recorded_losses(reports: Iterable[RunOnHost]) -> tuple[str, ...]:
+    return max((report.lost for report in reports), key=len, default=())
 
 
-def _what_ended_it(part: RunOnHost) -> tuple[str, str]:
-    return (part.verdict.ended_by, part.verdict.lost) if part.verdict else ("", "")
+def _what_ended_it(report: RunOnHost) -> tuple[str, str]:
+    return (report.verdict.ended_by, report.verdict.lost) if report.verdict else ("", "")
 
 
 def _verdict_of_run(
-    seen: Sequence[RunOnHost], about: About, ok: int, deciding: Sequence[RunOnHost]
+    reports: Sequence[RunOnHost], about: About, ok: int, deciding: Sequence[RunOnHost]
 ) -> Verdict | None:
     """Return how the run ended; None: it has not ended."""
-    stopped = next((part.stopped for part in seen if part.stopped), "")
-    if stopped and not any(part.alive for part in seen):
+    stopped = next((report.stopped for report in reports if report.stopped), "")
+    if stopped and not any(report.alive for report in reports):
         return Verdict(EXIT_INTERRUPTED, verdict.INTERRUPTED, stopped)
-    told = next((part.result for part in seen if part.result), None)  # by who watched the run
+    watched = next((report.result for report in reports if report.result), None)  # the viewer's
     fact = deciding[0].verdict if deciding else None
-    recorded = recorded_losses(seen)
+    recorded = recorded_losses(reports)
     if recorded and (fact is None or fact.ended_by == verdict.HOST_LOST):
         if fact is None or fact.lost not in recorded:
-            lost = f"{fold(recorded)}: lost"
-            return Verdict(EXIT_LOST, verdict.HOST_LOST, lost, lost=recorded[0])
-        also = fold(host for host in recorded if host != fact.lost)
-        return replace(fact, cause=f"{fact.cause}; also lost: {also}" if also else fact.cause)
-    hub_first = sorted(seen, key=lambda part: part.host not in about.hosts[:1])
-    own = [part.own for part in hub_first if part.own]
-    if told and fact and told.ended_by == fact.ended_by:  # the journals know more than its words
-        return replace(fact, exit_code=told.exit_code, cause=told.cause)
-    if told or fact:
-        return told or fact
-    if own:  # a rank that failed before its host was asked to end says more
-        return min(own, key=lambda found: found.ended_by != verdict.RANK_FAILED)
-    if any(part.alive for part in seen):
+            cause = f"{fold(recorded)}: lost"
+            return Verdict(EXIT_LOST, verdict.HOST_LOST, cause, lost=recorded[0])
+        others = fold(host for host in recorded if host != fact.lost)
+        return replace(fact, cause=f"{fact.cause}; also lost: {others}" if others else fact.cause)
+    hub_first = sorted(reports, key=lambda report: report.host not in about.hosts[:1])
+    own_verdicts = [report.own for report in hub_first if report.own]
+    if watched and fact and watched.ended_by == fact.ended_by:  # the journals know more
+        return replace(fact, exit_code=watched.exit_code, cause=watched.cause)
+    if watched or fact:
+        return watched or fact
+    if own_verdicts:  # a rank that failed before its host was asked to end says more
+        return min(own_verdicts, key=lambda candidate: candidate.ended_by != verdict.RANK_FAILED)
+    if any(report.alive for report in reports):
         return None
     if about.ranks and ok >= about.ranks:
         return Verdict(EXIT_OK, "ranks", "")
-    return Verdict(EXIT_LOST, verdict.UNKNOWN, _unknown_ending(seen))
+    return Verdict(EXIT_LOST, verdict.UNKNOWN, _unknown_ending(reports))
 
 
-def _unknown_ending(seen: Sequence[RunOnHost]) -> str:
-    if any(part.unreadable or part.format not in (None, FORMAT) for part in seen):
+def _unknown_ending(reports: Sequence[RunOnHost]) -> str:
+    if any(report.unreadable or report.format not in (None, FORMAT) for report in reports):
         return "its record does not say how it ended"
-    part = next((p for p in seen if p.over), None)
-    silent = f"{seen[0].host} was switched off, or all processes of the run were killed there"
-    return f"{part.host}: {part.over}" if part else silent
+    report = next((candidate for candidate in reports if candidate.over), None)
+    silent = f"{reports[0].host} was switched off, or all processes of the run were killed there"
+    return f"{report.host}: {report.over}" if report else silent
 
 
 def choose_run(runs: Sequence[ListedRun], text: str) -> ListedRun:
@@ -404,11 +403,11 @@ def choose_run(runs: Sequence[ListedRun], text: str) -> ListedRun:
     if text == LAST:
         return runs[0]
     named = [run for run in runs if text and text == run.about.name]
-    if not named and (found := ATTEMPT.search(text)):
-        return _find_attempt(runs, choose_run(runs, text[: found.start()]), int(found[1]))
-    begins = [run for run in runs if text and run.id.startswith(text)]
-    if len({run.first_id for run in begins}) == 1:
-        begins = begins[:1]  # the last attempt
+    if not named and (match := ATTEMPT.search(text)):
+        return _find_attempt(runs, choose_run(runs, text[: match.start()]), int(match[1]))
+    by_id = [run for run in runs if text and run.id.startswith(text)]
+    if len({run.first_id for run in by_id}) == 1:
+        by_id = by_id[:1]  # the last attempt
     active = [run for run in named if not run.over]
     if len(active) > 1:
         raise InputError(
@@ -417,33 +416,33 @@ def choose_run(runs: Sequence[ListedRun], text: str) -> ListedRun:
             hint=_ID,
             slug="run-ambiguous",
         )
-    if named or len(begins) == 1:
-        return (active or named or begins)[0]
-    if begins:
+    if named or len(by_id) == 1:
+        return (active or named or by_id)[0]
+    if by_id:
         raise InputError(
-            f"{text}: {len(begins)} runs match",
-            why=_list_run_ids(begins),
+            f"{text}: {len(by_id)} runs match",
+            why=_list_run_ids(by_id),
             hint=_ID,
             slug="run-ambiguous",
         )
     names = [name for run in runs for name in (run.id, run.about.name) if name]
-    near = nearest_word(text, names)
-    meant = f" (did you mean {near!r}?)" if near else ""
+    nearest = nearest_word(text, names)
+    suggestion = f" (did you mean {nearest!r}?)" if nearest else ""
     raise InputError(
-        f"there is no run {text!r} on these hosts{meant}",
+        f"there is no run {text!r} on these hosts{suggestion}",
         hint="ipexctl ps -a",
         slug="unknown-run",
     )
 
 
 def _find_attempt(runs: Sequence[ListedRun], last: ListedRun, number: int) -> ListedRun:
-    of_run = [run for run in runs if run.first_id == last.first_id]
-    for run in of_run:
+    attempts = [run for run in runs if run.first_id == last.first_id]
+    for run in attempts:
         if run.attempt == number:
             return run
     raise InputError(
         f"{last.about.name or last.first_id} has no attempt {number} on these hosts",
-        why=_list_run_ids(of_run),
+        why=_list_run_ids(attempts),
         hint="ipexctl ps -a",
         slug="unknown-run",
     )

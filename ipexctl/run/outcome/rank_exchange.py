@@ -129,10 +129,10 @@ class ExchangeWatch:
         self.silent[host] = report.silent or self.silent.get(host, "")
         if report.complete:
             self.complete.add(host)
-        for rank in {one.rank for one in report.processes}:
-            said = tuple(one for one in report.processes if one.rank == rank)
-            self.processes[rank] = said
-            self.written[rank] = now - min(one.age for one in said)
+        for rank in {process.rank for process in report.processes}:
+            processes = tuple(process for process in report.processes if process.rank == rank)
+            self.processes[rank] = processes
+            self.written[rank] = now - min(process.age for process in processes)
         self.moved[host] = report.moved or self.moved.get(host, ())
         if self._met is None and self._at_loopback():
             self._met = now
@@ -141,9 +141,9 @@ class ExchangeWatch:
         """Count lines with metrics of training. Most output has none and costs one search."""
         if self.steps.get(rank, 0) >= ENOUGH_STEPS or not any(word in data for word in METRICS):
             return
-        found = sum(1 for text in texts if is_step(text))
-        if found:
-            self.steps[rank] = self.steps.get(rank, 0) + found
+        steps = sum(1 for text in texts if is_step(text))
+        if steps:
+            self.steps[rank] = self.steps.get(rank, 0) + steps
             if self._second is None and self.steps[rank] > 1:
                 self._second = now
 
@@ -159,13 +159,13 @@ class ExchangeWatch:
         if min(self.written.get(rank, 0.0) for rank in self._hosts) < self._second:
             return ""  # what they reported before they trained means nothing
         self._looked = now
-        found = self.judge()
-        if found is None or found.verdict is ExchangeVerdict.UNKNOWN:
+        exchange = self.judge()
+        if exchange is None or exchange.verdict is ExchangeVerdict.UNKNOWN:
             return ""
-        if found.alarming:
-            before, self._warned = self._warned, True
-            more = f"   (ipexctl explain {TRAINED_ALONE})"
-            return "" if before else f"WARNING: {so_far(found)}{more}"
+        if exchange.alarming:
+            warned_before, self._warned = self._warned, True
+            hint = f"   (ipexctl explain {TRAINED_ALONE})"
+            return "" if warned_before else f"WARNING: {so_far(exchange)}{hint}"
         self._settled = True
         return "ranks have started to exchange data" if self._warned else ""
 
@@ -179,24 +179,25 @@ class ExchangeWatch:
 
     def _at_loopback(self) -> str:
         """Return the note if rank 0 waits at a loopback address for ranks of other hosts."""
-        waits = (one for one in self.processes.get(0, ()) if one.joined and not one.groups)
-        place = next((one.master for one in waits if _is_loopback(one.master)), "")
-        here = self._hosts[0]
-        missing = [rank for rank in self._hosts if self._hosts[rank] != here]
-        if not place or not missing or any(self.processes_in_groups()):
+        rank_0 = self.processes.get(0, ())
+        waiting = (process for process in rank_0 if process.joined and not process.groups)
+        address = next((process.master for process in waiting if _is_loopback(process.master)), "")
+        host = self._hosts[0]
+        missing = [rank for rank in self._hosts if self._hosts[rank] != host]
+        if not address or not missing or any(self.processes_in_groups()):
             return ""
         return (
-            f"rank 0 on {here} opened the rendezvous at {place}, a loopback address that only "
-            f"{here} itself reaches; {_rank_text(missing)} cannot join: the script sets "
+            f"rank 0 on {host} opened the rendezvous at {address}, a loopback address that only "
+            f"{host} itself reaches; {_rank_text(missing)} cannot join: the script sets "
             "MASTER_ADDR or init_method"
         )
 
     def processes_in_groups(self) -> Iterator[Process]:
         """Yield processes whose rank and world size in torch.distributed are those of the run."""
-        for rank, said in self.processes.items():
-            for one in said:
-                if (one.place, one.world) == (rank, self.plan.world_size):
-                    yield one
+        for rank, processes in self.processes.items():
+            for process in processes:
+                if (process.place, process.world) == (rank, self.plan.world_size):
+                    yield process
 
     @property
     def is_complete(self) -> bool:
@@ -204,8 +205,8 @@ class ExchangeWatch:
         return all(host.host in self.complete for host in self.plan.hosts)
 
     def end(self, *, completed: bool) -> Exchange | None:
-        found = self.judge(completed=completed, over=True)
-        return found and replace(found, stuck=self._at_loopback())
+        exchange = self.judge(completed=completed, over=True)
+        return exchange and replace(exchange, stuck=self._at_loopback())
 
     def judge(self, *, completed: bool = False, over: bool = False) -> Exchange | None:
         """Judge the exchange; None for one rank. `completed`: the script came to its end."""
@@ -213,68 +214,69 @@ class ExchangeWatch:
         if world == 1:
             return None
         steps = max(self.steps.values(), default=0)
-        meant = self.plan.joins or any(p.joined for said in self.processes.values() for p in said)
-        least = min((self._seconds(rank) for rank in self._hosts), default=0.0)
-        lasted, received = completed and least >= LONG, self._received()
-        seen = Exchange(
+        joins = self.plan.joins or any(p.joined for row in self.processes.values() for p in row)
+        shortest = min((self._seconds(rank) for rank in self._hosts), default=0.0)
+        ran_long, received = completed and shortest >= LONG, self._received()
+        exchange = Exchange(
             ExchangeVerdict.UNKNOWN,
             sum(received.values()),
-            max((_count_collectives(one) for one in self.processes_in_groups()), default=0),
-            quiet=not meant and not steps and (least < SHORT or not completed),
+            max((_count_collectives(process) for process in self.processes_in_groups()), default=0),
+            quiet=not joins and not steps and (shortest < SHORT or not completed),
             steps=steps,
-            trained=meant and self.plan.trains and (steps > 0 or lasted),
+            trained=joins and self.plan.trains and (steps > 0 or ran_long),
             completed=completed,
         )
         proven = self._proven()
-        parts = {group: ranks for group, ranks in proven.items() if len(ranks) < len(group)}
-        whole = proven.keys() - parts.keys()
-        groups = _connected_groups(world, (pair for group in whole for pair in pairwise(group)))
+        partial = {group: ranks for group, ranks in proven.items() if len(ranks) < len(group)}
+        complete = proven.keys() - partial.keys()
+        groups = _connected_groups(world, (pair for group in complete for pair in pairwise(group)))
         if len(groups) == 1:
-            return replace(seen, verdict=ExchangeVerdict.TOGETHER)
-        if parts:
-            group, ranks = min(parts.items())
+            return replace(exchange, verdict=ExchangeVerdict.TOGETHER)
+        if partial:
+            group, ranks = min(partial.items())
             why = f"of {_rank_text(group)}, only {_rank_text(ranks)} ran a collective that is known"
-            return replace(seen, reason=why, quiet=not (meant and completed))
+            return replace(exchange, reason=why, quiet=not (joins and completed))
         doubts = (self._doubt(rank, received[rank], over) for rank in self._hosts)
         if why := next(filter(None, doubts), ""):
-            return replace(seen, reason=why, quiet=not (meant and completed))
+            return replace(exchange, reason=why, quiet=not (joins and completed))
         verdict = ExchangeVerdict.ALONE if len(groups) == world else ExchangeVerdict.APART
-        return replace(seen, verdict=verdict, groups=groups)
+        return replace(exchange, verdict=verdict, groups=groups)
 
     def _seconds(self, rank: int) -> float:
-        return max((one.seconds for one in self.processes.get(rank, ())), default=0.0)
+        return max((process.seconds for process in self.processes.get(rank, ())), default=0.0)
 
     def _proven(self) -> dict[tuple[int, ...], set[int]]:
         """Return {members of a group: those that report that they ran collectives in it}."""
         proven: dict[tuple[int, ...], set[int]] = {}
-        for one in self.processes_in_groups():
-            for group in one.groups:
+        for process in self.processes_in_groups():
+            for group in process.groups:
                 if group.data:
                     members = group.ranks or tuple(sorted(self._hosts))
-                    proven.setdefault(members, set()).add(one.rank)
+                    proven.setdefault(members, set()).add(process.rank)
         return proven
 
     def _doubt(self, rank: int, received: int, over: bool) -> str:
         """Return why a rank may have exchanged more than is known, or "". `received`: bytes."""
-        host, world, said = self._hosts[rank], self.plan.world_size, self.processes.get(rank, ())
+        host, world = self._hosts[rank], self.plan.world_size
+        processes = self.processes.get(rank, ())
         if why := self.silent.get(host):
             return why
         if over and host not in self.complete:
             return f"{host} did not report what its ranks did"
-        if not any(one.main for one in said):
+        if not any(process.main for process in processes):
             return f"rank {rank} did not import torch"
-        groups = [group for one in said if one.world != 1 for group in one.groups]
-        for one in said:
-            if over and not one.ended:
+        groups = [group for process in processes if process.world != 1 for group in process.groups]
+        for process in processes:
+            if over and not process.ended:
                 return f"rank {rank} was ended before it could say what it did"
-            if one.others:
-                return f"rank {rank} uses {one.others[0]}"
-            if (one.place, one.world) not in ((None, None), (0, 1), (rank, world)):
-                what = f"rank {one.place} of {one.world} in torch.distributed"
-                return f"rank {rank} of {world} is {what}"
+            if process.others:
+                return f"rank {rank} uses {process.others[0]}"
+            if (process.place, process.world) not in ((None, None), (0, 1), (rank, world)):
+                place = f"rank {process.place} of {process.world} in torch.distributed"
+                return f"rank {rank} of {world} is {place}"
         if unclear := [group for group in groups if group.data is None and len(group.ranks) != 1]:
-            what = f"what rank {rank} did with {_rank_text(unclear[0].ranks or self._hosts)}"
-            return f"{unclear[0].backend} of torch {said[0].torch} does not record {what}"
+            gap = f"what rank {rank} did with {_rank_text(unclear[0].ranks or self._hosts)}"
+            return f"{unclear[0].backend} of torch {processes[0].torch} does not record {gap}"
         if received > MUCH and not any(group.data for group in groups):
             return f"rank {rank} exchanged {short_size(received)} outside of torch.distributed"
         return ""
@@ -282,13 +284,13 @@ class ExchangeWatch:
     def _received(self) -> dict[int, int]:
         """Return the bytes that each rank received from addresses of the run's ranks."""
         rows = [row for moved in self.moved.values() for row in moved]
-        own = {here for _, here, _, _, _ in rows}
-        single = {host.ranks[0].rank for host in self.plan.hosts if len(host.ranks) == 1}
-        found = dict.fromkeys(self._hosts, 0)
-        for rank, here, there, _, received in rows:
-            if there in own and not (here == there and rank in single):
-                found[rank] += received
-        return found
+        own_addresses = {local for _, local, _, _, _ in rows}
+        single_ranks = {host.ranks[0].rank for host in self.plan.hosts if len(host.ranks) == 1}
+        totals = dict.fromkeys(self._hosts, 0)
+        for rank, local, peer, _, received in rows:
+            if peer in own_addresses and not (local == peer and rank in single_ranks):
+                totals[rank] += received
+        return totals
 
 
 def _count_collectives(one: Process) -> int:
@@ -305,44 +307,45 @@ def is_step(text: str) -> bool:
     return bool(_STEP.search(text[:2000])) and not _NOT_A_STEP.search(text[:2000])
 
 
-def so_far(found: Exchange) -> str:
+def so_far(exchange: Exchange) -> str:
     """Return the warning, while the run is active."""
-    if found.verdict is ExchangeVerdict.ALONE:
-        return f"after {found.steps} printed steps ranks have exchanged nothing so far"
-    return f"so far {_apart_sentence(found)}"
+    if exchange.verdict is ExchangeVerdict.ALONE:
+        return f"after {exchange.steps} printed steps ranks have exchanged nothing so far"
+    return f"so far {_apart_sentence(exchange)}"
 
 
-def _apart_sentence(found: Exchange) -> str:
-    groups = [f"{fold_numbers(group)}" for group in found.groups[:4]]
-    more = f" and {len(found.groups) - 4} more" if len(found.groups) > 4 else ""
+def _apart_sentence(exchange: Exchange) -> str:
+    groups = [f"{fold_numbers(group)}" for group in exchange.groups[:4]]
+    more = f" and {len(exchange.groups) - 4} more" if len(exchange.groups) > 4 else ""
     return (
-        f"ranks exchanged {_amount_text(found)}, but only within {len(found.groups)} groups: "
+        f"ranks exchanged {_amount_text(exchange)}, but only within {len(exchange.groups)} groups: "
         f"ranks {' | '.join(groups)}{more}"
     )
 
 
-def _amount_text(found: Exchange) -> str:
-    return f"at least {short_size(found.bytes)}" if found.bytes else "data"
+def _amount_text(exchange: Exchange) -> str:
+    return f"at least {short_size(exchange.bytes)}" if exchange.bytes else "data"
 
 
-def describe_exchange(found: Exchange, world: int) -> str:
+def describe_exchange(exchange: Exchange, world: int) -> str:
     """Return the line of the summary."""
-    if found.verdict is ExchangeVerdict.UNKNOWN:
-        return f"it is unknown what ranks exchanged: {found.reason}"
-    if found.verdict is ExchangeVerdict.APART:
-        return _apart_sentence(found)
-    if found.verdict is ExchangeVerdict.ALONE:
-        if not (found.trained or found.completed):
+    if exchange.verdict is ExchangeVerdict.UNKNOWN:
+        return f"it is unknown what ranks exchanged: {exchange.reason}"
+    if exchange.verdict is ExchangeVerdict.APART:
+        return _apart_sentence(exchange)
+    if exchange.verdict is ExchangeVerdict.ALONE:
+        if not (exchange.trained or exchange.completed):
             return "ranks exchanged nothing"
-        verb = "trained" if found.trained and found.steps else "ran"
+        verb = "trained" if exchange.trained and exchange.steps else "ran"
         return f"ranks exchanged nothing: each of the {world} {verb} alone"
-    ran = f" in {count(found.collectives, 'collective')}" if found.collectives else ""
-    fewer = f", fewer than {found.steps} printed steps" if found.collectives < found.steps else ""
-    return f"ranks exchanged {_amount_text(found)}{ran}{fewer if ran else ''}"
+    calls, steps = exchange.collectives, exchange.steps
+    ran = f" in {count(calls, 'collective')}" if calls else ""
+    fewer = f", fewer than {steps} printed steps" if calls < steps else ""
+    return f"ranks exchanged {_amount_text(exchange)}{ran}{fewer if ran else ''}"
 
 
-def _rank_text(some: Iterable[int]) -> str:
-    ranks = sorted(some)
+def _rank_text(numbers: Iterable[int]) -> str:
+    ranks = sorted(numbers)
     return f"rank{'s' * (len(ranks) > 1)} {fold_numbers(ranks)}"
 
 
@@ -355,9 +358,9 @@ def _connected_groups(world: int, pairs: Iterable[tuple[int, int]]) -> tuple[tup
             rank = parent[rank]
         return rank
 
-    for a, b in pairs:
-        parent[root(a)] = root(b)
-    found: dict[int, list[int]] = {}
+    for left, right in pairs:
+        parent[root(left)] = root(right)
+    groups: dict[int, list[int]] = {}
     for rank in range(world):
-        found.setdefault(root(rank), []).append(rank)
-    return tuple(tuple(group) for group in found.values())
+        groups.setdefault(root(rank), []).append(rank)
+    return tuple(tuple(group) for group in groups.values())

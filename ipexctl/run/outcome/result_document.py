@@ -58,13 +58,13 @@ def _host_document(host: HostPlan) -> dict[str, Any]:
         "threads": host.threads,
         "ranks": [
             {
-                "rank": p.rank,
-                "local_rank": p.local_rank,
-                "cpus": list(p.cpus),
-                "communication": list(p.comm),
-                "memory_node": p.node,
+                "rank": place.rank,
+                "local_rank": place.local_rank,
+                "cpus": list(place.cpus),
+                "communication": list(place.comm),
+                "memory_node": place.node,
             }
-            for p in host.ranks
+            for place in host.ranks
         ],
         "variables": list(_variable_documents(host.rank_env, why)),
         "mpi_variables": list(_variable_documents([(k, v) for k, v in host.env if k in why], why)),
@@ -98,21 +98,21 @@ def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
         "hidden": result.hidden,
         "seconds": round(result.seconds, 3),
         "first": _rank_document(first) if first else None,
-        "tail": [without_colour(t) for t in result.tail],
+        "tail": [without_colour(line) for line in result.tail],
         "same": [_rank_document(e) for e in result.same],
         "victims": [_rank_document(e) for e in result.victims],
         "aborted_at_exit": list(result.aborted),
         "ranks": [_usage_document(e) for e in sorted(result.ends, key=lambda e: e.rank)],
         "hosts": [
             {
-                "name": h.host,
-                "survivors": h.survivors,
-                "logs": h.logs,
-                "cpu": None if h.load.cpu is None else round(h.load.cpu, 3),
-                "memory_peak": h.load.used,
-                "memory": h.load.total,
+                "name": host.host,
+                "survivors": host.survivors,
+                "logs": host.logs,
+                "cpu": None if host.load.cpu is None else round(host.load.cpu, 3),
+                "memory_peak": host.load.used,
+                "memory": host.load.total,
             }
-            for h in result.hosts
+            for host in result.hosts
         ],
         "exchange": _exchange_document(result.exchange) if result.exchange else None,
         "steps": result.steps.document() if result.steps else None,
@@ -123,15 +123,15 @@ def result_document(result: RunResult, table: causes.Known) -> dict[str, Any]:
     }
 
 
-def _exchange_document(found: Exchange) -> dict[str, Any]:
+def _exchange_document(exchange: Exchange) -> dict[str, Any]:
     return {
-        "verdict": found.verdict.value,
-        "bytes": found.bytes,
-        "collectives": found.collectives,
-        "groups": [list(group) for group in found.groups],
-        "printed_steps": found.steps,
-        "alarm": found.alarming,
-        "reason": found.reason or None,
+        "verdict": exchange.verdict.value,
+        "bytes": exchange.bytes,
+        "collectives": exchange.collectives,
+        "groups": [list(group) for group in exchange.groups],
+        "printed_steps": exchange.steps,
+        "alarm": exchange.alarming,
+        "reason": exchange.reason or None,
     }
 
 
@@ -140,10 +140,10 @@ def _rank_document(end: RankEnd) -> dict[str, Any]:
 
 
 def _usage_document(end: RankEnd) -> dict[str, Any]:
-    use = end.usage
+    usage = end.usage
     return {
         **_rank_document(end),
-        "seconds": round(use.seconds, 3) if use else None,
-        "cpu_seconds": round(use.cpu, 3) if use else None,
-        "memory_peak": use.memory if use else None,
+        "seconds": round(usage.seconds, 3) if usage else None,
+        "cpu_seconds": round(usage.cpu, 3) if usage else None,
+        "memory_peak": usage.memory if usage else None,
     }

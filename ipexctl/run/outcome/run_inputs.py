@@ -31,8 +31,8 @@ def collect_run_inputs(
 ) -> Inputs:  # fmt: skip
     """Collect the inputs. `sent`: None with --no-sync. `data`: the version of each dataset, by
     content. `findings`: id, hosts and text of the findings of the preflight."""
-    known = {node.host.name: node for node in nodes}
-    first = known[plan[0].host].prepared
+    by_host = {node.host.name: node for node in nodes}
+    first = by_host[plan[0].host].prepared
     of_all = {
         "files": _file_hashes(sent) if sent else None,
         "tree": sent.key if sent else None,
@@ -41,7 +41,7 @@ def collect_run_inputs(
         "data": dict(sorted(data.items())),
         "findings": [[text[:LONGEST] for text in row] for row in findings[:FINDINGS]],
     }
-    return Inputs(of_all, {host.host: _host_inputs(host, known[host.host]) for host in plan})
+    return Inputs(of_all, {host.host: _host_inputs(host, by_host[host.host]) for host in plan})
 
 
 def _file_hashes(tree: Tree) -> dict[str, str]:
@@ -52,8 +52,8 @@ def _file_hashes(tree: Tree) -> dict[str, str]:
 def _host_inputs(plan: HostPlan, node: PlannedHost) -> dict[str, Any]:
     facts, power = node.facts, node.facts.condition.power
     nic = next((nic for nic in facts.net.nics if nic.name == plan.nic), None)
-    why = dict(plan.reasons)
-    given = dict((*plan.rank_env, *((k, v) for k, v in plan.env if k in why)))
+    reasons = dict(plan.reasons)
+    variables = dict((*plan.rank_env, *((k, v) for k, v in plan.env if k in reasons)))
     return {
         "cpu": facts.cpu.model_name,
         "cores": len(usable_cores.list_cores(facts.cpu)),
@@ -69,9 +69,9 @@ def _host_inputs(plan: HostPlan, node: PlannedHost) -> dict[str, Any]:
         "sockets": [list(row) for row in plan.sockets],
         "variables": {
             name: _shown_value(name, value.replace(plan.prefix + "/", "ENV/"))
-            for name, value in given.items()
+            for name, value in variables.items()
         },
-        "reasons": {name: why[name] for name in given if name in why},
+        "reasons": {name: reasons[name] for name in variables if name in reasons},
     }
 
 

@@ -92,7 +92,7 @@ class RunResult:
     @property
     def lost(self) -> frozenset[str]:
         """The host that ended the run by being lost, unless it has answered since."""
-        gone = {h.host for h in self.hosts if h.survivors is None}
+        gone = {host.host for host in self.hosts if host.survivors is None}
         return frozenset({self.lost_host} & gone)
 
     @property
@@ -165,6 +165,6 @@ def from_traceback(lines: Sequence[str]) -> Sequence[str]:
 def exception_in(lines: Sequence[str]) -> str:
     """Return the first line of the last exception's message; "" if there is none."""
     lines = from_traceback(lines)
-    heads = [i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)]
-    after = lines[heads[-1] + 1 :] if heads else ()
+    starts = [i for i, text in enumerate(lines) if text.startswith(_TRACEBACK)]
+    after = lines[starts[-1] + 1 :] if starts else ()
     return next((text for text in after if text[:1].strip()), "")

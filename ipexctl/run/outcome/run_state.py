@@ -44,8 +44,8 @@ class RankEnd:
     def __str__(self) -> str:
         """Describe the end. A host's count of OOM kills explains it if one rank was killed."""
         killed = self.lost or self.signal == 9
-        hints = [h for h in self.hints if killed or h != "oom"]
-        return self._how() + "".join(f"; {_HINTS[h]}" for h in hints if h in _HINTS)
+        hints = [hint for hint in self.hints if killed or hint != "oom"]
+        return self._how() + "".join(f"; {_HINTS[hint]}" for hint in hints if hint in _HINTS)
 
     def _how(self) -> str:
         if self.signal is not None:
@@ -106,22 +106,22 @@ class RunState:
 
     def bars(self, wanted: Callable[[int, str], bool], most: int) -> list[tuple[int, str]]:
         """Return up to `most` of the wanted progress bars that have moved since the last call."""
-        found = ((rank, stream.bar()) for rank, stream in sorted(self._streams.items()))
-        moved = ((rank, bar) for rank, bar in found if bar and wanted(rank, bar))
-        told = list(islice(moved, most))
-        for rank, bar in told:
+        bars = ((rank, stream.bar()) for rank, stream in sorted(self._streams.items()))
+        moved = ((rank, bar) for rank, bar in bars if bar and wanted(rank, bar))
+        shown = list(islice(moved, most))
+        for rank, bar in shown:
             self._streams[rank].told(bar)
-        return told
+        return shown
 
     def _remember(self, rank: int, lines: list[str]) -> list[str]:
         if lines:
-            told = without_noise(lines)
+            shown = without_noise(lines)
             warnings = (text[len(WARNING) :] for text in lines if text.startswith(WARNING))
             room = MOST_WARNINGS - len(self.warnings)
             self.warnings += [f"rank {rank}: {text[:400]}" for text in islice(warnings, room)]
-            self.hidden += len(lines) - len(told)
-            self.tails[rank] = (self.tails.get(rank, []) + told[-TAIL:])[-TAIL:]
-            return told
+            self.hidden += len(lines) - len(shown)
+            self.tails[rank] = (self.tails.get(rank, []) + shown[-TAIL:])[-TAIL:]
+            return shown
         return lines
 
     @property

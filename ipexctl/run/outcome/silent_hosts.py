@@ -35,8 +35,8 @@ class Health:
             self._cpu[host] = total + sample.cpu, count + 1
         if sample.used is not None:
             self._peak[host] = max(self._peak.get(host, 0), sample.used)
-        here = {p.rank for h in self.plan.hosts if h.host == host for p in h.ranks}
-        self._stopped = {r: s for r, s in self._stopped.items() if r not in here}
+        own_ranks = {p.rank for h in self.plan.hosts if h.host == host for p in h.ranks}
+        self._stopped = {r: s for r, s in self._stopped.items() if r not in own_ranks}
         self._stopped.update((r, s) for r, s in sample.stopped.items() if r not in self._ended)
 
     def ended(self, rank: int) -> None:
@@ -68,24 +68,24 @@ class Health:
 
     def news(self, now: float, heard: Mapping[str, float]) -> list[str]:
         """Return the notes to show now. `heard`: time of each host's last message."""
-        quiet = {host: now - at for host, at in heard.items() if now - at >= SHOWN_AFTER}
+        quiet = {host: now - when for host, when in heard.items() if now - when >= SHOWN_AFTER}
         notes = [
             f"{host} has not responded for {seconds:.0f} s; after {self.host_timeout:g} s it is "
             "considered lost (--host-timeout)"
             for host, seconds in quiet.items()
             if host not in self._told
         ]
-        still = {r: s for r, s in self._stopped.items() if s >= SHOWN_AFTER}
+        stopped = {r: s for r, s in self._stopped.items() if s >= SHOWN_AFTER}
         notes += [
             f"{self._name(rank)} has been stopped for {seconds:.0f} s (all its threads are in "
             f"state T); after {self.host_timeout:g} s the run ends (--host-timeout)"
-            for rank, seconds in still.items()
+            for rank, seconds in stopped.items()
             if rank not in self._told
         ]
         notes += [
             f"{host} responds again" for host in heard if host in self._told and host not in quiet
         ]
-        self._told = {*quiet, *still}
+        self._told = {*quiet, *stopped}
         return notes
 
     def _name(self, rank: int) -> str:

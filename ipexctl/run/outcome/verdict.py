@@ -74,16 +74,16 @@ class Verdict:
 
 def decide_verdict(facts: Sequence[HubRecord], ranks: int, known: causes.Known) -> Verdict | None:
     """Decide. `facts`: in the order of their recording; `ranks`: their number. None: not ended."""
-    fact, found = next(((f, m) for f in facts if (m := _verdict_of_fact(f, ranks))), (None, None))
-    if fact is None or found is None:
+    fact, verdict = next(((f, m) for f in facts if (m := _verdict_of_fact(f, ranks))), (None, None))
+    if fact is None or verdict is None:
         return None
-    vanished = found.first is not None and found.first.lost
+    vanished = verdict.first is not None and verdict.first.lost
     if vanished or isinstance(fact.event, run_events.ProgramEnded):
         programs = (f for f in facts if isinstance(f.event, run_events.ProgramEnded))
         killed = next((f for f in programs if f.event.killed), None)  # type: ignore[union-attr]
         if killed or not vanished:  # this explains why others gave up, and missing wrappers
             return _verdict_of_fact(killed or fact, ranks)
-    return _of_ranks(facts, found.first, known()) if found.first else found
+    return _of_ranks(facts, verdict.first, known()) if verdict.first else verdict
 
 
 @dataclass
@@ -96,18 +96,18 @@ class EndReports:
     complete: bool = False  # the hub has said its last word of it
 
     def verdict(
-        self, noted: Callable[[], Verdict | None], known: causes.Known,
+        self, journal_verdict: Callable[[], Verdict | None], known: causes.Known,
         *, all_of_it: bool,
     ) -> Verdict:  # fmt: skip
         """Return the hub's verdict; if there is none, `all_of_it` was not received, or a lost host
         may know more, that of the journals; if no host can be asked, the one of this command."""
-        found = decide_verdict(self.facts, self.ranks, known) if self.complete else None
-        kept = noted() if found is None or found.lost or not all_of_it else None
-        if kept and all_of_it and self.seen and kept.ended_by == UNKNOWN:
-            kept = None  # the viewer knows more
+        by_hub = decide_verdict(self.facts, self.ranks, known) if self.complete else None
+        by_journals = journal_verdict() if by_hub is None or by_hub.lost or not all_of_it else None
+        if by_journals and all_of_it and self.seen and by_journals.ended_by == UNKNOWN:
+            by_journals = None  # the viewer knows more
         return (
-            kept
-            or found
+            by_journals
+            or by_hub
             or decide_verdict([*self.facts, *self.seen], self.ranks, known)
             or Verdict(EXIT_MPIRUN, "mpirun", "the run ended before its ranks did")
         )
@@ -127,12 +127,12 @@ def _of_ranks(facts: Sequence[HubRecord], end: RankEnd, known: tuple[Cause, ...]
                 tails[other.rank] = tail.splitlines()
                 late |= {other.rank} if ending else set()
     first = first_cause(end, ends, tails, known, late) or end
-    said = bare_lines(tails.get(first.rank, ()))
-    last = [line for line in from_traceback(said) if line.strip()][-1:]
-    found = replace(of_rank(first), last="".join(last))
-    exception = exception_in(said) if first.signal == SIGABRT else ""
+    lines = bare_lines(tails.get(first.rank, ()))
+    last = [line for line in from_traceback(lines) if line.strip()][-1:]
+    verdict = replace(of_rank(first), last="".join(last))
+    exception = exception_in(lines) if first.signal == SIGABRT else ""
     why = f"rank {first.rank} on {first.host} raised {exception[:200]}"
-    return replace(found, cause=f"{why}; then Python aborted (SIGABRT)") if exception else found
+    return replace(verdict, cause=f"{why}; then Python aborted (SIGABRT)") if exception else verdict
 
 
 def of_rank(end: RankEnd) -> Verdict:
@@ -149,12 +149,12 @@ def _verdict_of_fact(fact: HubRecord, ranks: int) -> Verdict | None:
             cause = f"{host} was lost: {without_host(host, why)}"
             return Verdict(EXIT_LOST, HOST_LOST, cause, lost=host)
         case run_events.RankFrozen(rank, seconds):
-            for_so_long = f"has been stopped for {seconds:.0f} s (all its threads are in state T)"
-            return Verdict(EXIT_LOST, "rank-frozen", f"rank {rank} on {host} {for_so_long}")
+            stopped = f"has been stopped for {seconds:.0f} s (all its threads are in state T)"
+            return Verdict(EXIT_LOST, "rank-frozen", f"rank {rank} on {host} {stopped}")
         case run_events.TimedOut(seconds):
             return Verdict(EXIT_TIMEOUT, "timeout", took_too_long(seconds))
-        case run_events.EndAsked(by):
-            return Verdict(EXIT_INTERRUPTED, INTERRUPTED, f"stopped by {by}")
+        case run_events.EndAsked(actor):
+            return Verdict(EXIT_INTERRUPTED, INTERRUPTED, f"stopped by {actor}")
         case run_events.Abandoned(why):
             cause = f"{host}: {why}, and the run ends with its command"
             return Verdict(EXIT_LOST, "controller-lost", cause)
@@ -162,8 +162,8 @@ def _verdict_of_fact(fact: HubRecord, ranks: int) -> Verdict | None:
             return Verdict(EXIT_MPIRUN, "mpirun", program_ended(fact.event, ranks))
         case run_events.RankRefused(why):
             return Verdict(EXIT_MPIRUN, "mpirun", f"{host}: {why}")
-        case run_events.Broken(what):
-            return Verdict(EXIT_HOST_FAILED, "host-failed", f"{host}: {what}")
+        case run_events.Broken(problem):
+            return Verdict(EXIT_HOST_FAILED, "host-failed", f"{host}: {problem}")
         case run_events.Over(well=True):
             return Verdict(EXIT_OK, "ranks", "")
         case run_events.Over():
@@ -220,28 +220,28 @@ class Ending:
 
 
 def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult:
-    found, told = ending.exchange, ending.verdict
-    ended_by, code, cause = told.ended_by, told.exit_code, told.cause
-    together = found is None or found.verdict is rank_exchange.ExchangeVerdict.TOGETHER
-    tried = code == 0 and (found is None or not (found.steps or together))
-    check = own_gpu_check(state.tails, known) if tried else ""
-    if found and check:
+    exchange, verdict = ending.exchange, ending.verdict
+    ended_by, code, cause = verdict.ended_by, verdict.exit_code, verdict.cause
+    together = exchange is None or exchange.verdict is rank_exchange.ExchangeVerdict.TOGETHER
+    did_nothing = code == 0 and (exchange is None or not (exchange.steps or together))
+    gpu_check = own_gpu_check(state.tails, known) if did_nothing else ""
+    if exchange and gpu_check:
         why = "the script ended at its own check for GPUs"
         not_known = rank_exchange.ExchangeVerdict.UNKNOWN
-        found = replace(found, verdict=not_known, groups=(), reason=why, quiet=True)
-    if found and ending.require_together and code == 0 and not together:
-        unknown = found.verdict is rank_exchange.ExchangeVerdict.UNKNOWN
+        exchange = replace(exchange, verdict=not_known, groups=(), reason=why, quiet=True)
+    if exchange and ending.require_together and code == 0 and not together:
+        unknown = exchange.verdict is rank_exchange.ExchangeVerdict.UNKNOWN
         ended_by = "not-known" if unknown else "not-together"
         code = EXIT_NOT_KNOWN if unknown else EXIT_NOT_TOGETHER
-        cause = rank_exchange.describe_exchange(found, state.plan.world_size)
-    if ended_by == "timeout" and found and found.stuck:
-        cause = f"{cause}: {found.stuck}"
-    first = told.first if ended_by == RANK_FAILED else None
+        cause = rank_exchange.describe_exchange(exchange, state.plan.world_size)
+    if ended_by == "timeout" and exchange and exchange.stuck:
+        cause = f"{cause}: {exchange.stuck}"
+    first = verdict.first if ended_by == RANK_FAILED else None
     ends = tuple(state.ends.values())
     same = same_endings(first, ends, state.tails) if first else ()
-    others = [end for end in ends if first and not end.ok and end.rank != first.rank]
+    failed = [end for end in ends if first and not end.ok and end.rank != first.rank]
     if first:
-        tail = tuple(state.tails.get(first.rank) or filter(None, [told.last]))
+        tail = tuple(state.tails.get(first.rank) or filter(None, [verdict.last]))
     else:
         tail = ending.mpi_tail if ended_by == "mpirun" else ()
     return RunResult(
@@ -255,16 +255,16 @@ def result_of(state: RunState, ending: Ending, known: causes.Known) -> RunResult
         tail=tail,
         tails=tuple(map(tuple, state.tails.values())),
         same=same,
-        victims=tuple(end for end in others if end not in same),
+        victims=tuple(end for end in failed if end not in same),
         cause=cause,
         stall=None if code == 0 else ending.stall,
         hidden=state.hidden,
         aborted=tuple(sorted(e.rank for e in ends if e.at_exit)),
         ends=ends,
-        exchange=found,
-        gpu_check=check,
+        exchange=exchange,
+        gpu_check=gpu_check,
         slow=ending.slow,
         steps=ending.steps,
         warnings=tuple(state.warnings),
-        lost_host=told.lost,
+        lost_host=verdict.lost,
     )

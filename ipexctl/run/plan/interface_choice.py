@@ -19,20 +19,19 @@ CHOOSE = frozenset(
 )  # fmt: skip
 
 
-def may_choose(nodes: Sequence[PlannedHost], named: AbstractSet[str]) -> bool:
+def may_choose(nodes: Sequence[PlannedHost], user_variables: AbstractSet[str]) -> bool:
     """Return whether hosts may share several networks, and the user has chosen none of them.
 
-    `named`: variables that the user sets. This runs at each start, so it is quick: False is
-    certain, and after True run/network finds out the rest.
+    `user_variables`: the names that the user sets. This runs at each start, so it is quick: False
+    is certain, and after True run/network finds out the rest.
     """
-    is_chosen = CHOOSE & named or any(node.host.nic for node in nodes)
+    is_chosen = CHOOSE & user_variables or any(node.host.nic for node in nodes)
     if len(nodes) < 2 or is_chosen:
         return False
-    shared = set.intersection(
-        *({*_ipv4_interfaces(node)} for node in nodes)
-    )  # docker0 is equal everywhere
+    # addresses that every host has, such as that of docker0, lead to no other host
+    shared = set.intersection(*({*_ipv4_interfaces(node)} for node in nodes))
     return all(
-        len({_ipv4_interfaces(node)[a] for a in _ipv4_interfaces(node).keys() - shared}) > 1
+        len({_ipv4_interfaces(node)[ip] for ip in _ipv4_interfaces(node).keys() - shared}) > 1
         for node in nodes
     )
 
@@ -47,22 +46,22 @@ def choose_host_address(node: PlannedHost) -> str:
     """Return the address at which the other hosts reach this one."""
     if node.measured:
         return node.measured.address
-    found = _address_of_nic(node) if node.host.nic else peer_address(node.facts)
-    if not found:
+    address = _address_of_nic(node) if node.host.nic else peer_address(node.facts)
+    if not address:
         raise InputError(
             f"{node.host.name} is this machine, and the other hosts need its address",
             hint="name it by an address or a host name that the others reach over SSH",
             slug="own-address-unknown",
         )
-    if link_local(found):
+    if link_local(address):
         raise RunFailed(
-            f"{node.host.name} is reachable only through a link-local address, {found}, which the "
-            "other hosts cannot use",
+            f"{node.host.name} is reachable only through a link-local address, {address}, which "
+            "the other hosts cannot use",
             why=f"{_of_connection(node)} has no other known address",
             hint=f"assign it one, or name an interface in the hostfile: {node.host.name} nic=IFACE",
             slug="address-link-local",
         )
-    return found
+    return address
 
 
 def _of_connection(node: PlannedHost) -> str:
@@ -72,28 +71,28 @@ def _of_connection(node: PlannedHost) -> str:
 
 def _address_of_nic(node: PlannedHost) -> str:
     """Return the address of the interface that the hostfile names with nic=."""
-    there = {nic.name: nic for nic in node.facts.net.nics}
-    if node.host.nic not in there:
+    nics = {nic.name: nic for nic in node.facts.net.nics}
+    if node.host.nic not in nics:
         raise RunFailed(
             f"{node.host.name}: there is no network interface {node.host.nic}",
-            why=f"it has {', '.join(there)}",
+            why=f"it has {', '.join(nics)}",
             hint=f"correct nic= for {node.host.name} in the hostfile",
             slug="interface-missing",
         )
-    found = best_address(there[node.host.nic].addresses)
-    if not found or not there[node.host.nic].up:
+    address = best_address(nics[node.host.nic].addresses)
+    if not address or not nics[node.host.nic].up:
         raise RunFailed(
             f"{node.host.name}: the network interface {node.host.nic} is down or has no address",
             hint=login_command.ssh_to(node.host, f"ip addr show {node.host.nic}"),
             slug="interface-unusable",
         )
-    return found
+    return address
 
 
 def ipv6_only(node: PlannedHost, name: str) -> bool:
     """Return whether this interface of the host has no IPv4 address."""
-    found = next((nic.addresses for nic in node.facts.net.nics if nic.name == name), ())
-    return bool(found) and all(":" in address for address in found)
+    addresses = next((nic.addresses for nic in node.facts.net.nics if nic.name == name), ())
+    return bool(addresses) and all(":" in address for address in addresses)
 
 
 def choose_host_nic(node: PlannedHost) -> str:
@@ -101,12 +100,12 @@ def choose_host_nic(node: PlannedHost) -> str:
         return node.measured.nic
     if node.host.nic:
         return node.host.nic
-    own = choose_host_address(node)
+    own_address = choose_host_address(node)
     for interface in node.facts.net.nics:
-        if own in interface.addresses:
+        if own_address in interface.addresses:
             return interface.name
     raise RunFailed(
-        f"{node.host.name}: no network interface has the address {own}",
+        f"{node.host.name}: no network interface has the address {own_address}",
         why="SSH connects to an address that is translated (NAT)",
         hint="ipexctl doctor -v",
         slug="address-without-interface",

@@ -27,11 +27,11 @@ from ipexctl.stack.mpi import HostMpi
 
 
 def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: str) -> LaunchPlan:
-    decided = decide_placement(nodes, request)
-    first = decided.sites[0].node
-    installed = _common_mpi([site.node for site in decided.sites])
-    ipv6 = any(interface_choice.ipv6_only(site.node, site.nic) for site in decided.sites)
-    starter = _starter_for_ipv6(installed, decided.backend.name) if ipv6 else installed
+    placement = decide_placement(nodes, request)
+    first = placement.sites[0].node
+    installed = _common_mpi([site.node for site in placement.sites])
+    ipv6 = any(interface_choice.ipv6_only(site.node, site.nic) for site in placement.sites)
+    starter = _starter_for_ipv6(installed, placement.backend.name) if ipv6 else installed
     if ipv6 and request.ports and starter == mpi.OPENMPI.name:
         raise RunFailed(
             "--ports cannot be used with Open MPI on hosts without an IPv4 address",
@@ -41,21 +41,21 @@ def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: 
         )
     hosts: list[HostPlan] = []
     rank = 0
-    for i, site in enumerate(decided.sites):
+    for i, site in enumerate(placement.sites):
         hosts.append(_host_plan(site, i, rank, request))
         rank += len(site.places.parts)
     _refuse_planned_secrets(request.secret, hosts)
-    more = port_plan.of_mpirun(hosts[0], mpi.FLAVOURS[starter].flags) if starter else ()
+    port_flags = port_plan.of_mpirun(hosts[0], mpi.FLAVOURS[starter].flags) if starter else ()
     run_dir = f"{first.facts.disk.root}/runs/{run_id}"
     return LaunchPlan(
         hosts=tuple(hosts),
-        master_addr=decided.master_addr,
-        master_port=decided.master_port,
+        master_addr=placement.master_addr,
+        master_port=placement.master_port,
         argv=request.argv,
-        mpirun=mpirun_command(hosts[0], starter, rank, run_dir, more, ipv6=ipv6),
+        mpirun=mpirun_command(hosts[0], starter, rank, run_dir, port_flags, ipv6=ipv6),
         machinefile=machinefile_text(hosts, starter),
-        notes=(*decided.notes, *_no_mpi(installed, starter)),
-        backend=decided.backend.name,
+        notes=(*placement.notes, *_no_mpi(installed, starter)),
+        backend=placement.backend.name,
         mpi=starter,
         secret=request.secret,
         run_id=run_id,
@@ -66,31 +66,31 @@ def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: 
     )
 
 
-def read_prepared(done: Answer, choice: EnvChoice | None = None) -> Prepared:
+def read_prepared(answer: Answer, choice: EnvChoice | None = None) -> Prepared:
     """Read the environment that a host reports for a run. Raise HostFailed."""
-    prefix, found = done.path("prefix"), done.value("packages", dict[str, str])
-    system = done.optional("system", HostMpi)
-    starter = mpi.in_packages(found, prefix) or (system.recognised if system else None)
-    variables = done.value("setvars", dict[str, AnyText])
-    preload = done.value("preload", tuple[str, ...])
-    modules = done.optional("modules", tuple[str, ...])
-    used = done.optional("environment", EnvUsed)
+    prefix, packages = answer.path("prefix"), answer.value("packages", dict[str, str])
+    system = answer.optional("system", HostMpi)
+    starter = mpi.in_packages(packages, prefix) or (system.recognised if system else None)
+    variables = answer.value("setvars", dict[str, AnyText])
+    preload = answer.value("preload", tuple[str, ...])
+    modules = answer.optional("modules", tuple[str, ...])
+    used = answer.optional("environment", EnvUsed)
     if choice and choice.key and (not used or used.key != choice.key):
-        raise done.odd("an environment other than the requested one")
+        raise answer.odd("an environment other than the requested one")
     return Prepared(
         prefix,
-        tuple(found.items()),
+        tuple(packages.items()),
         mpi.with_setvars(mpi.env_vars(prefix, starter), variables),
-        done.value("path", AnyText),
-        done.whole("port", 65535, 1),
+        answer.value("path", AnyText),
+        answer.whole("port", 65535, 1),
         mpi=starter,
         preload=tuple(path for path in preload if path.startswith(f"{prefix}/")),
-        allocators=done.value("allocators", tuple[str, ...]),
-        borrowed=done.flag("borrowed"),
-        accelerators=done.value("accelerators", tuple[str, ...]),
+        allocators=answer.value("allocators", tuple[str, ...]),
+        borrowed=answer.flag("borrowed"),
+        accelerators=answer.value("accelerators", tuple[str, ...]),
         modules=None if modules is None else frozenset(modules),
         environment=replace(used, choice=choice) if used else None,
-        keeper_port=done.whole("keeper_port", 65535),
+        keeper_port=answer.whole("keeper_port", 65535),
     )
 
 
@@ -109,29 +109,29 @@ def _refuse_planned_secrets(names: Sequence[str], hosts: Sequence[HostPlan]) -> 
 
 def _common_environment(nodes: Sequence[PlannedHost]) -> EnvUsed | None:
     """Return the environment of all hosts; None if ipexctl did not create it. Raise RunFailed."""
-    found = [node.prepared.environment for node in nodes]
+    environments = [node.prepared.environment for node in nodes]
     hosts: dict[str, list[str]] = {}
-    for node, used in zip(nodes, found, strict=True):
+    for node, used in zip(nodes, environments, strict=True):
         if used:
             hosts.setdefault(f"{used.key} (project {used.project})", []).append(node.host.name)
     if len(hosts) > 1:
         raise RunFailed(
             "the hosts' current environments are not the same",
-            why="; ".join(f"{what} on {fold(names)}" for what, names in hosts.items()),
+            why="; ".join(f"{key} on {fold(names)}" for key, names in hosts.items()),
             hint="ipexctl install   # in your project: `run` then uses the one of its ipexctl.lock",
             slug="environments-differ",
         )
-    return found[0]
+    return environments[0]
 
 
 def _common_mpi(nodes: Sequence[PlannedHost]) -> str:
     """Return the row of the MPI that all of them have."""
-    have = {node.host.name: node.prepared.mpi for node in nodes}
-    kinds = {(m.flavour, m.version) if m else () for m in have.values()}
+    by_host = {node.host.name: node.prepared.mpi for node in nodes}
+    kinds = {(m.flavour, m.version) if m else () for m in by_host.values()}
     if len(kinds) > 1:
         raise RunFailed(
             "the hosts do not have one MPI in common",
-            why="; ".join(f"{name}: {m or 'none'}" for name, m in have.items()),
+            why="; ".join(f"{name}: {m or 'none'}" for name, m in by_host.items()),
             hint="ipexctl install",
             slug="no-common-mpi",
         )
@@ -162,16 +162,16 @@ def _no_mpi(installed: str, starter: str) -> tuple[str, ...]:
 
 
 def _cores_by_socket(cpu: CpuFacts) -> tuple[Socket, ...]:
-    where = {c.id: (c.socket, c.node) for c in cpu.cpus}
-    found: dict[tuple[int | None, int | None], list[usable_cores.Core]] = {}
+    location = {thread.id: (thread.socket, thread.node) for thread in cpu.cpus}
+    sockets: dict[tuple[int | None, int | None], list[usable_cores.Core]] = {}
     for core in usable_cores.list_cores(replace(cpu, allowed=None)):
-        found.setdefault(where[core[0]], []).append(core)
-    return tuple((*key, tuple(cores)) for key, cores in found.items())
+        sockets.setdefault(location[core[0]], []).append(core)
+    return tuple((*key, tuple(cores)) for key, cores in sockets.items())
 
 
 def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> HostPlan:
     node, nic = site.node, site.nic
-    variables, of_all = variables_of(site, request), process_variables(site, request)
+    variables, shared = variables_of(site, request), process_variables(site, request)
     prepared = node.prepared
     starter = mpi.row_of(prepared.mpi)
     return HostPlan(
@@ -181,10 +181,10 @@ def _host_plan(site: Site, index: int, first_rank: int, request: RunRequest) -> 
         prefix=prepared.prefix,
         nic=nic,
         ranks=rank_places(site, first_rank),
-        env=(*host_variables(site), *((v.name, v.value) for v in of_all)),
+        env=(*host_variables(site), *((v.name, v.value) for v in shared)),
         rank_env=tuple((v.name, v.value) for v in variables),
         threads=site.places.threads,
         quota=node.facts.cpu.quota,
         sockets=_cores_by_socket(node.facts.cpu),
-        reasons=tuple((v.name, v.why) for v in (*variables, *of_all) if v.why),
+        reasons=tuple((v.name, v.why) for v in (*variables, *shared) if v.why),
     )

@@ -15,7 +15,7 @@ def mpirun_command(
     name: str,
     n: int,
     run_dir: str,
-    more: tuple[str, ...] = (),
+    extra_flags: tuple[str, ...] = (),
     *,
     ipv6: bool = False,
 ) -> tuple[str, ...]:
@@ -27,10 +27,9 @@ def mpirun_command(
         return ()
     values = {"run": run_dir, "nic": first.nic, "n": str(n)}
     row = FLAVOURS[name]
-    flags = tuple(
-        word.format_map(values) for word in ((row.ipv6 or ()) if ipv6 else ()) + row.flags
-    )
-    return (f"{first.mpi_bin}/mpirun", *flags, *more, *RANK)
+    words = (*(row.ipv6 or ()), *row.flags) if ipv6 else row.flags
+    flags = tuple(word.format_map(values) for word in words)
+    return (f"{first.mpi_bin}/mpirun", *flags, *extra_flags, *RANK)
 
 
 def rank_starter_command(host: HostPlan) -> tuple[str, ...]:

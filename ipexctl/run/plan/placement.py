@@ -57,8 +57,8 @@ def decide_placement(nodes: Sequence[PlannedHost], request: RunRequest) -> Decid
         *ranks_per_host.rank_count_notes(nodes, counts, request),
         *_placement_notes(sites, request, master),
     )
-    found = {**master, **dict(request.env)}
-    return Decided(sites, backend, found["MASTER_ADDR"], _parse_port(found["MASTER_PORT"]), notes)
+    chosen = {**master, **dict(request.env)}
+    return Decided(sites, backend, chosen["MASTER_ADDR"], _parse_port(chosen["MASTER_PORT"]), notes)
 
 
 def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
@@ -70,20 +70,20 @@ def rank_places(site: Site, first: int) -> tuple[RankPlace, ...]:
 
 
 def variables_of(site: Site, request: RunRequest) -> tuple[Variable, ...]:
-    made = (
+    planned = (
         *tuning_variables.planned_vars(site),
         *tuning_variables.of_compression(request.compress),
         *tuning_variables.of_project(request.roots),
     )
-    return tuning_variables.merge_variables(made, dict(request.env))
+    return tuning_variables.merge_variables(planned, dict(request.env))
 
 
 def process_variables(site: Site, request: RunRequest) -> tuple[Variable, ...]:
     """Return the variables that MPI's own programs get, too."""
-    made = _of_processes(site, request)
-    asked = dict(request.env)
+    planned = _of_processes(site, request)
+    env = dict(request.env)
     return tuning_variables.merge_variables(
-        made, {v.name: asked[v.name] for v in made if v.name in asked}
+        planned, {v.name: env[v.name] for v in planned if v.name in env}
     )
 
 
@@ -160,11 +160,11 @@ def _placement_notes(
 
 def _tight_notes(sites: Sequence[Site]) -> Iterator[str]:
     """Yield notes about the CPUs of hosts; equal notes about several hosts become one."""
-    said: dict[str, list[str]] = {}
+    hosts: dict[str, list[str]] = {}
     for site in sites:
         for text in _of_one(site):
-            said.setdefault(text, []).append(site.node.host.name)
-    for text, names in said.items():
+            hosts.setdefault(text, []).append(site.node.host.name)
+    for text, names in hosts.items():
         yield f"{fold(names)}: {text}"
 
 
@@ -204,21 +204,21 @@ def _unequal_notes(sites: Sequence[Site]) -> Iterator[str]:
 def _override_notes(
     sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 ) -> Iterator[str]:
-    asked = dict(request.env)
-    for name in sorted(asked.keys() & rank_variables.FIXED):
+    env = dict(request.env)
+    for name in sorted(env.keys() & rank_variables.FIXED):
         yield f"--env {name}: not used, as it differs in each rank"
     planned = {name: [value] for name, value in master.items()}
-    for name in asked.keys() & _of_contract():
+    for name in env.keys() & _of_contract():
         planned.setdefault(name, []).append("one for each rank or host")
     for site in sites:
-        ours = (*tuning_variables.planned_vars(site), *_of_processes(site, request))
-        for name, value in (*((v.name, v.value) for v in ours), *host_variables(site)):
+        variables = (*tuning_variables.planned_vars(site), *_of_processes(site, request))
+        for name, value in (*((v.name, v.value) for v in variables), *host_variables(site)):
             planned.setdefault(name, []).append(value)
     for name, values in planned.items():
-        different = sorted({value for value in values if value != asked.get(name)})
-        if name in asked and different:
-            had = " or ".join(map(_shorten_value, different[:3]))
-            yield f"--env {name}={_shorten_value(asked[name])} is used, the plan had {had}"
+        different = sorted({value for value in values if value != env.get(name)})
+        if name in env and different:
+            plan_values = " or ".join(map(_shorten_value, different[:3]))
+            yield f"--env {name}={_shorten_value(env[name])} is used, the plan had {plan_values}"
 
 
 def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:
@@ -240,9 +240,9 @@ def _not_joined(sites: Sequence[Site]) -> Iterator[str]:
     if not ({"accelerate", "transformers"} & first.frameworks.used):
         return
     if first.frameworks.sharding:
-        what = " and ".join(sorted(first.frameworks.sharding))
+        sharding = " and ".join(sorted(first.frameworks.sharding))
         yield (
-            f"ACCELERATE_USE_CPU is not set, as it would turn off {what}: "
+            f"ACCELERATE_USE_CPU is not set, as it would turn off {sharding}: "
             + (
                 "Accelerate has no FSDP on CPUs, so ranks may train alone; use torch's fully_shard"
                 if "FSDP" in first.frameworks.sharding

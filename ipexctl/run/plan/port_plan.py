@@ -51,11 +51,11 @@ def port_variables(ports: Ports, port: int) -> tuple[tuple[str, str], ...]:
     free one that its host has reported.
     """
     low, high = ports[0], reserved_ports(ports)[0] - 1
-    pair, count, daemon = f"{low}:{high}", str(high - low + 1), str(port - 1)
+    port_range, count, daemon = f"{low}:{high}", str(high - low + 1), str(port - 1)
     return (
-        ("I_MPI_PORT_RANGE", pair),
-        ("MPIEXEC_PORT_RANGE", pair),
-        ("MPIR_CVAR_CH3_PORT_RANGE", pair),
+        ("I_MPI_PORT_RANGE", port_range),
+        ("MPIEXEC_PORT_RANGE", port_range),
+        ("MPIR_CVAR_CH3_PORT_RANGE", port_range),
         ("FI_TCP_PORT_LOW_RANGE", str(low)),
         ("FI_TCP_PORT_HIGH_RANGE", str(high)),
         ("UCX_TCP_PORT_RANGE", f"{low}-{high}"),
@@ -70,11 +70,11 @@ _OF_DAEMONS = ("PRTE_MCA_oob_tcp_dynamic", "OMPI_MCA_oob_tcp_dynamic")  # the se
 
 def of_mpirun(first: HostPlan, flags: Sequence[str]) -> tuple[str, ...]:
     """Return flags for Open MPI's mpirun: it takes the port below that of the daemon beside it."""
-    word = next((flag for flag in flags if flag.endswith("mca")), "")
-    prefix = {"--prtemca": _OF_DAEMONS[0], "--mca": _OF_DAEMONS[1]}.get(word)
-    found = [(n, v) for n, v in first.env if prefix and n.startswith(prefix) and v.isdecimal()]
+    option = next((flag for flag in flags if flag.endswith("mca")), "")
+    prefix = {"--prtemca": _OF_DAEMONS[0], "--mca": _OF_DAEMONS[1]}.get(option)
+    ports = [(n, v) for n, v in first.env if prefix and n.startswith(prefix) and v.isdecimal()]
     return tuple(
-        text for n, v in found for text in (word, n.partition("_MCA_")[2], str(int(v) - 1))
+        text for n, v in ports for text in (option, n.partition("_MCA_")[2], str(int(v) - 1))
     )
 
 

@@ -91,5 +91,5 @@ FIXED = frozenset(entry.name for entry in TABLE if entry.fixed)
 def compose_rank_variables(plan: LaunchPlan, host: HostPlan, place: RankPlace) -> dict[str, str]:
     """Return all variables of a rank: its place, those of its host's plan, and --env over both."""
     contract = {entry.name: str(entry.value(plan, host, place)) for entry in TABLE}
-    own = {name: contract[name] for name in (*sorted(FIXED), "MASTER_ADDR", "MASTER_PORT")}
-    return {**contract, **dict(host.rank_env), **own}
+    fixed = {name: contract[name] for name in (*sorted(FIXED), "MASTER_ADDR", "MASTER_PORT")}
+    return {**contract, **dict(host.rank_env), **fixed}

@@ -33,35 +33,35 @@ def share_out(nodes: Sequence[PlannedHost], request: RunRequest) -> list[int]:
                 f"{name} {value}: more than {MOST_RANKS} ranks are not supported",
                 slug="rank-count-too-big",
             )
-    limits, what = _rank_limits(nodes, request)
+    limits, limited_by = _rank_limits(nodes, request)
     if n is None:
         return limits
-    if what:
-        return _fill_hosts(limits, n, what)
-    each, more = divmod(n, len(nodes))
-    return [each + (1 if i < more else 0) for i in range(len(nodes))]
+    if limited_by:
+        return _fill_hosts(limits, n, limited_by)
+    each, extra = divmod(n, len(nodes))
+    return [each + (1 if i < extra else 0) for i in range(len(nodes))]
 
 
 def fit_rank_count(nodes: Sequence[PlannedHost], request: RunRequest) -> int | None:
     """Return -n, limited to the capacity of these hosts."""
-    limits, what = _rank_limits(nodes, request)
-    return min(request.n, sum(limits)) if request.n and what else request.n
+    limits, limited_by = _rank_limits(nodes, request)
+    return min(request.n, sum(limits)) if request.n and limited_by else request.n
 
 
 def rank_count_notes(
     nodes: Sequence[PlannedHost], counts: Sequence[int], request: RunRequest
 ) -> Iterator[str]:
     """Yield notes about what the user may not have meant."""
-    together = list(zip(nodes, counts, strict=True))
-    if idle := [node.host.name for node, count in together if not count]:
+    pairs = list(zip(nodes, counts, strict=True))
+    if idle := [node.host.name for node, count in pairs if not count]:
         yield f"without ranks: {', '.join(idle)}"
     n, ppn = request.n, request.ppn
     if ppn is None:
         return
     if n is not None and n % ppn:
-        last = next(node.host.name for node, count in together if count == n % ppn)
+        last = next(node.host.name for node, count in pairs if count == n % ppn)
         yield f"-n {n} is not a multiple of -ppn {ppn}: {last} has {n % ppn} of them"
-    beyond = [node.host.name for node, count in together if 0 < node.host.slots < count]
+    beyond = [node.host.name for node, count in pairs if 0 < node.host.slots < count]
     if beyond:
         yield f"-ppn {ppn} is more than the slots in the hostfile: {fold(beyond)}"
 
@@ -70,28 +70,28 @@ def _rank_limits(nodes: Sequence[PlannedHost], request: RunRequest) -> tuple[lis
     """Return the ranks of each host without -n, and what limits them; "": only -n does."""
     if request.ppn is not None:
         return [request.ppn] * len(nodes), "-ppn"
-    own = [node.host.slots or usable_cores.default_ranks(node.facts.cpu) for node in nodes]
+    limits = [node.host.slots or usable_cores.default_ranks(node.facts.cpu) for node in nodes]
     slots = [node.host.slots for node in nodes]
     if all(slots):
-        return own, "slots in the hostfile"
+        return limits, "slots in the hostfile"
     if any(slots):
-        return own, "their slots in the hostfile or, without slots, one rank per NUMA node"
-    return own, ""
+        return limits, "their slots in the hostfile or, without slots, one rank per NUMA node"
+    return limits, ""
 
 
-def _fill_hosts(limits: list[int], n: int, what: str) -> list[int]:
+def _fill_hosts(limits: list[int], n: int, limited_by: str) -> list[int]:
     if n > sum(limits):
         hosts = "1 host has" if len(limits) == 1 else f"{len(limits)} hosts have"
         raise InputError(
-            f"-n {n} ranks do not fit: {hosts} room for {sum(limits)} ({what})",
+            f"-n {n} ranks do not fit: {hosts} room for {sum(limits)} ({limited_by})",
             hint=f"use -n {sum(limits)}, more hosts, or a larger -ppn",
             slug="ranks-do-not-fit",
         )
-    out = []
+    counts = []
     for limit in limits:
-        out.append(min(limit, n))
-        n -= out[-1]
-    return out
+        counts.append(min(limit, n))
+        n -= counts[-1]
+    return counts
 
 
 PER_CORE = 4  # ranks; up to here each has one thread and the plan has a note
@@ -106,15 +106,15 @@ class _Excess:
 
 def check_rank_room(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool) -> LaunchPlan:
     """Raise InputError if hosts have no room for their ranks; with `force`, add a note instead."""
-    found: dict[_Excess, list[str]] = {}
+    by_excess: dict[_Excess, list[str]] = {}
     for host in plan.hosts:
         for excess in _excesses(facts[host.host], len(host.ranks)):
-            found.setdefault(excess, []).append(host.host)
-    lines = [f"{fold(names)}: {excess.text}" for excess, names in found.items()]
+            by_excess.setdefault(excess, []).append(host.host)
+    lines = [f"{fold(names)}: {excess.text}" for excess, names in by_excess.items()]
     if force or not lines:
         return replace(plan, notes=(*plan.notes, *lines))
-    names = list(dict.fromkeys(name for each in found.values() for name in each))
-    most = min(excess.most for excess in found)
+    names = list(dict.fromkeys(name for each in by_excess.values() for name in each))
+    most = min(excess.most for excess in by_excess)
     raise InputError(
         f"{plan.world_size} ranks are too many for {fold(names)}",
         why="\n".join(lines),
@@ -134,12 +134,12 @@ def _excesses(facts: Facts, ranks: int) -> Iterator[_Excess]:
             "core",
             cores * PER_CORE,
         )
-    known = [n for n in (facts.mem.available, facts.mem.limit) if n is not None]
-    if known and ranks > 1 and ranks * PER_RANK > min(known):
-        most = max(1, min(known) // PER_RANK)
+    limits = [n for n in (facts.mem.available, facts.mem.limit) if n is not None]
+    if limits and ranks > 1 and ranks * PER_RANK > min(limits):
+        most = max(1, min(limits) // PER_RANK)
         yield _Excess(
             f"{ranks} ranks need at least {binary_size(ranks * PER_RANK)} of memory, but only "
-            f"{binary_size(min(known))} is available; at most {most}, because PyTorch alone takes "
+            f"{binary_size(min(limits))} is available; at most {most}, because PyTorch alone takes "
             f"{binary_size(PER_RANK)} per rank",
             most,
         )

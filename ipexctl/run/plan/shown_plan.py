@@ -65,7 +65,10 @@ class _Host:
             nic=self.nic,
             threads=self.threads,
             quota=self.quota,
-            ranks=tuple(RankPlace(r, own, cpus_of(c), node=node) for r, own, c, node in self.ranks),
+            ranks=tuple(
+                RankPlace(rank, local_rank, cpus_of(cpus), node=node)
+                for rank, local_rank, cpus, node in self.ranks
+            ),
             env=(),
             rank_env=tuple((key, self.env[key]) for key in _SHOWN if key in self.env),
         )

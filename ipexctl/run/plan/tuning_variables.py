@@ -49,19 +49,19 @@ class Site:
 
 def choose_backend(nodes: Sequence[PlannedHost], request: RunRequest) -> Backend:
     """Choose `ccl` if all hosts have the bindings, else gloo; the user's choice comes first."""
-    asked = dict(request.env)
-    without = [node.host.name for node in nodes if not _oneccl_bindings(node.prepared)]
+    env = dict(request.env)
+    lacking = [node.host.name for node in nodes if not _oneccl_bindings(node.prepared)]
     name, why = "ccl", f"{_oneccl_bindings(nodes[0].prepared)} is installed"
-    if without:
+    if lacking:
         name, why = "gloo", "no oneCCL bindings are installed"
-        if len(without) < len(nodes):
-            why = f"{without[0]} has no oneCCL bindings"
-    if "IPEXCTL_BACKEND" in asked:
-        name, why = asked["IPEXCTL_BACKEND"], "yours, with --env"
+        if len(lacking) < len(nodes):
+            why = f"{lacking[0]} has no oneCCL bindings"
+    if "IPEXCTL_BACKEND" in env:
+        name, why = env["IPEXCTL_BACKEND"], "yours, with --env"
     if name != "ccl":
         return Backend(name, why)
-    count = _parse_workers(asked.get("CCL_WORKER_COUNT", "1"))
-    return Backend(name, why, 0 if "CCL_WORKER_AFFINITY" in asked else count, count)
+    count = _parse_workers(env.get("CCL_WORKER_COUNT", "1"))
+    return Backend(name, why, 0 if "CCL_WORKER_AFFINITY" in env else count, count)
 
 
 def _parse_workers(text: str) -> int:
@@ -75,8 +75,8 @@ def _parse_workers(text: str) -> int:
 
 
 def _oneccl_bindings(prepared: Prepared) -> str:
-    found = dict(prepared.packages)
-    return next((f"{name} {found[name]}" for name in BINDINGS if name in found), "")
+    packages = dict(prepared.packages)
+    return next((f"{name} {packages[name]}" for name in BINDINGS if name in packages), "")
 
 
 def planned_vars(site: Site) -> tuple[Variable, ...]:
@@ -123,20 +123,20 @@ def _ccl_variables(site: Site) -> Iterator[Variable]:
 def _preload_variables(site: Site) -> Iterator[Variable]:
     # the loader takes a space and a colon for the end of a path
     usable = (path for path in site.node.prepared.preload if not set(path) & set(" :"))
-    found = {path.rpartition("/")[2].partition(".")[0]: path for path in usable}
-    openmp = found.get("libiomp5")
-    allocator = next((found[n] for n in ("libtcmalloc", "libjemalloc") if n in found), None)
+    libraries = {path.rpartition("/")[2].partition(".")[0]: path for path in usable}
+    openmp = libraries.get("libiomp5")
+    allocator = next((libraries[n] for n in ("libtcmalloc", "libjemalloc") if n in libraries), None)
     paths = [path for path in (openmp, allocator) if path]
     if paths:
         yield Variable("LD_PRELOAD", ":".join(paths), "it is in the environment")
     if allocator and "libjemalloc" in allocator:
-        tuned = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
-        yield Variable("MALLOC_CONF", tuned, "as Intel advises for jemalloc")
+        settings = "oversize_threshold:1,background_thread:true,metadata_thp:auto"
+        yield Variable("MALLOC_CONF", settings, "as Intel advises for jemalloc")
     if not openmp:
         return
     yield Variable("KMP_BLOCKTIME", "1", "idle threads sleep after 1 ms, not 200")
-    bound = "deepspeed" in dict(site.node.prepared.packages)  # it refuses KMP_AFFINITY
-    if not (site.places.capped or site.places.shared or site.places.threads is None or bound):
+    deepspeed = "deepspeed" in dict(site.node.prepared.packages)  # it refuses KMP_AFFINITY
+    if not (site.places.capped or site.places.shared or site.places.threads is None or deepspeed):
         yield Variable(
             "KMP_AFFINITY", "granularity=fine,compact,1,0", "libiomp5: a core for each thread"
         )
@@ -148,12 +148,12 @@ def joins_by_variable(site: Site) -> bool:
 
 
 def _framework_variables(site: Site) -> Iterator[Variable]:
-    found = dict(site.node.prepared.packages)
-    if "accelerate" in found and joins_by_variable(site):
+    packages = dict(site.node.prepared.packages)
+    if "accelerate" in packages and joins_by_variable(site):
         why = "without it, Accelerator() and Trainer would train alone on each rank"
-        old = re.match(r"0\.(\d|1[0-4])\.", found["accelerate"])
+        old = re.match(r"0\.(\d|1[0-4])\.", packages["accelerate"])
         yield Variable("USE_CPU" if old else "ACCELERATE_USE_CPU", "true", why)
-    if "deepspeed" in found and site.cpu_only:
+    if "deepspeed" in packages and site.cpu_only:
         yield Variable("DS_ACCELERATOR", "cpu", "DeepSpeed may assume another one")
 
 
@@ -192,14 +192,14 @@ def of_compression(mode: str) -> tuple[Variable, ...]:
     return (Variable("IPEXCTL_COMPRESS", mode, "--compress: precision of gradients sent by DDP"),)
 
 
-def merge_variables(made: Sequence[Variable], asked: Mapping[str, str]) -> tuple[Variable, ...]:
+def merge_variables(planned: Sequence[Variable], env: Mapping[str, str]) -> tuple[Variable, ...]:
     """Merge variables. The user's win, except those that differ in each rank. Variables that only
     the user has set come last, without a reason."""
     first = [
-        Variable(v.name, asked[v.name], f"yours, with --env, instead of {v.value}")
-        if v.name in asked and asked[v.name] != v.value
+        Variable(v.name, env[v.name], f"yours, with --env, instead of {v.value}")
+        if v.name in env and env[v.name] != v.value
         else v
-        for v in made
+        for v in planned
     ]
-    known = rank_variables.FIXED | {v.name for v in made}
-    return (*first, *(Variable(k, v, "") for k, v in asked.items() if k not in known))
+    planned_names = rank_variables.FIXED | {v.name for v in planned}
+    return (*first, *(Variable(k, v, "") for k, v in env.items() if k not in planned_names))
