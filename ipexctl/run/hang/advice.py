@@ -16,15 +16,15 @@ _REMOTE = re.compile(r"nfs|cifs|smb|lustre|gpfs|beegfs|ceph|gluster|fuse|9p|oran
 def advise_on_blocked(rank: BlamedRank) -> str:
     if rank.does.advice:  # a pipe or a program
         return explain_rank_wait(rank.look, rank.classify)
-    on, host = rank.look.blocked_on, "" if rank.every else rank.host
-    fs = on.fs if on else ""
-    folder = "/" + on.path.split("/")[1] if on and on.path.count("/") > 1 else ""
-    at = ", ".join(filter(None, (folder, fs)))
-    if not at and host:
+    target, host = rank.look.blocked_on, "" if rank.every else rank.host
+    fs = target.fs if target else ""
+    folder = "/" + target.path.split("/")[1] if target and target.path.count("/") > 1 else ""
+    place = ", ".join(filter(None, (folder, fs)))
+    if not place and host:
         return f"Likely: a disk of {host} does not answer."
-    whose = f"{'the' if rank.every else 'its'} {'file server' if _REMOTE.search(fs) else 'disk'}"
-    about = ": ".join(filter(None, (host, at)))
-    return f"Likely: {whose} does not answer" + (f" ({about})." if about else ".")
+    culprit = f"{'the' if rank.every else 'its'} {'file server' if _REMOTE.search(fs) else 'disk'}"
+    details = ": ".join(filter(None, (host, place)))
+    return f"Likely: {culprit} does not answer" + (f" ({details})." if details else ".")
 
 
 def advise_on_lock(rank: BlamedRank) -> str:

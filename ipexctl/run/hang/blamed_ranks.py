@@ -30,32 +30,31 @@ def _late_ranks(view: HangView) -> Blame | None:
     late = view.calls.roots() - view.ended.keys() - view.calls.waits_in.keys()
     if not late:
         return None
-    behind = [r for r, awaited in view.calls.waits_for.items() if awaited & late]
-    call = Counter(alignment.collective_name(view.calls.waits_in[r]) for r in behind).most_common(
-        1
-    )[0][0]
-    have = "has" if len(late) == 1 else "have"
-    return Blame(late, f"{view.named(late).partition(' (')[0]} {have} not reached {call}. ")
+    behind = [rank for rank, awaited in view.calls.waits_for.items() if awaited & late]
+    calls = (alignment.collective_name(view.calls.waits_in[rank]) for rank in behind)
+    call = Counter(calls).most_common(1)[0][0]
+    verb = "has" if len(late) == 1 else "have"
+    return Blame(late, f"{view.named(late).partition(' (')[0]} {verb} not reached {call}. ")
 
 
 def _ranks_that_do_not_wait(view: HangView) -> set[int]:
     """Return ranks that wait in no exchange, by their stacks only, unless they have arrived."""
-    own, calls = set(view.does) - view.waiting, view.calls
+    active, calls = set(view.does) - view.waiting, view.calls
     if not calls.waits_in:
-        return own
+        return active
     if not has_unrecorded_ranks(view):
         return set()
-    return {rank for rank in own if not calls.has_arrived(view.looks[rank])}
+    return {rank for rank in active if not calls.has_arrived(view.looks[rank])}
 
 
 def _ranks_unlike_most(view: HangView) -> set[int]:
     """Return the minority if there is one, else those whose activity explains most."""
-    alike = {rank: (view.kind(rank).name, *does.alike) for rank, does in view.does.items()}
-    counted = Counter(alike.values())
-    if len(counted) < 2:
+    activities = {rank: (view.kind(rank).name, *does.alike) for rank, does in view.does.items()}
+    counts = Counter(activities.values())
+    if len(counts) < 2:
         return set()
-    (most, count), *_ = counted.most_common(1)
-    if count * 2 > len(alike):
-        return {rank for rank, activity in alike.items() if activity != most}
-    worst = min(map(view.severity, alike))
-    return {rank for rank in alike if view.severity(rank) == worst}
+    (usual, count), *_ = counts.most_common(1)
+    if count * 2 > len(activities):
+        return {rank for rank, activity in activities.items() if activity != usual}
+    worst = min(map(view.severity, activities))
+    return {rank for rank in activities if view.severity(rank) == worst}

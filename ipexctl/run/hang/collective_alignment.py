@@ -50,9 +50,9 @@ class Alignment:
         if self.roots() or not self.waits_for:
             return ()
         path = [min(self.waits_for)]
-        while (after := min(self.waits_for[path[-1]] & self.waits_for.keys())) not in path:
-            path.append(after)
-        return tuple(path[path.index(after) :])
+        while (following := min(self.waits_for[path[-1]] & self.waits_for.keys())) not in path:
+            path.append(following)
+        return tuple(path[path.index(following) :])
 
 
 def align_collectives(
@@ -128,9 +128,9 @@ def _shapes(call: Collective) -> str:
 
 def _group_key(group: str, look: RankLook, looks: Mapping[int, RankLook]) -> str:
     """Return a key of the group: groups of different ranks may have the same name."""
-    told = {other.groups[group] for other in looks.values() if group in other.groups}
-    own = look.groups.get(group)
-    return f"{group} {min(own)}" if len(told) > 1 and own else group
+    variants = {other.groups[group] for other in looks.values() if group in other.groups}
+    members = look.groups.get(group)
+    return f"{group} {min(members)}" if len(variants) > 1 and members else group
 
 
 def _group_members(
@@ -141,10 +141,10 @@ def _group_members(
     world: int,
 ) -> frozenset[int]:
     id_ = group.partition(" ")[0]
-    told = [looks[r].groups[id_] for r in called if id_ in looks[r].groups]
-    told = told or [look.groups[id_] for look in looks.values() if id_ in look.groups]
-    if told:
-        return frozenset(called) | {rank for rank in max(told, key=len) if rank < world}
+    reported = [looks[r].groups[id_] for r in called if id_ in looks[r].groups]
+    reported = reported or [look.groups[id_] for look in looks.values() if id_ in look.groups]
+    if reported:
+        return frozenset(called) | {rank for rank in max(reported, key=len) if rank < world}
     names = {c.name for r in called for c in looks[r].collectives or () if c.group == id_}
     if "default_pg" in names or id_ == "0":
         return frozenset(looks) | ended | frozenset(range(min(world, 1 << 16)))
@@ -153,13 +153,13 @@ def _group_members(
 
 def _find_mismatch(called: Mapping[int, Mapping[int, Collective]]) -> Mismatch:
     """Return the first calls that differ; those that all have finished hold up no rank."""
-    open_ = {seq for calls in called.values() for seq, call in calls.items() if not call.done}
-    for seq in sorted(open_):
-        alike = defaultdict[tuple[object, ...], list[int]](list)
+    pending = {seq for calls in called.values() for seq, call in calls.items() if not call.done}
+    for seq in sorted(pending):
+        by_signature = defaultdict[tuple[object, ...], list[int]](list)
         for rank in sorted(called):
             if seq in called[rank]:
-                alike[collective_signature(called[rank][seq])].append(rank)
-        if len(alike) > 1:
-            sides = sorted(alike.values(), key=lambda ranks: (-len(ranks), ranks[0]))
+                by_signature[collective_signature(called[rank][seq])].append(rank)
+        if len(by_signature) > 1:
+            sides = sorted(by_signature.values(), key=lambda ranks: (-len(ranks), ranks[0]))
             return [(called[ranks[0]][seq], tuple(ranks)) for ranks in sides]
     return []

@@ -24,11 +24,11 @@ def diagnose_run(situation: Situation) -> Diagnosis:
     """Take the first cause whose run rule applies; else what the blamed ranks do, or all ranks."""
     view = HangView.of(situation, CAUSES, classify_activity)
     for cause in CAUSES.values():
-        found = cause.run_rule(view) if cause.run_rule else None
-        if isinstance(found, RunFinding):
-            return _make_diagnosis(view, cause, found)
-        if found:
-            return _diagnose_blamed_ranks(view, found)
+        finding = cause.run_rule(view) if cause.run_rule else None
+        if isinstance(finding, RunFinding):
+            return _make_diagnosis(view, cause, finding)
+        if finding:
+            return _diagnose_blamed_ranks(view, finding)
     return _diagnose_blamed_ranks(view, find_blamed_ranks(view) or Blame(view.does))
 
 
@@ -36,8 +36,8 @@ def stall_of(run: ListedRun) -> Stall | None:
     """Return what holds up a listed run, or did when it was told to end."""
     if run.stall is None:
         return None
-    found = diagnose_run(situation_from_journals(run))
-    return Stall(run.stall, found.kind.name, found.headline)
+    diagnosis = diagnose_run(situation_from_journals(run))
+    return Stall(run.stall, diagnosis.kind.name, diagnosis.headline)
 
 
 def classify_activity(look: RankLook, master: str) -> tuple[CauseKind, Activity]:
@@ -52,37 +52,37 @@ def classify_activity(look: RankLook, master: str) -> tuple[CauseKind, Activity]
 
 def _diagnose_blamed_ranks(view: HangView, blame: Blame) -> Diagnosis:
     """Diagnose ranks; the cause is that of the one whose activity explains most."""
-    own = sorted(blame.ranks, key=lambda rank: (view.severity(rank), rank))
-    first, kind, fact = own[0], view.kind(own[0]), blame.fact
-    same = [rank for rank in own if view.kind(rank) is kind]
+    ranks = sorted(blame.ranks, key=lambda rank: (view.severity(rank), rank))
+    first, kind, fact = ranks[0], view.kind(ranks[0]), blame.fact
+    same = [rank for rank in ranks if view.kind(rank) is kind]
     if first not in view.does:
-        head = f"no evidence from {view.named(same)}, and the others wait"
-        found = RunFinding(head, own, "See its log.", f"{fact}{head}. ")
-        return _make_diagnosis(view, kind, found)
-    does = view.does[first]
-    at = f" in {does.where.replace(' in ', ' ')}" if does.where else ""
+        headline = f"no evidence from {view.named(same)}, and the others wait"
+        finding = RunFinding(headline, ranks, "See its log.", f"{fact}{headline}. ")
+        return _make_diagnosis(view, kind, finding)
+    activity = view.does[first]
+    place = f" in {activity.where.replace(' in ', ' ')}" if activity.where else ""
     be, verb = ("is", kind.verb[0]) if len(same) == 1 else ("are", kind.verb[1])
     action = view.action(first)
-    head = f"{view.named(same)} {verb}{at}{':' * bool(at or verb != be)} {action}"
-    if len(same) < len(own):
+    headline = f"{view.named(same)} {verb}{place}{':' * bool(place or verb != be)} {action}"
+    if len(same) < len(ranks):
         fact += f"{view.named(same).partition(' (')[0]} {be} {action}. "
-    every = not view.waiting and len(own) == len(view.does) > 1
+    every = not view.waiting and len(ranks) == len(view.does) > 1
     advice = view.advice(first, awaited=bool(view.waiting), every=every)
-    return _make_diagnosis(view, kind, RunFinding(head, own, advice, fact))
+    return _make_diagnosis(view, kind, RunFinding(headline, ranks, advice, fact))
 
 
-def _make_diagnosis(view: HangView, kind: CauseKind, found: RunFinding) -> Diagnosis:
-    own = sorted(set(found.ranks), key=lambda rank: (view.severity(rank), rank))
-    advice = kind.advice if found.advice is None else found.advice
-    before = f"{found.headline}. " if found.before_advice is None else found.before_advice
-    head = found.headline
-    if len(head) > MOST_LETTERS:
-        head = head[: MOST_LETTERS - 1] + "…"
+def _make_diagnosis(view: HangView, kind: CauseKind, finding: RunFinding) -> Diagnosis:
+    ranks = sorted(set(finding.ranks), key=lambda rank: (view.severity(rank), rank))
+    advice = kind.advice if finding.advice is None else finding.advice
+    lead = f"{finding.headline}. " if finding.before_advice is None else finding.before_advice
+    headline = finding.headline
+    if len(headline) > MOST_LETTERS:
+        headline = headline[: MOST_LETTERS - 1] + "…"
     return Diagnosis(
         kind,
-        head,
-        suspects=tuple(view.suspect(rank) for rank in own),
-        groups=view.groups(() if found.ends_wait else own),
-        likely=before + advice if advice else "",
+        headline,
+        suspects=tuple(view.suspect(rank) for rank in ranks),
+        groups=view.groups(() if finding.ends_wait else ranks),
+        likely=lead + advice if advice else "",
         limits=evidence_limits(view),
     )

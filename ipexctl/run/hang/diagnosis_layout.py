@@ -26,14 +26,14 @@ def diagnosis_lines(diagnosis: Diagnosis, width: int) -> list[str]:
     width = max(60, width)
     end = _cut_lines(wrap_text(diagnosis.likely or diagnosis.headline, width, ""), 5, width)
     limits = [
-        line for one in diagnosis.limits for line in _cut_lines(wrap_text(one, width), 2, width)
+        line for limit in diagnosis.limits for line in _cut_lines(wrap_text(limit, width), 2, width)
     ]
     limits = limits[:4]
     room = MOST_LINES - len(end) - len(limits)
     suspects = [line for block in _suspect_blocks(diagnosis, width) for line in block]
     groups = [line for block in _group_blocks(diagnosis, width) for line in block]
-    kept = max(room // 2, room - len(groups))
-    suspects = _shorten_block(suspects, kept)
+    suspect_room = max(room // 2, room - len(groups))
+    suspects = _shorten_block(suspects, suspect_room)
     groups = _shorten_block(groups, room - len(suspects))
     return [*suspects, *groups, *end, *limits]
 
@@ -42,8 +42,8 @@ def diagnosis_document(diagnosis: Diagnosis) -> dict[str, Any]:
     return {
         "kind": diagnosis.kind.name,
         "headline": diagnosis.headline,
-        "suspects": [{**vars(one)} for one in diagnosis.suspects],
-        "groups": [{**vars(one), "ranks": [*one.ranks]} for one in diagnosis.groups],
+        "suspects": [{**vars(suspect)} for suspect in diagnosis.suspects],
+        "groups": [{**vars(group), "ranks": [*group.ranks]} for group in diagnosis.groups],
         "likely": diagnosis.likely,
         "limits": [*diagnosis.limits],
     }
@@ -75,7 +75,7 @@ def stack_document(look: RankLook) -> dict[str, Any]:
             {
                 "name": thread.name or None,
                 "main": thread.main,
-                "frames": [[f.path, f.line, f.function] for f in thread.frames],
+                "frames": [[frame.path, frame.line, frame.function] for frame in thread.frames],
             }
             for thread in look.threads
         ],
@@ -85,26 +85,26 @@ def stack_document(look: RankLook) -> dict[str, Any]:
 
 def _suspect_blocks(diagnosis: Diagnosis, width: int) -> list[list[str]]:
     """Format suspects; those that do the same share a line, with their range of CPU use."""
-    alike = defaultdict[tuple[str, str], list[Suspect]](list)
-    for one in diagnosis.suspects:
-        alike[one.where, _CPU.sub("", one.doing)].append(one)
+    by_activity = defaultdict[tuple[str, str], list[Suspect]](list)
+    for suspect in diagnosis.suspects:
+        by_activity[suspect.where, _CPU.sub("", suspect.doing)].append(suspect)
     return [
-        _columns(_who_text(own), where, doing + _cpu_text(own), width)
-        for (where, doing), own in alike.items()
+        _columns(_who_text(suspects), where, doing + _cpu_text(suspects), width)
+        for (where, doing), suspects in by_activity.items()
     ]
 
 
-def _cpu_text(own: list[Suspect]) -> str:
-    found = [int(m[1]) for one in own if (m := _CPU.search(one.doing))]
-    if not found:
+def _cpu_text(suspects: list[Suspect]) -> str:
+    percents = [int(match[1]) for suspect in suspects if (match := _CPU.search(suspect.doing))]
+    if not percents:
         return ""
-    low, high = min(found), max(found)
+    low, high = min(percents), max(percents)
     return f", {low} % CPU" if low == high else f", {low}-{high} % CPU"
 
 
-def _who_text(own: list[Suspect]) -> str:
-    hosts = fold(one.host for one in own if one.host)
-    return f"{_rank_text([one.rank for one in own])}" + (f" ({hosts})" if hosts else "")
+def _who_text(suspects: list[Suspect]) -> str:
+    hosts = fold(suspect.host for suspect in suspects if suspect.host)
+    return _rank_text([suspect.rank for suspect in suspects]) + (f" ({hosts})" if hosts else "")
 
 
 def _rank_text(ranks: list[int]) -> str:
@@ -112,7 +112,7 @@ def _rank_text(ranks: list[int]) -> str:
 
 
 def _group_blocks(diagnosis: Diagnosis, width: int) -> list[list[str]]:
-    return [_group_lines(g, len(diagnosis.groups) == 1, width) for g in diagnosis.groups]
+    return [_group_lines(group, len(diagnosis.groups) == 1, width) for group in diagnosis.groups]
 
 
 def _group_lines(group: HangGroup, only: bool, width: int) -> list[str]:

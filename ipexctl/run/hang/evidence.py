@@ -86,7 +86,7 @@ class Thread:
     syscall: tuple[int, ...] = field(default=(), metadata=by(_read_syscall))
     blocked_on: BlockedOn | None = None
     wait: ThreadWait = field(
-        default=ThreadWait(), metadata=by(lambda said: read_record(ThreadWait, said), key="waits")
+        default=ThreadWait(), metadata=by(lambda raw: read_record(ThreadWait, raw), key="waits")
     )
 
 
@@ -100,7 +100,7 @@ class Collective:
     op: str = field(metadata=by(_operation_name, needed=True))
     sizes: tuple[tuple[int, ...], ...] = field(metadata=by(_read_sizes))
     dtypes: tuple[str, ...]
-    done: bool = field(metadata=by(lambda said: said is not False))
+    done: bool = field(metadata=by(lambda value: value is not False))
     age: float | None
 
 
@@ -169,7 +169,7 @@ def read_look(host: str, raw: Any) -> tuple[RankLook, ...]:
 def _rank_look(rank: int, host: str, row: dict[str, Any]) -> RankLook:
     recorded = row.get("collectives")
     recorded = recorded if isinstance(recorded, dict) else None
-    below = (child for child in list_of(row.get("children")) if isinstance(child, dict))
+    children = (child for child in list_of(row.get("children")) if isinstance(child, dict))
     return read_record(
         RankLook,
         row,
@@ -177,14 +177,14 @@ def _rank_look(rank: int, host: str, row: dict[str, Any]) -> RankLook:
         host=host,
         collectives=None if recorded is None else read_rows(Collective, recorded.get("last")),
         groups=_read_groups(recorded.get("groups")) if recorded else {},
-        children=tuple(_rank_look(rank, host, {**child, "children": []}) for child in below),
+        children=tuple(_rank_look(rank, host, {**child, "children": []}) for child in children),
     )
 
 
 def _read_groups(value: Any) -> dict[str, tuple[int, ...]]:
     """Read the ranks of each process group, if they are reported."""
     groups = value.items() if isinstance(value, dict) else ()
-    named = {
+    by_name = {
         plain(key): counts_of(row.get("ranks")) for key, row in groups if isinstance(row, dict)
     }
-    return {name: ranks for name, ranks in named.items() if ranks}
+    return {name: ranks for name, ranks in by_name.items() if ranks}

@@ -50,12 +50,12 @@ def situation_from_looks(
 
 def situation_from_journals(run: ListedRun) -> Situation:
     """Return the situation of a stalled run, from the journals of its hosts."""
-    found = _read_looks({part.host: part.look for part in run.seen if part.look is not None})
-    hosts = {look.rank: look.host for look in found}
+    looks = _read_looks({part.host: part.look for part in run.seen if part.look is not None})
+    hosts = {look.rank: look.host for look in looks}
     return Situation(
         world_size=run.about.ranks,
         hosts={**hosts, **{rank: end.host for rank, end in run.ends.items()}},
-        looks=found,
+        looks=looks,
         ended={rank: end.short for rank, end in run.ends.items()},
         quiet=run.stall,
         cuts=run.cut,

@@ -56,9 +56,9 @@ class HangView:
         ended = dict(situation.ended or {})
         ended |= {r: "ended" for r, look in looks.items() if look.state in "ZX" and look.state}
         looks = {rank: look for rank, look in sorted(looks.items()) if rank not in ended}
-        known = {rank: classify(look, situation.master) for rank, look in looks.items()}
-        kinds = {rank: kind for rank, (kind, _) in known.items()}
-        does = {rank: activity for rank, (_, activity) in known.items()}
+        classified = {rank: classify(look, situation.master) for rank, look in looks.items()}
+        kinds = {rank: kind for rank, (kind, _) in classified.items()}
+        does = {rank: activity for rank, (_, activity) in classified.items()}
         waiting, gone = _waiting_ranks(does), frozenset(ended)
         calls = alignment.align_collectives(looks, waiting, gone, situation.world_size)
         return HangView(situation, causes, classify, looks, kinds, does, ended, calls)
@@ -72,14 +72,14 @@ class HangView:
         return frozenset(self.situation.hosts) - self.looks.keys() - self.ended.keys()
 
     def on(self, host: str) -> list[int]:
-        return [rank for rank, one in self.situation.hosts.items() if one == host]
+        return [rank for rank, name in self.situation.hosts.items() if name == host]
 
     def named(self, ranks: Iterable[int]) -> str:
         """Format ranks, such as `rank 5 (node03)`, `ranks 3,5 (node[02-03])`."""
-        all_ = sorted(ranks)
-        folded = fold(h for r in all_ if (h := self.situation.hosts.get(r, "")))
-        one = f"rank{'s' * (len(all_) > 1)} {fold_numbers(all_)}"
-        return one + (f" ({folded})" if folded else "")
+        ordered = sorted(ranks)
+        folded = fold(host for rank in ordered if (host := self.situation.hosts.get(rank, "")))
+        label = f"rank{'s' * (len(ordered) > 1)} {fold_numbers(ordered)}"
+        return label + (f" ({folded})" if folded else "")
 
     def suspect(self, rank: int) -> Suspect:
         host = self.situation.hosts.get(rank, "")
@@ -88,35 +88,35 @@ class HangView:
             return Suspect(rank, host, "", ended_text(code))
         if rank not in self.does:
             return Suspect(rank, host, "", "no evidence")
-        does = self.does[rank]
+        activity = self.does[rank]
         return Suspect(
-            rank, host, does.where, self.action(rank) + state_and_cpu_text(self.looks[rank])
+            rank, host, activity.where, self.action(rank) + state_and_cpu_text(self.looks[rank])
         )
 
     def action(self, rank: int) -> str:
-        does = self.does[rank]
-        return does.action or f"waiting in {self.operation(rank)}"
+        activity = self.does[rank]
+        return activity.action or f"waiting in {self.operation(rank)}"
 
     def operation(self, rank: int) -> str:
-        call, does = self.calls.waits_in.get(rank), self.does[rank]
+        call, activity = self.calls.waits_in.get(rank), self.does[rank]
         if call:
-            return alignment.collective_text(call, backward=does.backward)
-        unnamed = "a collective in backward" if does.backward else "a collective"
-        return does.op or unnamed
+            return alignment.collective_text(call, backward=activity.backward)
+        unnamed = "a collective in backward" if activity.backward else "a collective"
+        return activity.op or unnamed
 
     def groups(self, suspects: Iterable[int]) -> tuple[HangGroup, ...]:
-        alike = defaultdict[tuple[str, str, bool], list[int]](list)
-        for rank, does in self.does.items():
+        by_activity = defaultdict[tuple[str, str, bool], list[int]](list)
+        for rank, activity in self.does.items():
             if rank not in suspects:
-                what = self.operation(rank) if does.waits else does.action
-                alike[what, does.where, does.waits].append(rank)
+                what = self.operation(rank) if activity.waits else activity.action
+                by_activity[what, activity.where, activity.waits].append(rank)
         return tuple(
             HangGroup(tuple(ranks), what, where, self._age(ranks), waits)
-            for (what, where, waits), ranks in sorted(alike.items(), key=lambda i: -len(i[1]))
+            for (what, where, waits), ranks in sorted(by_activity.items(), key=lambda i: -len(i[1]))
         )
 
     def _age(self, ranks: list[int]) -> float | None:
-        calls = [self.calls.waits_in[r] for r in ranks if r in self.calls.waits_in]
+        calls = [self.calls.waits_in[rank] for rank in ranks if rank in self.calls.waits_in]
         ages = [call.age for call in calls if call.age is not None]
         return max(ages) if ages else self.situation.quiet
 
@@ -135,14 +135,14 @@ class HangView:
         return kind.advise(blamed) or blamed.does.advice or kind.advice
 
 
-def _waiting_ranks(does: Mapping[int, Activity]) -> frozenset[int]:
-    return frozenset(rank for rank, activity in does.items() if activity.waits)
+def _waiting_ranks(activities: Mapping[int, Activity]) -> frozenset[int]:
+    return frozenset(rank for rank, activity in activities.items() if activity.waits)
 
 
 def evidence_limits(view: HangView) -> tuple[str, ...]:
-    said = list[str]()
+    limits = list[str]()
     if view.unseen:
-        said.append(f"no evidence from {view.named(view.unseen)}")
+        limits.append(f"no evidence from {view.named(view.unseen)}")
     whys = {
         "none": "Python was started without ipexctl (--no-inspect, -I)",
         "blocked": "the signal is blocked",
@@ -150,15 +150,15 @@ def evidence_limits(view: HangView) -> tuple[str, ...]:
     }
     for how, why in whys.items():
         if ranks := [rank for rank, look in view.looks.items() if look.stacks == how]:
-            said.append(f"no stacks from {view.named(ranks)}: {why}")
+            limits.append(f"no stacks from {view.named(ranks)}: {why}")
     reasons = defaultdict[str, list[int]](list)
     for rank, look in view.looks.items():
         if look.collectives is None and look.collectives_why != "not asked":
             reasons[look.collectives_why or "not recorded"].append(rank)
-    said += [
-        f"no record of collectives from {view.named(own)}: {why}" for why, own in reasons.items()
+    limits += [
+        f"no record of collectives from {view.named(row)}: {why}" for why, row in reasons.items()
     ]
-    return tuple(said[:6])
+    return tuple(limits[:6])
 
 
 def ended_text(how: str) -> str:

@@ -67,8 +67,8 @@ class RankEvidence:
     def of(look: RankLook, master: str) -> RankEvidence:
         place, called = _user_frame(look)
         # a module's name says nothing about an import inside it
-        inner = tuple(takewhile(lambda f: f.function != "<module>", called))
-        backward = any(_BACKWARD.search(f.path) for f in called)
+        inner = tuple(takewhile(lambda frame: frame.function != "<module>", called))
+        backward = any(_BACKWARD.search(frame.path) for frame in called)
         imports, where = len(inner) < len(called), where_text(place, called)
         return RankEvidence(look, master, place, inner, imports, where, backward)
 
@@ -116,15 +116,15 @@ class RankEvidence:
     def exchange(self) -> str | None:
         """Return the operation in which the rank waits for others; None: in none."""
         look, inner = self.look, self.inner
-        called = [f for f in inner if _EXCHANGE.search(f.path)]
-        if called:
-            names = [f.function for f in called if "wrapper" not in f.function]
+        exchanges = [frame for frame in inner if _EXCHANGE.search(frame.path)]
+        if exchanges:
+            names = [frame.function for frame in exchanges if "wrapper" not in frame.function]
             return names[-1] if names else ""
         idle = not self.is_busy and not self.in_sleep_syscall
         if idle and inner and _MAY_EXCHANGE.search(inner[0].path):
             return ""
         waiting = not look.wchan or "futex" in look.wchan or self.in_syscall(FUTEX)
-        started = [c.op for c in look.collectives or () if not c.done]
+        started = [call.op for call in look.collectives or () if not call.done]
         own_wait = bool(look.wait.what) or self.calls(LOCKS) or self.calls(LOADER)
         # `work.wait()` has no Python frame
         return "" if started and idle and waiting and look.state != "D" and not own_wait else None
@@ -137,7 +137,7 @@ def where_text(place: StackFrame | None, inner: tuple[StackFrame, ...] = ()) -> 
     path, function = shorten_paths(place.path), place.function
     name = path if not path.startswith("/") else path.rpartition("/")[2]
     if function == "<module>":
-        function = "backward" if any(_BACKWARD.search(f.path) for f in inner) else ""
+        function = "backward" if any(_BACKWARD.search(frame.path) for frame in inner) else ""
     return f"{name}:{place.line}" + (f" in {function}" if function else "")
 
 
@@ -160,29 +160,29 @@ def _user_frame(look: RankLook) -> tuple[StackFrame | None, tuple[StackFrame, ..
     for i, frame in enumerate(look.frames):
         if not is_library(frame):
             return frame, look.frames[:i]
-    named = (frame for frame in look.frames if not frame.path.startswith("<"))
-    return next(named, None), look.frames
+    in_files = (frame for frame in look.frames if not frame.path.startswith("<"))
+    return next(in_files, None), look.frames
 
 
 # --- child processes ------------------------------------------------------------------------------
 
 
 def slowest_worker(look: RankLook) -> RankLook | None:
-    workers = [c for c in look.children if "data_worker" in c.name] or [*look.children]
+    workers = [child for child in look.children if "data_worker" in child.name] or [*look.children]
     return max(workers, key=_how_blocked, default=None)
 
 
 def child_waited_for(look: RankLook) -> RankLook | None:
     """Return the process that a rank, or a process below it, waits for; None if unknown."""
-    pid, own = look.wait.child, [c for c in look.children if c.parent in (None, look.pid)]
+    pid, children = look.wait.child, [c for c in look.children if c.parent in (None, look.pid)]
     if look.blocked_on and look.blocked_on.what == "pipe":
-        own = [child for child in look.children if child.pid in look.blocked_on.pids]
+        children = [child for child in look.children if child.pid in look.blocked_on.pids]
     if look.syscall[:1] in ((61,), (260,)) and not pid:
         pid = look.syscall[1] if len(look.syscall) > 1 else 0
     if look.syscall[:1] in ((247,), (95,)) and not pid and look.syscall[1:2] == (1,):
         pid = look.syscall[2] if len(look.syscall) > 2 else 0
-    found = next((child for child in own if child.pid == pid), None)
-    return found or (own[0] if len(own) == 1 else None)
+    match = next((child for child in children if child.pid == pid), None)
+    return match or (children[0] if len(children) == 1 else None)
 
 
 def child_text(child: RankLook | None) -> str:
@@ -203,9 +203,9 @@ def dead_worker(look: RankLook) -> RankLook | None:
 
 def busy_worker(look: RankLook) -> RankLook | None:
     """Return a process that runs the user's code, or a task of a pool."""
-    own = (c for c in look.children if any(not is_library(f) for f in c.frames))
-    in_pool = (c for c in look.children if any(POOL.search(f.path) for f in c.frames))
-    return next(own, None) or next(filter(has_task, in_pool), None)
+    busy = (child for child in look.children if any(not is_library(f) for f in child.frames))
+    in_pool = (child for child in look.children if any(POOL.search(f.path) for f in child.frames))
+    return next(busy, None) or next(filter(has_task, in_pool), None)
 
 
 def has_task(worker: RankLook) -> bool:
@@ -213,7 +213,7 @@ def has_task(worker: RankLook) -> bool:
     waits = [
         f.function for f in worker.frames if re.search(r"/multiprocessing/queues\.py$", f.path)
     ]
-    return waits[-1:] != ["get"] or not all(is_library(f) for f in worker.frames)
+    return waits[-1:] != ["get"] or not all(is_library(frame) for frame in worker.frames)
 
 
 def how_ended_text(child: RankLook) -> str:
@@ -223,4 +223,4 @@ def how_ended_text(child: RankLook) -> str:
 
 
 def _how_blocked(child: RankLook) -> tuple[bool, bool]:
-    return child.state in ("D", "T"), any(not is_library(f) for f in child.frames)
+    return child.state in ("D", "T"), any(not is_library(frame) for frame in child.frames)

@@ -62,8 +62,8 @@ MOST_CHILDREN = 16  # in a look
 def is_stopped(rank: RankEvidence) -> Activity | None:
     look = rank.look
     if look.state == "t":
-        tracers = "Detach the debugger or tracer (gdb, strace, py-spy)."
-        return rank.does("stopped by a debugger", tracers)
+        advice = "Detach the debugger or tracer (gdb, strace, py-spy)."
+        return rank.does("stopped by a debugger", advice)
     resume = f"Continue it: kill -CONT {look.pid} on {look.host}" if look.pid else ""
     return rank.does("stopped by a signal", resume) if look.state == "T" else None
 
@@ -74,8 +74,8 @@ def has_ended(rank: RankEvidence) -> Activity | None:
 
 def joins_run(rank: RankEvidence) -> Activity | None:
     if any(f.function == "new_group" for f in rank.inner):
-        members = "Every rank must call it, also those that are not in the group."
-        return rank.does("waiting for the other ranks in new_group", members)
+        advice = "Every rank must call it, also those that are not in the group."
+        return rank.does("waiting for the other ranks in new_group", advice)
     look = rank.look
     peer = look.blocked_on.peer if look.blocked_on else ""
     store = look.source is not None and _STORE.search(look.source.text)
@@ -189,31 +189,31 @@ def waits_in_kernel(rank: RankEvidence) -> Activity | None:
 
 
 def waits_for_file(rank: RankEvidence) -> Activity | None:
-    on = rank.look.blocked_on
-    return _blocked_activity(rank) if on and on.what in ("file", "pipe") else None
+    target = rank.look.blocked_on
+    return _blocked_activity(rank) if target and target.what in ("file", "pipe") else None
 
 
 def _blocked_activity(rank: RankEvidence) -> Activity:
-    look, on = rank.look, rank.look.blocked_on
-    if on and on.what == "pipe":
-        named = f"the named pipe {on.path}" if on.path else "a pipe"
-        end = "Likely: the process at the other end of the pipe does not write or read."
-        return rank.does(f"waiting for the other end of {named}", end, on.path)
-    if on and on.path:
+    look, target = rank.look, rank.look.blocked_on
+    if target and target.what == "pipe":
+        pipe = f"the named pipe {target.path}" if target.path else "a pipe"
+        advice = "Likely: the process at the other end of the pipe does not write or read."
+        return rank.does(f"waiting for the other end of {pipe}", advice, target.path)
+    if target and target.path:
         verb = "writing" if rank.in_syscall(_WRITE) else "reading"
-        return rank.does(f"{verb} {on.path}", thing=on.path)
+        return rank.does(f"{verb} {target.path}", thing=target.path)
     return rank.does("blocked in the kernel" + (f" ({look.wchan})" if look.wchan else ""))
 
 
 def waits_for_input(rank: RankEvidence) -> Activity | None:
-    look, on = rank.look, rank.look.blocked_on
+    look, target = rank.look, rank.look.blocked_on
     advice = "A run has no input: remove input() or breakpoint() from the script."
     if rank.calls(_DEBUGGERS):
         return rank.does("waiting in a debugger", advice, "stdin")
     reads_stdin = rank.in_syscall(_READ) and look.syscall[1:2] == (0,) and not look.name
     text = look.source.text if look.source else ""
     asks = re.search(r"\b(?:input|breakpoint|set_trace)\(", text)
-    if asks or reads_stdin or (on and re.match(r"/dev/(?:pts/|tty)", on.path)):
+    if asks or reads_stdin or (target and re.match(r"/dev/(?:pts/|tty)", target.path)):
         return rank.does("waiting for input", advice, "stdin")
     return None
 
@@ -226,28 +226,28 @@ def waits_for_program(rank: RankEvidence) -> Activity | None:
 
 
 def waits_for_file_lock(rank: RankEvidence) -> Activity | None:
-    look, on = rank.look, rank.look.blocked_on
-    of_file = (on is None or on.what in ("file", "")) and "poll" not in look.wchan
+    look, target = rank.look, rank.look.blocked_on
+    of_file = (target is None or target.what in ("file", "")) and "poll" not in look.wchan
     locks = (rank.in_syscall(_FLOCK) and of_file) or re.search(
         "flock|posix_lock|lock_inode", look.wchan
     )
-    if not locks and not any("/filelock/" in f.path for f in rank.inner):
+    if not locks and not any("/filelock/" in frame.path for frame in rank.inner):
         return None
-    path = on.path if on else ""
+    path = target.path if target else ""
     advice = "Likely: another process holds the lock file."
     return rank.does(f"waiting for the file lock {path}".strip(), advice, path or "file lock")
 
 
 def waits_for_peer(rank: RankEvidence) -> Activity | None:
-    look, on = rank.look, rank.look.blocked_on
+    look, target = rank.look, rank.look.blocked_on
     if rank.in_sleep_syscall or look.wait.what:
         return None
-    if any(f.function == "accept" and _SOCKETS.search(f.path) for f in rank.inner[:2]):
+    if any(frame.function == "accept" and _SOCKETS.search(frame.path) for frame in rank.inner[:2]):
         advice = "Likely: the program that should connect does not."
         return rank.does("waiting for a connection", advice, "connection")
-    if on and on.peer and on.what in ("socket", "poll"):
-        advice = f"Likely: {on.peer} does not answer."
-        return rank.does(f"waiting for data from {on.peer}", advice, on.peer)
+    if target and target.peer and target.what in ("socket", "poll"):
+        advice = f"Likely: {target.peer} does not answer."
+        return rank.does(f"waiting for data from {target.peer}", advice, target.peer)
     advice = "Likely: a server outside the run does not answer; set a timeout."
     sockets = rank.calls(_SOCKETS)
     return rank.does("waiting for data from a socket", advice, "socket") if sockets else None
@@ -281,7 +281,7 @@ def _source_line_text(look: RankLook) -> str:
 
 
 def waits_for_lock(rank: RankEvidence) -> Activity | None:
-    if rank.look.wait.what or any(LOCKS.search(f.path) for f in rank.inner[:4]):
+    if rank.look.wait.what or any(LOCKS.search(frame.path) for frame in rank.inner[:4]):
         action = _lock_action(rank)
         full = action.endswith("is full")
         return rank.does(action, "Likely: nothing takes items out of it." if full else "")
@@ -308,10 +308,10 @@ def _futex_activity(rank: RankEvidence) -> Activity | None:
 
 def _lock_action(rank: RankEvidence) -> str:
     look, wait = rank.look, rank.look.wait
-    by = next((thread for thread in look.threads if wait.by and thread.id == wait.by), None)
+    holder = next((thread for thread in look.threads if wait.by and thread.id == wait.by), None)
     if wait.what in ("thread", "exit"):
-        at = " at exit" if wait.what == "exit" else ""
-        return f"waiting{at} for {thread_text(by) if by else 'a thread'} to end"
+        when = " at exit" if wait.what == "exit" else ""
+        return f"waiting{when} for {thread_text(holder) if holder else 'a thread'} to end"
     if wait.what == "lock":
         return (
             f"waiting for a lock of {wait.state}"
@@ -324,13 +324,13 @@ def _lock_action(rank: RankEvidence) -> str:
         return _QUEUES[wait.state == "full"]
     if wait.what in _WAITS:
         return f"waiting for {_WAITS[wait.what]}"
-    paths = " ".join(f.path for f in rank.inner)
+    paths = " ".join(frame.path for frame in rank.inner)
     if "/asyncio/" in paths:
         return "waiting in the asyncio event loop"
     if "/multiprocessing/pool.py" in paths:
         return f"waiting for {_WAITS['pool']}"
     if "/queue.py" in paths or "/multiprocessing/queues.py" in paths:
-        return _QUEUES[any(f.function == "put" for f in rank.inner)]
+        return _QUEUES[any(frame.function == "put" for frame in rank.inner)]
     if "/multiprocessing/synchronize.py" in paths:
         return "waiting for a lock of multiprocessing"
     return "waiting for another thread or process"
@@ -339,8 +339,8 @@ def _lock_action(rank: RankEvidence) -> str:
 def _named_lock(look: RankLook) -> str:
     """Name the lock by the line of the source if the rank did not report it."""
     text = look.source.text if look.source and look.frames[:1] == (look.source.frame,) else ""
-    found = re.search(r"^with ([\w.\[\]\"']+):|([\w.]+)\.acquire\(", text)
+    match = re.search(r"^with ([\w.\[\]\"']+):|([\w.]+)\.acquire\(", text)
     if module := re.match(r"(?:import|from) ([\w.]+)", text):
         return f"the import of {module[1]}"
-    name = look.wait.text or (found and (found[1] or found[2]))
+    name = look.wait.text or (match and (match[1] or match[2]))
     return f"the lock {name}" if name else "a lock or another thread"

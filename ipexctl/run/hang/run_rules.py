@@ -39,16 +39,16 @@ def _mentions_host(text: str, host: str) -> bool:
 
 
 def ranks_left_early(view: HangView) -> RunFinding | None:
-    awaited = {r for late in view.calls.waits_for.values() for r in late} & view.ended.keys()
+    awaited = {rank for late in view.calls.waits_for.values() for rank in late} & view.ended.keys()
     rest = set(view.does) - view.waiting - _joining_ranks(view)
     if not awaited and view.ended and not view.calls.waits_in and not rest:
         awaited = view.ended.keys() & set(view.situation.hosts) or set(view.ended)
     if not awaited or not view.does:
         return None
     how = ended_text(view.ended[min(awaited)])
-    fewer = "Likely: it had fewer batches than the others; give all ranks the same number."
+    advice = "Likely: it had fewer batches than the others; give all ranks the same number."
     head = f"{view.named(awaited)} {how} while others wait"
-    return RunFinding(head, awaited, fewer if "exit code 0" in how else None)
+    return RunFinding(head, awaited, advice if "exit code 0" in how else None)
 
 
 def hosts_are_silent(view: HangView) -> RunFinding | None:
@@ -57,8 +57,8 @@ def hosts_are_silent(view: HangView) -> RunFinding | None:
     if not hosts:
         return None
     ranks = [rank for host in hosts for rank in view.on(host) if rank not in view.ended]
-    does = "does not answer" if len(hosts) == 1 else "do not answer"
-    head = f"{fold(hosts)} {does} for {duration(max(silent[h] for h in hosts))}"
+    verb = "does not answer" if len(hosts) == 1 else "do not answer"
+    head = f"{fold(hosts)} {verb} for {duration(max(silent[h] for h in hosts))}"
     return RunFinding(head, ranks, f"Check whether {fold(hosts)} is up and reachable.")
 
 
@@ -73,56 +73,56 @@ def collectives_mismatch(view: HangView) -> RunFinding | None:
 
 def _different_calls(view: HangView) -> RunFinding | None:
     """Find ranks that are in different calls at the same number of a group."""
-    found = view.calls.mismatch
-    if not any(r in view.waiting for _, ranks in found for r in ranks):
+    mismatch = view.calls.mismatch
+    if not any(r in view.waiting for _, ranks in mismatch for r in ranks):
         return None
-    (most, many), (other, few) = found[:2]
-    first, second = alignment.describe_difference(other, most)
-    ends = [
-        f"{view.named(ranks)} called {what}"
-        + (f" at {at}" if (at := _most_common_place(view, ranks)) else "")
-        for ranks, what in ((few, first), (many, second))
+    (usual, majority), (other, minority) = mismatch[:2]
+    first, second = alignment.describe_difference(other, usual)
+    sides = [
+        f"{view.named(ranks)} called {call}"
+        + (f" at {place}" if (place := _most_common_place(view, ranks)) else "")
+        for ranks, call in ((minority, first), (majority, second))
     ]
-    if other.op != most.op:
-        first, second = alignment.collective_name(other), alignment.collective_name(most)
-    head = f"{view.named(few)} called {first}, {view.named(many)} {second}"
-    others = found if len(few) == len(many) else found[1:]  # equal: either may be wrong
-    ranks = [rank for _, own in others for rank in own]
-    return RunFinding(head, ranks, before_advice=f"{ends[0]}, {ends[1]}. ")
+    if other.op != usual.op:
+        first, second = alignment.collective_name(other), alignment.collective_name(usual)
+    head = f"{view.named(minority)} called {first}, {view.named(majority)} {second}"
+    suspects = mismatch[len(minority) != len(majority) :]  # of equal sides, either may be wrong
+    ranks = [rank for _, side in suspects for rank in side]
+    return RunFinding(head, ranks, before_advice=f"{sides[0]}, {sides[1]}. ")
 
 
 def _calls_in_cycle(view: HangView) -> RunFinding | None:
     cycle = view.calls.cycle()
     if view.calls.roots() - view.ended.keys() or not cycle:
         return None
-    why = "Likely: they call the collectives of different groups in a different order."
-    pairs = (f"rank {r} waits in {view.operation(r)}" for r in cycle[:2])
+    advice = "Likely: they call the collectives of different groups in a different order."
+    pairs = (f"rank {rank} waits in {view.operation(rank)}" for rank in cycle[:2])
     head = f"ranks {fold_numbers(cycle)} wait for each other: {', '.join(pairs)}"
-    return RunFinding(head, cycle, why)
+    return RunFinding(head, cycle, advice)
 
 
 def _calls_without_partner(view: HangView) -> RunFinding | None:
     """Find ranks that all wait in exchanges, without a record of which have arrived."""
     ops = Counter(view.does[rank].op for rank in view.waiting)
-    known = [op for op in ops if op]
-    one_way = bool(known) and all(op in ("recv", "send", "irecv", "isend") for op in known)
+    named = [op for op in ops if op]
+    one_way = bool(named) and all(op in ("recv", "send", "irecv", "isend") for op in named)
     recorded = view.calls.waits_in and not has_unrecorded_ranks(view)
-    if not (one_way or len(known) > 1) or recorded or find_blamed_ranks(view):
+    if not (one_way or len(named) > 1) or recorded or find_blamed_ranks(view):
         return None
-    few = [r for r in view.waiting if view.does[r].op != ops.most_common(1)[0][0]]
-    ends = [
+    minority = [r for r in view.waiting if view.does[r].op != ops.most_common(1)[0][0]]
+    examples = [
         f"{view.named(ranks)} in {op} ({_most_common_place(view, ranks)})"
-        for op in sorted(known, key=ops.__getitem__)[:2]
+        for op in sorted(named, key=ops.__getitem__)[:2]
         if (ranks := [r for r in view.waiting if view.does[r].op == op])
     ]
-    head = f"the ranks wait in calls that do not match: {', '.join(ends)}"
-    unpaired = "Likely: sends and receives are not paired; use isend or batch_isend_irecv."
-    return RunFinding(head, few or view.waiting, unpaired if one_way else None)
+    head = f"the ranks wait in calls that do not match: {', '.join(examples)}"
+    advice = "Likely: sends and receives are not paired; use isend or batch_isend_irecv."
+    return RunFinding(head, minority or view.waiting, advice if one_way else None)
 
 
 def _most_common_place(view: HangView, ranks: Iterable[int]) -> str:
-    counted = Counter(view.does[rank].where for rank in ranks if rank in view.does)
-    return counted.most_common(1)[0][0] if counted else ""
+    counts = Counter(view.does[rank].where for rank in ranks if rank in view.does)
+    return counts.most_common(1)[0][0] if counts else ""
 
 
 def _joining_ranks(view: HangView) -> set[int]:
@@ -132,27 +132,27 @@ def _joining_ranks(view: HangView) -> set[int]:
 def rendezvous_is_incomplete(view: HangView) -> RunFinding | None:
     """Recognize a rendezvous that lacks ranks, unless others wait in collectives already."""
     joining = _joining_ranks(view)
-    missing = (
-        set(view.situation.hosts) or set(range(min(view.situation.world_size, 4096)))
-    ) - joining
+    ranks = view.situation.hosts or range(min(view.situation.world_size, 4096))
+    missing = set(ranks) - joining
     if not joining or view.calls.waits_in:
         return None
-    tried = Counter(on.peer for r in joining if (on := view.looks[r].blocked_on) and on.peer)
-    master = tried.most_common(1)[0][0] if tried else view.situation.master
-    at = f" at {master}" if master else ""
+    addresses = Counter(on.peer for r in joining if (on := view.looks[r].blocked_on) and on.peer)
+    master = addresses.most_common(1)[0][0] if addresses else view.situation.master
+    place = f" at {master}" if master else ""
     if not missing:
         why = (
             f"Check that {master or 'MASTER_ADDR'} is reachable from every host, that WORLD_SIZE "
             "is right, and that no two ranks have the same RANK (NODE_RANK, GROUP_RANK)."
         )
-        return RunFinding(f"all {len(joining)} ranks wait in the rendezvous{at}", advice=why)
-    have = "has" if len(missing) == 1 else "have"
+        return RunFinding(f"all {len(joining)} ranks wait in the rendezvous{place}", advice=why)
+    verb = "has" if len(missing) == 1 else "have"
     first, why = min(missing, key=view.severity), "See its log."
     if first in view.waiting:
         why = view.causes["unknown"].advice
     elif first in view.does:
         why = view.advice(first, awaited=True)
-    return RunFinding(f"{view.named(missing)} {have} not joined the rendezvous{at}", missing, why)
+    head = f"{view.named(missing)} {verb} not joined the rendezvous{place}"
+    return RunFinding(head, missing, why)
 
 
 def all_ranks_wait_alike(view: HangView) -> RunFinding | None:
@@ -160,29 +160,29 @@ def all_ranks_wait_alike(view: HangView) -> RunFinding | None:
     if len(view.does) < 2 or view.waiting or find_blamed_ranks(view):
         return None
     first = min(view.does)
-    does, kind = view.does[first], view.kind(first)
+    activity, kind = view.does[first], view.kind(first)
     maybe_for_ranks = kind.name == "lock" and view.looks[first].stacks != "ok"
     if not kind.outside_if_all or maybe_for_ranks:
         return None
-    at = f" in {does.where.replace(' in ', ' ')}" if does.where else ""
-    head = f"all {len(view.does)} ranks wait{at}: {does.action}"
+    place = f" in {activity.where.replace(' in ', ' ')}" if activity.where else ""
+    head = f"all {len(view.does)} ranks wait{place}: {activity.action}"
     return RunFinding(head, view.does, view.advice(first, awaited=False, every=True), "")
 
 
 def exchange_is_stalled(view: HangView) -> RunFinding | None:
-    known = len(view.does) + len(view.ended)
-    if not view.waiting or known < view.situation.world_size or find_blamed_ranks(view):
+    seen = len(view.does) + len(view.ended)
+    if not view.waiting or seen < view.situation.world_size or find_blamed_ranks(view):
         return None
     stalled = view.calls.waits_in.keys() - view.calls.waits_for.keys()
     first = min(stalled or view.waiting)
-    what = view.operation(first)
-    same = [rank for rank in view.waiting if view.operation(rank) == what]
+    operation = view.operation(first)
+    same = [rank for rank in view.waiting if view.operation(rank) == operation]
     who = f"all {len(same)} ranks" if len(same) == len(view.does) else view.named(same)
-    head = f"{who} {'is' if len(same) == 1 else 'are'} in {what}, and it does not finish"
+    head = f"{who} {'is' if len(same) == 1 else 'are'} in {operation}, and it does not finish"
     if first not in view.calls.waits_in:
-        head = f"{who} wait{'s' if len(same) == 1 else ''} in {what}"
-    ranks, bad = find_bad_connection(view.looks)
-    return RunFinding(head, ranks, f"Likely: {bad}." if bad else None, ends_wait=True)
+        head = f"{who} wait{'s' if len(same) == 1 else ''} in {operation}"
+    ranks, problem = find_bad_connection(view.looks)
+    return RunFinding(head, ranks, f"Likely: {problem}." if problem else None, ends_wait=True)
 
 
 def nothing_tells_why(view: HangView) -> RunFinding | None:

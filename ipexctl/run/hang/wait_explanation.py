@@ -45,8 +45,8 @@ def explain_rank_wait(look: RankLook, classify: Classify) -> str:
     """Explain a rank that waits for its own threads or children; "" if nothing is known."""
     wait = look.wait
     if wait.tasks:
-        counted = Counter(where_text(frame) for frame in wait.tasks)
-        places = (f"{at} ({n} tasks)" if n > 1 else at for at, n in counted.items())
+        counts = Counter(where_text(frame) for frame in wait.tasks)
+        places = (f"{place} ({n} tasks)" if n > 1 else place for place, n in counts.items())
         return f"Its tasks wait at {', '.join(places)}."
     if wait.by:
         return _thread_cause(look, classify)
@@ -76,28 +76,28 @@ def of_thread(look: RankLook, thread: Thread) -> RankLook:
 
 
 def _thread_cause(look: RankLook, classify: Classify) -> str:
-    said, thread = list[str](), _main_thread(look)
+    lines, thread = list[str](), _main_thread(look)
     seen = list[str]()
-    while thread is not None and len(said) < LINKS:
+    while thread is not None and len(lines) < LINKS:
         seen.append(thread.id)
         wait = thread.wait
         other = next((t for t in look.threads if wait.by and t.id == wait.by), None)
         if other is None:
             ended = wait.by and wait.what == "lock" and len(look.threads) < MOST_THREADS
-            said += ["The thread that took it has ended without releasing it."] * bool(ended)
+            lines += ["The thread that took it has ended without releasing it."] * bool(ended)
             break
         who, duty = _capitalize(thread_text(other)), _DUTIES.get(wait.what, "has not ended")
         since = f", taken at {where_text(wait.at)}" if wait.at else ""
         if other is thread:
-            said.append(f"{who} holds it itself{since}: use an RLock, or take it once.")
+            lines.append(f"{who} holds it itself{since}: use an RLock, or take it once.")
         elif other.id in seen:
-            said.append(f"{who} {duty}{since}. {_DEADLOCK if wait.what == 'lock' else ''}".strip())
+            lines.append(f"{who} {duty}{since}. {_DEADLOCK if wait.what == 'lock' else ''}".strip())
         else:
-            said.append(f"{who} {duty}{since}, and is {_thread_doing(look, other, classify)}.")
+            lines.append(f"{who} {duty}{since}, and is {_thread_doing(look, other, classify)}.")
         thread = None if other.id in seen else other
         if other.wait.what == "future" and not other.wait.by and other.wait.state == "PENDING":
-            said.append(_PENDING)
-    return " ".join(said)
+            lines.append(_PENDING)
+    return " ".join(lines)
 
 
 def _main_thread(look: RankLook) -> Thread | None:
@@ -105,13 +105,13 @@ def _main_thread(look: RankLook) -> Thread | None:
 
 
 def _thread_doing(look: RankLook, thread: Thread, classify: Classify) -> str:
-    _, does = classify(of_thread(look, thread), "")
-    return _place_and_action(does) if thread.state else f"at {does.where}"
+    _, activity = classify(of_thread(look, thread), "")
+    return _place_and_action(activity) if thread.state else f"at {activity.where}"
 
 
-def _place_and_action(does: Activity) -> str:
-    action = does.action or f"waiting for other ranks in {does.op or 'a collective'}"
-    return f"at {does.where}, {action}" if does.where else action
+def _place_and_action(activity: Activity) -> str:
+    action = activity.action or f"waiting for other ranks in {activity.op or 'a collective'}"
+    return f"at {activity.where}, {action}" if activity.where else action
 
 
 def _other_threads_cause(look: RankLook, classify: Classify) -> str:
@@ -139,18 +139,18 @@ def _other_threads_cause(look: RankLook, classify: Classify) -> str:
 
 
 def explain_child(look: RankLook, child: RankLook | None, classify: Classify) -> str:
-    said = list[str]()
-    while len(said) < LINKS and child is not None:
-        kind, does = classify(child, "")
-        does_what = "has ended" if kind.name == "left-early" else f"is {_place_and_action(does)}"
-        said.append(f"{_capitalize(child_text(child))} {does_what}.")
+    lines = list[str]()
+    while len(lines) < LINKS and child is not None:
+        kind, activity = classify(child, "")
+        doing = "has ended" if kind.name == "left-early" else f"is {_place_and_action(activity)}"
+        lines.append(f"{_capitalize(child_text(child))} {doing}.")
         if kind.name == "stopped":
-            said.append(f"Continue it: kill -CONT {child.pid} on {look.host}")
+            lines.append(f"Continue it: kill -CONT {child.pid} on {look.host}")
         if kind.name == "lock" and child.forked and len(child.threads) == 1:
-            said.append(_FORKED)
+            lines.append(_FORKED)
         look = replace(child, children=tuple(c for c in look.children if c is not child))
         child = child_waited_for(look)
-    return " ".join(said)
+    return " ".join(lines)
 
 
 def _capitalize(text: str) -> str:

@@ -166,7 +166,7 @@ def fetch_outputs(
     budget = Budget(wish.limit, ENTRIES)
     lists = fan_out(tuple(agents), lambda host: _list_outputs(agents[host], wish), forks=16)
     owners = _path_owners(lists, wish)
-    listed_files = sum(len(one.files) for one in lists.values() if isinstance(one, OutputFiles))
+    listed_files = sum(len(row.files) for row in lists.values() if isinstance(row, OutputFiles))
     if wish.merge and (apart := listed_files - len(owners)):
         note(
             f"{apart:,} of {listed_files:,} files also exist on an earlier host; they are in @HOST"
@@ -187,22 +187,22 @@ def fetch_outputs(
         return FetchResult(
             (f"outputs: not all of them are on the disk here ({e.strerror}): {outputs}",), outputs
         )
-    brought = [o for o in outcomes.values() if isinstance(o, HostFetch)]
+    fetches = [o for o in outcomes.values() if isinstance(o, HostFetch)]
     ends = [o.what if isinstance(o, HostDown) else o.ended for o in outcomes.values()]
     words = [f"could not fetch: {end}" for end in ends if end]
-    refused = [text for b in brought for text in b.refused]
+    refused = [text for fetch in fetches for text in fetch.refused]
     words += refused[:SHOWN]
     if len(refused) > SHOWN:
         words.append(f"and {len(refused) - SHOWN:,} more were not taken")
-    files, size = sum(b.files for b in brought), sum(b.size for b in brought)
+    files, size = sum(fetch.files for fetch in fetches), sum(fetch.size for fetch in fetches)
     if not files:
-        known = len(brought) == len(outcomes) and not any(b.matched for b in brought)
-        none = f"no file matches {' '.join(wish.patterns)}" if known else "nothing was fetched"
-        if known and not any("/" in pattern for pattern in wish.patterns):
-            none += f"; in folders: {quote(tuple(f'**/{pattern}' for pattern in wish.patterns))}"
+        complete = len(fetches) == len(outcomes) and not any(fetch.matched for fetch in fetches)
+        why = f"no file matches {' '.join(wish.patterns)}" if complete else "nothing was fetched"
+        if complete and not any("/" in pattern for pattern in wish.patterns):
+            why += f"; in folders: {quote(tuple(f'**/{pattern}' for pattern in wish.patterns))}"
         with suppress(OSError):  # it may contain folders
             outputs.rmdir()
-        return FetchResult((f"outputs: {none}", *words))
+        return FetchResult((f"outputs: {why}", *words))
     new, replaced = files, list[str]()
     if wish.dest:
         try:
@@ -216,10 +216,10 @@ def fetch_outputs(
 
 
 def _outputs_line(outputs: Path, files: int, size: int, replaced: list[str]) -> str:
-    many = "file" if files == 1 else "files"
+    noun = "file" if files == 1 else "files"
     amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} byte{'s' * (size != 1)}"
-    over = f"; replaced {some_paths(replaced)}" if replaced else ""
-    return f"outputs: {os.path.relpath(outputs)} ({files} {many}, {amount}{over})"
+    suffix = f"; replaced {some_paths(replaced)}" if replaced else ""
+    return f"outputs: {os.path.relpath(outputs)} ({files} {noun}, {amount}{suffix})"
 
 
 def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
@@ -229,32 +229,32 @@ def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
     dest.mkdir(mode=0o755, parents=True, exist_ok=True)
     top = os.path.realpath(dest)
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        to = dest / path.relative_to(folder)
-        if os.path.commonpath((top, os.path.realpath(to.parent))) != top:
-            raise PermissionError(errno.EPERM, "a link leads out of it", str(to))
-        if to.is_file() and not to.is_symlink() and filecmp.cmp(path, to, shallow=False):
+        place = dest / path.relative_to(folder)
+        if os.path.commonpath((top, os.path.realpath(place.parent))) != top:
+            raise PermissionError(errno.EPERM, "a link leads out of it", str(place))
+        if place.is_file() and not place.is_symlink() and filecmp.cmp(path, place, shallow=False):
             continue
-        to.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if os.path.lexists(to):
+        place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        if os.path.lexists(place):
             replaced.append(str(path.relative_to(folder)))
-        _replace_path(path, to)
+        _replace_path(path, place)
         moved += 1
     shutil.rmtree(folder)
     return moved, replaced
 
 
-def _replace_path(path: Path, to: Path) -> None:
+def _replace_path(path: Path, target: Path) -> None:
     try:
-        path.replace(to)
+        path.replace(target)
     except OSError as e:
         if e.errno != errno.EXDEV:
             raise
-        part = to.with_name(f".{secrets.token_hex(8)}.part")
+        partial = target.with_name(f".{secrets.token_hex(8)}.part")
         try:
-            shutil.copy(path, part)  # keeps its mode
-            part.replace(to)
+            shutil.copy(path, partial)  # keeps its mode
+            partial.replace(target)
         finally:
-            part.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
 
 def _new_folder(folder: Path) -> Path:
@@ -271,8 +271,8 @@ def _new_folder(folder: Path) -> Path:
 
 
 def _list_outputs(agent: Agent, wish: Wish) -> OutputFiles:
-    asked = {**_run_on(agent, wish), "patterns": list(wish.patterns)}
-    done = agent.call("run_files.result_files.list", asked, timeout=120).done
+    request = {**_run_on(agent, wish), "patterns": list(wish.patterns)}
+    done = agent.call("run_files.result_files.list", request, timeout=120).done
     files = done.value("files", tuple[tuple[AnyText, int], ...])
     return OutputFiles(files, done.get("more") is True)
 
@@ -297,8 +297,8 @@ def _bring_outputs(
     note: Note, budget: Budget,
 ) -> HostFetch:  # fmt: skip
     """Fetch a host's files. `owners`: for each path on top of `outputs`, its host."""
-    name, asked, files = agent.host.name, _run_on(agent, wish), listed.files
-    others = other_folders(wish)
+    name, request, files = agent.host.name, _run_on(agent, wish), listed.files
+    reserved = other_folders(wish)
     count, total = 0, 0
     refused: list[str] = []
     if sum(size for _, size in files) > 100e6:
@@ -309,16 +309,16 @@ def _bring_outputs(
             continue
         on_top, entries = owners.get(path) == name, 1 + path.count("/")
         why = why_not_taken(path, wish.patterns, wish.named)
-        if not why and on_top and path.partition("/")[0].casefold() in others:
+        if not why and on_top and path.partition("/")[0].casefold() in reserved:
             why = "that name is used for files of other hosts"
         if not why and not budget.take(size + ENTRY * entries, entries):
-            most = f"--fetch-limit {wish.limit >> 30} GB, {ENTRIES:,} files and folders"
-            refused.append(f"{name}: {path[:200]} and the following files stay there ({most})")
+            limits = f"--fetch-limit {wish.limit >> 30} GB, {ENTRIES:,} files and folders"
+            refused.append(f"{name}: {path[:200]} and the following files stay there ({limits})")
             break
         try:
             if not why:
-                below = outputs if on_top else outputs / folder_of(name)
-                _read_output(agent, {**asked, "path": path}, size, below / path)
+                folder = outputs if on_top else outputs / folder_of(name)
+                _read_output(agent, {**request, "path": path}, size, folder / path)
                 count, total = count + 1, total + size
         except OSError as e:
             why = e.strerror or str(e)
@@ -356,24 +356,24 @@ def why_not_taken(path: str, patterns: Sequence[str], named: Sequence[str] | Non
     if not any(matches_path_pattern(names, parts) for parts in split):
         return "it was not asked for"
     typed = split if named is None else [pattern.split("/") for pattern in named]
-    may = HIDDEN.union(*typed)
-    if any(name.startswith(".") and name not in may for name in names):
+    allowed = HIDDEN.union(*typed)
+    if any(name.startswith(".") and name not in allowed for name in names):
         return "hidden files are fetched by their names"
     obeyed = [name for name in names if name.casefold() in OBEYED]
     obeyed += names[-1:] if names[-1].casefold() == "head" else []
     return f"programs on this machine obey {obeyed[0]}" if obeyed else ""
 
 
-def _read_output(agent: Agent, asked: Mapping[str, object], size: int, target: Path) -> None:
+def _read_output(agent: Agent, request: Mapping[str, object], size: int, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     file = os.fdopen(os.open(target, flags, 0o600), "wb")
-    left = size
+    remaining = size
 
-    def part(frame: Frame) -> None:
-        nonlocal left
-        left -= len(frame.body)
-        if left < 0:
+    def write(frame: Frame) -> None:
+        nonlocal remaining
+        remaining -= len(frame.body)
+        if remaining < 0:
             raise HostFailed(
                 f"{agent.host.name}: the host sent more of {target.name} than its size",
                 slug="too-much-data",
@@ -383,16 +383,16 @@ def _read_output(agent: Agent, asked: Mapping[str, object], size: int, target: P
     try:
         with file:
             for offset in range(0, size, PIECE):
-                wanted = {**asked, "offset": offset, "length": min(PIECE, size - offset)}
+                piece = {**request, "offset": offset, "length": min(PIECE, size - offset)}
                 done = agent.call(
-                    "run_files.result_files.read", wanted, total=transfer_time(PIECE), on_event=part
+                    "run_files.result_files.read", piece, total=transfer_time(PIECE), on_event=write
                 ).done
                 if why := done.get("refused"):
                     raise OSError(
                         f"on the host: {' '.join(printable_text(str(why)[:200]).split())}"
                     )
-                if left != max(0, size - offset - PIECE):
-                    raise OSError(f"only {size - left:,} of its {size:,} bytes came")
+                if remaining != max(0, size - offset - PIECE):
+                    raise OSError(f"only {size - remaining:,} of its {size:,} bytes came")
     except BaseException:
         target.unlink(missing_ok=True)  # the file is not complete
         raise

@@ -124,10 +124,10 @@ class HostLinks:
     def reached(self, name: str, agent: Agent) -> None:
         """Continue where the previous connection was cut."""
         self.awaited.discard(name)
-        before = self.links.get(name)
+        previous = self.links.get(name)
         link = (
-            HostLink(name, agent, at=before.at, read=before.read)
-            if before
+            HostLink(name, agent, at=previous.at, read=previous.read)
+            if previous
             else HostLink(name, agent)
         )
         self.attach(link)
@@ -157,45 +157,45 @@ class HostLinks:
             logs=list(link.read.items()),
         ).document()
 
-    def _open(self, link: HostLink, op: str, asked: Mapping[str, object]) -> None:
+    def _open(self, link: HostLink, op: str, request: Mapping[str, object]) -> None:
         self.links[link.name] = link
         link.heard = time.monotonic()
         link.agent.expect_frames_up_to(LARGEST_FRAME)
         link.agent.write_behind(self.run.options.host_timeout)
-        link.number = link.agent.start(op, asked)
+        link.number = link.agent.start(op, request)
         threading.Thread(target=self._listen, args=(link,), daemon=True).start()
 
     def _listen(self, link: HostLink) -> None:
         """Read and check a host's messages, in its own thread; wait while the inbox is full."""
         name = link.name
-        last: IpexctlError = Cut("the connection ended")
+        failure: IpexctlError = Cut("the connection ended")
         try:
             for frame in link.agent.frames():
                 link.heard = time.monotonic()
                 if link.lost:
                     return
                 if frame.header["id"] == link.number:
-                    of = frame.header.get("host", name) if name == self.run.hub else name
+                    host = frame.header.get("host", name) if name == self.run.hub else name
                     event = event_reader.read_host_event(
-                        of, frame.header, frame.body, self.ranks[of]
+                        host, frame.header, frame.body, self.ranks[host]
                     )
-                    trace.mark(type(event).__name__, of)
+                    trace.mark(type(event).__name__, host)
                     self.inbox.put(
-                        LinkEvent(link, of, event, event_reader.journal_position(frame.header))
+                        LinkEvent(link, host, event, event_reader.journal_position(frame.header))
                     )
                     if isinstance(event, event_reader.RunDone):
                         return  # messages from now on answer other requests
         except Unreachable as e:
-            last = Cut(e.what, why=e.why, hint=e.hint)
+            failure = Cut(e.what, why=e.why, hint=e.hint)
         except IpexctlError as e:
-            last = e
+            failure = e
         except Exception as e:  # an invalid message loses only this host
-            last = RunFailed(
+            failure = RunFailed(
                 f"the host sent an invalid message: {type(e).__name__}",
                 hint=REPORT,
                 slug="agent-reply-invalid",
             )
-        self.inbox.put(LinkEvent(link, name, last))
+        self.inbox.put(LinkEvent(link, name, failure))
 
     def _reach(self, name: str, reach: Callable[[str], Agent]) -> None:
         wait = RETRY

@@ -13,31 +13,31 @@ def written_by(run: ListedRun) -> str:
     """Return which version started the run, if its format of runs differs; else ""."""
     if run.unreadable:
         return "another version of ipexctl, or its record is damaged"
-    formats = {part.format for part in run.seen if not part.unreadable}
+    formats = {report.format for report in run.seen if not report.unreadable}
     ours = {FORMAT, None} if FORMAT in formats else {FORMAT}  # on a full disk a journal is empty
     if not (others := formats - ours):
         return ""
-    found = next(iter(others))
+    other = next(iter(others))
     version = f"ipexctl {run.about.version}" if run.about.version else "another version of ipexctl"
-    return f"{version} ({f'run format {found}' if found else 'no run format'})"
+    return f"{version} ({f'run format {other}' if other else 'no run format'})"
 
 
 def version_note(run: ListedRun) -> str:
     """Return a note about a run of another format, else ""."""
-    if not (by := written_by(run)):
+    if not (version := written_by(run)):
         return ""
-    seen = "whether it runs is all that ps shows" if run.unreadable else "details may be missing"
+    details = "whether it runs is all that ps shows" if run.unreadable else "details may be missing"
     return (
-        f"{run.id} was started by {by}; {_HERE}: {seen}; logs, metrics, fetch, stop, wait and rm "
-        "do what they can, attach does not work"
+        f"{run.id} was started by {version}; {_HERE}: {details}; logs, metrics, fetch, stop, wait "
+        "and rm do what they can, attach does not work"
     )
 
 
 def require_same(run: ListedRun) -> None:
     """Refuse attach for another format: it has to understand all messages of the supervisors."""
-    if by := written_by(run):
+    if version := written_by(run):
         raise InputError(
-            f"cannot attach to {run.id}: it was started by {by}",
+            f"cannot attach to {run.id}: it was started by {version}",
             why=f"{_HERE}, and attach needs the same run format",
             hint=f"ipexctl logs {run.id} -f   # or attach with the version that started it",
             slug="run-format-differs",

@@ -52,20 +52,20 @@ class Teller:
     def bars(self, now: float) -> None:
         """Show unfinished progress bars every few seconds."""
         self._bars = self._bars or now
-        drawn = self.painter.view.lossy
-        if now - self._bars > (BARS_REDRAWN if drawn else BARS_EVERY):
+        redrawn = self.painter.view.lossy
+        if now - self._bars > (BARS_REDRAWN if redrawn else BARS_EVERY):
             self._bars = now
-            of = self.state.plan.host_of
-            most = MOST_REDRAWN if drawn else MOST_BARS
-            shown = self.state.bars(lambda r, text: self.painter.shows(of(r), r, text), most)
+            host_of = self.state.plan.host_of
+            most = MOST_REDRAWN if redrawn else MOST_BARS
+            shown = self.state.bars(lambda r, text: self.painter.shows(host_of(r), r, text), most)
             for rank, text in shown:
-                self.painter.bar(of(rank), rank, text)
+                self.painter.bar(host_of(rank), rank, text)
                 self.bad_loss(rank, self.loss.lines(rank, [text]))
 
-    def bad_loss(self, rank: int, found: BadLoss | None) -> None:
-        if found:
+    def bad_loss(self, rank: int, loss: BadLoss | None) -> None:
+        if loss:
             who = f"rank {rank} ({self.state.plan.host_of(rank)})"
-            text = f"the loss of {who} is {found} (ipexctl explain nan-values)"
+            text = f"the loss of {who} is {loss} (ipexctl explain nan-values)"
             self.state.warnings.append(text)
             self.painter.note(text)
 
@@ -75,12 +75,12 @@ class Teller:
             return
         if self.last_end and now - self.last_end > STRAGGLE:
             self.last_end = 0.0  # report it once, until another rank ends
-            left = sorted(state.started - state.ends.keys())
-            named = ", ".join(f"{r} ({state.plan.host_of(r)})" for r in left[:4])
-            more = f" and {len(left) - 4} more" if len(left) > 4 else ""
+            running = sorted(state.started - state.ends.keys())
+            names = ", ".join(f"{rank} ({state.plan.host_of(rank)})" for rank in running[:4])
+            more = f" and {len(running) - 4} more" if len(running) > 4 else ""
             self.painter.note(
                 f"{len(state.ends)} of {state.plan.world_size} ranks ended without error "
-                f"{STRAGGLE:.0f} s ago or earlier; still running: rank {named}{more}"
+                f"{STRAGGLE:.0f} s ago or earlier; still running: rank {names}{more}"
             )
 
     def away(self, name: str, hub: str) -> None:
@@ -103,20 +103,20 @@ class Teller:
 
 
 def tell_left(
-    painter: Painter, left: DetachedRun, target: Target, root: str, wanted: Sequence[str] = ()
+    painter: Painter, run: DetachedRun, target: Target, root: str, patterns: Sequence[str] = ()
 ) -> None:
-    """Say how to return to a run that continues. `wanted`: files to fetch when it has ended."""
-    if left.why:
-        painter.note(f"no host can be reached from here any more: {left.why}")
+    """Say how to return to a run that continues. `patterns`: files to fetch when it has ended."""
+    if run.why:
+        painter.note(f"no host can be reached from here any more: {run.why}")
         painter.note("the run continues if its hosts are up")
     else:
-        painter.note(f"run {left.run_id} continues in the background")
+        painter.note(f"run {run.run_id} continues in the background")
     for command in ("attach", "stop"):
-        painter.note("  " + spell_hint(f"ipexctl {command} {left.run_id}", target, root))
-    if wanted:
+        painter.note("  " + spell_hint(f"ipexctl {command} {run.run_id}", target, root))
+    if patterns:
         painter.note("files are not fetched at its end; when it has ended:")
-        globs = quoting.quote(tuple(wanted))
-        painter.note("  " + spell_hint(f"ipexctl fetch {left.run_id} {globs}", target, root))
+        globs = quoting.quote(tuple(patterns))
+        painter.note("  " + spell_hint(f"ipexctl fetch {run.run_id} {globs}", target, root))
 
 
 def checkpoint_note(event: run_events.Checkpoint) -> str:

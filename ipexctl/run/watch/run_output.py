@@ -51,8 +51,8 @@ class RunOutput:
         self.record.log(host, event.rank, event.data)
         if event.rank is None:
             lines = self._mpi_lines.setdefault(host, Lines()).feed(event.data)
-            said = [line for line in lines if line.strip()]
-            self.mpi_tail = [*self.mpi_tail, *said][-MPI_TAIL:]
+            tail = [line for line in lines if line.strip()]
+            self.mpi_tail = [*self.mpi_tail, *tail][-MPI_TAIL:]
             self.painter.output(host, -1, (), size)
             return
         if self.painter.full:
@@ -78,7 +78,7 @@ class RunOutput:
             self.painter.note(text)
         for text in self.exchange.news(now) if exchange else ():
             self.painter.note(text)
-        quiet = ((host, now - at) for host, at in heard.items() if now - at >= SHOWN_AFTER)
+        quiet = ((host, now - when) for host, when in heard.items() if now - when >= SHOWN_AFTER)
         self.stall.tick(now, tuple(quiet))
 
 
@@ -131,15 +131,15 @@ class StallNotes:
         return replace(self.noted, seconds=self._seconds(now)) if self.noted else None
 
     def _seconds(self, now: float) -> float:
-        at = now if self.ended is None else self.ended
-        return (self.stalled.seconds if self.stalled else 0.0) + at - self.since
+        until = now if self.ended is None else self.ended
+        return (self.stalled.seconds if self.stalled else 0.0) + until - self.since
 
     def _there(self, stalled: Stalled) -> dict[str, Any]:
         return self.looks.get(stalled.number, {})
 
     def _active(self) -> set[str]:
-        of = self.state.plan.host_of
-        return {of(rank) for rank in self.state.started - self.state.ends.keys()}
+        host_of = self.state.plan.host_of
+        return {host_of(rank) for rank in self.state.started - self.state.ends.keys()}
 
     def _diagnosed(
         self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
@@ -147,7 +147,7 @@ class StallNotes:
         from ipexctl.run.hang.diagnosis import diagnose_run
         from ipexctl.run.hang.hang_report import situation_from_looks
 
-        found = diagnose_run(
+        diagnosis = diagnose_run(
             situation_from_looks(self.state.plan, looks, self.ends, seconds, silent)
         )
-        return Stall(seconds, found.kind.name, found.headline)
+        return Stall(seconds, diagnosis.kind.name, diagnosis.headline)

@@ -44,9 +44,9 @@ class Interrupts:
             return
         self.hits += 1
         if self.hits == LEAVE_AT:
-            after = threading.Timer(LEAVE_AFTER, lambda: self.leave())
-            after.daemon = True
-            after.start()
+            timer = threading.Timer(LEAVE_AFTER, lambda: self.leave())
+            timer.daemon = True
+            timer.start()
         if not self.armed:
             raise KeyboardInterrupt
         self.last = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
@@ -66,12 +66,12 @@ def counted_interrupts(
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGQUIT] if lives_on else [])]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it outlives its terminal
         numbers.append(signal.SIGHUP)
-    before = [signal.signal(number, interrupts.hit) for number in numbers]
+    handlers = [signal.signal(number, interrupts.hit) for number in numbers]
     try:
         yield interrupts
     finally:
         interrupts.leave = lambda: None
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in zip(numbers, handlers, strict=True):
             signal.signal(number, handler)
 
 
@@ -145,8 +145,8 @@ class Painter:
 
     def ended(self, host: str, rank: int) -> None:
         """Note that the rank's output is over."""
-        if self._traces and (held := self._traces.rest(rank)):
-            self._output(host, rank, held, 0)
+        if self._traces and (lines := self._traces.rest(rank)):
+            self._output(host, rank, lines, 0)
 
     def output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
         """Paint lines. `size`: the bytes that are acknowledged to the host once painted."""

@@ -151,13 +151,13 @@ class Session:
         wait = 0.1
         with suppress(queue.Empty):
             while time.monotonic() < until:
-                word = self.wires.inbox.get(timeout=wait)
+                message = self.wires.inbox.get(timeout=wait)
                 wait = 0.0
                 self._look_at_clock()
-                if isinstance(word, Reached):
-                    self._reached(word.host, word.agent)
-                elif word is not None:
-                    self._take(word)
+                if isinstance(message, Reached):
+                    self._reached(message.host, message.agent)
+                elif message is not None:
+                    self._take(message)
         self._look_at_clock()
         self._give_back()
         self._ping()
@@ -170,14 +170,14 @@ class Session:
 
     def _look_at_clock(self) -> None:
         """Read the clock. A gap means that this process was suspended; hosts were not silent."""
-        away, self.now = time.monotonic() - self.now, time.monotonic()
-        if away > 2.0:
+        gap, self.now = time.monotonic() - self.now, time.monotonic()
+        if gap > 2.0:
             for link in self.links.values():
                 link.heard = self.now
         timeout = self.run.options.host_timeout
-        if away > timeout - self._ping_every() and not self.run.options.lives_on:
+        if gap > timeout - self._ping_every() and not self.run.options.lives_on:
             self.painter.note(
-                f"this machine was suspended for {away:.0f} s, and hosts end a run if they receive "
+                f"this machine was suspended for {gap:.0f} s, and hosts end a run if they receive "
                 f"no message for {timeout:.0f} s"
             )
 
@@ -252,15 +252,15 @@ class Session:
         self.told_away.add(link.name)
         self.teller.away(link.name, "" if link.name == self.hub else self.hub)
 
-    def _passed_on(self, why: str, seconds: float, more: str = "") -> None:
+    def _passed_on(self, why: str, seconds: float, hint: str = "") -> None:
         self.painter.note(
-            f"{why}: the ranks were sent Ctrl-C and have {seconds:.0f} s to exit.{more}"
+            f"{why}: the ranks were sent Ctrl-C and have {seconds:.0f} s to exit.{hint}"
         )
 
     # -- from the hosts --
 
-    def _take(self, word: LinkEvent) -> None:
-        link, event = word.link, word.event
+    def _take(self, message: LinkEvent) -> None:
+        link, event = message.link, message.event
         if isinstance(event, Cut):
             if link.open:
                 self._cut(link, event.what.removeprefix(f"{link.name}: "))
@@ -268,15 +268,15 @@ class Session:
             if link.open:
                 self._lost(link, event.what.removeprefix(f"{link.name}: "))
         elif not link.lost:
-            link.at = max(link.at, word.at)
-            self._event(link, word.of, event)
+            link.at = max(link.at, message.at)
+            self._event(link, message.of, event)
 
     def _reached(self, name: str, agent: Agent) -> None:
         """Use a connection that is back; the host has kept everything since then."""
         if name not in self.wires.awaited:
             return  # the hub has lost it, too
-        before = self.links.get(name)
-        away = before.away if before else self.began
+        previous = self.links.get(name)
+        away = previous.away if previous else self.began
         try:
             self.wires.reached(name, agent)
         except IpexctlError as e:
@@ -288,7 +288,7 @@ class Session:
             self.told_away.discard(name)
             self.painter.note(f"{name}: reconnected after {self.now - away:.0f} s")
 
-    def _event(self, link: HostLink, of: str, event: event_reader.Event) -> None:
+    def _event(self, link: HostLink, host: str, event: event_reader.Event) -> None:
         name = link.name
         if isinstance(event, run_events.EndAsked | run_events.TimedOut):  # before its ranks print
             self.painter.interrupted()
@@ -305,22 +305,22 @@ class Session:
                 self.output.stall.looked(name, event)
             case event_reader.Traffic(report):
                 self.output.exchange.add(name, report, self.now)
-            case run_events.Swept(survivors, left):
-                link.end, link.left = HostEnd(name, survivors, ""), left
+            case run_events.Swept(survivors, rest):
+                link.end, link.left = HostEnd(name, survivors, ""), rest
             case event_reader.RunDone():
                 self._done(link, event)
-            case run_events.Broken(what) if name == of:
-                self.ends.seen.append(HubRecord(of, event))
-                self.wires.give_up(of)
-                self._tell(self.hub, watch_orders.CannotGoOn(of, what))
-                self.over = self.over or of == self.hub
+            case run_events.Broken(problem) if name == host:
+                self.ends.seen.append(HubRecord(host, event))
+                self.wires.give_up(host)
+                self._tell(self.hub, watch_orders.CannotGoOn(host, problem))
+                self.over = self.over or host == self.hub
                 self.patience = self.patience or self.now + HUB_WAIT
             case _ if name == self.hub:
-                self._decided(of, event)
+                self._decided(host, event)
 
-    def _decided(self, of: str, event: event_reader.Event) -> None:
+    def _decided(self, host: str, event: event_reader.Event) -> None:
         """Handle a message of the hub, about a host or the run."""
-        fact = HubRecord(of, event)
+        fact = HubRecord(host, event)
         if fact.decisive and not self.stopping:
             self.ends.facts.append(fact)
             self.output.stall.ended = self.output.stall.ended or self.now
@@ -332,22 +332,22 @@ class Session:
                     self.painter.failed(end.rank)
                 self.output.rank_ended(end, self.now)
             case run_events.HostLost():
-                self._tell(of, watch_orders.EndPart())
-                self.given_up.add(of)
-                self.wires.awaited.discard(of)
+                self._tell(host, watch_orders.EndPart())
+                self.given_up.add(host)
+                self.wires.awaited.discard(host)
             case run_events.Broken():
-                self.wires.give_up(of)
+                self.wires.give_up(host)
             case run_events.Stalled():
                 self.output.stall.stands_still(event, self.now)
             case run_events.Moving():
                 self.output.stall.moves()
             case run_events.TimedOut(seconds):
                 self._passed_on(took_too_long(seconds), INTERRUPT_GRACE)
-            case run_events.EndAsked(by, seconds):
-                more = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
-                self._passed_on(by, seconds, more)
+            case run_events.EndAsked(actor, seconds):
+                hint = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
+                self._passed_on(actor, seconds, hint)
             case run_events.ProgramEnded():
-                self.output.mpi_tail += [f"{of}: {event.said}"] if event.said else []
+                self.output.mpi_tail += [f"{host}: {event.said}"] if event.said else []
             case run_events.Noted(text):
                 self.painter.note(text)
             case run_events.Checkpoint():
@@ -416,17 +416,17 @@ class Session:
         for name in self.links:
             self._tell(name, watch_orders.EndPart())
         began, patience = time.monotonic(), self.interrupts.count
-        waited, before = 0.0, began  # for the hosts, not for the reader
+        waited, previous = 0.0, began  # for the hosts, not for the reader
         for link in self.links.values():
             link.came = 0
         while any(link.open for link in self.links.values()) or (
             self.wires.awaited and waited < SETTLED
         ):
             self._step()
-            waited += 0.0 if self.painter.behind else self.now - before
-            before = self.now
-            most = max((k.came for k in self.links.values() if k.open), default=0)
-            if waited > STOP_WAIT + most / SLOWEST_REST:
+            waited += 0.0 if self.painter.behind else self.now - previous
+            previous = self.now
+            largest_rest = max((k.came for k in self.links.values() if k.open), default=0)
+            if waited > STOP_WAIT + largest_rest / SLOWEST_REST:
                 break
             if self.interrupts.count > patience and self.now - began > 1.0:
                 break
@@ -440,10 +440,10 @@ class Session:
         return [name for name, link in self.links.items() if link.done]
 
     def _noted(self) -> Verdict | None:
-        hub, asked = self.links.get(self.hub), self._told_all()
+        hub, complete = self.links.get(self.hub), self._told_all()
         if hub and not hub.done and self.now - hub.heard < self.run.options.host_timeout:
-            return self.noted([*asked, self.hub], self.hub)  # its silence proves nothing
-        return self.noted(asked)
+            return self.noted([*complete, self.hub], self.hub)  # its silence proves nothing
+        return self.noted(complete)
 
     def _result(self) -> RunResult:
         output, started = self.output, not self.run.attached
