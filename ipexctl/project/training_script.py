@@ -19,16 +19,16 @@ _TRAINS = re.compile(
 
 def training_script(folder: Path) -> str:
     """Return the script that imports torch; of several the usual name; else a placeholder."""
-    found = list(_importing_torch(folder))
-    usual = [name for name in _USUAL if name in found]
-    if usual or len(found) == 1:
-        return (usual or found)[0]
+    scripts = list(_importing_torch(folder))
+    usual = [name for name in _USUAL if name in scripts]
+    if usual or len(scripts) == 1:
+        return (usual or scripts)[0]
     return PLACEHOLDER
 
 
 def _importing_torch(folder: Path) -> Iterator[str]:
     try:
-        names = sorted(p.name for p in folder.glob("[!_.-]*.py"))
+        names = sorted(path.name for path in folder.glob("[!_.-]*.py"))
     except OSError:
         return
     for name in names[:_MOST_FILES]:

@@ -47,29 +47,29 @@ def choose_network(
     """Choose a network; None if there is only one. Measure each set of hosts once."""
     counts = share_out(nodes, request)
     used = [node for node, count in zip(nodes, counts, strict=True) if count]
-    found = network_choice.find_candidate_networks(used)
-    if not found:
+    usable = network_choice.find_candidate_networks(used)
+    if not usable:
         return None
     busy = any(node.facts.condition.load.runs for node in used)
-    measure = partial(_measure_networks, fleet, used, found, request.ports)
-    return decide_network(found, measure, note, keep=not busy)
+    measure = partial(_measure_networks, fleet, used, usable, request.ports)
+    return decide_network(usable, measure, note, keep=not busy)
 
 
 def decide_network(
-    found: NetworkCandidates, measure: Callable[[], NetworkRates], note: Note, *, keep: bool = True
+    usable: NetworkCandidates, measure: Callable[[], NetworkRates], note: Note, *, keep: bool = True
 ) -> NetworkChoice:
     """Decide, by earlier rates or by measuring. `keep` False: other runs use the networks now."""
-    rates = rate_cache.recall_rates(rate_cache.NETWORKS, found.mark)
+    rates = rate_cache.recall_rates(rate_cache.NETWORKS, usable.mark)
     if rates is None:
         with trace.span("networks"):
             measured = measure()
-        rates, missing = measured.rates, [n for n in found.all if n.name not in measured.rates]
+        rates, missing = measured.rates, [n for n in usable.all if n.name not in measured.rates]
         if keep:
-            rate_cache.remember_rates(rate_cache.NETWORKS, found.mark, rates, complete=not missing)
+            rate_cache.remember_rates(rate_cache.NETWORKS, usable.mark, rates, complete=not missing)
         if missing:
-            names = " and ".join(one.title for one in missing)
+            names = " and ".join(network.title for network in missing)
             note(f"cannot measure {names}: {measured.error or 'no data arrived'}")
-    chosen = network_choice.choose_fastest_network(found, rates)
+    chosen = network_choice.choose_fastest_network(usable, rates)
     if chosen.note:
         note(chosen.note)
     return chosen
@@ -79,35 +79,35 @@ def decide_network(
 
 
 def _measure_networks(
-    fleet: Fleet, nodes: Sequence[PlannedHost], found: NetworkCandidates, bounds: Ports | None
+    fleet: Fleet, nodes: Sequence[PlannedHost], usable: NetworkCandidates, bounds: Ports | None
 ) -> NetworkRates:
     """Let all hosts listen; then each sends to the next one, every other host at a time."""
     hosts, errors = [node.host for node in nodes], list[str]()
 
-    def ask(op: str, asked: Mapping[Host, Mapping[str, Any]]) -> dict[Host, Answer]:
+    def ask(op: str, requests: Mapping[Host, Mapping[str, Any]]) -> dict[Host, Answer]:
         def one(host: Host) -> Answer:
-            return fleet.agents[host].call(op, dict(asked[host]), timeout=_QUIET).done
+            return fleet.agents[host].call(op, dict(requests[host]), timeout=_QUIET).done
 
-        outcomes = fan_out(list(asked), one, forks=max(1, len(asked)))
+        outcomes = fan_out(list(requests), one, forks=max(1, len(requests)))
         downs = [each for each in outcomes.values() if isinstance(each, HostDown)]
         errors.extend(f"{down.host}: {down.brief}" for down in downs)
         return {host: each for host, each in outcomes.items() if not isinstance(each, HostDown)}
 
     halves = [i % 2 for i in range(len(hosts) - 1)] + [1 + len(hosts) % 2]
     token = secrets.token_hex(16)
-    about: dict[str, Any] = {"token": token, "size": BYTES, "patience": PATIENCE}
-    about["seconds"] = min(SECONDS, IN_ALL / (1 + max(halves)) / len(found.all))
-    heard = ask("facts.read_speed.serve", dict.fromkeys(hosts, {"token": token, "ports": bounds}))
-    told = {host: count_or_none(done.get("port")) or 0 for host, done in heard.items()}
-    ports = {host: port for host, port in told.items() if 0 < port < 65536}
+    request: dict[str, Any] = {"token": token, "size": BYTES, "patience": PATIENCE}
+    request["seconds"] = min(SECONDS, IN_ALL / (1 + max(halves)) / len(usable.all))
+    answers = ask("facts.read_speed.serve", dict.fromkeys(hosts, {"token": token, "ports": bounds}))
+    reported = {host: count_or_none(done.get("port")) or 0 for host, done in answers.items()}
+    ports = {host: port for host, port in reported.items() if 0 < port < 65536}
     next_of = dict(zip(hosts, [*hosts[1:], hosts[0]], strict=True))
-    rates: dict[str, list[float]] = {one.name: [] for one in found.all}
+    rates: dict[str, list[float]] = {network.name: [] for network in usable.all}
     for half in sorted({*halves}):
-        senders = [host for host, own in zip(hosts, halves, strict=True) if own == half]
+        senders = [host for host, turn in zip(hosts, halves, strict=True) if turn == half]
         asked = {
-            host: {**about, "targets": _network_targets(found.all, after.name, ports[after])}
+            host: {**request, "targets": _network_targets(usable.all, peer.name, ports[peer])}
             for host in senders
-            if (after := next_of[host]) in ports
+            if (peer := next_of[host]) in ports
         }
         for host, done in ask("facts.read_speed.link", asked).items():
             for link in speed_facts.read_links(host.name, list(rates), done):

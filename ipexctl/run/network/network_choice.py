@@ -88,47 +88,47 @@ class NetworkChoice:
             return list(nodes)
         usual = self._named(self.candidates.usual)
         why = f"the fastest network of all hosts: {self._rate(self.taken)}; {usual}"
-        found = {m.host: NicChoice(m.nic, m.address, why) for m in self.taken.members}
-        return [replace(node, measured=found.get(node.host.name)) for node in nodes]
+        choices = {m.host: NicChoice(m.nic, m.address, why) for m in self.taken.members}
+        return [replace(node, measured=choices.get(node.host.name)) for node in nodes]
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Return rows of interface, network, rate, remark."""
         return [
-            (one.nics, one.name, self._rate(one), ", ".join(self._remarks(one)))
-            for one in self.candidates.all
+            (network.nics, network.name, self._rate(network), ", ".join(self._remarks(network)))
+            for network in self.candidates.all
         ]
 
     def document(self) -> list[dict[str, object]]:
         return [
             {
-                "network": one.name,
-                "interfaces": {member.host: member.nic for member in one.members},
-                "bits_per_second": self.rates.get(one.name),
-                "ssh": one == self.candidates.usual,
-                "used": one == self.taken,
+                "network": network.name,
+                "interfaces": {member.host: member.nic for member in network.members},
+                "bits_per_second": self.rates.get(network.name),
+                "ssh": network == self.candidates.usual,
+                "used": network == self.taken,
             }
-            for one in self.candidates.all
+            for network in self.candidates.all
         ]
 
-    def _remarks(self, one: Network) -> Iterator[str]:
-        if one == self.taken:
+    def _remarks(self, network: Network) -> Iterator[str]:
+        if network == self.taken:
             yield "used by the ranks"
-        if one == self.candidates.usual:
+        if network == self.candidates.usual:
             yield "used by SSH"
 
-    def _named(self, one: Network) -> str:
-        return f"{one.nics}: {self._rate(one)}"
+    def _named(self, network: Network) -> str:
+        return f"{network.nics}: {self._rate(network)}"
 
-    def _rate(self, one: Network) -> str:
-        rate = self.rates.get(one.name)
+    def _rate(self, network: Network) -> str:
+        rate = self.rates.get(network.name)
         return bit_rate(rate) if rate else "not measured"
 
 
 def choose_fastest_network(candidates: NetworkCandidates, rates: Rates) -> NetworkChoice:
     """Choose the fastest network, the first of equals. Without the usual one's rate, keep that."""
     usual = rates.get(candidates.usual.name)
-    measured = [one for one in candidates.others if rates.get(one.name)]
-    best = max(measured, key=lambda one: rates[one.name], default=None)
+    measured = [network for network in candidates.others if rates.get(network.name)]
+    best = max(measured, key=lambda network: rates[network.name], default=None)
     better = best and usual and rates[best.name] >= FASTER * usual
     return NetworkChoice(candidates, best if best and better else candidates.usual, rates)
 
@@ -141,26 +141,25 @@ def find_candidate_networks(nodes: Sequence[PlannedHost]) -> NetworkCandidates |
     if len(nodes) < 2:
         return None
     try:
-        own = [
+        pairs = [
             (interface_choice.choose_host_nic(n), interface_choice.choose_host_address(n))
             for n in nodes
         ]
     except IpexctlError:  # the plan reports it
         return None
-    members = [NetworkMember(n.host.name, *pair) for n, pair in zip(nodes, own, strict=True)]
+    members = [NetworkMember(n.host.name, *pair) for n, pair in zip(nodes, pairs, strict=True)]
     hosts = [_Host(node) for node in nodes]
-    names = {host.network_of(m.address) for host, m in zip(hosts, members, strict=True)}
+    names = {host.network_of(member.address) for host, member in zip(hosts, members, strict=True)}
     usual = Network((names.pop() if len(names) == 1 else "") or ROUTED, tuple(members))
-    shared = (one for one in _shared_networks(hosts) if one.name != usual.name)
-    others = [one for one in shared if one.cards != usual.cards]
-    others = [one for one in others if not _is_virtual(one)] or (
-        others if _is_virtual(usual) else []
-    )
+    shared = (network for network in _shared_networks(hosts) if network.name != usual.name)
+    others = [network for network in shared if network.cards != usual.cards]
+    physical = [network for network in others if not _is_virtual(network)]
+    others = physical or (others if _is_virtual(usual) else [])
     if not others:
         return None
-    others.sort(key=lambda one: -_told_speed(one, hosts))
-    kept = (usual, *others[: MOST_NETWORKS - 1])
-    return NetworkCandidates(usual, kept[1:], _networks_mark(kept, hosts))
+    others.sort(key=lambda network: -_told_speed(network, hosts))
+    candidates = (usual, *others[: MOST_NETWORKS - 1])
+    return NetworkCandidates(usual, candidates[1:], _networks_mark(candidates, hosts))
 
 
 class _Host:
@@ -173,12 +172,12 @@ class _Host:
     @cached_property
     def networks(self) -> dict[str, tuple[str, str]]:
         """Network -> (interface, address); the first of several interfaces in a network."""
-        found: dict[str, tuple[str, str]] = {}
+        by_network: dict[str, tuple[str, str]] = {}
         for nic in self.nics.values():
             for address in nic.addresses:
                 if network := self._network(nic, address):
-                    found.setdefault(network, (nic.name, address))
-        return found
+                    by_network.setdefault(network, (nic.name, address))
+        return by_network
 
     def network_of(self, address: str) -> str:
         nics = (nic for nic in self.nics.values() if address in nic.addresses)
@@ -189,12 +188,12 @@ class _Host:
         try:
             address = IPv4Address(text)
             routed = (r.network for r in self.node.facts.net.routes if r.nic == nic.name)
-            found = [n for n in map(IPv4Network, routed) if address in n and 0 < n.prefixlen < 32]
+            subnets = [n for n in map(IPv4Network, routed) if address in n and 0 < n.prefixlen < 32]
         except ValueError:
             return ""
-        if address.is_loopback or address.is_link_local or not found:
+        if address.is_loopback or address.is_link_local or not subnets:
             return ""
-        return str(max(found, key=lambda network: network.prefixlen))
+        return str(max(subnets, key=lambda network: network.prefixlen))
 
 
 def _shared_networks(hosts: Sequence[_Host]) -> Iterator[Network]:
@@ -217,7 +216,7 @@ def _told_speed(network: Network, hosts: Sequence[_Host]) -> int:
 
 
 def _networks_mark(networks: Sequence[Network], hosts: Sequence[_Host]) -> str:
-    said = sorted(
+    marks = sorted(
         [
             network.name,
             host.node.host.name,
@@ -227,7 +226,7 @@ def _networks_mark(networks: Sequence[Network], hosts: Sequence[_Host]) -> str:
         for network in networks
         for member, host in zip(network.members, hosts, strict=True)
     )
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(marks).encode()).hexdigest()[:32]
 
 
 def _interface_mark(host: _Host, member: NetworkMember) -> list[str]:

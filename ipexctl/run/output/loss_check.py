@@ -31,19 +31,19 @@ class BadLoss:
 
 def bad_loss(points: Iterable[Point]) -> BadLoss | None:
     """Check the points of one rank, in order. None: the last loss is a number."""
-    found: BadLoss | None = None
-    at = ""
+    streak: BadLoss | None = None
+    when = ""
     for point in points:
         if point.loss is None:
             continue
-        before, at = at, _epoch_text(point)
+        previous, when = when, _epoch_text(point)
         if isfinite(point.loss):
-            found = None
-        elif found is None:
-            found = BadLoss(point.loss, at)
-        elif not at or at != before:
-            found = BadLoss(point.loss, found.since, found.steps + 1)
-    return found if found and (found.since or found.steps > 1) else None
+            streak = None
+        elif streak is None:
+            streak = BadLoss(point.loss, when)
+        elif not when or when != previous:
+            streak = BadLoss(point.loss, streak.since, streak.steps + 1)
+    return streak if streak and (streak.since or streak.steps > 1) else None
 
 
 def _epoch_text(point: Point) -> str:
@@ -75,15 +75,15 @@ class LossWatch:
                 points.clear()
             else:
                 points.append(point)
-        found = bad_loss(points)
-        self.said = found is not None and found.steps >= IN_A_ROW
+        streak = bad_loss(points)
+        self.said = streak is not None and streak.steps >= IN_A_ROW
         if not points:
             del self._ranks[rank]
-        return found if self.said else None
+        return streak if self.said else None
 
     def end(self, rank: int) -> BadLoss | None:
         """Check a rank that prints nothing more."""
         _, points = self._ranks.pop(rank, (None, []))
-        found = None if self.said else bad_loss(points)
-        self.said = self.said or found is not None
-        return found
+        streak = None if self.said else bad_loss(points)
+        self.said = self.said or streak is not None
+        return streak

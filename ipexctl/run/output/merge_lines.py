@@ -50,11 +50,11 @@ def merge_line_rows(key: str, rows: Sequence[tuple[str, ...]]) -> str:
 def _number_range(numbers: Sequence[str]) -> str:
     if len(set(numbers)) == 1:
         return numbers[0]
-    found = sorted(dict.fromkeys(numbers), key=_comparable_value)
+    ordered = sorted(dict.fromkeys(numbers), key=_comparable_value)
     return (
-        found[0]
-        if _comparable_value(found[0]) == _comparable_value(found[-1])
-        else f"{found[0]}..{found[-1]}"
+        ordered[0]
+        if _comparable_value(ordered[0]) == _comparable_value(ordered[-1])
+        else f"{ordered[0]}..{ordered[-1]}"
     )
 
 
@@ -131,8 +131,8 @@ class Fold:
     def _joinable(self, key: str, text: str, last: int) -> LineGroup | None:
         """Return a group that the line can join, preferably one with the same numbers."""
         groups = self._open.get(key, [])
-        i = bisect_right(groups, last, key=lambda g: g.number)
-        near = groups[i : i + NEAR]
+        start = bisect_right(groups, last, key=lambda g: g.number)
+        near = groups[start : start + NEAR]
         return next((group for group in near if text in group.texts), near[0] if near else None)
 
     def _new(self, key: str, now: float) -> LineGroup:

@@ -48,8 +48,8 @@ class Point:
     @property
     def says(self) -> dict[str, float]:
         """The values that the line has."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {metric.name: getattr(self, metric.name) for metric in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 _WHOLE = re.compile(r"\d[\d,]*")
@@ -95,36 +95,35 @@ class Formats:
         """Return the metrics in a line, or in the state of a bar."""
         text = _PREFIX.sub("", COLOUR.sub("", text[:MAX_LINE]).strip())
         text = _FROM.sub("", text)
-        low = text.lower()
+        lower = text.lower()
         if text.startswith("::metric "):
             return _make_point(self._named(text.removeprefix("::metric "), explicit=True))
         if "%|" in text and (bar := _BAR.search(text)):
             return _make_point(self._bar(bar, text))
-        if not any(word in low for word in self.needed):
+        if not any(word in lower for word in self.needed):
             return None
-        if any(word in low for word in self.not_with) or _END_OF_RUN.match(text):
+        if any(word in lower for word in self.not_with) or _END_OF_RUN.match(text):
             return None
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         for form in self.formats:
             if form.has in text and (match := form.pattern.search(text)):
-                found = {k: v for k, v in match.groupdict().items() if v} | found
+                values = {k: v for k, v in match.groupdict().items() if v} | values
                 if form.alone:
-                    return _make_point(found.items())
-        special = bool(found)
+                    return _make_point(values.items())
+        special = bool(values)
         for name, value in self._named(text):
-            found.setdefault(name, value)
-        if {"step", "epoch"} & found.keys() and not {"loss", "eval_loss"} & found.keys():
-            found |= self._only_part(text)
+            values.setdefault(name, value)
+        if {"step", "epoch"} & values.keys() and not {"loss", "eval_loss"} & values.keys():
+            values |= self._only_part(text)
         if self.evaluation.match(text) or self.evaluation_marks.search(text):
-            loss = found.get("eval_loss", found.get("loss"))
+            loss = values.get("eval_loss", values.get("loss"))
             return _make_point([("eval_loss", loss)] if loss else [])
-        if "eval_loss" in found and "loss" not in found:
-            return _make_point(
-                [("eval_loss", found["eval_loss"])]
-            )  # its step may count something else
-        if not special and not _is_metric(found):
+        if "eval_loss" in values and "loss" not in values:
+            # the step of an evaluation may count something else
+            return _make_point([("eval_loss", values["eval_loss"])])
+        if not special and not _is_metric(values):
             return None
-        return _make_point((found | _read_rate(text)).items())
+        return _make_point((values | _read_rate(text)).items())
 
     def _named(self, text: str, *, explicit: bool = False) -> Iterator[tuple[str, str]]:
         seen = set()
@@ -149,10 +148,10 @@ class Formats:
 
     def _only_part(self, text: str) -> dict[str, str]:
         """Treat the only loss in a line with a step or an epoch as the loss, whatever its name."""
-        found = list(_PART.finditer(text))
-        if len(found) != 1 or self.other_loss.search(text[: found[0].end()]):
+        matches = list(_PART.finditer(text))
+        if len(matches) != 1 or self.other_loss.search(text[: matches[0].end()]):
             return {}
-        return {"loss": found[0]["value"]}
+        return {"loss": matches[0]["value"]}
 
     def _bar(self, bar: re.Match[str], text: str) -> Iterator[tuple[str, str]]:
         title = bar["title"] or ""
@@ -187,11 +186,11 @@ def _expand_suffix(text: str) -> str:
     return f"{float(text[:-1]) * scale:.0f}" if scale else text
 
 
-def _is_metric(found: dict[str, str]) -> bool:
+def _is_metric(values: dict[str, str]) -> bool:
     """Require a loss, or a counter with another value."""
-    if "loss" in found or "eval_loss" in found:
+    if "loss" in values or "eval_loss" in values:
         return True
-    return "step" in found and len(found) > 1
+    return "step" in values and len(values) > 1
 
 
 def _read_rate(text: str) -> dict[str, str]:
@@ -202,9 +201,9 @@ def _read_rate(text: str) -> dict[str, str]:
     return {}
 
 
-def _make_point(found: Any) -> Point | None:
+def _make_point(pairs: Any) -> Point | None:
     values: dict[str, float] = {}
-    for name, text in found:
+    for name, text in pairs:
         kind = _KINDS.get(name, float)
         try:
             values[name] = kind(float(text.replace(",", "")))
@@ -216,21 +215,21 @@ def _make_point(found: Any) -> Point | None:
 def parse_metric_formats(text: str) -> Formats:
     raw = toml.loads(text)
     keys = {name: key for key, names in raw["names"].items() for name in names}
-    spelled = "|".join(re.escape(name) for name in sorted(keys, key=len, reverse=True))
+    names_pattern = "|".join(re.escape(name) for name in sorted(keys, key=len, reverse=True))
     named = (
-        rf"(?<![\w./\-])(?P<quote>[\"']?)(?P<key>{spelled})(?P=quote)"
+        rf"(?<![\w./\-])(?P<quote>[\"']?)(?P<key>{names_pattern})(?P=quote)"
         rf"(?:\s*[:=：→]\s*|\s+(?:is\s+)?|\s*(?=\[))(?:array\(|tensor\(|[\[\"'(])?\s*(?P<value>{NUMBER})"
         rf"(?:\s?/\s*(?P<of>\d[\d,]*))?{_END}"
     )
     words = raw["words"]
-    before = "|".join(map(re.escape, words["not_after"]))
+    refused = "|".join(map(re.escape, words["not_after"]))
     return Formats(
         named=re.compile(named, re.IGNORECASE),
         keys=keys,
         whole_loss=re.compile("|".join(map(re.escape, words["whole_loss"])), re.IGNORECASE),
         other_loss=re.compile(rf"\b(?:{'|'.join(words['other_loss'])})", re.IGNORECASE),
         needed=tuple(words["needed"]),
-        not_after=re.compile(rf"(?:^|[^a-z])(?:{before})[ _]$"),
+        not_after=re.compile(rf"(?:^|[^a-z])(?:{refused})[ _]$"),
         not_with=tuple(words["not_with"]),
         evaluation=re.compile(rf"\W*(?:{'|'.join(words['evaluation'])})\b", re.IGNORECASE),
         evaluation_marks=re.compile("|".join(words["evaluation_marks"]), re.IGNORECASE),
@@ -265,16 +264,16 @@ class LineReader:
             return self._bar(text)
         if _KERAS.search(text):
             return self._largest(self.formats.point(text))
-        between = next((mark for mark in ("|", ",") if mark in text), None)
-        parts = [part.strip().strip("\"'") for part in text.split(between)]
+        separator = next((mark for mark in ("|", ",") if mark in text), None)
+        parts = [part.strip().strip("\"'") for part in text.split(separator)]
         if len(parts) > 2:
-            named = [self.formats.keys.get(part.lower(), "") for part in parts]
+            columns = [self.formats.keys.get(part.lower(), "") for part in parts]
             if (
-                "loss" in named
-                and {"step", "epoch"} & set(named)
+                "loss" in columns
+                and {"step", "epoch"} & set(columns)
                 and not any(map(_CELL.fullmatch, parts))
             ):
-                self._columns = named
+                self._columns = columns
                 return None
             if len(parts) == len(self._columns):
                 pairs = [
@@ -331,23 +330,23 @@ def read_named_numbers(text: str, point: Point | None, formats: Formats) -> Numb
         text = text.rpartition("[")[2] if point else ""
     if any(word in text.lower() for word in formats.not_with):
         return ()
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for match in _NAMED.finditer(text):
         name, value = match["name"], match["value"].rstrip(",")
         key = formats.keys.get(name.lower(), "")
         counter = key in ("step", "epoch")
         if (
             not point
-            and not found
+            and not numbers
             and not (counter or formats.evaluation.match(text) or _RESULT.match(text))
         ):
             return ()
-        glued = match["between"] == ":" and match[0][0] not in "\"'"  # module:line
-        bare = value.lstrip("+-").isdigit() and (glued or not match["between"].strip())
-        odd = "," in value and not _THOUSANDS.fullmatch(value)
-        if odd or (bare and not counter) or name.lower() in _NOT_METRICS:
+        is_line = match["between"] == ":" and match[0][0] not in "\"'"  # module:line
+        whole_number = value.lstrip("+-").isdigit() and (is_line or not match["between"].strip())
+        malformed = "," in value and not _THOUSANDS.fullmatch(value)
+        if malformed or (whole_number and not counter) or name.lower() in _NOT_METRICS:
             continue
-        known = key in ("loss", "eval_loss") and point and getattr(point, key) is not None
-        if not known and not (key == "step" and not value.isdigit()):
-            found.setdefault(key if counter else name, float(value.replace(",", "")))
-    return tuple(found.items()) if point or found.keys() - {"step", "epoch"} else ()
+        is_loss = key in ("loss", "eval_loss") and point and getattr(point, key) is not None
+        if not is_loss and not (key == "step" and not value.isdigit()):
+            numbers.setdefault(key if counter else name, float(value.replace(",", "")))
+    return tuple(numbers.items()) if point or numbers.keys() - {"step", "epoch"} else ()

@@ -36,7 +36,7 @@ _GLUED = re.compile(
 
 def strip_control_codes(text: str) -> str:
     """Remove what must not reach a terminal."""
-    return _ESCAPE.sub(lambda m: m[0] if _COLOUR.fullmatch(m[0]) else "", text)
+    return _ESCAPE.sub(lambda match: match[0] if _COLOUR.fullmatch(match[0]) else "", text)
 
 
 def without_colour(text: str) -> str:
@@ -64,11 +64,11 @@ class Lines:
     def feed(self, data: bytes) -> list[str]:
         if self._bars:
             data = data.replace(b"\r", b"\n")
-        whole, newline, rest = (self._rest + data).rpartition(b"\n")
-        if newline and not self._bars and (self._held or b"%|" in whole):
-            left = self._without_moves(whole.split(b"\n"), rest)
-            whole, newline = b"\n".join(left), b"\n" if left else b""
-        lines = _shown_lines(whole, self._bars) if newline else []
+        block, newline, rest = (self._rest + data).rpartition(b"\n")
+        if newline and not self._bars and (self._held or b"%|" in block):
+            lines_left = self._without_moves(block.split(b"\n"), rest)
+            block, newline = b"\n".join(lines_left), b"\n" if lines_left else b""
+        lines = _shown_lines(block, self._bars) if newline else []
         if self._held and _UP in rest:
             self._held = []
         rest = _last_state(rest)
@@ -81,12 +81,12 @@ class Lines:
 
     def _without_moves(self, lines: list[bytes], rest: bytes) -> list[bytes]:
         """Handle nested bars of tqdm: a newline, the inner bar, and the cursor up. No line ends."""
-        left: list[bytes] = []
+        finished: list[bytes] = []
         for i, line in enumerate(lines):
             if _UP in line:
                 self._held = []
             elif self._held and line:
-                left += self._held
+                finished += self._held
                 self._held = []
             following = lines[i + 1] if i + 1 < len(lines) else rest
             returns = not following or following.startswith(b"\r")
@@ -94,8 +94,8 @@ class Lines:
             if (is_bar and returns) or (self._held and not line):
                 self._held.append(line)
             else:
-                left.append(line)
-        return left
+                finished.append(line)
+        return finished
 
     def skim(self, data: bytes) -> tuple[int, list[str]]:
         """Skip output too fast to read: return the number of lines left out, and the last ones."""
@@ -118,10 +118,10 @@ class Lines:
         self._bar = bar
 
     def end(self) -> list[str]:
-        held, self._held = self._held, []
+        lines, self._held = self._held, []
         rest, self._rest = self._rest, b""
-        if held and _UP not in rest:
-            rest = b"\n".join([*held, rest]) if rest else b"\n".join(held)
+        if lines and _UP not in rest:
+            rest = b"\n".join([*lines, rest]) if rest else b"\n".join(lines)
         return _shown_lines(rest, self._bars) if rest else []
 
 
@@ -162,8 +162,8 @@ def _cut_position(rest: bytes) -> int:
     while cut > MAX_LINE - 3 and rest[cut] & 0xC0 == 0x80:
         cut -= 1
     escape = rest.rfind(b"\x1b", max(1, cut - _LONGEST), cut)
-    whole = escape < 0 or _FINAL.search(rest, escape + 2, cut)
-    return cut if whole else escape
+    complete = escape < 0 or _FINAL.search(rest, escape + 2, cut)
+    return cut if complete else escape
 
 
 def _split_long_line(line: str) -> list[str]:
@@ -215,13 +215,13 @@ class LogTimes:
     def _span(self, index: int, first: int, last: int) -> Span | None:
         if index == len(self._sizes):  # written after the last sample
             return None
-        after, size = self.samples[index]
+        later, size = self.samples[index]
         if index == 0:
-            return after, after
-        before, start = self.samples[index - 1]
-        before = max(before, after - LONGEST)
-        part = (after - before) / (size - start)
-        return before + part * (first - start), before + part * (last - start)
+            return later, later
+        earlier, start = self.samples[index - 1]
+        earlier = max(earlier, later - LONGEST)
+        scale = (later - earlier) / (size - start)
+        return earlier + scale * (first - start), earlier + scale * (last - start)
 
 
 # warnings that a healthy run prints, and frames of C++, which push out the message above them;

@@ -14,10 +14,10 @@ def shorten_paths(text: str) -> str:
     if "/work/" not in text and "/site-packages/" not in text:
         return text
     kept, end = "", 0
-    for found in _FOLDER.finditer(text):
-        before = text[end : found.start()]
-        kept += before[: max((m.end() for m in _BEFORE_PATH.finditer(before)), default=0)]
-        end = found.end()
+    for folder in _FOLDER.finditer(text):
+        skipped = text[end : folder.start()]
+        kept += skipped[: max((mark.end() for mark in _BEFORE_PATH.finditer(skipped)), default=0)]
+        end = folder.end()
     return kept + text[end:]
 
 
@@ -38,8 +38,8 @@ def short_traceback(lines: Sequence[str]) -> list[str]:
     if len(lines) <= MOST_LINES:
         return lines
     end = len(lines) - LAST
-    own = [i for i in range(1, end) if is_own_frame(lines[i])][-OWN:]
-    kept = {0, *own, *(i + 1 for i in own), *range(end, len(lines))}
+    own_frames = [i for i in range(1, end) if is_own_frame(lines[i])][-OWN:]
+    kept = {0, *own_frames, *(i + 1 for i in own_frames), *range(end, len(lines))}
     shown: list[str] = []
     for i, text in enumerate(lines):
         if i in kept:

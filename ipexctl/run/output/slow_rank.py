@@ -44,8 +44,8 @@ class RankLoads:
 
     def add(self, busy: Iterable[tuple[int, float]]) -> None:
         for rank, cpus in busy:
-            before = self._busy.get(rank, cpus)
-            self._busy[rank] = before + SMOOTH * (cpus - before)
+            previous = self._busy.get(rank, cpus)
+            self._busy[rank] = previous + SMOOTH * (cpus - previous)
             self._seen[rank] = self._seen.get(rank, 0) + 1
         if self._judged():
             slow = self.slow() or Slow((), 0.0)
@@ -55,8 +55,8 @@ class RankLoads:
 
     def busy(self, ranks: Iterable[int]) -> float | None:
         """Return the CPUs that they use together; None: there is no sample of any of them."""
-        known = [self._busy[rank] for rank in ranks if rank in self._busy]
-        return sum(known) if known else None
+        loads = [self._busy[rank] for rank in ranks if rank in self._busy]
+        return sum(loads) if loads else None
 
     def ended(self, rank: int) -> None:
         self._busy.pop(rank, None)
@@ -74,19 +74,19 @@ class RankLoads:
         return Slow(ranks, self._waits[ranks] / count / 1000)
 
     def slow(self) -> Slow | None:
-        found = find_slow_ranks(self._busy) if self._judged() else None
-        return Slow(*found) if found else None
+        result = find_slow_ranks(self._busy) if self._judged() else None
+        return Slow(*result) if result else None
 
 
 def find_slow_ranks(
     busy: Mapping[_Who, float], least: float = COMPUTES
 ) -> tuple[tuple[_Who, ...], float] | None:
     """Return the few that are busy while the others wait, and the share of time these wait."""
-    most = max(busy.values(), default=0.0)
-    if most < least:
+    busiest = max(busy.values(), default=0.0)
+    if busiest < least:
         return None
-    slow = [who for who, cpus in sorted(busy.items()) if cpus * APART > most]
-    others = [cpus for cpus in busy.values() if cpus * APART <= most]
+    slow = [key for key, cpus in sorted(busy.items()) if cpus * APART > busiest]
+    others = [cpus for cpus in busy.values() if cpus * APART <= busiest]
     if not others or len(slow) > max(1, FEW * len(busy)):
         return None
-    return tuple(slow), 1 - sorted(others)[len(others) // 2] / most
+    return tuple(slow), 1 - sorted(others)[len(others) // 2] / busiest

@@ -61,15 +61,15 @@ class Training:
 
     def lines(self, rank: int, texts: Sequence[str], now: float) -> bool:
         """Return whether the lines have metrics, or were too many to read."""
-        known = self.ranks.get(rank)
-        every = READ_EVERY * max(1.0, len(self.ranks) / FEW)
-        if known is not None and now - known.read < every:
-            known.unread, known.unread_at = (*known.unread, *texts[-READ:])[-READ:], now
+        state = self.ranks.get(rank)
+        interval = READ_EVERY * max(1.0, len(self.ranks) / FEW)
+        if state is not None and now - state.read < interval:
+            state.unread, state.unread_at = (*state.unread, *texts[-READ:])[-READ:], now
             return True
-        if known is not None and known.unread:
-            if now - known.unread_at < every:
-                return self._read(rank, (*known.unread, *texts), now)
-            self._read(rank, known.unread, known.unread_at)
+        if state is not None and state.unread:
+            if now - state.unread_at < interval:
+                return self._read(rank, (*state.unread, *texts), now)
+            self._read(rank, state.unread, state.unread_at)
         return self._read(rank, texts, now)
 
     def _read(self, rank: int, texts: Sequence[str], now: float) -> bool:
@@ -82,63 +82,63 @@ class Training:
         return bool(points)
 
     def add(self, rank: int, point: Point, now: float) -> None:
-        known = self.ranks.setdefault(rank, _Rank())
-        before = known.last
+        state = self.ranks.setdefault(rank, _Rank())
+        previous = state.last
         self._began = now if self._began is None else self._began
         if point.step is not None:
-            restarted = before.step is not None and point.step < before.step
-            if restarted or (point.total and before.total and point.total != before.total):
-                known.seen.clear()
-            moved = not known.seen or known.seen[-1][1] != point.step
+            restarted = previous.step is not None and point.step < previous.step
+            if restarted or (point.total and previous.total and point.total != previous.total):
+                state.seen.clear()
+            moved = not state.seen or state.seen[-1][1] != point.step
             if moved and now - self._began >= SETTLE:
-                known.seen.append((now, point.step))
+                state.seen.append((now, point.step))
         if point.rate is not None:
-            known.rate, known.rated = point.rate, now
+            state.rate, state.rated = point.rate, now
         if point.total is not None and point.step is not None:
-            known.of_epoch = point.epoch is not None and point.epoch == int(point.epoch)
+            state.of_epoch = point.epoch is not None and point.epoch == int(point.epoch)
         fresh = {name: value for name, value in vars(point).items() if value is not None}
-        known.last = replace(before, **fresh)
+        state.last = replace(previous, **fresh)
 
     def progress(self, now: float) -> TrainingProgress:
         """Return the progress of the first rank that prints steps, else metrics."""
-        for rank, one in self.ranks.items():
-            if one.unread and now - one.read >= READ_EVERY:
-                self._read(rank, one.unread, one.unread_at)
-        found = sorted(self.ranks.items())
-        if not found:
+        for rank, state in self.ranks.items():
+            if state.unread and now - state.read >= READ_EVERY:
+                self._read(rank, state.unread, state.unread_at)
+        by_rank = sorted(self.ranks.items())
+        if not by_rank:
             return TrainingProgress()
-        known = next((one for _, one in found if one.last.step is not None), found[0][1])
-        last, rate = known.last, _step_rate(known, now)
-        left = last.total - last.step if last.total and last.step is not None else None
-        losses = [one.last.loss for _, one in found if one.last.loss is not None]
-        bad = [rank for rank, one in found if one.last.loss and not isfinite(one.last.loss)]
+        lead = next((entry for _, entry in by_rank if entry.last.step is not None), by_rank[0][1])
+        last, rate = lead.last, _step_rate(lead, now)
+        remaining = last.total - last.step if last.total and last.step is not None else None
+        losses = [entry.last.loss for _, entry in by_rank if entry.last.loss is not None]
+        bad = [rank for rank, entry in by_rank if entry.last.loss and not isfinite(entry.last.loss)]
         return TrainingProgress(
             step=last.step,
             total=last.total,
             epoch=last.epoch,
             epochs=last.epochs,
-            loss=_mean_loss(known, found),
+            loss=_mean_loss(lead, by_rank),
             rate=rate,
-            eta=left / rate if left is not None and left >= 0 and rate else None,
-            of_epoch=known.of_epoch,
+            eta=remaining / rate if remaining is not None and remaining >= 0 and rate else None,
+            of_epoch=lead.of_epoch,
             nan=tuple(bad) if len(bad) < len(losses) else (),
         )
 
 
-def _mean_loss(known: _Rank, found: list[tuple[int, _Rank]]) -> float | None:
+def _mean_loss(lead: _Rank, ranks: list[tuple[int, _Rank]]) -> float | None:
     """Return the mean over ranks at the same step; without a step, the loss of one rank."""
-    losses = [(one.last.step, one.last.loss) for _, one in found if one.last.loss is not None]
-    if known.last.loss is None or known.last.step is None:
+    losses = [(rank.last.step, rank.last.loss) for _, rank in ranks if rank.last.loss is not None]
+    if lead.last.loss is None or lead.last.step is None:
         return next((loss for _, loss in losses), None)
-    same = [loss for step, loss in losses if step == known.last.step]
+    same = [loss for step, loss in losses if step == lead.last.step]
     good = [loss for loss in same if isfinite(loss)] or same
     return sum(good) / len(good)
 
 
-def _step_rate(known: _Rank, now: float) -> float | None:
-    if known.rated is not None:
-        return known.rate if now - known.rated < STALE else None
-    if len(known.seen) < 2 or now - known.seen[-1][0] > STALE:
+def _step_rate(state: _Rank, now: float) -> float | None:
+    if state.rated is not None:
+        return state.rate if now - state.rated < STALE else None
+    if len(state.seen) < 2 or now - state.seen[-1][0] > STALE:
         return None
-    (first, low), (last, high) = known.seen[0], known.seen[-1]
+    (first, low), (last, high) = state.seen[0], state.seen[-1]
     return (high - low) / (last - first) if last > first and high > low else None

@@ -57,16 +57,16 @@ class SlowSteps:
 
     def spelled(self, spell: Callable[[str], str]) -> SlowSteps:
         """Complete suggested commands. `spell`: adds the user's options to a command."""
-        words = [one.command.split(" ", 2)[1:] for one in self.proposals]
-        said = (" ".join((spell(name), *rest)) for name, *rest in words)
-        found = (replace(p, command=c) for p, c in zip(self.proposals, said, strict=True))
-        return replace(self, proposals=tuple(found))
+        words = [proposal.command.split(" ", 2)[1:] for proposal in self.proposals]
+        commands = (" ".join((spell(name), *rest)) for name, *rest in words)
+        proposals = (replace(p, command=c) for p, c in zip(self.proposals, commands, strict=True))
+        return replace(self, proposals=tuple(proposals))
 
     def document(self) -> dict[str, object]:
         return {
             "waits_for": self.wait.value,
             "headline": self.headline,
-            "proposals": [vars(one) for one in self.proposals],
+            "proposals": [vars(proposal) for proposal in self.proposals],
             "steps_per_second": self.steps_per_second,
             "computing": self.computing,
             "sending": self.sending,
@@ -78,18 +78,18 @@ def judge_slow_steps(
     plan: LaunchPlan, paces: Sequence[HostPace], rate: float | None = None, script: str = ""
 ) -> SlowSteps:
     """Judge the steps. `rate`: printed steps per second. `script`: with its arguments, as typed."""
-    known = {pace.host: pace for pace in paces}
-    if missing := [h.host for h in plan.hosts if not _has_all_ranks(h, known.get(h.host))]:
+    by_host = {pace.host: pace for pace in paces}
+    if missing := [h.host for h in plan.hosts if not _has_all_ranks(h, by_host.get(h.host))]:
         return SlowSteps(
             StepWait.UNKNOWN,
             f"too little is known of {fold(missing)} to say what a step waits for",
             steps_per_second=rate,
         )  # fmt: skip
-    return _Judge(plan, known, rate, script or quoting.quote(plan.argv)).found()
+    return _Judge(plan, by_host, rate, script or quoting.quote(plan.argv)).found()
 
 
 def _has_all_ranks(host: HostPlan, pace: HostPace | None) -> bool:
-    return pace is not None and {p.rank for p in host.ranks} <= {one.rank for one in pace.ranks}
+    return pace is not None and {p.rank for p in host.ranks} <= {rank.rank for rank in pace.ranks}
 
 
 @dataclass(frozen=True)
@@ -102,66 +102,66 @@ class _Judge:
     def found(self) -> SlowSteps:
         ranks = [rank for pace in self.paces.values() for rank in pace.ranks]
         computing = {host.host: self._computing(host) for host in self.plan.hosts}
-        known = {name: share for name, share in computing.items() if share is not None}
-        most = max(known.values(), default=None)
+        shares = {name: share for name, share in computing.items() if share is not None}
+        largest = max(shares.values(), default=None)
         rates = [r.sending for r in ranks if r.sending is not None]
         sending = max(rates) if len(rates) == len(ranks) > 1 else None
         sent = max(rank.sent for rank in ranks)
-        wait, headline, proposals = self._judged(ranks, known, sending)
-        return SlowSteps(wait, headline, proposals, self.rate, most, sending, sent)
+        wait, headline, proposals = self._judged(ranks, shares, sending)
+        return SlowSteps(wait, headline, proposals, self.rate, largest, sending, sent)
 
     def _judged(
         self, ranks: Sequence[RankPace], computing: Mapping[str, float], sending: float | None
     ) -> tuple[StepWait, str, tuple[PaceProposal, ...]]:
         if len(computing) < len(self.plan.hosts):
             return StepWait.UNKNOWN, "the CPUs of some hosts are unknown", ()
-        most = max(computing.values())
-        if sending is not None and sending >= MUCH and most <= 1 - WAITS:
+        largest = max(computing.values())
+        if sending is not None and sending >= MUCH and largest <= 1 - WAITS:
             return StepWait.EXCHANGE, self._exchange(ranks), self._faster(ranks)
         if slow := find_slow_ranks(computing, LATE):
             return StepWait.SLOW_HOST, *self._slow_host(*slow)
         if few := self._few_threads(computing):
             return StepWait.FEW_THREADS, *few
-        if most >= COMPUTES:
+        if largest >= COMPUTES:
             return (
                 StepWait.COMPUTING,
-                self._says(f"the ranks compute {_percent_text(most)} of the time"),
+                self._says(f"the ranks compute {_percent_text(largest)} of the time"),
                 (),
             )
         busiest = max(self.paces.values(), key=lambda pace: pace.cpu or 0.0)
         crowded = busiest.cpu is not None and busiest.cpu >= CROWDED
-        use = f"the ranks use {_percent_text(most)} of their CPUs"
+        usage = f"the ranks use {_percent_text(largest)} of their CPUs"
         begun = self.rate is not None or any(rank.sent for rank in ranks)
-        seen = sending is not None or len(self.plan.hosts) == 1
-        if most <= IDLE and begun and seen and not crowded:
-            text = f"{use}, and wait neither for the network nor for a slow host"
+        measured = sending is not None or len(self.plan.hosts) == 1
+        if largest <= IDLE and begun and measured and not crowded:
+            text = f"{usage}, and wait neither for the network nor for a slow host"
             return StepWait.IDLE, self._says(text), self._tune()
         if crowded:
-            use += f"; all programs together keep those of {busiest.host} busy"
-        return StepWait.MIXED, self._says(use), ()
+            usage += f"; all programs together keep those of {busiest.host} busy"
+        return StepWait.MIXED, self._says(usage), ()
 
     def _computing(self, host: HostPlan) -> float | None:
         """Return the mean over its ranks of the share of their CPU time that they use."""
         threads = asked_threads(host) or host.threads
         if threads is None:
             return None
-        each = min(threads, host.quota / len(host.ranks)) if host.quota else threads
+        per_rank = min(threads, host.quota / len(host.ranks)) if host.quota else threads
         used = [rank.cpus for rank in self.paces[host.host].ranks]
-        return min(1.0, sum(used) / len(used) / each)
+        return min(1.0, sum(used) / len(used) / per_rank)
 
-    def _says(self, what: str) -> str:
-        return f"a step takes {_seconds_text(1 / self.rate)}; {what}" if self.rate else what
+    def _says(self, finding: str) -> str:
+        return f"a step takes {_seconds_text(1 / self.rate)}; {finding}" if self.rate else finding
 
     # --- the exchange -----------------------------------------------------------------------------
 
     def _exchange(self, ranks: Sequence[RankPace]) -> str:
-        one = max(ranks, key=lambda rank: rank.sending or 0.0)
-        share = one.sending or 1.0
-        speed = bit_rate(one.sent * 8 / share)
+        sender = max(ranks, key=lambda rank: rank.sending or 0.0)
+        share = sender.sending or 1.0
+        speed = bit_rate(sender.sent * 8 / share)
         if self.rate:
-            took, size = _seconds_text(share / self.rate), short_size(one.sent / self.rate)
-            return self._says(f"{took} of it the ranks exchange {size} at {speed}")
-        size = short_size(one.sent)
+            spent, size = _seconds_text(share / self.rate), short_size(sender.sent / self.rate)
+            return self._says(f"{spent} of it the ranks exchange {size} at {speed}")
+        size = short_size(sender.sent)
         return f"{_percent_text(share)} of the time the ranks exchange {size} per second at {speed}"
 
     def _faster(self, ranks: Sequence[RankPace]) -> tuple[PaceProposal, ...]:
@@ -174,8 +174,8 @@ class _Judge:
 
     def _tune(self) -> tuple[PaceProposal, ...]:
         text = "trials of threads, buckets and connections"
-        once = PaceProposal("tune", text, f"ipexctl tune {self.script}")
-        return () if self.plan.tuned else (once,)
+        proposal = PaceProposal("tune", text, f"ipexctl tune {self.script}")
+        return () if self.plan.tuned else (proposal,)
 
     # --- hosts and threads ------------------------------------------------------------------------
 
@@ -185,11 +185,11 @@ class _Judge:
         limits = {h.quota for h in self.plan.hosts if h.host in slow and h.quota}
         if limits:
             text += f", whose control group allows {min(limits):g} CPUs' worth of time"
-        found = [PaceProposal("doctor", f"why {name} is slow", "ipexctl doctor --level std")]
+        proposals = [PaceProposal("doctor", f"why {name} is slow", "ipexctl doctor --level std")]
         if not any("IPEXCTL_SHARE" in dict(host.rank_env) for host in self.plan.hosts):
             why = "a script that reads IPEXCTL_SHARE gives slow hosts smaller batches"
-            found.append(PaceProposal("share", why, f"ipexctl run {self.script}"))
-        return self._says(text), tuple(found)
+            proposals.append(PaceProposal("share", why, f"ipexctl run {self.script}"))
+        return self._says(text), tuple(proposals)
 
     def _few_threads(
         self, computing: Mapping[str, float]

@@ -23,7 +23,7 @@ class HostEnvironment:
 
     def version(self, name: str) -> tuple[int, ...]:
         """Return the version of a package; () if it is not installed."""
-        return tuple(int(n) for n in re.findall(r"\d+", self.packages.get(name, ""))[:2])
+        return tuple(int(number) for number in re.findall(r"\d+", self.packages.get(name, ""))[:2])
 
     @property
     def for_cpus(self) -> bool:
@@ -66,12 +66,12 @@ class ProjectFiles:
     @property
     def requirements(self) -> str:
         """The file for `install -r`, even if it does not exist yet."""
-        found = ("requirements.txt", "pyproject.toml")
-        return next((name for name in found if name in self.sent), found[0])
+        usual = ("requirements.txt", "pyproject.toml")
+        return next((name for name in usual if name in self.sent), usual[0])
 
     def holds(self, name: str) -> bool:
         path = posixpath.normpath(posixpath.join(self.cwd, name))
-        return any(p == path or p.startswith(f"{path}/") for p in self.sent)
+        return any(sent_path == path or sent_path.startswith(f"{path}/") for sent_path in self.sent)
 
 
 @dataclass(frozen=True)
@@ -82,4 +82,4 @@ class ScriptNote:
 
     def __str__(self) -> str:
         line = f"{self.place}: {self.text}" + (f"; use {self.use}" if self.use else "")
-        return "".join(c if c.isprintable() else "?" for c in line)
+        return "".join(character if character.isprintable() else "?" for character in line)

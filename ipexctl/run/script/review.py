@@ -73,13 +73,13 @@ class Review:
     def notes(self) -> list[str]:
         if not self.hosts:
             return []
-        found = [
+        notes = [
             *map(self._unreadable, self._invalid), *self._arguments(), *self._keywords(),
             *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
             *self._hub(), *self._launchers(), *self._lightning(),
             *self._gpu(), *self._loopback(),
         ]  # fmt: skip
-        return list(dict.fromkeys(map(str, found)))
+        return list(dict.fromkeys(map(str, notes)))
 
     @property
     def _invalid(self) -> list[tuple[str, str, int]]:
@@ -127,24 +127,24 @@ class Review:
         place, target = self._parsed()
         if not place:
             return
-        given, own = _parse_options(self.argv[1:]), self._own_options
-        for name, value in given.items():
-            if name in own:
+        options, own_options = _parse_options(self.argv[1:]), self._own_options
+        for name, value in options.items():
+            if name in own_options:
                 continue
-            use_cpu = _is_true(given.get("use_cpu", "false"))
+            use_cpu = _is_true(options.get("use_cpu", "false"))
             for text, use in self._removed(name, value, as_keyword=False, use_cpu=use_cpu):
                 yield ScriptNote(self._script, text, use)
-        if not (own & {"bf16", "use_cpu"} or any(s.changes_argv for s in self.sources)):
-            yield from self._bf16_argument(place, target, given)
+        if not (own_options & {"bf16", "use_cpu"} or any(s.changes_argv for s in self.sources)):
+            yield from self._bf16_argument(place, target, options)
 
     def _bf16_argument(
-        self, place: str, target: str, given: Mapping[str, str]
+        self, place: str, target: str, options: Mapping[str, str]
     ) -> Iterator[ScriptNote]:
         name = posixpath.splitext(self._script)[0]
-        from_file = any(p.endswith((".json", ".yaml", ".yml")) for p in self.argv[1:])
+        from_file = any(word.endswith((".json", ".yaml", ".yml")) for word in self.argv[1:])
         if from_file or f"{name}.args" in self.files.sent or not self._refuses_bf16():
             return
-        words = {key: _is_true(value) for key, value in given.items()}
+        words = {key: _is_true(value) for key, value in options.items()}
         if words.get("use_cpu", False) or (words.get("no_cuda") and self._before((5, 0))):
             return
         if words.get("bf16") or words.get("bf16_full_eval"):
@@ -158,30 +158,30 @@ class Review:
             yield ScriptNote(place, text, "the argument --use_cpu")
 
     def _keywords(self) -> Iterator[ScriptNote]:
-        own = self._own_options
+        own_options = self._own_options
         for source in self.sources:
             for call in source.calls:
                 target = framework_class(source.bases, call.target)
                 if is_trainer_arguments(target):
-                    yield from self._call(source, call, target, own)
+                    yield from self._call(source, call, target, own_options)
 
     def _call(
-        self, source: PythonSource, call: SourceCall, target: str, own: frozenset[str]
+        self, source: PythonSource, call: SourceCall, target: str, own_options: frozenset[str]
     ) -> Iterator[ScriptNote]:
-        place, known = f"{source.path}:{call.line}", dict(call.keywords)
-        for name, value in known.items():
-            if name in own and not call.target.startswith(FRAMEWORK_MODULES):
+        place, kwargs = f"{source.path}:{call.line}", dict(call.keywords)
+        for name, value in kwargs.items():
+            if name in own_options and not call.target.startswith(FRAMEWORK_MODULES):
                 continue
             word = value if isinstance(value, str) else "true"
-            use_cpu = known.get("use_cpu") is True
+            use_cpu = kwargs.get("use_cpu") is True
             for text, use in self._removed(name, word, as_keyword=True, use_cpu=use_cpu):
                 yield ScriptNote(place, text, use)
-        if {"use_cpu", "no_cuda"} & known.keys() or not call.complete or not self._refuses_bf16():
+        if {"use_cpu", "no_cuda"} & kwargs.keys() or not call.complete or not self._refuses_bf16():
             return
-        if known.get("bf16") is True or known.get("bf16_full_eval") is True:
+        if kwargs.get("bf16") is True or kwargs.get("bf16_full_eval") is True:
             text = "bf16=True without use_cpu=True requires a GPU in transformers"
             yield ScriptNote(place, text, f"{_last_name(target)}(..., bf16=True, use_cpu=True)")
-        elif self._is_bf16_by_default(target) and not _PRECISIONS & known.keys():
+        elif self._is_bf16_by_default(target) and not _PRECISIONS & kwargs.keys():
             text = (
                 f"{_last_name(target)} sets bf16 by default, which requires a GPU without use_cpu"
             )
@@ -200,8 +200,8 @@ class Review:
         use = rule.keyword if as_keyword and rule.keyword else rule.use
         if rule.use == "--use_cpu" and use_cpu:
             use += " alone"
-        have = self.hosts[0].packages.get(since.partition(" ")[0], "")
-        yield f"{rule.says(written, since)}, the hosts have {have}", use
+        installed = self.hosts[0].packages.get(since.partition(" ")[0], "")
+        yield f"{rule.says(written, since)}, the hosts have {installed}", use
 
     def _since(self, versions: Mapping[str, tuple[int, ...]]) -> str:
         """Return the first package that every host has in such a version or later, with it."""
@@ -214,8 +214,8 @@ class Review:
         return all(() < host.version("transformers") < version for host in self.hosts)
 
     def _refuses_bf16(self) -> bool:
-        new = self._since({"transformers": BF16_NEEDS_USE_CPU})
-        return bool(new) and all(host.for_cpus for host in self.hosts)
+        since = self._since({"transformers": BF16_NEEDS_USE_CPU})
+        return bool(since) and all(host.for_cpus for host in self.hosts)
 
     def _is_bf16_by_default(self, target: str) -> bool:
         return target in TRL_CONFIGS and bool(self._since({"trl": TRL_BF16}))
@@ -223,24 +223,24 @@ class Review:
     def _lightning(self) -> Iterator[ScriptNote]:
         """Note Lightning's defaults: on CPUs, the Trainer uses one rank on one host. Fabric takes
         LT_DEVICES and LT_NUM_NODES, which every rank has."""
-        hosts, each = len(self.hosts), self.ranks_per_host
-        if not each or hosts * each == 1 or not all(host.for_cpus for host in self.hosts):
+        hosts, per_host = len(self.hosts), self.ranks_per_host
+        if not per_host or hosts * per_host == 1 or not all(host.for_cpus for host in self.hosts):
             return
         for source in self.sources:
             for call in source.calls:
                 if call.target not in _LIGHTNING or not (call.complete and call.sure):
                     continue
-                given, name = dict(call.keywords), _last_name(call.target)
-                unsaid = (each, hosts) if name == "Fabric" else (1, 1)
-                devices = _count_devices(given.get("devices", "auto"), unsaid[0])
-                nodes = _count_devices(given.get("num_nodes", "auto"), unsaid[1])
-                if None in (devices, nodes) or (devices, nodes) == (each, hosts):
+                keywords, name = dict(call.keywords), _last_name(call.target)
+                defaults = (per_host, hosts) if name == "Fabric" else (1, 1)
+                devices = _count_devices(keywords.get("devices", "auto"), defaults[0])
+                nodes = _count_devices(keywords.get("num_nodes", "auto"), defaults[1])
+                if None in (devices, nodes) or (devices, nodes) == (per_host, hosts):
                     continue
                 text = (
                     f"{name}(...) means num_nodes={nodes}, devices={devices}, the run has hosts: "
-                    f"{hosts}, ranks on each: {each}"
+                    f"{hosts}, ranks on each: {per_host}"
                 )
-                use = f'{name}(..., accelerator="cpu", devices={each}, num_nodes={hosts})'
+                use = f'{name}(..., accelerator="cpu", devices={per_host}, num_nodes={hosts})'
                 yield ScriptNote(f"{source.path}:{call.line}", text, use)
 
     # --- GPUs ------------------------------------------------------------------------------------
@@ -249,9 +249,9 @@ class Review:
         """Note the first use of a GPU in each file: users who change one look at the next."""
         if not all(host.for_cpus for host in self.hosts):
             return
-        own = any(source.own_cuda for source in self.sources)
+        own_cuda = any(source.own_cuda for source in self.sources)
         for source in self.sources:
-            for words, line in [g for g in source.gpu if not (own and g[0] == ".cuda()")][:1]:
+            for words, line in [g for g in source.gpu if not (own_cuda and g[0] == ".cuda()")][:1]:
                 use = 'the backend "gloo"' if "backend" in words else 'the device "cpu"'
                 text = f"{words} needs a GPU, but torch on the hosts is built for CPUs"
                 yield ScriptNote(f"{source.path}:{line}", text, use)
@@ -272,32 +272,32 @@ class Review:
     # --- models and datasets ---------------------------------------------------------------------
 
     def _hub(self) -> Iterator[ScriptNote]:
-        alone = [host.host for host in self.hosts if not host.has_route]
+        offline = [host.host for host in self.hosts if not host.has_route]
         planned = HUB_VARIABLES & {*self.files.variables}
         for place, name, dataset in self.named():
             if self._is_written(name):
                 continue
             kind = "dataset" if dataset else "model"
-            if here := self.files.local.get(name):
+            if local_path := self.files.local.get(name):
                 if not self.files.holds(name):
-                    yield self._stays(place, name, kind, here)
-            elif alone and not planned and _HUB_ID.fullmatch(name):
+                    yield self._stays(place, name, kind, local_path)
+            elif offline and not planned and _HUB_ID.fullmatch(name):
                 source = f"hf:{kind}s/{name}"
                 yield ScriptNote(
                     place,
-                    f"{kind} {name} is not sent, and {fold(alone)} has no default route to "
+                    f"{kind} {name} is not sent, and {fold(offline)} has no default route to "
                     "download it",
                     f"`ipexctl data pull {source}` and run with --data {data_name(name)}",
                 )
 
-    def _stays(self, place: str, name: str, kind: str, here: LocalPath) -> ScriptNote:
+    def _stays(self, place: str, name: str, kind: str, local_path: LocalPath) -> ScriptNote:
         """Note a path that is not sent. If it is an argument, propose another path for it."""
-        why = f": {here.why}" if here.why else ""
-        way = f"`{here.way}` (the complete work tree is sent), or " if here.way else ""
+        why = f": {local_path.why}" if local_path.why else ""
+        way = f"`{local_path.way}` (the complete work tree is sent), or " if local_path.way else ""
         use = f"load it from $IPEXCTL_DATA_{kind.upper()}"
         if place == self._script and self.files.data:
             use = f"pass {self.files.data}/{kind}/current/files instead of {name}"
-        push = quoting.quote(("ipexctl", "data", "push", here.path, "--as", kind))
+        push = quoting.quote(("ipexctl", "data", "push", local_path.path, "--as", kind))
         return ScriptNote(
             place,
             f"{name} is on this machine and is not sent to the hosts{why}",
@@ -311,18 +311,18 @@ class Review:
 
     def named(self) -> Iterator[tuple[str, str, bool]]:
         """Yield (place, name, whether it is a dataset) of each model and dataset loaded by name."""
-        tops = {one.top for source in self.sources for one in source.imports}
-        given = _parse_options(self.argv[1:]) if tops & _HUB_READERS else {}
+        tops = {imported.top for source in self.sources for imported in source.imports}
+        arguments = _parse_options(self.argv[1:]) if tops & _HUB_READERS else {}
         for options, dataset in ((MODEL_OPTIONS, False), (DATASET_OPTIONS, True)):
             for option in options:
-                name = given.get(option[2:], "")
-                own = option == "--model" and "/" not in name and tops & _OWN_MODELS
-                if name and not own:
+                name = arguments.get(option[2:], "")
+                own_model = option == "--model" and "/" not in name and tops & _OWN_MODELS
+                if name and not own_model:
                     yield self._script, name, dataset
         for source in self.sources:
-            for one in source.hf_names:
-                if not (one.dataset and one.name in _BUILDERS):
-                    yield f"{source.path}:{one.line}", one.name, one.dataset
+            for hf_name in source.hf_names:
+                if not (hf_name.dataset and hf_name.name in _BUILDERS):
+                    yield f"{source.path}:{hf_name.line}", hf_name.name, hf_name.dataset
 
     # --- launchers -------------------------------------------------------------------------------
 
@@ -350,7 +350,7 @@ class Review:
 
 def _parse_options(words: Sequence[str]) -> dict[str, str]:
     """Parse --some-name value, --some_name=value to {"some_name": "value"}; "" without a value."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for i, word in enumerate(words):
         if not word.startswith("--") or word == "--":
             continue
@@ -358,8 +358,8 @@ def _parse_options(words: Sequence[str]) -> dict[str, str]:
         following = words[i + 1] if i + 1 < len(words) else ""
         if not sign and not following.startswith("--"):
             value = following
-        found[name.replace("-", "_")] = value
-    return found
+        options[name.replace("-", "_")] = value
+    return options
 
 
 def _is_true(value: str) -> bool:
@@ -402,23 +402,24 @@ class Imports:
     rules: Rules
 
     def notes(self) -> Iterator[ScriptNote]:
-        told = set[str]()
-        for source, one in self._certain():
-            beside = not one.level and self.files.has_module(self.files.beside, one.top)
-            why = self.files.kept_here.get((source.path, one.line), "")
-            if why and (one.level or beside or self._is_lacking(one.top)):
-                if why not in told:
-                    told.update((why, one.top))
-                    name = "." * one.level + one.module
+        noted = set[str]()
+        for source, imported in self._certain():
+            top, place = imported.top, f"{source.path}:{imported.line}"
+            in_folder = not imported.level and self.files.has_module(self.files.beside, top)
+            why = self.files.kept_here.get((source.path, imported.line), "")
+            if why and (imported.level or in_folder or self._is_lacking(top)):
+                if why not in noted:
+                    noted.update((why, top))
+                    name = "." * imported.level + imported.module
                     text = f"module {name} is not sent to the hosts: {why}"
-                    yield ScriptNote(f"{source.path}:{one.line}", text)
-            elif not one.level and one.top not in told and not beside:
-                told.add(one.top)
-                place, rule = f"{source.path}:{one.line}", self.rules.find("import", one.top)
+                    yield ScriptNote(place, text)
+            elif not imported.level and top not in noted and not in_folder:
+                noted.add(top)
+                rule = self.rules.find("import", top)
                 if rule and rule.distributions:
-                    yield from self._discontinued(place, one.top, rule)
+                    yield from self._discontinued(place, top, rule)
                 else:
-                    yield from self._missing(place, one.top)
+                    yield from self._missing(place, top)
 
     def _discontinued(self, place: str, name: str, rule: Rule) -> Iterator[ScriptNote]:
         if name not in self.files.parts and (lack := self._lack(rule.distributions)):
@@ -444,11 +445,11 @@ class Imports:
             module = script.removesuffix(".py").replace("/", ".")
             yield ScriptNote(place, text, f"`ipexctl run -m {module}`, or --env PYTHONPATH=.")
         elif lack and name not in files.parts:
-            known = DISTRIBUTIONS.get(name)
+            distribution = DISTRIBUTIONS.get(name)
             text = f"module {name} is not installed on {fold(lack)}"
             install = f"`ipexctl install -r {files.requirements}`"
             yield ScriptNote(
-                place, text, f"{install} after adding {known or 'its package'} to that file"
+                place, text, f"{install} after adding {distribution or 'its package'} to that file"
             )
 
     def _certain(self) -> Iterator[tuple[PythonSource, Import]]:
@@ -456,4 +457,4 @@ class Imports:
         if any(s.changes_path for s in self.sources) or "PYTHONPATH" in self.files.variables:
             return
         for source in self.sources:
-            yield from ((source, one) for one in source.imports if one.sure)
+            yield from ((source, imported) for imported in source.imports if imported.sure)

@@ -41,7 +41,7 @@ def read_accelerate_file(path: Path) -> LineRequest:
     return replace(request, given=tuple(map(_at_home, request.given)))
 
 
-def _at_home(one: Given) -> Given:
+def _at_home(argument: Given) -> Given:
     """Expand the path of a hostfile below the user's home."""
-    below = one.flag.becomes == "hostfile" and one.value.startswith("~/")
-    return replace(one, value=str(Path(one.value).expanduser())) if below else one
+    in_home = argument.flag.becomes == "hostfile" and argument.value.startswith("~/")
+    return replace(argument, value=str(Path(argument.value).expanduser())) if in_home else argument

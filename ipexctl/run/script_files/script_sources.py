@@ -28,19 +28,19 @@ def read_sources(
     else:
         path = posixpath.normpath(posixpath.join(cwd, argv[0]))
         top = posixpath.dirname(path)
-    waiting, found = [path] if path in files else [], dict[str, PythonSource]()
-    while waiting and len(found) < MAX_FILES:
+    waiting, sources = [path] if path in files else [], dict[str, PythonSource]()
+    while waiting and len(sources) < MAX_FILES:
         path = waiting.pop(0)
-        if path in found or (content := _read_source(folder / path)) is None:
+        if path in sources or (content := _read_source(folder / path)) is None:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings about the user's code
-            found[path] = read_source(path, content, main=not found)
-        for one in found[path].imports:
-            places = module_places(one, path, (top,)) if one.sure else ()
+            sources[path] = read_source(path, content, main=not sources)
+        for imported in sources[path].imports:
+            places = module_places(imported, path, (top,)) if imported.sure else ()
             names = (f"{place}{end}" for place in places for end in (".py", "/__init__.py"))
-            waiting += [f for f in names if f in files and f not in found]
-    return list(found.values())
+            waiting += [name for name in names if name in files and name not in sources]
+    return list(sources.values())
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,17 @@ class Regular:
 
 def _module_file(top: str, module: str, files: Container[str]) -> str:
     path = posixpath.join(top, module.replace(".", "/"))
-    return next((p for p in (f"{path}.py", f"{path}/__main__.py") if p in files), "")
+    return next((name for name in (f"{path}.py", f"{path}/__main__.py") if name in files), "")
 
 
-def module_places(one: Import, path: str, tops: Iterable[str]) -> Iterator[str]:
+def module_places(imported: Import, path: str, tops: Iterable[str]) -> Iterator[str]:
     """Yield places, without suffix, where the import in the file `path` may find project modules.
 
     `tops`: the folders that Python searches."""
-    if one.level:
-        tops = (posixpath.join(posixpath.dirname(path), *[".."] * (one.level - 1)),)
-    parts = one.module.split(".") if one.module else []
-    names = [parts[:i] for i in range(1, len(parts) + 1)] + [[*parts, n] for n in one.names]
+    if imported.level:
+        tops = (posixpath.join(posixpath.dirname(path), *[".."] * (imported.level - 1)),)
+    parts = imported.module.split(".") if imported.module else []
+    names = [parts[:i] for i in range(1, len(parts) + 1)] + [[*parts, n] for n in imported.names]
     for top in tops:
         for words in names:
             yield posixpath.normpath(posixpath.join(top, *words))

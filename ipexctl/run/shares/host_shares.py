@@ -20,14 +20,14 @@ def compute_batch_shares(ranks: Mapping[str, int], speeds: Speeds) -> dict[str, 
         return _equal_shares(ranks, world, "all ranks are on one host")
     if ranks.keys() - speeds.keys():
         return _equal_shares(ranks, world, "equal: not all hosts could be measured")
-    each = {host: speeds[host] / count for host, count in ranks.items()}
-    slow, fast = min(each.values()), max(each.values())
+    per_rank = {host: speeds[host] / count for host, count in ranks.items()}
+    slow, fast = min(per_rank.values()), max(per_rank.values())
     if fast < EQUAL * slow:
         return _equal_shares(ranks, world, f"equal: {slow:.3g} to {fast:.3g} GFLOP/s per rank")
     total = sum(speeds[host] for host in ranks)
     return {
-        host: Share(one / total, f"{one:.3g} of {total:.3g} GFLOP/s, measured")
-        for host, one in each.items()
+        host: Share(speed / total, f"{speed:.3g} of {total:.3g} GFLOP/s, measured")
+        for host, speed in per_rank.items()
     }
 
 
@@ -37,7 +37,7 @@ def _equal_shares(ranks: Mapping[str, int], world: int, why: str) -> dict[str, S
 
 def speeds_mark(sites: Sequence[Site]) -> str:
     """Return a mark of these hosts since their boot, with their environment and placement."""
-    said = sorted(
+    marks = sorted(
         [
             site.node.host.name,
             site.node.facts.boot_id or "",
@@ -46,4 +46,4 @@ def speeds_mark(sites: Sequence[Site]) -> str:
         ]
         for site in sites
     )
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(marks).encode()).hexdigest()[:32]

@@ -33,8 +33,8 @@ def with_shares(
     sites = decide_placement(nodes, request).sites
     ranks = {site.node.host.name: len(site.places.parts) for site in sites}
     speeds = _host_speeds(fleet, sites, note) if len(sites) > 1 else {}
-    found = host_shares.compute_batch_shares(ranks, speeds)
-    return [replace(node, share=found.get(node.host.name)) for node in nodes]
+    shares = host_shares.compute_batch_shares(ranks, speeds)
+    return [replace(node, share=shares.get(node.host.name)) for node in nodes]
 
 
 def _host_speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
@@ -53,8 +53,8 @@ def _host_speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
 
 def _measure_speeds(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[str]]:
     """Return the speeds, and why that of a host is unknown."""
-    together = threading.Barrier(len(sites))
-    of_host = {site.node.host: site for site in sites}
+    barrier = threading.Barrier(len(sites))
+    by_host = {site.node.host: site for site in sites}
 
     def one(host: Host) -> float | str:
         agent = fleet.agents[host]
@@ -62,19 +62,19 @@ def _measure_speeds(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[s
         def begin(frame: Frame) -> None:
             if frame.header.get("event") == "ready":
                 with suppress(threading.BrokenBarrierError):
-                    together.wait(LOADING)
+                    barrier.wait(LOADING)
                 agent.feed(number, {"go": True})
 
         try:
-            number = agent.start("facts.read_speed.speed", _speed_request(of_host[host]))
+            number = agent.start("facts.read_speed.speed", _speed_request(by_host[host]))
             done = agent.wait(number, timeout=LOADING, on_event=begin).done
         finally:
-            together.abort()  # the others do not wait for one that has failed
+            barrier.abort()  # the others do not wait for one that has failed
         return positive_or_none(done.get("fp32")) or plain(done.get("why"), 200) or "no torch"
 
-    found = fan_out(list(of_host), one, forks=len(of_host))
-    speeds = {host.name: each for host, each in found.items() if isinstance(each, float)}
-    downs = {h.name: d.brief if isinstance(d, HostDown) else d for h, d in found.items()}
+    outcomes = fan_out(list(by_host), one, forks=len(by_host))
+    speeds = {host.name: speed for host, speed in outcomes.items() if isinstance(speed, float)}
+    downs = {h.name: d.brief if isinstance(d, HostDown) else d for h, d in outcomes.items()}
     errors = [f"{name}: {why}" for name, why in downs.items() if isinstance(why, str)]
     return speeds, errors
 
