@@ -64,24 +64,24 @@ REACH = 30.0  # seconds without a decision, until hosts that did not answer are 
 
 
 def in_words(line: AttemptBegins) -> str:
-    on = f"attempt {line.attempt} on {fold(line.hosts)}"
-    more = [f"and {len(line.open) - 4} more"] if len(line.open) > 4 else []
-    left = f"; not complete: {', '.join([*line.open[:4], *more])}" if line.open else ""
+    attempt = f"attempt {line.attempt} on {fold(line.hosts)}"
+    rest = [f"and {len(line.open) - 4} more"] if len(line.open) > 4 else []
+    gaps = f"; not complete: {', '.join([*line.open[:4], *rest])}" if line.open else ""
     if line.checkpoint:
-        return f"{on} from {line.checkpoint}, {duration(line.age or 0.0)} old{left}"
+        return f"{attempt} from {line.checkpoint}, {duration(line.age or 0.0)} old{gaps}"
     if line.away:
-        return f"{on} from the beginning: no host that is reached has {line.away}{left}"
-    return on + (f" from the beginning: no checkpoint is complete{left}" if line.kept else "")
+        return f"{attempt} from the beginning: no host that is reached has {line.away}{gaps}"
+    return attempt + (f" from the beginning: no checkpoint is complete{gaps}" if line.kept else "")
 
 
 def read_record(raw: Any) -> tuple[RecordLine, ...]:
     """Return the lines that have the declared values."""
-    found = []
-    for said in list_of(raw):
+    lines = []
+    for row in list_of(raw):
         with suppress(Odd):
-            if isinstance(said, dict) and (kind := RecordLine.kind_of(said)):
-                found.append(as_type(kind, said))
-    return tuple(found)
+            if isinstance(row, dict) and (kind := RecordLine.kind_of(row)):
+                lines.append(as_type(kind, row))
+    return tuple(lines)
 
 
 def attempts_in(record: Iterable[RecordLine]) -> list[AttemptBegins]:
@@ -96,18 +96,19 @@ def attempt_lines(attempts: Mapping[int, AttemptBegins]) -> list[str]:
     """Return a line for each attempt but the last, whose result follows."""
     lines = [attempts[number] for number in sorted(attempts)]
     return [
-        f"attempt {line.attempt} on {fold(line.hosts)}: {duration(after.lasted)}, {after.why}"
-        for line, after in pairwise(lines)
+        f"attempt {line.attempt} on {fold(line.hosts)}: {duration(later.lasted)}, {later.why}"
+        for line, later in pairwise(lines)
     ]
 
 
 def last_step(tails: Iterable[Sequence[str]]) -> int | None:
     """Return the highest step of all ranks, by their last lines."""
-    found = []
+    steps = []
     for tail in tails:
         reader = LineReader(metric_formats())
-        found += [p.step for text in tail if (p := reader.point(text)) and p.step is not None]
-    return max(found, default=None)
+        points = filter(None, map(reader.point, tail))
+        steps += [point.step for point in points if point.step is not None]
+    return max(steps, default=None)
 
 
 def attach_and_follow(
@@ -158,9 +159,9 @@ class Attempts:
 
     def from_attempt(self, number: int) -> RunResult | DetachedRun:
         """Return the result of the last attempt. Raise Unreachable."""
-        records = [attempts_in(read_record(one["story"])) for one in self._asked("record")]
+        records = [attempts_in(read_record(answer["story"])) for answer in self._asked("record")]
         lines = [line for record in records for line in record]
-        line = next((one for one in lines if one.attempt == number and one.run_id), None)
+        line = next((row for row in lines if row.attempt == number and row.run_id), None)
         if line and number > 1:
             self.painter.note(f"{line.why}; {in_words(line)}")
         result = self._shown(line) if line else None
@@ -182,17 +183,17 @@ class Attempts:
                     self.painter.note(text)
                 if line and result.exit_code:
                     self.painter.note(f"no further attempt: {line.end}")
-                back = [host for host in self.silent if result.reachable(host.name)]
-                fan_out(back, self._reach)
+                returned = [host for host in self.silent if result.reachable(host.name)]
+                fan_out(returned, self._reach)
                 by_user = self.interrupts.count > pressed or (line and line.by_user)
                 return _as_interrupted(result, line) if by_user else result
-            at = last_step(result.tails)
-            then = "" if at is None else f"; the ranks were at step {at:,}"
-            self.painter.note(f"{line.why}; {in_words(line)}{then}")
+            step = last_step(result.tails)
+            position = "" if step is None else f"; the ranks were at step {step:,}"
+            self.painter.note(f"{line.why}; {in_words(line)}{position}")
             if self.leaves:
                 return DetachedRun(self.run_id)
-            kept = self.records.of(result.run_id).kept()
-            self.records.ended(replace(result, kept=kept))
+            folder = self.records.of(result.run_id).kept()
+            self.records.ended(replace(result, kept=folder))
             seen = line.attempt
             result = self._shown(line) or result
         return result
@@ -207,67 +208,67 @@ class Attempts:
 
     def _next(self, seen: int, pressed: int, *, noted: bool) -> AttemptBegins | RunEnded | None:
         """Return None if no host knows a next attempt or an end, or the user leaves."""
-        heard = tried = asked = time.monotonic()
-        waits = ""
+        last_answer = last_try = last_question = time.monotonic()
+        reason = ""
         end: RunEnded | None = None
-        while time.monotonic() - heard < SILENT and not self.interrupts.detach:
+        while time.monotonic() - last_answer < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
                 self._asked("ask", ask=KeeperQuestion(stop=self.interrupts.last).document())
-            told = self._asked("record")
-            records = [read_record(one["story"]) for one in told]
+            answers = self._asked("record")
+            records = [read_record(answer["story"]) for answer in answers]
             lines = [line for record in records for line in attempts_in(record)]
             self.attempts |= {line.attempt: line for line in lines}
             furthest = sorted(records, key=_last_attempt, reverse=True)
             later = [line for line in lines if line.attempt > seen]
             if later:
                 return min(later, key=lambda line: line.attempt)
-            alive = any(one["alive"] is True for one in told)
+            alive = any(answer["alive"] is True for answer in answers)
             ended = [end for record in furthest for end in record[-1:] if isinstance(end, RunEnded)]
-            if known := [line for line in ended if not line.cut_off]:
-                return known[0]
+            if endings := [line for line in ended if not line.cut_off]:
+                return endings[0]
             if ended and not alive:  # these hosts were cut off, and the rest goes on
                 self._reach_again(first=end is None)
                 end = ended[0]
-            elif time.monotonic() - tried > REACH:  # these may be cut off
+            elif time.monotonic() - last_try > REACH:  # these may be cut off
                 fan_out(list(self.silent), self._reach)
-                tried = time.monotonic()
+                last_try = time.monotonic()
             if alive and not noted:
                 self.painter.note("no rank runs now: the hosts decide how the run goes on")
             if alive:
-                noted, heard = True, time.monotonic()
-                if heard - asked > WAITS:
-                    waits, asked = self._waits(waits), time.monotonic()
+                noted, last_answer = True, time.monotonic()
+                if last_answer - last_question > WAITS:
+                    reason, last_question = self._waits(reason), time.monotonic()
             time.sleep(LOOK)
         return end
 
-    def _waits(self, before: str) -> str:
+    def _waits(self, previous: str) -> str:
         """Return what the hosts wait for, and note it if it has changed."""
-        there = [host for host in self.fleet.agents if host not in self.silent]
-        run = next(iter(gather_runs(self.fleet, only=self.run_id, hosts=there)), None)
+        hosts = [host for host in self.fleet.agents if host not in self.silent]
+        run = next(iter(gather_runs(self.fleet, only=self.run_id, hosts=hosts)), None)
         waits = run.waits if run else ""
-        if waits and waits.partition(" (")[0] != before.partition(" (")[0]:
+        if waits and waits.partition(" (")[0] != previous.partition(" (")[0]:
             self.painter.note(waits)
-        return waits or before
+        return waits or previous
 
-    def _asked(self, what: str, **more: object) -> list[Answer]:
+    def _asked(self, operation: str, **fields: object) -> list[Answer]:
         """Ask the hosts; those that do not answer are not asked again: each would take long."""
 
         def one(host: Host) -> Answer:
-            asked = {"root": self.fleet.root_of(host), "known_as": host.name, "run_id": self.run_id}
-            agent = self.fleet.agents[host]
-            return agent.call(f"restart.attempts.{what}", asked | more, timeout=ANSWER).done
+            root, agent = self.fleet.root_of(host), self.fleet.agents[host]
+            request = {"root": root, "known_as": host.name, "run_id": self.run_id, **fields}
+            return agent.call(f"restart.attempts.{operation}", request, timeout=ANSWER).done
 
-        found = fan_out([host for host in self.fleet.agents if host not in self.silent], one)
-        self.silent |= {host for host, said in found.items() if isinstance(said, HostDown)}
-        return [said for said in found.values() if not isinstance(said, HostDown)]
+        answers = fan_out([host for host in self.fleet.agents if host not in self.silent], one)
+        self.silent |= {host for host, answer in answers.items() if isinstance(answer, HostDown)}
+        return [answer for answer in answers.values() if not isinstance(answer, HostDown)]
 
     def _shown(self, line: AttemptBegins) -> RunResult | DetachedRun | None:
         """Show an attempt; None: its hosts did not report it in time. Lost hosts are not asked."""
         root = self.fleet.root
         target = replace(self.fleet.target, limit=tuple(line.hosts), exclude=())
-        until, self.busy = time.monotonic() + SHOWS, line.hosts
-        while time.monotonic() < until:
+        deadline, self.busy = time.monotonic() + SHOWS, line.hosts
+        while time.monotonic() < deadline:
             with suppress(IpexctlError), Fleet(target, root) as fleet:
                 text = f"{self.run_id}-r{line.attempt:02d}"  # without it, the last one is meant
                 run = find_run(fleet, text, newest=NEWEST)  # its journals may not be there yet
@@ -302,22 +303,22 @@ def attach_to_run(
     """Follow a run from its first output, until it ends or the user leaves it."""
     target, root = fleet.target, fleet.root
     require_same(run)
-    known = reporting_hosts(fleet, run)
-    hub = _hub_of_run(run, known)
-    plan, age, options = _read_plan(fleet, run, hub, known[hub])
-    over = f"{run.id} has ended: {run.state.value}"
-    painter.note(over if run.over else f"attached to {run.id}: {KEYS}")
+    hosts = reporting_hosts(fleet, run)
+    hub = _hub_of_run(run, hosts)
+    plan, age, options = _read_plan(fleet, run, hub, hosts[hub])
+    ending = f"{run.id} has ended: {run.state.value}"
+    painter.note(ending if run.over else f"attached to {run.id}: {KEYS}")
     painter.planned(run.id, plan)
     watched = WatchedRun(plan, run.id, options, hub, attached=True, age=age)
     session = Session(
         watched,
-        HostLinks(watched, lambda name: fleet.reconnect(known[name])),
+        HostLinks(watched, lambda name: fleet.reconnect(hosts[name])),
         RunOutput(watched, painter, records.make(run.id, plan)),
         interrupts,
-        noted=journal_verdict_reader(fleet, run.id, known),
+        noted=journal_verdict_reader(fleet, run.id, hosts),
     )
-    there = [host.host for host in plan.hosts if host.host in known]
-    result = session.attach({name: fleet.agents[known[name]] for name in there})
+    reachable = [host.host for host in plan.hosts if host.host in hosts]
+    result = session.attach({name: fleet.agents[hosts[name]] for name in reachable})
     if isinstance(result, DetachedRun):
         tell_left(painter, result, target, root)
         return result
@@ -328,17 +329,17 @@ def attach_to_run(
     return result.spelled(lambda name: suggest_command(target, name, root))
 
 
-def _hub_of_run(run: ListedRun, known: Mapping[str, Host]) -> str:
+def _hub_of_run(run: ListedRun, hosts: Mapping[str, Host]) -> str:
     """Return the host that controls the run; if the run is over, any host has its record."""
     first = next(iter(run.about.hosts), "")
-    if first not in known and not (run.over and known):
+    if first not in hosts and not (run.over and hosts):
         raise Unreachable(
             f"{first or 'the first host'} of {run.id} cannot be reached from here",
             why="that host controls the run",
             hint=f"ipexctl logs {run.id} --follow",
             slug="hub-unreachable",
         )
-    return first if first in known else next(iter(known))
+    return first if first in hosts else next(iter(hosts))
 
 
 def _read_plan(
@@ -381,33 +382,33 @@ class ReturnedHosts:
         finally:
             over.set()
 
-    def _look(self, over: threading.Event) -> None:
+    def _look(self, ended: threading.Event) -> None:
         with Fleet(self.target, self.root) as self.fleet:
             self.asked = list(self.fleet.hosts.hosts)
-            before, led = set[Host](), None
-            while not over.wait(TRY_AGAIN):
+            away_before, leader = set[Host](), None
+            while not ended.wait(TRY_AGAIN):
                 if (away := self._away()) is None:
                     continue
-                if led != self.asked[0]:  # another host leads, which may never have missed these
-                    before, led = before & away, self.asked[0]
-                for host in before - away:
+                if leader != self.asked[0]:  # another host leads, which may never have missed these
+                    away_before, leader = away_before & away, self.asked[0]
+                for host in away_before - away:
                     if host.name not in self.busy():
                         self.back(host.name)
-                for host, alone in fan_out(list(before & away), self._is_alone).items():
+                for host, alone in fan_out(list(away_before & away), self._is_alone).items():
                     if alone is True:
                         self._take_back(host)
-                before = away
+                away_before = away
 
     def _away(self) -> set[Host] | None:
         """Return hosts without a connection to the leading keeper; None if that is not known."""
         for host in list(self.asked):
             with suppress(IpexctlError):
                 agent = self.fleet.agents.get(host) or self.fleet.connect(host)
-                asked = self._of_run(host) | {"ask": {}}
-                said = agent.call("restart.attempts.ask", asked, timeout=ANSWER).done
-                answer = said.read(KeeperAnswer)
+                request = self._of_run(host) | {"ask": {}}
+                reply = agent.call("restart.attempts.ask", request, timeout=ANSWER).done
+                answer = reply.read(KeeperAnswer)
                 if answer.leads:
-                    return {one for one in self.fleet.hosts.hosts if one.name in answer.away}
+                    return {peer for peer in self.fleet.hosts.hosts if peer.name in answer.away}
             self.asked = [*self.asked[1:], host]  # not the leader: ask the next one first
             if dead := self.fleet.agents.pop(host, None):
                 dead.close()
@@ -427,8 +428,8 @@ class ReturnedHosts:
         """Start a keeper on a host."""
         with suppress(IpexctlError):
             if orders := self._orders_of(host):
-                asked = {**orders, "root": self.fleet.root_of(host), "host": host.name}
-                self.fleet.agents[host].call("restart.attempts.spare", asked)
+                request = {**orders, "root": self.fleet.root_of(host), "host": host.name}
+                self.fleet.agents[host].call("restart.attempts.spare", request)
 
     def _of_run(self, host: Host) -> dict[str, Any]:
         root = self.fleet.root_of(host)
@@ -436,7 +437,8 @@ class ReturnedHosts:
 
     def _orders_of(self, away: Host) -> dict[str, Any]:
         """Get a host's orders from the leading host; {} if it cannot give them now."""
-        leads = self.asked[0]
-        asked = self._of_run(leads) | {"ask": KeeperQuestion(returned=away.name).document()}
-        answer = self.fleet.agents[leads].call("restart.attempts.ask", asked, timeout=ANSWER).done
+        leader = self.asked[0]
+        request = self._of_run(leader) | {"ask": KeeperQuestion(returned=away.name).document()}
+        agent = self.fleet.agents[leader]
+        answer = agent.call("restart.attempts.ask", request, timeout=ANSWER).done
         return answer.read(KeeperAnswer).orders

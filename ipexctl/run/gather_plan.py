@@ -39,17 +39,17 @@ def gather_run_plan(target: Target, options: RunOptions) -> Planned:
     """Make the plan. Raise IpexctlError if `run` would, before it starts anything."""
     options = check_run_options(options)
     fleet = Fleet(start_keepers.with_spares(target, options), options.root)
-    chosen = choice_of(options, fleet.hosts)
+    choice = choice_of(options, fleet.hosts)
     script = script_of(options)
     for note in script.notes:
         target.note(note)
-    held: dict[str, tuple[Held, ...]] = {}
+    datasets: dict[str, tuple[Held, ...]] = {}
     run_id = new_run_id()
     with fleet:
         spares = start_keepers.spares_of(options, fleet.hosts)
         nodes = call_every_host(
             fleet,
-            lambda host: prepare_on(fleet, host, options, script, run_id, held),
+            lambda host: prepare_on(fleet, host, options, script, run_id, datasets),
             typed=script.typed,
             spares=spares,
         )
@@ -59,17 +59,17 @@ def gather_run_plan(target: Target, options: RunOptions) -> Planned:
         spares = tuple(host for host in spares if host in nodes)
         first = [node for node in on_network if node.host not in spares]
         shared = with_shares(fleet, first, options, script, target.note)
-        plan = plan_of(shared, options, script, held, run_id)
-        line_filter.require_selected_ranks(chosen, plan)
+        plan = plan_of(shared, options, script, datasets, run_id)
+        line_filter.require_selected_ranks(choice, plan)
         used = {host.host for host in plan.hosts}
         start_keepers.review_restarts(options, script, len(used), len(spares), target.note)
-        those = [node for node in nodes.values() if node.host.name in used]
-        given = replace(options, confirm=send_agreed.answer_yes)
-        files = script.files(given, target.note, contents=False)
+        planned = [node for node in nodes.values() if node.host.name in used]
+        agreeing = replace(options, confirm=send_agreed.answer_yes)
+        files = script.files(agreeing, target.note, contents=False)
         review_script(
-            script.argv, script.sources, plan, files, those, target.note, force=options.force
+            script.argv, script.sources, plan, files, planned, target.note, force=options.force
         )
-        found = {node.host.name: node for node in nodes.values()}
-        those = [found[host.host] for host in plan.hosts]
-        facts, prepared = ([n.facts for n in those], [n.prepared for n in those])
+        by_name = {node.host.name: node for node in nodes.values()}
+        planned = [by_name[host.host] for host in plan.hosts]
+        facts, prepared = ([n.facts for n in planned], [n.prepared for n in planned])
         return Planned(plan, tuple(facts), networks, tuple(prepared))

@@ -72,18 +72,19 @@ def run_preflight_checks(flight: Flight, note: Note) -> list[tuple[str, str, str
     facts = [core.keep_competing_runs(f, flight.plan) for f in facts] if flight.plan else facts
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
     mark = core.preflight_mark(facts, prefixes)
-    at, before = _recall_warnings(mark)
-    peers = _try_peers(flight) if before is None and flight.among and len(facts) > 1 else ()
+    noted_at, noted_before = _recall_warnings(mark)
+    peers = _try_peers(flight) if noted_before is None and flight.among and len(facts) > 1 else ()
     judged = core.judge_preflight(
         facts, prefixes, peers=peers, rows=stack_rows(), lives_on=flight.options.lives_on
     )
-    found = (judged.blockers, judged.warnings)
-    judged = Judged(*(with_options(each, flight.fleet.target, flight.fleet.root) for each in found))
+    target, root = flight.fleet.target, flight.fleet.root
+    groups = (judged.blockers, judged.warnings)
+    judged = Judged(*(with_options(findings, target, root) for findings in groups))
     if judged.blockers and not flight.options.force:
         raise core.make_refusal(judged.blockers)
-    told = _note_warnings(judged, before or [], note)
+    noted = _note_warnings(judged, noted_before or [], note)
     if flight.among and not judged.among_hosts:
-        MEMORY.add({mark: {"at": at or time.time(), "told": told}})
+        MEMORY.add({mark: {"at": noted_at or time.time(), "told": noted}})
     return core.fold_findings((*judged.blockers, *judged.warnings))
 
 
@@ -101,7 +102,7 @@ def review_script(
     for a syntax error, unless forced."""
     if isinstance(files, InPlace):
         return
-    project, sent = files.project, {f.path for f in files.bundle.tree.files}
+    project, sent = files.project, {file.path for file in files.bundle.tree.files}
     variables = {
         name
         for host in plan.hosts
@@ -109,32 +110,32 @@ def review_script(
         if dict(host.reasons).get(name) != ROOTS_WHY  # those files are known
     }
     module = argv[0] == "-m"
-    read = [source for source in sources if source.path in sent]
+    sent_sources = [source for source in sources if source.path in sent]
     beside = project.cwd if module else posixpath.dirname(sources[0].path) if sources else ""
     nodes = tuple(nodes)
     roots = {node.facts.disk.root for node in nodes}
-    given = ProjectFiles(
+    project_files = ProjectFiles(
         sent,
         project.cwd,
         beside,
         data=f"{roots.pop()}/data" if len(roots) == 1 else "",
         variables=variables | {*plan.secret},
-        kept_here=dict(_kept_here(files, read)),
+        kept_here=dict(_kept_here(files, sent_sources)),
     )
     counts = {len(host.ranks) for host in plan.hosts}
     review = Review(
-        read,
+        sent_sources,
         argv[1:] if module else argv,
         [_host_environment(node) for node in nodes],
-        given,
+        project_files,
         rules=migration_rules(),
         launchers=known_launchers,
         ranks_per_host=counts.pop() if len(counts) == 1 else 0,
     )
     if not force:
         review.check_syntax()
-    local = {name: here for _, name, _ in review.named() if (here := _local_path(files, name))}
-    for line in replace(review, files=replace(given, local=local)).notes():
+    local = {name: path for _, name, _ in review.named() if (path := _local_path(files, name))}
+    for line in replace(review, files=replace(project_files, local=local)).notes():
         note(f"preflight: {line}")
 
 
@@ -147,12 +148,12 @@ def _local_path(files: Snapshot, name: str) -> LocalPath | None:
         return None
     shown = name if posixpath.isabs(name) else os.path.relpath(path)
     if project.folder in Path(path).parents:
-        below = Path(path).relative_to(project.folder).as_posix()
-        return LocalPath(shown, why_left_out(files, below, environment())[0])
-    above = Path(os.path.commonpath((project.folder, path)))
-    alone = not project.git and not why_refused(above)
-    way = quoting.quote(("git", "init", str(above))) if alone else ""
-    return LocalPath(shown, f"only {project.folder} is sent", way)
+        relative = Path(path).relative_to(project.folder).as_posix()
+        return LocalPath(shown, why_left_out(files, relative, environment())[0])
+    common = Path(os.path.commonpath((project.folder, path)))
+    may_init = not project.git and not why_refused(common)
+    command = quoting.quote(("git", "init", str(common))) if may_init else ""
+    return LocalPath(shown, f"only {project.folder} is sent", command)
 
 
 def _kept_here(
@@ -161,41 +162,42 @@ def _kept_here(
     """Yield imports of project modules that are not sent: (file and line, why and what to do)."""
     folder, tree, tops = files.project.folder, files.bundle.tree, import_places(files.project)
     sent = {*tree.folders, *(file.path for file in tree.files)}
-    certain = ((source.path, one) for source in sources for one in source.imports if one.sure)
-    for importing, one in certain:
-        for place in module_places(one, importing, tops):
+    imports = [(source.path, imported) for source in sources for imported in source.imports]
+    for importing, imported in imports:
+        for place in module_places(imported, importing, tops) if imported.sure else ():
             if not sent.isdisjoint((place, f"{place}.py", f"{place}/__init__.py")):
                 continue
             path = module_path(folder, place)
             if path and os.path.relpath(os.path.realpath(folder / path), folder) not in sent:
                 why = "; ".join(filter(None, why_left_out(files, path, environment())))
-                yield (importing, one.line), why
+                yield (importing, imported.line), why
                 break
 
 
 def _host_environment(node: PlannedHost) -> HostEnvironment:
     prepared, facts = node.prepared, node.facts
-    known = prepared.modules is not None and not prepared.borrowed
-    modules = STDLIB.union(prepared.modules or ()) if known else None
+    complete = prepared.modules is not None and not prepared.borrowed
+    modules = STDLIB.union(prepared.modules or ()) if complete else None
     route = bool(facts.net.default_nic)
-    used = facts.software.used if facts.software else None
-    python = tuple(int(n) for n in used.python.split(".") if n.isdecimal()) if used else ()
+    software = facts.software.used if facts.software else None
+    version = software.python.split(".") if software else ()
+    python = tuple(int(number) for number in version if number.isdecimal())
     return HostEnvironment(facts.host, dict(prepared.packages), modules, route, python)
 
 
-def _note_warnings(judged: Judged, before: Sequence[str], note: Note) -> list[str]:
+def _note_warnings(judged: Judged, noted_before: Sequence[str], note: Note) -> list[str]:
     """Report warnings; those that were reported a moment ago are only named."""
     for finding in judged.blockers:
         note(f"preflight: {core.findings_table([finding])[0]} (--force)")
-    new = [f for f in judged.warnings if _finding_key(f) not in before]
+    new = [f for f in judged.warnings if _finding_key(f) not in noted_before]
     for line in core.findings_table(new):
         note(f"preflight: {line}")
     for line in dict.fromkeys(f"preflight: {check}: {fix}" for check, fix in core.list_fixes(new)):
         note(line)
-    told = [_finding_key(f) for f in judged.warnings if f.id not in core.EACH_TIME]
-    if old := sorted({f.id for f in judged.warnings if _finding_key(f) in before}):
-        note(f"preflight: same findings as before: {', '.join(old)} (ipexctl doctor)")
-    return told
+    noted = [_finding_key(f) for f in judged.warnings if f.id not in core.EACH_TIME]
+    if repeated := sorted({f.id for f in judged.warnings if _finding_key(f) in noted_before}):
+        note(f"preflight: same findings as before: {', '.join(repeated)} (ipexctl doctor)")
+    return noted
 
 
 def _finding_key(finding: Finding) -> str:
@@ -216,13 +218,13 @@ def _try_peers(flight: Flight) -> tuple[Peer, ...]:
         return ConnectedHost(agents[host], flight.nodes[host].facts, usable)
 
     hosts = tuple(flight.nodes)
-    found = fan_out(hosts, listen, forks=forks)
-    seen = {h.name: s for h, s in found.items() if not isinstance(s, HostDown)}
-    tried = connect_all(hosts, seen, forks).values()
-    for one in seen.values():
+    outcomes = fan_out(hosts, listen, forks=forks)
+    listening = {h.name: s for h, s in outcomes.items() if not isinstance(s, HostDown)}
+    results = connect_all(hosts, listening, forks).values()
+    for listener in listening.values():
         with suppress(OSError):
-            one.agent.start("facts.listeners.close", {"port": one.port})
-    return tuple(peer for peers in tried if not isinstance(peers, HostDown) for peer in peers)
+            listener.agent.start("facts.listeners.close", {"port": listener.port})
+    return tuple(peer for peers in results if not isinstance(peers, HostDown) for peer in peers)
 
 
 # --- memory --------------------------------------------------------------------------------------
@@ -231,7 +233,7 @@ def _try_peers(flight: Flight) -> tuple[Peer, ...]:
 def _recall_warnings(mark: str) -> tuple[float, list[str] | None]:
     """Return the time of the last note on these hosts and its lines; 0 and None without one."""
     entry = MEMORY.entry(mark)
-    told = entry.get("told")
-    if not is_newer(entry, core.FRESH) or not isinstance(told, list):
+    lines = entry.get("told")
+    if not is_newer(entry, core.FRESH) or not isinstance(lines, list):
         return 0.0, None
-    return entry["at"], [str(one) for one in told]
+    return entry["at"], [str(line) for line in lines]

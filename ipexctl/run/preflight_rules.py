@@ -62,7 +62,7 @@ class Judged:
     @property
     def among_hosts(self) -> bool:
         """Whether a finding is about a connection between hosts."""
-        return any(f.id in PEERS for f in (*self.blockers, *self.warnings))
+        return any(finding.id in PEERS for finding in (*self.blockers, *self.warnings))
 
 
 def judge_preflight(
@@ -74,15 +74,15 @@ def judge_preflight(
     lives_on: bool = False,
 ) -> Judged:
     """Judge the facts. `prefixes`: each host's environment. `lives_on`: without its command."""
-    told = TELL | AT_LOGOUT if lives_on else TELL
-    checks = [check for check in all_checks() if check.id in told]
-    found = [
+    ids = TELL | AT_LOGOUT if lives_on else TELL
+    checks = [check for check in all_checks() if check.id in ids]
+    findings = [
         _for_a_run(f, facts) for f in run_checks(checks, CheckedHosts(tuple(facts), peers, rows))
     ]
-    if not any(f.id == "SOFT-015" for f in found):
-        found += _environment_findings(facts, prefixes)
-    fails = tuple(f for f in found if f.severity is Severity.FAIL and f.id in BLOCK)
-    warns = tuple(f for f in found if f not in fails and f.severity is not Severity.NOTE)
+    if not any(f.id == "SOFT-015" for f in findings):
+        findings += _environment_findings(facts, prefixes)
+    fails = tuple(f for f in findings if f.severity is Severity.FAIL and f.id in BLOCK)
+    warns = tuple(f for f in findings if f not in fails and f.severity is not Severity.NOTE)
     return Judged(fails, warns)
 
 
@@ -108,12 +108,12 @@ def _for_a_run(finding: Finding, facts: Sequence[Facts]) -> Finding:
 
 
 def _environment_findings(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> list[Finding]:
-    found = group_hosts(facts, lambda f: posixpath.basename(prefixes.get(f.host, "")))
-    if len(found) < 2:
+    groups = group_hosts(facts, lambda f: posixpath.basename(prefixes.get(f.host, "")))
+    if len(groups) < 2:
         return []
     why = "Ranks on some hosts import other versions, and may not understand what they receive."
     title = "the hosts' environments differ"
-    return [Finding("SOFT-015", Severity.WARN, "", title, hosts_by_value(found), why, REBUILT)]
+    return [Finding("SOFT-015", Severity.WARN, "", title, hosts_by_value(groups), why, REBUILT)]
 
 
 # --- text ----------------------------------------------------------------------------------------
@@ -150,11 +150,11 @@ def fold_findings(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
     """Return id, hosts, title and evidence, one row for equal findings."""
     rows = []
     for problem in by_problem(findings):
-        title, seen = problem.first.title, list(problem.evidence.items())
-        if left := seen[ROWS:]:
-            hosts = [host for _, names in left for host in names]
-            seen[ROWS:] = [(f"{len(left)} other values (ipexctl doctor -v)", hosts)]
-        for text, names in seen:
+        title, evidence = problem.first.title, list(problem.evidence.items())
+        if rest := evidence[ROWS:]:
+            hosts = [host for _, names in rest for host in names]
+            evidence[ROWS:] = [(f"{len(rest)} other values (ipexctl doctor -v)", hosts)]
+        for text, names in evidence:
             where = fold(filter(None, names)) or "all"
             rows.append((problem.first.id, where, f"{title}: {text}" if text else title))
     return rows
@@ -165,11 +165,11 @@ def fold_findings(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:
 
 def preflight_mark(facts: Sequence[Facts], prefixes: Mapping[str, str]) -> str:
     """Return a mark of these hosts since their boot, with their environments and addresses."""
-    said = sorted(
+    marks = sorted(
         [f.host, f.boot_id, f.net.ssh_address, prefixes.get(f.host, ""), *_host_addresses(f)]
         for f in facts
     )
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(marks).encode()).hexdigest()[:32]
 
 
 def _host_addresses(facts: Facts) -> list[str]:

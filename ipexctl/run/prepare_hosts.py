@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 def prepare_on(
     fleet: Fleet, host: Host, options: RunOptions, script: Script, run_id: str,
-    held: dict[str, tuple[Held, ...]],
+    datasets: dict[str, tuple[Held, ...]],
 ) -> PlannedHost:  # fmt: skip
     """Ask a host. The questions are sent with the agent, which saves two round trips."""
     root, env = fleet.root_of(host), script.env.key if script.env else ""
@@ -46,10 +46,10 @@ def prepare_on(
         fork="restart.attempts.begin" if options.restarts else "run.stand_by.begin",
         also=(COPY_WORKER,) * bool(options.checkpoints),
     )
-    bounded = reserved_ports(options.ports) if options.ports else None
-    asked = {"root": root, "run_id": run_id, "ports": bounded, "pythons": _local_pythons(host)}
-    more = {"keeper": options.restarts > 0, **asked_env(script.env)}
-    env_asked = Ahead("run.run_environment.find", {**asked, **more})
+    ports = reserved_ports(options.ports) if options.ports else None
+    request = {"root": root, "run_id": run_id, "ports": ports, "pythons": _local_pythons(host)}
+    extra = {"keeper": options.restarts > 0, **asked_env(script.env)}
+    env_asked = Ahead("run.run_environment.find", {**request, **extra})
     agent = fleet.connect(host, ahead=[facts_asked, env_asked])
     if agent.hello.kind != "python":
         raise _not_ready(f"{host.name}: no Python 3.6 or newer on this host", "ipexctl doctor")
@@ -64,7 +64,7 @@ def prepare_on(
     if options.data:
         from ipexctl.data import data
 
-        held[host.name] = data.use_datasets(agent, root, options.data)
+        datasets[host.name] = data.use_datasets(agent, root, options.data)
     return PlannedHost(host, facts, prepared)
 
 
@@ -73,8 +73,8 @@ def _local_pythons(host: Host) -> list[str]:
     if not host.local:
         return []
     active = [environment().get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    found = [shutil.which(name) for name in ("python3", "python")]
-    last = [*filter(None, found), sys.executable]
+    on_path = [shutil.which(name) for name in ("python3", "python")]
+    last = [*filter(None, on_path), sys.executable]
     return [*(f"{prefix}/bin/python" for prefix in active if prefix), *last]
 
 
@@ -94,8 +94,8 @@ def call_every_host(
     not reached is left out."""
     from ipexctl.hosts.trust import unknown_keys
 
-    found = fleet.each(work, hosts)
-    for host in spares if found else ():
+    results = fleet.each(work, hosts)
+    for host in spares if results else ():
         if (down := fleet.downs.get(host)) and down.state is HostState.UNREACHABLE:
             fleet.target.note(f"{host.name} does not stand by as a spare: {down.what}")
             fleet.leave_out(host)
@@ -103,31 +103,31 @@ def call_every_host(
         if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
             raise _no_hosts(downs[0], typed)
         blamed = [d.host for d in downs if d.slug not in NOT_THE_HOST]
-        again = retry_without(typed, blamed) if found and len(blamed) == len(downs) else ""
-        raise unknown_keys(downs, fleet.target) or _merge_host_failures(downs, len(found), again)
-    return found
+        retry = retry_without(typed, blamed) if results and len(blamed) == len(downs) else ""
+        raise unknown_keys(downs, fleet.target) or _merge_host_failures(downs, len(results), retry)
+    return results
 
 
-def _no_hosts(here: HostDown, typed: Typed) -> RunFailed:
+def _no_hosts(down: HostDown, typed: Typed) -> RunFailed:
     """Make the error if no hosts are named and this machine cannot run it: they were forgotten."""
     file = hostfile_reader.hostfile_here()
-    meant = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
-    again = retry_command.compose_retry_command(meant, (), None)
-    hint = [f"{again}   # on the hosts of {file}" if file else again]
-    hint += ["" if file else hostfile_reader.NEW, f"{here.hint}   # to use this machine"]
+    complete = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
+    command = retry_command.compose_retry_command(complete, (), None)
+    hint = [f"{command}   # on the hosts of {file}" if file else command]
+    hint += ["" if file else hostfile_reader.NEW, f"{down.hint}   # to use this machine"]
     why = "no hosts are given (-f, -H), so this machine is used"
     return RunFailed(
-        here.what,
-        why=f"{why}, {here.why}" if here.why else why,
+        down.what,
+        why=f"{why}, {down.why}" if down.why else why,
         hint="\n".join(filter(None, hint)),
         exit_code=EXIT_HOST_FAILED,
     )
 
 
-def _merge_host_failures(downs: Sequence[HostDown], others: int, again: str) -> IpexctlError:
-    first, total = downs[0], len(downs) + others
+def _merge_host_failures(downs: Sequence[HostDown], succeeded: int, retry: str) -> IpexctlError:
+    first, total = downs[0], len(downs) + succeeded
     what, why, slug = first.what, first.why, first.slug
-    hint = "\n".join(filter(None, (merged_hints(downs), again)))
+    hint = "\n".join(filter(None, (merged_hints(downs), retry)))
     if len(downs) > 1:
         what = f"{len(downs)} of {total} hosts cannot run this"
         why = "\n".join(d.what for d in downs)

@@ -74,13 +74,13 @@ def start_and_follow_run(
     options = check_run_options(options)
     target = start_keepers.with_spares(target, options)
     fleet = Fleet(target, options.root)
-    chosen = choice_of(options, fleet.hosts)
+    choice = choice_of(options, fleet.hosts)
     with trace.span("script"):
         script = script or script_of(options)
-    run_id, held = new_run_id(), dict[str, tuple[Held, ...]]()
+    run_id, datasets = new_run_id(), dict[str, tuple[Held, ...]]()
 
     def prepare(host: Host) -> PlannedHost:
-        return prepare_on(fleet, host, options, script, run_id, held)
+        return prepare_on(fleet, host, options, script, run_id, datasets)
 
     with fleet:
         spares = start_keepers.spares_of(options, fleet.hosts)
@@ -89,10 +89,10 @@ def start_and_follow_run(
         )
         with trace.span("project"):  # while the hosts start Python
             files = script.files(_asking_after(connecting, options), target.note)
-        painter = Painter(view, target.note, chosen)
-        this = _Run(fleet, options, script, files, painter, interrupts, run_id, held, spares)
+        painter = Painter(view, target.note, choice)
+        run = _Run(fleet, options, script, files, painter, interrupts, run_id, datasets, spares)
         try:
-            return this.whole(chosen, connecting)
+            return run.whole(choice, connecting)
         finally:
             painter.close()
 
@@ -125,7 +125,7 @@ class _Run:
     findings: Sequence[tuple[str, str, str]] = ()  # findings of the preflight
 
     def whole(
-        self, chosen: Choice, connecting: Callable[[], dict[Host, PlannedHost]]
+        self, choice: Choice, connecting: Callable[[], dict[Host, PlannedHost]]
     ) -> RunResult | DetachedRun:
         agents = self.fleet.agents
         for note in (*self.script.notes, *self.files.notes):
@@ -143,11 +143,11 @@ class _Run:
             nodes = self._networked(nodes)
             first = self._shared([node for host, node in nodes.items() if host not in spares])
             plan = self._plan(first, self.options)
-        for one in self.held[plan.hosts[0].host] if self.options.data else ():
-            self.painter.note(f"dataset {one.name}: {one}")
-        line_filter.require_selected_ranks(chosen, plan)
-        known = {h.name: h for h in agents}
-        used = [known[p.host] for p in plan.hosts]
+        for dataset in self.held[plan.hosts[0].host] if self.options.data else ():
+            self.painter.note(f"dataset {dataset.name}: {dataset}")
+        line_filter.require_selected_ranks(choice, plan)
+        by_name = {h.name: h for h in agents}
+        used = [by_name[p.host] for p in plan.hosts]
         start_keepers.review_restarts(
             self.options, self.script, len(used), len(spares), self.painter.note
         )
@@ -170,12 +170,12 @@ class _Run:
         keys, session = self._keys(plan, spares), self._session(plan, records)
         orders = self._orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
-            work = {host.name: (one.cwd, one.mark) for host, one in sent.items()}
-            those = self._shared([nodes[host] for host in (*used, *spares)])
-            orders = start_keepers.kept_going(self.fleet, orders, those, work, self._plan)
+            work = {host.name: (copy.cwd, copy.mark) for host, copy in sent.items()}
+            planned = self._shared([nodes[host] for host in (*used, *spares)])
+            orders = start_keepers.kept_going(self.fleet, orders, planned, work, self._plan)
         with trace.span("run"):
-            there = {h.name: (agents[h], sent[h].cwd) for h in used}
-            result = self._to_the_last(lambda: session.drive(orders, there), there, records)
+            hosts = {h.name: (agents[h], sent[h].cwd) for h in used}
+            result = self._to_the_last(lambda: session.drive(orders, hosts), hosts, records)
         return self._end(result, nodes, sent, records)
 
     def _end(
@@ -184,14 +184,14 @@ class _Run:
     ) -> RunResult | DetachedRun:  # fmt: skip
         """Show and record how the run ended, fetch files, and clean up on the hosts."""
         if isinstance(result, DetachedRun):
-            wanted = fetch_outputs.typed_words(self.options)
-            tell_left(self.painter, result, self.fleet.target, self.fleet.root, wanted)
+            patterns = fetch_outputs.typed_words(self.options)
+            tell_left(self.painter, result, self.fleet.target, self.fleet.root, patterns)
             return result
         if not self.options.trial:
             self.fleet.remember(_failed_states(result), "run")
-        kept = self._kept(result, records.of(result.run_id), sent)
-        again, left = self._again(result, list(nodes.values())), self._left_out(result, sent)
-        result = replace(result, kept=kept, again=again, left_out=left).spelled(
+        local = self._kept(result, records.of(result.run_id), sent)
+        retry, left_out = self._again(result, list(nodes.values())), self._left_out(result, sent)
+        result = replace(result, kept=local, again=retry, left_out=left_out).spelled(
             lambda name: suggest_command(self.fleet.target, name, self.fleet.root)
         )
         records.ended(result)
@@ -223,10 +223,10 @@ class _Run:
             call_every_host(self.fleet, lay_out, list(works), typed=self.script.typed)
 
     def _networked(self, nodes: Mapping[Host, PlannedHost]) -> dict[Host, PlannedHost]:
-        asked = (self.options, self.script, self.painter.note)
+        arguments = (self.options, self.script, self.painter.note)
         return {
             node.host: node
-            for node in with_chosen_network(self.fleet, [*nodes.values()], *asked)[0]
+            for node in with_chosen_network(self.fleet, [*nodes.values()], *arguments)[0]
         }
 
     def _shared(self, nodes: Sequence[PlannedHost]) -> Sequence[PlannedHost]:
@@ -290,10 +290,10 @@ class _Run:
             return None
         from ipexctl.run.checkpoints import resume_run
 
-        found = resume_run.find_checkpoint(self.fleet, self.options.resume)
-        for note in found.notes:
+        resumed = resume_run.find_checkpoint(self.fleet, self.options.resume)
+        for note in resumed.notes:
             self.painter.note(note)
-        return found
+        return resumed
 
     def _orders(
         self, plan: LaunchPlan, keys: Keys, nodes: Mapping[Host, PlannedHost], resumed: str = ""
@@ -308,8 +308,8 @@ class _Run:
             before=trace.took_here(),
             reached={host.name: host for host in self.fleet.agents},
             data={
-                name: [f"data/{one.name}/{one.version}" for one in held if one.version]
-                for name, held in self.held.items()
+                name: [f"data/{item.name}/{item.version}" for item in datasets if item.version]
+                for name, datasets in self.held.items()
             },
             keys=keys,
             resumed=resumed,
@@ -321,11 +321,11 @@ class _Run:
 
         files = self.files
         sent = files.bundle.tree if isinstance(files, send_project.Snapshot) else None
-        data = {one.name: one.version for one in self.held.get(plan.hosts[0].host, ())}
+        data = {dataset.name: dataset.version for dataset in self.held.get(plan.hosts[0].host, ())}
         return run_inputs.collect_run_inputs(plan.hosts, nodes.values(), sent, data, self.findings)
 
     def _reach(self, name: str) -> Agent:
-        return self.fleet.reconnect(next(h for h in self.fleet.agents if h.name == name))
+        return self.fleet.reconnect(next(host for host in self.fleet.agents if host.name == name))
 
     def _keys(self, plan: LaunchPlan, spares: Sequence[Host]) -> Keys:
         """Make the keys for the link between the hosts."""
@@ -351,18 +351,18 @@ class _Run:
 
     def _conclude(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
         """Record the result in the journals on the hosts, then apply the limits to old runs."""
-        said = {name: getattr(result, name) for name in ("exit_code", "ended_by", "cause")}
-        asked = {"run_id": result.run_id, "result": said}
-        ran = {one.host for one in result.plan.hosts}
+        ending = {name: getattr(result, name) for name in ("exit_code", "ended_by", "cause")}
+        request = {"run_id": result.run_id, "result": ending}
+        took_part = {end.host for end in result.plan.hosts}
 
         def one(host: Host) -> None:
-            asks = {**asked, "known_as": host.name, "root": self.fleet.root_of(host)}
-            if host.name in ran:  # whether it took part in the last attempt
-                self.fleet.agents[host].call("run.run_watch.conclude", asks, timeout=CONCLUDED)
+            message = {**request, "known_as": host.name, "root": self.fleet.root_of(host)}
+            if host.name in took_part:  # whether it took part in the last attempt
+                self.fleet.agents[host].call("run.run_watch.conclude", message, timeout=CONCLUDED)
 
-        there = [host for host in self.fleet.agents if result.reachable(host.name)]
-        apart = _one_host_per_folder({host: sent[host] for host in there if host in sent})
-        self._prune(apart, one, [host for host in there if host not in apart])
+        reachable = [host for host in self.fleet.agents if result.reachable(host.name)]
+        distinct = _one_host_per_folder({host: sent[host] for host in reachable if host in sent})
+        self._prune(distinct, one, [host for host in reachable if host not in distinct])
 
     def _prune(
         self, hosts: Sequence[Host], first: Callable[[Host], None] = lambda host: None,
@@ -376,10 +376,10 @@ class _Run:
 
     def _again(self, result: RunResult, nodes: Sequence[PlannedHost]) -> str:
         lost = [node.host.name for node in nodes if node.host.name in result.lost]
-        left = [node for node in nodes if node.host.name not in lost]
-        if not lost or not left:
+        remaining = [node for node in nodes if node.host.name not in lost]
+        if not lost or not remaining:
             return retry_command.compose_retry_command(self.script.typed, (), None)
-        fits = fit_rank_count(left, request_of(self.options, self.script))
+        fits = fit_rank_count(remaining, request_of(self.options, self.script))
         fewer = None if fits == self.options.n else fits
         return retry_command.compose_retry_command(self.script.typed, lost, fewer)
 
@@ -389,32 +389,32 @@ class _Run:
         if result.first is None or not isinstance(self.files, send_project.Snapshot):
             return None
         name, words = result.first.host, [*map(without_colour, result.tail)]
-        start = next(one.cwd for host, one in sent.items() if host.name == name)
+        start = next(copy.cwd for host, copy in sent.items() if host.name == name)
         return send_project.left_out_file(self.files, start, words, environment())
 
     def _kept(
         self, result: RunResult, record: RunFolder, sent: Mapping[Host, send_project.Sent]
     ) -> LocalRunFolder:
         """Return what this machine keeps of the run: the logs, and the requested files."""
-        kept = record.kept()
-        wanted = (*self.options.fetch, *self.options.outputs)
-        if not wanted:
-            return kept
+        local = record.kept()
+        typed = (*self.options.fetch, *self.options.outputs)
+        if not typed:
+            return local
         if not record.folder:
-            return replace(kept, outputs=("outputs: not fetched, as nothing is kept here",))
-        reachable = {h: one for h, one in sent.items() if result.reachable(h.name)}
-        there = {h: self.fleet.agents[h] for h in _one_host_per_folder(reachable)}
-        roots = {h.name: self.fleet.root_of(h) for h in there}
-        patterns = fetch_outputs.from_the_top(self.script.project.cwd, wanted)
+            return replace(local, outputs=("outputs: not fetched, as nothing is kept here",))
+        reachable = {h: copy for h, copy in sent.items() if result.reachable(h.name)}
+        agents = {h: self.fleet.agents[h] for h in _one_host_per_folder(reachable)}
+        roots = {h.name: self.fleet.root_of(h) for h in agents}
+        patterns = fetch_outputs.from_the_top(self.script.project.cwd, typed)
         first, limit = result.plan.hosts[0].host, self.options.fetch_limit << 30
         merge, dest = self.options.merge, _dest_folder(self.options)
         wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit, merge, dest)
         try:
-            done = fetch_outputs.fetch_outputs(there, wish, record.folder, self.painter.note)
-            outputs = done.words
+            fetched = fetch_outputs.fetch_outputs(agents, wish, record.folder, self.painter.note)
+            outputs = fetched.words
         except KeyboardInterrupt:
             outputs = ("outputs: interrupted; the missing files are on the hosts",)
-        return replace(kept, outputs=outputs)
+        return replace(local, outputs=outputs)
 
 
 def _import_late_modules(several: bool) -> None:  # noqa: FBT001
@@ -428,8 +428,8 @@ def _import_late_modules(several: bool) -> None:  # noqa: FBT001
 def _one_host_per_folder(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
     """Return hosts, but only the first of those that share a home, and so the run's folder."""
     first: dict[str, Host] = {}
-    for host, one in sent.items():
-        first.setdefault(one.mark or f"of {host.name}", host)
+    for host, copy in sent.items():
+        first.setdefault(copy.mark or f"of {host.name}", host)
     return list(first.values())
 
 
@@ -447,13 +447,13 @@ def _borrowed_env_notes(nodes: Iterable[PlannedHost]) -> Iterator[str]:
 
 def check_run_options(options: RunOptions) -> RunOptions:
     """Return the options; raise InputError for values that no run can have."""
-    for option, value, known in (
+    for option, value, allowed in (
         ("--stall-action", options.stall_action, STALL_ACTIONS),
         ("--without-checkpoint", options.without_checkpoint, WITHOUT_CHECKPOINT),
         ("--compress", options.compress, COMPRESSIONS),
     ):
-        if value not in known:
-            raise unknown_value(option, value, known)
+        if value not in allowed:
+            raise unknown_value(option, value, allowed)
     start_keepers.check_restart_options(options)
     checked_name(options.name)
     if options.checkpoints or options.resume or options.resume_arg:
@@ -466,20 +466,20 @@ def check_run_options(options: RunOptions) -> RunOptions:
 
 def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
     """Return which lines are shown. Raise InputError for that, and for files to be fetched."""
-    chosen = line_filter.read_line_filter(
+    choice = line_filter.read_line_filter(
         options, hosts, last_states(hosts) if options.show_hosts else {}
     )
     fetch_outputs.check_patterns("--fetch", options.fetch)
     fetch_outputs.check_patterns("--outputs", options.outputs)
     fetch_outputs.check_dest(_dest_folder(options))
-    for option, given in (("--merge", options.merge), ("-o DIR", options.dest)):
-        if given and not (options.fetch or options.outputs):
+    for option, value in (("--merge", options.merge), ("-o DIR", options.dest)):
+        if value and not (options.fetch or options.outputs):
             raise InputError(
                 f"{option} needs --fetch or --outputs",
                 hint=f"--outputs FOLDER {option}",
                 slug="option-needs-fetch",
             )
-    return chosen
+    return choice
 
 
 def _dest_folder(options: RunOptions) -> Path | None:

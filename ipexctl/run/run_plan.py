@@ -27,13 +27,13 @@ def with_chosen_network(
     note: Callable[[str], None],
 ) -> tuple[Sequence[PlannedHost], NetworkChoice | None]:  # fmt: skip
     """Return the hosts with the network that their ranks use; None: there is only one."""
-    named = {*options.env, *options.secret_env}
-    if not interface_choice.may_choose(nodes, named):
+    variables = {*options.env, *options.secret_env}
+    if not interface_choice.may_choose(nodes, variables):
         return nodes, None
     from ipexctl.run.network import measure_networks
 
-    found = measure_networks.choose_network(fleet, nodes, request_of(options, script), note)
-    return (found.nodes(nodes) if found else nodes), found
+    choice = measure_networks.choose_network(fleet, nodes, request_of(options, script), note)
+    return (choice.nodes(nodes) if choice else nodes), choice
 
 
 def with_shares(
@@ -41,8 +41,8 @@ def with_shares(
     note: Callable[[str], None],
 ) -> Sequence[PlannedHost]:  # fmt: skip
     """Return the hosts with their ranks' shares of the global batch, if the script uses them."""
-    asks = any(SHARE in source.reads for source in script.sources)
-    if not asks or SHARE in {*options.env, *options.secret_env}:
+    uses_share = any(SHARE in source.reads for source in script.sources)
+    if not uses_share or SHARE in {*options.env, *options.secret_env}:
         return nodes
     from ipexctl.run.shares import measure_speeds
 
@@ -53,7 +53,7 @@ def plan_of(
     nodes: Sequence[PlannedHost],
     options: RunOptions,
     script: Script,
-    held: Mapping[str, tuple[Held, ...]],
+    datasets: Mapping[str, tuple[Held, ...]],
     run_id: str,
 ) -> LaunchPlan:
     plan = launch_plan.make_launch_plan(nodes, request_of(options, script), run_id)
@@ -62,8 +62,8 @@ def plan_of(
     plan = replace(plan, restarts=options.restarts)
     plan = replace(plan, tuned=was_tuned(plan))
     if options.data:
-        check_versions(options.data, {host.host: held[host.host] for host in plan.hosts})
-        plan = with_data(plan, held, options.env)
+        check_versions(options.data, {host.host: datasets[host.host] for host in plan.hosts})
+        plan = with_data(plan, datasets, options.env)
     return plan
 
 

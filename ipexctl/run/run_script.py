@@ -65,29 +65,29 @@ class Script:
 
 
 def script_of(options: RunOptions) -> Script:
-    found = _script_of(options)
-    found = replace(found, env=env_choice_of(found.project.start))
+    script = _script_of(options)
+    script = replace(script, env=env_choice_of(script.project.start))
     if options.no_sync:
-        return _with_command(found, options)
-    sources = tuple(read_sources(found.project.folder, found.project.cwd, found.argv))
-    used = frameworks.of_run(sources, found.argv, options.env)
-    folder, cwd = found.project.folder, found.project.cwd or "."
+        return _with_command(script, options)
+    sources = tuple(read_sources(script.project.folder, script.project.cwd, script.argv))
+    detected = frameworks.of_run(sources, script.argv, options.env)
+    folder, cwd = script.project.folder, script.project.cwd or "."
     roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
-    notes = _compression_notes(options.compress, used, force=options.force)
-    found = replace(found, frameworks=used, sources=sources, roots=roots, notes=notes)
-    return _with_command(found, options)
+    notes = _compression_notes(options.compress, detected, force=options.force)
+    script = replace(script, frameworks=detected, sources=sources, roots=roots, notes=notes)
+    return _with_command(script, options)
 
 
-def _compression_notes(mode: str, used: Frameworks | None, *, force: bool) -> tuple[str, ...]:
+def _compression_notes(mode: str, detected: Frameworks | None, *, force: bool) -> tuple[str, ...]:
     """Raise InputError if DDP exchanges no gradients of the script; with `force`, return a note."""
-    if mode == "off" or not used or not used.instead_of_ddp:
+    if mode == "off" or not detected or not detected.instead_of_ddp:
         return ()
-    what = " and ".join(sorted(used.instead_of_ddp))
-    why = f"the script uses {what}, and only gradients of DistributedDataParallel are compressed"
+    names = " and ".join(sorted(detected.instead_of_ddp))
+    why = f"the script uses {names}, and only gradients of DistributedDataParallel are compressed"
     if force:
         return (f"--compress {mode}: {why}",)
     raise InputError(
-        f"--compress {mode} has no effect with {what}",
+        f"--compress {mode} has no effect with {names}",
         why=why,
         hint="leave out --compress, or --force to start anyway",
         slug="compress-needs-ddp",
@@ -95,17 +95,17 @@ def _compression_notes(mode: str, used: Frameworks | None, *, force: bool) -> tu
 
 
 def _with_command(script: Script, options: RunOptions) -> Script:
-    own = frozenset[str]().union(*(source.options for source in script.sources))
-    meant = options_first(options.typed, options.args, own)
-    known = script.sources and not any(source.reads_argv for source in script.sources)
-    if known and not options.force:
-        refuse_misplaced(options.typed, meant)
-    note = misplaced_note(options.typed, meant)
-    return replace(script, typed=meant, notes=(*script.notes, *filter(None, (note,))))
+    own_options = frozenset[str]().union(*(source.options for source in script.sources))
+    reordered = options_first(options.typed, options.args, own_options)
+    certain = script.sources and not any(source.reads_argv for source in script.sources)
+    if certain and not options.force:
+        refuse_misplaced(options.typed, reordered)
+    note = misplaced_note(options.typed, reordered)
+    return replace(script, typed=reordered, notes=(*script.notes, *filter(None, (note,))))
 
 
 def _script_of(options: RunOptions) -> Script:
-    here = Path.cwd()
+    cwd = Path.cwd()
     if options.module or not os.path.isfile(options.script):
         why, hint = not_scripts.explain_not_script((options.script, *options.args))
         if why:
@@ -114,51 +114,51 @@ def _script_of(options: RunOptions) -> Script:
             )
     if options.module:
         project = (
-            send_project.Project(here) if options.no_sync else send_project.project_of(here, here)
+            send_project.Project(cwd) if options.no_sync else send_project.project_of(cwd, cwd)
         )
         return Script(project, ("-m", options.script, *options.args))
-    given = Path(options.script)
+    path = Path(options.script)
     if options.no_sync:  # it may not exist here
-        start = given.parent if given.is_absolute() and here not in given.parents else here
-        return Script(send_project.Project(start), (_script_argument(given, start), *options.args))
-    if not os.path.isfile(given):
-        raise _no_script(given, options)
-    _refuse_other_file(given)
-    script = given.resolve()  # Python also uses the folder of a link's target
-    project = send_project.project_of(script.parent, here)
+        start = path.parent if path.is_absolute() and cwd not in path.parents else cwd
+        return Script(send_project.Project(start), (_script_argument(path, start), *options.args))
+    if not os.path.isfile(path):
+        raise _no_script(path, options)
+    _refuse_other_file(path)
+    script = path.resolve()  # Python also uses the folder of a link's target
+    project = send_project.project_of(script.parent, cwd)
     return Script(project, (_script_argument(script, project.start), *options.args))
 
 
-def _refuse_other_file(given: Path) -> None:
+def _refuse_other_file(script: Path) -> None:
     with suppress(OSError):
-        head = read_prefix(given, 256).decode("utf-8", "replace").partition("\n")[0]
-        why, hint = not_scripts.meant_by_file(os.fspath(given), head)
+        head = read_prefix(script, 256).decode("utf-8", "replace").partition("\n")[0]
+        why, hint = not_scripts.meant_by_file(os.fspath(script), head)
         if why:
             raise InputError(
-                f"{given} is not a Python script", why=why, hint=hint, slug="not-a-script"
+                f"{script} is not a Python script", why=why, hint=hint, slug="not-a-script"
             )
 
 
-def _no_script(given: Path, options: RunOptions) -> InputError:
-    is_folder = os.path.isdir(given)
-    folder = given if is_folder else given.parent
+def _no_script(typed: Path, options: RunOptions) -> InputError:
+    is_folder = os.path.isdir(typed)
+    folder = typed if is_folder else typed.parent
     names = [path.name for path in folder.glob("*.py")]
-    alike = names if is_folder and len(names) == 1 else nearest_files(given.name, names)
-    near = next(iter(alike), "")
+    candidates = names if is_folder and len(names) == 1 else nearest_files(typed.name, names)
+    near = next(iter(candidates), "")
     if hint := _hosts_apart(options):
         return InputError(
-            f"there is no script {given}", why="-H takes one list", hint=hint, slug="hosts-apart"
+            f"there is no script {typed}", why="-H takes one list", hint=hint, slug="hosts-apart"
         )
-    found = str(folder / near) if near else given.name if os.path.isfile(given.name) else "SCRIPT"
-    meant = (found, *options.args)
-    hint = retry_command.compose_retry_command(replace(options.typed, script=meant), (), None)
+    name = str(folder / near) if near else typed.name if os.path.isfile(typed.name) else "SCRIPT"
+    words = (name, *options.args)
+    hint = retry_command.compose_retry_command(replace(options.typed, script=words), (), None)
     if is_folder:
         return InputError(
-            f"{given} is a folder", why="name the script itself", hint=hint, slug="script-is-folder"
+            f"{typed} is a folder", why="name the script itself", hint=hint, slug="script-is-folder"
         )
     return InputError(
-        f"there is no script {given}",
-        why=f"looked in {Path.cwd() / given.parent}",
+        f"there is no script {typed}",
+        why=f"looked in {Path.cwd() / typed.parent}",
         hint=hint,
         slug="script-missing",
     )
@@ -166,14 +166,14 @@ def _no_script(given: Path, options: RunOptions) -> InputError:
 
 def _hosts_apart(options: RunOptions) -> str:
     """Return the command that `-H node1 node2 train.py` meant; "" for anything else."""
-    before, args = options.typed.options, options.args
-    if len(before) < 2 or before[-2] not in ("-H", "--hosts") or "." in options.script:
+    words, args = options.typed.options, options.args
+    if len(words) < 2 or words[-2] not in ("-H", "--hosts") or "." in options.script:
         return ""
     n = next((i for i, word in enumerate(args) if os.path.isfile(word)), -1)
     if n < 0:
         return ""
-    hosts = ",".join((before[-1], options.script, *args[:n]))
-    typed = replace(options.typed, options=(*before[:-1], hosts), script=args[n:])
+    hosts = ",".join((words[-1], options.script, *args[:n]))
+    typed = replace(options.typed, options=(*words[:-1], hosts), script=args[n:])
     return retry_command.compose_retry_command(typed, (), None)
 
 
@@ -193,56 +193,56 @@ _OPTIONS = frozenset(
 )
 
 
-def options_first(typed: Typed, args: Sequence[str], own: Container[str]) -> Typed:
-    """Return the command with such options before the script. `own`: options that the script
+def options_first(typed: Typed, args: Sequence[str], own_options: Container[str]) -> Typed:
+    """Return the command with such options before the script. `own_options`: those that the script
     defines, without dashes."""
-    given = {word.partition("=")[0] for word in typed.options}
-    words = leading_own_options(args, own, given)
-    if not words or not given or "--" in given:
+    typed_options = {word.partition("=")[0] for word in typed.options}
+    words = leading_own_options(args, own_options, typed_options)
+    if not words or not typed_options or "--" in typed_options:
         return typed
     script = (*typed.script[:1], *args[len(words) :])
     return replace(typed, options=(*typed.options, *words), script=script)
 
 
-def refuse_misplaced(typed: Typed, meant: Typed) -> None:
+def refuse_misplaced(typed: Typed, reordered: Typed) -> None:
     """Raise InputError for such options if the script does not define them."""
-    if words := quote_for_pasting(meant.options[len(typed.options) :]):
+    if words := quote_for_pasting(reordered.options[len(typed.options) :]):
         script = quote_for_pasting(typed.script[:1])
-        own = replace(typed, options=(*typed.options, "--"))
+        dashed = replace(typed, options=(*typed.options, "--"))
         raise InputError(
             f"{words} after {script} would go to the script, which has no such option",
             why="ipexctl's own options go before the script",
-            hint=f"{retry_command.compose_retry_command(meant, (), None)}\n"
-            f"{retry_command.compose_retry_command(own, (), None)}   # if {script} reads it too",
+            hint=f"{retry_command.compose_retry_command(reordered, (), None)}\n"
+            f"{retry_command.compose_retry_command(dashed, (), None)}   # if {script} reads it too",
             slug="options-after-script",
         )
 
 
-def misplaced_note(typed: Typed, meant: Typed) -> str:
+def misplaced_note(typed: Typed, reordered: Typed) -> str:
     """Return a note about options that look misplaced; "" if there are none."""
-    words = meant.options[len(typed.options) :]
+    words = reordered.options[len(typed.options) :]
     if not words:
         return ""
     verb = "goes" if len(words) <= 2 else "go"
     return (
         f"{quote_for_pasting(words)} {verb} to {quote_for_pasting(typed.script[:1])}; "
         "ipexctl's own options go before the script: "
-        f"{retry_command.compose_retry_command(meant, (), None)}"
+        f"{retry_command.compose_retry_command(reordered, (), None)}"
     )
 
 
 def leading_own_options(
-    args: Sequence[str], own: Container[str], given: Container[str]
+    args: Sequence[str], own_options: Container[str], typed_options: Container[str]
 ) -> Sequence[str]:
-    """Return the arguments that look like ipexctl's, up to the first that does not. `given`:
+    """Return the arguments up to the first that is not one of ipexctl's options. `typed_options`:
     options before the script; if repeated after it, they are the script's."""
-    at = 0
-    while at < len(args):
-        name, sign, _ = args[at].partition("=")
-        ours = name in _OPTIONS and name not in given
-        if not ours or name.lstrip("-").replace("-", "_") in own:
+    index = 0
+    while index < len(args):
+        name, sign, _ = args[index].partition("=")
+        recognized = name in _OPTIONS and name not in typed_options
+        if not recognized or name.lstrip("-").replace("-", "_") in own_options:
             break
-        if not sign and (at + 1 == len(args) or args[at + 1].startswith("-")):
+        if not sign and (index + 1 == len(args) or args[index + 1].startswith("-")):
             break
-        at += 1 if sign else 2
-    return args[:at]
+        index += 1 if sign else 2
+    return args[:index]

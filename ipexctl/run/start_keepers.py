@@ -26,13 +26,13 @@ def check_restart_options(options: RunOptions) -> None:
     """Raise InputError for an option that has no meaning without --restarts."""
     if options.restarts:
         return
-    for option, given in (
+    for option, value in (
         ("--spares", options.spares),
         ("--min-hosts", options.min_hosts),
         ("--stall-action restart", options.stall_action == "restart"),
         ("--without-checkpoint", options.without_checkpoint != "wait"),
     ):
-        if given:
+        if value:
             raise InputError(f"{option} needs --restarts", hint="--restarts 3", slug=NEEDED)
 
 
@@ -72,9 +72,9 @@ def review_restarts(
             "have to be there; add one, any machine: --spares HOST"
         )
     called = {name for source in script.sources for name in source.called}
-    used = script.frameworks.used if script.frameworks else ()
+    frameworks = script.frameworks.used if script.frameworks else ()
     reads = any(CHECKPOINT in source.reads for source in script.sources)
-    loads = used or reads or any(name.startswith("load") for name in called)
+    loads = frameworks or reads or any(name.startswith("load") for name in called)
     if options.checkpoints and called and not loads:
         note(
             f"{script.argv[0]} loads nothing, so each attempt starts from the beginning; it has to "
@@ -88,27 +88,27 @@ def kept_going(
 ) -> Orders:  # fmt: skip
     """Return the orders with which the hosts' keepers begin; spares stand by once this returns.
     `nodes`: the hosts of the first attempt, then the spares."""
-    given = orders.options
-    ppn = len(orders.plan.hosts[0].ranks) if given.n or given.ppn else None
-    options = replace(given, n=None, ppn=ppn)
+    original = orders.options
+    ppn = len(orders.plan.hosts[0].ranks) if original.n or original.ppn else None
+    options = replace(original, n=None, ppn=ppn)
 
     def orders_on(chosen: Sequence[PlannedHost]) -> Orders:
         return replace(orders, plan=plan(chosen, options), keys={}, resumed="")
 
-    made = compose_restart_plans(orders, nodes, work, orders_on)
-    first = {host.host for host in orders.plan.hosts}
-    spares = [node.host for node in nodes if node.host.name not in first]
+    plans = compose_restart_plans(orders, nodes, work, orders_on)
+    starting = {host.host for host in orders.plan.hosts}
+    spares = [node.host for node in nodes if node.host.name not in starting]
     if spares:
-        everywhere = replace(orders, plan=plan(nodes, options), restart_plans=made)
+        everywhere = replace(orders, plan=plan(nodes, options), restart_plans=plans)
         _stand_by(fleet, spares, everywhere, work)
-    return replace(orders, restart_plans=made)
+    return replace(orders, restart_plans=plans)
 
 
 def _stand_by(
-    fleet: Fleet, spares: Sequence[Host], of_all: Orders, work: Mapping[str, tuple[str, str]]
+    fleet: Fleet, spares: Sequence[Host], orders: Orders, work: Mapping[str, tuple[str, str]]
 ) -> None:
     def stand_by(host: Host) -> None:
-        order = of_all.of(host.name, work[host.name][0])
+        order = orders.of(host.name, work[host.name][0])
         order = order.replace(spare=True, run=None, root=fleet.root_of(host), host=host.name)
         fleet.agents[host].call("restart.attempts.spare", order.document())
 

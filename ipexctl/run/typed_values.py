@@ -14,7 +14,7 @@ def _variables(items: list[str] | None) -> dict[str, str]:
     """Return variables of the settings and of --env, which wins."""
     from ipexctl.local.settings import configured_env
 
-    found = configured_env()
+    variables = configured_env()
     for item in items or ():
         key, sign, value = item.partition("=")
         if not key.isidentifier():
@@ -27,8 +27,8 @@ def _variables(items: list[str] | None) -> dict[str, str]:
                 hint=f"--env {key}=VALUE",
                 slug="variable-not-set",
             )
-        found[key] = value if sign else environment()[key]
-    return found
+        variables[key] = value if sign else environment()[key]
+    return variables
 
 
 def _secrets(names: list[str] | None) -> dict[str, str]:

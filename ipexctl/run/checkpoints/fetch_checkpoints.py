@@ -46,16 +46,16 @@ class FetchedCheckpoint(AskedRun):
 def list_checkpoints(target: Target, text: str, root: str = ROOT) -> CheckpointList:
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text)
-        found = gather_checkpoints(fleet, run)
-        return CheckpointList(run, fleet.recaps(), len(fleet.alive), found)
+        checkpoints = gather_checkpoints(fleet, run)
+        return CheckpointList(run, fleet.recaps(), len(fleet.alive), checkpoints)
 
 
 def gather_checkpoints(fleet: Fleet, run: ListedRun) -> tuple[ListedCheckpoint, ...]:
     """Return the checkpoints that hosts report, including hosts that did not take part."""
 
     def one(host: Host) -> list[CheckpointsOnHost]:
-        said = fleet.call(host, "checkpoints.copy_requests.list", run_id=run.id)
-        return listed_checkpoints.read_on_host(host.name, said)
+        answer = fleet.call(host, "checkpoints.copy_requests.list", run_id=run.id)
+        return listed_checkpoints.read_on_host(host.name, answer)
 
     reports = [report for reports in fleet.each(one).values() for report in reports]
     return listed_checkpoints.merge_checkpoints(reports, alive=bool(run.alive))
@@ -65,8 +65,8 @@ def rows_of(
     agent: Agent, root: str, run_id: str, holder: Holder, part: CheckpointPart
 ) -> list[Row]:
     """Return the files of a part, from a host that has it."""
-    asked = {"root": root, "run_id": run_id, "shelf": holder.name, "part": part.sha256}
-    done = agent.call("checkpoints.copy_requests.part", asked).done
+    request = {"root": root, "run_id": run_id, "shelf": holder.name, "part": part.sha256}
+    done = agent.call("checkpoints.copy_requests.part", request).done
     return list(done.value("files", tuple[Row, ...]))
 
 
@@ -77,33 +77,33 @@ def fetch_checkpoint(
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text)
-        one = listed_checkpoints.choose_checkpoint(gather_checkpoints(fleet, run), name, run.id)
-        if one.bytes > limit:
+        chosen = listed_checkpoints.choose_checkpoint(gather_checkpoints(fleet, run), name, run.id)
+        if chosen.bytes > limit:
             raise InputError(
-                f"{one.name} has {one.bytes:,} bytes",
+                f"{chosen.name} has {chosen.bytes:,} bytes",
                 hint="--fetch-limit GB",
                 slug="checkpoint-over-limit",
             )
         top = (dest or folder_for(Path.cwd(), run.id) / "checkpoints").absolute()
-        if why := fetch_outputs.why_not_taken(one.name, ("**",)):
+        if why := fetch_outputs.why_not_taken(chosen.name, ("**",)):
             raise HostFailed(
-                f"a checkpoint called {one.name[:200]} is not taken",
+                f"a checkpoint called {chosen.name[:200]} is not taken",
                 why=why,
                 slug="checkpoint-refused",
             )
-        path = _free_place(top, one.name)
+        path = _free_place(top, chosen.name)
         budget = fetch_outputs.Budget(limit, fetch_outputs.ENTRIES)
         fresh, seen = top / f".{secrets.token_hex(8)}.part", dict[str, str]()
         try:
-            for part in one.parts:
-                _bring_part(fleet, run.id, (one, part), (fresh, budget), seen)
+            for part in chosen.parts:
+                _bring_part(fleet, run.id, (chosen, part), (fresh, budget), seen)
             sync_disk(fresh)
             fresh.rename(path)
         finally:
             if fresh.is_dir():
                 shutil.rmtree(fresh)
             fresh.unlink(missing_ok=True)
-        return FetchedCheckpoint(run, fleet.recaps(), len(fleet.alive), one, path, len(seen))
+        return FetchedCheckpoint(run, fleet.recaps(), len(fleet.alive), chosen, path, len(seen))
 
 
 def _free_place(top: Path, name: str) -> Path:
@@ -118,15 +118,15 @@ def _free_place(top: Path, name: str) -> Path:
 
 
 def _bring_part(
-    fleet: Fleet, run_id: str, what: tuple[ListedCheckpoint, CheckpointPart],
-    to: tuple[Path, fetch_outputs.Budget], seen: dict[str, str],
+    fleet: Fleet, run_id: str, source: tuple[ListedCheckpoint, CheckpointPart],
+    target: tuple[Path, fetch_outputs.Budget], seen: dict[str, str],
 ) -> None:  # fmt: skip
     """Fetch a part from the first of its holders that provides it. Files that differ from those of
     another host go to a separate folder. `seen`: path -> sha256."""
-    (checkpoint, part), (fresh, budget) = what, to
+    (checkpoint, part), (fresh, budget) = source, target
     error: IpexctlError | None = None
     for holder in part.holders:
-        host = next(h for h in fleet.alive if h.name == holder.target)
+        host = next(candidate for candidate in fleet.alive if candidate.name == holder.target)
         agent, root = fleet.agents[host], fleet.root_of(host)
         try:
             for below, sha, size in rows_of(agent, root, run_id, holder, part):
@@ -143,8 +143,8 @@ def _bring_part(
                         f"{host.name}: {checkpoint.name} is larger than --fetch-limit",
                         slug="too-much-data",
                     )
-                asked = {"root": root, "run_id": run_id, "shelf": holder.name, "sha256": sha}
-                _read_part(agent, asked, size, fresh / place if place else fresh)
+                request = {"root": root, "run_id": run_id, "shelf": holder.name, "sha256": sha}
+                _read_part(agent, request, size, fresh / place if place else fresh)
                 seen[place] = sha
         except IpexctlError as e:
             error = e
@@ -153,17 +153,17 @@ def _bring_part(
     raise error or HostFailed(f"no host has the part of {part.host}", slug="checkpoint-gone")
 
 
-def _read_part(agent: Agent, asked: dict[str, str], size: int, path: Path) -> None:
+def _read_part(agent: Agent, request: dict[str, str], size: int, path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    digest, left = hashlib.sha256(), size
+    digest, remaining = hashlib.sha256(), size
     with path.open("wb") as file:
-        number = agent.start("checkpoints.copy_requests.read", asked)
+        number = agent.start("checkpoints.copy_requests.read", request)
         for frame in agent.answers(number, SILENCE, size):
-            left -= len(frame.body)
+            remaining -= len(frame.body)
             digest.update(frame.body)
-            if left >= 0:
+            if remaining >= 0:
                 file.write(frame.body)
-    if left or digest.hexdigest() != asked["sha256"]:
+    if remaining or digest.hexdigest() != request["sha256"]:
         raise HostFailed(
             f"{agent.host.name}: {path.name} arrived damaged", slug="checkpoint-corrupt"
         )

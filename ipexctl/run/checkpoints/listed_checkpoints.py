@@ -50,7 +50,7 @@ class ListedCheckpoint:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(sorted({h.target for part in self.parts for h in part.holders}))
+        return tuple(sorted({holder.target for part in self.parts for holder in part.holders}))
 
     @property
     def told(self) -> str:
@@ -68,7 +68,7 @@ class CheckpointsOnHost:
     pending: tuple[ListedCheckpoint, ...]  # what is not published
 
 
-def read_on_host(target: str, said: Answer) -> list[CheckpointsOnHost]:
+def read_on_host(target: str, answer: Answer) -> list[CheckpointsOnHost]:
     """Read the reports of a host: several if hosts share a home. Raise HostFailed."""
     return [
         CheckpointsOnHost(
@@ -77,65 +77,65 @@ def read_on_host(target: str, said: Answer) -> list[CheckpointsOnHost]:
             frozenset(report.held),
             tuple(ListedCheckpoint(p.name, p.why, p.bytes, p.age, p.step) for p in report.pending),
         )
-        for report in said.value("shelves", tuple[CopiesReport, ...])
+        for report in answer.value("shelves", tuple[CopiesReport, ...])
     ]
 
 
-def _complete_checkpoint(found: Manifest) -> ListedCheckpoint:
+def _complete_checkpoint(report: Manifest) -> ListedCheckpoint:
     parts = tuple(
-        CheckpointPart(h, one.sha, one.bytes, ()) for h, one in sorted(found.parts.items())
+        CheckpointPart(h, piece.sha, piece.bytes, ()) for h, piece in sorted(report.parts.items())
     )
     size = sum(part.bytes for part in parts)
-    return ListedCheckpoint(found.name, "", size, found.age, found.step, found.number, parts)
+    return ListedCheckpoint(report.name, "", size, report.age, report.step, report.number, parts)
 
 
 def merge_checkpoints(
     reports: Sequence[CheckpointsOnHost], *, alive: bool
 ) -> tuple[ListedCheckpoint, ...]:
     """Merge reports: incomplete checkpoints, then the others, newest first. `alive`: the run is."""
-    found: dict[int, ListedCheckpoint] = {}
+    by_number: dict[int, ListedCheckpoint] = {}
     for report in reports:
-        for one in report.published:
-            found.setdefault(one.number, one)
-    done = [_with_holders(found[n], reports) for n in sorted(found, reverse=True)]
+        for checkpoint in report.published:
+            by_number.setdefault(checkpoint.number, checkpoint)
+    complete = [_with_holders(by_number[n], reports) for n in sorted(by_number, reverse=True)]
     ended = "the attempt ended before it was copied"
-    open_ = [replace(c, why=c.why if alive else ended) for r in reports for c in r.pending]
-    return (*sorted(open_, key=lambda c: c.age or 0.0), *done)
+    pending = [replace(c, why=c.why if alive else ended) for r in reports for c in r.pending]
+    return (*sorted(pending, key=lambda c: c.age or 0.0), *complete)
 
 
 def _with_holders(
-    found: ListedCheckpoint, reports: Sequence[CheckpointsOnHost]
+    checkpoint: ListedCheckpoint, reports: Sequence[CheckpointsOnHost]
 ) -> ListedCheckpoint:
     parts = tuple(
         replace(part, holders=tuple(r.holder for r in reports if part.sha256 in r.held))
-        for part in found.parts
+        for part in checkpoint.parts
     )
-    gone = [part.host for part in parts if not part.holders]
-    why = f"no host here has the part of {fold(gone)}" if gone else ""
-    return replace(found, why=why, parts=parts)
+    lost = [part.host for part in parts if not part.holders]
+    why = f"no host here has the part of {fold(lost)}" if lost else ""
+    return replace(checkpoint, why=why, parts=parts)
 
 
-def choose_checkpoint(found: Sequence[ListedCheckpoint], name: str, run: str) -> ListedCheckpoint:
+def choose_checkpoint(listed: Sequence[ListedCheckpoint], name: str, run: str) -> ListedCheckpoint:
     """Return the last complete checkpoint, or the last one with that name. Raise InputError."""
-    complete = [c for c in found if c.complete]
+    complete = [c for c in listed if c.complete]
     named = [c for c in complete if name in (LAST, c.name, c.name.rpartition("/")[2], str(c.step))]
     if named:
         return named[0]
-    why = "; ".join(f"{c.told}: {c.why}" for c in found if not c.complete)
-    what = "has no complete checkpoint" if name == LAST else f"has no complete checkpoint {name}"
-    has = ", ".join(c.name for c in complete)
+    why = "; ".join(f"{c.told}: {c.why}" for c in listed if not c.complete)
+    problem = "has no complete checkpoint" if name == LAST else f"has no complete checkpoint {name}"
+    names = ", ".join(c.name for c in complete)
     raise InputError(
-        f"{run} {what} on these hosts",
+        f"{run} {problem} on these hosts",
         why=why
-        or (f"it has {has}" if has else "it ran without --checkpoints, or none was finished"),
+        or (f"it has {names}" if names else "it ran without --checkpoints, or none was finished"),
         hint=f"ipexctl checkpoints {run}",
         slug="checkpoint-not-found",
     )
 
 
-def left_behind(found: Sequence[ListedCheckpoint], used: ListedCheckpoint) -> tuple[str, ...]:
+def left_behind(listed: Sequence[ListedCheckpoint], used: ListedCheckpoint) -> tuple[str, ...]:
     """Return checkpoints that are newer than `used` and not complete."""
-    newer = found[: found.index(used)]
+    newer = listed[: listed.index(used)]
     return tuple(f"{c.told}: {c.why}" for c in newer if not c.complete)
 
 

@@ -30,9 +30,9 @@ class Resumed:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        found = self.checkpoint
+        checkpoint = self.checkpoint
         return (
-            f"resuming from {found.told} of {self.run_id}, on {', '.join(found.hosts)}",
+            f"resuming from {checkpoint.told} of {self.run_id}, on {', '.join(checkpoint.hosts)}",
             *(f"not used: {text}" for text in self.left),
         )
 
@@ -40,11 +40,11 @@ class Resumed:
         """Return the files for a host, with the number of the part: those of all parts; if several
         hosts wrote a path, the host's own comes first."""
         order = sorted(range(len(self.files)), key=lambda n: self.files[n][0].host != host)
-        found: dict[str, tuple[str, str, int, int]] = {}
+        by_path: dict[str, tuple[str, str, int, int]] = {}
         for n in order:
             for below, sha, size in self.files[n][1]:
-                found.setdefault(below, (below, sha, size, n))
-        return list(found.values())
+                by_path.setdefault(below, (below, sha, size, n))
+        return list(by_path.values())
 
 
 def check_resume_options(options: RunOptions) -> None:
@@ -68,15 +68,15 @@ def check_resume_options(options: RunOptions) -> None:
 def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
     run_name, name = listed_checkpoints.run_and_name(text)
     run = find_run(fleet, run_name)
-    found = gather_checkpoints(fleet, run)
-    one = listed_checkpoints.choose_checkpoint(found, name, run.id)
+    listed = gather_checkpoints(fleet, run)
+    chosen = listed_checkpoints.choose_checkpoint(listed, name, run.id)
     hosts = {host.name: host for host in fleet.alive}
     files = []
-    for part in one.parts:
+    for part in chosen.parts:
         host = hosts[part.holders[0].target]
         agent, root = fleet.agents[host], fleet.root_of(host)
         files.append((part, tuple(rows_of(agent, root, run.id, part.holders[0], part))))
-    return Resumed(run.id, one, tuple(files), listed_checkpoints.left_behind(found, one))
+    return Resumed(run.id, chosen, tuple(files), listed_checkpoints.left_behind(listed, chosen))
 
 
 def prepare_checkpoint_layout(
@@ -95,23 +95,23 @@ def prepare_checkpoint_layout(
         giver = part.holders[0]
         if giver in urls or all(_own_copy(part, host) for host in works):
             continue
-        wanted = [sha for p, rows in resumed.files if p.holders[0] == giver for _, sha, _ in rows]
+        hashes = [sha for p, rows in resumed.files if p.holders[0] == giver for _, sha, _ in rows]
         host = hosts[giver.target]
         done = fleet.call(
             host, "checkpoints.copy_requests.serve", run_id=resumed.run_id, shelf=giver.name,
-            wanted=wanted, keys=dict(keys),
+            wanted=hashes, keys=dict(keys),
         )  # fmt: skip
         urls[giver] = peer_url(peer_address(nodes[host].facts), done.whole("port", 65535))
 
     def one(host: Host) -> None:
         givers: list[dict[str, object]] = []
         for part, _ in resumed.files:
-            if own := _own_copy(part, host):
-                givers.append({"run_id": resumed.run_id, "shelf": own.name})
+            if own_copy := _own_copy(part, host):
+                givers.append({"run_id": resumed.run_id, "shelf": own_copy.name})
             else:
                 givers.append({"url": urls[part.holders[0]]})
         rows = resumed.rows(host.name)
-        asked = {
+        request = {
             "root": fleet.root_of(host),
             "work": works[host],
             "name": resumed.checkpoint.name,
@@ -122,10 +122,10 @@ def prepare_checkpoint_layout(
         }
         total = transfer_time(sum(size for _, _, size, _ in rows))
         op = "checkpoints.copy_requests.lay_out"
-        fleet.agents[host].call(op, asked, timeout=SILENCE, total=total)
+        fleet.agents[host].call(op, request, timeout=SILENCE, total=total)
 
     return one
 
 
 def _own_copy(part: CheckpointPart, host: Host) -> Holder | None:
-    return next((h for h in part.holders if h.target == host.name), None)
+    return next((holder for holder in part.holders if holder.target == host.name), None)

@@ -51,18 +51,18 @@ def fetch_files(
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text)
-        there, gone = _hosts_with_own_folder(fleet, run)
-        if not there:
+        hosts, gone = _hosts_with_own_folder(fleet, run)
+        if not hosts:
             raise InputError(
                 f"{run.id} has no files on these hosts",
                 why="its folder there was removed, or it ran with --no-sync",
                 slug="run-has-no-files",
             )
-        first = there.get(next(iter(run.about.hosts), ""))
-        roots = {host.name: fleet.root_of(host) for host in there.values()}
-        wanted = fetch_outputs.from_the_top(run.about.cwd, patterns)
+        first = hosts.get(next(iter(run.about.hosts), ""))
+        roots = {host.name: fleet.root_of(host) for host in hosts.values()}
+        paths = fetch_outputs.from_the_top(run.about.cwd, patterns)
         wish = Wish(
-            wanted,
+            paths,
             run.first_id,  # all attempts start in one folder
             roots,
             first.name if first else "",
@@ -71,14 +71,13 @@ def fetch_files(
             dest=dest,
             named=tuple(patterns),
         )
-        agents = {host: fleet.agents[host] for host in there.values()}
-        done = fetch_outputs.fetch_outputs(
-            agents, wish, folder_for(Path.cwd(), run.id), target.note
-        )
+        agents = {host: fleet.agents[host] for host in hosts.values()}
+        folder = folder_for(Path.cwd(), run.id)
+        result = fetch_outputs.fetch_outputs(agents, wish, folder, target.note)
         if gone:
-            words = (*done.words, f"removed before: the files of {run.id} on {fold(gone)}")
-            done = replace(done, words=words, whole=done.whole and not merge)
-        return FetchReport(run, fleet.recaps(), len(fleet.alive), done)
+            words = (*result.words, f"removed before: the files of {run.id} on {fold(gone)}")
+            result = replace(result, words=words, whole=result.whole and not merge)
+        return FetchReport(run, fleet.recaps(), len(fleet.alive), result)
 
 
 def _hosts_with_own_folder(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host], list[str]]:
@@ -88,11 +87,11 @@ def _hosts_with_own_folder(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host
     def look_on(host: Host) -> str:
         return fleet.call(host, "run_files.result_files.look", run_id=run.first_id).text("mark")
 
-    there = reporting_hosts(fleet, run)
-    marks: Mapping[Host, str] = fleet.each(look_on, list(there.values()))
+    hosts = reporting_hosts(fleet, run)
+    marks: Mapping[Host, str] = fleet.each(look_on, list(hosts.values()))
     first: dict[str, str] = {}
-    gone = [name for name, host in there.items() if marks.get(host) == ""]
-    for name in sorted(there, key=[*run.about.hosts, *there].index):
-        if mark := marks.get(there[name]):
+    gone = [name for name, host in hosts.items() if marks.get(host) == ""]
+    for name in sorted(hosts, key=[*run.about.hosts, *hosts].index):
+        if mark := marks.get(hosts[name]):
             first.setdefault(mark, name)
-    return {name: there[name] for name in first.values()}, gone
+    return {name: hosts[name] for name in first.values()}, gone

@@ -52,7 +52,7 @@ def logs_of(
     `bar` gets the state of a progress bar whose line has not ended. `when` gets the time at which
     a rank printed the lines that `show` gets next.
     """
-    one_at_a_time = threading.Lock()
+    lock = threading.Lock()
     absent = [rank for rank in wanted.ranks if rank >= run.about.ranks > 0]
     if absent:
         raise InputError(
@@ -63,7 +63,7 @@ def logs_of(
 
     def read(host: Host) -> None:
         def shown(rank: int, texts: Sequence[str], state: str, span: Span | None) -> None:
-            with one_at_a_time:
+            with lock:
                 if texts and when:
                     when(rank, span)
                 if texts:
@@ -79,8 +79,8 @@ def logs_of(
     names = {host: name for name, host in reporting_hosts(fleet, run).items()}
     for group in [list(names)] if wanted.follow else [[host] for host in names]:
         fleet.each(read, group)
-    gone = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
-    for (name, rank), texts in kept_elsewhere(fleet, run, gone).items():
+    lost = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
+    for (name, rank), texts in kept_elsewhere(fleet, run, lost).items():
         if not wanted.ranks or rank in wanted.ranks:
             cut = len(texts) if wanted.lines is None else min(wanted.lines, len(texts))
             show(run, name, rank, texts[len(texts) - cut :])
@@ -91,21 +91,21 @@ def kept_elsewhere(
     fleet: Fleet, run: ListedRun, gone: Sequence[str]
 ) -> dict[tuple[str, int], list[str]]:
     """Return last lines of ranks on unreachable hosts: all hosts get them when a rank ends."""
-    found: dict[tuple[str, int], list[str]] = {}
+    tails: dict[tuple[str, int], list[str]] = {}
     names = {host: name for name, host in reporting_hosts(fleet, run).items()}
 
     def ask(host: Host) -> None:
         op = "run.run_list.tails"
         done = fleet.call(host, op, known_as=names[host], run_id=run.id, hosts=list(gone))
         for name, rank, text in done.value("tails", tuple[tuple[str, int, AnyText], ...]):
-            if name in gone and (name, rank) not in found:
+            if name in gone and (name, rank) not in tails:
                 stream = Lines()
-                found[name, rank] = [*stream.feed(text.encode()), *stream.end()]
+                tails[name, rank] = [*stream.feed(text.encode()), *stream.end()]
 
     fleet.each(ask, list(names) if gone else [])
-    for name, rank in sorted(found):
+    for name, rank in sorted(tails):
         fleet.target.note(f"{name}: not reached; other hosts have the last lines of rank {rank}")
-    return dict(sorted(found.items()))
+    return dict(sorted(tails.items()))
 
 
 def read_host(
@@ -114,21 +114,21 @@ def read_host(
 ) -> None:  # fmt: skip
     """Read logs. `shown` gets a rank, its next lines, its bar's state and when it printed them."""
     agent, streams, clocks = fleet.agents[host], dict[int, Lines](), dict[int, LogTimes]()
-    asked = {
+    request = {
         "root": fleet.root_of(host), "known_as": name, "run_id": run,
         "ranks": list(wanted.ranks), "lines": wanted.lines, "since": wanted.since,
         "times": times, "follow": wanted.follow, "window": WINDOW,
     }  # fmt: skip
-    number = agent.start("run.run_logs.read", asked)
+    number = agent.start("run.run_logs.read", request)
     for frame in agent.answers(number, SILENCE, LARGEST):
-        said = Answer(host.name, frame.header)
-        event = said.get("event")
+        answer = Answer(host.name, frame.header)
+        event = answer.get("event")
         if event not in ("log", "sizes"):
             continue
-        rank = said.whole("key")
+        rank = answer.whole("key")
         if event == "sizes":
-            sizes = said.value("rows", tuple[tuple[float, int], ...])
-            clocks[rank] = LogTimes(sizes, said.whole("first"))
+            sizes = answer.value("rows", tuple[tuple[float, int], ...])
+            clocks[rank] = LogTimes(sizes, answer.whole("first"))
             continue
         stream = streams.setdefault(rank, Lines(bars=wanted.bars))
         pieces = clocks[rank].pieces(frame.body) if rank in clocks else [(frame.body, None)]
@@ -138,6 +138,6 @@ def read_host(
                 stream.told(state)
             if texts or state:
                 shown(rank, texts, state, span)
-        if said.get("end") is True and (texts := stream.end()):
+        if answer.get("end") is True and (texts := stream.end()):
             shown(rank, texts, "", None)
         agent.feed(number, Shown(len(frame.body)).document())

@@ -48,16 +48,16 @@ class _Reader:
 
     def show(self, run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
         reader = self._readers.setdefault(rank, LineReader(metric_formats()))
-        at = self._lines.get(rank, 0)
+        count = self._lines.get(rank, 0)
         span = self._times.get(rank)
         for index, text in enumerate(texts, 1):
             point = reader.point(text)
             named = read_named_numbers(text, point, reader.formats) if self.named else ()
             if point or named:
                 time = span and span[0] + (span[1] - span[0]) * index / len(texts)
-                line, bar = at + index, "%|" in text
+                line, bar = count + index, "%|" in text
                 self.points.append(RankPoint(host, rank, line, point or Point(), time, named, bar))
-        self._lines[rank] = at + len(texts)
+        self._lines[rank] = count + len(texts)
 
 
 def read_metrics(
@@ -66,6 +66,6 @@ def read_metrics(
     """Read the metrics on the hosts, during the run or after it; the output stays there. `named`:
     also return all named numbers, and lines that have nothing else."""
     reader = _Reader(named)
-    read = show_logs(target, Wanted(run, ranks, bars=True), reader.show, root, when=reader.when)
-    found = sorted(reader.points, key=lambda p: (p.rank, p.line))
-    return Metrics(read.run, read.recaps, read.answered, tuple(found))
+    logs = show_logs(target, Wanted(run, ranks, bars=True), reader.show, root, when=reader.when)
+    points = sorted(reader.points, key=lambda point: (point.rank, point.line))
+    return Metrics(logs.run, logs.recaps, logs.answered, tuple(points))

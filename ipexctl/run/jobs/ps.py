@@ -59,8 +59,8 @@ class Stopped(AskedRun):
 
     @property
     def exit_code(self) -> int:
-        still = EXIT_OK if self.run.over else EXIT_FAILED
-        return worst_exit([super().exit_code, still])
+        own_code = EXIT_OK if self.run.over else EXIT_FAILED
+        return worst_exit([super().exit_code, own_code])
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
     runs = gather_runs(fleet, newest=newest, sizes=sizes)
     try:
         run = listed_runs.choose_run(runs, text)
-        if told := run_format.version_note(run):
-            fleet.target.note(told)
+        if note := run_format.version_note(run):
+            fleet.target.note(note)
         return run
     except InputError as e:
         if not fleet.failures:
@@ -101,10 +101,10 @@ def _asked_here(fleet: Fleet) -> bool:
 def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
     """List runs. `every`: include runs that have ended, and all sizes."""
     with Fleet(target, root) as fleet:
-        found = gather_runs(fleet, newest=0 if every else 1, sizes=every)
-        runs = tuple(run for run in found if every or not run.over)
-        for told in filter(None, map(run_format.version_note, runs)):
-            target.note(told)
+        gathered = gather_runs(fleet, newest=0 if every else 1, sizes=every)
+        runs = tuple(run for run in gathered if every or not run.over)
+        for note in filter(None, map(run_format.version_note, runs)):
+            target.note(note)
         others = _other_users(fleet)
         if not runs and _asked_here(fleet):
             target.note(_ONLY_HERE)
@@ -115,31 +115,31 @@ def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     def one(host: Host) -> tuple[LiveRun, ...]:
         return read_rows(LiveRun, fleet.call(host, "facts.read_other_runs.list")["runs"])
 
-    found = fleet.each(one).items()
-    return tuple((host.name, run) for host, runs in found for run in runs if not run.own)
+    by_host = fleet.each(one).items()
+    return tuple((host.name, run) for host, runs in by_host for run in runs if not run.own)
 
 
 def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Stopped:
     """Send Ctrl-C to the ranks, and kill them after this many seconds."""
-    by = project_of(Path.cwd()).by
+    user = project_of(Path.cwd()).by
     with Fleet(target, root) as fleet:
         run = _require_answering(fleet, find_run(fleet, text, newest=NEWEST))
         if run.over:
             return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=True)
 
         def no_more(host: Host) -> None:
-            op, ask = "restart.attempts.ask", KeeperQuestion(stop=by).document()
+            op, ask = "restart.attempts.ask", KeeperQuestion(stop=user).document()
             fleet.call(host, op, known_as=names[host], run_id=run.first_id, ask=ask)
 
         def ask(host: Host) -> None:
             op = "run.run_list.stop"
-            fleet.call(host, op, known_as=names[host], run_id=run.id, by=by, seconds=seconds)
+            fleet.call(host, op, known_as=names[host], run_id=run.id, by=user, seconds=seconds)
 
         was = run.state
         names = {host: name for name, host in reporting_hosts(fleet, run).items()}
-        kept = {part.host for part in run.seen if part.kept}
-        if kept:
-            fleet.each(no_more, [host for host, name in names.items() if name in kept])
+        keepers = {report.host for report in run.seen if report.kept}
+        if keepers:
+            fleet.each(no_more, [host for host, name in names.items() if name in keepers])
             run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
             names = {host: name for name, host in reporting_hosts(fleet, run).items()}
         fleet.each(ask, [host for host, name in names.items() if name in run.alive])
@@ -153,7 +153,7 @@ def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Sto
 def reporting_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Host]:
     """Return the hosts that reported the run, by their names in it."""
     alive = {host.name: host for host in fleet.alive}
-    return {part.host: alive[part.target] for part in run.seen if part.target in alive}
+    return {report.host: alive[report.target] for report in run.seen if report.target in alive}
 
 
 @dataclass(frozen=True)
@@ -205,11 +205,11 @@ def _unanswering_hosts(fleet: Fleet, run: ListedRun) -> list[HostDown]:
 
 
 def _require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:
-    if away := _unanswering_hosts(fleet, run):
+    if downs := _unanswering_hosts(fleet, run):
         raise Unreachable(
-            f"{fold(d.host for d in away)} did not answer; {run.id} may still be running there",
-            why=away[0].what,
-            hint=away[0].hint,
+            f"{fold(d.host for d in downs)} did not answer; {run.id} may still be running there",
+            why=downs[0].what,
+            hint=downs[0].hint,
             slug="run-host-unreachable",
         )
     return run
@@ -241,37 +241,37 @@ def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
     """Return the last attempt as it is now. Raise Unreachable if hosts of it stay out of reach."""
     began = time.monotonic()
     while True:
-        found = gather_runs(fleet, only=run.first_id)
-        now = found[0] if found else replace(run, state=ListedState.LOST)
-        if not _unanswering_hosts(fleet, now):
+        runs = gather_runs(fleet, only=run.first_id)
+        attempt = runs[0] if runs else replace(run, state=ListedState.LOST)
+        if not _unanswering_hosts(fleet, attempt):
             break
         if time.monotonic() - began > AWAY:
-            return _require_answering(fleet, now)
+            return _require_answering(fleet, attempt)
         time.sleep(EVERY)
         _forget_downs(fleet, run)
-    if not found:
+    if not runs:
         raise InputError(
             f"{run.id} was removed from its hosts", hint="ipexctl ps -a", slug="run-removed"
         )
-    return now
+    return attempt
 
 
 def journal_verdict_reader(
-    fleet: Fleet, run_id: str, known: Mapping[str, Host]
+    fleet: Fleet, run_id: str, by_name: Mapping[str, Host]
 ) -> Callable[..., Verdict | None]:
     """Return a function that tells how the run ended, by the journals of the named hosts, once
     nothing is added to them: `wait` reads the same. `afresh`: a host to ask over a new connection,
     as the old one may still be read."""
 
     def ask(names: Sequence[str], afresh: str = "") -> Verdict | None:
-        if afresh in known and (used := fleet.agents.pop(known[afresh], None)):
+        if afresh in by_name and (used := fleet.agents.pop(by_name[afresh], None)):
             used.close()
-        began, hosts = time.monotonic(), [known[name] for name in names if name in known]
+        began, hosts = time.monotonic(), [by_name[name] for name in names if name in by_name]
         while True:
-            found = look_at(fleet, run_id, hosts)
-            ended = not found or found.over or found.state is ListedState.RESTARTING
+            run = look_at(fleet, run_id, hosts)
+            ended = not run or run.over or run.state is ListedState.RESTARTING
             if ended or time.monotonic() - began > NOTED_WAIT:
-                return found.verdict if found else None
+                return run.verdict if run else None
             time.sleep(EVERY)
 
     return ask
@@ -279,8 +279,8 @@ def journal_verdict_reader(
 
 def look_at(fleet: Fleet, run_id: str, hosts: Sequence[Host] | None = None) -> ListedRun | None:
     """Return one attempt of a run."""
-    found = gather_runs(fleet, only=run_id, hosts=hosts)
-    return next((run for run in found if run.id == run_id), None)
+    attempts = gather_runs(fleet, only=run_id, hosts=hosts)
+    return next((run for run in attempts if run.id == run_id), None)
 
 
 def gather_runs(
@@ -308,6 +308,5 @@ def gather_runs(
         rows = done.value("runs", tuple[dict[str, Any], ...])
         return [listed_runs.read_on_host(host.name, row, known_failures) for row in rows]
 
-    return listed_runs.merge_runs(
-        part for parts in fleet.each(one, hosts).values() for part in parts
-    )
+    reports = fleet.each(one, hosts).values()
+    return listed_runs.merge_runs(report for rows in reports for report in rows)

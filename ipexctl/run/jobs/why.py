@@ -70,16 +70,16 @@ def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
         began = time.monotonic()
         answers = _ask_hosts(fleet, run)
         run = _as_it_is_now(fleet, run)
-        found = (
+        diagnosis = (
             _diagnose_from_journals(run)
             if run.over or run.verdict
             else _diagnose_now(fleet, answers, run, began)
         )
         seconds = time.monotonic() - began
-        made = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(found or ()))
-        if made.stalled or made.unknown:
-            return made
-        return replace(made, steps=_judge_steps(fleet, run, answers))
+        why = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(diagnosis or ()))
+        if why.stalled or why.unknown:
+            return why
+        return replace(why, steps=_judge_steps(fleet, run, answers))
 
 
 def _as_it_is_now(fleet: Fleet, run: ListedRun) -> ListedRun:
@@ -101,7 +101,7 @@ def _ask_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Answer]:
     def ask(host: Host) -> Answer:
         return fleet.call(host, "run.run_list.why", known_as=names[host], run_id=run.id)
 
-    return {names[host]: said for host, said in fleet.each(ask, list(names)).items()}
+    return {names[host]: answer for host, answer in fleet.each(ask, list(names)).items()}
 
 
 def _first_plan(answers: Mapping[str, Answer], run: ListedRun) -> LaunchPlan | None:
@@ -111,16 +111,14 @@ def _first_plan(answers: Mapping[str, Answer], run: ListedRun) -> LaunchPlan | N
 
 
 def _judge_steps(fleet: Fleet, run: ListedRun, answers: Mapping[str, Answer]) -> SlowSteps | None:
-    plan, paces = (
-        _first_plan(answers, run),
-        [read_pace(name, a["pace"]) for name, a in answers.items()],
-    )
+    plan = _first_plan(answers, run)
+    paces = [read_pace(name, answer["pace"]) for name, answer in answers.items()]
     if plan is None or not any(pace.ranks for pace in paces):
         return None
     first = plan.hosts[0]
     rate = _steps_per_second(fleet, run, first.host, first.ranks[0].rank)
-    found = slow_steps.judge_slow_steps(plan, paces, rate, run.about.command)
-    return found.spelled(lambda name: suggest_command(fleet.target, name, fleet.root))
+    steps = slow_steps.judge_slow_steps(plan, paces, rate, run.about.command)
+    return steps.spelled(lambda name: suggest_command(fleet.target, name, fleet.root))
 
 
 def _steps_per_second(fleet: Fleet, run: ListedRun, name: str, rank: int) -> float | None:
@@ -150,8 +148,8 @@ def _diagnose_from_journals(run: ListedRun) -> tuple[Situation, Diagnosis] | Non
     """Diagnose from the journals a run that has ended, or is ending."""
     if run.stall is None:
         return None
-    made = situation_from_journals(run)
-    return made, diagnose_run(made)
+    situation = situation_from_journals(run)
+    return situation, diagnose_run(situation)
 
 
 def _diagnose_now(
@@ -163,16 +161,17 @@ def _diagnose_now(
         raise InputError(
             f"{run.id} has not started its ranks", hint="ipexctl ps", slug="run-not-begun"
         )
-    looks = {name: said["look"] for name, said in answers.items() if said["look"]}
+    looks = {name: answer["look"] for name, answer in answers.items() if answer["look"]}
     if not looks:
         return None
     quiet = min(answers[name].value("quiet", float) for name in looks)
-    alive = {name for name, said in answers.items() if said["alive"]}
+    alive = {name for name, answer in answers.items() if answer["alive"]}
     waited = time.monotonic() - began
-    asked = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out
-    silent = [(h.host, waited) for h in plan.hosts if h.host in asked - alive]
-    ends = {end.rank: end.short for said in answers.values() for end in read_ends(said["ends"])}
-    made = situation_from_looks(
+    hosts = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out
+    silent = [(h.host, waited) for h in plan.hosts if h.host in hosts - alive]
+    ends = {end.rank: end.short for answer in answers.values() for end in read_ends(answer["ends"])}
+    situation = situation_from_looks(
         plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut
     )
-    return made, diagnose_run(made), any(said["computes"] for said in answers.values())
+    computes = any(answer["computes"] for answer in answers.values())
+    return situation, diagnose_run(situation), computes
