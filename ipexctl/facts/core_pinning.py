@@ -52,9 +52,8 @@ class Places:
 def place_ranks(facts: Facts, ranks: int, workers: int = 0, requested: int | None = None) -> Places:
     """Give each rank neighbouring cores, with one thread of each; `workers` of them communicate.
 
-    All ranks of a host compute with equally many threads, so that none waits for another.
-    `requested`: the user's number of threads; if it exceeds the cores, a rank gets both threads of
-    each core.
+    All ranks of a host compute with equally many threads: none waits for another. `requested`: the
+    user's number of threads; if it exceeds the cores, a rank gets both threads of each core.
     """
     cpu = facts.cpu
     rank_cores = cores_per_rank(cpu, ranks)

@@ -171,11 +171,11 @@ class Attempts:
             )
         return self.followed(result, number)
 
-    def followed(self, result: RunResult | DetachedRun, seen: int = 1) -> RunResult | DetachedRun:
+    def followed(self, result: RunResult | DetachedRun, number: int = 1) -> RunResult | DetachedRun:
         """Return the result of the last attempt; `result`: of the one before."""
         while isinstance(result, RunResult):
             pressed = self.interrupts.count
-            line = self._waited_for(seen, ended_well=result.exit_code == 0)
+            line = self._waited_for(number, ended_well=result.exit_code == 0)
             if self.interrupts.detach:
                 return DetachedRun(self.run_id)
             if not isinstance(line, AttemptBegins):
@@ -194,19 +194,19 @@ class Attempts:
                 return DetachedRun(self.run_id)
             folder = self.records.of(result.run_id).kept()
             self.records.ended(replace(result, kept=folder))
-            seen = line.attempt
+            number = line.attempt
             result = self._shown(line) or result
         return result
 
-    def _waited_for(self, seen: int, *, ended_well: bool) -> AttemptBegins | RunEnded | None:
+    def _waited_for(self, number: int, *, ended_well: bool) -> AttemptBegins | RunEnded | None:
         """Wait for the next attempt, or the end. Ctrl-C stops the run, as during an attempt."""
         pressed, self.interrupts.armed, self.busy = self.interrupts.count, True, ()
         try:
-            return self._next(seen, pressed, noted=ended_well)
+            return self._next(number, pressed, noted=ended_well)
         finally:
             self.interrupts.armed = False
 
-    def _next(self, seen: int, pressed: int, *, noted: bool) -> AttemptBegins | RunEnded | None:
+    def _next(self, number: int, pressed: int, *, noted: bool) -> AttemptBegins | RunEnded | None:
         """Return None if no host knows a next attempt or an end, or the user leaves."""
         last_answer = last_try = last_question = time.monotonic()
         reason = ""
@@ -220,7 +220,7 @@ class Attempts:
             lines = [line for record in records for line in attempts_in(record)]
             self.attempts |= {line.attempt: line for line in lines}
             furthest = sorted(records, key=_last_attempt, reverse=True)
-            later = [line for line in lines if line.attempt > seen]
+            later = [line for line in lines if line.attempt > number]
             if later:
                 return min(later, key=lambda line: line.attempt)
             alive = any(answer["alive"] is True for answer in answers)

@@ -96,8 +96,8 @@ def keep_competing_runs(facts: Facts, plan: LaunchPlan) -> Facts:
 
 
 def _for_a_run(finding: Finding, facts: Sequence[Facts]) -> Finding:
-    """Adapt a finding: doctor asks whether an environment would fit; here, it exists. What is a
-    note for other runs would end one that lives on."""
+    """Adapt a finding of the doctor. It fails a disk that has no room for an environment, which
+    exists here; and it only notes that a logout ends processes, which would end this run."""
     if finding.id in AT_LOGOUT:
         return replace(finding, severity=Severity.WARN)
     if finding.id != "DISK-003" or finding.severity is not Severity.FAIL:

@@ -109,7 +109,7 @@ def call_every_host(
 
 
 def _no_hosts(down: HostDown, typed: Typed) -> RunFailed:
-    """Make the error if no hosts are named and this machine cannot run it: they were forgotten."""
+    """Make the error for a command without hosts that this machine cannot run either."""
     file = hostfile_reader.hostfile_here()
     complete = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
     command = retry_command.compose_retry_command(complete, (), None)

@@ -215,12 +215,12 @@ class _Run:
     ) -> None:  # fmt: skip
         from ipexctl.run.checkpoints import resume_run
 
-        works = {host: sent[host].cwd for host in _one_host_per_folder(sent)}
+        folders = {host: sent[host].cwd for host in _one_host_per_folder(sent)}
         with trace.span("resume"):
             lay_out = resume_run.prepare_checkpoint_layout(
-                self.fleet, resumed, nodes, works, self.options.checkpoints
+                self.fleet, resumed, nodes, folders, self.options.checkpoints
             )
-            call_every_host(self.fleet, lay_out, list(works), typed=self.script.typed)
+            call_every_host(self.fleet, lay_out, list(folders), typed=self.script.typed)
 
     def _networked(self, nodes: Mapping[Host, PlannedHost]) -> dict[Host, PlannedHost]:
         arguments = (self.options, self.script, self.painter.note)

@@ -93,17 +93,17 @@ def fetch_checkpoint(
             )
         path = _free_place(top, chosen.name)
         budget = fetch_outputs.Budget(limit, fetch_outputs.ENTRIES)
-        fresh, seen = top / f".{secrets.token_hex(8)}.part", dict[str, str]()
+        fresh, hashes = top / f".{secrets.token_hex(8)}.part", dict[str, str]()
         try:
             for part in chosen.parts:
-                _bring_part(fleet, run.id, (chosen, part), (fresh, budget), seen)
+                _bring_part(fleet, run.id, (chosen, part), (fresh, budget), hashes)
             sync_disk(fresh)
             fresh.rename(path)
         finally:
             if fresh.is_dir():
                 shutil.rmtree(fresh)
             fresh.unlink(missing_ok=True)
-        return FetchedCheckpoint(run, fleet.recaps(), len(fleet.alive), chosen, path, len(seen))
+        return FetchedCheckpoint(run, fleet.recaps(), len(fleet.alive), chosen, path, len(hashes))
 
 
 def _free_place(top: Path, name: str) -> Path:
@@ -119,20 +119,20 @@ def _free_place(top: Path, name: str) -> Path:
 
 def _bring_part(
     fleet: Fleet, run_id: str, source: tuple[ListedCheckpoint, CheckpointPart],
-    target: tuple[Path, fetch_outputs.Budget], seen: dict[str, str],
+    target: tuple[Path, fetch_outputs.Budget], hashes: dict[str, str],
 ) -> None:  # fmt: skip
     """Fetch a part from the first of its holders that provides it. Files that differ from those of
-    another host go to a separate folder. `seen`: path -> sha256."""
+    another host go to a separate folder. `hashes`: path -> sha256."""
     (checkpoint, part), (fresh, budget) = source, target
     error: IpexctlError | None = None
     for holder in part.holders:
         host = next(candidate for candidate in fleet.alive if candidate.name == holder.target)
         agent, root = fleet.agents[host], fleet.root_of(host)
         try:
-            for below, sha, size in rows_of(agent, root, run_id, holder, part):
-                if seen.get(below) == sha:
+            for file, sha, size in rows_of(agent, root, run_id, holder, part):
+                if hashes.get(file) == sha:
                     continue
-                place = f"@{part.host}/{below}" if below in seen else below
+                place = f"@{part.host}/{file}" if file in hashes else file
                 path = f"{checkpoint.name}/{place}" if place else checkpoint.name
                 why = fetch_outputs.why_not_taken(path, ("**",))
                 if why or not fetch_outputs.is_inside(path):
@@ -145,7 +145,7 @@ def _bring_part(
                     )
                 request = {"root": root, "run_id": run_id, "shelf": holder.name, "sha256": sha}
                 _read_part(agent, request, size, fresh / place if place else fresh)
-                seen[place] = sha
+                hashes[place] = sha
         except IpexctlError as e:
             error = e
         else:

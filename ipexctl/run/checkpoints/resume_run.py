@@ -42,8 +42,8 @@ class Resumed:
         order = sorted(range(len(self.files)), key=lambda n: self.files[n][0].host != host)
         by_path: dict[str, tuple[str, str, int, int]] = {}
         for n in order:
-            for below, sha, size in self.files[n][1]:
-                by_path.setdefault(below, (below, sha, size, n))
+            for path, sha, size in self.files[n][1]:
+                by_path.setdefault(path, (path, sha, size, n))
         return list(by_path.values())
 
 
@@ -83,17 +83,17 @@ def prepare_checkpoint_layout(
     fleet: Fleet,
     resumed: Resumed,
     nodes: Mapping[Host, PlannedHost],
-    works: Mapping[Host, str],
+    folders: Mapping[Host, str],
     checkpoints: str,
 ) -> Callable[[Host], None]:
-    """Return a function that puts the checkpoint into a host's folder in `works`; files that it
+    """Return a function that puts the checkpoint into a host's folder in `folders`; files that it
     lacks come from another host."""
     hosts = {host.name: host for host in nodes}
     keys = make_keys()
     urls: dict[Holder, str] = {}
     for part, rows in resumed.files:
         giver = part.holders[0]
-        if giver in urls or all(_own_copy(part, host) for host in works):
+        if giver in urls or all(_own_copy(part, host) for host in folders):
             continue
         hashes = [sha for p, rows in resumed.files if p.holders[0] == giver for _, sha, _ in rows]
         host = hosts[giver.target]
@@ -113,7 +113,7 @@ def prepare_checkpoint_layout(
         rows = resumed.rows(host.name)
         request = {
             "root": fleet.root_of(host),
-            "work": works[host],
+            "work": folders[host],
             "name": resumed.checkpoint.name,
             "patterns": list(patterns_of(checkpoints)),
             "files": [list(row) for row in rows],

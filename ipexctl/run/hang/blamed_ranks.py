@@ -30,8 +30,8 @@ def _late_ranks(view: HangView) -> Blame | None:
     late = view.calls.roots() - view.ended.keys() - view.calls.waits_in.keys()
     if not late:
         return None
-    behind = [rank for rank, awaited in view.calls.waits_for.items() if awaited & late]
-    calls = (alignment.collective_name(view.calls.waits_in[rank]) for rank in behind)
+    waiting = [rank for rank, awaited in view.calls.waits_for.items() if awaited & late]
+    calls = (alignment.collective_name(view.calls.waits_in[rank]) for rank in waiting)
     call = Counter(calls).most_common(1)[0][0]
     verb = "has" if len(late) == 1 else "have"
     return Blame(late, f"{view.named(late).partition(' (')[0]} {verb} not reached {call}. ")

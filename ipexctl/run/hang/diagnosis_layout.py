@@ -117,21 +117,21 @@ def _group_blocks(diagnosis: Diagnosis, width: int) -> list[list[str]]:
 
 def _group_lines(group: HangGroup, only: bool, width: int) -> list[str]:
     count = len(group.ranks)
-    who = f"{count} ranks" if only and count > 1 else _rank_text([*group.ranks])
+    label = f"{count} ranks" if only and count > 1 else _rank_text([*group.ranks])
     since = f" since {duration(group.seconds)}" if group.seconds and group.waits else ""
     verb = f" wait{'s' * (count == 1)} in" if group.waits else ""
-    return _columns(who + verb, group.what + since, group.where, width)
+    return _columns(label + verb, group.what + since, group.where, width)
 
 
-def _columns(who: str, first: str, second: str, width: int) -> list[str]:
+def _columns(label: str, first: str, second: str, width: int) -> list[str]:
     """Format on one line if it fits, else with the last part below."""
     parts = [part for part in (first, second) if part]
-    line = "  ".join(["", who, "   ".join(parts)])
+    line = "  ".join(["", label, "   ".join(parts)])
     if len(line) <= width:
         return [line.rstrip()]
-    head = f"  {who}  {parts[0]}"
+    head = f"  {label}  {parts[0]}"
     if len(parts) == 1 or len(head) > width:
-        head, rest = f"  {who}", "   ".join(parts)
+        head, rest = f"  {label}", "   ".join(parts)
     else:
         rest = parts[1]
     return [
@@ -144,14 +144,14 @@ def _cut_line(line: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def _cut_lines(lines: list[str], most: int, width: int) -> list[str]:
+def _cut_lines(lines: list[str], limit: int, width: int) -> list[str]:
     short = [_cut_line(line, width) for line in lines if line.strip()]
     return (
         short
-        if len(short) <= most
-        else [*short[: most - 1], _cut_line(short[most - 1] + " …", width)]
+        if len(short) <= limit
+        else [*short[: limit - 1], _cut_line(short[limit - 1] + " …", width)]
     )
 
 
-def _shorten_block(lines: list[str], most: int) -> list[str]:
-    return lines if len(lines) <= most else [*lines[: max(0, most - 1)], "  …"]
+def _shorten_block(lines: list[str], limit: int) -> list[str]:
+    return lines if len(lines) <= limit else [*lines[: max(0, limit - 1)], "  …"]

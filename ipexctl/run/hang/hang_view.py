@@ -59,8 +59,8 @@ class HangView:
         classified = {rank: classify(look, situation.master) for rank, look in looks.items()}
         kinds = {rank: kind for rank, (kind, _) in classified.items()}
         does = {rank: activity for rank, (_, activity) in classified.items()}
-        waiting, gone = _waiting_ranks(does), frozenset(ended)
-        calls = alignment.align_collectives(looks, waiting, gone, situation.world_size)
+        waiting, ended_ranks = _waiting_ranks(does), frozenset(ended)
+        calls = alignment.align_collectives(looks, waiting, ended_ranks, situation.world_size)
         return HangView(situation, causes, classify, looks, kinds, does, ended, calls)
 
     @property
@@ -111,8 +111,8 @@ class HangView:
                 what = self.operation(rank) if activity.waits else activity.action
                 by_activity[what, activity.where, activity.waits].append(rank)
         return tuple(
-            HangGroup(tuple(ranks), what, where, self._age(ranks), waits)
-            for (what, where, waits), ranks in sorted(by_activity.items(), key=lambda i: -len(i[1]))
+            HangGroup(tuple(ranks), what, place, self._age(ranks), waits)
+            for (what, place, waits), ranks in sorted(by_activity.items(), key=lambda i: -len(i[1]))
         )
 
     def _age(self, ranks: list[int]) -> float | None:
@@ -143,13 +143,13 @@ def evidence_limits(view: HangView) -> tuple[str, ...]:
     limits = list[str]()
     if view.unseen:
         limits.append(f"no evidence from {view.named(view.unseen)}")
-    whys = {
+    explanations = {
         "none": "Python was started without ipexctl (--no-inspect, -I)",
         "blocked": "the signal is blocked",
         "silent": "no answer in time",
     }
-    for how, why in whys.items():
-        if ranks := [rank for rank, look in view.looks.items() if look.stacks == how]:
+    for stacks, why in explanations.items():
+        if ranks := [rank for rank, look in view.looks.items() if look.stacks == stacks]:
             limits.append(f"no stacks from {view.named(ranks)}: {why}")
     reasons = defaultdict[str, list[int]](list)
     for rank, look in view.looks.items():
@@ -161,8 +161,8 @@ def evidence_limits(view: HangView) -> tuple[str, ...]:
     return tuple(limits[:6])
 
 
-def ended_text(how: str) -> str:
+def ended_text(ending: str) -> str:
     """Format how a rank ended: `ended with exit code 0`, `was killed by signal 9`."""
-    if how.startswith("signal"):
-        return f"was killed by {how}"
-    return how if how == "ended" else f"ended with {how}"
+    if ending.startswith("signal"):
+        return f"was killed by {ending}"
+    return ending if ending == "ended" else f"ended with {ending}"

@@ -144,9 +144,9 @@ def waits_for_loader(rank: RankEvidence) -> Activity | None:
     if not rank.calls(LOADER):
         return None
     if lost := dead_worker(rank.look):
-        how = how_ended_text(lost)
-        advice = _NO_MEMORY if how.endswith("by signal 9") else ""
-        return rank.does(f"waiting for a data loader worker that {how}", advice)
+        ending = how_ended_text(lost)
+        advice = _NO_MEMORY if ending.endswith("by signal 9") else ""
+        return rank.does(f"waiting for a data loader worker that {ending}", advice)
     slowest = slowest_worker(rank.look)
     if slowest is None:
         return rank.does("waiting for a data loader worker")
@@ -168,9 +168,9 @@ def has_lost_worker(rank: RankEvidence) -> Activity | None:
     look = rank.look
     lost, alive = dead_worker(look), any(not child.exited for child in look.children)
     if lost and not (alive and lost.ended == "exit code 0"):
-        pid, how = f" (PID {lost.pid})" if lost.pid else "", how_ended_text(lost)
-        advice = _NO_MEMORY if how.endswith("by signal 9") else _LOST_TASK
-        return rank.does(f"{_lock_action(rank)}; a worker process{pid} {how}", advice)
+        pid, ending = f" (PID {lost.pid})" if lost.pid else "", how_ended_text(lost)
+        advice = _NO_MEMORY if ending.endswith("by signal 9") else _LOST_TASK
+        return rank.does(f"{_lock_action(rank)}; a worker process{pid} {ending}", advice)
     workers = [c for c in look.children if any(POOL.search(f.path) for f in c.frames)]
     if not workers or not rank.calls(POOL):
         return None

@@ -40,15 +40,15 @@ def _mentions_host(text: str, host: str) -> bool:
 
 def ranks_left_early(view: HangView) -> RunFinding | None:
     awaited = {rank for late in view.calls.waits_for.values() for rank in late} & view.ended.keys()
-    rest = set(view.does) - view.waiting - _joining_ranks(view)
-    if not awaited and view.ended and not view.calls.waits_in and not rest:
+    others = set(view.does) - view.waiting - _joining_ranks(view)
+    if not awaited and view.ended and not view.calls.waits_in and not others:
         awaited = view.ended.keys() & set(view.situation.hosts) or set(view.ended)
     if not awaited or not view.does:
         return None
-    how = ended_text(view.ended[min(awaited)])
+    ending = ended_text(view.ended[min(awaited)])
     advice = "Likely: it had fewer batches than the others; give all ranks the same number."
-    head = f"{view.named(awaited)} {how} while others wait"
-    return RunFinding(head, awaited, advice if "exit code 0" in how else None)
+    head = f"{view.named(awaited)} {ending} while others wait"
+    return RunFinding(head, awaited, advice if "exit code 0" in ending else None)
 
 
 def hosts_are_silent(view: HangView) -> RunFinding | None:
@@ -170,17 +170,17 @@ def all_ranks_wait_alike(view: HangView) -> RunFinding | None:
 
 
 def exchange_is_stalled(view: HangView) -> RunFinding | None:
-    seen = len(view.does) + len(view.ended)
-    if not view.waiting or seen < view.situation.world_size or find_blamed_ranks(view):
+    examined = len(view.does) + len(view.ended)
+    if not view.waiting or examined < view.situation.world_size or find_blamed_ranks(view):
         return None
     stalled = view.calls.waits_in.keys() - view.calls.waits_for.keys()
     first = min(stalled or view.waiting)
     operation = view.operation(first)
     same = [rank for rank in view.waiting if view.operation(rank) == operation]
-    who = f"all {len(same)} ranks" if len(same) == len(view.does) else view.named(same)
-    head = f"{who} {'is' if len(same) == 1 else 'are'} in {operation}, and it does not finish"
+    subject = f"all {len(same)} ranks" if len(same) == len(view.does) else view.named(same)
+    head = f"{subject} {'is' if len(same) == 1 else 'are'} in {operation}, and it does not finish"
     if first not in view.calls.waits_in:
-        head = f"{who} wait{'s' if len(same) == 1 else ''} in {operation}"
+        head = f"{subject} wait{'s' if len(same) == 1 else ''} in {operation}"
     ranks, problem = find_bad_connection(view.looks)
     return RunFinding(head, ranks, f"Likely: {problem}." if problem else None, ends_wait=True)
 

@@ -77,9 +77,9 @@ def of_thread(look: RankLook, thread: Thread) -> RankLook:
 
 def _thread_cause(look: RankLook, classify: Classify) -> str:
     lines, thread = list[str](), _main_thread(look)
-    seen = list[str]()
+    visited = list[str]()
     while thread is not None and len(lines) < LINKS:
-        seen.append(thread.id)
+        visited.append(thread.id)
         wait = thread.wait
         other = next((t for t in look.threads if wait.by and t.id == wait.by), None)
         if other is None:
@@ -90,11 +90,11 @@ def _thread_cause(look: RankLook, classify: Classify) -> str:
         since = f", taken at {where_text(wait.at)}" if wait.at else ""
         if other is thread:
             lines.append(f"{who} holds it itself{since}: use an RLock, or take it once.")
-        elif other.id in seen:
+        elif other.id in visited:
             lines.append(f"{who} {duty}{since}. {_DEADLOCK if wait.what == 'lock' else ''}".strip())
         else:
             lines.append(f"{who} {duty}{since}, and is {_thread_doing(look, other, classify)}.")
-        thread = None if other.id in seen else other
+        thread = None if other.id in visited else other
         if other.wait.what == "future" and not other.wait.by and other.wait.state == "PENDING":
             lines.append(_PENDING)
     return " ".join(lines)

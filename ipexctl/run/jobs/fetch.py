@@ -33,9 +33,9 @@ def check_asked(patterns: Sequence[str], checkpoint: str) -> None:
     """Raise InputError unless exactly one of the two is given."""
     if bool(patterns) != bool(checkpoint):
         return
-    both = "a GLOB and --checkpoint cannot be combined"
+    conflict = "a GLOB and --checkpoint cannot be combined"
     raise InputError(
-        both if patterns else "what to fetch is missing",
+        conflict if patterns else "what to fetch is missing",
         hint="ipexctl fetch RUN 'out/*.pt', or: ipexctl fetch RUN --checkpoint last",
         slug="options-conflict" if patterns else "fetch-nothing",
     )
@@ -51,7 +51,7 @@ def fetch_files(
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text)
-        hosts, gone = _hosts_with_own_folder(fleet, run)
+        hosts, removed = _hosts_with_own_folder(fleet, run)
         if not hosts:
             raise InputError(
                 f"{run.id} has no files on these hosts",
@@ -74,8 +74,8 @@ def fetch_files(
         agents = {host: fleet.agents[host] for host in hosts.values()}
         folder = folder_for(Path.cwd(), run.id)
         result = fetch_outputs.fetch_outputs(agents, wish, folder, target.note)
-        if gone:
-            words = (*result.words, f"removed before: the files of {run.id} on {fold(gone)}")
+        if removed:
+            words = (*result.words, f"removed before: the files of {run.id} on {fold(removed)}")
             result = replace(result, words=words, whole=result.whole and not merge)
         return FetchReport(run, fleet.recaps(), len(fleet.alive), result)
 
@@ -90,8 +90,8 @@ def _hosts_with_own_folder(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host
     hosts = reporting_hosts(fleet, run)
     marks: Mapping[Host, str] = fleet.each(look_on, list(hosts.values()))
     first: dict[str, str] = {}
-    gone = [name for name, host in hosts.items() if marks.get(host) == ""]
+    removed = [name for name, host in hosts.items() if marks.get(host) == ""]
     for name in sorted(hosts, key=[*run.about.hosts, *hosts].index):
         if mark := marks.get(hosts[name]):
             first.setdefault(mark, name)
-    return {name: hosts[name] for name in first.values()}, gone
+    return {name: hosts[name] for name in first.values()}, removed

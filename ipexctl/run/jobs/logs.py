@@ -88,7 +88,7 @@ def logs_of(
 
 
 def kept_elsewhere(
-    fleet: Fleet, run: ListedRun, gone: Sequence[str]
+    fleet: Fleet, run: ListedRun, lost: Sequence[str]
 ) -> dict[tuple[str, int], list[str]]:
     """Return last lines of ranks on unreachable hosts: all hosts get them when a rank ends."""
     tails: dict[tuple[str, int], list[str]] = {}
@@ -96,13 +96,13 @@ def kept_elsewhere(
 
     def ask(host: Host) -> None:
         op = "run.run_list.tails"
-        done = fleet.call(host, op, known_as=names[host], run_id=run.id, hosts=list(gone))
+        done = fleet.call(host, op, known_as=names[host], run_id=run.id, hosts=list(lost))
         for name, rank, text in done.value("tails", tuple[tuple[str, int, AnyText], ...]):
-            if name in gone and (name, rank) not in tails:
+            if name in lost and (name, rank) not in tails:
                 stream = Lines()
                 tails[name, rank] = [*stream.feed(text.encode()), *stream.end()]
 
-    fleet.each(ask, list(names) if gone else [])
+    fleet.each(ask, list(names) if lost else [])
     for name, rank in sorted(tails):
         fleet.target.note(f"{name}: not reached; other hosts have the last lines of rank {rank}")
     return dict(sorted(tails.items()))

@@ -105,10 +105,10 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
         runs = tuple(run for run in gathered if every or not run.over)
         for note in filter(None, map(run_format.version_note, runs)):
             target.note(note)
-        others = _other_users(fleet)
+        other_users = _other_users(fleet)
         if not runs and _asked_here(fleet):
             target.note(_ONLY_HERE)
-        return Runs(runs, fleet.recaps(), len(fleet.alive), others)
+        return Runs(runs, fleet.recaps(), len(fleet.alive), other_users)
 
 
 def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
@@ -259,13 +259,13 @@ def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
 def journal_verdict_reader(
     fleet: Fleet, run_id: str, by_name: Mapping[str, Host]
 ) -> Callable[..., Verdict | None]:
-    """Return a function that tells how the run ended, by the journals of the named hosts, once
-    nothing is added to them: `wait` reads the same. `afresh`: a host to ask over a new connection,
-    as the old one may still be read."""
+    """Return a function that reads how the run ended from the journals of the named hosts, once
+    these are complete; `wait` reads the same. `afresh`: a host to ask over a new connection, as
+    the old one may still be read."""
 
     def ask(names: Sequence[str], afresh: str = "") -> Verdict | None:
-        if afresh in by_name and (used := fleet.agents.pop(by_name[afresh], None)):
-            used.close()
+        if afresh in by_name and (agent := fleet.agents.pop(by_name[afresh], None)):
+            agent.close()
         began, hosts = time.monotonic(), [by_name[name] for name in names if name in by_name]
         while True:
             run = look_at(fleet, run_id, hosts)

@@ -55,8 +55,8 @@ class Why(AskedRun):
 
     @property
     def unknown(self) -> bool:
-        between = self.run.state is ListedState.RESTARTING or self.run.all_ok  # no rank runs then
-        return self.situation is None and not self.run.over and not between
+        idle = self.run.state is ListedState.RESTARTING or self.run.all_ok  # no rank runs then
+        return self.situation is None and not self.run.over and not idle
 
     @property
     def exit_code(self) -> int:
@@ -83,8 +83,8 @@ def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
 
 
 def _as_it_is_now(fleet: Fleet, run: ListedRun) -> ListedRun:
-    """Return the run, after its hosts have looked at ranks that are told to end: this makes them
-    act, so only that last look counts. Wait for it."""
+    """Return the run as it is now. While it is being stopped, wait until its hosts have looked at
+    the ranks for the last time: what ranks do once they are told to end does not count."""
     began = time.monotonic()
     while True:
         run = look_at(fleet, run.id) or run

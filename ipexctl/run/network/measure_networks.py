@@ -104,12 +104,12 @@ def _measure_networks(
     rates: dict[str, list[float]] = {network.name: [] for network in usable.all}
     for half in sorted({*halves}):
         senders = [host for host, turn in zip(hosts, halves, strict=True) if turn == half]
-        asked = {
+        orders = {
             host: {**request, "targets": _network_targets(usable.all, peer.name, ports[peer])}
             for host in senders
             if (peer := next_of[host]) in ports
         }
-        for host, done in ask("facts.read_speed.link", asked).items():
+        for host, done in ask("facts.read_speed.link", orders).items():
             for link in speed_facts.read_links(host.name, list(rates), done):
                 if link.rate:
                     rates[link.target].append(link.rate)
@@ -124,5 +124,5 @@ def _network_targets(
     networks: Sequence[Network], host: str, port: int
 ) -> list[tuple[str, str, int]]:
     """Return the addresses of that host, one per network."""
-    addresses = ((one.name, {m.host: m.address for m in one.members}[host]) for one in networks)
-    return [(name, address, port) for name, address in addresses]
+    members = ((network.name, member) for network in networks for member in network.members)
+    return [(name, member.address, port) for name, member in members if member.host == host]

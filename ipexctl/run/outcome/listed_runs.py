@@ -87,19 +87,19 @@ class RunOnHost:
     started: int = 0
     ok: int = 0
     over: str | None = None  # why its part ended; None: unknown
-    result: Verdict | None = None  # of who watched the run
+    result: Verdict | None = None  # from the command that watched the run
     begun: bool = False  # all hosts were ready
-    verdict: Verdict | None = None  # by what the hub noted here, or this host of the hub's loss
+    verdict: Verdict | None = None  # from the hub's records, or this host's about a lost hub
     decided: float = 0.0  # when that was noted: seconds after the ranks were started
     own: Verdict | None = None  # by what this host knows without the hub
     last: tuple[int, str] | None = None  # the last line of that rank
     bytes: int | None = None
     format: int | None = None  # of its journal
-    unreadable: bool = False  # not a single record
+    unreadable: bool = False  # no record of it could be read
     # which hosts do not reach each other, for how long
     cut: tuple[tuple[str, float], ...] = ()
     stall: float | None = None  # seconds without progress, of a run that is stalled
-    look: Any = field(default=None, repr=False)  # at its ranks then, as it came
+    look: Any = field(default=None, repr=False)  # what its ranks did then, as received
     ends: tuple[RankEnd, ...] = field(default=(), metadata=by(read_ends))  # ends until then
     kept: bool = False  # a keeper of the run lives (--restarts)
     stopped: str = ""  # why there is no further attempt, if a user wanted that
@@ -108,7 +108,7 @@ class RunOnHost:
     later: bool = False  # whether another attempt followed, according to that
     settled: bool = False  # whether the run is over, according to that
     done: bool = False  # whether it succeeded, according to that
-    cut_off: bool = False  # whether it may go on where that host could not reach
+    cut_off: bool = False  # whether it may continue on hosts that this one could not reach
     waits: str = ""  # what its keeper waits for before the next attempt
     leads: bool = False  # whether that keeper leads
 
@@ -235,11 +235,11 @@ def read_on_host(
     name = plain(raw.get("host"), 255) or host
     decided = max(0.0, seconds_or_zero(raw.get("decided")) - seconds_or_zero(raw.get("went")))
     report = read_record(RunOnHost, raw, host=name, target=host, decided=decided)
-    by_hub, own = (
+    by_hub, by_host = (
         verdict.decide_verdict(verdict.read_all(raw.get(facts), name), report.about.ranks, known)
         for facts in ("facts", "own")
     )
-    return replace(report, verdict=by_hub, own=own)
+    return replace(report, verdict=by_hub, own=by_host)
 
 
 def merge_runs(reports: Iterable[RunOnHost]) -> tuple[ListedRun, ...]:

@@ -19,7 +19,7 @@ from ipexctl.facts.host_facts import is_loopback
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.plan.launch import LaunchPlan
 
-MUCH = 64 << 10  # bytes from hosts of the run, to a rank without collectives: it has other ways
+MUCH = 64 << 10  # bytes that a rank without collectives receives only if it uses another library
 AGAIN = 5.0  # seconds until the next look after a warning
 ENOUGH_STEPS = 10_000  # of a rank; further steps are not counted
 SHORT = 5.0  # seconds: a shorter run without distributed code gets no line
@@ -82,11 +82,11 @@ class Process:
 
     rank: int
     main: bool
-    age: float  # seconds since it said so
-    seconds: float  # that it had run then
-    ended: bool  # it says no more
-    joined: bool  # it was at a rendezvous
-    master: Line  # where
+    age: float  # seconds since this report
+    seconds: float  # that it had run by then
+    ended: bool  # this is its last report
+    joined: bool  # it took part in a rendezvous
+    master: Line  # the address of the rendezvous
     place: int | None  # its rank in torch.distributed
     world: int | None
     torch: Line
@@ -100,7 +100,7 @@ class ExchangeReport:
 
     processes: tuple[Process, ...] = ()
     moved: tuple[Moved, ...] = ()
-    silent: Line = ""  # why its ranks say nothing
+    silent: Line = ""  # why its ranks report nothing
     complete: bool = False  # all of them have ended
 
 
@@ -293,8 +293,8 @@ class ExchangeWatch:
         return totals
 
 
-def _count_collectives(one: Process) -> int:
-    return sum(group.count for group in one.groups if group.data)
+def _count_collectives(process: Process) -> int:
+    return sum(group.count for group in process.groups if group.data)
 
 
 def _is_loopback(place: str) -> bool:

@@ -20,7 +20,7 @@ class RankEnd:
     host: str
     code: int | None = None
     signal: int | None = None
-    lost: bool = False  # its wrapper vanished without a word (killed with SIGKILL)
+    lost: bool = False  # its wrapper ended without a report (killed with SIGKILL)
     hints: tuple[str, ...] = ()  # what its host noticed: keys of _HINTS
     usage: Usage | None = None
     at_exit: int | None = None  # the signal that ended Python after the script had ended

@@ -93,7 +93,7 @@ class EndReports:
     ranks: int
     facts: list[HubRecord] = field(default_factory=list)  # of the hub, by which it ends
     seen: list[HubRecord] = field(default_factory=list)  # by the viewer, if no host can say
-    complete: bool = False  # the hub has said its last word of it
+    complete: bool = False  # whether the hub has sent its last record
 
     def verdict(
         self, journal_verdict: Callable[[], Verdict | None], known: causes.Known,
@@ -182,8 +182,8 @@ def program_ended(program: run_events.ProgramEnded, ranks: int) -> str:
         else f"when {program.up} of {ranks} ranks had started"
     )
     when = when if program.alive or program.up < ranks else "and took its ranks along"
-    how = "was killed or gave up" if program.code is None else describe_program_end(program.code)
-    return f"{program.who} {how} {when}"
+    ending = "was killed or gave up" if program.code is None else describe_program_end(program.code)
+    return f"{program.who} {ending} {when}"
 
 
 def read_all(rows: Any, host: str = "") -> list[HubRecord]:

@@ -265,19 +265,19 @@ class LineReader:
         if _KERAS.search(text):
             return self._largest(self.formats.point(text))
         separator = next((mark for mark in ("|", ",") if mark in text), None)
-        parts = [part.strip().strip("\"'") for part in text.split(separator)]
-        if len(parts) > 2:
-            columns = [self.formats.keys.get(part.lower(), "") for part in parts]
+        cells = [cell.strip().strip("\"'") for cell in text.split(separator)]
+        if len(cells) > 2:
+            columns = [self.formats.keys.get(cell.lower(), "") for cell in cells]
             if (
                 "loss" in columns
                 and {"step", "epoch"} & set(columns)
-                and not any(map(_CELL.fullmatch, parts))
+                and not any(map(_CELL.fullmatch, cells))
             ):
                 self._columns = columns
                 return None
-            if len(parts) == len(self._columns):
+            if len(cells) == len(self._columns):
                 pairs = [
-                    (name, value) for name, value in zip(self._columns, parts, strict=True) if name
+                    (name, value) for name, value in zip(self._columns, cells, strict=True) if name
                 ]
                 if all(_CELL.fullmatch(value) for _, value in pairs):
                     return _make_point((name, value) for name, value in pairs if value)

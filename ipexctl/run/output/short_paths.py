@@ -13,12 +13,13 @@ def shorten_paths(text: str) -> str:
     """Remove the folder of the run, or of the environment's packages, from paths."""
     if "/work/" not in text and "/site-packages/" not in text:
         return text
-    kept, end = "", 0
+    shortened, end = "", 0
     for folder in _FOLDER.finditer(text):
         skipped = text[end : folder.start()]
-        kept += skipped[: max((mark.end() for mark in _BEFORE_PATH.finditer(skipped)), default=0)]
+        starts = (match.end() for match in _BEFORE_PATH.finditer(skipped))
+        shortened += skipped[: max(starts, default=0)]
         end = folder.end()
-    return kept + text[end:]
+    return shortened + text[end:]
 
 
 def is_own_frame(text: str) -> bool:
@@ -39,10 +40,10 @@ def short_traceback(lines: Sequence[str]) -> list[str]:
         return lines
     end = len(lines) - LAST
     own_frames = [i for i in range(1, end) if is_own_frame(lines[i])][-OWN:]
-    kept = {0, *own_frames, *(i + 1 for i in own_frames), *range(end, len(lines))}
+    indexes = {0, *own_frames, *(i + 1 for i in own_frames), *range(end, len(lines))}
     shown: list[str] = []
     for i, text in enumerate(lines):
-        if i in kept:
+        if i in indexes:
             shown.append(text)
         elif shown[-1] != LEFT_OUT:
             shown.append(LEFT_OUT)

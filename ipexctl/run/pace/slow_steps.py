@@ -146,8 +146,8 @@ class _Judge:
         if threads is None:
             return None
         per_rank = min(threads, host.quota / len(host.ranks)) if host.quota else threads
-        used = [rank.cpus for rank in self.paces[host.host].ranks]
-        return min(1.0, sum(used) / len(used) / per_rank)
+        cpus = [rank.cpus for rank in self.paces[host.host].ranks]
+        return min(1.0, sum(cpus) / len(cpus) / per_rank)
 
     def _says(self, finding: str) -> str:
         return f"a step takes {_seconds_text(1 / self.rate)}; {finding}" if self.rate else finding

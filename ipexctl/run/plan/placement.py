@@ -193,10 +193,10 @@ def _unequal_notes(sites: Sequence[Site]) -> Iterator[str]:
     """Note which ranks have the fewest threads and so slow down the others: shares are equal."""
     threads = {site.places.threads for site in sites if site.places.threads}
     if len(threads) > 1:
-        least = min(threads)
-        slow = [site.node.host.name for site in sites if site.places.threads == least]
+        fewest = min(threads)
+        slow = [site.node.host.name for site in sites if site.places.threads == fewest]
         yield (
-            f"ranks on {fold(slow)} have {count(least, 'thread')}, others up to {max(threads)}: "
+            f"ranks on {fold(slow)} have {count(fewest, 'thread')}, others up to {max(threads)}: "
             "each step waits for the slowest"
         )
 
@@ -225,11 +225,11 @@ def _refuse_unequal(sites: Sequence[Site], request: RunRequest) -> None:
     """Refuse unequal hosts for Lightning: it computes ranks as host number x ranks per host."""
     counts = {site.node.host.name: len(site.places.parts) for site in sites}
     if "lightning" in request.frameworks.used and len(set(counts.values())) > 1:
-        least = min(counts.values())
+        fewest = min(counts.values())
         raise InputError(
             "Lightning needs the same number of ranks on every host",
             why=", ".join(f"{name} has {count}" for name, count in counts.items()),
-            hint=f"-n {least * len(counts)} -ppn {least}",
+            hint=f"-n {fewest * len(counts)} -ppn {fewest}",
             slug="lightning-ranks-uneven",
         )
 

@@ -228,7 +228,7 @@ def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
     moved, replaced = 0, list[str]()
     dest.mkdir(mode=0o755, parents=True, exist_ok=True)
     top = os.path.realpath(dest)
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+    for path in sorted(filter(Path.is_file, folder.rglob("*"))):
         place = dest / path.relative_to(folder)
         if os.path.commonpath((top, os.path.realpath(place.parent))) != top:
             raise PermissionError(errno.EPERM, "a link leads out of it", str(place))

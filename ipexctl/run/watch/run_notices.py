@@ -91,14 +91,14 @@ class Teller:
             text += "is reconnected"
         self.painter.note(f"{name}: no connection from this machine; {text}")
 
-    def rest_of_logs(self, now: float, left: float) -> None:
-        """Note how much output has not arrived after the ranks have ended: `left` bytes."""
+    def rest_of_logs(self, now: float, remaining: float) -> None:
+        """Note how much output has not arrived after the ranks have ended: `remaining` bytes."""
         self._logs = self._logs or now + LOGS_AFTER - LOGS_EVERY
-        if left > 0 and now - self._logs > LOGS_EVERY:
+        if remaining > 0 and now - self._logs > LOGS_EVERY:
             self._logs = now
             self.painter.note(
-                f"all ranks have ended; {left / 1e6:,.0f} MB of their output are still to come "
-                "(Ctrl-C leaves them on the hosts)"
+                f"all ranks have ended; {remaining / 1e6:,.0f} MB of their output are still to "
+                "come (Ctrl-C leaves them on the hosts)"
             )
 
 

@@ -276,7 +276,7 @@ class Session:
         if name not in self.wires.awaited:
             return  # the hub has lost it, too
         previous = self.links.get(name)
-        away = previous.away if previous else self.began
+        since = previous.away if previous else self.began
         try:
             self.wires.reached(name, agent)
         except IpexctlError as e:
@@ -286,7 +286,7 @@ class Session:
             self.cut_off = None
         if name in self.told_away:
             self.told_away.discard(name)
-            self.painter.note(f"{name}: reconnected after {self.now - away:.0f} s")
+            self.painter.note(f"{name}: reconnected after {self.now - since:.0f} s")
 
     def _event(self, link: HostLink, host: str, event: event_reader.Event) -> None:
         name = link.name
