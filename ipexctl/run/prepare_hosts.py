@@ -102,7 +102,7 @@ def call_every_host(
     if downs := list(fleet.downs.values()):
         if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
             raise _no_hosts(downs[0], typed)
-        blamed = [d.host for d in downs if d.slug not in NOT_THE_HOST]
+        blamed = [down.host for down in downs if down.slug not in NOT_THE_HOST]
         retry = retry_without(typed, blamed) if results and len(blamed) == len(downs) else ""
         raise unknown_keys(downs, fleet.target) or _merge_host_failures(downs, len(results), retry)
     return results
@@ -130,10 +130,10 @@ def _merge_host_failures(downs: Sequence[HostDown], succeeded: int, retry: str) 
     hint = "\n".join(filter(None, (merged_hints(downs), retry)))
     if len(downs) > 1:
         what = f"{len(downs)} of {total} hosts cannot run this"
-        why = "\n".join(d.what for d in downs)
+        why = "\n".join(down.what for down in downs)
         slug = "hosts-not-ready"
-    if any(d.state is HostState.UNREACHABLE for d in downs):
+    if any(down.state is HostState.UNREACHABLE for down in downs):
         return Unreachable(what, why=why, hint=hint, slug=slug)
-    only_missing = all(d.slug == "not-installed" for d in downs)
+    only_missing = all(down.slug == "not-installed" for down in downs)
     code = EXIT_HOST_FAILED if only_missing else EXIT_NOT_STARTED
     return RunFailed(what, why=why, hint=hint, slug=slug, exit_code=code)

@@ -146,13 +146,13 @@ class _Run:
         for dataset in self.held[plan.hosts[0].host] if self.options.data else ():
             self.painter.note(f"dataset {dataset.name}: {dataset}")
         line_filter.require_selected_ranks(choice, plan)
-        by_name = {h.name: h for h in agents}
-        used = [by_name[p.host] for p in plan.hosts]
+        by_name = {host.name: host for host in agents}
+        used = [by_name[host.host] for host in plan.hosts]
         start_keepers.review_restarts(
             self.options, self.script, len(used), len(spares), self.painter.note
         )
         with trace.span("preflight"):
-            self._look(plan, {h: nodes[h] for h in used})
+            self._look(plan, {host: nodes[host] for host in used})
         resumed = self._resumed()
         self.painter.planned(self.run_id, plan)
         if self.options.detach:  # the user may be away when it ends
@@ -174,7 +174,7 @@ class _Run:
             planned = self._shared([nodes[host] for host in (*used, *spares)])
             orders = start_keepers.kept_going(self.fleet, orders, planned, work, self._plan)
         with trace.span("run"):
-            hosts = {h.name: (agents[h], sent[h].cwd) for h in used}
+            hosts = {host.name: (agents[host], sent[host].cwd) for host in used}
             result = self._to_the_last(lambda: session.drive(orders, hosts), hosts, records)
         return self._end(result, nodes, sent, records)
 
@@ -402,9 +402,9 @@ class _Run:
             return local
         if not record.folder:
             return replace(local, outputs=("outputs: not fetched, as nothing is kept here",))
-        reachable = {h: copy for h, copy in sent.items() if result.reachable(h.name)}
-        agents = {h: self.fleet.agents[h] for h in _one_host_per_folder(reachable)}
-        roots = {h.name: self.fleet.root_of(h) for h in agents}
+        reachable = {host: copy for host, copy in sent.items() if result.reachable(host.name)}
+        agents = {host: self.fleet.agents[host] for host in _one_host_per_folder(reachable)}
+        roots = {host.name: self.fleet.root_of(host) for host in agents}
         patterns = fetch_outputs.from_the_top(self.script.project.cwd, typed)
         first, limit = result.plan.hosts[0].host, self.options.fetch_limit << 30
         merge, dest = self.options.merge, _dest_folder(self.options)

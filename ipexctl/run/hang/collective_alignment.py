@@ -43,7 +43,7 @@ class Alignment:
         highest = dict[str, int]()
         for call in look.collectives or ():
             highest[call.group] = max(call.seq, highest.get(call.group, -1))
-        return all(c.seq <= highest.get(c.group, -1) for c in self.waits_in.values())
+        return all(call.seq <= highest.get(call.group, -1) for call in self.waits_in.values())
 
     def cycle(self) -> tuple[int, ...]:
         """Return ranks that wait for one another, if no other rank holds them up."""
@@ -141,7 +141,7 @@ def _group_members(
     world: int,
 ) -> frozenset[int]:
     id_ = group.partition(" ")[0]
-    reported = [looks[r].groups[id_] for r in called if id_ in looks[r].groups]
+    reported = [looks[rank].groups[id_] for rank in called if id_ in looks[rank].groups]
     reported = reported or [look.groups[id_] for look in looks.values() if id_ in look.groups]
     if reported:
         return frozenset(called) | {rank for rank in max(reported, key=len) if rank < world}

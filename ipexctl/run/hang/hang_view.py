@@ -156,7 +156,7 @@ def evidence_limits(view: HangView) -> tuple[str, ...]:
         if look.collectives is None and look.collectives_why != "not asked":
             reasons[look.collectives_why or "not recorded"].append(rank)
     limits += [
-        f"no record of collectives from {view.named(row)}: {why}" for why, row in reasons.items()
+        f"no record of collectives from {view.named(ids)}: {why}" for why, ids in reasons.items()
     ]
     return tuple(limits[:6])
 

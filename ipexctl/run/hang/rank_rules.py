@@ -171,7 +171,7 @@ def has_lost_worker(rank: RankEvidence) -> Activity | None:
         pid, ending = f" (PID {lost.pid})" if lost.pid else "", how_ended_text(lost)
         advice = _NO_MEMORY if ending.endswith("by signal 9") else _LOST_TASK
         return rank.does(f"{_lock_action(rank)}; a worker process{pid} {ending}", advice)
-    workers = [c for c in look.children if any(POOL.search(f.path) for f in c.frames)]
+    workers = [child for child in look.children if any(POOL.search(f.path) for f in child.frames)]
     if not workers or not rank.calls(POOL):
         return None
     feeds = any(thread.source for thread in look.threads if not thread.main)

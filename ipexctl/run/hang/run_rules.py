@@ -58,7 +58,7 @@ def hosts_are_silent(view: HangView) -> RunFinding | None:
         return None
     ranks = [rank for host in hosts for rank in view.on(host) if rank not in view.ended]
     verb = "does not answer" if len(hosts) == 1 else "do not answer"
-    head = f"{fold(hosts)} {verb} for {duration(max(silent[h] for h in hosts))}"
+    head = f"{fold(hosts)} {verb} for {duration(max(silent[host] for host in hosts))}"
     return RunFinding(head, ranks, f"Check whether {fold(hosts)} is up and reachable.")
 
 
@@ -74,7 +74,7 @@ def collectives_mismatch(view: HangView) -> RunFinding | None:
 def _different_calls(view: HangView) -> RunFinding | None:
     """Find ranks that are in different calls at the same number of a group."""
     mismatch = view.calls.mismatch
-    if not any(r in view.waiting for _, ranks in mismatch for r in ranks):
+    if not any(rank in view.waiting for _, ranks in mismatch for rank in ranks):
         return None
     (usual, majority), (other, minority) = mismatch[:2]
     first, second = alignment.describe_difference(other, usual)
@@ -86,7 +86,8 @@ def _different_calls(view: HangView) -> RunFinding | None:
     if other.op != usual.op:
         first, second = alignment.collective_name(other), alignment.collective_name(usual)
     head = f"{view.named(minority)} called {first}, {view.named(majority)} {second}"
-    suspects = mismatch[len(minority) != len(majority) :]  # of equal sides, either may be wrong
+    equal = len(minority) == len(majority)  # then either side may be wrong
+    suspects = mismatch if equal else mismatch[1:]
     ranks = [rank for _, side in suspects for rank in side]
     return RunFinding(head, ranks, before_advice=f"{sides[0]}, {sides[1]}. ")
 
@@ -109,11 +110,11 @@ def _calls_without_partner(view: HangView) -> RunFinding | None:
     recorded = view.calls.waits_in and not has_unrecorded_ranks(view)
     if not (one_way or len(named) > 1) or recorded or find_blamed_ranks(view):
         return None
-    minority = [r for r in view.waiting if view.does[r].op != ops.most_common(1)[0][0]]
+    minority = [rank for rank in view.waiting if view.does[rank].op != ops.most_common(1)[0][0]]
     examples = [
         f"{view.named(ranks)} in {op} ({_most_common_place(view, ranks)})"
         for op in sorted(named, key=ops.__getitem__)[:2]
-        if (ranks := [r for r in view.waiting if view.does[r].op == op])
+        if (ranks := [rank for rank in view.waiting if view.does[rank].op == op])
     ]
     head = f"the ranks wait in calls that do not match: {', '.join(examples)}"
     advice = "Likely: sends and receives are not paired; use isend or batch_isend_irecv."

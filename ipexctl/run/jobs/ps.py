@@ -86,7 +86,7 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
             raise InputError(e.what, why=_ONLY_HERE, hint=hint, slug=e.slug) from None
         down = fleet.failures[0]
         raise Unreachable(
-            f"{fold(d.host for d in fleet.failures)} did not answer; {e.what}",
+            f"{fold(down.host for down in fleet.failures)} did not answer; {e.what}",
             why=down.what,
             hint=down.hint,
             slug="run-host-unreachable",
@@ -200,8 +200,8 @@ def wait_for_run(
 
 def _unanswering_hosts(fleet: Fleet, run: ListedRun) -> list[HostDown]:
     """Return hosts of the run that do not answer, unless another host knows how it ended."""
-    known = run.state is not ListedState.LOST and not run.later
-    return [d for d in fleet.failures if not known and d.host in (*run.about.hosts, *run.targets)]
+    ended = run.state is not ListedState.LOST and not run.later
+    return [d for d in fleet.failures if not ended and d.host in (*run.about.hosts, *run.targets)]
 
 
 def _require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:

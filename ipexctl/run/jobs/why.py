@@ -168,7 +168,7 @@ def _diagnose_now(
     alive = {name for name, answer in answers.items() if answer["alive"]}
     waited = time.monotonic() - began
     hosts = answers.keys() | {host.name for host in fleet.hosts.hosts}  # not those that -l left out
-    silent = [(h.host, waited) for h in plan.hosts if h.host in hosts - alive]
+    silent = [(host.host, waited) for host in plan.hosts if host.host in hosts - alive]
     ends = {end.rank: end.short for answer in answers.values() for end in read_ends(answer["ends"])}
     situation = situation_from_looks(
         plan, looks, ends, quiet if quiet >= QUIET else None, silent, run.cut

@@ -123,7 +123,7 @@ class ExchangeWatch:
     _settled: bool = False  # whether there is nothing more to report
 
     def __post_init__(self) -> None:
-        self._hosts = {place.rank: h.host for h in self.plan.hosts for place in h.ranks}
+        self._hosts = {place.rank: host.host for host in self.plan.hosts for place in host.ranks}
 
     def add(self, host: str, report: ExchangeReport, now: float = 0.0) -> None:
         self.silent[host] = report.silent or self.silent.get(host, "")

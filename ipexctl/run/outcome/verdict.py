@@ -74,7 +74,8 @@ class Verdict:
 
 def decide_verdict(facts: Sequence[HubRecord], ranks: int, known: causes.Known) -> Verdict | None:
     """Decide. `facts`: in the order of their recording; `ranks`: their number. None: not ended."""
-    fact, verdict = next(((f, m) for f in facts if (m := _verdict_of_fact(f, ranks))), (None, None))
+    verdicts = ((fact, _verdict_of_fact(fact, ranks)) for fact in facts)
+    fact, verdict = next(((f, v) for f, v in verdicts if v), (None, None))
     if fact is None or verdict is None:
         return None
     vanished = verdict.first is not None and verdict.first.lost

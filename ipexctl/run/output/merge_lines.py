@@ -131,7 +131,7 @@ class Fold:
     def _joinable(self, key: str, text: str, last: int) -> LineGroup | None:
         """Return a group that the line can join, preferably one with the same numbers."""
         groups = self._open.get(key, [])
-        start = bisect_right(groups, last, key=lambda g: g.number)
+        start = bisect_right(groups, last, key=lambda group: group.number)
         near = groups[start : start + NEAR]
         return next((group for group in near if text in group.texts), near[0] if near else None)
 

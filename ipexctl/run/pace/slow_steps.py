@@ -104,7 +104,7 @@ class _Judge:
         computing = {host.host: self._computing(host) for host in self.plan.hosts}
         shares = {name: share for name, share in computing.items() if share is not None}
         largest = max(shares.values(), default=None)
-        rates = [r.sending for r in ranks if r.sending is not None]
+        rates = [rank.sending for rank in ranks if rank.sending is not None]
         sending = max(rates) if len(rates) == len(ranks) > 1 else None
         sent = max(rank.sent for rank in ranks)
         wait, headline, proposals = self._judged(ranks, shares, sending)
@@ -123,11 +123,8 @@ class _Judge:
         if few := self._few_threads(computing):
             return StepWait.FEW_THREADS, *few
         if largest >= COMPUTES:
-            return (
-                StepWait.COMPUTING,
-                self._says(f"the ranks compute {_percent_text(largest)} of the time"),
-                (),
-            )
+            text = f"the ranks compute {_percent_text(largest)} of the time"
+            return StepWait.COMPUTING, self._says(text), ()
         busiest = max(self.paces.values(), key=lambda pace: pace.cpu or 0.0)
         crowded = busiest.cpu is not None and busiest.cpu >= CROWDED
         usage = f"the ranks use {_percent_text(largest)} of their CPUs"
@@ -182,7 +179,7 @@ class _Judge:
     def _slow_host(self, slow: Sequence[str], waits: float) -> tuple[str, tuple[PaceProposal, ...]]:
         name = fold(slow)
         text = f"the other ranks wait {_percent_text(waits)} of the time for {name}"
-        limits = {h.quota for h in self.plan.hosts if h.host in slow and h.quota}
+        limits = {host.quota for host in self.plan.hosts if host.host in slow and host.quota}
         if limits:
             text += f", whose control group allows {min(limits):g} CPUs' worth of time"
         proposals = [PaceProposal("doctor", f"why {name} is slow", "ipexctl doctor --level std")]

@@ -95,7 +95,7 @@ class LaunchPlan:
 
     @property
     def world_size(self) -> int:
-        return sum(len(h.ranks) for h in self.hosts)
+        return sum(len(host.ranks) for host in self.hosts)
 
     @property
     def master(self) -> str:

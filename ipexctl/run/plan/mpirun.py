@@ -41,4 +41,4 @@ def machinefile_text(hosts: Sequence[HostPlan], name: str) -> str:
     if name == NONE:
         return ""
     slots = FLAVOURS[name].slots
-    return "".join(slots.format(label=h.label, ranks=len(h.ranks)) + "\n" for h in hosts)
+    return "".join(slots.format(label=host.label, ranks=len(host.ranks)) + "\n" for host in hosts)

@@ -183,7 +183,7 @@ def _of_one(site: Site) -> Iterator[str]:
     if places.capped:
         yield (
             f"its control group allows {cpu.quota:g} CPUs' worth of time: "
-            f"{places.threads} of {min(len(p.cpus) for p in places.parts)} threads per rank"
+            f"{places.threads} of {min(len(part.cpus) for part in places.parts)} threads per rank"
         )
     if cpu.quota is not None and ranks * (1 + site.backend.workers) > cpu.quota:
         yield f"{ranks} ranks must share {cpu.quota:g} CPUs' worth of time"

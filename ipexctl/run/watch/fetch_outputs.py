@@ -187,7 +187,7 @@ def fetch_outputs(
         return FetchResult(
             (f"outputs: not all of them are on the disk here ({e.strerror}): {outputs}",), outputs
         )
-    fetches = [o for o in outcomes.values() if isinstance(o, HostFetch)]
+    fetches = [outcome for outcome in outcomes.values() if isinstance(outcome, HostFetch)]
     ends = [o.what if isinstance(o, HostDown) else o.ended for o in outcomes.values()]
     words = [f"could not fetch: {end}" for end in ends if end]
     refused = [text for fetch in fetches for text in fetch.refused]
@@ -302,7 +302,7 @@ def _bring_outputs(
     count, total = 0, 0
     refused: list[str] = []
     if sum(size for _, size in files) > 100e6:
-        note(f"fetching {sum(s for _, s in files) / 1e6:.0f} MB from {name}")
+        note(f"fetching {sum(size for _, size in files) / 1e6:.0f} MB from {name}")
     for path, size in files:
         if not is_inside(path):
             refused.append(f"{name}: a file called {path[:80]!r} was not taken")

@@ -451,7 +451,7 @@ class Session:
         ending = Ending(
             run_id=self.run.run_id,
             seconds=time.monotonic() - self.began,
-            hosts=tuple(self._host_end(h.host) for h in self.run.plan.hosts),
+            hosts=tuple(self._host_end(host.host) for host in self.run.plan.hosts),
             verdict=self.ends.verdict(self._noted, known_failures, all_of_it=started),
             mpi_tail=tuple(output.mpi_tail),
             stall=output.stall.at_end(self.now),
