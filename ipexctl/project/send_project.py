@@ -97,6 +97,7 @@ class InPlace:
     folder: Path
     script: str  # "" for a module
     notes: tuple[str, ...] = ()
+    ignored: int = 0  # nothing is sent
 
     def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
         """Find the folder on the host."""

@@ -162,7 +162,8 @@ class _Run:
                 self.fleet, self._send, [*used, *spares], typed=self.script.typed
             )
         amount = sum(one.bytes for one in sent.values())
-        if self.painter.view.detailed or (amount and trace.took_here()["sync"] >= NOTED_SYNC):
+        noted = self.files.ignored or trace.took_here()["sync"] >= NOTED_SYNC
+        if self.painter.view.detailed or (amount and noted):
             self.painter.note(self.files.told(amount))
         if resumed:
             self._lay_out(resumed, nodes, sent)

@@ -71,7 +71,7 @@ def run(
 
 
 def test_the_active_environment_is_used_and_named(here):
-    done = run(here, "train.py", "0", active=str(here / "env"))
+    done = run(here, "-v", "train.py", "0", active=str(here / "env"))
     assert (done.returncode, sorted(done.stdout.splitlines())) == (
         0,
         [f"localhost r0{r} | {r} 2 127.0.0.1 {here}/env" for r in (0, 1)],
@@ -110,7 +110,8 @@ def test_what_stdout_cannot_spell_ends_no_run(here):
 def test_a_folder_with_an_escape_code_in_its_name_does_not_reach_the_terminal(here):
     folder, env = "two\x1b[31m\nlines", str(here / "env")
     (here / "code").rename(here / folder)
-    done = run(here, "train.py", "0", active=env, folder=folder)
+    done = run(here, "-v", "train.py", "0", active=env, folder=folder)
+    assert "lines (1 file, " in done.stderr
     assert (done.returncode, "\x1b" in done.stdout + done.stderr) == (0, False)
 
 
@@ -236,6 +237,9 @@ def test_a_script_finds_the_small_data_that_git_ignores(here):
         done.stderr
     )
     assert done.stderr.count(".gitignore: 1 file (100 bytes): ckpt.pt") == 1
+    assert done.stderr.count(", 3 of them data that .gitignore names): ") == 1
+    again = run(here, "nanogpt.py", active=str(here / "env"))
+    assert "of them data" not in again.stderr, "nothing is sent"
 
 
 @pytest.mark.parametrize("count", ["1", "2"])

@@ -198,7 +198,7 @@ def test_nobody_logs_in_between_the_nodes(runner):
 
 
 def test_piped_output_is_plain_and_everything_else_is_on_stderr(runner):
-    done = runner.plain("-n", "3", str(runner.script("print('\\x1b[31mhi\\x1b[0m [b]')\n")))
+    done = runner.plain("-v", "-n", "3", str(runner.script("print('\\x1b[31mhi\\x1b[0m [b]')\n")))
     assert done.returncode == 0
     assert sorted(done.stdout.splitlines()) == [f"node0{i + 1} r0{i} | hi [b]" for i in range(3)]
     assert "\x1b" not in done.stderr
