@@ -105,7 +105,7 @@ def test_a_note_is_folded_on_a_terminal_and_one_line_elsewhere(tmp_path):
     assert all(len(line) <= 80 for line in lines)
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     argv = [sys.executable, "-m", "ipexctl", "hosts", "--list"]
-    (tmp_path / ".local/state/ipexctl/last.json").unlink()  # what the first one has noted
+    (tmp_path / ".local/state/ipexctl/sources.json").unlink()  # what the first one has noted
     done = subprocess.run(
         argv, cwd=tmp_path, env={**env, "COLUMNS": "80"}, capture_output=True, text=True
     )

@@ -11,8 +11,7 @@ from ipexctl.inventory.inventory import Inventory
 from ipexctl.local.memory import Memory
 
 HEALTHY, LAST_FAILED = "healthy", "last-failed"
-MEMORY = Memory("last", 100)  # by hostfile
-_SOURCES = "sources of hosts"  # the key of what remember_sources stores
+MEMORY, _SOURCES = Memory("last", 100), Memory("sources")  # by hostfile, by setting
 _GOOD = frozenset({"ok", "warn", "changed", "skipped"})
 
 
@@ -42,12 +41,12 @@ def last_states(hosts: Inventory) -> dict[str, frozenset[str] | None]:
 def remember_sources(sources: Mapping[str, str]) -> bool:
     """Store where this command's hosts come from: setting -> its words, "" if it is not used.
     Return whether one is new here since the last command."""
-    entry = MEMORY.entry(_SOURCES)
+    before = _SOURCES.load()
     placed = {key: text and f"{text} in {Path.cwd()}" for key, text in sources.items()}
-    used = {key: text for key, text in (entry | placed).items() if text}
-    if used != entry:
-        MEMORY.add({_SOURCES: used})
-    return any(text and entry.get(key) != text for key, text in placed.items())
+    changed = {key: text for key, text in placed.items() if before.get(key, "") != text}
+    if changed:
+        _SOURCES.add(changed)
+    return any(changed.values())
 
 
 def _inventory_key(hosts: Inventory) -> str:

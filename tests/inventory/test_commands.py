@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from ipexctl.inventory.hostfile_text import parse_hostfile
-from ipexctl.local.last_outcome import last_states, remember_states
+from ipexctl.local.last_outcome import last_states, remember_sources, remember_states
 from tests.answering_terminal import answering
 from tests.inventory.conftest import Shell
 
@@ -148,6 +148,21 @@ def test_a_note_says_where_the_hosts_come_from_once_per_change(shell):
     assert (noted(source="two"), noted(source="two"), noted()) == (True, False, True)
     assert not noted(shell, "hosts", "--list", "-f", "two")
     assert (noted(), noted()) == (True, False)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"hostfile": 3, "hosts": [1]}'])
+def test_where_hosts_came_from_has_a_file_of_its_own_that_may_be_broken(
+    monkeypatch, tmp_path, text
+):
+    """So a command that only notes this never writes back older states of hosts."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "ipexctl").mkdir()
+    (tmp_path / "ipexctl/sources.json").write_text(text)
+    used = {"hostfile": "hosts from one", "hosts": ""}
+    assert (remember_sources(used), remember_sources(used)) == (True, False)
+    assert [path.name for path in (tmp_path / "ipexctl").iterdir()] == ["sources.json"]
+    (tmp_path / "ipexctl").chmod(0o777)
+    assert (remember_sources(used), remember_sources(used)) == (True, True), "not trusted"
 
 
 # --- init ----------------------------------------------------------------------------------------
