@@ -54,10 +54,10 @@ def test_no_word_of_any_advice_is_lost_and_no_line_is_too_long_for_want_of_a_bre
                 assert len(line) <= width or not wrap_text(line.strip(), width)[1:], line
 
 
-def in_terminal(*words: str, folder: Path, **more: str) -> list[str]:
-    """What a terminal of 80 columns is sent."""
+def in_terminal(*words: str, folder: Path, columns: int = 80, **more: str) -> list[str]:
+    """What a terminal is sent."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(ROOT), **more}
     env.pop("CI", None)  # where that is set, no terminal is one for ipexctl
     process = subprocess.Popen(
@@ -75,6 +75,14 @@ def in_terminal(*words: str, folder: Path, **more: str) -> list[str]:
         os.close(ours)
         process.kill()
     return said.decode().splitlines()
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_help_fits_a_terminal(tmp_path, columns):
+    lines = in_terminal("run", "--help", folder=tmp_path, columns=columns)
+    described = lines[: lines.index("Examples:")]
+    assert "  -n, --np N          Total number of ranks." in described
+    assert min(columns, 80) - 8 < max(map(len, described)) <= min(columns, 80)
 
 
 def test_an_error_fits_a_terminal_and_its_commands_are_whole(tmp_path):

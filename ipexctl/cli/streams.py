@@ -24,6 +24,7 @@ def prepare_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = _Stream.instead_of(sys.stdout, "replace")
+        sys.__stdout__ = sys.stdout  # type: ignore[misc]  # it is asked for the terminal's width
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr = _Stderr.instead_of(sys.stderr, "backslashreplace")
 
