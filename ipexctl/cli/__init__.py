@@ -96,7 +96,7 @@ def _root(
 
 
 def _asks_for_help() -> bool:
-    return any(word in HELP for word in sys.argv)
+    return sys.argv[1:2] == ["help"] or any(word in HELP for word in sys.argv)
 
 
 def _asks_for_json(args: list[str]) -> bool:

@@ -161,7 +161,8 @@ def test_a_wrong_project_file_stops_every_command_but_help(shell):
     done = shell("doctor")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.errors[0].what.startswith("ipexctl.toml:1: 'fork' ")
-    assert shell("doctor", "--help").returncode == 0
+    for words in (["doctor", "--help"], ["help", "doctor"], ["help", "run", "all"]):
+        assert shell(*words).returncode == 0
 
 
 def test_a_home_of_nobody_is_wrong_input(shell):
