@@ -54,18 +54,18 @@ def parse_ini(text: str, source: str) -> Inventory:
 
 def _match_section(line: str) -> re.Match[str] | None:
     """Match a [section] line; not an address or a range in brackets, which name hosts."""
-    found = _SECTION.fullmatch(line)
-    name = found[1] if found else ""
+    match = _SECTION.fullmatch(line)
+    name = match[1] if match else ""
     if name[:1].isdigit() and (is_range(name) or not name.strip(".-0123456789")):
         return None
-    return found
+    return match
 
 
 def _section_kind(text: str | None, place: Place) -> str:
     if text is not None and text not in _KINDS:
-        what = f"{text!r} is not a kind of section{did_you_mean(text, _KINDS)}"
+        message = f"{text!r} is not a kind of section{did_you_mean(text, _KINDS)}"
         raise Bad(
-            what, hint="[GROUP], [GROUP:children] or [GROUP:vars]", slug="unknown-section-kind"
+            message, hint="[GROUP], [GROUP:children] or [GROUP:vars]", slug="unknown-section-kind"
         ).placed(place)
     return text or "hosts"
 
@@ -122,6 +122,6 @@ def _refuse_slots(host: Host, text: str, place: Place) -> None:
 def _refuse_vars_of_nothing(draft: Draft) -> None:
     for name, group in draft.groups.items():
         if not group.defined and name not in ("all", "ungrouped"):
-            real = [n for n, g in draft.groups.items() if g.defined]
-            what = f"variables for an undefined group: {name!r}{did_you_mean(name, real)}"
-            raise Bad(what, slug="group-undefined").placed(group.place)
+            names = [n for n, other in draft.groups.items() if other.defined]
+            message = f"variables for an undefined group: {name!r}{did_you_mean(name, names)}"
+            raise Bad(message, slug="group-undefined").placed(group.place)

@@ -44,7 +44,7 @@ def parse_address(text: str, limit: int = MAX_NAMES) -> list[Host]:
     if number is not None:
         port = parse_port(number) if is_port else 0
         host = replace(host, port=port, slots=0 if is_port else _read_slots(name, number))
-    return [replace(host, name=each) for each in names]
+    return [replace(host, name=host_name) for host_name in names]
 
 
 def parse_bare(text: str) -> str:
@@ -98,24 +98,24 @@ def _refuse_odd(text: str, body: str, start: int) -> None:
         )
     # inside brackets `,` and `/` are part of a range
     plain = _BRACKETS.sub(lambda m: re.sub("[,/]", "-", m[0]), body)
-    odd = _ODD.search(plain)
-    if odd:
+    match = _ODD.search(plain)
+    if match:
         raise Bad(
-            f"{text!r} is not a host: {odd.group()!r} is not allowed in a name",
+            f"{text!r} is not a host: {match.group()!r} is not allowed in a name",
             hint=_package_hint(text)
             or "write a host as node1, node1:4, node1 slots=4, user@node1:2222 or [IPv6]:port",
-            at=start + odd.start(),
+            at=start + match.start(),
             slug="not-a-host",
         )
 
 
 def _package_hint(text: str) -> str:
     """Return how to install `numpy<2`, which was given as a host; "" for other texts."""
-    asked = _PACKAGE.match(text)
-    if not asked:
+    match = _PACKAGE.match(text)
+    if not match:
         return ""
-    if asked[1] == "torch" and asked[2] == "==":
-        return f"--torch {asked[3]} instead of {text}"
+    if match[1] == "torch" and match[2] == "==":
+        return f"--torch {match[3]} instead of {text}"
     return "to install Python packages, list them in a file: -r FILE"
 
 

@@ -34,71 +34,71 @@ def select_hosts(
     """
     finder = _Finder(inventory, known or {})
     names = finder.find(limit, option or "--limit") - finder.without(exclude)
-    hosts = tuple(h for h in inventory.hosts if h.name in names)
+    hosts = tuple(host for host in inventory.hosts if host.name in names)
     if not hosts:
-        who = f"{option} selects" if option else "--limit and -x select"
+        subject = f"{option} selects" if option else "--limit and -x select"
         raise InputError(
-            f"{who} no host in {inventory.source}", hint=finder.hint, slug="no-host-selected"
+            f"{subject} no host in {inventory.source}", hint=finder.hint, slug="no-host-selected"
         )
     return replace(inventory, hosts=hosts)
 
 
 class _Finder:
     def __init__(self, inventory: Inventory, known: Known) -> None:
-        self._names = {h.name.lower(): h.name for h in inventory.hosts}
+        self._names = {host.name.lower(): host.name for host in inventory.hosts}
         self._groups = {g: frozenset(names) for g, names in group_members(inventory).items()}
-        ungrouped = frozenset(h.name for h in inventory.hosts if not h.groups)
+        ungrouped = frozenset(host.name for host in inventory.hosts if not host.groups)
         self._groups.setdefault("ungrouped", ungrouped)
         self._known = known
         self._source = inventory.source
-        self._places = {h.name.lower(): h.place for h in inventory.hosts}
-        hosts = fold(h.name for h in inventory.hosts)
+        self._places = {host.name.lower(): host.place for host in inventory.hosts}
+        hosts = fold(host.name for host in inventory.hosts)
         groups = ", ".join(f"@{g}" for g in [*group_members(inventory), *known][:20])
         self.hint = f"available hosts: {hosts if len(hosts) < 400 else hosts[:400] + ' ...'}"
         self.hint += f"\navailable groups: {groups}" if groups else ""
 
     def find(self, patterns: Iterable[str], option: str) -> frozenset[str]:
         """Return the hosts in any order of patterns: all names, then those with &, then with !."""
-        given = list(patterns)
-        items = [p for pattern in given for p in self._items(pattern)]
-        if given and not items:  # an unset shell variable must not mean all hosts
+        texts = list(patterns)
+        items = [part for pattern in texts for part in self._items(pattern)]
+        if texts and not items:  # an unset shell variable must not mean all hosts
             raise InputError(f"{option} is empty", hint=self.hint, slug="pattern-empty")
-        everything = frozenset(self._names.values())
-        named = [self._hosts_of(p) for p in items if not p.startswith(("!", "&"))]
-        found = frozenset[str]().union(*named) if named else everything
+        all_hosts = frozenset(self._names.values())
+        host_sets = [self._hosts_of(part) for part in items if not part.startswith(("!", "&"))]
+        selected = frozenset[str]().union(*host_sets) if host_sets else all_hosts
         for item in items:
-            found = found & self._hosts_of(item[1:]) if item.startswith("&") else found
+            selected = selected & self._hosts_of(item[1:]) if item.startswith("&") else selected
         for item in items:
-            found = found - self._hosts_of(item[1:]) if item.startswith("!") else found
-        return found
+            selected = selected - self._hosts_of(item[1:]) if item.startswith("!") else selected
+        return selected
 
     def without(self, patterns: Iterable[str]) -> frozenset[str]:
         """Return excluded hosts; no patterns: none, but an empty --limit selects all."""
-        given = [p for p in patterns if p.strip(" ,")]
-        return self.find(given, "-x") if given else frozenset()
+        texts = [pattern for pattern in patterns if pattern.strip(" ,")]
+        return self.find(texts, "-x") if texts else frozenset()
 
     def _items(self, pattern: str) -> list[str]:
         """Split at commas, then at colons, except in an IPv6 address."""
         items = []
         for piece in (text.strip() for text, _ in split_outside_brackets(pattern, ",")):
-            bare = piece.lstrip("!&").strip("[]")
-            whole = bare.lower() in self._names and bare.count(":") > 1
+            name = piece.lstrip("!&").strip("[]")
+            is_address = name.lower() in self._names and name.count(":") > 1
             pieces = (
                 [piece]
-                if whole
+                if is_address
                 else [text.strip() for text, _ in split_outside_brackets(piece, ":")]
             )
-            items += [p for p in pieces if p]
+            items += [part for part in pieces if part]
         return items
 
     def _hosts_of(self, item: str) -> frozenset[str]:
-        bare = item.strip("[]") if item.count(":") > 1 else item
+        name = item.strip("[]") if item.count(":") > 1 else item
         if item in _EVERYTHING:
             return frozenset(self._names.values())
         if item.startswith("@"):
             return self._group(item[1:])
-        if bare.lower() in self._names and item not in self._groups:
-            return frozenset([self._names[bare.lower()]])
+        if name.lower() in self._names and item not in self._groups:
+            return frozenset([self._names[name.lower()]])
         return self._matching(item, hosts=True)
 
     def _group(self, name: str) -> frozenset[str]:
@@ -117,25 +117,25 @@ class _Finder:
         """Return matching hosts. `hosts`: names of hosts may match, too; a group comes first."""
         if item in self._groups:
             return self._groups[item]
-        found = frozenset[str]()
+        selected = frozenset[str]()
         for name in self._written_out(item):
-            named = self._named(name, hosts=hosts)
-            if not named:
+            host_sets = self._named(name, hosts=hosts)
+            if not host_sets:
                 raise self._no_match(name) if hosts else self._no_group(name)
-            found = found.union(*named)
-        return found
+            selected = selected.union(*host_sets)
+        return selected
 
     def _named(self, name: str, *, hosts: bool) -> list[frozenset[str]]:
         """Return the groups and hosts of that name or pattern."""
         if name in self._groups:
             return [self._groups[name]]
         if not set(name) & set("*?"):
-            one = self._names.get(name.lower()) if hosts else None
-            return [frozenset([one])] if one else []
+            host = self._names.get(name.lower()) if hosts else None
+            return [frozenset([host])] if host else []
         matches = compile_wildcard(name.lower()).fullmatch
-        named = [members for group, members in self._groups.items() if matches(group.lower())]
-        real = frozenset(full for lower, full in self._names.items() if hosts and matches(lower))
-        return [*named, real] if real else named
+        groups = [members for group, members in self._groups.items() if matches(group.lower())]
+        singles = frozenset(full for lower, full in self._names.items() if hosts and matches(lower))
+        return [*groups, singles] if singles else groups
 
     def _written_out(self, item: str) -> list[str]:
         try:
@@ -144,8 +144,10 @@ class _Finder:
             raise InputError(e.what, hint=e.hint or self.hint, slug=e.slug) from None
 
     def _no_group(self, name: str) -> InputError:
-        near = did_you_mean(name, [*self._groups, *self._known])
-        return InputError(f"there is no group {name!r}{near}", hint=self.hint, slug="unknown-group")
+        guess = did_you_mean(name, [*self._groups, *self._known])
+        return InputError(
+            f"there is no group {name!r}{guess}", hint=self.hint, slug="unknown-group"
+        )
 
     def _no_match(self, name: str) -> InputError:
         near = nearest_word(name, [*self._names, *self._groups])

@@ -118,29 +118,29 @@ def apply_variables(
     `strict` refuses those that look like a misspelled one of ours. Raises InputError.
     """
     unused: set[str] = set()
-    given: set[str] = set()
+    fields: set[str] = set()
     for key, value in values:
         field, parse = _field_parser(key)
         if parse is None:
-            near = did_you_mean(key, KNOWN)
-            if strict and (near or value.place is None or value.text is None):
+            guess = did_you_mean(key, KNOWN)
+            if strict and (guess or value.place is None or value.text is None):
                 hint = f"keys of a host: {', '.join(KNOWN)}"
-                raise Bad(f"{key!r} is not known{near}", hint=hint, slug="unknown-host-key").placed(
-                    value.place
-                )
+                raise Bad(
+                    f"{key!r} is not known{guess}", hint=hint, slug="unknown-host-key"
+                ).placed(value.place)
             unused.add(key)
             if value.text is not None and _OWN.fullmatch(key):
                 host = replace(host, vars=(*host.vars, (key, value.text)))
             continue
         try:
-            found = parse(_value_text(key, value))
-            if strict and field and (field in given):
+            parsed = parse(_value_text(key, value))
+            if strict and field and (field in fields):
                 raise Bad(f"{field} is set twice for host {host.name!r}", slug="host-key-set-twice")
         except Bad as e:
             raise e.prefixed(f"{key}: ").placed(value.place) from None
         if field:
-            given.add(field)
-            host = replace(host, **{field: found})
+            fields.add(field)
+            host = replace(host, **{field: parsed})
     return host, unused
 
 

@@ -33,10 +33,10 @@ def render_inventory(inventory: Inventory, form: str) -> Rendered:
 
 def _render_hostfile(inventory: Inventory) -> Rendered:
     text = "".join(" ".join((h.name, *_host_words(h, {}))) + "\n" for h in inventory.hosts)
-    lost = [("groups", "groups"), ("vars", "variables")]
-    said = [name for field, name in lost if any(getattr(h, field) for h in inventory.hosts)]
-    notes = (f"lost in this format: {', '.join(said)}; --to ansible keeps them",)
-    return Rendered(text, notes if said else ())
+    fields = [("groups", "groups"), ("vars", "variables")]
+    lost = [name for field, name in fields if any(getattr(h, field) for h in inventory.hosts)]
+    notes = (f"lost in this format: {', '.join(lost)}; --to ansible keeps them",)
+    return Rendered(text, notes if lost else ())
 
 
 def _ansible_ini(inventory: Inventory) -> Rendered:
@@ -61,7 +61,7 @@ FORMS = tuple(_FORMS)
 def group_members(inventory: Inventory) -> dict[str, tuple[str, ...]]:
     """Return group -> its hosts, in the order of the inventory."""
     names = sorted({group for host in inventory.hosts for group in host.groups})
-    return {g: tuple(h.name for h in inventory.hosts if g in h.groups) for g in names}
+    return {name: tuple(h.name for h in inventory.hosts if name in h.groups) for name in names}
 
 
 def _host_words(host: Host, names: Mapping[str, str]) -> Iterator[str]:

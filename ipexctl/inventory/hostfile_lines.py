@@ -36,25 +36,25 @@ class HostfileLine:
 
 
 def parse_lines(text: str, source: str) -> Inventory:
-    found: list[Host] = []
+    hosts: list[Host] = []
     seen: dict[str, list[Host]] = {}  # a PBS node file has one equal line per core
     for number, line in number_lines(text):
         if line not in seen:
             seen[line] = list(_read_line(split_line(line, number, source)))
         for host in seen[line]:
             column = host.place.column if host.place else 1
-            found.append(replace(host, place=Place(source, number, column)))
-    return _merge_repeated(found, source)
+            hosts.append(replace(host, place=Place(source, number, column)))
+    return _merge_repeated(hosts, source)
 
 
 def parse_items(items: Iterable[str], source: str) -> Inventory:
     """Parse hosts of the command line: each item is `a` or `a,b:2,user@c:2222`."""
-    found: list[Host] = []
+    hosts: list[Host] = []
     for item in items:
         for piece, _ in split_outside_brackets(item, ","):
             with locate_errors(None):
-                found += parse_address(piece.strip()) if piece.strip() else []
-    return _merge_repeated(found, source)
+                hosts += parse_address(piece.strip()) if piece.strip() else []
+    return _merge_repeated(hosts, source)
 
 
 def number_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -79,7 +79,7 @@ def split_line(line: str, number: int, source: str) -> HostfileLine:
 
 def line_options(line: HostfileLine) -> list[tuple[str, Value]]:
     """Return the words after the host, each KEY=VALUE."""
-    found = []
+    options = []
     for word, column in line.words[1:]:
         key, equals, value = word.partition("=")
         if not equals or not key:
@@ -89,8 +89,8 @@ def line_options(line: HostfileLine) -> list[tuple[str, Value]]:
                 hint=f"write one host per line, optionally with slots: {name} slots=4",
                 slug="unexpected-word",
             ).placed(line.place(column))
-        found.append((key, Value(unquote_value(value), line.place(column))))
-    return found
+        options.append((key, Value(unquote_value(value), line.place(column))))
+    return options
 
 
 def unquote_value(value: str) -> str:
@@ -118,26 +118,26 @@ def _read_line(line: HostfileLine) -> Iterator[Host]:
 # --- the list as a whole -------------------------------------------------------------------------
 
 
-def _merge_repeated(named: list[Host], source: str) -> Inventory:
+def _merge_repeated(entries: list[Host], source: str) -> Inventory:
     """Build an inventory; a host that is repeated without options has a slot for each time."""
-    if not named:
+    if not entries:
         raise no_hosts(source)
     first: dict[str, Host] = {}
     times: Counter[str] = Counter()
-    for host in named:
+    for host in entries:
         key = host.name.lower()
-        known = first.setdefault(key, host)
-        if known is not host and (
-            host.slots or replace(known, place=None) != replace(host, place=None)
+        earlier = first.setdefault(key, host)
+        if earlier is not host and (
+            host.slots or replace(earlier, place=None) != replace(host, place=None)
         ):
-            raise _named_twice_error(known, host)
+            raise _named_twice_error(earlier, host)
         times[key] += 1
     check_count(len(first), source)
     hosts = tuple(first.values())
-    if len(first) == len(named):
+    if len(first) == len(entries):
         return Inventory(hosts, source)
-    counted = tuple(h if h.slots else replace(h, slots=times[h.name.lower()]) for h in hosts)
-    return Inventory(counted, source, (_repeat_note(counted, times, source),))
+    with_slots = tuple(h if h.slots else replace(h, slots=times[h.name.lower()]) for h in hosts)
+    return Inventory(with_slots, source, (_repeat_note(with_slots, times, source),))
 
 
 def check_count(count: int, source: str) -> None:

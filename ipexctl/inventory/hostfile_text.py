@@ -58,10 +58,10 @@ def this_machine() -> Inventory:
 def _looks_like_yaml(text: str) -> bool:
     """Detect YAML: by its first line, or a key with something indented below."""
     lines = (line.rstrip() for _, line in number_lines(text[:65536]))
-    said = [line for line in lines if line and not line.lstrip().startswith("#")][:2]
-    if not said:
+    first_lines = [line for line in lines if line and not line.lstrip().startswith("#")][:2]
+    if not first_lines:
         return False
-    if _OPENING.match(said[0]):
+    if _OPENING.match(first_lines[0]):
         return True
-    below = len(said) > 1 and said[1].startswith(" ")
-    return below and bool(_KEY.fullmatch(said[0]))
+    indented = len(first_lines) > 1 and first_lines[1].startswith(" ")
+    return indented and bool(_KEY.fullmatch(first_lines[0]))

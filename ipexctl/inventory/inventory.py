@@ -38,4 +38,4 @@ class Inventory:
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Host:
-        return next(h for h in self.hosts if h.name == name)
+        return next(host for host in self.hosts if host.name == name)

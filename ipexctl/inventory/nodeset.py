@@ -24,16 +24,16 @@ def expand_names(text: str, limit: int = MAX_NAMES) -> list[str]:
     Raises Bad. Counts before it expands, so that `[1-999999999]` costs nothing.
     """
     parts: list[list[str] | list[_Span]] = []
-    count, at = 1, 0
+    count, position = 1, 0
     for i, piece in enumerate(_GROUP.split(text)):
         if i % 2:
-            spans = list(_parse_spans(text, piece, at))
+            spans = list(_parse_spans(text, piece, position))
             count *= sum(len(span.numbers) for span in spans)
             parts.append(spans)
         else:
-            _refuse_brackets(text, piece, at)
+            _refuse_brackets(text, piece, position)
             parts.append([piece])
-        at += len(piece) + 1
+        position += len(piece) + 1
         if count > limit:
             raise Bad(
                 f"{text!r} names {count:,} hosts or more; the maximum is {limit:,}",
@@ -98,14 +98,14 @@ def _part_names(part: list[str] | list[_Span]) -> Iterator[str]:
             yield from (f"{number:0{piece.width}}" for number in piece.numbers)
 
 
-def _refuse_brackets(text: str, piece: str, at: int) -> None:
+def _refuse_brackets(text: str, piece: str, position: int) -> None:
     bracket = re.search(r"[\[\]]", piece)
     if bracket:
-        what = f"{text!r}: unbalanced brackets"
-        raise Bad(what, at=at + bracket.start(), slug="bad-range")
+        message = f"{text!r}: unbalanced brackets"
+        raise Bad(message, at=position + bracket.start(), slug="bad-range")
 
 
-def _parse_spans(text: str, inside: str, at: int) -> Iterator[_Span]:
+def _parse_spans(text: str, inside: str, position: int) -> Iterator[_Span]:
     for piece in inside.split(","):
         try:
             yield _parse_span(piece)
@@ -114,10 +114,10 @@ def _parse_spans(text: str, inside: str, at: int) -> Iterator[_Span]:
             raise Bad(
                 f"{text!r}: [{inside}] is not a range of numbers{why}",
                 hint="a range is node[01-16], node[1,3,5-9] or node[1-9/2]",
-                at=at,
+                at=position,
                 slug="bad-range",
             ) from None
-        at += len(piece) + 1
+        position += len(piece) + 1
 
 
 def _parse_span(piece: str) -> _Span:
@@ -155,13 +155,13 @@ def _group_by_shape(names: Iterable[str]) -> list[list[_Cut]]:
     by_text: dict[_Cut, list[_Cut]] = {}
     for cut in cuts:
         by_text.setdefault(cut[::2], []).append(cut)
-    varying = {text: _varying_place(same) for text, same in by_text.items()}
-    padded = {text: _padded_widths(same, varying[text]) for text, same in by_text.items()}
+    varying = {text: _varying_place(members) for text, members in by_text.items()}
+    padded = {text: _padded_widths(members, varying[text]) for text, members in by_text.items()}
     groups: dict[tuple[object, ...], list[_Cut]] = {}
     for cut in cuts:
-        at = varying[cut[::2]]
-        width = len(cut[at]) if at and len(cut[at]) in padded[cut[::2]] else 0
-        shape = (cut[:at], cut[at + 1 :], at, width) if at else cut
+        index = varying[cut[::2]]
+        width = len(cut[index]) if index and len(cut[index]) in padded[cut[::2]] else 0
+        shape = (cut[:index], cut[index + 1 :], index, width) if index else cut
         groups.setdefault(shape, []).append(cut)
     return list(groups.values())
 
@@ -172,17 +172,17 @@ def _varying_place(cuts: list[_Cut]) -> int:
     return places[-1] if places else 0
 
 
-def _padded_widths(cuts: list[_Cut], at: int) -> set[int]:
+def _padded_widths(cuts: list[_Cut], index: int) -> set[int]:
     """Return the widths of zero-padded numbers, which must match: 09 goes with 10, not 8."""
-    return {len(cut[at]) for cut in cuts if cut[at].startswith("0") and len(cut[at]) > 1}
+    return {len(cut[index]) for cut in cuts if cut[index].startswith("0") and len(cut[index]) > 1}
 
 
 def _fold_shape(members: list[_Cut]) -> str:
-    at = _varying_place(members)
-    if not at:
+    index = _varying_place(members)
+    if not index:
         return "".join(members[0])
-    inside = ",".join(_fold_ranges([cut[at] for cut in members]))
-    return "".join(members[0][:at]) + f"[{inside}]" + "".join(members[0][at + 1 :])
+    inside = ",".join(_fold_ranges([cut[index] for cut in members]))
+    return "".join(members[0][:index]) + f"[{inside}]" + "".join(members[0][index + 1 :])
 
 
 def _fold_ranges(numbers: list[str]) -> Iterator[str]:
@@ -219,10 +219,10 @@ def hosts_of_job(environ: Mapping[str, str]) -> str:
 
 def _read_task_counts(text: str) -> list[int]:
     """Parse `2(x3),1` to 2, 2, 2, 1; [] for other text."""
-    found: list[int] = []
+    counts: list[int] = []
     for part in text.split(","):
         matched = _TASKS.fullmatch(part)
-        if not matched or len(found) + int(matched[2] or 1) > 100_000:
+        if not matched or len(counts) + int(matched[2] or 1) > 100_000:
             return []
-        found += [int(matched[1])] * int(matched[2] or 1)
-    return found
+        counts += [int(matched[1])] * int(matched[2] or 1)
+    return counts

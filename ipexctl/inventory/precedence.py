@@ -59,8 +59,8 @@ class Draft:
         """Add hosts to a group; a host that is already known gets further variables."""
         for host in hosts:
             key = host.name.lower()
-            known, old = self.hosts.get(key, (host, {}))
-            self.hosts[key] = (_merge_host(known, host), {**old, **values})
+            earlier, old = self.hosts.get(key, (host, {}))
+            self.hosts[key] = (_merge_host(earlier, host), {**old, **values})
             if group not in ROOT_GROUPS:
                 self.groups[group].hosts[key] = None
             check_count(len(self.hosts), self.source)
@@ -72,17 +72,17 @@ class Draft:
         members = self._members(order)
         unused: set[str] = set()
         inherited: dict[tuple[str, ...], Values] = {}
-        found = []
-        for key, (host, own) in self.hosts.items():
-            mine = tuple(name for name in order if key in members[name])
-            if mine not in inherited:
-                inherited[mine] = self._inherited(mine)
-            values = _nearest_variables(host, inherited[mine], own)
+        hosts = []
+        for key, (host, own_values) in self.hosts.items():
+            groups = tuple(name for name in order if key in members[name])
+            if groups not in inherited:
+                inherited[groups] = self._inherited(groups)
+            values = _nearest_variables(host, inherited[groups], own_values)
             full, ignored = apply_variables(host, values, strict=self.strict)
-            found.append(replace(full, groups=tuple(sorted(mine))))
+            hosts.append(replace(full, groups=tuple(sorted(groups))))
             unused |= ignored
         return Inventory(
-            tuple(found), self.source, _inventory_notes(found, unused, set(self.groups))
+            tuple(hosts), self.source, _inventory_notes(hosts, unused, set(self.groups))
         )
 
     def _inherited(self, groups: tuple[str, ...]) -> Values:
@@ -99,8 +99,8 @@ class Draft:
         for group in self.groups.values():
             for child, place in group.children.items():
                 if child not in self.groups or not self.groups[child].defined:
-                    near = did_you_mean(child, self.groups)
-                    raise Bad(f"there is no group {child!r}{near}", slug="unknown-group").placed(
+                    guess = did_you_mean(child, self.groups)
+                    raise Bad(f"there is no group {child!r}{guess}", slug="unknown-group").placed(
                         place
                     )
         depth = {name: int(name != "all") for name in self.groups}  # below all, listed there or not
@@ -129,7 +129,7 @@ class Draft:
         members: dict[str, set[str]] = {}
         for name in reversed(order):
             group = self.groups[name]
-            members[name] = set(group.hosts).union(*(members[c] for c in group.children))
+            members[name] = set(group.hosts).union(*(members[child] for child in group.children))
         return members
 
 
@@ -140,9 +140,9 @@ def _nearest_variables(host: Host, inherited: Values, own: Values) -> list[tuple
             raise Bad(
                 f"{field_of(key)} is set twice for host {host.name!r}", slug="host-key-set-twice"
             ).placed(value.place)
-    said = {field_of(key) or key for key in own}
-    said |= {name for name in ("user", "port", "slots") if getattr(host, name)}
-    return [*((k, v) for k, v in inherited.items() if k not in said), *own.items()]
+    own_keys = {field_of(key) or key for key in own}
+    own_keys |= {name for name in ("user", "port", "slots") if getattr(host, name)}
+    return [*((k, v) for k, v in inherited.items() if k not in own_keys), *own.items()]
 
 
 def _group_priority(group: _Group) -> int:
@@ -151,17 +151,17 @@ def _group_priority(group: _Group) -> int:
     return int(text) if re.fullmatch("[0-9]{1,9}", text, re.ASCII) else 1
 
 
-def _merge_host(known: Host, again: Host) -> Host:
+def _merge_host(host: Host, repeat: Host) -> Host:
     """Merge user, port and slots of one host named twice, which must not contradict each other."""
     for name in ("user", "port", "slots"):
-        old, new = getattr(known, name), getattr(again, name)
+        old, new = getattr(host, name), getattr(repeat, name)
         if old and new and old != new:
             raise InputError(
-                f"{again.place}: {again.name} has another {name} at {known.place}",
+                f"{repeat.place}: {repeat.name} has another {name} at {host.place}",
                 slug="host-differs",
             )
-        known = replace(known, **{name: old or new})
-    return known
+        host = replace(host, **{name: old or new})
+    return host
 
 
 def _inventory_notes(hosts: list[Host], unused: set[str], groups: set[str]) -> tuple[str, ...]:
@@ -170,11 +170,11 @@ def _inventory_notes(hosts: list[Host], unused: set[str], groups: set[str]) -> t
     if ssh:
         notes.append(f"not used, SSH is set up in ssh_config: {', '.join(ssh[:8])}")
     for name in sorted(unused.difference(ssh)):
-        if near := did_you_mean(name, KNOWN):
-            notes.append(f"{name} is a variable for plays{near}")
+        if guess := did_you_mean(name, KNOWN):
+            notes.append(f"{name} is a variable for plays{guess}")
     for address, names in _shared_addresses(hosts).items():
         notes.append(f"{fold(names)} have the same address {address}")
-    both = sorted(groups.intersection(h.name for h in hosts))
+    both = sorted(groups.intersection(host.name for host in hosts))
     if both:
         notes.append(f"both a host and a group: {', '.join(both)}; --limit means the group")
     return tuple(notes)

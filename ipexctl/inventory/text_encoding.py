@@ -19,8 +19,8 @@ def decode_text(data: bytes, source: str) -> str:
             hint=f"iconv -f WINDOWS-1252 -t UTF-8 {file} > {new}   # or -f UTF-16",
             slug="not-utf8",
         ) from None
-    if (at := text.find("\0")) >= 0:
-        line = text.count("\n", 0, at) + 1
+    if (position := text.find("\0")) >= 0:
+        line = text.count("\n", 0, position) + 1
         raise InputError(
             f"cannot read {source}: line {line} has a NUL byte, so this is not a text file",
             hint="save it as UTF-8 text",

@@ -43,11 +43,11 @@ def parse_yaml(text: str, source: str) -> Inventory:
 
 
 def _read_top_level(draft: Draft, key: Scalar, value: Node) -> None:
-    near = did_you_mean(key.text, _OURS)
+    guess = did_you_mean(key.text, _OURS)
     empty = isinstance(value, Scalar) and value.null
-    strange = isinstance(value, Mapping) and near and not value.keys() & set(_KEYS)
+    strange = isinstance(value, Mapping) and guess and not value.keys() & set(_KEYS)
     if strange or not (empty or isinstance(value, Mapping)):
-        raise Bad(f"{key.text!r} is not a group{near}", hint=_HINT, slug="not-a-group").placed(
+        raise Bad(f"{key.text!r} is not a group{guess}", hint=_HINT, slug="not-a-group").placed(
             key.place
         )
     _read_group(draft, key.text, value, key.place)
@@ -63,9 +63,9 @@ def _read_group(draft: Draft, name: str, node: Node, place: Place) -> None:
         return
     for key, value in node.items:
         if key.text not in _KEYS:
-            what = f"unknown key {key.text!r} in group {name}{did_you_mean(key.text, _KEYS)}"
+            message = f"unknown key {key.text!r} in group {name}{did_you_mean(key.text, _KEYS)}"
             raise Bad(
-                what, hint="a group has hosts, children and vars", slug="unknown-group-key"
+                message, hint="a group has hosts, children and vars", slug="unknown-group-key"
             ).placed(key.place)
         if key.text == "hosts":
             _read_hosts(draft, name, value)
@@ -106,10 +106,10 @@ def _read_host_item(draft: Draft, group: str, item: Node) -> None:
         return
     name = item.get("name") if isinstance(item, Mapping) else None
     if not isinstance(item, Mapping) or not isinstance(name, Scalar):
-        what = "a host is a name, or a mapping with a name"
-        raise Bad(what, hint="- node1\n- {name: node2, slots: 4}", slug="wrong-yaml-shape").placed(
-            item.place
-        )
+        message = "a host is a name, or a mapping with a name"
+        raise Bad(
+            message, hint="- node1\n- {name: node2, slots: 4}", slug="wrong-yaml-shape"
+        ).placed(item.place)
     _refuse_again(draft, group, name)
     values = {key: value for key, value in _read_variables(item).items() if key != "name"}
     draft.add_hosts(group, _read_host_name(name), values)
@@ -140,12 +140,12 @@ def _read_value(node: Node) -> Value:
     return Value("" if node.null else node.text, node.place)
 
 
-def _mapping_entries(node: Node, what: str) -> Iterator[tuple[Scalar, Node]]:
+def _mapping_entries(node: Node, subject: str) -> Iterator[tuple[Scalar, Node]]:
     _refuse_tag(node)
     if isinstance(node, Mapping):
         yield from node.items
     elif not isinstance(node, Scalar) or not node.null:
-        raise Bad(f"{what} must be a mapping of NAME: VALUE", slug="wrong-yaml-shape").placed(
+        raise Bad(f"{subject} must be a mapping of NAME: VALUE", slug="wrong-yaml-shape").placed(
             node.place
         )
 

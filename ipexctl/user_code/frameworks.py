@@ -50,27 +50,27 @@ def of_run(
 ) -> Frameworks:
     """Return the frameworks of a run. `argv`: the script and its arguments."""
     sources = list(sources)
-    used = {IMPORTED[one.top] for s in sources for one in s.imports if one.top in IMPORTED}
-    called = frozenset[str]().union(*(source.called for source in sources))
-    asked = frozenset[str]().union(*(source.sharding for source in sources))
-    trainer = any(name.endswith("Trainer") for name in called)
-    asked |= {*_asked_by_words(argv), *_asked_by_variables(env)}
-    own = {*_called_by_itself(called, used), *_lightning_strategies(sources)}
-    wrapped = "DistributedDataParallel" in called
-    instead = frozenset[str]() if wrapped else asked | own
+    frameworks = {IMPORTED[use.top] for s in sources for use in s.imports if use.top in IMPORTED}
+    called_names = frozenset[str]().union(*(source.called for source in sources))
+    requested = frozenset[str]().union(*(source.sharding for source in sources))
+    trainer = any(name.endswith("Trainer") for name in called_names)
+    requested |= {*_asked_by_words(argv), *_asked_by_variables(env)}
+    direct = {*_called_by_itself(called_names, frameworks), *_lightning_strategies(sources)}
+    wrapped = "DistributedDataParallel" in called_names
+    sharding = frozenset[str]() if wrapped else requested | direct
     return Frameworks(
-        frozenset(used),
-        asked,
-        instead,
-        ddp=wrapped or (bool(used & WRAP) and not instead),
-        grouped=trainer or bool(called & GROUP_CALLS),
-        trains=trainer or bool(called & {"backward", "fit", "train"}),
+        frozenset(frameworks),
+        requested,
+        sharding,
+        ddp=wrapped or (bool(frameworks & WRAP) and not sharding),
+        grouped=trainer or bool(called_names & GROUP_CALLS),
+        trains=trainer or bool(called_names & {"backward", "fit", "train"}),
     )
 
 
-def _called_by_itself(called: Collection[str], used: Collection[str]) -> Iterator[str]:
-    yield from (what for name, what in SHARD_CALLS.items() if name in called)
-    if "deepspeed" in used and "initialize" in called:
+def _called_by_itself(names: Collection[str], frameworks: Collection[str]) -> Iterator[str]:
+    yield from (strategy for name, strategy in SHARD_CALLS.items() if name in names)
+    if "deepspeed" in frameworks and "initialize" in names:
         yield "DeepSpeed"
 
 
@@ -78,22 +78,22 @@ def _lightning_strategies(sources: Iterable[PythonSource]) -> Iterator[str]:
     """Yield the strategies of Lightning's Trainer and Fabric."""
     for call in (call for source in sources for call in source.calls):
         value = str(dict(call.keywords).get("strategy", ""))
-        yield from (what for name, what in SHARDING.items() if value.startswith(name))
+        yield from (strategy for name, strategy in SHARDING.items() if value.startswith(name))
 
 
 def _asked_by_words(argv: Sequence[str]) -> Iterator[str]:
-    for word, after in zip(argv, [*argv[1:], ""], strict=True):
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
         name, sign, value = word.partition("=")
         if name.startswith("--") and name[2:] in SHARDING:
-            value = value if sign else after
+            value = value if sign else following
             if value.lower() not in _OFF:
                 yield SHARDING[name[2:]]
 
 
 def _asked_by_variables(env: Mapping[str, str]) -> Iterator[str]:
-    for what in sorted(set(SHARDING.values())):
-        if env.get(f"ACCELERATE_USE_{what.upper()}", "").lower() not in _OFF:
-            yield what
+    for strategy in sorted(set(SHARDING.values())):
+        if env.get(f"ACCELERATE_USE_{strategy.upper()}", "").lower() not in _OFF:
+            yield strategy
 
 
 TRAINER_ARGUMENTS = frozenset(
@@ -115,11 +115,11 @@ FRAMEWORK_MODULES = ("transformers.", "trl.", "sentence_transformers.")
 
 def framework_class(bases: Iterable[tuple[str, str]], name: str) -> str:
     """Return the framework's class that a class of the file extends, else `name` itself."""
-    known = dict(reversed(list(bases)))
-    for _ in range(len(known)):
-        if name.startswith(FRAMEWORK_MODULES) or name not in known:
+    base_of = dict(reversed(list(bases)))
+    for _ in range(len(base_of)):
+        if name.startswith(FRAMEWORK_MODULES) or name not in base_of:
             break
-        name = known[name]
+        name = base_of[name]
     return name
 
 

@@ -90,16 +90,16 @@ class PythonFile:
 
     def _aliases(self) -> dict[str, str]:
         """Return name in the file -> dotted name of what was imported: np -> numpy."""
-        found = {}
+        aliases = {}
         for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     module = alias.name if alias.asname else alias.name.partition(".")[0]
-                    found[alias.asname or module] = module
+                    aliases[alias.asname or module] = module
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 for alias in node.names:
-                    found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-        return found
+                    aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        return aliases
 
     def _assigned_once(self) -> dict[str, ast.expr]:
         """Return the names that the file assigns in one place only, and their values."""
@@ -246,18 +246,18 @@ class PythonFile:
 
     def _running_functions(self) -> set[Function]:
         """Return the file's functions that certainly run: called by the file or by one of them."""
-        called: dict[Function | None, list[Function]] = {}
+        callees: dict[Function | None, list[Function]] = {}
         for call in self.calls:
             name = call.node.func.id if isinstance(call.node.func, ast.Name) else ""
             runs, function = self._runs_in(call.node) if name in self.functions else (False, None)
             if runs and not self.guarded(call.node):
-                called.setdefault(function, []).append(self.functions[name])
-        running, waiting = set[Function](), called.get(None, [])
+                callees.setdefault(function, []).append(self.functions[name])
+        running, waiting = set[Function](), callees.get(None, [])
         while waiting:
             function = waiting.pop()
             if function not in running:
                 running.add(function)
-                waiting += called.get(function, [])
+                waiting += callees.get(function, [])
         return running
 
 

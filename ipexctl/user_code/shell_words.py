@@ -63,19 +63,19 @@ _ESCAPED = re.compile(r'\\(["\\$`])')
 
 def split_commands(text: str) -> Iterator[tuple[ShellWord, ...]]:
     """Yield commands in order, including those of loops and conditions."""
-    at, words, waiting = 0, list[ShellWord](), list[str]()
-    while token := _TOKEN.match(text, at):
-        start, at = token.span()
+    position, words, waiting = 0, list[ShellWord](), list[str]()
+    while token := _TOKEN.match(text, position):
+        start, position = token.span()
         if token["word"]:
             value = _PARTS.sub(_part_value, token[0])
-            words.append(ShellWord(value, token[0], start, at))
+            words.append(ShellWord(value, token[0], start, position))
         elif token["heredoc"]:
             waiting.append(token["heredoc"])
         elif token["operator"]:
             yield from _without_keywords(words)
             words = []
             if token[0] == "\n":
-                at = _skip_heredocs(text, at, waiting)
+                position = _skip_heredocs(text, position, waiting)
     yield from _without_keywords(words)
 
 
@@ -84,13 +84,13 @@ def _without_keywords(words: list[ShellWord]) -> Iterator[tuple[ShellWord, ...]]
         yield tuple(words)
 
 
-def _skip_heredocs(text: str, at: int, waiting: list[str]) -> int:
+def _skip_heredocs(text: str, position: int, waiting: list[str]) -> int:
     """Return the position after the here-documents that begin here."""
     while waiting:
         mark = waiting.pop(0)
-        ended = re.compile(rf"^\t*{re.escape(mark)}\r?$", re.MULTILINE).search(text, at)
-        at = len(text) if not ended else min(ended.end() + 1, len(text))
-    return at
+        match = re.compile(rf"^\t*{re.escape(mark)}\r?$", re.MULTILINE).search(text, position)
+        position = len(text) if not match else min(match.end() + 1, len(text))
+    return position
 
 
 def _part_value(part: re.Match[str]) -> str:

@@ -59,18 +59,18 @@ def read_source(path: str, content: str | bytes, *, main: bool) -> PythonSource:
 
 def _read_source(path: str, file: PythonFile) -> PythonSource:
     unguarded = [call for call in file.calls if not file.guarded(call.node)]
-    sure = [call for call in unguarded if file.runs(call.node)]
+    certain = [call for call in unguarded if file.runs(call.node)]
     framework = list(_framework_calls(file, unguarded))
     return PythonSource(
         path,
-        imports=tuple(sorted(_find_imports(file), key=lambda one: one.line)),
+        imports=tuple(sorted(_find_imports(file), key=lambda item: item.line)),
         calls=tuple(
             SourceCall(
                 call.target,
                 call.line,
                 _constant_keywords(call),
                 _has_all_keywords(call),
-                call in sure,
+                call in certain,
             )
             for call in framework
             if call.target not in _PARSERS
@@ -86,7 +86,7 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
             for call, words in file.commands()
             if words and not file.guarded(call.node)
         ),
-        spawns=tuple(call.line for call in sure if call.target == SPAWN),
+        spawns=tuple(call.line for call in certain if call.target == SPAWN),
         bases=tuple(file.bases),
         options=frozenset(_defined_options(file)),
         written=frozenset(_model_folders(file.calls)),
@@ -95,8 +95,8 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
         reads_argv=_reads_argv(file),
         called=frozenset(call.name for call in file.calls),
         sharding=frozenset(_find_sharding(file)),
-        gpu=tuple((words, call.line) for call in sure if (words := _of_gpu(file, call))),
-        loopback=tuple(sorted(_loopback_addresses(file, sure), key=lambda found: found[1])),
+        gpu=tuple((words, call.line) for call in certain if (words := _of_gpu(file, call))),
+        loopback=tuple(sorted(_loopback_addresses(file, certain), key=lambda address: address[1])),
         reads=frozenset(name for name in (SHARE, CHECKPOINT) if _names_variable(file, name)),
         own_cuda=any(getattr(part, "name", "") == "cuda" for part in file.class_parts()),
     )
@@ -104,8 +104,8 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
 
 def _names_variable(file: PythonFile, name: str) -> bool:
     """Decide whether it names the variable other than to set it."""
-    named = sum(isinstance(node, ast.expr) and text_of(node) == name for node in file.nodes)
-    return named > sum(one.name == name for one in file.variables())
+    uses = sum(isinstance(node, ast.expr) and text_of(node) == name for node in file.nodes)
+    return uses > sum(variable.name == name for variable in file.variables())
 
 
 def _find_imports(file: PythonFile) -> Iterator[Import]:
@@ -141,28 +141,28 @@ def _defined_options(file: PythonFile) -> Iterator[str]:
 def _changes_argv(file: PythonFile) -> bool:
     """Decide whether its arguments differ from those of the command line."""
     for call in file.calls:
-        given = call.node.args or "args" in call.keywords
+        arguments = call.node.args or "args" in call.keywords
         if call.name in _CHANGE_ARGUMENTS or "sys.argv" in call.target:
             return True
-        if call.name in _PARSE_ARGUMENTS and given:
+        if call.name in _PARSE_ARGUMENTS and arguments:
             return True
     return any("sys.argv" in ast.unparse(target) for _, target, _ in file.assignments())
 
 
 def _reads_argv(file: PythonFile) -> bool:
     """Decide whether it takes arguments in a way that `_options` does not read."""
-    used = (file.dotted(node) for node in file.nodes if isinstance(node, ast.Attribute | ast.Name))
+    names = (file.dotted(node) for node in file.nodes if isinstance(node, ast.Attribute | ast.Name))
     modules = {name.partition(".")[0] for name in file.aliases.values()}
-    return not modules.isdisjoint(_ARGUMENT_READERS) or "sys.argv" in used
+    return not modules.isdisjoint(_ARGUMENT_READERS) or "sys.argv" in names
 
 
 def _parsed_classes(file: PythonFile, call: Called) -> Iterable[ast.expr]:
     """Return the classes of HfArgumentParser((A, B)), also if the tuple has a name."""
-    given = call.first or call.keywords.get("dataclass_types")
-    parts = file.value_of(given) if given else None
-    if isinstance(parts, ast.Tuple | ast.List):
-        return parts.elts
-    return [given] if given else []
+    argument = call.first or call.keywords.get("dataclass_types")
+    classes = file.value_of(argument) if argument else None
+    if isinstance(classes, ast.Tuple | ast.List):
+        return classes.elts
+    return [argument] if argument else []
 
 
 # --- frameworks, models and datasets -------------------------------------------------------------
@@ -170,9 +170,9 @@ def _parsed_classes(file: PythonFile, call: Called) -> Iterable[ast.expr]:
 
 def _framework_calls(file: PythonFile, calls: Iterable[Called]) -> Iterator[Called]:
     """Yield calls of a framework's classes, and of the file's own classes."""
-    own = {name for name, _ in file.bases}
+    classes = {name for name, _ in file.bases}
     for call in calls:
-        if call.target.partition(".")[0] in _FRAMEWORKS or call.target in own:
+        if call.target.partition(".")[0] in _FRAMEWORKS or call.target in classes:
             yield call
 
 
@@ -192,14 +192,14 @@ def _constant_of(node: ast.expr) -> Value:
 def _find_sharding(file: PythonFile) -> Iterator[str]:
     """Yield DeepSpeed or FSDP if the file requests it of Accelerate or the Trainer."""
     imported = {name.rpartition(".")[2] for name in file.aliases.values()}
-    yield from (what for name, what in PLUGINS.items() if name in imported)
+    yield from (kind for name, kind in PLUGINS.items() if name in imported)
     for call in file.calls:
-        yield from (what for name, what in PLUGINS.items() if call.target.endswith(f".{name}"))
-        for name, what in SHARDING.items():
+        yield from (kind for name, kind in PLUGINS.items() if call.target.endswith(f".{name}"))
+        for name, kind in SHARDING.items():
             value = call.keywords.get(name)
             off = isinstance(value, ast.Constant) and value.value in (None, "", False)
             if value is not None and not off:
-                yield what
+                yield kind
 
 
 def _hf_names(calls: Iterable[Called]) -> Iterator[HfName]:
@@ -233,10 +233,10 @@ def _model_folders(calls: Iterable[Called]) -> Iterator[str]:
 
 def _of_gpu(file: PythonFile, call: Called) -> str:
     """Return the text of a call that needs a GPU: model.cuda(), x.to("cuda:0"), backend "nccl"."""
-    given = {name: _resolved_text(file, value) for name, value in call.keywords.items()}
+    keywords = {name: _resolved_text(file, value) for name, value in call.keywords.items()}
     first = _resolved_text(file, call.first) if call.first else ""
     if call.name in ("init_process_group", "init_distributed"):
-        backend = given.get("backend") or given.get("dist_backend") or first
+        backend = keywords.get("backend") or keywords.get("dist_backend") or first
         return f'the backend "{backend}"' if backend == "nccl" else ""
     if call.target == "torch.cuda.set_device":
         return f"{call.target}()"
@@ -244,21 +244,21 @@ def _of_gpu(file: PythonFile, call: Called) -> str:
         return ".cuda()"
     if call.name != "to" and not call.target.startswith("torch."):
         return ""
-    device = given.get("device") or (first if call.name == "to" else "")
-    asked = device.partition(":")[0] == "cuda" and call.target != "torch.device"
-    return f'the device "{device}"' if asked else ""
+    device = keywords.get("device") or (first if call.name == "to" else "")
+    is_cuda = device.partition(":")[0] == "cuda" and call.target != "torch.device"
+    return f'the device "{device}"' if is_cuda else ""
 
 
-def _loopback_addresses(file: PythonFile, sure: Iterable[Called]) -> Iterator[tuple[str, int]]:
+def _loopback_addresses(file: PythonFile, certain: Iterable[Called]) -> Iterator[tuple[str, int]]:
     """Yield what certainly sets the rendezvous to the loopback address, and its line."""
     places = [
-        (MASTER, one.value, one.node)
-        for one in file.variables()
-        if one.name == MASTER and not one.default and file.sure(one.node)
+        (MASTER, variable.value, variable.node)
+        for variable in file.variables()
+        if variable.name == MASTER and not variable.default and file.sure(variable.node)
     ]
-    for call in sure:
-        name, at = _MEETING.get(call.target.rpartition(".")[2], ("", 0))
-        value = call.keywords.get(name) or (call.node.args[at] if call.node.args[at:] else None)
+    for call in certain:
+        name, i = _MEETING.get(call.target.rpartition(".")[2], ("", 0))
+        value = call.keywords.get(name) or (call.node.args[i] if call.node.args[i:] else None)
         places += [(name, value, call.node)] if name else []
     for name, value, node in places:
         text = _resolved_text(file, value) if value else ""

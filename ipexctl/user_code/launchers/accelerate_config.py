@@ -31,12 +31,12 @@ class Keys:
 
     @property
     def sections(self) -> frozenset[str]:
-        names = (one.names[0] for one in self.all)
+        names = (key.names[0] for key in self.all)
         return frozenset(name.partition(".")[0] for name in names if "." in name)
 
     def named(self, name: str) -> tuple[Flag, ...]:
         section = name.partition(".")[0]
-        return tuple(one for one in self.all if one.names[0] in (name, f"{section}.*"))
+        return tuple(key for key in self.all if key.names[0] in (name, f"{section}.*"))
 
 
 def parse_keys(text: str) -> Keys:
@@ -52,35 +52,35 @@ def read_config(text: str, source: str, keys: Keys) -> LineRequest:
             hint="accelerate config",
             slug="not-an-accelerate-config",
         ).placed(root.place)
-    found = list[Given]()
+    options = list[Given]()
     for name, node in _flatten_config(root, keys):
         try:
-            found += _read_key(name, node, keys)
+            options += _read_key(name, node, keys)
         except Bad as e:
             raise e.placed(node.place) from None
     ignored = list[tuple[str, str]]()
     if any(
         key.text == "distributed_type" and _scalar_text(value) == "no" for key, value in root.items
     ):
-        found, ignored = _as_one_process(found)
-    request = request_of(source, found)
+        options, ignored = _as_one_process(options)
+    request = request_of(source, options)
     return replace(request, ignored=(*request.ignored, *ignored))
 
 
-def _as_one_process(found: list[Given]) -> tuple[list[Given], list[tuple[str, str]]]:
+def _as_one_process(options: list[Given]) -> tuple[list[Given], list[tuple[str, str]]]:
     """Ignore numbers of processes: Accelerate starts one for distributed_type NO."""
-    more = [one for one in found if one.flag.becomes in _NUMBERS and one.value != "1"]
+    over = [row for row in options if row.flag.becomes in _NUMBERS and row.value != "1"]
     why = "with distributed_type: NO, Accelerate starts one process; -n N starts N ranks"
-    ignored = [(f"{one.flag.names[0]}: {one.value}", why) for one in more]
-    return [_given_option(one.flag, "1") if one in more else one for one in found], ignored
+    ignored = [(f"{row.flag.names[0]}: {row.value}", why) for row in over]
+    return [_given_option(row.flag, "1") if row in over else row for row in options], ignored
 
 
 def _flatten_config(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | Node]]:
     """Yield pairs of section.key and value, without empty sections and lists."""
     for key, value in root.items:
         if key.text in keys.sections and isinstance(value, Mapping):
-            for inner, node in value.items:
-                yield f"{key.text}.{inner.text}", node
+            for subkey, node in value.items:
+                yield f"{key.text}.{subkey.text}", node
         elif key.text in keys.sections and isinstance(value, Scalar) and value.null:
             continue
         else:
@@ -92,9 +92,9 @@ def _read_key(name: str, node: Node, keys: Keys) -> list[Given]:
     entries = keys.named(name)
     value = _scalar_text(node)
     if not entries:
-        known = [one.names[0] for one in keys.all]
+        names = [row.names[0] for row in keys.all]
         raise Bad(
-            f"unknown key {name}{did_you_mean(name, known)}",
+            f"unknown key {name}{did_you_mean(name, names)}",
             why="ipexctl interprets the keys of this file itself and does not know this one",
             hint="remove it, or use an option of ipexctl run",
             slug="accelerate-key-unknown",
@@ -104,16 +104,16 @@ def _read_key(name: str, node: Node, keys: Keys) -> list[Given]:
     for key in entries:
         if re.fullmatch(key.value or "(?s:.*)", value):
             if key.becomes == "refused":
-                what = f"{name}: {value or 'a list or mapping'} is not supported here"
-                raise Bad(what, why=key.why, hint=key.type, slug="accelerate-key-unsupported")
+                message = f"{name}: {value or 'a list or mapping'} is not supported here"
+                raise Bad(message, why=key.why, hint=key.type, slug="accelerate-key-unsupported")
             if key.becomes in _NUMBERS and not re.fullmatch(NUMBER, value):
                 raise Bad(
                     f"{name}: {value}: expected a whole number of at least 1", slug="not-a-count"
                 )
             return [_given_option(key, value)]
-    taken = [key for key in entries if key.becomes != "refused"]
-    listed = listed_values(text for key in taken for text in (*key.default, key.value) if text)
-    why = f"supported values: {listed}" if listed else ""
+    accepted = [key for key in entries if key.becomes != "refused"]
+    values = listed_values(text for key in accepted for text in (*key.default, key.value) if text)
+    why = f"supported values: {values}" if values else ""
     raise Bad(f"{name}: {value}: unknown value", why=why, slug="unknown-value")
 
 

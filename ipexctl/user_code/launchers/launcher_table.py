@@ -36,20 +36,20 @@ class Flag:
 
     def taken(self, value: str) -> str | None:
         """Return the part of a value that is used; None if this entry does not apply to it."""
-        found = re.fullmatch(self.value or "(?s:.*)", value)
-        if not found:
+        match = re.fullmatch(self.value or "(?s:.*)", value)
+        if not match:
             return None
         if self.as_ and not self.values:
             return self.as_
-        value = found[1] if found.re.groups else value
+        value = match[1] if match.re.groups else value
         return value.upper() if self.upper else value
 
 
 def listed_values(patterns: Iterable[str]) -> str:
     """Return `no|fp16|bf16` for people; "" if the patterns are more than lists of words."""
-    found = list(patterns)
-    if all(re.fullmatch(r"[\w-]+(\|[\w-]+)*", pattern) for pattern in found):
-        return ", ".join(word for pattern in found for word in pattern.split("|"))
+    choices = list(patterns)
+    if all(re.fullmatch(r"[\w-]+(\|[\w-]+)*", pattern) for pattern in choices):
+        return ", ".join(word for pattern in choices for word in pattern.split("|"))
     return ""
 
 
@@ -70,8 +70,8 @@ class Launcher:
 
     def spelled(self, word: str) -> str:
         """Return a single spelling for those that the launcher accepts as equal."""
-        bare = word.lstrip("-")
-        return f"-{bare}" if self.any_dashes else word[: -len(bare)] + bare.replace("_", "-")
+        name = word.lstrip("-")
+        return f"-{name}" if self.any_dashes else word[: -len(name)] + name.replace("_", "-")
 
     def named(self, word: str) -> tuple[Flag, ...]:
         name = self.spelled(word)
@@ -88,10 +88,10 @@ class Launchers:
             return None
         name = posixpath.basename(words[0])
         for count in (3, 2, 1):
-            called = " ".join([name, *words[1:count]])
+            program = " ".join([name, *words[1:count]])
             for launcher in self.all:
-                if called in launcher.programs:
-                    return launcher, called, count
+                if program in launcher.programs:
+                    return launcher, program, count
         if ASSIGNMENT.fullmatch(words[0]):
             return self.called("env"), "env", 0
         if _PYTHON.fullmatch(name):
@@ -99,21 +99,21 @@ class Launchers:
         return None
 
     def of_module(self, module: str) -> Launcher | None:
-        return next((one for one in self.all if module in one.modules), None)
+        return next((launcher for launcher in self.all if module in launcher.modules), None)
 
     def called(self, name: str) -> Launcher:
-        return next(one for one in self.all if one.name == name)
+        return next(launcher for launcher in self.all if launcher.name == name)
 
 
 def parse_launchers(text: str) -> Launchers:
-    made = []
+    launchers = []
     for raw in toml.loads(text)["launcher"]:
-        flags = tuple(flag_of(one, one["names"]) for one in raw["flags"])
-        lists = {key: tuple(value) for key, value in raw.items() if isinstance(value, list)}
-        fields: dict[str, Any] = {**raw, **lists, "flags": flags}
+        flags = tuple(flag_of(flag, flag["names"]) for flag in raw["flags"])
+        tuples = {key: tuple(value) for key, value in raw.items() if isinstance(value, list)}
+        fields: dict[str, Any] = {**raw, **tuples, "flags": flags}
         del fields["source"]  # where its options were documented, for maintainers of the table
-        made.append(Launcher(**fields))
-    return Launchers(tuple(made))
+        launchers.append(Launcher(**fields))
+    return Launchers(tuple(launchers))
 
 
 def flag_of(raw: Mapping[str, Any], names: Sequence[str]) -> Flag:
@@ -122,5 +122,5 @@ def flag_of(raw: Mapping[str, Any], names: Sequence[str]) -> Flag:
         raise ValueError(f"{names[0]}: there is no meaning {raw['becomes']!r}")
     notes = ("key", "source", "until")  # where it was documented, for maintainers of the table
     fields = {"as_" if key == "as" else key: raw[key] for key in raw if key not in notes}
-    lists = {"names": tuple(names), "default": tuple(raw.get("default", ()))}
-    return Flag(**{**fields, **lists})
+    tuples = {"names": tuple(names), "default": tuple(raw.get("default", ()))}
+    return Flag(**{**fields, **tuples})

@@ -50,16 +50,16 @@ class LineRequest:
 
     def words(self, *meanings: str) -> str:
         """Return the options with these meanings as they were typed."""
-        return " ".join(one.typed for one in self.given if one.flag.becomes in meanings)
+        return " ".join(option.typed for option in self.given if option.flag.becomes in meanings)
 
     @property
     def env(self) -> tuple[str, ...]:
-        set_by_options = (item for one in self.given for item in one.variables)
+        set_by_options = (item for option in self.given for item in option.variables)
         return tuple(dict.fromkeys((*self.assigned, *set_by_options)))
 
     @property
     def module(self) -> bool:
-        return any(one.flag.becomes == "module" for one in self.given)
+        return any(option.flag.becomes == "module" for option in self.given)
 
     @property
     def counts(self) -> bool:
@@ -120,57 +120,57 @@ class Merged:
         yield from self.overridden
 
 
-def merge_requests(layers: Sequence[LineRequest], own: TypedOptions) -> Merged:
+def merge_requests(layers: Sequence[LineRequest], typed: TypedOptions) -> Merged:
     """Merge the layers: our own options win, then the first layer that sets an option."""
-    made = Merged(counts=bool(own.counts))
-    _take_hosts(made, layers, own)
-    _take_counts(made, layers, own)
+    merged = Merged(counts=bool(typed.counts))
+    _take_hosts(merged, layers, typed)
+    _take_counts(merged, layers, typed)
     for request in layers:
-        for one in (one for one in request.given if one.flag.becomes == "option"):
-            name = one.flag.as_
-            if name in own.names or name in made.options:
-                made.overridden.append(f"{name} {one.value} of {request.who} is overridden")
+        for given in (given for given in request.given if given.flag.becomes == "option"):
+            name = given.flag.as_
+            if name in typed.names or name in merged.options:
+                merged.overridden.append(f"{name} {given.value} of {request.who} is overridden")
             else:
-                made.options += [name, one.value]
+                merged.options += [name, given.value]
         for option, meaning in (("-l", "limit"), ("-x", "exclude")):
             for value in request.values(meaning):
-                made.options += [word for part in value.split("@") for word in (option, part)]
-        made.ignored += request.ignored
-    _take_env(made, layers, own)
-    return made
+                merged.options += [word for part in value.split("@") for word in (option, part)]
+        merged.ignored += request.ignored
+    _take_env(merged, layers, typed)
+    return merged
 
 
-def _take_hosts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
-    winner = own.hosts
+def _take_hosts(merged: Merged, layers: Sequence[LineRequest], typed: TypedOptions) -> None:
+    winner = typed.hosts
     for request in layers:
         if not request.names_hosts:
             continue
         if winner:
-            typed = request.words("hostfile", "hosts")
-            made.overridden.append(f"{typed} of {request.who} is overridden by {winner}")
+            text = request.words("hostfile", "hosts")
+            merged.overridden.append(f"{text} of {request.who} is overridden by {winner}")
             continue
         winner = f"the hosts of {request.who}"
         for option, meaning in (("-f", "hostfile"), ("-H", "hosts")):
-            made.options += [word for one in request.values(meaning) for word in (option, one)]
+            merged.options += [word for item in request.values(meaning) for word in (option, item)]
 
 
-def _take_counts(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
-    winner = own.counts
+def _take_counts(merged: Merged, layers: Sequence[LineRequest], typed: TypedOptions) -> None:
+    winner = typed.counts
     for request in layers:
         if not request.counts:
             continue
-        typed = request.words("ranks", "ranks-per-host", "host-count")
+        text = request.words("ranks", "ranks-per-host", "host-count")
         if winner:
-            made.overridden.append(f"{typed} of {request.who} is overridden by {winner}")
+            merged.overridden.append(f"{text} of {request.who} is overridden by {winner}")
             continue
         n, ppn = _requested_counts(request)
         hosts = request.words("host-count")
         if hosts and (n is None or ppn is None):
-            made.ignored.append((hosts, "all hosts take part; -l HOST,HOST chooses some"))
+            merged.ignored.append((hosts, "all hosts take part; -l HOST,HOST chooses some"))
         for name, count in (("-n", n), ("-ppn", ppn)):
             if count is not None:
-                winner, made.counts = f"that of {request.who}", True
-                made.options += [name, str(count)]
+                winner, merged.counts = f"that of {request.who}", True
+                merged.options += [name, str(count)]
 
 
 def _requested_counts(request: LineRequest) -> tuple[int | None, int | None]:
@@ -191,18 +191,18 @@ def _requested_counts(request: LineRequest) -> tuple[int | None, int | None]:
     return n, ppn
 
 
-def _take_env(made: Merged, layers: Sequence[LineRequest], own: TypedOptions) -> None:
-    seen: dict[str, str] = dict.fromkeys(own.env, "--env before it")
+def _take_env(merged: Merged, layers: Sequence[LineRequest], typed: TypedOptions) -> None:
+    seen: dict[str, str] = dict.fromkeys(typed.env, "--env before it")
     words: list[str] = []
     for request in reversed(layers):  # the inner launcher sets it last
         for item in request.env:
             name = item.partition("=")[0]
             if name in seen:
-                made.overridden.append(f"{name} of {request.who} is overridden by {seen[name]}")
+                merged.overridden.append(f"{name} of {request.who} is overridden by {seen[name]}")
                 continue
             words += ["--env", item]
         seen |= {item.partition("=")[0]: f"that of {request.who}" for item in request.env}
-    made.options += words
+    merged.options += words
 
 
 def nest_requests(
@@ -213,7 +213,7 @@ def nest_requests(
         return outer, inner
     if (inner.ppn or 1) == 1 and (inner.nodes or 1) == 1 and (inner.n or 1) == 1:
         return outer, inner
-    first, second = (one.words("ranks", "ranks-per-host", "host-count") for one in (outer, inner))
+    first, second = (line.words("ranks", "ranks-per-host", "host-count") for line in (outer, inner))
     if outer.n in (None, inner.nodes or 1) and outer.ppn in (None, 1):
         dropped = (first, f"{inner.who} starts the ranks of a host")
         return replace(outer.without_counts(), ignored=(*outer.ignored, dropped)), inner

@@ -57,8 +57,8 @@ def meant_by_file(name: str, head: str) -> tuple[str, str]:
 def explain_not_script(words: Sequence[str]) -> tuple[str, str]:
     """Return why `words` do not start a Python script, and what to type; "" for other programs."""
     program = posixpath.basename(words[0]) if words else ""
-    named = _KNOWN.get(" ".join([program, *words[1:2]]))
-    why, hint = named or _KNOWN.get(program, ("", ""))
+    entry = _KNOWN.get(" ".join([program, *words[1:2]]))
+    why, hint = entry or _KNOWN.get(program, ("", ""))
     if why == _INSTALL[0] and any(_DISCONTINUED.match(word) for word in words[1:]):
         why, hint = _IPEX
     file = next((word for word in words[1:] if _FILE.fullmatch(word)), "FILE")

@@ -50,7 +50,7 @@ class PastedLine:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        return tuple(one.remark for one in self._launchers if one.remark)
+        return tuple(launcher.remark for launcher in self._launchers if launcher.remark)
 
     @property
     def starts_ranks(self) -> tuple[str, ...]:
@@ -59,11 +59,11 @@ class PastedLine:
 
     @property
     def reads_config(self) -> bool:
-        return any(one.config for one in self._launchers)
+        return any(launcher.config for launcher in self._launchers)
 
     @property
     def _launchers(self) -> list[Launcher]:
-        return [one.launcher for one in self.requests if one.launcher]
+        return [request.launcher for request in self.requests if request.launcher]
 
 
 def read_pasted_line(
@@ -75,10 +75,10 @@ def read_pasted_line(
     """
     if module:
         launcher = launchers.of_module(words[0]) if words else None
-        found = (launcher, f"python -m {words[0]}", 1) if launcher else None
+        match = (launcher, f"python -m {words[0]}", 1) if launcher else None
     else:
-        found = launchers.of(words)
-    return _Reader(launchers).line(words, found) if found else None
+        match = launchers.of(words)
+    return _Reader(launchers).line(words, match) if match else None
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,15 @@ class StartedRanks:
 
 def started_by(words: Sequence[str], launchers: Launchers) -> StartedRanks | None:
     """Return the ranks; None for a command that starts none. Only the run may know some words."""
-    found = launchers.of(words)
-    if not found or _ONLY_ASKS & set(words):
+    match = launchers.of(words)
+    if not match or _ONLY_ASKS & set(words):
         return None
     reader, script = _Reader(launchers), ""
     with suppress(InputError):
-        line = reader.line(words, found)
+        line = reader.line(words, match)
         script = f"-m {line.script[0]}" if line.module else line.script[0]
-    known = script.endswith(".py") or script.startswith("-m ")
-    return StartedRanks(reader.starters[0], script if known else "") if reader.starters else None
+    sure = script.endswith(".py") or script.startswith("-m ")
+    return StartedRanks(reader.starters[0], script if sure else "") if reader.starters else None
 
 
 @dataclass
@@ -108,10 +108,10 @@ class _Reader:
     requests: list[LineRequest] = field(default_factory=list)
     starters: list[str] = field(default_factory=list)  # that start ranks, as they are called
 
-    def line(self, words: Sequence[str], found: tuple[Launcher, str, int] | None) -> PastedLine:
+    def line(self, words: Sequence[str], match: tuple[Launcher, str, int] | None) -> PastedLine:
         size = len(words)
-        while found:
-            launcher, name, count = found
+        while match:
+            launcher, name, count = match
             self.starters += [name] if launcher.starts_ranks else []
             if len(self.requests) == MOST_PROGRAMS or len(self.starters) > 2:
                 raise InputError(
@@ -134,7 +134,7 @@ class _Reader:
                     outer, request, gives_way=launcher.gives_way
                 )
             self.requests.append(request)
-            found = self._next(launcher, request, words)
+            match = self._next(launcher, request, words)
         return PastedLine(tuple(self.requests), tuple(words), size - len(words))
 
     def _next(
@@ -194,27 +194,27 @@ class _Options:
         if not flags:
             raise self._unknown(word)
         values = flags[0].values
-        given = [attached] if sign else self.words[:values]
-        if values == 2 and given and "=" in given[0]:
-            given = given[:1]  # -genv NAME=VALUE
-        elif not sign and (len(given) < values or (values == 1 and self._is_known(given[0]))):
+        words = [attached] if sign else self.words[:values]
+        if values == 2 and words and "=" in words[0]:
+            words = words[:1]  # -genv NAME=VALUE
+        elif not sign and (len(words) < values or (values == 1 and self._is_known(words[0]))):
             raise InputError(f"{self.name} {word}: a value is missing", slug="option-value-missing")
         if not sign:
-            del self.words[: len(given)]
-        shown = quote_for_pasting((*([] if sign else [word]), *given))
-        typed = f"{name}={shown}" if sign else shown
+            del self.words[: len(words)]
+        quoted = quote_for_pasting((*([] if sign else [word]), *words))
+        typed = f"{name}={quoted}" if sign else quoted
         if sign and not values:
             raise InputError(
                 f"{self.name} {typed}: {name} takes no value", slug="option-takes-no-value"
             )
-        value = "=".join(given)
+        value = "=".join(words)
         for flag in flags:
             taken = flag.taken(value)
             if taken is not None:
                 return Given(flag, taken, typed)
-        what, why, hint = _wrong_value([flag for flag in flags if flag.becomes != "refused"])
+        message, why, hint = _wrong_value([flag for flag in flags if flag.becomes != "refused"])
         raise InputError(
-            f"{self.name} {typed}: {what}", why=why, hint=hint, slug="launcher-value-unsupported"
+            f"{self.name} {typed}: {message}", why=why, hint=hint, slug="launcher-value-unsupported"
         )
 
     def _is_known(self, word: str) -> bool:
@@ -222,18 +222,18 @@ class _Options:
 
     def _unknown(self, word: str) -> InputError:
         name = word.partition("=")[0]
-        known = [name for flag in self.launcher.flags for name in flag.names]
-        meant = did_you_mean(self.launcher.spelled(name), known)
+        names = [name for flag in self.launcher.flags for name in flag.names]
+        guess = did_you_mean(self.launcher.spelled(name), names)
         return InputError(
-            f"{self.name}: unknown option {name}{meant}",
+            f"{self.name}: unknown option {name}{guess}",
             why=f"ipexctl run replaces {self.name} and rejects options that it does not know",
             hint=_ELSE,
             slug="launcher-option-unknown",
         )
 
-    def _take(self, one: Given) -> None:
+    def _take(self, given: Given) -> None:
         """Take an option. Raises InputError if it is unsupported, or contradicts an earlier one."""
-        flag, value, typed = one.flag, one.value, one.typed
+        flag, value, typed = given.flag, given.value, given.typed
         if flag.becomes == "refused":
             raise InputError(
                 f"{self.name} {typed} is not supported here",
@@ -245,22 +245,22 @@ class _Options:
             raise InputError(
                 f"{self.name} {typed}: expected a whole number of at least 1", slug="not-a-count"
             )
-        if (earlier := self.before.get(_meaning_key(one))) and earlier.value != value:
+        if (earlier := self.before.get(_meaning_key(given))) and earlier.value != value:
             raise InputError(
-                f"{self.name}: {_flag_text(earlier)} and {_flag_text(one)} contradict each other",
+                f"{self.name}: {_flag_text(earlier)} and {_flag_text(given)} contradict each other",
                 hint="leave one of them out",
                 slug="launcher-options-contradict",
             )
-        others = {"hostfile": "hosts", "hosts": "hostfile"}.get(flag.becomes)
-        if earlier := self.before.get(("first", others)):
+        counterpart = {"hostfile": "hosts", "hosts": "hostfile"}.get(flag.becomes)
+        if earlier := self.before.get(("first", counterpart)):
             raise InputError(
                 f"{self.name} {earlier.typed} and {typed}: hosts are given twice",
                 hint="use one of them; for some hosts of a file: -f FILE -l HOST,HOST",
                 slug="hosts-given-twice",
             )
-        self.found.append(one)
-        self.before.setdefault(_meaning_key(one), one)
-        self.before.setdefault(("first", flag.becomes), one)
+        self.found.append(given)
+        self.before.setdefault(_meaning_key(given), given)
+        self.before.setdefault(("first", flag.becomes), given)
 
     def request(self) -> LineRequest:
         return request_of(self.name, self.found, self.launcher, self.assigned)
@@ -270,26 +270,26 @@ def _wrong_value(flags: Sequence[Flag]) -> tuple[str, str, str]:
     """Return what is wrong with the value, why, and what to type."""
     if any(flag.becomes in COUNTS for flag in flags):
         return "expected a number", "", ""
-    if known := listed_values(flag.value for flag in flags):
-        return "unknown value", f"supported values: {known}", _ELSE
+    if supported := listed_values(flag.value for flag in flags):
+        return "unknown value", f"supported values: {supported}", _ELSE
     return "unsupported value", "", _ELSE
 
 
-def _meaning_key(one: Given) -> object:
+def _meaning_key(option: Given) -> object:
     """Return a key that is equal for options with the same meaning, whose values must match."""
-    becomes = one.flag.becomes
+    becomes = option.flag.becomes
     if becomes in _VARIABLES:
-        return "variable", _variable_name(one)
+        return "variable", _variable_name(option)
     if becomes == "option":
-        return "option", one.flag.as_
-    return ("once", becomes) if becomes in _ONCE else ("", becomes, one.value)
+        return "option", option.flag.as_
+    return ("once", becomes) if becomes in _ONCE else ("", becomes, option.value)
 
 
-def _flag_text(one: Given) -> str:
+def _flag_text(option: Given) -> str:
     """Return the option without the value of a variable, which may be a secret."""
-    extra = one.flag.becomes in _EXTRA
-    return f"{one.typed.split()[0]} {_variable_name(one)}" if extra else one.typed
+    extra = option.flag.becomes in _EXTRA
+    return f"{option.typed.split()[0]} {_variable_name(option)}" if extra else option.typed
 
 
-def _variable_name(one: Given) -> str:
-    return (one.flag.as_ if one.flag.becomes == "variable" else one.value).partition("=")[0]
+def _variable_name(given: Given) -> str:
+    return (given.flag.as_ if given.flag.becomes == "variable" else given.value).partition("=")[0]

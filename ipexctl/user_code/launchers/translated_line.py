@@ -32,23 +32,23 @@ def translate_line(
     config: LineRequest | None = None,
 ) -> Replacement:
     """Return the command. `typed`: the words of `own`. `config`: an Accelerate config's request."""
-    requests = [one.filled(config) if config else one for one in line.requests]
-    made = merge_requests(requests, own)
-    options = [*made.options, *(["--accelerate", config.who] if config else []), *typed]
+    requests = [request.filled(config) if config else request for request in line.requests]
+    merged = merge_requests(requests, own)
+    options = [*merged.options, *(["--accelerate", config.who] if config else []), *typed]
     options += ["-m"] if line.module else []
-    counted = made.counts or (config is not None and config.counts) or "--accelerate" in own.names
-    note = "; ".join(_translation_notes(line, options, made, counted=counted))
+    counted = merged.counts or (config is not None and config.counts) or "--accelerate" in own.names
+    note = "; ".join(_translation_notes(line, options, merged, counted=counted))
     return Replacement(tuple(options), line.script, note)
 
 
 def _translation_notes(
-    line: PastedLine, options: list[str], made: Merged, *, counted: bool
+    line: PastedLine, options: list[str], merged: Merged, *, counted: bool
 ) -> Iterator[str]:
     script = line.script if len(line.script) == 1 else (line.script[0], "...")
     command = retry_command.compose_retry_command(Typed(("run", *options), script), (), None)
     names = line.starts_ranks or [line.requests[-1].who]
     yield f"{' and '.join(names)} replaced by: {command}"
-    yield from made.note()
+    yield from merged.note()
     if line.starts_ranks and not counted:
         yield "no number of ranks is given, so ipexctl's default applies"
     yield from line.remarks
