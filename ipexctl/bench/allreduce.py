@@ -27,46 +27,46 @@ from ipexctl.run.watch.run_watchers import View
 
 def bench_allreduce(
     target: Target,
-    asked: AllreduceOptions,
+    request: AllreduceOptions,
     view: View,
     interrupts: Interruptible,
     note: Callable[[str], None],
 ) -> Benchmark:
     """Run the benchmark. `interrupts` count while ranks run. Raises IpexctlError without result."""
-    _check_request(target, asked)
+    _check_request(target, request)
     began = time.monotonic()
     note("measuring the links between the hosts")
-    cluster = examine_links(target, asked.root)
-    note(f"measuring all_reduce, about {asked.seconds:.0f} s")
-    heard = BenchLines(0)
-    lines = RankLines(view, heard)
-    result = run_in_ranks(target, asked, lines, interrupts)
-    if heard.error:
-        raise _error_of_ranks(heard)
+    cluster = examine_links(target, request.root)
+    note(f"measuring all_reduce, about {request.seconds:.0f} s")
+    report = BenchLines(0)
+    lines = RankLines(view, report)
+    result = run_in_ranks(target, request, lines, interrupts)
+    if report.error:
+        raise _error_of_ranks(report)
     plan = lines.plan
-    ranks = {h.host: [p.rank for p in h.ranks] for h in plan.hosts} if plan else {}
-    placed = Placed(cluster, ranks)
+    ranks = {host.host: [rank.rank for rank in host.ranks] for host in plan.hosts} if plan else {}
+    placement = Placed(cluster, ranks)
     links = cluster.measured.links
     return Benchmark(
         run_id=result.run_id,
         code=result.exit_code,
-        backend=heard.backend or asked.backend,
-        torch=heard.torch,
-        ranks=heard.ranks,
-        rows=measured_rows(heard, slowest_rate(links)),
-        left=heard.left,
-        left_why=heard.left_why,
-        hosts=host_rates(placed, heard),
+        backend=report.backend or request.backend,
+        torch=report.torch,
+        ranks=report.ranks,
+        rows=measured_rows(report, slowest_rate(links)),
+        left=report.left,
+        left_why=report.left_why,
+        hosts=host_rates(placement, report),
         links=links,
-        slow=slow_parts(placed, heard) if heard.rates else (),
+        slow=slow_parts(placement, report) if report.rates else (),
         seconds=time.monotonic() - began,
     )
 
 
-def _check_request(target: Target, asked: AllreduceOptions) -> None:
-    if asked.backend not in BACKENDS:
-        raise unknown_value("--backend", asked.backend, BACKENDS)
-    if len(read_inventory(target).hosts) * asked.ppn < 2:
+def _check_request(target: Target, request: AllreduceOptions) -> None:
+    if request.backend not in BACKENDS:
+        raise unknown_value("--backend", request.backend, BACKENDS)
+    if len(read_inventory(target).hosts) * request.ppn < 2:
         raise InputError(
             "all_reduce needs at least two ranks",
             why="one host was given, with one rank",
@@ -75,8 +75,8 @@ def _check_request(target: Target, asked: AllreduceOptions) -> None:
         )
 
 
-def _error_of_ranks(heard: BenchLines) -> IpexctlError:
-    if heard.error == "no-ccl":
+def _error_of_ranks(report: BenchLines) -> IpexctlError:
+    if report.error == "no-ccl":
         return NothingFits(
             "--backend ccl: the environment on the hosts has no oneCCL bindings",
             why="oneccl_bind_pt cannot be imported there",
@@ -85,7 +85,7 @@ def _error_of_ranks(heard: BenchLines) -> IpexctlError:
         )
     return HostFailed(
         "the ranks did not add up their values correctly",
-        why=heard.why,
+        why=report.why,
         hint="ipexctl doctor --level std",
         slug="wrong-sum",
     )

@@ -59,8 +59,7 @@ class Reason:
 
 
 def reason_of(finding: Finding, slugs: Mapping[str, str] = OF_HOST) -> Reason:
-    f = finding
-    return Reason(slugs[f.id], f.id, f.title, f.evidence, str(f.fix))
+    return Reason(slugs[finding.id], finding.id, finding.title, finding.evidence, str(finding.fix))
 
 
 def known_checks() -> dict[str, Check]:
@@ -82,10 +81,10 @@ def line_of(text: str, mark: str) -> Mapping[str, Any] | None:
     if not text.startswith(mark):
         return None
     try:
-        found = json.loads(text[len(mark) : LONGEST])
+        document = json.loads(text[len(mark) : LONGEST])
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def pressure_of(line: Mapping[str, Any]) -> Pressure:
@@ -107,8 +106,8 @@ def pressure_signs(seen: Sequence[Pressure]) -> Iterator[tuple[str, str, str]]:
         yield "cpu-quota", "CORE-003", f"paused for {paused:.0%} of the time"
     if stolen := max((p.stolen for p in seen if p.stolen > STOLEN), default=0.0):
         yield "stolen", "LOAD-001", f"the hypervisor took {stolen:.0%} of the CPU time"
-    if hot := max((p.heat for p in seen), default=0):
-        yield "throttled", "PWR-003", f"throttled {hot} times while it computed"
+    if throttles := max((p.heat for p in seen), default=0):
+        yield "throttled", "PWR-003", f"throttled {throttles} times while it computed"
 
 
 # --- what the ranks printed ----------------------------------------------------------------------
@@ -157,8 +156,8 @@ class BenchLines:
             threads = count_or_none(line.get("threads")) or None
             self.rates[rank] = Rate(gflops, threads, pressure_of(line))
         elif kind == "left" and line.get("why") in ("time", "memory"):
-            named = list_of(line.get("sizes"))
-            self.left = tuple(size for size in SIZES if size in named)
+            sizes = list_of(line.get("sizes"))
+            self.left = tuple(size for size in SIZES if size in sizes)
             self.left_why = line["why"]
         elif kind == "rank":
             self.torch = plain(line.get("torch"), 60)
@@ -181,19 +180,19 @@ class AllreduceRow:
     of_link: float | None = None  # as a share of what the slowest link carried alone
 
 
-def measured_rows(heard: BenchLines, link: float | None) -> tuple[AllreduceRow, ...]:
+def measured_rows(report: BenchLines, link: float | None) -> tuple[AllreduceRow, ...]:
     """Return sizes that all ranks measured. `link`: bits per second of the slowest link."""
-    found = []
-    for size, by_rank in sorted(heard.times.items()):
-        if len(by_rank) != heard.ranks:
+    rows = []
+    for size, by_rank in sorted(report.times.items()):
+        if len(by_rank) != report.ranks:
             continue
         times = [average for average, _ in by_rank.values()]
         mean = math.fsum(times) / len(times)
-        bus = bus_rate(size, mean, heard.ranks)
+        bus = bus_rate(size, mean, report.ranks)
         count = min(count for _, count in by_rank.values())
         share = bus / link if link else None
-        found.append(AllreduceRow(size, mean, min(times), max(times), count, bus, share))
-    return tuple(found)
+        rows.append(AllreduceRow(size, mean, min(times), max(times), count, bus, share))
+    return tuple(rows)
 
 
 def bus_rate(size: int, microseconds: float, ranks: int) -> float:
@@ -246,14 +245,14 @@ class Placed:
     cluster: CheckedHosts
     ranks: Mapping[str, Sequence[int]]
 
-    def rates(self, heard: BenchLines) -> dict[str, float]:
+    def rates(self, report: BenchLines) -> dict[str, float]:
         """Return each host's 1e9 operations per second, all its ranks together."""
-        found = {}
+        rates = {}
         for host, ranks in self.ranks.items():
-            own = [heard.rates[r].gflops for r in ranks if r in heard.rates]
-            if own and len(own) == len(ranks):
-                found[host] = math.fsum(own)
-        return found
+            gflops = [report.rates[rank].gflops for rank in ranks if rank in report.rates]
+            if gflops and len(gflops) == len(ranks):
+                rates[host] = math.fsum(gflops)
+        return rates
 
     def fastest_alike(self, rates: Mapping[str, float]) -> dict[str, str]:
         """Return for each host the fastest one with the same CPU."""
@@ -261,33 +260,35 @@ class Placed:
         for facts in self.cluster.hosts:
             if facts.host in rates:
                 models.setdefault(facts.cpu.model_name, []).append(facts.host)
-        best = {model: max(hosts, key=lambda h: rates[h]) for model, hosts in models.items()}
+        best = {model: max(hosts, key=lambda name: rates[name]) for model, hosts in models.items()}
         return {host: best[model] for model, hosts in models.items() for host in hosts}
 
-    def with_rates(self, heard: BenchLines) -> CheckedHosts:
+    def with_rates(self, report: BenchLines) -> CheckedHosts:
         """Add the hosts' rates, without threads: all hosts have the same work."""
-        rates = self.rates(heard).items()
-        hosts = tuple(HostBench(host, "ok", torch=heard.torch, fp32=rate) for host, rate in rates)
+        rates = self.rates(report).items()
+        hosts = tuple(HostBench(host, "ok", torch=report.torch, fp32=rate) for host, rate in rates)
         return replace(self.cluster, measured=replace(self.cluster.measured, hosts=hosts))
 
 
-def slow_parts(placed: Placed, heard: BenchLines) -> tuple[SlowPart, ...]:
+def slow_parts(placement: Placed, report: BenchLines) -> tuple[SlowPart, ...]:
     """Return the slow parts, links first: they slow down every size, hosts only the computing."""
-    used = [check for name, check in known_checks().items() if name in _USED]
-    found = run_checks(used, placed.with_rates(heard))
-    reasons = [(f.host, reason_of(f)) for f in found if f.id in OF_HOST]
-    reasons += _seen_by_ranks(placed, heard)
-    slugs: dict[str, set[str]] = {host: set() for host in placed.ranks}
+    checks = [check for name, check in known_checks().items() if name in _USED]
+    findings = run_checks(checks, placement.with_rates(report))
+    reasons = [(f.host, reason_of(f)) for f in findings if f.id in OF_HOST]
+    reasons += _seen_by_ranks(placement, report)
+    slugs: dict[str, set[str]] = {host: set() for host in placement.ranks}
     for host, reason in reasons:
         slugs.setdefault(host, set()).add(reason.slug)
-    rates = placed.rates(heard)
-    alike = placed.fastest_alike(rates)
-    own = {host: slugs[host] - slugs[best] for host, best in alike.items()}
-    hosts = [f for f in found if f.id == _SLOW_HOST]
+    rates = placement.rates(report)
+    peers = placement.fastest_alike(rates)
+    lacks = {host: slugs[host] - slugs[best] for host, best in peers.items()}
+    hosts = [f for f in findings if f.id == _SLOW_HOST]
     slow = {f.host for f in hosts}
-    hosts += (f for f in _explained_slow_hosts(rates, alike, own) if f.host not in slow)
+    hosts += (f for f in _explained_slow_hosts(rates, peers, lacks) if f.host not in slow)
     parts = [
-        _slow_part(f, (r for host, r in reasons if host == f.host and r.slug in own.get(host, ())))
+        _slow_part(
+            f, (r for host, r in reasons if host == f.host and r.slug in lacks.get(host, ()))
+        )
         for f in hosts
     ]
     slow = {f.host for f in hosts}
@@ -296,7 +297,7 @@ def slow_parts(placed: Placed, heard: BenchLines) -> tuple[SlowPart, ...]:
         for host, r in reasons
         if r.slug == _ONE_THREAD and host not in slow
     )
-    return (*_slow_links(found, len(placed.cluster.measured.links)), *parts)
+    return (*_slow_links(findings, len(placement.cluster.measured.links)), *parts)
 
 
 def _slow_part(f: Finding, reasons: Iterable[Reason]) -> SlowPart:
@@ -305,16 +306,17 @@ def _slow_part(f: Finding, reasons: Iterable[Reason]) -> SlowPart:
     first: dict[str, Reason] = {}
     for reason in reasons:
         first.setdefault(reason.slug, reason)
-    own = tuple(first.values())
-    fix = "" if any(reason.fix for reason in own) else str(f.fix)  # it says to look for the reason
-    return SlowPart(kind, slug, f.host, f.id, f.title, f.evidence, fix, own)
+    causes = tuple(first.values())
+    # the check's own fix only says to look for a reason
+    fix = "" if any(reason.fix for reason in causes) else str(f.fix)
+    return SlowPart(kind, slug, f.host, f.id, f.title, f.evidence, fix, causes)
 
 
-def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
+def _slow_links(findings: Sequence[Finding], links: int) -> Iterator[SlowPart]:
     """Explain slow links by what the kernel reports of links. If none is slow, an MTU that does not
     fit counts as slow, and so do different speeds if too few links were measured to compare."""
-    facts = [f for f in found if f.id in _OF_LINK]
-    slow = [f for f in found if f.id in _SLOW and f.id != _SLOW_HOST]
+    facts = [f for f in findings if f.id in _OF_LINK]
+    slow = [f for f in findings if f.id in _SLOW and f.id != _SLOW_HOST]
     for f in slow:
         yield _slow_part(f, (reason_of(g, _OF_LINK) for g in facts if g.host in (f.host, "")))
     for f in facts if not slow else ():
@@ -323,24 +325,24 @@ def _slow_links(found: Sequence[Finding], links: int) -> Iterator[SlowPart]:
             yield _slow_part(f, ())
 
 
-def _seen_by_ranks(placed: Placed, heard: BenchLines) -> Iterator[tuple[str, Reason]]:
+def _seen_by_ranks(placement: Placed, report: BenchLines) -> Iterator[tuple[str, Reason]]:
     """Yield what a host's ranks noticed while all computed."""
-    known, facts_of = known_checks(), placed.cluster.facts_of
-    for host, ranks in placed.ranks.items():
-        rates = [heard.rates[r] for r in ranks if r in heard.rates]
+    checks, facts_of = known_checks(), placement.cluster.facts_of
+    for host, ranks in placement.ranks.items():
+        rates = [report.rates[rank] for rank in ranks if rank in report.rates]
         facts = facts_of(host)
-        others = [f for f in placed.cluster.hosts if f is not facts] if facts else []
-        shared = facts is not None and any(host_facts.share_cpus(facts, f) for f in others)
+        others = [other for other in placement.cluster.hosts if other is not facts] if facts else []
+        shared = facts is not None and any(host_facts.share_cpus(facts, other) for other in others)
         if reason := _one_thread(rates, facts):
             yield host, reason
         for slug, name, evidence in _rank_pressure_signs(rates, shared=shared):
-            about = known[name]
-            yield host, Reason(slug, name, about.title, evidence, str(about.fix))
+            check = checks[name]
+            yield host, Reason(slug, name, check.title, evidence, str(check.fix))
 
 
 def _one_thread(rates: Sequence[Rate], facts: Facts | None) -> Reason | None:
     cores = host_facts.count_usable_cores(facts) if facts else None
-    threads = max((r.threads or 0 for r in rates), default=0)
+    threads = max((rate.threads or 0 for rate in rates), default=0)
     if threads != 1 or not cores or cores < 2 * len(rates):
         return None
     title = "each rank computes on only one thread"
@@ -350,25 +352,25 @@ def _one_thread(rates: Sequence[Rate], facts: Facts | None) -> Reason | None:
 def _rank_pressure_signs(rates: Sequence[Rate], *, shared: bool) -> Iterator[tuple[str, str, str]]:
     """Yield (slug, check, evidence). `shared`: hosts on the same CPUs keep each other busy."""
     seen = [r.pressure for r in rates]
-    slugs = [one[0] for one in pressure_signs(seen)]
+    slugs = [slug for slug, _, _ in pressure_signs(seen)]
     if not shared and "cpu-quota" not in slugs:
-        had = [(r.pressure.cpus, r.threads) for r in rates if r.pressure.cpus and r.threads]
-        cpus, wanted = min(had, key=lambda one: one[0] / one[1], default=(1.0, 1))
-        if cpus < STARVED * wanted:
-            each = f"{wanted} thread{'s' * (wanted != 1)}"
-            yield "busy", "LOAD-001", f"{each} got {cpus:.1f} CPUs"
+        usage = [(r.pressure.cpus, r.threads) for r in rates if r.pressure.cpus and r.threads]
+        cpus, threads = min(usage, key=lambda pair: pair[0] / pair[1], default=(1.0, 1))
+        if cpus < STARVED * threads:
+            text = f"{threads} thread{'s' * (threads != 1)}"
+            yield "busy", "LOAD-001", f"{text} got {cpus:.1f} CPUs"
     yield from pressure_signs(seen)
 
 
 def _explained_slow_hosts(
-    rates: Mapping[str, float], alike: Mapping[str, str], own: Mapping[str, set[str]]
+    rates: Mapping[str, float], fastest: Mapping[str, str], own_slugs: Mapping[str, set[str]]
 ) -> Iterator[Finding]:
     """Yield slow hosts, among too few equal ones to compare, with a reason the fastest lacks."""
-    about = known_checks()[_SLOW_HOST]
-    for host, best in alike.items():
-        if rates[host] < SLOW * rates[best] and own[host]:
+    check = known_checks()[_SLOW_HOST]
+    for host, best in fastest.items():
+        if rates[host] < SLOW * rates[best] and own_slugs[host]:
             text = f"fp32 {rates[host]:.0f} GFLOP/s, {rates[best]:.0f} on {best}"
-            yield about.finding(Evidence(text, host=host))
+            yield check.finding(Evidence(text, host=host))
 
 
 # --- the outcome ---------------------------------------------------------------------------------
@@ -404,23 +406,23 @@ class Benchmark:
         return self.code or int(bool(self.slow))
 
 
-def host_rates(placed: Placed, heard: BenchLines) -> tuple[HostRate, ...]:
-    rates = placed.rates(heard)
+def host_rates(placement: Placed, report: BenchLines) -> tuple[HostRate, ...]:
+    rates = placement.rates(report)
     return tuple(
-        HostRate(host, len(ranks), rates.get(host), _least_threads(heard, ranks))
-        for host, ranks in placed.ranks.items()
+        HostRate(host, len(ranks), rates.get(host), _least_threads(report, ranks))
+        for host, ranks in placement.ranks.items()
     )
 
 
-def _least_threads(heard: BenchLines, ranks: Iterable[int]) -> int | None:
-    found = {heard.rates[r].threads for r in ranks if r in heard.rates}
-    return min((n for n in found if n), default=None)
+def _least_threads(report: BenchLines, ranks: Iterable[int]) -> int | None:
+    counts = {report.rates[rank].threads for rank in ranks if rank in report.rates}
+    return min((n for n in counts if n), default=None)
 
 
 def read_size(text: str) -> int:
     """Parse 4, 64k, 16M or 1GiB. Raises InputError."""
-    found = re.fullmatch(r"(\d{1,10})([kmg]?)(?:i?b)?", text.strip().lower(), re.ASCII)
-    size = int(found[1]) * _UNITS[found[2]] if found else 0
+    match = re.fullmatch(r"(\d{1,10})([kmg]?)(?:i?b)?", text.strip().lower(), re.ASCII)
+    size = int(match[1]) * _UNITS[match[2]] if match else 0
     if not SIZES[0] <= size <= SIZES[-1]:
         raise InputError(
             f"--max-size {text}: not a size from 4 bytes to 1 GiB",

@@ -72,30 +72,30 @@ def examine_links(target: Target, root: str) -> CheckedHosts:
 
 
 def run_in_ranks(
-    target: Target, asked: AllreduceOptions, lines: RankLines, interrupts: Interruptible
+    target: Target, request: AllreduceOptions, lines: RankLines, interrupts: Interruptible
 ) -> RunResult | DetachedRun:
     """Run the script; none of our modules is loaded in the ranks, as that would be measured too."""
     work = {
-        "backend": asked.backend,
-        "max_size": asked.max_size,
-        "seconds": asked.seconds,
-        "compute": COMPUTE * asked.seconds,
+        "backend": request.backend,
+        "max_size": request.max_size,
+        "seconds": request.seconds,
+        "compute": COMPUTE * request.seconds,
     }
     options = RunOptions(
         script=SCRIPT,
         args=(json.dumps(work),),
-        ppn=asked.ppn,
-        env={**configured_env(), "IPEXCTL_BACKEND": asked.backend},
+        ppn=request.ppn,
+        env={**configured_env(), "IPEXCTL_BACKEND": request.backend},
         no_inspect=True,
         stall=Seconds(0),
-        timeout=Seconds(asked.seconds + PATIENCE),
-        ports=asked.ports,
-        root=asked.root,
+        timeout=Seconds(request.seconds + PATIENCE),
+        ports=request.ports,
+        root=request.root,
         confirm=answer_yes,
         typed=target.typed,
     )
-    started = Script(
+    script = Script(
         Project(_FOLDER), (SCRIPT, *options.args), env=choice_here(), typed=target.typed
     )
     with interrupts() as counted:
-        return start_and_follow_run(target, options, lines, counted, started)
+        return start_and_follow_run(target, options, lines, counted, script)

@@ -22,15 +22,15 @@ def edit_settings(
 ) -> str:
     """Return the edited text. `env`: variables; None removes one. `comments`: of variables and
     options. Raises InputError if the file is written in a way that this cannot change."""
-    before = toml.loads(text)
+    document = toml.loads(text)
     lines = text.splitlines()
     for name, value in options.items():
         _put_line(lines, "run", name, _toml_value(value), comments.get(name, ""))
     if env:
-        _put_variables(lines, env, before.get("run", {}).get("env", {}), comments)
-    made = "\n".join(lines) + "\n"
-    if _text_means(made, _wanted_document(before, env, options)):
-        return made
+        _put_variables(lines, env, document.get("run", {}).get("env", {}), comments)
+    edited = "\n".join(lines) + "\n"
+    if _text_means(edited, _wanted_document(document, env, options)):
+        return edited
     raise InputError(
         "ipexctl.toml cannot be changed automatically: its [run] table has an unusual form",
         hint="write these lines into it:\n" + new_settings_lines(env, options),
@@ -50,16 +50,16 @@ def new_settings_lines(env: Mapping[str, str | None], options: Mapping[str, Any]
 
 
 def _put_variables(
-    lines: list[str], env: Mapping[str, str | None], had: Mapping[str, Any],
+    lines: list[str], env: Mapping[str, str | None], existing: Mapping[str, Any],
     comments: Mapping[str, str],
 ) -> None:  # fmt: skip
     inline = next((i for i in _section_lines(lines, "run") if _INLINE.match(lines[i])), None)
     if inline is not None:
-        left = {name: value for name, value in {**had, **env}.items() if value is not None}
-        pairs = ", ".join(f"{name} = {_toml_value(value)}" for name, value in left.items())
-        said = next((f"  # {name}: {comments[name]}" for name in env if name in comments), "")
+        merged = {name: value for name, value in {**existing, **env}.items() if value is not None}
+        pairs = ", ".join(f"{name} = {_toml_value(value)}" for name, value in merged.items())
+        comment = next((f"  # {name}: {comments[name]}" for name in env if name in comments), "")
         lines[inline] = _INLINE.sub(
-            lambda m: f"{m[1]}{{ {pairs} }}{m[2] if _is_own(m[2]) else said}", lines[inline]
+            lambda m: f"{m[1]}{{ {pairs} }}{m[2] if _is_own(m[2]) else comment}", lines[inline]
         )
         return
     dotted = any(_assigns_key(lines[i], r"env\s*\.\s*\w+") for i in _section_lines(lines, "run"))
@@ -77,15 +77,15 @@ def _put_line(
     lines: list[str], section: str, key: str, value: str | None, comment: str = ""
 ) -> None:
     """Set a line of a section, which is added if it is missing. `value` None removes the line."""
-    inside = _section_lines(lines, section)
-    at = next((i for i in inside if _assigns_key(lines[i], re.escape(key))), None)
+    indexes = _section_lines(lines, section)
+    index = next((i for i in indexes if _assigns_key(lines[i], re.escape(key))), None)
     line = f"{key} = {value}" + (f"  # {comment}" if comment else "")
-    if at is not None and value is None:
-        del lines[at]
-    elif at is not None:
-        lines[at] = line
-    elif value is not None and inside:
-        last = max(i for i in inside if lines[i].strip())
+    if index is not None and value is None:
+        del lines[index]
+    elif index is not None:
+        lines[index] = line
+    elif value is not None and indexes:
+        last = max(i for i in indexes if lines[i].strip())
         lines.insert(last + 1, line)
     elif value is not None:
         lines += [*([""] if lines and lines[-1].strip() else []), f"[{section}]", line]
@@ -93,13 +93,13 @@ def _put_line(
 
 def _section_lines(lines: list[str], name: str) -> list[int]:
     """Return the lines of a table, its header included."""
-    found, current = [], ""
+    indexes, current = [], ""
     for i, line in enumerate(lines):
         if head := _HEADER.match(line):
             current = re.sub(r"\s*\.\s*", ".", head[1])
         if current == name:
-            found.append(i)
-    return found
+            indexes.append(i)
+    return indexes
 
 
 def _assigns_key(line: str, key: str) -> bool:
@@ -111,16 +111,16 @@ def _toml_value(value: Any) -> str:
 
 
 def _wanted_document(
-    before: Mapping[str, Any], env: Mapping[str, str | None], options: Mapping[str, Any]
+    document: Mapping[str, Any], env: Mapping[str, str | None], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    run = {**before.get("run", {}), **options}
-    left = {n: v for n, v in {**run.get("env", {}), **env}.items() if v is not None}
-    return {**before, "run": {**run, "env": left}}
+    run = {**document.get("run", {}), **options}
+    variables = {n: v for n, v in {**run.get("env", {}), **env}.items() if v is not None}
+    return {**document, "run": {**run, "env": variables}}
 
 
-def _text_means(text: str, wanted: Mapping[str, Any]) -> bool:
+def _text_means(text: str, document: Mapping[str, Any]) -> bool:
     try:
-        found = toml.loads(text)
-        return {**found, "run": {"env": {}, **found.get("run", {})}} == wanted
+        parsed = toml.loads(text)
+        return {**parsed, "run": {"env": {}, **parsed.get("run", {})}} == document
     except ValueError:
         return False

@@ -22,9 +22,9 @@ class Steps:
     warm: tuple[int, float] | None = None  # where measuring begins
     last: tuple[int, float] = (0, 0.0)
 
-    def add(self, steps: int, at: float) -> None:
-        self.last = (steps, at)
-        if not self.warm and steps >= WARM_STEPS and at - self.first[1] >= WARM_SECONDS:
+    def add(self, steps: int, moment: float) -> None:
+        self.last = (steps, moment)
+        if not self.warm and steps >= WARM_STEPS and moment - self.first[1] >= WARM_SECONDS:
             self.warm = self.last
 
     @property
@@ -49,29 +49,29 @@ class Rates:
         if not line.startswith(MARK):
             return False
         try:
-            said = json.loads(line[len(MARK) :])
-            steps, at, key = int(said["steps"]), float(said["at"]), (rank, int(said["pid"]))
-            self.ddp |= set(map(str, said.get("ddp", ())))
-            self.libraries |= set(map(str, said.get("libraries", ())))
+            report = json.loads(line[len(MARK) :])
+            steps, time, key = int(report["steps"]), float(report["at"]), (rank, int(report["pid"]))
+            self.ddp |= set(map(str, report.get("ddp", ())))
+            self.libraries |= set(map(str, report.get("libraries", ())))
         except (ValueError, TypeError, KeyError, AttributeError):
             return False  # two processes have written at the same time
-        self.found.setdefault(key, Steps((steps, at))).add(steps, at)
+        self.found.setdefault(key, Steps((steps, time))).add(steps, time)
         return True
 
     @property
     def seen(self) -> TrialRanks:
-        ddp = next((who for who in ("default", "script") if who in self.ddp), "")
+        ddp = next((owner for owner in ("default", "script") if owner in self.ddp), "")
         return TrialRanks(self.ranks, frozenset(self.libraries), ddp)
 
     @property
     def steps(self) -> int:
         """The number of steps that every rank has done, warm-up included."""
-        return min((one.last[0] for one in self._each()), default=0)
+        return min((process.last[0] for process in self._each()), default=0)
 
     @property
     def measured(self) -> tuple[int, float]:
         """The steps and seconds of the rank with the fewest measured steps."""
-        return min((one.measured for one in self._each()), default=(0, 0.0))
+        return min((process.measured for process in self._each()), default=(0, 0.0))
 
     @property
     def rate(self) -> float | None:
@@ -80,27 +80,27 @@ class Rates:
         return min(rates, default=None)
 
     def is_enough(self, seconds: float) -> bool:
-        steps, took = self.measured
-        return (steps >= LEAST and took >= seconds) or (steps >= 2 and took >= PATIENCE * seconds)
+        steps, spent = self.measured
+        return (steps >= LEAST and spent >= seconds) or (steps >= 2 and spent >= PATIENCE * seconds)
 
     def is_hopeless(self, seconds: float, floor: float) -> bool:
         """Decide after a quarter; `floor` is the smallest rate x ranks that can still win."""
-        steps, took = self.measured
+        steps, spent = self.measured
         rate = self.rate
-        early = steps >= LEAST // 2 and took >= seconds / 4
-        slow = steps >= 1 and took >= seconds  # too slow to finish its steps
+        early = steps >= LEAST // 2 and spent >= seconds / 4
+        slow = steps >= 1 and spent >= seconds  # too slow to finish its steps
         return (early or slow) and rate is not None and rate * self.ranks < floor
 
     def end(self) -> None:
         """Use all after the first steps, now that the script has ended."""
-        for one in self.found.values():
-            if one.measured[0] < LEAST and one.last[0] - one.first[0] >= LEAST:
-                one.warm = one.first
+        for process in self.found.values():
+            if process.measured[0] < LEAST and process.last[0] - process.first[0] >= LEAST:
+                process.warm = process.first
 
     def _each(self) -> list[Steps]:
         """Return one process of each rank: the one with the most steps."""
         best: dict[int, Steps] = {}
-        for (rank, _), one in self.found.items():
-            if rank not in best or one.last[0] > best[rank].last[0]:
-                best[rank] = one
+        for (rank, _), process in self.found.items():
+            if rank not in best or process.last[0] > best[rank].last[0]:
+                best[rank] = process
         return [*best.values()]

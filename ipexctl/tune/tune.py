@@ -31,7 +31,7 @@ class TuneListener(Protocol):
     def planned(self, plan: Planned, options: TuneOptions) -> None: ...
     def began(self, ask: Ask) -> None: ...
     def moved(self, text: str) -> None: ...
-    def ended(self, trial: Trial, found: SearchResult) -> None: ...
+    def ended(self, trial: Trial, result: SearchResult) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -49,77 +49,77 @@ class Tuned:
 
 
 def tune(
-    target: Target, options: RunOptions, wanted: TuneOptions, listener: TuneListener,
+    target: Target, options: RunOptions, request: TuneOptions, listener: TuneListener,
     interrupts: Interrupts,
 ) -> Tuned:  # fmt: skip
     """Find the settings. Raises IpexctlError if the run cannot start, or reports no steps."""
     began = time.monotonic()
-    for name in wanted.allow:
+    for name in request.allow:
         if name not in ALLOW:
             raise unknown_value("--allow", name, ALLOW)
     plan = gather_run_plan(target, options)
-    listener.planned(plan, wanted)
+    listener.planned(plan, request)
     setup = tune_space.setup_of(
         plan.plan, plan.facts, plan.prepared, options.env, options_of(RunOptions), options.n
     )
     quiet = replace(target, note=lambda text: None)  # `planned` has reported all of it
     search = Search(
-        lambda seen: tune_space.search_space(setup, seen, wanted.allow),
-        wanted.budget,
+        lambda seen: tune_space.search_space(setup, seen, request.allow),
+        request.budget,
         spent=time.monotonic() - began,
     )
     trials = Trials(quiet, options, interrupts, listener.moved)
 
     def do(ask: Ask) -> Trial:
         listener.began(ask)
-        limit = wanted.budget if search.scores else wanted.budget / 2
+        limit = request.budget if search.scores else request.budget / 2
         return trials.run(ask, began + limit)
 
     try:
         interrupted = _run_trials(search, do, listener)
     finally:
         trials.close()
-    found = search.found()
+    result = search.found()
     if not interrupted:
-        _refuse_unmeasured(found, options, wanted)
+        _refuse_unmeasured(result, options, request)
         remember_tuned(plan.plan)
-    seen = found.trials[0].seen if found.trials else tune_space.TrialRanks(plan.plan.world_size)
+    seen = result.trials[0].seen if result.trials else tune_space.TrialRanks(plan.plan.world_size)
     return Tuned(
-        found,
+        result,
         time.monotonic() - began,
-        wanted.budget,
-        tune_space.left_out(setup, seen, wanted.allow),
+        request.budget,
+        tune_space.left_out(setup, seen, request.allow),
         interrupted,
-        _overriding_options(found.best, options) if found.wins else (),
+        _overriding_options(result.best, options) if result.wins else (),
     )
 
 
-def _run_trials(search: Search, do: Callable[[Ask], Trial], listener: TuneListener) -> bool:
+def _run_trials(search: Search, run_trial: Callable[[Ask], Trial], listener: TuneListener) -> bool:
     """Do the trials; True if the user ended them."""
     asking = search.run()
     with suppress(StopIteration):
         ask = next(asking)
         while True:
             try:
-                done = do(ask)
+                trial = run_trial(ask)
             except KeyboardInterrupt:
                 return True
             try:
-                ask = asking.send(done)
+                ask = asking.send(trial)
             finally:
-                listener.ended(done, search.found())
+                listener.ended(trial, search.found())
     return False
 
 
-def _refuse_unmeasured(found: SearchResult, options: RunOptions, wanted: TuneOptions) -> None:
+def _refuse_unmeasured(result: SearchResult, options: RunOptions, request: TuneOptions) -> None:
     """Raise IpexctlError unless the unchanged run was measured twice."""
-    if found.noise is not None:
+    if result.noise is not None:
         return
-    last = found.trials[-1]
+    last = result.trials[-1]
     if last.ended == "failed":
-        once = len(found.trials) == 1
+        once = len(result.trials) == 1
         raise IpexctlError(
-            f"the script failed in trial {len(found.trials)}, with unchanged settings",
+            f"the script failed in trial {len(result.trials)}, with unchanged settings",
             why=last.why,
             hint="run it first: ipexctl run, with the same options" if once else "tune it again",
             slug="trial-failed",
@@ -138,7 +138,7 @@ def _refuse_unmeasured(found: SearchResult, options: RunOptions, wanted: TuneOpt
             slug="too-few-steps",
         )
     raise IpexctlError(
-        f"the budget of {wanted.budget:.0f} s is too small: "
+        f"the budget of {request.budget:.0f} s is too small: "
         + ("no step was done in time" if not last.steps else f"{last.steps} steps in a trial"),
         why="it must be enough for a few dozen trials, each with the start of the script",
         hint="--budget 30m, or a smaller model or dataset that loads faster",
@@ -150,18 +150,18 @@ def _overriding_options(best: Profile, options: RunOptions) -> tuple[str, ...]:
     """Return options that were typed and take precedence over ipexctl.toml."""
     settings = load_settings()
     configured = settings["run.env"].value if "run.env" in settings else {}
-    found = [
+    overriding = [
         f"--env {name}"
         for name in best.env
         if name in options.env and options.env[name] != configured.get(name)
     ]
-    usual = {one.name: one.default for one in fields(options)}
+    defaults = {field.name: field.default for field in fields(options)}
     for name in best.options:
         typed = getattr(options, name)
         setting = settings.get(f"run.{name}")
-        if typed != usual[name] and (setting is None or typed != setting.value):
-            found.append(f"--{name}" if name != "n" else "-n")
-    return tuple(found)
+        if typed != defaults[name] and (setting is None or typed != setting.value):
+            overriding.append(f"--{name}" if name != "n" else "-n")
+    return tuple(overriding)
 
 
 @dataclass(frozen=True)
@@ -174,35 +174,35 @@ class Writing:
     mode: int | None
 
 
-def settings_to_write(found: SearchResult) -> Writing | None:
+def settings_to_write(result: SearchResult) -> Writing | None:
     """Return the new file; None if the best profile needs nothing in it. Raises InputError."""
     path = project_file(Path.cwd()) or Path.cwd() / PROJECT_FILE
     setting = load_settings().get("run.env")
-    usual: Mapping[str, str] = setting.value if setting else {}
+    configured: Mapping[str, str] = setting.value if setting else {}
     changes = {
-        name: value for name, value in found.best.env.items()
-        if value is not None or name in usual
+        name: value for name, value in result.best.env.items()
+        if value is not None or name in configured
     }  # fmt: skip
-    there = path.exists()
+    exists = path.exists()
     if changes and setting and not setting.project:  # the user's own file: a project's precedes it
-        changes = {**usual, **changes}
+        changes = {**configured, **changes}
         changes = {name: value for name, value in changes.items() if value is not None}
-    if not changes and not found.best.options:
+    if not changes and not result.best.options:
         return None
-    text = path.read_text("utf-8") if there else ""
-    made = settings_edit.edit_settings(text, changes, found.best.options, _gain_comments(found))
-    mode = path.stat().st_mode & 0o777 if there else None
-    return Writing(path, made, settings_edit.new_settings_lines(changes, found.best.options), mode)
+    text = path.read_text("utf-8") if exists else ""
+    new = settings_edit.edit_settings(text, changes, result.best.options, _gain_comments(result))
+    mode = path.stat().st_mode & 0o777 if exists else None
+    return Writing(path, new, settings_edit.new_settings_lines(changes, result.best.options), mode)
 
 
-def _gain_comments(found: SearchResult) -> dict[str, str]:
+def _gain_comments(result: SearchResult) -> dict[str, str]:
     """Return comments; the gain was measured for all settings together, not for a single line."""
-    env = {name: name if value else f"without {name}" for name, value in found.best.env.items()}
-    names = {**env, **{name: name for name in found.best.options}}
-    gain = f"ipexctl tune: {1 + (found.gain or 0):.2f}x"
+    env = {name: name if value else f"without {name}" for name, value in result.best.env.items()}
+    names = {**env, **{name: name for name in result.best.options}}
+    gain = f"ipexctl tune: {1 + (result.gain or 0):.2f}x"
     together = {name: [other for n, other in names.items() if n != name] for name in names}
     return {n: f"{gain} with {', '.join(o)}" if o else gain for n, o in together.items()}
 
 
-def write_settings(made: Writing) -> None:
-    write_atomic(made.path, made.text, mode=made.mode)
+def write_settings(writing: Writing) -> None:
+    write_atomic(writing.path, writing.text, mode=writing.mode)

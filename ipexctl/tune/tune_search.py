@@ -111,8 +111,8 @@ class Search:
                 yield from self._try(BASELINE, NOISE)
             if self.trials[-1].score is None:
                 return
-        same = self.scores[BASELINE]
-        self.noise = max(LEAST_NOISE, OF_RANGE * (max(same) - min(same)) / _mean(same))
+        scores = self.scores[BASELINE]
+        self.noise = max(LEAST_NOISE, OF_RANGE * (max(scores) - min(scores)) / _mean(scores))
         for dimension in self.space(self.trials[0].seen):
             yield from self._dimension(dimension)
         if self.best != BASELINE:
@@ -135,11 +135,11 @@ class Search:
     def _spread(self) -> float:
         """Return how much runs of the same settings differ in this search, including runs that are
         minutes apart. Trials that chose the best are left out: they were lucky."""
-        same = [self.scores[BASELINE], [after for _, after in self.rounds]]
-        free = sum(len(scores) - 1 for scores in same)
-        squares = (((score / _mean(scores)) - 1) ** 2 for scores in same for score in scores)
-        deviation = math.sqrt(math.fsum(squares) / free)
-        width = T95[min(free, len(T95)) - 1] * math.sqrt(2 + 2 / len(self.rounds))
+        score_lists = [self.scores[BASELINE], [after for _, after in self.rounds]]
+        freedom = sum(len(scores) - 1 for scores in score_lists)
+        squares = (((score / _mean(scores)) - 1) ** 2 for scores in score_lists for score in scores)
+        deviation = math.sqrt(math.fsum(squares) / freedom)
+        width = T95[min(freedom, len(T95)) - 1] * math.sqrt(2 + 2 / len(self.rounds))
         return max(LEAST_NOISE, width * deviation)
 
     def _dimension(self, dimension: Dimension) -> Asking:
@@ -199,8 +199,8 @@ class Search:
         least, most = MEASURE
         usual = min(most, max(least, self.budget / 45))
         rate = next((trial.rate for trial in self.trials if trial.rate), None)
-        wanted = usual if rate is None else max(usual, STEPS / rate)
-        return min(wanted, max(usual, self.budget / 15))
+        seconds = usual if rate is None else max(usual, STEPS / rate)
+        return min(seconds, max(usual, self.budget / 15))
 
     def _cost(self) -> float:
         """Estimate the cost of one trial; one that ended early says nothing about the next."""

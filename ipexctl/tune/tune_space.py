@@ -56,8 +56,8 @@ class Profile:
 
     def applied_to(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of a run with this profile, in place of those in `env`."""
-        left = {name: value for name, value in env.items() if name not in self.env}
-        return left | {name: value for name, value in self.env.items() if value is not None}
+        unchanged = {name: value for name, value in env.items() if name not in self.env}
+        return unchanged | {name: value for name, value in self.env.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -95,20 +95,20 @@ def setup_of(
     first = plan.hosts[0]
     counts = [host.threads for host in plan.hosts]
     nics, found = {host.nic for host in plan.hosts}, [dict(host.rank_env) for host in plan.hosts]
-    mallocs = [{*one.preload, *one.allocators} for one in prepared]
+    mallocs = [{*entry.preload, *entry.allocators} for entry in prepared]
     shared = set.intersection(*mallocs) if mallocs else set[str]()
     return Setup(
         hosts=len(plan.hosts),
         ppn=max(len(host.ranks) for host in plan.hosts),
         cores=None if None in counts else min(filter(None, counts), default=None),
-        smt=min((len(core) for one in facts for core in fast_cores(one.cpu)), default=1),
-        quota=any(one.cpu.quota is not None for one in facts),
+        smt=min((len(core) for entry in facts for core in fast_cores(entry.cpu)), default=1),
+        quota=any(entry.cpu.quota is not None for entry in facts),
         nic=first.nic if len(nics) == 1 else "",
         backend=plan.backend,
         env=dict(env),
         preload=found[0].get("LD_PRELOAD", ""),
         variables=frozenset.intersection(*map(frozenset, found)),
-        allocators=tuple(sorted(path for path in shared if any(m in path for m in _MALLOCS))),
+        allocators=tuple(sorted(path for path in shared if any(kind in path for kind in _MALLOCS))),
         options=frozenset(options),
         n=n,
     )
@@ -118,7 +118,7 @@ def search_space(
     setup: Setup, seen: TrialRanks, allow: Collection[str] = ()
 ) -> tuple[Dimension, ...]:
     """Return dimensions, the most promising first; one without candidates is left out."""
-    found = {
+    changes = {
         "threads": _thread_changes(setup),
         "compression": _compression_changes(setup, seen, allow),
         "connections": _connection_changes(setup),
@@ -128,45 +128,47 @@ def search_space(
         "openmp": _openmp_changes(setup, seen),
     }
     halves = {"compression": {"first_wins": True, "offered": "numerics" not in allow}}
-    made = (Dimension(name, tuple(each), **halves.get(name, {})) for name, each in found.items())
-    return tuple(one for one in made if one.candidates)
+    rows = (
+        Dimension(name, tuple(found), **halves.get(name, {})) for name, found in changes.items()
+    )
+    return tuple(dimension for dimension in rows if dimension.candidates)
 
 
 def left_out(setup: Setup, seen: TrialRanks, allow: Collection[str] = ()) -> tuple[str, ...]:
     """Return what is not tried at all, with the reason."""
-    found = []
+    reasons = []
     if "batch" not in allow:
-        found.append("ranks per host: they change the global batch (--allow batch)")
+        reasons.append("ranks per host: they change the global batch (--allow batch)")
     tried = any(_compression_changes(setup, seen, allow))
     if "numerics" not in allow and "compress" in setup.options and seen.ranks > 1 and not tried:
-        found.append("compressed gradients: they change the results (--allow numerics)")
+        reasons.append("compressed gradients: they change the results (--allow numerics)")
     if setup.hosts > 1 and not setup.nic:
-        found.append("gloo connections: the hosts' network interfaces have different names")
+        reasons.append("gloo connections: the hosts' network interfaces have different names")
     if seen.ddp == "script":
-        found.append("bucket size: the script sets bucket_cap_mb")
-    own = [name for name in ("LD_PRELOAD", "GLOO_SOCKET_IFNAME") if name in setup.env]
-    found += [f"{name}: you have set it" for name in own]
-    return (*found, *LEFT_OUT)
+        reasons.append("bucket size: the script sets bucket_cap_mb")
+    preset = [name for name in ("LD_PRELOAD", "GLOO_SOCKET_IFNAME") if name in setup.env]
+    reasons += [f"{name}: you have set it" for name in preset]
+    return (*reasons, *LEFT_OUT)
 
 
 def _variable_change(name: str, value: str | None, note: str = "") -> SettingChange:
-    shown = f"{name}={value}" if value else f"without {name}"
-    return SettingChange(f"{shown} {note}".rstrip(), ((name, value),))
+    label = f"{name}={value}" if value else f"without {name}"
+    return SettingChange(f"{label} {note}".rstrip(), ((name, value),))
 
 
 def _thread_changes(setup: Setup) -> Iterator[SettingChange]:
     """Yield first the computed number, if the user has set something else."""
     name, cores = "OMP_NUM_THREADS", setup.cores
-    asked = setup.env.get(name)
-    if asked is not None and asked != str(cores):
-        shown = f"{name}={cores} (computed)" if cores else f"{name} of torch"
-        yield SettingChange(shown, ((name, None),))
+    current = setup.env.get(name)
+    if current is not None and current != str(cores):
+        label = f"{name}={cores} (computed)" if cores else f"{name} of torch"
+        yield SettingChange(label, ((name, None),))
     if cores is None:
         return
     counts = [cores * setup.smt] if setup.smt > 1 and not setup.quota else []
     counts += [max(1, cores // 2), cores - 1, cores // 4 if cores >= 16 else 0]
     for count in dict.fromkeys(counts):
-        if count > 0 and count != cores and str(count) != asked:
+        if count > 0 and count != cores and str(count) != current:
             yield _variable_change(name, str(count))
 
 
@@ -212,8 +214,8 @@ def _allocator_changes(setup: Setup, seen: TrialRanks) -> Iterator[SettingChange
     for kind in _MALLOCS:
         path = next((path for path in setup.allocators if kind in path), "")
         if path and kind not in loaded:
-            more = (("MALLOC_CONF", _JEMALLOC),) if kind == "jemalloc" else ()
-            yield SettingChange(kind, (("LD_PRELOAD", ":".join([*openmp, path])), *more))
+            extra = (("MALLOC_CONF", _JEMALLOC),) if kind == "jemalloc" else ()
+            yield SettingChange(kind, (("LD_PRELOAD", ":".join([*openmp, path])), *extra))
     if loaded:
         yield SettingChange("malloc of glibc", (("LD_PRELOAD", ":".join(openmp)),))
 

@@ -20,27 +20,27 @@ _HEADS = ("Avg (us)", "Min (us)", "Max (us)", "Iterations", "Mbit/s")
 _LEFT = {"time": "they would take longer than --time", "memory": "the hosts lack memory for them"}
 
 
-def show_benchmark(found: Benchmark) -> None:
+def show_benchmark(result: Benchmark) -> None:
     console = stdout_console()
-    print_lines(console, _answer_lines(found))
-    for row in _osu_table(found):
+    print_lines(console, _answer_lines(result))
+    for row in _osu_table(result):
         console.print(row, soft_wrap=True)
-    print_lines(console, _closing_lines(found))
+    print_lines(console, _closing_lines(result))
 
 
-def _answer_lines(found: Benchmark) -> Iterator[Text]:
-    ranks = f"{found.ranks} ranks on {len(found.hosts)} host{'s' * (len(found.hosts) != 1)}"
-    about = f" · {found.backend} · {ranks} · {duration(found.seconds)}"
-    if found.code:
-        words = "interrupted" if found.code == EXIT_INTERRUPTED else "the run failed"
-        yield Text(words, "bold red").append(about, "not bold default")
-    elif not found.slow:
-        yield Text("no slow host or link", "bold green").append(about, "not bold default")
+def _answer_lines(result: Benchmark) -> Iterator[Text]:
+    ranks = f"{result.ranks} ranks on {len(result.hosts)} host{'s' * (len(result.hosts) != 1)}"
+    details = f" · {result.backend} · {ranks} · {duration(result.seconds)}"
+    if result.code:
+        words = "interrupted" if result.code == EXIT_INTERRUPTED else "the run failed"
+        yield Text(words, "bold red").append(details, "not bold default")
+    elif not result.slow:
+        yield Text("no slow host or link", "bold green").append(details, "not bold default")
     else:
-        names = fold(dict.fromkeys(part.host for part in found.slow if part.host))
+        names = fold(dict.fromkeys(part.host for part in result.slow if part.host))
         text = f"slow: {plain(names) or 'the network'}"
-        yield Text(text, "bold yellow").append(about, "not bold default")
-    for part in found.slow:
+        yield Text(text, "bold yellow").append(details, "not bold default")
+    for part in result.slow:
         yield from _slow_part_lines(part)
 
 
@@ -54,15 +54,15 @@ def _slow_part_lines(part: SlowPart) -> Iterator[Text]:
             yield Text(f"  fix {plain(line)}")
 
 
-def _osu_table(found: Benchmark) -> Iterator[Text]:
+def _osu_table(result: Benchmark) -> Iterator[Text]:
     """Yield the table in OSU's format: a # before the heads, then numbers."""
-    if not found.rows:
+    if not result.rows:
         return
-    with_link = any(row.of_link is not None for row in found.rows)
+    with_link = any(row.of_link is not None for row in result.rows)
     heads = "".join(f"{head:>13}" if i < 3 else f"{head:>11}" for i, head in enumerate(_HEADS))
     yield Text()
     yield Text(f"{'# Size':<10}{heads}{'  % link' if with_link else ''}", "bold")
-    for row in found.rows:
+    for row in result.rows:
         yield Text(_row_numbers(row))
     yield Text()
 
@@ -74,18 +74,18 @@ def _row_numbers(row: AllreduceRow) -> str:
     return f"{row.size:<10}{times}{row.iterations:>11}{rate:>11.{1 if rate < 100 else 0}f}{share}"
 
 
-def _closing_lines(found: Benchmark) -> Iterator[Text]:
-    if found.left:
-        sizes = ", ".join(binary_size(n) if n >= 1024 else f"{n} bytes" for n in found.left)
-        yield Text(f"not measured: {sizes}; {_LEFT.get(found.left_why, 'unknown reason')}", "dim")
-    if found.rows:
-        best = max(found.rows, key=lambda row: row.bus)
+def _closing_lines(result: Benchmark) -> Iterator[Text]:
+    if result.left:
+        sizes = ", ".join(binary_size(n) if n >= 1024 else f"{n} bytes" for n in result.left)
+        yield Text(f"not measured: {sizes}; {_LEFT.get(result.left_why, 'unknown reason')}", "dim")
+    if result.rows:
+        best = max(result.rows, key=lambda row: row.bus)
         text = f"bus bandwidth  {bit_rate(best.bus)} at best, with {best.size:,} bytes"
-        if link := slowest_rate(found.links):
+        if link := slowest_rate(result.links):
             text += f"; the slowest link: {bit_rate(link)}"
         yield Text(text)
-    yield from links_line(found.links)
-    rates = sorted((h.gflops, h.host, h.threads) for h in found.hosts if h.gflops)
+    yield from links_line(result.links)
+    rates = sorted((h.gflops, h.host, h.threads) for h in result.hosts if h.gflops)
     if rates:
         (least, slowest, threads), (most, fastest, _) = rates[0], rates[-1]
         text = f"compute  {least:.0f} GFLOP/s fp32 on {plain(slowest)}"
@@ -94,13 +94,13 @@ def _closing_lines(found: Benchmark) -> Iterator[Text]:
         yield Text(f"{text}; {count} per rank")
 
 
-def benchmark_document(found: Benchmark) -> dict[str, Any]:
+def benchmark_document(result: Benchmark) -> dict[str, Any]:
     return {
         "benchmark": "allreduce",
-        "run_id": found.run_id,
-        "backend": found.backend,
-        "torch": found.torch,
-        "ranks": found.ranks,
+        "run_id": result.run_id,
+        "backend": result.backend,
+        "torch": result.torch,
+        "ranks": result.ranks,
         "sizes": [
             {
                 "size": row.size,
@@ -111,12 +111,12 @@ def benchmark_document(found: Benchmark) -> dict[str, Any]:
                 "bus_bits_per_second": round(row.bus),
                 "share_of_link": None if row.of_link is None else round(row.of_link, 4),
             }
-            for row in found.rows
+            for row in result.rows
         ],
-        "not_measured": {"sizes": list(found.left), "reason": found.left_why or None},
-        "hosts": [asdict(host) for host in found.hosts],
-        "links": [asdict(link) for link in found.links],
-        "slow": [asdict(part) for part in found.slow],
-        "seconds": round(found.seconds, 3),
-        "exit_code": found.exit_code,
+        "not_measured": {"sizes": list(result.left), "reason": result.left_why or None},
+        "hosts": [asdict(host) for host in result.hosts],
+        "links": [asdict(link) for link in result.links],
+        "slow": [asdict(part) for part in result.slow],
+        "seconds": round(result.seconds, 3),
+        "exit_code": result.exit_code,
     }

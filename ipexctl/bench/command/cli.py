@@ -45,5 +45,5 @@ def allreduce(
     from ipexctl.run.watch.run_watchers import counted_interrupts
 
     options = replace(options, root=root)
-    found = bench_allreduce(target, options, PlainView(aside=True), counted_interrupts, print_note)
-    end_command(found, benchmark_document, show_benchmark, json=json)
+    result = bench_allreduce(target, options, PlainView(aside=True), counted_interrupts, print_note)
+    end_command(result, benchmark_document, show_benchmark, json=json)

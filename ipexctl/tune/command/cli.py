@@ -47,13 +47,13 @@ def tune(
     from ipexctl.tune.tune import settings_to_write, write_settings
     from ipexctl.tune.tune import tune as verb
 
-    own = (options.script, *options.args)
+    script_words = (options.script, *options.args)
     words = sys.argv[1:]
     run = replace(
         options,
         root=root,
         confirm=send_agreed(yes=wanted.yes),
-        typed=Typed(tuple(words[: len(words) - len(own)]), own),
+        typed=Typed(tuple(words[: len(words) - len(script_words)]), script_words),
     )
     screen = Screen(as_json=json)
     try:
@@ -62,10 +62,10 @@ def tune(
     finally:
         screen.live.stop()
     screen.show(tuned)
-    made = settings_to_write(tuned.found) if tuned.found.wins and not tuned.interrupted else None
-    written = made is not None and offer_settings(made, yes=wanted.yes, as_json=json)
-    if made is not None and written:
-        write_settings(made)
+    writing = settings_to_write(tuned.found) if tuned.found.wins and not tuned.interrupted else None
+    written = writing is not None and offer_settings(writing, yes=wanted.yes, as_json=json)
+    if writing is not None and written:
+        write_settings(writing)
     if json:
-        print_json(tune_document(tuned, made, written=written))
+        print_json(tune_document(tuned, writing, written=written))
     raise typer.Exit(tuned.exit_code)

@@ -56,12 +56,12 @@ class Screen:
         self.line = Text(line, "dim", no_wrap=True, overflow="ellipsis")
         self.live.draw()
 
-    def ended(self, trial: Trial, found: SearchResult) -> None:
+    def ended(self, trial: Trial, result: SearchResult) -> None:
         self.number += 1
         self.live.stop()
-        self._say(trial_line(self.number, trial, found))
-        if trial.part == NOISE and found.noise is not None:
-            self._say(f"{'':3}  noise: {found.noise:.1%}")
+        self._say(trial_line(self.number, trial, result))
+        if trial.part == NOISE and result.noise is not None:
+            self._say(f"{'':3}  noise: {result.noise:.1%}")
 
     def show(self, tuned: Tuned) -> None:
         print_lines(self.console, map(Text, ["", *outcome_lines(tuned)]))
@@ -70,88 +70,88 @@ class Screen:
         print_lines(self.console, [Text(text)])
 
 
-def trial_line(number: int, trial: Trial, found: SearchResult) -> str:
+def trial_line(number: int, trial: Trial, result: SearchResult) -> str:
     rate = "" if trial.rate is None else _rate_text(trial.rate)
-    change = _change_text(trial, found) if trial.profile != BASELINE else ""
-    took = f"{trial.seconds:.0f} s"
-    said = _ENDED.get(trial.ended, "")
-    if trial.profile == found.best != BASELINE and trial.part != FINAL:
-        said = "best"
+    change = _change_text(trial, result) if trial.profile != BASELINE else ""
+    elapsed = f"{trial.seconds:.0f} s"
+    outcome = _ENDED.get(trial.ended, "")
+    if trial.profile == result.best != BASELINE and trial.part != FINAL:
+        outcome = "best"
     label = _trial_label(trial)
-    line = f"{number:3}  {label:{WIDE}}  {rate:>9}  {change:>8}  {took:>7}  {said}".rstrip()
+    line = f"{number:3}  {label:{WIDE}}  {rate:>9}  {change:>8}  {elapsed:>7}  {outcome}".rstrip()
     why = f"\n{'':5}{printable_text(trial.why)[:74]}" if trial.why and trial.rate is None else ""
     return line + why
 
 
 def outcome_lines(tuned: Tuned) -> list[str]:
-    found = tuned.found
+    result = tuned.found
     lines = []
     if tuned.interrupted:
         lines.append("interrupted; nothing is written")
-    elif found.wins:
-        lines.append(f"{1 + (found.gain or 0):.2f}x as fast: {_gain_text(found)}")
-        lines += [f"  {change.label}" for _, change in found.best.changes]
-        if len(found.best.changes) > 1:
+    elif result.wins:
+        lines.append(f"{1 + (result.gain or 0):.2f}x as fast: {_gain_text(result)}")
+        lines += [f"  {change.label}" for _, change in result.best.changes]
+        if len(result.best.changes) > 1:
             lines.append("  (measured together)")
-    elif found.gain is not None:
+    elif result.gain is not None:
         lines.append(
-            f"nothing to gain here: {found.best} is {_gain_text(found)}, which may be noise"
+            f"nothing to gain here: {result.best} is {_gain_text(result)}, which may be noise"
         )
-    elif found.best != BASELINE:
+    elif result.best != BASELINE:
         lines.append("no time was left to compare the best with the baseline: --budget 15m")
-    elif found.untried and not found.tried:
-        cost = duration(found.trials[0].seconds)
+    elif result.untried and not result.tried:
+        cost = duration(result.trials[0].seconds)
         lines.append(f"no time was left for other settings: a trial takes {cost} (--budget 15m)")
     else:
-        noise = f" by more than the noise of {found.noise:.1%}" if found.noise else ""
+        noise = f" by more than the noise of {result.noise:.1%}" if result.noise else ""
         lines.append(f"nothing to gain here: no setting was faster{noise}")
     lines += [
         f"{change.label} was {1 + gain:.2f}x as fast in a trial, and rounds gradients: to use it, "
         "tune with --allow numerics"
-        for change, gain in found.offers
+        for change, gain in result.offers
     ]
     if tuned.instead:
         lines.append(
             f"leave out {' and '.join(tuned.instead)}: the command line goes before ipexctl.toml"
         )
-    if found.untried:
-        lines.append(f"not tried for want of time: {', '.join(found.untried)} (--budget TIME)")
+    if result.untried:
+        lines.append(f"not tried for want of time: {', '.join(result.untried)} (--budget TIME)")
     lines += [f"not tried: {text}" for text in tuned.left_out]
     return [*lines, f"took {duration(tuned.seconds)}"]
 
 
-def offer_settings(made: Writing, *, yes: bool, as_json: bool) -> bool:
+def offer_settings(writing: Writing, *, yes: bool, as_json: bool) -> bool:
     """Show the settings to write, and ask. Without a terminal only -y writes them."""
-    to = sys.stderr if as_json else sys.stdout
-    name = short_path(made.path)
-    print(f"\n{name}:", *(f"  {line}" for line in made.lines.splitlines()), sep="\n", file=to)
+    out = sys.stderr if as_json else sys.stdout
+    name = short_path(writing.path)
+    print(f"\n{name}:", *(f"  {line}" for line in writing.lines.splitlines()), sep="\n", file=out)
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        print("not written: put these lines into it, or use -y", file=to)
+        print("not written: put these lines into it, or use -y", file=out)
         return False
-    agreed = yes or confirm(f"Write this to {name}? [Y/n] ", sys.stdin, out=to)
-    print("written; `ipexctl run` uses it from now on" if agreed else "not written", file=to)
+    agreed = yes or confirm(f"Write this to {name}? [Y/n] ", sys.stdin, out=out)
+    print("written; `ipexctl run` uses it from now on" if agreed else "not written", file=out)
     return agreed
 
 
-def tune_document(tuned: Tuned, made: Writing | None, *, written: bool) -> dict[str, Any]:
-    found = tuned.found
+def tune_document(tuned: Tuned, writing: Writing | None, *, written: bool) -> dict[str, Any]:
+    result = tuned.found
     return {
         "command": "tune",
-        "wins": found.wins,
-        "gain": found.gain,
-        "spread": found.spread,
-        "noise": found.noise,
-        "rounds": found.rounds,
-        "profile": _profile_document(found.best) if found.wins else None,
-        "trials": [_trial_document(trial) for trial in found.trials],
-        "offers": [{"label": change.label, "gain": gain} for change, gain in found.offers],
-        "untried": list(found.untried),
+        "wins": result.wins,
+        "gain": result.gain,
+        "spread": result.spread,
+        "noise": result.noise,
+        "rounds": result.rounds,
+        "profile": _profile_document(result.best) if result.wins else None,
+        "trials": [_trial_document(trial) for trial in result.trials],
+        "offers": [{"label": change.label, "gain": gain} for change, gain in result.offers],
+        "untried": list(result.untried),
         "not_tried": list(tuned.left_out),
         "leave_out": list(tuned.instead),
         "interrupted": tuned.interrupted,
         "seconds": round(tuned.seconds, 3),
         "budget": tuned.budget,
-        "file": str(made.path) if made else None,
+        "file": str(writing.path) if writing else None,
         "written": written,
         "exit_code": tuned.exit_code,
     }
@@ -177,17 +177,19 @@ def _profile_document(profile: Profile) -> dict[str, Any]:
     return {"env": profile.env, "options": profile.options}
 
 
-def _gain_text(found: SearchResult) -> str:
-    rounds = f"{found.rounds} round{'s' * (found.rounds != 1)}"
-    return f"{found.gain or 0:+.1%} ± {found.spread:.1%} steps/s in {rounds}"
+def _gain_text(result: SearchResult) -> str:
+    rounds = f"{result.rounds} round{'s' * (result.rounds != 1)}"
+    return f"{result.gain or 0:+.1%} ± {result.spread:.1%} steps/s in {rounds}"
 
 
-def _change_text(trial: Trial, found: SearchResult) -> str:
+def _change_text(trial: Trial, result: SearchResult) -> str:
     """Compare with the baseline, in steps of the same size."""
-    same = [one.score for one in found.trials if one.profile == BASELINE and one.score]
-    if trial.score is None or not same:
+    baselines = [
+        other.score for other in result.trials if other.profile == BASELINE and other.score
+    ]
+    if trial.score is None or not baselines:
         return ""
-    return f"{trial.score / (sum(same) / len(same)) - 1:+.0%}"
+    return f"{trial.score / (sum(baselines) / len(baselines)) - 1:+.0%}"
 
 
 def _rate_text(rate: float) -> str:
