@@ -48,32 +48,32 @@ class Download:
 
         `size`: of the file, 0 if it is not known. A larger file is refused.
         """
-        vain = 0
+        failures = 0
         while True:
-            before = out.seek(0, os.SEEK_END)
+            start = out.seek(0, os.SEEK_END)
             try:
                 return self._once(out, url, on_bytes, size or MOST_BYTES)
             except TooLarge:
                 out.truncate(0)
                 raise
             except BodyBroken as e:
-                came = out.seek(0, os.SEEK_END) - before
-                vain = 0 if came > (LEAST * self.timeout if e.stalled else 0) else vain + 1
-                if e.final or vain >= TRIES:
+                count = out.seek(0, os.SEEK_END) - start
+                failures = 0 if count > (LEAST * self.timeout if e.stalled else 0) else failures + 1
+                if e.final or failures >= TRIES:
                     raise
-                self.wait(min(self.longest, float(vain) if e.pause is None else e.pause))
+                self.wait(min(self.longest, float(failures) if e.pause is None else e.pause))
 
-    def _once(self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], most: int) -> None:
-        have = out.seek(0, os.SEEK_END)
-        asked = {**HEADERS, "Range": f"bytes={have}-"} if have else HEADERS
-        answer = self._answer(urllib.request.Request(url, headers=asked))
+    def _once(self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], limit: int) -> None:
+        offset = out.seek(0, os.SEEK_END)
+        headers = {**HEADERS, "Range": f"bytes={offset}-"} if offset else HEADERS
+        answer = self._answer(urllib.request.Request(url, headers=headers))
         if answer is None:
             return  # all of it is already here; the hash will be checked
         with answer:
-            if have and answer.status != 206:
+            if offset and answer.status != 206:
                 out.truncate(0)
-                have = 0
-            for piece in read_body_pieces(answer, most, self.timeout, LEAST, have=have):
+                offset = 0
+            for piece in read_body_pieces(answer, limit, self.timeout, LEAST, have=offset):
                 out.write(piece)
                 on_bytes(len(piece))
 
@@ -120,7 +120,7 @@ def fetch_all(
     """Return what `fetch` returns for each file, as they end. After one failure no other file is
     begun. `over` is set when this returns or raises: a `fetch` that still runs should check it."""
     todo: queue.SimpleQueue[File] = queue.SimpleQueue()
-    ended: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
+    outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
     for file in files:
         todo.put(file)
 
@@ -129,15 +129,15 @@ def fetch_all(
             while not over.is_set():
                 file = todo.get_nowait()
                 try:
-                    ended.put(fetch(file))
+                    outcomes.put(fetch(file))
                 except BaseException as e:  # raised again by the thread that waits for it
-                    ended.put(e)
+                    outcomes.put(e)
 
     for _ in range(min(AT_ONCE, len(files))):
         # daemons: Ctrl-C must not wait for a silent server
         threading.Thread(target=work, daemon=True).start()
     try:
-        return [_result_or_raise(ended.get()) for _ in files]
+        return [_result_or_raise(outcomes.get()) for _ in files]
     finally:
         over.set()
 

@@ -74,31 +74,31 @@ class FileFetch:
 
     def all(self, files: Sequence[RemoteFile]) -> dict[str, Content]:
         """Fetch all into the folder. After one failure no other is begun."""
-        each = list({f.local: f for f in files}.values())
-        self._total = sum(max(f.size, 0) for f in each)
-        self._need_space(each)
+        unique = list({remote.local: remote for remote in files}.values())
+        self._total = sum(max(remote.size, 0) for remote in unique)
+        self._need_space(unique)
         try:
-            return dict(fetch_all(each, lambda file: (file.local, self._one(file)), self._over))
+            return dict(fetch_all(unique, lambda file: (file.local, self._one(file)), self._over))
         finally:
             if self.hashes:
                 self.hashes.save()
 
     def lacking(self, files: Sequence[RemoteFile]) -> int:
         """Return the bytes that are not here yet, as far as sizes are known."""
-        paths = {self.folder / f.local: f.size for f in files}
+        paths = {self.folder / file.local: file.size for file in files}
         return sum(max(size - _fetched_size(path), 0) for path, size in paths.items())
 
     def _need_space(self, files: Sequence[RemoteFile]) -> None:
-        lacking = self.lacking(files)
+        missing = self.lacking(files)
         try:
-            for folder in {self.folder, *((self.folder / f.local).parent for f in files)}:
+            for folder in {self.folder, *((self.folder / file.local).parent for file in files)}:
                 folder.mkdir(parents=True, exist_ok=True)
             stats = os.statvfs(self.folder)
         except OSError as e:
             raise self._cannot_save(e) from None
-        if (free := stats.f_bavail * stats.f_frsize) < lacking:
+        if (free := stats.f_bavail * stats.f_frsize) < missing:
             raise NotHere(
-                f"this machine has no space for {format_bytes(lacking)} in {self.folder}",
+                f"this machine has no space for {format_bytes(missing)} in {self.folder}",
                 why=f"{format_bytes(free)} are free",
                 hint=ROOM,
                 slug="no-space-here",
@@ -107,12 +107,12 @@ class FileFetch:
     def _one(self, file: RemoteFile) -> Content:
         path = self.folder / file.local
         try:
-            if found := self._read(file, path):
-                self._count(found.size, 0)
-                return found
+            if content := self._read(file, path):
+                self._count(content.size, 0)
+                return content
             for _ in range(TRIES):
-                if found := self._fetch(file, path):
-                    return found
+                if content := self._fetch(file, path):
+                    return content
         except OSError as e:
             raise self._cannot_save(e) from None
         raise FetchFailed(
@@ -127,8 +127,8 @@ class FileFetch:
         part = path.with_name(path.name + PART)
         with part.open("a+b") as out:
             fcntl.flock(out, fcntl.LOCK_EX)
-            if found := self._read(file, path):
-                return found
+            if content := self._read(file, path):
+                return content
             if not is_named(out.fileno(), part):  # discarded by the process that had it
                 return None
             self._count(out.seek(0, os.SEEK_END), 0)
@@ -162,9 +162,9 @@ class FileFetch:
             self.hashes.add(file.local, mark, sha)
         return Content(sha, mark[0])
 
-    def _count(self, done: int, fetched: int) -> None:
+    def _count(self, size: int, fetched: int) -> None:
         with self._lock:
-            self._done += done
+            self._done += size
             self.fetched += fetched
             self.tell(self._done, self._total)
         if self._over.is_set():
@@ -185,14 +185,14 @@ def right_hash(file: RemoteFile, opened: BinaryIO) -> str:
     opened.seek(0)
     git = hashlib.sha1(b"blob %d\0" % size)
     sha256 = hash_of(opened, git.update if len(file.content) == 40 else len).hexdigest()
-    right = file.content in ("", git.hexdigest(), sha256)
-    return sha256 if right and file.size in (-1, size) else ""
+    matches = file.content in ("", git.hexdigest(), sha256)
+    return sha256 if matches and file.size in (-1, size) else ""
 
 
 def _fetched_size(path: Path) -> int:
-    for one in (path, path.with_name(path.name + PART)):
+    for candidate in (path, path.with_name(path.name + PART)):
         with suppress(OSError):
-            return one.stat().st_size
+            return candidate.stat().st_size
     return 0
 
 
@@ -223,5 +223,5 @@ def request_url(
     except (BodyBroken, http.client.HTTPException, OSError) as e:
         site = urlsplit(url).hostname
         why = str(getattr(e, "reason", e)) or type(e).__name__
-        what = f"{site} did not describe its files" if body.tell() else f"cannot reach {site}"
-        raise PullFailed(what, why=why) from None
+        message = f"{site} did not describe its files" if body.tell() else f"cannot reach {site}"
+        raise PullFailed(message, why=why) from None

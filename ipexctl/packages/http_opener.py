@@ -31,8 +31,8 @@ class Logins:
     """The logins in addresses of options, of pip's settings and uv's variables, and in .netrc."""
 
     def __init__(self, indexes: Indexes, environ: Mapping[str, str]) -> None:
-        given = (indexes.index_url, *indexes.extra, *indexes.find_links, *in_variables(environ))
-        self._given = [(url, pair_in(url)) for url in given if pair_in(url)]
+        urls = (indexes.index_url, *indexes.extra, *indexes.find_links, *in_variables(environ))
+        self._given = [(url, pair_in(url)) for url in urls if pair_in(url)]
         self._netrc = _read_netrc(environ)
 
     def of(self, url: str) -> Pair | None:
@@ -40,16 +40,16 @@ class Logins:
         and port, and of several the one with the longest common path. Else .netrc's."""
         parts = _split_url(url)
 
-        def shared(given: tuple[str, Pair | None]) -> int:
-            return len(commonprefix((_split_url(given[0]).path, parts.path)))
+        def shared(source: tuple[str, Pair | None]) -> int:
+            return len(commonprefix((_split_url(source[0]).path, parts.path)))
 
-        beside = [given for given in self._given if url_origin(given[0]) == url_origin(url)]
-        found = pair_in(url) or max(beside, key=shared, default=("", None))[1]
-        if found and found[1]:
-            return found
+        same_origin = [source for source in self._given if url_origin(source[0]) == url_origin(url)]
+        login = pair_in(url) or max(same_origin, key=shared, default=("", None))[1]
+        if login and login[1]:
+            return login
         # .netrc identifies hosts, not ports
         said = self._netrc.authenticators(parts.hostname or "") if self._netrc else None
-        return (said[0], said[2] or "") if said and (not found or found[0] == said[0]) else found
+        return (said[0], said[2] or "") if said and (not login or login[0] == said[0]) else login
 
 
 def pair_in(url: str) -> Pair | None:
@@ -95,10 +95,10 @@ class Opener:
 
     def open(self, request: urllib.request.Request, timeout: float) -> http.client.HTTPResponse:
         """Open the request. Raises urllib's errors, without the login in their text."""
-        if pair := self._logins.of(request.full_url):
-            said = base64.b64encode(":".join(pair).encode()).decode()
+        if login := self._logins.of(request.full_url):
+            credentials = base64.b64encode(":".join(login).encode()).decode()
             # an ordinary header would be sent on to the target of a redirect
-            request.add_unredirected_header("Authorization", f"Basic {said}")
+            request.add_unredirected_header("Authorization", f"Basic {credentials}")
         request.full_url = url_without_login(request.full_url)
         answer: http.client.HTTPResponse = self._director.open(request, timeout=timeout)
         return answer
@@ -134,9 +134,9 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if urlsplit(newurl).scheme not in ("http", "https"):
             return None
         new = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
-        said = req.get_header("Authorization")
-        if new and said and url_origin(new.full_url) == url_origin(req.full_url):
-            new.add_unredirected_header("Authorization", said)
+        header = req.get_header("Authorization")
+        if new and header and url_origin(new.full_url) == url_origin(req.full_url):
+            new.add_unredirected_header("Authorization", header)
         return new
 
 

@@ -47,11 +47,11 @@ class Indexes:
 
     def environ(self) -> dict[str, str]:
         """Return the variables with addresses for uv. Missing folders are left out, as by pip."""
-        said = {"UV_FIND_LINKS": ",".join(filter(_place_exists, self.find_links))}
+        variables = {"UV_FIND_LINKS": ",".join(filter(_place_exists, self.find_links))}
         if not self.no_index:
-            said["UV_DEFAULT_INDEX"] = self.index_url
-            said["UV_INDEX"] = " ".join(filter(_place_exists, self.extra))
-        return {name: value for name, value in said.items() if value}
+            variables["UV_DEFAULT_INDEX"] = self.index_url
+            variables["UV_INDEX"] = " ".join(filter(_place_exists, self.extra))
+        return {name: value for name, value in variables.items() if value}
 
     def trusts(self, url: str) -> bool:
         """Decide whether the site's certificate need not be valid."""
@@ -75,30 +75,30 @@ def in_variables(environ: Mapping[str, str]) -> Iterator[str]:
 def _is_at(url: str, host: str) -> bool:
     """Decide whether the url is at `host`; a port or a scheme in `host` has to match as well."""
     with suppress(ValueError):
-        site, known = urlsplit(url), urlsplit(host if "://" in host else f"//{host}")
+        site, pattern = urlsplit(url), urlsplit(host if "://" in host else f"//{host}")
         return (
-            site.hostname == known.hostname
-            and known.scheme in ("", site.scheme)
-            and known.port in (None, site.port or 443)
+            site.hostname == pattern.hostname
+            and pattern.scheme in ("", site.scheme)
+            and pattern.port in (None, site.port or 443)
         )
     return False
 
 
 def from_pip(environ: Mapping[str, str]) -> Indexes:
     """Read pip's settings: later files replace earlier ones, the environment replaces all."""
-    said: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for path in _pip_files(environ):
-        said.update(_read_pip_file(path))
+        settings.update(_read_pip_file(path))
     for name in ("index-url", "extra-index-url", "find-links", "cert", "trusted-host", "no-index"):
         if value := environ.get("PIP_" + name.upper().replace("-", "_")):
-            said[name] = value
+            settings[name] = value
     return Indexes(
-        index_url=said.get("index-url", ""),
-        extra=tuple(said.get("extra-index-url", "").split()),
-        find_links=tuple(said.get("find-links", "").split()),
-        cert=said.get("cert", ""),
-        trusted=tuple(said.get("trusted-host", "").split()),
-        no_index=said.get("no-index", "").lower() in _TRUE,
+        index_url=settings.get("index-url", ""),
+        extra=tuple(settings.get("extra-index-url", "").split()),
+        find_links=tuple(settings.get("find-links", "").split()),
+        cert=settings.get("cert", ""),
+        trusted=tuple(settings.get("trusted-host", "").split()),
+        no_index=settings.get("no-index", "").lower() in _TRUE,
     )
 
 
@@ -126,8 +126,8 @@ def merge_indexes(options: Indexes, pip: Indexes, environ: Mapping[str, str]) ->
 
 
 def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
-    own = environ.get("PIP_CONFIG_FILE", "")
-    if own == os.devnull:
+    config_file = environ.get("PIP_CONFIG_FILE", "")
+    if config_file == os.devnull:
         return
     home = Path(environ.get("HOME") or Path.home())
     for folder in environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":"):
@@ -136,8 +136,8 @@ def _pip_files(environ: Mapping[str, str]) -> Iterator[Path]:
     yield home / ".pip" / "pip.conf"
     yield Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf"
     yield Path(sys.prefix) / "pip.conf"
-    if own:
-        yield Path(own)
+    if config_file:
+        yield Path(config_file)
 
 
 def _read_pip_file(path: Path) -> dict[str, str]:
@@ -153,13 +153,13 @@ def _read_pip_file(path: Path) -> dict[str, str]:
             hint="correct the file; or PIP_CONFIG_FILE=/dev/null to ignore it",
             slug="pip-config-invalid",
         ) from None
-    said: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for section in _SECTIONS:
         if parser.has_section(section):
-            said.update(
+            settings.update(
                 (name.replace("_", "-"), value) for name, value in parser.items(section) if value
             )
-    return said
+    return settings
 
 
 def _place_exists(place: str) -> bool:

@@ -67,7 +67,7 @@ def resolve_stack(
     Raises InputError with uv's message about each way to get torch.
     """
     search = _Search([Uv(stack, indexes, environ, preferred) for stack in candidates], extra)
-    stack, found = search.solve()
+    stack, wheels = search.solve()
     tool = _resolve_uv(stack, indexes, environ)
     lock = Lock(
         row=stack.row.name,
@@ -75,12 +75,12 @@ def resolve_stack(
         mpi=stack.mpi,
         python=stack.python_text,
         platform=stack.platform,
-        packages=tuple(sorted((f.package for f in found), key=lambda p: p.name)),
+        packages=tuple(sorted((wheel.package for wheel in wheels), key=lambda p: p.name)),
         uv=tool.package,
         requirements=extra.requirements,
         constraints=extra.constraints,
     )
-    urls = {f.package.sha256: f.url for f in (*found, tool)}
+    urls = {wheel.package.sha256: wheel.url for wheel in (*wheels, tool)}
     no_cpu_build = search.no_cpu_build() if lock.cuda else ""
     return Resolved(stack, lock, urls, no_cpu_build)
 
@@ -127,12 +127,12 @@ class _Search:
 
     def no_cpu_build(self) -> str:
         index = self._row.torch_index
-        said = [f"your indexes have no torch {self._row.torch}+cpu"]
+        reasons = [f"your indexes have no torch {self._row.torch}+cpu"]
         if index in self._silent:
-            said.append(f"{index} did not answer")
+            reasons.append(f"{index} did not answer")
         elif not self._indexes.no_index:
-            said.append(f"{index} has no version that fits")
-        return ", and ".join(said)
+            reasons.append(f"{index} has no version that fits")
+        return ", and ".join(reasons)
 
     def _ways(self) -> Iterator[_Way]:
         index = of_torch(self._row)
@@ -150,41 +150,41 @@ class _Search:
             except Unresolved as e:
                 self._note("", uv, str(e))
 
-    def _note(self, asked: str, uv: Uv, why: str) -> None:
-        self._reasons.setdefault((asked, why), []).append(uv.stack.python_text)
+    def _note(self, way: str, uv: Uv, why: str) -> None:
+        self._reasons.setdefault((way, why), []).append(uv.stack.python_text)
 
     def _failure(self) -> InputError:
         why = "\n".join(
-            f"{asked + ', ' if asked else ''}Python {', '.join(dict.fromkeys(pythons))}: {why}"
-            for (asked, why), pythons in self._reasons.items()
+            f"{way + ', ' if way else ''}Python {', '.join(dict.fromkeys(pythons))}: {why}"
+            for (way, why), pythons in self._reasons.items()
         )
         return _cannot_be_had(self._uvs[0].stack, why, self._extra)
 
 
 def _compile_with_torch(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> list[FoundUv]:
     """Resolve one way. Raises Unresolved."""
-    wanted = (way.torch, *stack_requirements(uv.stack), *extra.requirements)
+    requirements = (way.torch, *stack_requirements(uv.stack), *extra.requirements)
     pins = dict(intel)
     if way.index:
-        named = [name for name in TORCHES if name == "torch" or extra.names(name)]
-        pins |= dict.fromkeys(named, way.index)
-    found = uv.compile(wanted, pins, constraints=extra.constraints)
-    if others := _other_builds(found, uv.stack.arch):
-        found = _of_one_build(uv, wanted, pins, way, extra, others)
-    stray = {f.package.name for f in found} & RESERVED - allowed_names(uv.stack.row, pins)
+        torches = [name for name in TORCHES if name == "torch" or extra.names(name)]
+        pins |= dict.fromkeys(torches, way.index)
+    wheels = uv.compile(requirements, pins, constraints=extra.constraints)
+    if builds := _other_builds(wheels, uv.stack.arch):
+        wheels = _of_one_build(uv, requirements, pins, way, extra, builds)
+    stray = {wheel.package.name for wheel in wheels} & RESERVED - allowed_names(uv.stack.row, pins)
     if stray and not uv.indexes.no_index:
         names = ", ".join(sorted(stray))
         raise Unresolved(
             f"{names} would come from a public index, where anybody can publish; only some rows of "
             "the version table bring it: --ipex, or --backend ccl"
         )
-    return found
+    return wheels
 
 
-def _other_builds(found: Sequence[FoundUv], arch: str) -> dict[str, str]:
+def _other_builds(wheels: Sequence[FoundUv], arch: str) -> dict[str, str]:
     """Return torch, torchvision and torchaudio with their versions if their builds differ: then
     operators are missing at run time. For aarch64 all builds are CPU builds, under two names."""
-    family = {f.package.name: f.package.version for f in found if f.package.name in TORCHES}
+    family = {f.package.name: f.package.version for f in wheels if f.package.name in TORCHES}
     builds = {version.partition("+")[2].partition(".")[0] for version in family.values()}
     return family if len(builds) > 1 and arch == "x86_64" else {}
 
@@ -224,8 +224,8 @@ def intel_pins(uv: Uv, silent: set[str]) -> Pins:
     gives no answer is added. Raises Unresolved."""
     if uv.indexes.no_index:
         return {}  # only the user's own folders are used
-    found = {name: _find_pin(uv, name, v, silent) for name, v in of_intel(uv.stack.row).items()}
-    return {name: place for name, place in found.items() if place}
+    pins = {name: _find_pin(uv, name, v, silent) for name, v in of_intel(uv.stack.row).items()}
+    return {name: place for name, place in pins.items() if place}
 
 
 def _find_pin(uv: Uv, name: str, version: str, silent: set[str]) -> Pin | None:
@@ -264,35 +264,35 @@ def _places_to_try(row: StackRow, name: str, indexes: Indexes) -> Iterator[Pin |
 def locate_files(stack: Stack, lock: Lock, indexes: Indexes, environ: Mapping[str, str]) -> Urls:
     """Return addresses for the files of an existing lock: only the sha256 decides."""
     uv, tools = Uv(stack, indexes, environ), _for_tools(stack, indexes, environ)
-    there: dict[str, FoundUv] = {}  # by sha256
+    located: dict[str, FoundUv] = {}  # by sha256
     reasons: list[str] = []
     try:
         intel = intel_pins(uv, set())
     except Unresolved as e:
-        raise _not_located(lock, there, [str(e)]) from None
+        raise _not_located(lock, located, [str(e)]) from None
     places: list[tuple[Uv, Sequence[LockedPackage], Pins]]
     places = [(uv, lock.packages, intel), (tools, (lock.uv,), {})]
     if not indexes.no_index:
         places.append((uv, lock.packages, {**intel, "torch": of_torch(stack.row)}))
-    for asked, files, pins in places:
-        if all(p.sha256 in there for p in files):
+    for resolver, files, pins in places:
+        if all(package.sha256 in located for package in files):
             continue
         try:
-            there |= {f.package.sha256: f for f in _offered_wheels(asked, files, pins)}
+            located |= {f.package.sha256: f for f in _offered_wheels(resolver, files, pins)}
         except Unresolved as e:
             reasons.append(str(e))
             if e.network:
                 break
-    if all(p.sha256 in there for p in lock.files):
-        return {p.sha256: there[p.sha256].url for p in lock.files}
-    raise _not_located(lock, there, reasons)
+    if all(package.sha256 in located for package in lock.files):
+        return {package.sha256: located[package.sha256].url for package in lock.files}
+    raise _not_located(lock, located, reasons)
 
 
 def _offered_wheels(uv: Uv, files: Sequence[LockedPackage], pins: Pins) -> list[FoundUv]:
     """Return all wheels of these versions: the index may have others for the hosts by now."""
     exact = [f"{p.name}=={p.version}" for p in files]
-    kept = {name: pin for name, pin in pins.items() if name in {p.name for p in files}}
-    return uv.wheels(exact, kept, ALONE, *ANY_INDEX)
+    own_pins = {name: pin for name, pin in pins.items() if name in {p.name for p in files}}
+    return uv.wheels(exact, own_pins, ALONE, *ANY_INDEX)
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ def _cannot_be_had(stack: Stack, why: str, extra: Extra = NOTHING) -> InputError
     row = stack.row
     title = row.title if row.ipex else f"torch {row.torch}"
     if NO_ANSWER.search(why):
-        what = f"cannot resolve {title}: a package index could not be read"
-        return InputError(what, why=why, hint=_next_step(why), slug="index-no-answer")
+        message = f"cannot resolve {title}: a package index could not be read"
+        return InputError(message, why=why, hint=_next_step(why), slug="index-no-answer")
     if extra.requirements:
         return InputError(
             f"{title} and the requirements given with -r cannot be resolved for Python "
@@ -344,19 +344,19 @@ def _next_step(why: str) -> str:
     return ""
 
 
-def _not_located(lock: Lock, there: Mapping[str, FoundUv], reasons: Iterable[str]) -> InputError:
+def _not_located(lock: Lock, located: Mapping[str, FoundUv], reasons: Iterable[str]) -> InputError:
     hint = "rm ipexctl.lock   # the next install resolves the versions again"
-    names = {f.package.name for f in there.values()}
-    others = [p for p in lock.files if p.sha256 not in there and p.name in names]
-    if others:
+    names = {wheel.package.name for wheel in located.values()}
+    differing = [p for p in lock.files if p.sha256 not in located and p.name in names]
+    if differing:
         return InputError(
-            f"{others[0].file} on your indexes differs from the one in ipexctl.lock",
-            why=f"nothing there has sha256 {others[0].sha256}",
+            f"{differing[0].file} on your indexes differs from the one in ipexctl.lock",
+            why=f"nothing there has sha256 {differing[0].sha256}",
             hint=hint,
             slug="locked-file-differs",
         )
     why = "\n".join(dict.fromkeys(reasons))
-    what = "your indexes do not have what ipexctl.lock names"
+    message = "your indexes do not have what ipexctl.lock names"
     if NO_ANSWER.search(why):
-        what = "cannot find the files of ipexctl.lock: a package index could not be read"
-    return InputError(what, why=why, hint=_next_step(why) or hint, slug="locked-files-missing")
+        message = "cannot find the files of ipexctl.lock: a package index could not be read"
+    return InputError(message, why=why, hint=_next_step(why) or hint, slug="locked-files-missing")

@@ -78,34 +78,34 @@ class Uv:
 
     def compile(
         self,
-        wanted: Sequence[str],
+        requirements: Sequence[str],
         pins: Pins,
         *options: str,
         constraints: Sequence[str] = (),
     ) -> list[FoundUv]:
         """Return one wheel for each package. Raises Unresolved with uv's message."""
-        return [wheels[0] for wheels in self._resolved(wanted, pins, options, constraints)]
+        return [wheels[0] for wheels in self._resolved(requirements, pins, options, constraints)]
 
-    def wheels(self, wanted: Sequence[str], pins: Pins, *options: str) -> list[FoundUv]:
+    def wheels(self, requirements: Sequence[str], pins: Pins, *options: str) -> list[FoundUv]:
         """Return every wheel of each package that the hosts can load. Raises Unresolved."""
-        return [wheel for wheels in self._resolved(wanted, pins, options) for wheel in wheels]
+        return [wheel for wheels in self._resolved(requirements, pins, options) for wheel in wheels]
 
     def _resolved(
-        self, wanted: Sequence[str], pins: Pins, options: Sequence[str],
+        self, requirements: Sequence[str], pins: Pins, options: Sequence[str],
         constraints: Sequence[str] = (),
     ) -> list[list[FoundUv]]:  # fmt: skip
         """Resolve. Raises Unresolved, and InputError if an index does not answer in time."""
         # not below /tmp: uv reads pyproject.toml and uv.toml, of any user, in the folders above
-        above = cache_dir(self._environ) / "resolve"
-        make_private(above)
-        with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=above) as folder:
+        parent = cache_dir(self._environ) / "resolve"
+        make_private(parent)
+        with tempfile.TemporaryDirectory(prefix="ipexctl-", dir=parent) as folder:
             out = Path(folder, "pylock.toml")
             Path(folder, "pyproject.toml").write_text(
-                pyproject_text(wanted, pins, constraints), "utf-8"
+                pyproject_text(requirements, pins, constraints), "utf-8"
             )
             if self._preferred:
                 out.write_text(_preferences_text(self._preferred), "utf-8")
-            self._run(folder, {"UV_CACHE_DIR": str(above / "uv"), **self._environ}, pins, options)
+            self._run(folder, {"UV_CACHE_DIR": str(parent / "uv"), **self._environ}, pins, options)
             return [_read_wheels(raw) for raw in toml.loads(out.read_text("utf-8"))["packages"]]
 
     def _run(
@@ -120,7 +120,7 @@ class Uv:
             *self.indexes.arguments(), *options,
         )  # fmt: skip
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, cwd=folder, env={**environ, "COLUMNS": "100000"}, text=True,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 timeout=TIMEOUT, check=False,
@@ -131,24 +131,24 @@ class Uv:
             raise NotHere(
                 f"cannot run {self._binary}", why=reason_of(e), slug="uv-failed"
             ) from None
-        if done.returncode:
-            raise Unresolved(_last_lines(done.stderr))
+        if process.returncode:
+            raise Unresolved(_last_lines(process.stderr))
 
     def _no_answer(self, pins: Pins) -> InputError:
         urls = (*(pin.url for pin in pins.values()), *in_variables(self._environ))
-        asked = dict.fromkeys(plain_index_url(url) for url in urls if "://" in url)
+        sources = dict.fromkeys(plain_index_url(url) for url in urls if "://" in url)
         return InputError(
             f"uv did not resolve the packages within {TIMEOUT:.0f} s",
-            why=f"it asked {', '.join(asked) or 'the default index'}; a package index may stall",
+            why=f"it asked {', '.join(sources) or 'the default index'}; a package index may stall",
             hint="run the same command again; or --index-url URL   # another index",
             slug="index-no-answer",
         )
 
 
-def pyproject_text(wanted: Iterable[str], pins: Pins, constraints: Iterable[str] = ()) -> str:
+def pyproject_text(requirements: Iterable[str], pins: Pins, constraints: Iterable[str] = ()) -> str:
     """Return a project file: only that can bind one package to one index."""
     lines = ["[project]", 'name = "ipexctl-environment"', 'version = "0"']
-    lines += [f"dependencies = {_toml_list(wanted)}"]
+    lines += [f"dependencies = {_toml_list(requirements)}"]
     lines += ["[tool.uv]", f"constraint-dependencies = {_toml_list(constraints)}"]
     lines += ["[tool.uv.workspace]"]  # its own: then uv does not search the folders above for one
     lines += ["[tool.uv.sources]"]
@@ -180,20 +180,20 @@ def find_uv(environ: Mapping[str, str]) -> str:
         return os.fsdecode(uv.find_uv_bin())
     except (ImportError, FileNotFoundError):
         pass
-    found = shutil.which("uv", path=environ.get("PATH"))
-    if found is None:
+    path = shutil.which("uv", path=environ.get("PATH"))
+    if path is None:
         raise NotHere(
             "uv is not installed on this machine", hint="pip install uv", slug="uv-missing"
         )
-    return found
+    return path
 
 
 def _read_wheels(raw: Mapping[str, Any]) -> list[FoundUv]:
     wheels = [_read_wheel(raw, wheel) for wheel in raw.get("wheels", ())]
-    known = [w for w in wheels if w.url and w.package.sha256]
-    if not known:
+    usable = [item for item in wheels if item.url and item.package.sha256]
+    if not usable:
         raise Unresolved(f"{raw['name']} {raw.get('version', '')} has no wheel with a sha256")
-    return known
+    return usable
 
 
 def _read_wheel(raw: Mapping[str, Any], wheel: Mapping[str, Any]) -> FoundUv:

@@ -49,23 +49,23 @@ class Fetcher:
 
     def fetch(self, files: Sequence[LockedPackage], urls: Mapping[str, str], tell: Tell) -> None:
         """Fetch all the files into the store. After one failure no other is begun."""
-        wanted = [
+        remote_files = [
             RemoteFile(f.file, urls[f.sha256], place_of(f.sha256), f.size or -1, f.sha256)
             for f in files
         ]
         with suppress(OSError):  # reported when a file is saved
             make_private(self.store.folder)
         fetch = FileFetch(self.store.folder, self._bring, tell, "recorded in ipexctl.lock")
-        fetch.all(wanted)
+        fetch.all(remote_files)
         self.fetched = fetch.fetched - sum(self._copied)
 
     def sizes(self, lock: Lock, urls: Mapping[str, str]) -> Lock:
         """Return the lock with the size of every file, as far as servers report it separately."""
         lock = with_sizes(lock, self.store)
         with ThreadPoolExecutor(8) as pool:
-            known = pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files)
-            sized = {file.sha256: file for file in known}
-        return lock.each_file(lambda file: sized[file.sha256])
+            sized_files = pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files)
+            by_hash = {file.sha256: file for file in sized_files}
+        return lock.each_file(lambda file: by_hash[file.sha256])
 
     def _sized(self, file: LockedPackage, url: str) -> LockedPackage:
         if file.size or not url:
@@ -85,10 +85,10 @@ class Fetcher:
                 out, file.url, on_bytes, max(file.size, 0)
             )
         except BodyBroken as e:
-            kept = out.seek(0, os.SEEK_END)
+            received = out.seek(0, os.SEEK_END)
             raise FetchFailed(
                 f"{urlsplit(file.url).hostname} did not send {file.path}",
-                why=f"{e}; {kept / 1e6:.1f} MB of it are kept" if kept else str(e),
+                why=f"{e}; {received / 1e6:.1f} MB of it are kept" if received else str(e),
                 hint=_no_retry_hint(e, file.url) or (GONE if e.status in (404, 410) else AGAIN),
             ) from None
 
@@ -119,7 +119,7 @@ def with_sizes(lock: Lock, store: Store) -> Lock:
     """Return the lock with the sizes of the files that are in the store."""
 
     def sized(file: LockedPackage) -> LockedPackage:
-        known = not file.size and store.has(file.blob)
-        return replace(file, size=store.path(file.blob).stat().st_size) if known else file
+        stored = not file.size and store.has(file.blob)
+        return replace(file, size=store.path(file.blob).stat().st_size) if stored else file
 
     return lock.each_file(sized)

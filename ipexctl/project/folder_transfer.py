@@ -147,16 +147,16 @@ class SentFolder:
     sent: int = 0
 
 
-def send_folder(agent: Agent, bundle: TreeContents, asked: Mapping[str, Any]) -> SentFolder:
-    """Have the host create the tree as `asked` says; files that it has are not sent.
+def send_folder(agent: Agent, bundle: TreeContents, request: Mapping[str, Any]) -> SentFolder:
+    """Have the host create the tree as `request` says; files that it has are not sent.
 
     Raises HostFailed, Unreachable, or InputError when a file changes meanwhile.
     """
-    header = {**asked, "key": bundle.tree.key}
+    header = {**request, "key": bundle.tree.key}
     with dropped_on_error(agent, MODULE, header):
-        done, missing = ask_missing(agent, bundle, header, MODULE)
+        answer, missing = ask_missing(agent, bundle, header, MODULE)
         if not missing:
-            return SentFolder(done)
+            return SentFolder(answer)
         return send_rest(agent, bundle, header, missing)
 
 
@@ -170,8 +170,8 @@ def send_rest(
     room = Room(bundle.tree.bytes + small, len(bundle.tree.files))
     sent = send_blobs(agent, header["root"], blobs, bundle.read, lambda size: None, room)
     with_packs = {**header, "came": [pack.row for pack in packs]}
-    done = ask_complete(agent, bundle, with_packs, MODULE)
-    return SentFolder(done, sent - sum(pack.size for pack in packs) + small)
+    answer = ask_complete(agent, bundle, with_packs, MODULE)
+    return SentFolder(answer, sent - sum(pack.size for pack in packs) + small)
 
 
 @contextmanager
@@ -199,31 +199,31 @@ def ask_missing(
             bits = event.body
 
     op = f"{module}.make"
-    done = agent.call(op, header, timeout=SILENCE, total=LONG, on_event=hear).done
-    if done.get("lacks"):
+    answer = agent.call(op, header, timeout=SILENCE, total=LONG, on_event=hear).done
+    if answer.get("lacks"):
         number = agent.start(op, header, zlib.compress(tree.manifest, 1))
-        done = agent.wait(number, timeout=SILENCE, total=LONG, on_event=hear).done
-    if "missing" not in done:
-        return done, ()
+        answer = agent.wait(number, timeout=SILENCE, total=LONG, on_event=hear).done
+    if "missing" not in answer:
+        return answer, ()
     missing = _set_bits(bits, len(tree.files))
-    if not missing or len(missing) != done["missing"]:
-        raise done.odd("which files it lacks")
-    return done, missing
+    if not missing or len(missing) != answer["missing"]:
+        raise answer.odd("which files it lacks")
+    return answer, missing
 
 
 def ask_complete(
     agent: Agent, bundle: TreeContents, header: Mapping[str, Any], module: str
 ) -> Answer:
     """Have the host complete the tree after everything that it lacked was sent."""
-    done, missing = ask_missing(agent, bundle, header, module)
+    answer, missing = ask_missing(agent, bundle, header, module)
     if missing:
-        raise done.odd("it lacks files that were sent")
-    return done
+        raise answer.odd("it lacks files that were sent")
+    return answer
 
 
 def _set_bits(bits: bytes, count: int) -> tuple[int, ...]:
     """Return the indices of the set bits; () unless there are `count` bits."""
     if len(bits) != (count + 7) // 8:
         return ()
-    found = tuple(i for i in range(8 * len(bits)) if bits[i // 8] >> i % 8 & 1)
-    return found if found and found[-1] < count else ()
+    indices = tuple(i for i in range(8 * len(bits)) if bits[i // 8] >> i % 8 & 1)
+    return indices if indices and indices[-1] < count else ()

@@ -75,7 +75,7 @@ class Listing:
 
 
 def some_paths(paths: list[str]) -> str:
-    shown = ", ".join(printable_path(p) for p in paths[:SHOWN])
+    shown = ", ".join(printable_path(path) for path in paths[:SHOWN])
     return shown if len(paths) <= SHOWN else f"{shown} and {len(paths) - SHOWN} more"
 
 
@@ -179,18 +179,18 @@ class Walk:
 
     def _look_through(self, top: str, ignore: Ignore) -> None:
         """List the files of a folder that Git's rules leave out, unless there are too many."""
-        found: list[Found] = []
-        most = min(SCANNED, self._scans)
-        folders, left = [(top, ignore)], most
+        files: list[Found] = []
+        limit = min(SCANNED, self._scans)
+        folders, budget = [(top, ignore)], limit
         while folders:
             base, ignore = folders.pop()
             try:
                 with os.scandir(f"{self._top}/{base}") as entries:
-                    items = list(islice(entries, left + 1))
+                    items = list(islice(entries, budget + 1))
             except OSError:
                 items = []
-            left -= len(items)
-            if left < 0:
+            budget -= len(items)
+            if budget < 0:
                 break
             names = {e.name for e in items}
             if not names.isdisjoint(SIGNS):
@@ -204,13 +204,13 @@ class Walk:
                 if path.endswith("/"):
                     folders.append((path, ignore))
                 else:
-                    found.append((path, entry.stat(follow_symlinks=False)))
-        self._scans -= most - max(left, 0)
-        if left < 0:
-            self.found.ignored_cut |= most < SCANNED
+                    files.append((path, entry.stat(follow_symlinks=False)))
+        self._scans -= limit - max(budget, 0)
+        if budget < 0:
+            self.found.ignored_cut |= limit < SCANNED
             self.found.unseen.append(top)
         else:
-            self.found.ignored += sorted(found)
+            self.found.ignored += sorted(files)
 
     def _link(self, path: str) -> None:
         full = Path(f"{self._top}/{path}")
@@ -248,23 +248,23 @@ def left_out(top: Path, path: str, ignore: Ignore, beside: Sequence[str] = ()) -
 
     The fix also includes the excluded folder, or the files `beside`, if they are not large.
     """
-    base, *below = "", *path.split("/")
-    for i, name in enumerate(below):
+    base, *parts = "", *path.split("/")
+    for i, name in enumerate(parts):
         ignore = _ignore_within(os.fspath(top), base, ignore)
         base += name
         if _leads_out(top, base):
             target = os.path.realpath(top / base)
-            way = push_hint(target, data_name(target)) if os.path.isdir(target) else ""
-            return f"{base} is a link to a place outside {top}", way or "copy the file there"
-        base += "/" * (i < len(below) - 1 or _is_folder(top / base))
+            push = push_hint(target, data_name(target)) if os.path.isdir(target) else ""
+            return f"{base} is a link to a place outside {top}", push or "copy the file there"
+        base += "/" * (i < len(parts) - 1 or _is_folder(top / base))
         if is_never_sent(name):
-            other = "is a name used for history or caches"
-            why = "may contain secrets" if is_secret_file(name) else other
+            reason = "is a name used for history or caches"
+            why = "may contain secrets" if is_secret_file(name) else reason
             return f"{name} {why}: it is never sent", "give it another name, or another place"
         rule, ours = ignore.why(base)
         if rule and ours:
-            more = "" if base.endswith("/") else f", or add !{path} below it"
-            return f"left out by {rule}", f"remove that line{more}"
+            alternative = "" if base.endswith("/") else f", or add !{path} below it"
+            return f"left out by {rule}", f"remove that line{alternative}"
         if rule:
             return f"left out by {rule}", _way_back(top, path, base, beside)
         if any(os.path.exists(top / base / sign) for sign in SIGNS):
@@ -273,8 +273,8 @@ def left_out(top: Path, path: str, ignore: Ignore, beside: Sequence[str] = ()) -
 
 
 def _leads_out(top: Path, path: str) -> bool:
-    real = Path(os.path.realpath(top / path))
-    return (top / path).is_symlink() and not real.is_relative_to(os.path.realpath(top))
+    target = Path(os.path.realpath(top / path))
+    return (top / path).is_symlink() and not target.is_relative_to(os.path.realpath(top))
 
 
 def _is_folder(path: Path) -> bool:
@@ -283,9 +283,9 @@ def _is_folder(path: Path) -> bool:
 
 def _way_back(top: Path, path: str, rule_at: str, beside: Sequence[str]) -> str:
     """Return a command to include what the rule excludes, or only `path`; large files as data."""
-    for some in ([rule_at] if rule_at.endswith("/") else [path, *beside], [path]):
-        if not any(_is_large(top / one) for one in some):
-            lines = quoting.quote_for_pasting(tuple(map(line_for, some)))
+    for paths in ([rule_at] if rule_at.endswith("/") else [path, *beside], [path]):
+        if not any(_is_large(top / candidate) for candidate in paths):
+            lines = quoting.quote_for_pasting(tuple(map(line_for, paths)))
             file = quoting.quote_for_pasting((os.fspath(top / ".ipexctlignore"),))
             return f"printf '%s\\n' {lines} >> {file}   # then run the same command again"
     folder = rule_at if rule_at.endswith("/") else posixpath.dirname(path)
@@ -297,8 +297,8 @@ def _way_back(top: Path, path: str, rule_at: str, beside: Sequence[str]) -> str:
 def _is_large(path: Path) -> bool:
     if not _is_folder(path):
         return is_large(1, path.stat().st_size)
-    found = Walk(path, everything=True, most=MAX_FILES).run(Ignore())
-    return found.cut or is_large(len(found.files), found.bytes)
+    listing = Walk(path, everything=True, most=MAX_FILES).run(Ignore())
+    return listing.cut or is_large(len(listing.files), listing.bytes)
 
 
 class ProjectReader:
@@ -315,12 +315,12 @@ class ProjectReader:
         self._room = HELD
         self._paths: dict[str, str] = {}
 
-    def tree(self, found: Listing, *, contents: bool = True) -> Tree:
+    def tree(self, listing: Listing, *, contents: bool = True) -> Tree:
         """Return the tree. Raises InputError for unreadable files: a run might need them. Without
         `contents` the files have no hash, and none is read."""
         files = []
-        unreadable = [(p, why) for p, why in found.unreadable]
-        for path, info in found.files:
+        unreadable = list(listing.unreadable)
+        for path, info in listing.files:
             try:
                 files.append(self._file(path, info) if contents else self._unread(path, info))
             except OSError as e:
@@ -329,11 +329,11 @@ class ProjectReader:
             raise cannot_read(self._top, unreadable, self._way_out)
         self._hashes.save()
         holders = {
-            path.rpartition("/")[0] for path in (*(f.path for f in files), *dict(found.links))
+            path.rpartition("/")[0] for path in (*(f.path for f in files), *dict(listing.links))
         }
         parents = {above for path in holders for above in (path, *_parent_folders(path)) if above}
-        folders = sorted(parents.union(found.folders))  # sorted: parents come first
-        return Tree(tuple(folders), tuple(files), tuple(found.links))
+        folders = sorted(parents.union(listing.folders))  # sorted: parents come first
+        return Tree(tuple(folders), tuple(files), tuple(listing.links))
 
     def path(self, sha256: str) -> Path:
         return Path(f"{self._top}/{self._paths[sha256]}")
@@ -381,19 +381,19 @@ class ProjectReader:
         fd = os.open(f"{self._top}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             data = os.read(fd, size)
-            while len(data) < size and (more := os.read(fd, size - len(data))):
-                data += more
+            while len(data) < size and (chunk := os.read(fd, size - len(data))):
+                data += chunk
         finally:
             os.close(fd)
         return data
 
     def _hash_large(self, path: str, size: int) -> str:
-        digest, left = hashlib.sha256(), size
+        digest, remaining = hashlib.sha256(), size
         with Path(f"{self._top}/{path}").open("rb", buffering=0) as file:
-            while left and (chunk := file.read(min(1 << 20, left))):
+            while remaining and (chunk := file.read(min(1 << 20, remaining))):
                 digest.update(chunk)
-                left -= len(chunk)
-        if left:
+                remaining -= len(chunk)
+        if remaining:
             raise OSError(None, "it became shorter while it was read")
         return digest.hexdigest()
 
@@ -404,9 +404,9 @@ def _parent_folders(path: str) -> Iterator[str]:
 
 
 def cannot_read(folder: str, unreadable: list[tuple[str, str]], way_out: str) -> InputError:
-    shown = [f"{printable_path(path) or folder}: {why}" for path, why in unreadable[:SHOWN]]
-    if more := len(unreadable) - len(shown):
-        shown.append(f"and {more} more")
+    lines = [f"{printable_path(path) or folder}: {why}" for path, why in unreadable[:SHOWN]]
+    if rest := len(unreadable) - len(lines):
+        lines.append(f"and {rest} more")
     return InputError(
-        f"cannot read all of {folder}", why="\n".join(shown), hint=way_out, slug="folder-unreadable"
+        f"cannot read all of {folder}", why="\n".join(lines), hint=way_out, slug="folder-unreadable"
     )

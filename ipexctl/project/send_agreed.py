@@ -21,5 +21,5 @@ def send_agreed(*, yes: bool) -> Callable[[str], bool]:
 
     if yes:
         return answer_yes
-    asks = sys.stdin.isatty() and sys.stderr.isatty()
-    return (lambda question: confirm(f"{question} [y/N] ", sys.stdin)) if asks else answer_no
+    interactive = sys.stdin.isatty() and sys.stderr.isatty()
+    return (lambda question: confirm(f"{question} [y/N] ", sys.stdin)) if interactive else answer_no

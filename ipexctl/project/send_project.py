@@ -71,9 +71,9 @@ class Snapshot:
 
     def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
         """Create the snapshot on the host."""
-        asked = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
-        brought = folder_transfer.send_folder(agent, self.bundle, asked)
-        return Sent(brought.done.path("cwd"), brought.sent, brought.done.text("mark"))
+        request = {"root": root, "run_id": run_id, "cwd": self.project.cwd}
+        sent = folder_transfer.send_folder(agent, self.bundle, request)
+        return Sent(sent.done.path("cwd"), sent.sent, sent.done.text("mark"))
 
     def holds(self, path: str) -> bool:
         tree = self.bundle.tree
@@ -83,11 +83,11 @@ class Snapshot:
         tree = self.bundle.tree
         ignored = f", {self.ignored:,} of them data that .gitignore names" if self.ignored else ""
         amount = core.amount_text(len(tree.files), tree.bytes)
-        what = f"{self.project.folder} ({amount}{ignored})"
+        subject = f"{self.project.folder} ({amount}{ignored})"
         start = f"; ranks start in {self.project.cwd}" if self.project.cwd else ""
         if not sent:
-            return f"{what}: already on all hosts{start}"
-        return f"{what}: {format_bytes(sent)} sent to all hosts{start}"
+            return f"{subject}: already on all hosts{start}"
+        return f"{subject}: {format_bytes(sent)} sent to all hosts{start}"
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ class InPlace:
     def bring(self, agent: Agent, root: str, run_id: str) -> Sent:
         """Find the folder on the host."""
         home = Path.home()
-        below = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
-        asked = {"folder": os.fspath(self.folder), "home": below, "script": self.script}
-        return Sent(agent.call("project.synced_folders.find_script", asked).done.path("cwd"))
+        relative = self.folder.relative_to(home).as_posix() if home in self.folder.parents else ""
+        request = {"folder": os.fspath(self.folder), "home": relative, "script": self.script}
+        return Sent(agent.call("project.synced_folders.find_script", request).done.path("cwd"))
 
     def told(self, sent: int) -> str:
         return f"nothing is sent: ranks start in {self.folder} of their host"
@@ -131,10 +131,10 @@ def project_of(script: Path, cwd: Path) -> Project:
             slug="folder-refused",
         )
     start = cwd if cwd == folder or folder in cwd.parents else script
-    below, beside = (
+    relative, beside = (
         "" if place == folder else place.relative_to(folder).as_posix() for place in (start, script)
     )
-    return Project(folder, below, root is not None, notes, beside)
+    return Project(folder, relative, root is not None, notes, beside)
 
 
 def read_project(
@@ -149,58 +149,58 @@ def read_project(
     folder = project.folder
     asks = not project.git and confirm is not answer_yes
     walk = Walk(folder, most=core.MAX_FILES * 4 if asks else None)
-    found = walk.run(_git_ignore(project, environ))
-    sent, withheld, left = _of_the_ignored(project, found)
-    found.files += sent
-    count, size = len(found.files), found.bytes
+    listing = walk.run(_git_ignore(project, environ))
+    sent, withheld, others = _of_the_ignored(project, listing)
+    listing.files += sent
+    count, size = len(listing.files), listing.bytes
     if asks and core.is_large(count, size):
-        _ask_to_send(folder, found, confirm)
-    notes = [*project.notes, *found.notes()]
-    notes += _left_out_notes(folder, withheld, left, found.unseen)
+        _ask_to_send(folder, listing, confirm)
+    notes = [*project.notes, *listing.notes()]
+    notes += _left_out_notes(folder, withheld, others, listing.unseen)
     if core.is_large(count, size):
-        note(f"a large folder: {_describe_folder(folder, found)}")
+        note(f"a large folder: {_describe_folder(folder, listing)}")
     reader = ProjectReader(folder, Hashes(folder))
-    bundle = folder_transfer.TreeContents(reader.tree(found, contents=contents), reader)
-    kept = tuple(path for path, _ in (*withheld, *left))
+    bundle = folder_transfer.TreeContents(reader.tree(listing, contents=contents), reader)
+    unsent = tuple(path for path, _ in (*withheld, *others))
     return Snapshot(
-        project, bundle, tuple(notes), len(sent), kept, frozenset(path for path, _ in withheld)
+        project, bundle, tuple(notes), len(sent), unsent, frozenset(path for path, _ in withheld)
     )
 
 
 def _of_the_ignored(
-    project: Project, found: Listing
+    project: Project, listing: Listing
 ) -> tuple[list[Found], list[Found], list[Found]]:
     """Split the files that Git's rules leave out into data that is sent nevertheless, data that is
     too large in total, the smallest first, and others."""
-    files = [(path, info.st_size) for path, info in found.ignored if stat.S_ISREG(info.st_mode)]
-    places = () if found.ignored_cut else (project.cwd, project.beside)
+    files = [(path, info.st_size) for path, info in listing.ignored if stat.S_ISREG(info.st_mode)]
+    places = () if listing.ignored_cut else (project.cwd, project.beside)
     data = core.ignored_data(files, places)
-    wanted = [one for one in found.ignored if one[0] in data]
-    others = [one for one in found.ignored if one[0] not in data]
+    chosen = [entry for entry in listing.ignored if entry[0] in data]
+    others = [entry for entry in listing.ignored if entry[0] not in data]
     if core.is_large(len(data), sum(data.values())):
-        return [], sorted(wanted, key=lambda one: one[1].st_size), others
-    return wanted, [], others
+        return [], sorted(chosen, key=lambda entry: entry[1].st_size), others
+    return chosen, [], others
 
 
 def _left_out_notes(
-    folder: Path, withheld: Sequence[Found], left: Sequence[Found], unseen: Sequence[str]
+    folder: Path, withheld: Sequence[Found], others: Sequence[Found], unseen: Sequence[str]
 ) -> Iterator[str]:
     file = quote((os.path.relpath(folder / ".ipexctlignore"),))
-    there = (folder / ".ipexctlignore").exists()
-    way = f"put !* at the top of {file}" if there else f"echo '!*' > {file}"
+    exists = (folder / ".ipexctlignore").exists()
+    command = f"put !* at the top of {file}" if exists else f"echo '!*' > {file}"
     if withheld:
-        named = some_paths([path for path, _ in withheld])
+        names = some_paths([path for path, _ in withheld])
         yield (
             f"WARNING: data that .gitignore names is not sent, because {_amount_text(withheld)} "
-            f"are too much ({core.MAX_FILES:,} files or {format_bytes(core.MAX_BYTES)}): {named}; "
-            f"to send all: {way}"
+            f"are too much ({core.MAX_FILES:,} files or {format_bytes(core.MAX_BYTES)}): {names}; "
+            f"to send all: {command}"
         )
-    if left or unseen:
-        what = [_amount_text(left)] if left else []
+    if others or unseen:
+        amounts = [_amount_text(others)] if others else []
         if unseen:
-            what.append(f"{len(unseen)} folder{'s' * (len(unseen) > 1)}")
-        named = some_paths([*unseen, *sorted((path for path, _ in left), key=core.is_made)])
-        yield f"left out by .gitignore: {' and '.join(what)}: {named}; to send all: {way}"
+            amounts.append(f"{len(unseen)} folder{'s' * (len(unseen) > 1)}")
+        names = some_paths([*unseen, *sorted((path for path, _ in others), key=core.is_made)])
+        yield f"left out by .gitignore: {' and '.join(amounts)}: {names}; to send all: {command}"
 
 
 def _amount_text(files: Sequence[Found]) -> str:
@@ -227,34 +227,34 @@ def left_out_file(
 ) -> LeftOut | None:
     """Return the file that ranks started in `start` report as missing, if it was not sent."""
     project = snapshot.project
-    said = missing_paths(words)
-    named = [in_project(path, start, project.cwd) for path in said]
+    reported = missing_paths(words)
+    candidates = [in_project(path, start, project.cwd) for path in reported]
     if module := missing_module(words):
         places = (posixpath.normpath(posixpath.join(top, module)) for top in import_places(project))
-        named += (module_path(project.folder, place) for place in places)
-    path = next((one for one in named if one and os.path.exists(project.folder / one)), "")
-    if not path and (typed := _path_above_project(project, said)):
+        candidates += (module_path(project.folder, place) for place in places)
+    path = next((name for name in candidates if name and os.path.exists(project.folder / name)), "")
+    if not path and (typed := _path_above_project(project, reported)):
         return _outside_project(project.folder, typed)
-    here = project.folder / path
+    full_path = project.folder / path
     if not path or snapshot.holds(path):
         return None
     if path.startswith("../"):
-        return _outside_project(project.folder, os.path.normpath(here))
+        return _outside_project(project.folder, os.path.normpath(full_path))
     why, fix = why_left_out(snapshot, path, environ)
     if path in snapshot.withheld:
         why += f", and with the other data there it is more than {format_bytes(core.MAX_BYTES)}"
     return LeftOut(path, why, fix) if fix else None
 
 
-def _path_above_project(project: Project, said: Sequence[str]) -> str:
+def _path_above_project(project: Project, reported: Sequence[str]) -> str:
     """Return one of the paths, relative to the command's folder, if it is above what is sent."""
     try:
-        here = Path.cwd()
+        cwd = Path.cwd()
     except FileNotFoundError:
         return ""  # that folder was removed
-    if project.git or here not in project.folder.parents or why_refused(here):
+    if project.git or cwd not in project.folder.parents or why_refused(cwd):
         return ""
-    paths = (os.path.normpath(here / path) for path in said if not posixpath.isabs(path))
+    paths = (os.path.normpath(cwd / path) for path in reported if not posixpath.isabs(path))
     return next(filter(os.path.exists, paths), "")
 
 
@@ -267,7 +267,7 @@ def _outside_project(folder: Path, path: str) -> LeftOut:
 def why_left_out(snapshot: Snapshot, path: str, environ: Mapping[str, str]) -> tuple[str, str]:
     """Return why a file is not sent, and what to do about it."""
     project, place = snapshot.project, posixpath.dirname(path)
-    beside = [one for one in snapshot.left if posixpath.dirname(one) == place and one != path]
+    beside = [file for file in snapshot.left if posixpath.dirname(file) == place and file != path]
     return left_out(project.folder, path, _git_ignore(project, environ), beside)
 
 
@@ -293,19 +293,19 @@ def _git_ignore(project: Project, environ: Mapping[str, str]) -> Ignore:
     if not project.git:
         return Ignore()
     config = environ.get("XDG_CONFIG_HOME") or os.fspath(Path.home() / ".config")
-    found = Ignore()
+    ignore = Ignore()
     for path in (Path(config) / "git/ignore", project.folder / ".git/info/exclude"):
         with suppress(OSError):
             text = bounded_read.read_file(path).decode("utf-8", "replace")
-            found = found.also(text, "", os.fspath(path))
-    return found
+            ignore = ignore.also(text, "", os.fspath(path))
+    return ignore
 
 
-def _ask_to_send(folder: Path, found: Listing, confirm: Confirm) -> None:
-    what = _describe_folder(folder, found)
-    if not confirm(f"{what}. Send it to the hosts?"):
+def _ask_to_send(folder: Path, listing: Listing, confirm: Confirm) -> None:
+    description = _describe_folder(folder, listing)
+    if not confirm(f"{description}. Send it to the hosts?"):
         raise InputError(
-            what,
+            description,
             why=f"more than {core.MAX_FILES:,} files or {core.MAX_BYTES / 1e6:.0f} MB are sent "
             "without confirmation only from a Git work tree",
             hint="list what the run does not need in .ipexctlignore (same syntax as .gitignore)\n"

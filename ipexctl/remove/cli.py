@@ -61,32 +61,32 @@ def remove(
             hint="for less: ipexctl env rm KEY, ipexctl data rm NAME, or ipexctl prune",
             slug="option-missing",
         )
-    named = tuple(also or ())
-    if unknown := [kind for kind in named if kind not in ASKED]:
+    kinds = tuple(also or ())
+    if unknown := [kind for kind in kinds if kind not in ASKED]:
         raise InputError(
             f"--also {unknown[0]}: not one of {', '.join(ASKED)}", slug="unknown-value"
         )
-    if named and not here:
+    if kinds and not here:
         raise InputError(
             "--also needs --here", why="it names files on this machine", slug="option-missing"
         )
 
     @without_live_lines()
-    def agreed(found: RemovalPlan) -> Agreed:
+    def agreed(plan: RemovalPlan) -> Agreed:
         if yes:
-            return Agreed(True, named)
-        show_plan(found)
+            return Agreed(True, kinds)
+        show_plan(plan)
         if not confirm("Remove this? [y/N] ", sys.stdin):
             return Agreed(False)
-        open_kinds = [k for k in found.here if not k.goes and k.kind not in named]
-        more = [
+        open_kinds = [k for k in plan.here if not k.goes and k.kind not in kinds]
+        chosen = [
             k.kind for k in open_kinds if confirm(f"Also remove {k.what} here? [y/N] ", sys.stdin)
         ]
-        return Agreed(True, (*named, *more))
+        return Agreed(True, (*kinds, *chosen))
 
     with ProgressView(quiet=json) as progress:
-        done = remove_all(target, agreed, progress, root, here=here, check=check)
-    end_command(done, removed_document, show_removed, json=json)
+        report = remove_all(target, agreed, progress, root, here=here, check=check)
+    end_command(report, removed_document, show_removed, json=json)
 
 
 @command("Files", 20)
@@ -121,5 +121,5 @@ def prune(
 
     agreed = removal_agreed(show_prune_plan, yes=yes)
     with ProgressView(quiet=json) as progress:
-        done = verb(target, agreed, progress, root, runs=runs, check=check)
-    end_command(done, pruned_document, show_pruned, json=json)
+        result = verb(target, agreed, progress, root, runs=runs, check=check)
+    end_command(result, pruned_document, show_pruned, json=json)

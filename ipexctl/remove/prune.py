@@ -77,23 +77,23 @@ def prune(
             progress.step(
                 ProgressStep(host.name, "looking for files to remove" if check else "removing")
             )
-            asked = {"limits": limits.for_host(), "check": check}
-            done = fleet.call(host, OP, total=LONG, **asked)
+            body = {"limits": limits.for_host(), "check": check}
+            answer = fleet.call(host, OP, total=LONG, **body)
             progress.step(ProgressStep(host.name, DONE))
-            return PrunedHost(host.name, _read_amounts(done))
+            return PrunedHost(host.name, _read_amounts(answer))
 
-        found = fleet.each(progress.shown(lambda host: one(host, check=True)))
-        here = prune_cache(limits.cache_mb * MB, check=True)
-        plan = Pruned(tuple(found.values()), here, fleet.recaps(), done=False, check=check)
+        planned = fleet.each(progress.shown(lambda host: one(host, check=True)))
+        cached = prune_cache(limits.cache_mb * MB, check=True)
+        plan = Pruned(tuple(planned.values()), cached, fleet.recaps(), done=False, check=check)
         if check:
-            recaps = {h: _prune_recap(f, "would be removed") for h, f in found.items()}
+            recaps = {h: _prune_recap(result, "would be removed") for h, result in planned.items()}
             return replace(plan, recaps=fleet.recaps(recaps))
-        if (here or any(f.amounts for f in found.values())) and not agreed(plan):
+        if (cached or any(result.amounts for result in planned.values())) and not agreed(plan):
             return replace(plan, recaps=())
-        done = fleet.each(progress.shown(lambda host: one(host, check=False)))
-        here = prune_cache(limits.cache_mb * MB, check=False)
-        recaps = {h: _prune_recap(f, "removed") for h, f in done.items()}
-        return Pruned(tuple(done.values()), here, fleet.recaps(recaps))
+        pruned = fleet.each(progress.shown(lambda host: one(host, check=False)))
+        cached = prune_cache(limits.cache_mb * MB, check=False)
+        recaps = {h: _prune_recap(result, "removed") for h, result in pruned.items()}
+        return Pruned(tuple(pruned.values()), cached, fleet.recaps(recaps))
 
 
 def after_run(
@@ -107,33 +107,33 @@ def after_run(
         first(host)
         if host not in hosts:
             return ()
-        asked = {"root": fleet.root_of(host), "limits": limits.for_host(), "check": False}
-        done = fleet.agents[host].call(OP, asked, timeout=SILENCE, total=TOTAL).done
-        return _read_amounts(done)
+        body = {"root": fleet.root_of(host), "limits": limits.for_host(), "check": False}
+        answer = fleet.agents[host].call(OP, body, timeout=SILENCE, total=TOTAL).done
+        return _read_amounts(answer)
 
     outcomes = fan_out([*hosts, *others], one, forks=fleet.target.forks)
-    found = [amounts for amounts in outcomes.values() if isinstance(amounts, tuple)]
+    per_host = [amounts for amounts in outcomes.values() if isinstance(amounts, tuple)]
     with suppress(IpexctlError, OSError, RuntimeError):
-        found.append(prune_cache(limits.cache_mb * MB, check=False))
-    amounts = add_amounts(found)
-    size = sum(a.bytes for a in amounts)
-    worth_a_line = size >= LARGE or any(a.kind == "runs" for a in amounts)
+        per_host.append(prune_cache(limits.cache_mb * MB, check=False))
+    amounts = add_amounts(per_host)
+    size = sum(amount.bytes for amount in amounts)
+    worth_a_line = size >= LARGE or any(amount.kind == "runs" for amount in amounts)
     return f"pruned {format_bytes(size)}: {describe_amounts(amounts)}" if worth_a_line else ""
 
 
-def prune_cache(most: int, *, check: bool) -> tuple[Amount, ...]:
-    """Remove the least recently used cached files, so that at most `most` bytes are left. Returns
+def prune_cache(limit: int, *, check: bool) -> tuple[Amount, ...]:
+    """Remove the least recently used cached files, so that at most `limit` bytes are left. Returns
     what is, or with `check` would be, removed."""
-    found: list[tuple[float, int, Path]] = []
+    files: list[tuple[float, int, Path]] = []
     for path in (cache_dir() / "blobs").glob("*/**/*"):
         with suppress(OSError):
             info = path.lstat()
             if path.is_file() and not path.is_symlink():
-                found.append((max(info.st_mtime, info.st_atime), info.st_size, path))
+                files.append((max(info.st_mtime, info.st_atime), info.st_size, path))
     total = count = size = 0
-    for used, length, path in sorted(found, reverse=True):
+    for used_at, length, path in sorted(files, reverse=True):
         total += length
-        if total > most and used < time.time() - IN_USE:
+        if total > limit and used_at < time.time() - IN_USE:
             count, size = count + 1, size + length
             if not check:
                 with suppress(OSError):
@@ -141,11 +141,11 @@ def prune_cache(most: int, *, check: bool) -> tuple[Amount, ...]:
     return (Amount("cache", count, size),) if count else ()
 
 
-def _read_amounts(done: Answer) -> tuple[Amount, ...]:
-    return tuple(one for one in done.value("found", tuple[Amount, ...]) if one.kind in WORDS)
+def _read_amounts(answer: Answer) -> tuple[Amount, ...]:
+    return tuple(item for item in answer.value("found", tuple[Amount, ...]) if item.kind in WORDS)
 
 
-def _prune_recap(found: PrunedHost, what: str) -> HostResult:
-    if not found.amounts:
-        return HostResult(found.host, HostState.OK, "nothing to remove")
-    return HostResult(found.host, HostState.CHANGED, f"{describe_amounts(found.amounts)} {what}")
+def _prune_recap(pruned: PrunedHost, verb: str) -> HostResult:
+    if not pruned.amounts:
+        return HostResult(pruned.host, HostState.OK, "nothing to remove")
+    return HostResult(pruned.host, HostState.CHANGED, f"{describe_amounts(pruned.amounts)} {verb}")

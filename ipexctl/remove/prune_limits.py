@@ -39,8 +39,8 @@ class PruneLimits:
 
 
 def read_limits(settings: Mapping[str, Setting]) -> PruneLimits:
-    found = {key: s.value for key, s in settings.items() if key.startswith("prune.")}
-    return replace(PruneLimits(), **{key.removeprefix("prune."): n for key, n in found.items()})
+    limits = {key: setting.value for key, setting in settings.items() if key.startswith("prune.")}
+    return replace(PruneLimits(), **{key.removeprefix("prune."): n for key, n in limits.items()})
 
 
 @dataclass(frozen=True)

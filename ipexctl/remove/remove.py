@@ -80,21 +80,21 @@ def remove_all(
     """Remove everything; `agreed` sees the plan first. Hosts where something is in use keep all."""
     with Fleet(target, root) as fleet:
         hosts = fleet.each(progress.shown(lambda host: _measure_root(fleet, host, progress)))
-        kept = own_files.kept_here(dead_labs) if here else ()
-        found = RemovalPlan(tuple(hosts.values()), kept, fleet.recaps())
+        local_files = own_files.kept_here(dead_labs) if here else ()
+        plan = RemovalPlan(tuple(hosts.values()), local_files, fleet.recaps())
         if check:
-            recaps = {host: _predicted_recap(one) for host, one in hosts.items()}
-            return RemoveReport(found, fleet.recaps(recaps), done=False, check=True)
-        if not (any(one.goes for one in hosts.values()) or kept):
-            recaps = {host: _predicted_recap(one) for host, one in hosts.items()}
-            return RemoveReport(found, fleet.recaps(recaps))
-        said = agreed(found)
-        if not said.go:
-            return RemoveReport(found, (), done=False)
+            recaps = {host: _predicted_recap(entry) for host, entry in hosts.items()}
+            return RemoveReport(plan, fleet.recaps(recaps), done=False, check=True)
+        if not (any(entry.goes for entry in hosts.values()) or local_files):
+            recaps = {host: _predicted_recap(entry) for host, entry in hosts.items()}
+            return RemoveReport(plan, fleet.recaps(recaps))
+        answer = agreed(plan)
+        if not answer.go:
+            return RemoveReport(plan, (), done=False)
         recaps = fleet.each(progress.shown(lambda host: _remove_root(fleet, host, hosts, progress)))
-    gone = tuple(one for one in kept if one.goes or one.kind in said.kinds)
+    gone = tuple(entry for entry in local_files if entry.goes or entry.kind in answer.kinds)
     own_files.remove_own_files(gone)  # last, as it includes notes written when the connections end
-    return RemoveReport(found, fleet.recaps(recaps), gone)
+    return RemoveReport(plan, fleet.recaps(recaps), gone)
 
 
 def dead_labs() -> list[Path]:
@@ -106,45 +106,45 @@ def _measure_root(fleet: Fleet, host: Host, progress: HostProgress) -> RemovedHo
     progress.step(ProgressStep(host.name, "connecting"))
     fleet.connect(host)
     progress.step(ProgressStep(host.name, "measuring"))
-    done = fleet.call(host, "remove.root_removal.survey", total=LONG)
+    answer = fleet.call(host, "remove.root_removal.survey", total=LONG)
     progress.step(ProgressStep(host.name, DONE))
-    return done.read(RemovedHost, host=host.name)
+    return answer.read(RemovedHost, host=host.name)
 
 
 def _remove_root(
     fleet: Fleet, host: Host, hosts: Mapping[Host, RemovedHost], progress: HostProgress
 ) -> HostResult:
-    one = hosts[host]
-    if not one.goes:
-        return _predicted_recap(one)
-    progress.step(ProgressStep(host.name, f"removing {format_bytes(one.bytes)}"))
-    done = fleet.call(host, "remove.root_removal.remove", total=LONG)
+    state = hosts[host]
+    if not state.goes:
+        return _predicted_recap(state)
+    progress.step(ProgressStep(host.name, f"removing {format_bytes(state.bytes)}"))
+    answer = fleet.call(host, "remove.root_removal.remove", total=LONG)
     progress.step(ProgressStep(host.name, DONE))
-    if busy := done.value("busy", tuple[str, ...]):
-        return _predicted_recap(replace(one, busy=busy))
-    if left := done.value("left", tuple[str, ...]):
-        what = f"{one.root} could not be removed completely"
-        return HostResult(host.name, HostState.FAILED, what, notes=left)
-    return _removal_recap(one, f"{format_bytes(done.whole('removed'))} removed")
+    if busy := answer.value("busy", tuple[str, ...]):
+        return _predicted_recap(replace(state, busy=busy))
+    if remaining := answer.value("left", tuple[str, ...]):
+        message = f"{state.root} could not be removed completely"
+        return HostResult(host.name, HostState.FAILED, message, notes=remaining)
+    return _removal_recap(state, f"{format_bytes(answer.whole('removed'))} removed")
 
 
-def _predicted_recap(one: RemovedHost) -> HostResult:
-    if not one.there:
-        return HostResult(one.host, HostState.OK, f"nothing to remove: there is no {one.root}")
-    if not one.made:
-        what = f"nothing to remove: nothing in {one.root} was made by ipexctl"
-        return HostResult(one.host, HostState.OK, what)
-    if one.busy:
-        notes = (*one.busy, f"try: {BUSY}")
-        return HostResult(one.host, HostState.FAILED, "nothing removed", notes=notes)
-    return _removal_recap(one, f"{format_bytes(one.bytes)} would be removed")
+def _predicted_recap(state: RemovedHost) -> HostResult:
+    if not state.there:
+        return HostResult(state.host, HostState.OK, f"nothing to remove: there is no {state.root}")
+    if not state.made:
+        message = f"nothing to remove: nothing in {state.root} was made by ipexctl"
+        return HostResult(state.host, HostState.OK, message)
+    if state.busy:
+        notes = (*state.busy, f"try: {BUSY}")
+        return HostResult(state.host, HostState.FAILED, "nothing removed", notes=notes)
+    return _removal_recap(state, f"{format_bytes(state.bytes)} would be removed")
 
 
-def _removal_recap(one: RemovedHost, what: str) -> HostResult:
-    stays = f"; not made by ipexctl, so kept in {one.root}: {', '.join(one.stays)}"
+def _removal_recap(state: RemovedHost, text: str) -> HostResult:
+    stays = f"; not made by ipexctl, so kept in {state.root}: {', '.join(state.stays)}"
     caches = tuple(
         f"kept: {path} ({format_bytes(size)}), torch.compile's cache, shared with programs "
         "that ipexctl did not start"
-        for path, size in one.caches
+        for path, size in state.caches
     )
-    return HostResult(one.host, HostState.CHANGED, what + stays * bool(one.stays), notes=caches)
+    return HostResult(state.host, HostState.CHANGED, text + stays * bool(state.stays), notes=caches)

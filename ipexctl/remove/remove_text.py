@@ -15,33 +15,33 @@ from ipexctl.terminal.console import print_lines, print_text, stderr_console, st
 from ipexctl.terminal.recap_lines import host_documents, host_lines, hosts_with_lines
 
 
-def plan_text(found: RemovalPlan) -> str:
-    text = hosts_with_lines((one.host, _host_lines(one)) for one in found.hosts)
-    for recap in found.recaps:
+def plan_text(plan: RemovalPlan) -> str:
+    text = hosts_with_lines((item.host, _host_lines(item)) for item in plan.hosts)
+    for recap in plan.recaps:
         detail = printable_text(recap.detail).removeprefix(f"{recap.host}: ")
         text += f"{recap.host}: nothing, because it was not reached: {detail}\n"
-    return text + "".join(f"this machine: {_here_line(one)}\n" for one in found.here)
+    return text + "".join(f"this machine: {_here_line(item)}\n" for item in plan.here)
 
 
-def _host_lines(one: RemovedHost) -> tuple[str, ...]:
-    if not one.there or not one.made:
+def _host_lines(state: RemovedHost) -> tuple[str, ...]:
+    if not state.there or not state.made:
         return ("nothing",)
-    if one.busy:
-        return (f"kept: {one.root}", *(f"  {printable_text(text)}" for text in one.busy))
-    parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in one.parts)
-    lines = [f"{format_bytes(one.bytes)} in {one.root}" + f" ({parts})" * bool(parts)]
-    kept = ", ".join(map(printable_text, one.stays))
+    if state.busy:
+        return (f"kept: {state.root}", *(f"  {printable_text(text)}" for text in state.busy))
+    parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in state.parts)
+    lines = [f"{format_bytes(state.bytes)} in {state.root}" + f" ({parts})" * bool(parts)]
+    kept = ", ".join(map(printable_text, state.stays))
     return (*lines, *([f"  kept, not made by ipexctl: {kept}"] if kept else []))
 
 
-def _here_line(one: OwnFiles) -> str:
-    places = ", ".join(map(str, one.paths[:4])) + ", ..." * (len(one.paths) > 4)
-    named = "" if one.goes else f"; asked about separately, or --also {one.kind}"
-    return f"{one.kind}: {format_bytes(one.bytes)}, {one.what}{named} ({places})"
+def _here_line(files: OwnFiles) -> str:
+    places = ", ".join(map(str, files.paths[:4])) + ", ..." * (len(files.paths) > 4)
+    note = "" if files.goes else f"; asked about separately, or --also {files.kind}"
+    return f"{files.kind}: {format_bytes(files.bytes)}, {files.what}{note} ({places})"
 
 
-def show_plan(found: RemovalPlan) -> None:
-    print_text(stderr_console(), f"to be removed:\n{plan_text(found)}")
+def show_plan(plan: RemovalPlan) -> None:
+    print_text(stderr_console(), f"to be removed:\n{plan_text(plan)}")
 
 
 def show_removed(removed: RemoveReport) -> None:
@@ -51,39 +51,39 @@ def show_removed(removed: RemoveReport) -> None:
         print(DECLINED)
         return
     print_lines(stdout_console(), host_lines(removed.recaps))
-    for one in removed.here:
-        print(f"this machine: {one.kind}: {format_bytes(one.bytes)} removed")
-    left = [one.kind for one in removed.found.here if one not in removed.here]
-    if left and not removed.check:
-        print(f"this machine: kept: {', '.join(left)}")
+    for files in removed.here:
+        print(f"this machine: {files.kind}: {format_bytes(files.bytes)} removed")
+    kept = [files.kind for files in removed.found.here if files not in removed.here]
+    if kept and not removed.check:
+        print(f"this machine: kept: {', '.join(kept)}")
 
 
 def removed_document(removed: RemoveReport) -> dict[str, Any]:
-    gone = {one.kind for one in removed.here}
+    kinds = {item.kind for item in removed.here}
     return {
         "schema_version": 1,
         "check": removed.check,
         "done": removed.done,
         "found": [
             {
-                "host": one.host,
-                "root": one.root,
-                "bytes": one.bytes,
-                "parts": dict(one.parts),
-                "in_use": list(one.busy),
-                "kept": list(one.stays),
-                "caches_kept": dict(one.caches),
+                "host": item.host,
+                "root": item.root,
+                "bytes": item.bytes,
+                "parts": dict(item.parts),
+                "in_use": list(item.busy),
+                "kept": list(item.stays),
+                "caches_kept": dict(item.caches),
             }
-            for one in removed.found.hosts
+            for item in removed.found.hosts
         ],
         "here": [
             {
-                "kind": one.kind,
-                "bytes": one.bytes,
-                "paths": [str(path) for path in one.paths],
-                "removed": one.kind in gone,
+                "kind": item.kind,
+                "bytes": item.bytes,
+                "paths": [str(path) for path in item.paths],
+                "removed": item.kind in kinds,
             }
-            for one in removed.found.here
+            for item in removed.found.here
         ],
         "hosts": host_documents(removed.recaps),
         "exit_code": removed.exit_code,
@@ -95,7 +95,7 @@ def removed_document(removed: RemoveReport) -> dict[str, Any]:
 
 def prune_text(plan: Pruned) -> str:
     text = hosts_with_lines(
-        (one.host, [describe_amounts(one.amounts) or "nothing"]) for one in plan.hosts
+        (host.host, [describe_amounts(host.amounts) or "nothing"]) for host in plan.hosts
     )
     return text + (f"this machine: {describe_amounts(plan.here)}\n" if plan.here else "")
 
@@ -110,8 +110,8 @@ def show_pruned(pruned: Pruned) -> None:
         return
     print_lines(stdout_console(), host_lines(pruned.recaps))
     if pruned.here:
-        what = "would be removed" if pruned.check else "removed"
-        print(f"this machine: {describe_amounts(pruned.here)} {what}")
+        ending = "would be removed" if pruned.check else "removed"
+        print(f"this machine: {describe_amounts(pruned.here)} {ending}")
 
 
 def pruned_document(pruned: Pruned) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def pruned_document(pruned: Pruned) -> dict[str, Any]:
         "check": pruned.check,
         "done": pruned.done,
         "found": [
-            {"host": one.host, "amounts": _amounts_document(one.amounts)} for one in pruned.hosts
+            {"host": host.host, "amounts": _amounts_document(host.amounts)} for host in pruned.hosts
         ],
         "here": _amounts_document(pruned.here),
         "hosts": host_documents(pruned.recaps),

@@ -52,7 +52,7 @@ PACKED = 256 * 1024  # files up to this size travel many in one frame
 
 
 def _any_of(*globs: str) -> re.Pattern[str]:
-    return re.compile("|".join(fnmatch.translate(g) for g in globs))
+    return re.compile("|".join(fnmatch.translate(glob) for glob in globs))
 
 
 _NEVER = _any_of(*HISTORY, *CACHES, *ENVIRONMENTS)
@@ -82,17 +82,17 @@ def ignored_data(ignored: Iterable[tuple[str, int]], places: Sequence[str]) -> d
 
 
 def _is_data(path: str, place: str) -> bool:
-    above = place and f"{place}/"
-    if not path.startswith(above) or is_private_path(path):
+    prefix = place and f"{place}/"
+    if not path.startswith(prefix) or is_private_path(path):
         return False
-    below = path.removeprefix(above)
-    own = posixpath.basename(below)
-    name = own.lower()
-    if is_made(below) or is_never_sent(name) or not _DATA.match(name):
+    relative = path.removeprefix(prefix)
+    file_name = posixpath.basename(relative)
+    name = file_name.lower()
+    if is_made(relative) or is_never_sent(name) or not _DATA.match(name):
         return False
-    if _TEXT_INSIDE.match(name) and any(map(is_secret_stem, own.split("."))):
+    if _TEXT_INSIDE.match(name) and any(map(is_secret_stem, file_name.split("."))):
         return False
-    return "/" in below or not _TEXT.match(name)
+    return "/" in relative or not _TEXT.match(name)
 
 
 def is_made(path: str) -> bool:
@@ -133,8 +133,8 @@ class Ignore:
 
     def __call__(self, path: str, *, inherited: bool = False) -> bool:
         """Decide whether to leave the path out. `inherited`: Git's rules exclude a folder above."""
-        if (said := _rules_decision(self.ours, path)) is not None:
-            return said
+        if (decision := _rules_decision(self.ours, path)) is not None:
+            return decision
         return inherited or bool(_rules_decision(self.git, path))
 
     def ours_leave_out(self, path: str) -> bool:
@@ -149,15 +149,15 @@ class Ignore:
     def why(self, path: str) -> tuple[str, bool]:
         """Return the line that leaves the path out ("" if none does), and if it is our file's."""
         for rules in (*reversed(self.ours), *reversed(self.git)):
-            if (said := rules.says(path)) is not None:
-                return rules.line(path) if said else "", rules in self.ours
+            if (decision := rules.says(path)) is not None:
+                return rules.line(path) if decision else "", rules in self.ours
         return "", False
 
     def within(self, base: str, git: str, ours: str) -> Ignore:
         """Return the rules with the texts of the ignore files in the folder `base`."""
-        found = self.also(git, base, f"{base}.gitignore")
+        ignore = self.also(git, base, f"{base}.gitignore")
         rules = [_parse_rules(base, f"{base}.ipexctlignore", ours)] if ours.strip() else []
-        return Ignore(found.git, (*found.ours, *rules))
+        return Ignore(ignore.git, (*ignore.ours, *rules))
 
     def also(self, git: str, base: str, name: str) -> Ignore:
         """Return the rules with the text of one more of Git's files."""
@@ -166,8 +166,8 @@ class Ignore:
 
 
 def _rules_decision(rules: Sequence[_Rules], path: str) -> bool | None:
-    found = (r.says(path) for r in reversed(rules))
-    return next((said for said in found if said is not None), None)
+    decisions = (entry.says(path) for entry in reversed(rules))
+    return next((decision for decision in decisions if decision is not None), None)
 
 
 def _parse_rules(base: str, name: str, text: str) -> _Rules:
@@ -175,10 +175,10 @@ def _parse_rules(base: str, name: str, text: str) -> _Rules:
 
     numbered = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line]
     lines, numbers = tuple(line for _, line in numbered), tuple(n for n, _ in numbered)
-    named = (
+    paths = (
         _unescape_pattern(line[1:].strip().strip("/")) for line in lines if line.startswith("!")
     )
-    opened = {f"{above}/" for path in named for above in _parent_folders(path)}
+    opened = {f"{folder}/" for path in paths for folder in _parent_folders(path)}
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):  # git ignores invalid patterns such as a[z-b]
@@ -244,9 +244,9 @@ class Tree:
     @cached_property
     def manifest(self) -> bytes:
         """The tree in the hosts' format; bytes of names that are not UTF-8 are escaped."""
-        files = [[f.path, f.sha256, f.size, int(f.executable)] for f in self.files]
-        said = {"folders": self.folders, "files": files, "links": self.links}
-        return json.dumps(said, separators=(",", ":")).encode("ascii")
+        files = [[file.path, file.sha256, file.size, int(file.executable)] for file in self.files]
+        document = {"folders": self.folders, "files": files, "links": self.links}
+        return json.dumps(document, separators=(",", ":")).encode("ascii")
 
     @cached_property
     def key(self) -> str:
@@ -254,7 +254,7 @@ class Tree:
 
     @property
     def bytes(self) -> int:
-        return sum(f.size for f in self.files)
+        return sum(file.size for file in self.files)
 
 
 def is_large(count: int, size: int) -> bool:
@@ -277,4 +277,4 @@ def largest_entry(sizes: Iterable[tuple[str, int]]) -> str:
 
 
 def printable_path(path: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in path)
+    return "".join(char if char.isprintable() else "?" for char in path)
