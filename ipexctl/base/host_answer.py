@@ -42,14 +42,14 @@ class Answer(dict[str, Any]):
     """A document of a host. Reading a missing or invalid value raises HostFailed; our own mistakes
     with the values read still raise other errors."""
 
-    def __init__(self, host: str, said: object) -> None:
-        if not isinstance(said, Mapping):
+    def __init__(self, host: str, reply: object) -> None:
+        if not isinstance(reply, Mapping):
             raise HostFailed(
                 f"{host}: the agent sent an invalid reply (not a document)",
                 hint=REPORT,
                 slug="agent-reply-invalid",
             )
-        super().__init__(said)
+        super().__init__(reply)
         self._host = host
 
     def __missing__(self, name: str) -> Any:
@@ -135,8 +135,8 @@ def as_type(type_: Any, value: Any, *, strict: bool = True) -> Any:
 
 def read_record(kind: type[_T], raw: Any, **given: Any) -> _T:
     """Return a dataclass from what is known of it; `given` are values that are not read."""
-    known = raw if isinstance(raw, Mapping) else {}
-    return _record(kind, known, False, given)  # type: ignore[no-any-return]
+    record = raw if isinstance(raw, Mapping) else {}
+    return _record(kind, record, False, given)  # type: ignore[no-any-return]
 
 
 def read_rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
@@ -154,42 +154,42 @@ def read_rows(kind: type[_T], raw: Any) -> tuple[_T, ...]:
 @cache
 def reader_of(type_: Any, strict: bool) -> Reader:
     """Return a function that reads a value of this type, and raises Odd."""
-    kind, parts = get_origin(type_), get_args(type_)
+    kind, types = get_origin(type_), get_args(type_)
     if is_dataclass(type_) or _is_message(type_):
         return lambda value: _record(type_, value, strict)
     if kind is Annotated:
-        return _refuse_values(parts[1])
+        return _refuse_values(types[1])
     if kind is Literal:
-        return _refuse_values(lambda value: value if value in parts else None)
-    if NoneType in parts:
-        read = reader_of(parts[0], strict)
+        return _refuse_values(lambda value: value if value in types else None)
+    if NoneType in types:
+        read = reader_of(types[0], strict)
         return lambda value: None if value is None else read(value)
     if kind is dict:
-        return _dict_reader(*(reader_of(part, strict) for part in parts), whole=parts[0] is int)
-    if kind is tuple and parts[-1] is not Ellipsis:
-        each = tuple(reader_of(part, strict) for part in parts)
-        return lambda value: _read_fixed_list(each, value)
+        return _dict_reader(*(reader_of(part, strict) for part in types), whole=types[0] is int)
+    if kind is tuple and types[-1] is not Ellipsis:
+        readers = tuple(reader_of(part, strict) for part in types)
+        return lambda value: _read_fixed_list(readers, value)
     if kind:
-        read = reader_of(parts[0], strict)
+        read = reader_of(types[0], strict)
         return lambda value: _read_many(kind, read, strict, value)
     return _LOOSE_TEXT if type_ is str and not strict else _LEAVES[type_]
 
 
 def _refuse_values(reader: Reader, empty: tuple[Any, ...] = (None,)) -> Reader:
     def read(value: Any) -> Any:
-        found = reader(value)
-        if found in empty:
+        result = reader(value)
+        if result in empty:
             raise Odd(" has an unexpected value")
-        return found
+        return result
 
     return read
 
 
-def _dict_reader(name: Reader, one: Reader, *, whole: bool) -> Reader:
+def _dict_reader(name: Reader, item: Reader, *, whole: bool) -> Reader:
     def read(value: Any) -> dict[Any, Any]:
         if not isinstance(value, dict):
             raise Odd(_FORMAT)
-        return {name(_number_key(key) if whole else key): one(value[key]) for key in value}
+        return {name(_number_key(key) if whole else key): item(value[key]) for key in value}
 
     return read
 
@@ -203,23 +203,23 @@ def _read_fixed_list(readers: tuple[Reader, ...], value: Any) -> tuple[Any, ...]
     """Read a list that has one value of each kind."""
     if not isinstance(value, list) or len(value) != len(readers):
         raise Odd(_FORMAT)
-    return tuple([read(one) for read, one in zip(readers, value, strict=True)])
+    return tuple([read(item) for read, item in zip(readers, value, strict=True)])
 
 
-def _read_many(made: Any, read: Reader, strict: bool, value: Any) -> Any:
-    if not strict and isinstance(value, Mapping):  # lists of them, each by its first value
-        value = [[n, *one] if isinstance(one, list) else [n, one] for n, one in value.items()]
+def _read_many(collection: Any, read: Reader, strict: bool, value: Any) -> Any:
+    if not strict and isinstance(value, Mapping):  # name: values, as rows
+        value = [[n, *item] if isinstance(item, list) else [n, item] for n, item in value.items()]
     if not isinstance(value, list):
         raise Odd(_FORMAT)
     if strict:
-        return made([read(one) for one in value])
-    found = []
-    for one in list_of(value):
+        return collection([read(item) for item in value])
+    values = []
+    for item in list_of(value):
         try:
-            found.append(read(one))
+            values.append(read(item))
         except Odd:
             continue
-    return made([one for one in found if one not in ("", None, ())])
+    return collection([item for item in values if item not in ("", None, ())])
 
 
 # --- dataclasses ---------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def _declared_fields(kind: Any, strict: bool) -> tuple[_Declared, ...]:
     if _is_message(kind):
         return tuple(_declare_in(kind, name, type_, strict) for name, type_ in _hints(kind).items())
     hints = cache(lambda: _hints(kind))  # many classes need none
-    return tuple(_declare_field(one, hints, strict) for one in fields(kind))
+    return tuple(_declare_field(field, hints, strict) for field in fields(kind))
 
 
 def _is_message(kind: Any) -> bool:
@@ -257,31 +257,31 @@ def _declare_in(kind: type[Message], name: str, type_: Any, strict: bool) -> _De
 
 
 def _declare_field(one: Field[Any], hints: Callable[[], dict[str, Any]], strict: bool) -> _Declared:
-    about, default = one.metadata, one.default is not MISSING or one.default_factory is not MISSING
-    needed = about.get("needed", False)
-    if reader := about.get("reader"):
+    meta, default = one.metadata, one.default is not MISSING or one.default_factory is not MISSING
+    needed = meta.get("needed", False)
+    if reader := meta.get("reader"):
         read = _refuse_values(reader, (None, "") if needed and not strict else (None,))
         type_ = None
     else:
         type_ = _NAMED.get(one.type) or hints()[one.name]
         read = reader_of(type_, strict)
     empty = None if strict or needed or default else _unknown_value(type_ or hints()[one.name])
-    return _Declared(one.name, about.get("key") or one.name, read, default, strict or needed, empty)
+    return _Declared(one.name, meta.get("key") or one.name, read, default, strict or needed, empty)
 
 
 def _unknown_value(type_: Any) -> Any:
     """Return the value that represents an unknown one of this type."""
     if is_dataclass(type_) or _is_message(type_):
         return _record(type_, {}, False)
-    made = get_origin(type_) or type_
-    return made() if made in (str, bool, tuple, frozenset) else None
+    kind = get_origin(type_) or type_
+    return kind() if kind in (str, bool, tuple, frozenset) else None
 
 
 def _record(kind: Any, raw: Any, strict: bool, given: Mapping[str, Any] = _NOTHING) -> Any:
     """Build it from an object, or from a list with the values in the order of the fields."""
     declared, values = _declared_fields(kind, strict), dict(given)
     if isinstance(raw, list) and len(raw) <= len(declared):
-        raw = dict(zip([one.key for one in declared], raw, strict=False))
+        raw = dict(zip([field.key for field in declared], raw, strict=False))
     if not isinstance(raw, Mapping):
         raise Odd(_FORMAT)
     for name, key, read, default, needed, empty in declared:

@@ -70,8 +70,8 @@ class FoundErrors:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ` (did you mean 'slots'?)`, or ""."""
-    near = nearest_word(word, known)
-    return f" (did you mean {near!r}?)" if near else ""
+    guess = nearest_word(word, known)
+    return f" (did you mean {guess!r}?)" if guess else ""
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str:
@@ -81,8 +81,8 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
 def nearest_files(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """Return similar file names, compared without suffixes: those would make short ones similar."""
     stems: dict[str, list[str]] = {}
-    for one in known:
-        stems.setdefault(posixpath.splitext(one)[0], []).append(one)
+    for path in known:
+        stems.setdefault(posixpath.splitext(path)[0], []).append(path)
     word = posixpath.splitext(name)[0][:64]
-    near = difflib.get_close_matches(word, stems, most, 0.7)
-    return [one for stem in near for one in stems[stem]][:most]
+    stem_matches = difflib.get_close_matches(word, stems, most, 0.7)
+    return [path for stem in stem_matches for path in stems[stem]][:most]

@@ -82,7 +82,7 @@ def setting_types(kind: Any) -> Mapping[str, type]:
 
 def _without_none(hint: Any) -> type:
     """Return int for `int | None`, dict for `dict[str, str]`."""
-    inner = [one for one in typing.get_args(hint) if one is not type(None)]
-    kind = inner[0] if isinstance(hint, types.UnionType) else hint
-    found: type = typing.get_origin(kind) or kind
-    return found
+    others = [part for part in typing.get_args(hint) if part is not type(None)]
+    kind = others[0] if isinstance(hint, types.UnionType) else hint
+    kind_only: type = typing.get_origin(kind) or kind
+    return kind_only

@@ -10,7 +10,7 @@ from ipexctl.errors import is_shown
 
 
 def quote(argv: Sequence[str]) -> str:
-    return " ".join(shlex.quote(a) for a in argv)
+    return " ".join(shlex.quote(word) for word in argv)
 
 
 def quote_for_pasting(argv: tuple[str, ...]) -> str:
@@ -20,7 +20,7 @@ def quote_for_pasting(argv: tuple[str, ...]) -> str:
 
 def _ansi_quoted(word: str) -> str:
     text = re.sub(r"[\\']", r"\\\g<0>", word)
-    return "$'" + "".join(c if is_shown(c) else _escape_letter(c) for c in text) + "'"
+    return "$'" + "".join(char if is_shown(char) else _escape_letter(char) for char in text) + "'"
 
 
 def _escape_letter(letter: str) -> str:

@@ -71,8 +71,8 @@ def _all_forms(secrets: frozenset[str]) -> list[str]:
 
 def _secret_forms(secret: str) -> Iterator[str]:
     yield from filter(None, (secret, secret.strip()))
-    parts = [line.strip() for line in secret.splitlines()]
-    for part in (secret.strip(), *(part for part in parts if len(part) >= _SHORTEST)):
+    lines = [line.strip() for line in secret.splitlines()]
+    for part in (secret.strip(), *(part for part in lines if len(part) >= _SHORTEST)):
         if part:
             yield part
             yield repr(part)[1:-1]
@@ -107,22 +107,22 @@ def secret_arguments(command: str) -> frozenset[str]:
         words = shlex.split(command)
     except ValueError:  # it is cut
         words = command.split()
-    found: set[str] = set()
-    for before, word in zip(("", *words), words, strict=False):
+    secrets: set[str] = set()
+    for previous, word in zip(("", *words), words, strict=False):
         name, _, value = word.partition("=")
         if is_secret_name(name):
-            found.add(value)
-        elif _names_next(before):
-            found.add(word)
-        found |= {
-            word[a:b].strip("\"'") for a, b in _find_named_secrets(word)
+            secrets.add(value)
+        elif _names_next(previous):
+            secrets.add(word)
+        secrets |= {
+            word[start:end].strip("\"'") for start, end in _find_named_secrets(word)
         }  # --config '{"api_key": "..."}'
-        found |= {scheme[1] for scheme in _SCHEME.finditer(word)}
+        secrets |= {scheme[1] for scheme in _SCHEME.finditer(word)}
         for url in _URL.finditer(word):
             login = url[1].rpartition("@")[0]
             password = login.partition(":")[2] or login
-            found |= {login, password, unquote(password)}
-    return frozenset(v for v in found if len(v) >= _SHORTEST_ARGUMENT and v.lower() not in _FLAGS)
+            secrets |= {login, password, unquote(password)}
+    return frozenset(v for v in secrets if len(v) >= _SHORTEST_ARGUMENT and v.lower() not in _FLAGS)
 
 
 class SecretMask:
@@ -143,32 +143,32 @@ class SecretMask:
         """Mask in all texts of a JSON document, and all values under or after a secret's name."""
         if isinstance(value, Mapping):
             return {
-                key: MASK if inner and _names_a_secret(key, value) else self.document(inner)
-                for key, inner in value.items()
+                key: MASK if item and _names_a_secret(key, value) else self.document(item)
+                for key, item in value.items()
             }
         if isinstance(value, list | tuple):
             pairs = zip((None, *value), value, strict=False)
-            return [self._item(before, inner) for before, inner in pairs]
+            return [self._item(previous, item) for previous, item in pairs]
         return self.text(value) if isinstance(value, str) else value
 
-    def _item(self, before: Any, value: Any) -> Any:
+    def _item(self, previous: Any, value: Any) -> Any:
         """Mask the item of a list after --api-key or HF_TOKEN: it is the secret."""
         if not isinstance(value, str):
             return self.document(value)
-        if isinstance(before, str) and value and _is_name(before):
+        if isinstance(previous, str) and value and _is_name(previous):
             return MASK
         name, sign, _ = value.partition("=")
         return f"{name}={MASK}" if sign and _is_name(name) else self.text(value)
 
 
 def _masked_at(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    parts: list[str] = []
-    done = 0
+    pieces: list[str] = []
+    position = 0
     for start, end in sorted(spans):
-        if start > done or not parts:
-            parts += [text[done:start], MASK]
-        done = max(done, end)
-    return "".join((*parts, text[done:]))
+        if start > position or not pieces:
+            pieces += [text[position:start], MASK]
+        position = max(position, end)
+    return "".join((*pieces, text[position:]))
 
 
 def _is_name(word: str) -> bool:
@@ -207,60 +207,60 @@ def _find_url_logins(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_named_secrets(text: str) -> Iterator[tuple[int, int]]:
-    at = 0
-    while found := _NAME.search(text, at):
-        start, at = found.end(), max(found.end("name"), at + 1)
-        if not is_secret_name(found["name"]):
+    position = 0
+    while match := _NAME.search(text, position):
+        start, position = match.end(), max(match.end("name"), position + 1)
+        if not is_secret_name(match["name"]):
             continue
-        gap = found["gap"] or ""
+        gap = match["gap"] or ""
         if gap[:1] == "," and not _QUOTE.match(text, start):  # a list, but not of texts
             continue
         if _NOTHING.match(text, start):
             continue
-        end = _value_end(text, found, start)
+        end = _value_end(text, match, start)
         if end > start:
-            at = end
+            position = end
             yield start, end
 
 
-def _value_end(text: str, name: re.Match[str], at: int) -> int:
-    opening = _QUOTE.match(text, at)
+def _value_end(text: str, name: re.Match[str], start: int) -> int:
+    opening = _QUOTE.match(text, start)
     around = text[name.start() - 1 : name.start()]
     if opening is None and around in ("'", '"') and not name["close"]:  # '--token=two words'
-        end = text.find(around, at, at + _LONGEST)
-        return _shell_word(text, end) if end >= 0 else _end_of_line(text, at)
-    if opening is None and text[at : at + 1] in ("[", "(", "{"):
-        return _list_end(text, at)
+        end = text.find(around, start, start + _LONGEST)
+        return _shell_word(text, end) if end >= 0 else _end_of_line(text, start)
+    if opening is None and text[start : start + 1] in ("[", "(", "{"):
+        return _list_end(text, start)
     if opening is None:
-        return _end_of_line(text, at) if name["is"] in (":", "：") else _shell_word(text, at)
+        return _end_of_line(text, start) if name["is"] in (":", "：") else _shell_word(text, start)
     end = _after_closing_mark(text, opening[1], opening.end())
     if end < 0 or (name["is"] == ":" and text.startswith(";", end)):  # Cookie: "a"; b
-        return _end_of_line(text, at)
+        return _end_of_line(text, start)
     return _shell_word(text, end) if _GLUED.match(text, end) else end
 
 
-def _after_closing_mark(text: str, mark: str, at: int) -> int:
+def _after_closing_mark(text: str, mark: str, position: int) -> int:
     """Return the position after the closing mark, or -1."""
-    end = text.find(mark, at, at + _LONGEST)
+    end = text.find(mark, position, position + _LONGEST)
     while end > 0 and mark[0] != "\\" and text[end - 1] == "\\":
-        end = text.find(mark, end + 1, at + _LONGEST)
+        end = text.find(mark, end + 1, position + _LONGEST)
     return end + len(mark) if end >= 0 else -1
 
 
-def _list_end(text: str, at: int) -> int:
+def _list_end(text: str, position: int) -> int:
     open_ones = 0
-    for found in _BRACKETS.finditer(text, at, at + _LONGEST):
-        open_ones += -1 if found["close"] else found[0] in "[({"
+    for bracket in _BRACKETS.finditer(text, position, position + _LONGEST):
+        open_ones += -1 if bracket["close"] else bracket[0] in "[({"
         if not open_ones:
-            return found.end()
-    return _end_of_line(text, at)
+            return bracket.end()
+    return _end_of_line(text, position)
 
 
-def _shell_word(text: str, at: int) -> int:
-    word = _SHELL_WORD.match(text, at)
-    return word.end() if word else at
+def _shell_word(text: str, position: int) -> int:
+    word = _SHELL_WORD.match(text, position)
+    return word.end() if word else position
 
 
-def _end_of_line(text: str, at: int) -> int:
-    end = text.find("\n", at)
+def _end_of_line(text: str, position: int) -> int:
+    end = text.find("\n", position)
     return end if end >= 0 else len(text)

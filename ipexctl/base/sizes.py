@@ -29,14 +29,14 @@ def bit_rate(rate: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return `12 s`, `3 min 20 s` or `2 h 5 min`: at most two units."""
-    left, said = max(0, int(seconds)), list[str]()
+    rest, texts = max(0, int(seconds)), list[str]()
     for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        if count or (unit == "s" and not said):
-            said.append(f"{count} {unit}")
-        if said and (len(said) == 2 or not left):
+        count, rest = divmod(rest, size)
+        if count or (unit == "s" and not texts):
+            texts.append(f"{count} {unit}")
+        if texts and (len(texts) == 2 or not rest):
             break
-    return " ".join(said)
+    return " ".join(texts)
 
 
 _NUMBER = r"[0-9]{1,9}(?:\.[0-9]{1,6})?"
@@ -49,8 +49,8 @@ def seconds_of(text: str) -> float | None:
         return float(text)
     if not re.fullmatch(f"(?:{_NUMBER}[smhd]){{1,4}}", text):
         return None
-    parts = re.findall(f"({_NUMBER})([smhd])", text)
-    return sum(float(number) * _TYPED[unit] for number, unit in parts)
+    amounts = re.findall(f"({_NUMBER})([smhd])", text)
+    return sum(float(number) * _TYPED[unit] for number, unit in amounts)
 
 
 def transfer_minutes(size: int) -> str:
@@ -81,10 +81,10 @@ def count(n: int, noun: str) -> str:
 
 def fold_numbers(numbers: Iterable[int]) -> str:
     """Return numbers as ranges: "0-2,5" for 0, 1, 2 and 5."""
-    parts: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(set(numbers)):
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
         else:
-            parts.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

@@ -22,7 +22,7 @@ def loads(text: str) -> dict[str, Any]:
     if _DEEP_KEY.search(text):
         raise ValueError("a key has more than 32 parts")
     try:
-        found: dict[str, Any] = tomllib.loads(text)
+        document: dict[str, Any] = tomllib.loads(text)
     except RecursionError:
         raise ValueError("values are nested too deeply") from None
-    return found
+    return document

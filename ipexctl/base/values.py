@@ -27,11 +27,11 @@ def matching_text(form: re.Pattern[str]) -> Reader:
     return lambda value: value if isinstance(value, str) and form.fullmatch(value) else None
 
 
-def plain(value: Any, most: int = 4096) -> str:
+def plain(value: Any, limit: int = 4096) -> str:
     """Return text without control characters; "" for anything that is not text."""
     if not isinstance(value, str):
         return ""
-    text = value[:most]
+    text = value[:limit]
     if text.isascii() and text.isprintable():
         return text.strip()
     return "".join(filter(is_shown, text)).strip()
@@ -53,7 +53,7 @@ def list_of(value: Any) -> list[Any]:
 
 
 def texts_of(value: Any) -> tuple[str, ...]:
-    return tuple(t for t in map(plain, list_of(value)) if t)
+    return tuple(text for text in map(plain, list_of(value)) if text)
 
 
 def truth(value: Any) -> bool | None:
@@ -86,13 +86,13 @@ def int_of(text: Any) -> int | None:
 
 def cpu_list(text: Any) -> tuple[int, ...]:
     """Return (0, 1, 2, 3, 8) for "0-3,8"; () for a text that is not such a list."""
-    found: list[int] = []
+    cpus: list[int] = []
     for part in plain(text, 1 << 16).split(","):
-        ends = _CPUS.fullmatch(part)
-        if not ends or len(found) > MOST_ENTRIES:
+        match = _CPUS.fullmatch(part)
+        if not match or len(cpus) > MOST_ENTRIES:
             return ()
-        low, high = int(ends[1]), int(ends[2] or ends[1])
-        if high - low > MOST_ENTRIES:
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first > MOST_ENTRIES:
             return ()
-        found.extend(range(low, high + 1))
-    return tuple(found)
+        cpus.extend(range(first, last + 1))
+    return tuple(cpus)

@@ -32,9 +32,9 @@ def wrap_text(text: str, width: int, indent: str = "  ") -> list[str]:
 
 def _unbreakable_units(text: str) -> Iterator[tuple[str, str]]:
     """Yield pieces that are kept on one line, each with the blanks before it."""
-    gap, unit, inside, before = "", "", "", ":"
+    gap, unit, kind, previous = "", "", "", ":"
     for blanks, word in _WORDS.findall(text):
-        goes_on = bool(inside) and len(blanks) < 3 and word != "#"
+        goes_on = bool(kind) and len(blanks) < 3 and word != "#"
         if goes_on or unit == "#":
             unit += blanks + word
         else:
@@ -42,24 +42,24 @@ def _unbreakable_units(text: str) -> Iterator[tuple[str, str]]:
                 yield gap, unit
             gap, unit = blanks, word
         if not goes_on:
-            inside = _unit_kind(word, before, len(blanks) > 2)
-        if inside == "option" and goes_on:
-            inside = ""
-        if inside == "`" and word.count("`") % 2 == goes_on:
-            inside = ""
+            kind = _unit_kind(word, previous, len(blanks) > 2)
+        if kind == "option" and goes_on:
+            kind = ""
+        if kind == "`" and word.count("`") % 2 == goes_on:
+            kind = ""
         quoted = unit.count("'") % 2 or unit.count('"') % 2
-        if inside and inside != "`" and word.endswith((";", ",", ":", ")")) and not quoted:
-            inside = ""
-        before = word
+        if kind and kind != "`" and word.endswith((";", ",", ":", ")")) and not quoted:
+            kind = ""
+        previous = word
     yield gap, unit
 
 
-def _unit_kind(word: str, before: str, apart: bool) -> str:
+def _unit_kind(word: str, previous: str, apart: bool) -> str:
     """Return the kind of piece that this word begins: command, option, quotation or ""."""
     if word.startswith(("`", "(`")):
         return "" if word.count("`") > 1 else "`"
-    bare = word.lstrip("(")
-    starts = apart or before in _BEFORE or before.endswith((":", ";", ",")) or word != bare
-    if bare == "ipexctl" or (starts and bare in _COMMANDS):
+    name = word.lstrip("(")
+    starts = apart or previous in _BEFORE or previous.endswith((":", ";", ",")) or word != name
+    if name == "ipexctl" or (starts and name in _COMMANDS):
         return "command"
-    return "option" if re.match(r"--?[A-Za-z]", bare) else ""
+    return "option" if re.match(r"--?[A-Za-z]", name) else ""

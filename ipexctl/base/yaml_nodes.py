@@ -38,14 +38,14 @@ class Scalar:
     weight: int = 1
     raw: str = field(default="", repr=False, compare=False)
 
-    def place_at(self, at: int) -> Place:
+    def place_at(self, index: int) -> Place:
         """Return the position in the file of a character of the text."""
-        if not self.raw or not at < len(self.text):
-            return Place(self.place.source, self.place.line, self.place.column + at)
-        word = _WORD.match(self.text, at)
-        token = word[0] if word else self.text[at]
+        if not self.raw or not index < len(self.text):
+            return Place(self.place.source, self.place.line, self.place.column + index)
+        word = _WORD.match(self.text, index)
+        token = word[0] if word else self.text[index]
         offset = -1
-        for _ in range(self.text.count(token, 0, at) + 1):
+        for _ in range(self.text.count(token, 0, index) + 1):
             offset = self.raw.find(token, offset + 1)
             if offset < 0:
                 return self.place
@@ -152,14 +152,14 @@ def _yaml_hint(text: str, error: Any) -> str:
         return _HINTS["quoted scalar"].partition("; ")[2]
     if error.problem == "found character that cannot start any token":
         return "quote the value: a tab, @, ` or % cannot begin one"
-    found = [hint for words, hint in _HINTS.items() if words in (error.context or "")]
-    return found[0] if found else "put quotes around a value with [ ] { } : or #"
+    hints = [hint for words, hint in _HINTS.items() if words in (error.context or "")]
+    return hints[0] if hints else "put quotes around a value with [ ] { } : or #"
 
 
 def place_in(text: str, position: int, source: str) -> Place:
     """Return the position in the file of a character of its text."""
-    before = text[:position]
-    return Place(source, before.count("\n") + 1, position - before.rfind("\n"))
+    preceding = text[:position]
+    return Place(source, preceding.count("\n") + 1, position - preceding.rfind("\n"))
 
 
 class _Builder:
@@ -223,19 +223,19 @@ class _Builder:
         merged: list[Mapping] = []
         for key, value in zip(nodes[::2], nodes[1::2], strict=True):
             if not isinstance(key, Scalar):
-                what = "expected a name before the colon, not a list or mapping"
+                message = "expected a name before the colon, not a list or mapping"
                 raise Bad(
-                    what,
+                    message,
                     hint="quotes around a value that begins with { or [",
                     slug="yaml-key-not-text",
                 ).placed(key.place)
             if key.text == "<<":
                 merged += self._merges(value)
             elif key.text in items:
-                what = f"duplicate key {key.text[:64]!r}"
+                message = f"duplicate key {key.text[:64]!r}"
                 why = f"it is also on line {items[key.text][0].place.line}"
                 raise Bad(
-                    what, why=why, hint="remove one of them", slug="yaml-duplicate-key"
+                    message, why=why, hint="remove one of them", slug="yaml-duplicate-key"
                 ).placed(key.place)
             else:
                 items[key.text] = (key, value)

@@ -45,6 +45,6 @@ def explain(
     end_command(
         verb(what, sys.stdin.buffer),
         explanation_document,
-        lambda found: show_explanation(found, stdout_console()),
+        lambda answer: show_explanation(answer, stdout_console()),
         json=json,
     )

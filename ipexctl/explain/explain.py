@@ -49,17 +49,17 @@ def explain(what: str, stdin: IO[bytes]) -> Explanation:
         return Explanation(
             source="stdin", matches=causes.find_causes(read_log_lines(stdin), known_failures())
         )
-    check = next((c for c in all_checks() if c.id == what.upper()), None)
+    check = next((entry for entry in all_checks() if entry.id == what.upper()), None)
     if check:
-        related = (c for c in known_failures() if check.id in c.checks)
+        related = (entry for entry in known_failures() if check.id in entry.checks)
         return Explanation(check=check, related=tuple(related))
-    cause = next((c for c in known_failures() if c.slug == what), None)
+    cause = next((entry for entry in known_failures() if entry.slug == what), None)
     if cause:
         return Explanation(cause=cause)
     if " " in what and not os.path.lexists(what):  # a pasted message
-        found = causes.find_causes(what.splitlines(), known_failures())
-        if found or not _similar_names(what):
-            return Explanation(source="this text", matches=found)
+        matches = causes.find_causes(what.splitlines(), known_failures())
+        if matches or not _similar_names(what):
+            return Explanation(source="this text", matches=matches)
     try:
         with Path(what).open("rb") as file:
             return Explanation(
@@ -71,13 +71,13 @@ def explain(what: str, stdin: IO[bytes]) -> Explanation:
 
 def explainable_items() -> tuple[tuple[str, str], ...]:
     """Return all that can be explained: id or name, and title."""
-    checks = ((c.id, c.title) for c in all_checks())
-    return (*checks, *((c.slug, c.title) for c in known_failures()))
+    checks = ((entry.id, entry.title) for entry in all_checks())
+    return (*checks, *((entry.slug, entry.title) for entry in known_failures()))
 
 
 def _unknown_name_error(what: str, error: OSError) -> InputError:
-    near = [f"ipexctl explain {name}   # {title}" for name, title in _similar_names(what)]
-    hint = "\n".join([*near, "ipexctl explain   # lists all checks and known failures"])
+    suggestions = [f"ipexctl explain {name}   # {title}" for name, title in _similar_names(what)]
+    hint = "\n".join([*suggestions, "ipexctl explain   # lists all checks and known failures"])
     if _ID.fullmatch(what):
         return InputError(f"there is no check {what}", hint=hint, slug="check-unknown")
     if "/" in what or os.path.lexists(what):
@@ -96,14 +96,14 @@ def _unknown_name_error(what: str, error: OSError) -> InputError:
 
 def _similar_names(what: str) -> list[tuple[str, str]]:
     """Return similarly spelled names, then those with all its words in name or title."""
-    known = dict(explainable_items())
+    titles = dict(explainable_items())
     word = what.upper() if _ID.fullmatch(what) else what
-    like = difflib.get_close_matches(word, known, _MOST_NEAR, _LIKE)
+    similar = difflib.get_close_matches(word, titles, _MOST_NEAR, _LIKE)
     words = what.lower().split()
-    named = [n for n in known if words and all(w in n.lower() for w in words)]
-    titled = [n for n, title in known.items() if words and all(w in title.lower() for w in words)]
-    found = dict.fromkeys([*like, *named, *titled] if "/" not in what else like)
-    return [(name, known[name]) for name in found][:_MOST_NEAR]
+    with_words = [n for n in titles if words and all(w in n.lower() for w in words)]
+    titled = [n for n, title in titles.items() if words and all(w in title.lower() for w in words)]
+    names = dict.fromkeys([*similar, *with_words, *titled] if "/" not in what else similar)
+    return [(name, titles[name]) for name in names][:_MOST_NEAR]
 
 
 def read_log_lines(stream: IO[bytes]) -> Iterator[str]:
@@ -116,22 +116,22 @@ def read_log_lines(stream: IO[bytes]) -> Iterator[str]:
 # --- as one JSON document ------------------------------------------------------------------------
 
 
-def explanation_document(found: Explanation) -> dict[str, Any]:
+def explanation_document(explanation: Explanation) -> dict[str, Any]:
     return {
         "command": "explain",
-        "check": _check_document(found.check) if found.check else None,
-        "cause": asdict(found.cause) if found.cause else None,
-        "source": found.source,
+        "check": _check_document(explanation.check) if explanation.check else None,
+        "cause": asdict(explanation.cause) if explanation.cause else None,
+        "source": explanation.source,
         "matches": [
             {
-                "cause": asdict(m.cause),
-                "line": m.number,
-                "text": plain(m.line, causes.MAX_LINE),
-                "again": m.again,
+                "cause": asdict(match.cause),
+                "line": match.number,
+                "text": plain(match.line, causes.MAX_LINE),
+                "again": match.again,
             }
-            for m in found.matches
+            for match in explanation.matches
         ],
-        "exit_code": found.exit_code,
+        "exit_code": explanation.exit_code,
     }
 
 
@@ -139,7 +139,7 @@ def _check_document(check: Check) -> dict[str, Any]:
     return {
         "id": check.id,
         "title": check.title,
-        "severities": [s.value for s in check.severities],
+        "severities": [severity.value for severity in check.severities],
         "seen": check.seen,
         "why": check.why,
         "fix": str(check.fix),

@@ -14,21 +14,21 @@ from ipexctl.explain.explain import Explanation
 _SHOWN = 300
 
 
-def show_explanation(found: Explanation, console: Console) -> None:
-    if found.check:
-        _show_check(found.check, found.related, console)
-    elif found.cause:
-        _show_cause(found.cause, console)
-    elif not found.matches:
-        console.print(f"{plain(found.source)}: no known failure in it")
-    for i, match in enumerate(found.matches):
+def show_explanation(explanation: Explanation, console: Console) -> None:
+    if explanation.check:
+        _show_check(explanation.check, explanation.related, console)
+    elif explanation.cause:
+        _show_cause(explanation.cause, console)
+    elif not explanation.matches:
+        console.print(f"{plain(explanation.source)}: no known failure in it")
+    for i, match in enumerate(explanation.matches):
         if i:
             console.print()
         _show_match(match, console)
 
 
 def _show_check(check: Check, related: tuple[Cause, ...], console: Console) -> None:
-    levels = ", ".join(s.value for s in check.severities)
+    levels = ", ".join(severity.value for severity in check.severities)
     console.print(Text.assemble((f"{check.id}  {check.title}", "bold"), f"  ({levels})"))
     _print_row("seen", check.seen, console)
     _print_row("why", check.why, console)
@@ -54,8 +54,8 @@ def doctor_coverage(cause: Cause) -> str:
 
 
 def _show_match(match: Match, console: Console) -> None:
-    again = f" (and {match.again} more)" if match.again else ""
-    console.print(Text(f"line {match.number}{again}: ", "dim"), end="")
+    repeats = f" (and {match.again} more)" if match.again else ""
+    console.print(Text(f"line {match.number}{repeats}: ", "dim"), end="")
     console.print(Text(plain(match.line, _SHOWN)), soft_wrap=True)
     _show_cause(match.cause, console)
 
@@ -64,8 +64,8 @@ def _print_row(label: str, text: str, console: Console) -> None:
     """Print text wrapped beside its label on a terminal; commands are not wrapped."""
     width = max(40, console.width - len(_INDENT))
     for i, line in enumerate(text.splitlines()):
-        parts = wrap_text(line, width, "") if console.is_terminal else [line]
-        for j, part in enumerate(parts):
+        lines = wrap_text(line, width, "") if console.is_terminal else [line]
+        for j, part in enumerate(lines):
             head = f"{label:>6} " if i == j == 0 else _INDENT
             console.print(Text.assemble((head, "dim"), part), soft_wrap=True)
 

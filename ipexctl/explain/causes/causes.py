@@ -73,23 +73,23 @@ Known = Callable[[], tuple["Cause", ...]]  # the table, which takes 60 ms to rea
 def find_likeliest_cause(lines: Iterable[str], known: tuple[Cause, ...]) -> Match | None:
     """Return the likeliest cause of an end. A Python warning is not a cause."""
     best: Match | None = None
-    for found in _match_blocks((line for line in lines if not _WARNING.search(line)), known):
-        if not _match_rank(found):
-            return found
-        if best is None or _match_rank(found) < _match_rank(best):
-            best = found
+    for match in _match_blocks((line for line in lines if not _WARNING.search(line)), known):
+        if not _match_rank(match):
+            return match
+        if best is None or _match_rank(match) < _match_rank(best):
+            best = match
     return best
 
 
 def find_causes(lines: Iterable[str], known: tuple[Cause, ...]) -> tuple[Match, ...]:
     """Return each cause once, the likeliest first."""
-    told: dict[str, Match] = {}
-    for found in _match_blocks(lines, known):
-        seen = told.setdefault(found.cause.slug, found)
-        if seen is not found:
-            best = min(seen, found, key=_match_rank)
-            told[found.cause.slug] = replace(best, again=seen.again + 1)
-    return tuple(sorted(told.values(), key=_match_rank))
+    matches: dict[str, Match] = {}
+    for match in _match_blocks(lines, known):
+        seen = matches.setdefault(match.cause.slug, match)
+        if seen is not match:
+            best = min(seen, match, key=_match_rank)
+            matches[match.cause.slug] = replace(best, again=seen.again + 1)
+    return tuple(sorted(matches.values(), key=_match_rank))
 
 
 def _match_blocks(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
@@ -110,8 +110,8 @@ def _match_blocks(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Ma
 
 def _cause_of_line(line: str, likely: list[tuple[Cause, re.Pattern[str]]]) -> Cause | None:
     """Return the cause that matches one line; a weak one only if no other matches."""
-    found = [cause for cause, pattern in likely if pattern.search(line)]
-    return min(found, key=_rank_of_cause, default=None)
+    causes = [cause for cause, pattern in likely if pattern.search(line)]
+    return min(causes, key=_rank_of_cause, default=None)
 
 
 def _match_rank(match: Match) -> int:
@@ -129,17 +129,17 @@ def _rank_of_cause(cause: Cause) -> int:
 @cache
 def _pattern_words(known: tuple[Cause, ...]) -> tuple[tuple[str, str, Cause, re.Pattern[str]], ...]:
     """Return the longest name in each pattern's fixed word, that word, and the pattern."""
-    words = ((fixed_word(p), c, re.compile(p)) for c in known for p in c.patterns)
-    return tuple((max(_NAME.findall(w), key=len, default=""), w, c, p) for w, c, p in words)
+    words = ((fixed_word(p), cause, re.compile(p)) for cause in known for p in cause.patterns)
+    return tuple((max(_NAME.findall(w), key=len, default=""), w, cause, p) for w, cause, p in words)
 
 
 def fixed_word(pattern: str) -> str:
     """Return the longest text that every matching line must contain; "" if there is none."""
-    bare = re.sub(r"\{[\d,]+\}", "\0*", pattern)
-    while "(" in bare.replace("\\(", "") and (inner := _GROUP.sub("\0", bare)) != bare:
-        bare = inner
-    bare = re.sub(r"\[[^\]]*\]|\\.", "\0", bare)
-    words: list[str] = re.findall(r"[\w :/'=<>#,-]+(?![?*])", bare)
+    text = re.sub(r"\{[\d,]+\}", "\0*", pattern)
+    while "(" in text.replace("\\(", "") and (inner := _GROUP.sub("\0", text)) != text:
+        text = inner
+    text = re.sub(r"\[[^\]]*\]|\\.", "\0", text)
+    words: list[str] = re.findall(r"[\w :/'=<>#,-]+(?![?*])", text)
     return max(words, key=len, default="")
 
 

@@ -31,10 +31,10 @@ class LeftOut:
 def missing_paths(lines: Iterable[str]) -> tuple[str, ...]:
     """Return paths as the script named them, () if there are none; several if one of them would do.
     The last line that names any ended the script."""
-    found = [match for line in lines if (match := _MISSING.search(line.rstrip()))]
-    if not found:
+    matches = [match for line in lines if (match := _MISSING.search(line.rstrip()))]
+    if not matches:
         return ()
-    said = found[-1].groupdict()
+    said = matches[-1].groupdict()
     if said["folder"]:
         return tuple(posixpath.join(said["folder"], name) for name in _NAME.findall(said["names"]))
     return (next(filter(None, said.values())),)
@@ -42,8 +42,8 @@ def missing_paths(lines: Iterable[str]) -> tuple[str, ...]:
 
 def missing_module(lines: Iterable[str]) -> str:
     """Return the module's path without a suffix, "" if no line names one."""
-    found = [match["name"] for line in lines if (match := _MODULE.search(line))]
-    return found[-1].replace(".", "/") if found else ""
+    modules = [match["name"] for line in lines if (match := _MODULE.search(line))]
+    return modules[-1].replace(".", "/") if modules else ""
 
 
 def in_project(path: str, start: str, cwd: str) -> str:
