@@ -38,18 +38,18 @@ def find_proposal(settings: Mapping[str, Setting]) -> SettingsProposal | None:
 
     One that has an `unreadable` setting cannot be accepted.
     """
-    found = tuple(s for key in KEYS if (s := settings.get(key)) and s.project)
-    if not found:
+    proposed = tuple(s for key in KEYS if (s := settings.get(key)) and s.project)
+    if not proposed:
         return None
     rows: list[list[str]] = []
-    for setting in found:
+    for setting in proposed:
         try:
             content = _content_hash(setting.value) if setting.key in PATHS else ""
         except OSError as e:
-            return SettingsProposal(found[0].project, found, "", setting, reason_of(e))
+            return SettingsProposal(proposed[0].project, proposed, "", setting, reason_of(e))
         rows.append([setting.key, setting.value, content])
     digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-    return SettingsProposal(found[0].project, found, digest)
+    return SettingsProposal(proposed[0].project, proposed, digest)
 
 
 def is_accepted(proposed: SettingsProposal) -> bool:
@@ -65,25 +65,25 @@ def accept_proposal(proposed: SettingsProposal) -> None:
 
 def refusal_error(proposed: SettingsProposal, wanted: Container[str] = KEYS) -> InputError:
     """Return the error for settings that are not accepted. `wanted`: keys the command would use."""
-    if lost := proposed.unreadable:
-        option = "-f" if lost.key == "hostfile" else "-F"
-        lab = Path(lost.value).parent
+    if unreadable := proposed.unreadable:
+        option = "-f" if unreadable.key == "hostfile" else "-F"
+        lab = Path(unreadable.value).parent
         if lab.parent.name == "labs":
             return InputError(
                 f"the lab {lab.name!r} is not running",
-                why=f"{lost.origin} names its {lost.key}",
+                why=f"{unreadable.origin} names its {unreadable.key}",
                 hint=f"ipexctl lab up --name {lab.name}\n"
                 "cd ~   # in other folders, ipexctl uses this machine",
                 slug="lab-not-running",
             )
         return InputError(
-            f"cannot read the {lost.key} {lost.value}: {proposed.why}",
-            why=f"{lost.origin} names it",
+            f"cannot read the {unreadable.key} {unreadable.value}: {proposed.why}",
+            why=f"{unreadable.origin} names it",
             hint=f"correct that line, or put the file back; or name another one: {option} FILE",
             slug="settings-file-unreadable",
         )
-    settings = [s for s in proposed.settings if s.key in wanted]
-    *others, last = (s.key for s in settings)
+    settings = [setting for setting in proposed.settings if setting.key in wanted]
+    *others, last = (setting.key for setting in settings)
     keys = f"{', '.join(others)} and {last}" if others else last
     are, they = ("is", "it decides") if not others else ("are", "they decide")
     return InputError(

@@ -45,9 +45,9 @@ def hostfile_here() -> str:
     name that suggests it; "" if there is none."""
     words = ("host", "node", "machine", "cluster", "inventory")
     named = [name for name in _folder_names(Path()) if any(word in name.lower() for word in words)]
-    found = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
+    hostfiles = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
     usual = next((name for name in USUAL if is_hostfile(name)), "")
-    return usual or (found[0] if len(found) == 1 else "")
+    return usual or (hostfiles[0] if len(hostfiles) == 1 else "")
 
 
 def is_hostfile(word: str) -> bool:
@@ -72,13 +72,13 @@ def given_as_host(word: str) -> bool:
 def _missing_file_error(path: Path) -> InputError:
     folder = Path.cwd() / path.parent
     if not folder.is_dir():
-        what = f"cannot read the hostfile {path}: there is no folder {folder}"
-        return InputError(what, hint=NEW, slug="hostfile-missing")
+        message = f"cannot read the hostfile {path}: there is no folder {folder}"
+        return InputError(message, hint=NEW, slug="hostfile-missing")
     names = [name for name in _folder_names(folder) if (folder / name).is_file()]
-    near, usual = nearest_files(path.name, names), [name for name in USUAL if name in names]
-    why = f"similar names there: {', '.join(near)}" if near else ""
+    similar, usual = nearest_files(path.name, names), [name for name in USUAL if name in names]
+    why = f"similar names there: {', '.join(similar)}" if similar else ""
     why = why or f"hostfiles there: {', '.join(usual)}" * bool(usual)
-    hint = [f"-f {quote((str(path.parent / name),))}" for name in [*near, *usual][:1]]
+    hint = [f"-f {quote((str(path.parent / name),))}" for name in [*similar, *usual][:1]]
     return InputError(
         f"cannot read the hostfile {path}: there is no such file in {folder}",
         why=why,
@@ -88,10 +88,10 @@ def _missing_file_error(path: Path) -> InputError:
 
 
 def _is_folder_error(path: Path) -> InputError:
-    inside = [str(path / name) for name in USUAL if is_hostfile(str(path / name))]
+    hostfiles = [str(path / name) for name in USUAL if is_hostfile(str(path / name))]
     return InputError(
         f"cannot read the hostfile {path}: it is a folder",
-        hint=f"-f {quote((inside[0],))}" if inside else NEW,
+        hint=f"-f {quote((hostfiles[0],))}" if hostfiles else NEW,
         slug="hostfile-is-folder",
     )
 

@@ -39,13 +39,13 @@ def import_roots(project: Path) -> tuple[str, ...]:
     """
     if not any((project / name).is_file() for name in MARKERS):
         return ()
-    said = _read_pyproject(project)
-    named = [
-        name for name in dict.fromkeys(_build_backend_roots(said)) if _is_inside(project, name)
+    pyproject = _read_pyproject(project)
+    declared = [
+        name for name in dict.fromkeys(_build_backend_roots(pyproject)) if _is_inside(project, name)
     ]
-    src = ["src"] if not named and _has_modules(project / "src") else []
-    found = named or src or ["."] * _is_flat(project, said)
-    return tuple(found)
+    src = ["src"] if not declared and _has_modules(project / "src") else []
+    roots = declared or src or ["."] * _is_flat(project, pyproject)
+    return tuple(roots)
 
 
 def module_path(project: Path, place: str) -> str:
@@ -59,33 +59,33 @@ def module_path(project: Path, place: str) -> str:
     return place if next((project / place).glob("*.py"), None) else ""
 
 
-def _build_backend_roots(said: dict[str, Any]) -> Iterator[str]:
+def _build_backend_roots(pyproject: dict[str, Any]) -> Iterator[str]:
     """Yield the folders named in the tables of the usual build backends."""
     for path in _FOLDERS:
-        yield from _texts_at_path(said, path)
-    for package in _texts_at_path(said, "tool hatch build targets wheel packages"):
+        yield from _texts_at_path(pyproject, path)
+    for package in _texts_at_path(pyproject, "tool hatch build targets wheel packages"):
         yield package.rpartition("/")[0] or "."
 
 
-def _texts_at_path(said: Any, path: str) -> Iterator[str]:
+def _texts_at_path(value: Any, path: str) -> Iterator[str]:
     """Yield the texts at that path of keys: one, a list, or tables that contain one."""
     for name in path.split():
-        said = said.get(name) if isinstance(said, dict) else None
-    for one in said if isinstance(said, list) else [said]:
-        text = one.get("from", one.get("")) if isinstance(one, dict) else one
+        value = value.get(name) if isinstance(value, dict) else None
+    for item in value if isinstance(value, list) else [value]:
+        text = item.get("from", item.get("")) if isinstance(item, dict) else item
         if isinstance(text, str):
             yield text.rstrip("/")
 
 
-def _is_flat(project: Path, said: dict[str, Any]) -> bool:
-    name = next(_texts_at_path(said, "project name"), "") or project.name
+def _is_flat(project: Path, pyproject: dict[str, Any]) -> bool:
+    name = next(_texts_at_path(pyproject, "project name"), "") or project.name
     module = re.sub(r"[-.]+", "_", name).lower()
     return (project / module / "__init__.py").is_file() or (project / f"{module}.py").is_file()
 
 
 def _has_modules(folder: Path) -> bool:
     try:
-        return any(p.is_dir() or p.suffix == ".py" for p in folder.iterdir())
+        return any(entry.is_dir() or entry.suffix == ".py" for entry in folder.iterdir())
     except OSError:
         return False
 
@@ -93,8 +93,8 @@ def _has_modules(folder: Path) -> bool:
 def _is_inside(project: Path, name: str) -> bool:
     """Decide whether it is a plain folder of the project whose name PYTHONPATH can contain."""
     place = (project / name).resolve()
-    inside = place == project.resolve() or project.resolve() in place.parents
-    return bool(name) and ":" not in name and inside and place.is_dir()
+    is_below = place == project.resolve() or project.resolve() in place.parents
+    return bool(name) and ":" not in name and is_below and place.is_dir()
 
 
 def _read_pyproject(project: Path) -> dict[str, Any]:

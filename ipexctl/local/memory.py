@@ -35,15 +35,15 @@ class Memory:
 
     def load(self) -> dict[str, Any]:
         try:
-            found = json.loads(read_file(self.path, _MOST_BYTES))
+            document = json.loads(read_file(self.path, _MOST_BYTES))
         except (OSError, ValueError, RecursionError, RuntimeError, NotHere):
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
     def entry(self, key: str) -> dict[str, Any]:
         """Return the entry; {} if there is none, or not an object."""
-        found = self.load().get(key)
-        return found if isinstance(found, dict) else {}
+        entry = self.load().get(key)
+        return entry if isinstance(entry, dict) else {}
 
     def add(self, entries: Mapping[str, Any]) -> None:
         with suppress(OSError, RuntimeError, NotHere):
@@ -51,8 +51,8 @@ class Memory:
 
     def save(self, entries: Mapping[str, Any]) -> None:
         """Add entries, the newest last. Raises the error if the file cannot be written."""
-        kept = {key: entry for key, entry in self.load().items() if key not in entries}
-        self.write(dict(list((kept | dict(entries)).items())[-self.keep :]))
+        others = {key: entry for key, entry in self.load().items() if key not in entries}
+        self.write(dict(list((others | dict(entries)).items())[-self.keep :]))
 
     def write(self, entries: Mapping[str, Any]) -> None:
         """Store these entries and no others."""
@@ -63,5 +63,5 @@ class Memory:
 
 def is_newer(entry: Mapping[str, Any], seconds: float) -> bool:
     """Decide whether the entry was made (`at`) within this number of seconds."""
-    at = entry.get("at")
-    return isinstance(at, int | float) and 0 <= time.time() - at < seconds
+    written = entry.get("at")
+    return isinstance(written, int | float) and 0 <= time.time() - written < seconds

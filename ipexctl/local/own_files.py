@@ -48,12 +48,12 @@ def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[OwnFiles, ...]:
         ("logs", "logs of runs that were started in folders of other users",
          _existing(state, "runs", ".gitignore")),
     )  # fmt: skip
-    found = (OwnFiles(kind, what, tuple(paths), _total_size(paths)) for kind, what, paths in kinds)
-    return tuple(one for one in found if one.paths)
+    kept = (OwnFiles(kind, what, tuple(paths), _total_size(paths)) for kind, what, paths in kinds)
+    return tuple(files for files in kept if files.paths)
 
 
 def remove_own_files(kept: Iterable[OwnFiles]) -> None:
-    for path in (path for one in kept for path in one.paths):
+    for path in (path for files in kept for path in files.paths):
         try:
             if path.is_symlink() or not path.is_dir():
                 path.unlink(missing_ok=True)
@@ -80,11 +80,11 @@ def _leftover_parts(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _total_size(paths: Iterable[Path]) -> int:
-    files = (p for path in paths for p in (path, *_paths_below(path)))
-    return sum(p.lstat().st_size for p in files if p.is_file() and not p.is_symlink())
+    files = (file for path in paths for file in (path, *_paths_below(path)))
+    return sum(file.lstat().st_size for file in files if file.is_file() and not file.is_symlink())
 
 
 def _paths_below(path: Path) -> Iterator[Path]:
     if not path.is_symlink() and path.is_dir():
-        for top, _, names in os.walk(path):
-            yield from (Path(top, name) for name in names)
+        for folder, _, names in os.walk(path):
+            yield from (Path(folder, name) for name in names)

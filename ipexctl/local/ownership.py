@@ -60,8 +60,8 @@ def untrusted_here(folder: Path) -> str:
 def foreign_owner(path: Path) -> str:
     """Return the owner's name if the owner is neither the current user nor root, else "". A link's
     owner counts too: it decides the target."""
-    for look in (path.lstat, path.stat):
-        if (uid := look().st_uid) not in (0, os.getuid()):
+    for read_stat in (path.lstat, path.stat):
+        if (uid := read_stat().st_uid) not in (0, os.getuid()):
             return _user_name(uid)
     return ""
 
@@ -69,15 +69,15 @@ def foreign_owner(path: Path) -> str:
 def _untrusted_because(path: Path, subject: str) -> str:
     if owner := foreign_owner(path):
         return f"{subject}owned by {owner}"
-    found = path.stat()
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+    info = path.stat()
+    if stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX:
         return ""  # like /tmp: others can add files, but cannot replace ours
-    if found.st_mode & stat.S_IWOTH:
+    if info.st_mode & stat.S_IWOTH:
         return f"{subject}writable by everyone"
-    if found.st_mode & stat.S_IWGRP:
+    if info.st_mode & stat.S_IWGRP:
         if has_acl(path):
             return f"{subject}writable by others: see getfacl"
-        if not is_private_group(found.st_gid):
+        if not is_private_group(info.st_gid):
             return f"{subject}writable by its group"
     return ""
 

@@ -44,17 +44,17 @@ def lock_here() -> Path | None:
 
 def lock_folder() -> Path:
     """Return the folder whose ipexctl.lock a command here reads and writes: that of `lock_here`,
-    else this one. Raises InputError if that would replace one that is not used."""
-    here = Path.cwd()
-    if found := lock_here():
-        return Path() if found.parent == here else found.parent
-    own = here / LOCK_FILE
-    if os.path.isfile(own):
-        why = untrusted_reason(own)
+    else this one. Raises InputError if its lock is not trusted, and so would be replaced."""
+    cwd = Path.cwd()
+    if lock := lock_here():
+        return Path() if lock.parent == cwd else lock.parent
+    path = cwd / LOCK_FILE
+    if os.path.isfile(path):
+        why = untrusted_reason(path)
         raise InputError(
             f"ipexctl.lock is not used: {why}",
             why="it decides which programs are installed on the hosts",
-            hint=chmod_command(own, why) or "copy the project into a folder of your own",
+            hint=chmod_command(path, why) or "copy the project into a folder of your own",
             slug="lock-untrusted",
         )
     return Path()
@@ -67,9 +67,9 @@ def env_choice_of(start: Path) -> EnvChoice:
     for folder in (start, Path.cwd()):
         path = nearest_lock(folder, ignored.append)
         if path and (lock := read_lock(path)):
-            shown = os.path.relpath(path)
+            short = os.path.relpath(path)
             project, newer = project_of(path.parent), _if_newer(lock.requirement_files, path)
-            chosen = EnvChoice(project, lock.key, str(path), shown=shown, newer=newer)
+            chosen = EnvChoice(project, lock.key, str(path), shown=short, newer=newer)
             return _chosen_environment(chosen) or chosen
     why = next(iter(ignored), f"no {LOCK_FILE} in {start}")
     return EnvChoice(project_of(project_top(start)), without=why)
@@ -88,9 +88,9 @@ def _if_newer(files: tuple[str, ...], lock: Path) -> tuple[str, ...]:
 def nearest_lock(folder: Path, note: Note = ignore_note) -> Path | None:
     """Search up to the top of the project, and at least to the folder of its ipexctl.toml and to
     the current one: a command's hosts and its environment come from the same place."""
-    settings, here = project_file(folder), Path.cwd()
+    settings, cwd = project_file(folder), Path.cwd()
     tops = [project_top(folder), *([settings.parent] if settings else [])]
-    tops += [here] if here in folder.parents else []
+    tops += [cwd] if cwd in folder.parents else []
     return nearest_file(LOCK_FILE, folder, min(tops, key=lambda top: len(top.parts)), note)
 
 
@@ -149,8 +149,8 @@ def choose_instead(choice: EnvChoice, key: str, command: str) -> None:
     try:
         chosen.save({"lock": choice.locked or choice.key, "key": key, "command": command})
     except OSError as e:
-        what = f"cannot write {chosen.path}"
-        raise NotHere(what, why=reason_of(e), slug="lock-not-written") from None
+        message = f"cannot write {chosen.path}"
+        raise NotHere(message, why=reason_of(e), slug="lock-not-written") from None
 
 
 def by_lock_again(folder: Path) -> None:
@@ -159,9 +159,9 @@ def by_lock_again(folder: Path) -> None:
 
 
 def _chosen_environment(choice: EnvChoice) -> EnvChoice | None:
-    said = _choice_memory(choice.project).load()
-    key, command = (str(said.get(name, "")) for name in ("key", "command"))
-    if said.get("lock") != choice.key or key in ("", choice.key):
+    choice_made = _choice_memory(choice.project).load()
+    key, command = (str(choice_made.get(name, "")) for name in ("key", "command"))
+    if choice_made.get("lock") != choice.key or key in ("", choice.key):
         return None
     return replace(choice, key=key, instead=command, locked=choice.key)
 

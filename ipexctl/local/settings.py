@@ -37,9 +37,9 @@ def load_settings(
 ) -> dict[str, Setting]:
     """Return every setting that has a value. Raises InputError with file and line."""
     environ = environment() if environ is None else environ
-    found = _read_settings(user_file(environ))
-    own = of_project(folder or Path.cwd(), note)
-    for setting in own.values():
+    loaded = _read_settings(user_file(environ))
+    of_folder = of_project(folder or Path.cwd(), note)
+    for setting in of_folder.values():
         if setting.key.startswith("prune."):
             raise InputError(
                 f"{setting.origin}: {setting.key} is not allowed in a project's file",
@@ -48,10 +48,10 @@ def load_settings(
                 slug="setting-not-allowed",
             )
     around = _from_environment(environ)
-    if "hosts" in around:  # as a hostfile from the environment would
-        for settings in (found, own):
+    if "hosts" in around:  # they precede each hostfile that a file names
+        for settings in (loaded, of_folder):
             settings.pop("hostfile", None)
-    return found | own | around
+    return loaded | of_folder | around
 
 
 def of_project(folder: Path, note: Note = ignore_note) -> dict[str, Setting]:
@@ -106,11 +106,11 @@ def _read_settings(path: Path) -> dict[str, Setting]:
         raise InputError(
             f"cannot read {path}", why=reason_of(e), slug="settings-unreadable"
         ) from None
-    found = parse_settings(text, short_path(path))
+    settings = parse_settings(text, short_path(path))
     for key in PATHS:
-        if key in found:
-            found[key] = _from_folder(path.parent, found[key])
-    return found
+        if key in settings:
+            settings[key] = _from_folder(path.parent, settings[key])
+    return settings
 
 
 def _from_folder(folder: Path, setting: Setting) -> Setting:
@@ -133,16 +133,16 @@ def is_from_file(setting: Setting) -> bool:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Setting]:
-    found = {}
+    settings = {}
     for key, names in VARIABLES.items():
         name = next((name for name in names if environ.get(name)), None)
         if name:
             text = environ[name]
             value = int(text) if key == "forks" and _NUMBER.fullmatch(text) else text
-            found[key] = Setting(key, check_setting(key, value, name), name)
-    if "hostfile" not in found and environ.get(NODES):
-        found["hosts"] = Setting("hosts", _hosts_of_job(environ), NODES)
-    return found
+            settings[key] = Setting(key, check_setting(key, value, name), name)
+    if "hostfile" not in settings and environ.get(NODES):
+        settings["hosts"] = Setting("hosts", _hosts_of_job(environ), NODES)
+    return settings
 
 
 def _hosts_of_job(environ: Mapping[str, str]) -> str:

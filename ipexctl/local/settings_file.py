@@ -68,10 +68,10 @@ def setting_kinds() -> dict[str, SettingKind]:
     types, about, run = setting_types(RunOptions), options_of(RunOptions), dict[str, SettingKind]()
     for field in fields(RunOptions):
         if kind := types.get(field.name):
-            one, doc = about[field.name], field.metadata["doc"]
-            least = 1 if one.least is None else one.least
+            option, doc = about[field.name], field.metadata["doc"]
+            least = 1 if option.least is None else option.least
             default = None if field.default is MISSING else field.default
-            run[f"run.{field.name}"] = SettingKind(kind, doc, default, least, one.choices)
+            run[f"run.{field.name}"] = SettingKind(kind, doc, default, least, option.choices)
     return {**_COMMON, **run, **_PRUNE}
 
 
@@ -86,30 +86,30 @@ def parse_settings(text: str, source: str) -> dict[str, Setting]:
         document = toml.loads(text)
     except (ValueError, RecursionError) as e:
         raise InputError(f"{source}: invalid TOML", why=str(e), slug="toml-invalid") from None
-    found = {}
+    settings = {}
     for key, value in _flatten_tables(document):
         origin = f"{source}:{_line_of_key(text, key)}"
         if _setting_kind(key) is None:
-            known = setting_kinds()
-            what = f"{origin}: {key!r} is not a setting{did_you_mean(key, known)}"
+            kinds = setting_kinds()
+            message = f"{origin}: {key!r} is not a setting{did_you_mean(key, kinds)}"
             raise InputError(
-                what, hint=f"available settings: {', '.join(known)}", slug="setting-unknown"
+                message, hint=f"available settings: {', '.join(kinds)}", slug="setting-unknown"
             )
-        found[key] = Setting(key, check_setting(key, value, origin), origin)
-    return found
+        settings[key] = Setting(key, check_setting(key, value, origin), origin)
+    return settings
 
 
 def check_setting(key: str, value: Any, origin: str) -> Any:
     """Return the value if it is of the right kind."""
-    about = _setting_kind(key)
-    assert about, key
-    kind, choices = about.type, about.choices
+    setting = _setting_kind(key)
+    assert setting, key
+    kind, choices = setting.type, setting.choices
     is_text = isinstance(value, str) and value and value.isprintable()
     if kind is str and is_text and value in (choices or (value,)):
         return value
     if kind is bool and isinstance(value, bool):
         return value
-    if kind is int and type(value) is int and about.least <= value <= LARGEST:
+    if kind is int and type(value) is int and setting.least <= value <= LARGEST:
         return value
     if kind is dict and isinstance(value, dict):
         return _read_environment(value, origin)
@@ -118,7 +118,7 @@ def check_setting(key: str, value: Any, origin: str) -> Any:
     kinds: dict[type, str] = {
         str: f"one of {', '.join(choices)}" if choices else "text in quotes",
         bool: "true or false",
-        int: f"a whole number from {about.least}",
+        int: f"a whole number from {setting.least}",
         dict: "a table: NAME = 'VALUE'",
         tuple: "a list: ['NAME', 'NAME']",
     }
@@ -145,7 +145,7 @@ def _flatten_tables(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
     flat: list[tuple[str, Any]] = []
     for key, value in document.items():
         if key in SECTIONS and isinstance(value, dict):
-            flat += [(f"{key}.{name}", inner) for name, inner in value.items()]
+            flat += [(f"{key}.{name}", item) for name, item in value.items()]
         else:
             flat.append((key, value))
     return flat

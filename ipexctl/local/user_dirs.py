@@ -37,12 +37,12 @@ def state_dir() -> Path:
 
 def xdg_dir(variable: str, default: str, environ: Mapping[str, str] | None = None) -> Path:
     """Return the user's XDG folder, which other programs share."""
-    named = (environment() if environ is None else environ).get(variable, "")
-    return Path(named) if named.startswith("/") else Path.home() / default
+    folder = (environment() if environ is None else environ).get(variable, "")
+    return Path(folder) if folder.startswith("/") else Path.home() / default
 
 
 def make_private(folder: Path) -> None:
     """Create a folder and missing parents with mode 0700, regardless of the umask."""
-    missing = [p for p in (folder, *folder.parents) if not p.exists()]
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     for path in reversed(missing):
         path.mkdir(0o700, exist_ok=True)

@@ -62,18 +62,18 @@ class Redactor:
 
     def _aliased(self, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {key: self._aliased(inner) for key, inner in value.items()}
+            return {key: self._aliased(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._aliased(inner) for inner in value]
+            return [self._aliased(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
 
     def _known(self, text: str) -> str:
         names = "|".join(map(re.escape, sorted(self._aliases, key=len, reverse=True)))
-        known = re.compile(rf"(?<![A-Za-z0-9])(?:{names or '(?!)'})(?![A-Za-z0-9])", re.I)
-        return known.sub(lambda m: self._aliases.get(m[0].lower(), m[0]), text)
+        pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{names or '(?!)'})(?![A-Za-z0-9])", re.I)
+        return pattern.sub(lambda m: self._aliases.get(m[0].lower(), m[0]), text)
 
-    def _person(self, found: re.Match[str]) -> str:
-        user, _, host = found[0].partition("@")
+    def _person(self, match: re.Match[str]) -> str:
+        user, _, host = match[0].partition("@")
         self.hosts(host)
         return f"{self._alias('user', user)}@{self._aliases.get(host.lower(), host)}"
 
@@ -93,7 +93,7 @@ def is_address(word: str) -> bool:
     if "::" not in word and "." not in word and word.count(":") < 7:  # a time of day
         return False
     try:
-        found = ipaddress.ip_address(word)
+        address = ipaddress.ip_address(word)
     except ValueError:
         return False
-    return not (found.is_loopback or found.is_unspecified)
+    return not (address.is_loopback or address.is_unspecified)

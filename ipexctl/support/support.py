@@ -96,7 +96,7 @@ def support(
     path = Path.cwd() / f"ipexctl-support-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz"
     data = _pack_archive(texts)
     write_atomic(path, data)
-    return SupportFile(path, len(data), tuple((name, about) for name, (about, _) in parts.items()))
+    return SupportFile(path, len(data), tuple((name, text) for name, (text, _) in parts.items()))
 
 
 def _named_attributes(value: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -125,16 +125,16 @@ def _or_error(read: Callable[[], Any]) -> Any:
 
 
 def _versions_document() -> dict[str, Any]:
-    needed = [text for text in metadata.requires("ipexctl") or () if "extra ==" not in text]
-    found = {}
-    for name in (re.split(r"[^\w.-]", text)[0] for text in needed):
+    requirements = [text for text in metadata.requires("ipexctl") or () if "extra ==" not in text]
+    versions = {}
+    for name in (re.split(r"[^\w.-]", text)[0] for text in requirements):
         with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
     return {
         "schema_version": SCHEMA,
         "ipexctl": __version__,
         "python": sys.version,
-        "libraries": [f"{name} {version}" for name, version in sorted(found.items())],
+        "libraries": [f"{name} {version}" for name, version in sorted(versions.items())],
         "system": platform.platform(),
         "distribution": _distribution_name(),
     }
@@ -150,8 +150,8 @@ def _distribution_name() -> str:
 def _settings_document() -> dict[str, Any]:
     kinds = setting_kinds()
     return {
-        key: one.value if isinstance(one.value, int) or kinds[key].choices else "(set)"
-        for key, one in settings.load_settings().items()
+        key: setting.value if isinstance(setting.value, int) or kinds[key].choices else "(set)"
+        for key, setting in settings.load_settings().items()
         if key in kinds
     }
 
@@ -161,27 +161,27 @@ def _stack_document() -> dict[str, Any] | None:
     return None if lock is None else {
         "row": lock.row, "torch": lock.torch, "mpi": lock.mpi, "python": lock.python,
         "platform": lock.platform, "environment": lock.key,
-        "packages": [f"{p.name} {p.version}" for p in lock.packages],
+        "packages": [f"{package.name} {package.version}" for package in lock.packages],
     }  # fmt: skip
 
 
-def _hosts_document(found: Inventory, redactor: Redactor) -> dict[str, Any]:
-    for host in found.hosts:
+def _hosts_document(inventory: Inventory, redactor: Redactor) -> dict[str, Any]:
+    for host in inventory.hosts:
         redactor.hosts(host.name, host.address)
         redactor.users(host.user)
-    rows = [_named_attributes(host, _HOST) for host in found.hosts]
-    return {"hosts": rows, "last_command": _last_states_document(found)}
+    rows = [_named_attributes(host, _HOST) for host in inventory.hosts]
+    return {"hosts": rows, "last_command": _last_states_document(inventory)}
 
 
-def _last_states_document(found: Inventory) -> dict[str, list[str] | None]:
-    states = last_states(found)
+def _last_states_document(inventory: Inventory) -> dict[str, list[str] | None]:
+    states = last_states(inventory)
     return {key: None if names is None else sorted(names) for key, names in states.items()}
 
 
 def _run_parts(
     target: Target, text: str, root: str, redactor: Redactor, *, output: bool
 ) -> dict[str, tuple[str, Any]]:
-    about = "the run, as its hosts recorded it"
+    description = "the run, as its hosts recorded it"
     try:
         with Fleet(target, root) as fleet:
             run = find_run(fleet, text)
@@ -191,18 +191,18 @@ def _run_parts(
     except InputError:  # there is no such run
         raise
     except IpexctlError as e:
-        return {"run.json": (about, {"error": e.slug, "exit_code": e.exit_code})}
+        return {"run.json": (description, {"error": e.slug, "exit_code": e.exit_code})}
     command = shlex.join(record.plan.argv) if record else run.about.command
     redactor.mask = SecretMask(known_secrets(record.plan.secret if record else ()), command)
-    parts: dict[str, tuple[str, Any]] = {"run.json": (about, _result_document(run))}
+    parts: dict[str, tuple[str, Any]] = {"run.json": (description, _result_document(run))}
     if record:
         parts["plan.json"] = (
             "its plan, findings, and facts of its hosts",
             _record_document(record),
         )
     if output:
-        said = f"command: {command}\ncause: {run.cause}\n"
-        parts["logs/run.txt"] = ("its command line and first cause", said)
+        summary = f"command: {command}\ncause: {run.cause}\n"
+        parts["logs/run.txt"] = ("its command line and first cause", summary)
         parts |= dict(_output_parts(target, text, root))
     return parts
 
@@ -228,12 +228,12 @@ def _record_document(record: RunRecord) -> dict[str, Any]:
             "hosts": [
                 {
                     **_named_attributes(host, _PLAN_HOST),
-                    "ranks": [_named_attributes(one, _PLACE) for one in host.ranks],
+                    "ranks": [_named_attributes(rank, _PLACE) for rank in host.ranks],
                 }
                 for host in plan.hosts
             ],
         },
-        "facts": [_facts_document(host, one) for host, one in record.hosts.items()],
+        "facts": [_facts_document(host, facts) for host, facts in record.hosts.items()],
         "inputs": inputs and _named_attributes(inputs, _INPUTS),
         "findings": [row[0] for row in inputs.findings or ()] if inputs else None,
     }
@@ -246,30 +246,30 @@ def _facts_document(host: str, inputs: HostInputs) -> dict[str, Any]:
 
 def _safe_arguments(words: Sequence[str]) -> list[str]:
     """Return options with long names, and their numbers; any other word may be a secret."""
-    shown: list[str] = []
+    safe: list[str] = []
     option = ""
     for word in words:
         secret = is_secret_name(option)  # it may begin with --
-        named = None if secret else _OPTION.fullmatch(word)
-        value = named[2] if named else word
-        option = named[1] if named else option
+        match = None if secret else _OPTION.fullmatch(word)
+        value = match[2] if match else word
+        option = match[1] if match else option
         number = value and _SMALL_NUMBER.fullmatch(value) and option and not is_secret_name(option)
-        shown += [option] * bool(named) + [value if number else "..."] * (value is not None)
-        option = option if named and value is None else ""
-    return shown
+        safe += [option] * bool(match) + [value if number else "..."] * (value is not None)
+        option = option if match and value is None else ""
+    return safe
 
 
 def _output_parts(target: Target, text: str, root: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    found: dict[int, list[str]] = {}
+    by_rank: dict[int, list[str]] = {}
 
     def show(run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
-        found.setdefault(rank, []).extend(printable_text(without_colour(line)) for line in texts)
+        by_rank.setdefault(rank, []).extend(printable_text(without_colour(line)) for line in texts)
 
     with suppress(IpexctlError):  # run.json has the error
         show_logs(target, Wanted(text, lines=LINES), show, root)
-    for rank, lines in sorted(found.items()):
-        said = "".join(f"{line}\n" for line in lines[-LINES:])
-        yield f"logs/rank{rank:05}.log", (f"last {LINES} lines of rank {rank}", said)
+    for rank, lines in sorted(by_rank.items()):
+        content = "".join(f"{line}\n" for line in lines[-LINES:])
+        yield f"logs/rank{rank:05}.log", (f"last {LINES} lines of rank {rank}", content)
 
 
 def _redacted_text(value: Any, redactor: Redactor) -> str:
@@ -294,8 +294,8 @@ def show_support_file(bundle: SupportFile) -> None:
     console = stdout_console()
     print_text(console, f"{bundle.path.name}, {format_bytes(bundle.bytes)}:")
     width = max(len(name) for name, _ in bundle.files)
-    for name, about in bundle.files:
-        print_text(console, f"  {name:{width}}  {about}")
+    for name, description in bundle.files:
+        print_text(console, f"  {name:{width}}  {description}")
     print_text(console, f"look through it before you send it: tar -xzOf {bundle.path.name} | less")
 
 
