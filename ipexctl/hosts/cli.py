@@ -91,16 +91,16 @@ def init(
     from ipexctl.local.settings import load_settings
     from ipexctl.machines.target import Target
 
-    asks = sys.stdin.isatty()
-    started = verb(
+    interactive = sys.stdin.isatty()
+    report = verb(
         Target(None, tuple(names or ()), ssh_config, forks, note=print_note),
         InitOptions(probe=probe, yes=yes, force=force),
-        (lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr)) if asks else None,
+        (lambda paths: ask_overwrite(paths, sys.stdin, sys.stderr)) if interactive else None,
     )
-    if started.written and (proposed := find_proposal(load_settings())):
+    if report.written and (proposed := find_proposal(load_settings())):
         accept_proposal(proposed)
-    show_started(started)
-    raise typer.Exit(started.exit_code)
+    show_started(report)
+    raise typer.Exit(report.exit_code)
 
 
 @command("More", 40, asks=False)
@@ -125,17 +125,17 @@ def config(
     from ipexctl.local import accepted_settings
     from ipexctl.local.settings import load_settings, settings_document
 
-    found = load_settings()
-    proposed = accepted_settings.find_proposal(found)
+    settings = load_settings()
+    proposed = accepted_settings.find_proposal(settings)
     if accept and proposed:
         accepted_settings.accept_proposal(proposed)
         print_note(f"accepted: {', '.join(s.key for s in proposed.settings)} of {proposed.project}")
     elif proposed and not accepted_settings.is_accepted(proposed):
         print_note(accepted_settings.refusal_error(proposed).what)
     if json:
-        print_json(settings_document(found))
+        print_json(settings_document(settings))
     else:
-        print(settings_text(found, show_origin=show_origin), end="")
+        print(settings_text(settings, show_origin=show_origin), end="")
 
 
 @command("Hosts", 20)

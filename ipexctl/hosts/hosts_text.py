@@ -47,34 +47,34 @@ def settings_text(settings: Mapping[str, Setting], *, show_origin: bool = False)
     )
 
 
-def ask_overwrite(paths: Sequence[Path], asked: TextIO, out: TextIO) -> bool:
+def ask_overwrite(paths: Sequence[Path], stdin: TextIO, out: TextIO) -> bool:
     names = " and ".join(str(path) for path in paths)
-    return confirm(f"Replace {names}? [y/N] ", asked, out=out)
+    return confirm(f"Replace {names}? [y/N] ", stdin, out=out)
 
 
-def show_started(started: InitReport) -> None:
-    for down in started.down:
+def show_started(report: InitReport) -> None:
+    for down in report.down:
         print_error(down.what, "", down.hint)
-    total = len(started.hosts.hosts)
-    good, many = total - len(started.down), "host" if total == 1 else "hosts"
-    if started.settings:
-        named = f"{started.settings} names {started.adopted} ({total} {many})"
-        print(f"{named}; nothing was written")
+    total = len(report.hosts.hosts)
+    answered, noun = total - len(report.down), "host" if total == 1 else "hosts"
+    if report.settings:
+        subject = f"{report.settings} names {report.adopted} ({total} {noun})"
+        print(f"{subject}; nothing was written")
         print("next: ipexctl doctor")
         return
-    if not started.written:
+    if not report.written:
         print("no host answered; nothing was written", file=sys.stderr)
         return
-    written = " and ".join(str(path) for path in started.written)
-    if started.adopted:
-        answer = f", {good} answered" if started.down else ""
-        print(f"{written} names {started.adopted} ({total} {many}{answer})")
+    written = " and ".join(str(path) for path in report.written)
+    if report.adopted:
+        answer = f", {answered} answered" if report.down else ""
+        print(f"{written} names {report.adopted} ({total} {noun}{answer})")
     else:
-        print(f"{good} of {total} {many} written; see {written}")
-    if started.untrusted:
-        names = fold(down.host for down in started.untrusted)
+        print(f"{answered} of {total} {noun} written; see {written}")
+    if report.untrusted:
+        names = fold(down.host for down in report.untrusted)
         print(f"the host keys of {names} are not trusted yet")
-    print("next: ipexctl trust" if started.untrusted else "next: ipexctl doctor")
+    print("next: ipexctl trust" if report.untrusted else "next: ipexctl doctor")
 
 
 def hosts_document(hosts: Inventory) -> dict[str, Any]:
@@ -84,19 +84,19 @@ def hosts_document(hosts: Inventory) -> dict[str, Any]:
         "source": hosts.source,
         "hosts": [
             {
-                "name": h.name,
-                "address": h.address,
-                "port": h.port,
-                "user": h.user,
-                "slots": h.slots,
-                "python": h.python,
-                "nic": h.nic,
-                "root": h.root,
-                "local": h.local,
-                "groups": list(h.groups),
-                "place": str(h.place) if h.place else "",
+                "name": host.name,
+                "address": host.address,
+                "port": host.port,
+                "user": host.user,
+                "slots": host.slots,
+                "python": host.python,
+                "nic": host.nic,
+                "root": host.root,
+                "local": host.local,
+                "groups": list(host.groups),
+                "place": str(host.place) if host.place else "",
             }
-            for h in hosts.hosts
+            for host in hosts.hosts
         ],
         "groups": {group: list(names) for group, names in group_members(hosts).items()},
         "notes": list(hosts.notes),
@@ -126,7 +126,7 @@ def trust_document(report: TrustReport) -> dict[str, object]:
     }
 
 
-def ask_keys(keys: Sequence[ShownKey], asked: TextIO, out: TextIO) -> bool:
+def ask_keys(keys: Sequence[ShownKey], stdin: TextIO, out: TextIO) -> bool:
     """Show the new keys and ask for confirmation. Raises InputError without a terminal."""
     print(key_table(keys), end="", file=out)
     refusal = InputError(
@@ -135,4 +135,4 @@ def ask_keys(keys: Sequence[ShownKey], asked: TextIO, out: TextIO) -> bool:
         hint="the same command with -y accepts them",
         slug="no-terminal",
     )
-    return confirm("Are these the keys of your hosts? [yes/no] ", asked, refusal, out)
+    return confirm("Are these the keys of your hosts? [yes/no] ", stdin, refusal, out)

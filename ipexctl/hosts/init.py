@@ -77,9 +77,9 @@ def init(target: Target, options: InitOptions, overwrite: Overwrite | None) -> I
     Hosts that don't answer are left out, or written as comments; none at all writes nothing.
     A host whose key is not accepted yet counts as one that answers."""
     adopted = "" if target.hosts or options.force else _hostfile_here(options.folder)
-    if used := None if target.hosts or options.force else _named_already(adopted, target):
-        hosts = read_inventory(replace(target, hostfile=Path(short_path(used.value))))
-        return InitReport((), hosts, adopted=short_path(used.value), settings=used.origin)
+    if setting := None if target.hosts or options.force else _named_already(adopted, target):
+        hosts = read_inventory(replace(target, hostfile=Path(short_path(setting.value))))
+        return InitReport((), hosts, adopted=short_path(setting.value), settings=setting.origin)
     hosts = (
         read_inventory(replace(target, hostfile=Path(adopted)))
         if adopted
@@ -93,14 +93,14 @@ def init(target: Target, options: InitOptions, overwrite: Overwrite | None) -> I
     paths = [options.folder / file for file in files]
     _may_write(paths, options, overwrite, "\n".join(settings) if adopted else "")
     down = _probe_hosts(hosts, target) if options.probe else ()
-    untrusted = tuple(d for d in down if d.slug == HostKeyUnknown.slug)
-    down = tuple(d for d in down if d not in untrusted)
-    gone = {d.host for d in down}
-    good = tuple(h for h in hosts.hosts if h.name not in gone)
-    if not good:
+    untrusted = tuple(host_down for host_down in down if host_down.slug == HostKeyUnknown.slug)
+    down = tuple(host_down for host_down in down if host_down not in untrusted)
+    silent = {host_down.host for host_down in down}
+    answering = tuple(host for host in hosts.hosts if host.name not in silent)
+    if not answering:
         return InitReport((), hosts, down)
     if not adopted:
-        files[name] = _hosts_text(replace(hosts, hosts=good), down)
+        files[name] = _hosts_text(replace(hosts, hosts=answering), down)
     files[PROJECT_FILE] = _TOML.format(schema=schema_line("settings"), settings="\n".join(settings))
     for file, text in files.items():
         write_atomic(options.folder / file, text, mode=None)
@@ -126,8 +126,8 @@ def _named_already(adopted: str, target: Target) -> Setting | None:
     """Return the setting of this folder's ipexctl.toml, or of one above that names this file."""
     setting = None if target.ssh_config else of_project(Path.cwd()).get("hostfile")
     if setting and Path(setting.project).parent != Path.cwd():
-        same = os.path.realpath(setting.value) == os.path.realpath(adopted)
-        return setting if adopted and same else None
+        same_file = os.path.realpath(setting.value) == os.path.realpath(adopted)
+        return setting if adopted and same_file else None
     return setting
 
 
@@ -136,10 +136,10 @@ def ssh_config_host_names(ssh_config: Path | None) -> tuple[str, ...]:
     from ipexctl.machines.ssh.config import SshConfig
 
     names = (name for name in SshConfig(ssh_config).names() if _is_name(name))
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name in names:
-        found.setdefault(name.lower(), name)
-    return tuple(found.values())
+        by_name.setdefault(name.lower(), name)
+    return tuple(by_name.values())
 
 
 def _choose_hosts(target: Target, options: InitOptions) -> Inventory:
@@ -150,24 +150,24 @@ def _choose_hosts(target: Target, options: InitOptions) -> Inventory:
     init = quote(("ipexctl", "init", *config))
     if names and options.yes:
         return parse_hosts(names)
-    why, others = _none_offered(target.ssh_config), "   # or: ipexctl init localhost"
+    why, other_ways = _none_offered(target.ssh_config), "   # or: ipexctl init localhost"
     if names:
         why = f"ssh_config has: {', '.join(names[:20])}"
-        others = f"\n{init} -y   # every host of ssh_config"
+        other_ways = f"\n{init} -y   # every host of ssh_config"
     raise InputError(
-        "no hosts given", why=why, hint=f"{init} node1 node2{others}", slug="no-hosts-chosen"
+        "no hosts given", why=why, hint=f"{init} node1 node2{other_ways}", slug="no-hosts-chosen"
     )
 
 
 def _none_offered(ssh_config: Path | None) -> str:
     file = ssh_config or Path("~/.ssh/config")
-    found = os.path.exists(file.expanduser())
-    return f"{file} has no Host line with a name" if found else f"{file} does not exist"
+    exists = os.path.exists(file.expanduser())
+    return f"{file} has no Host line with a name" if exists else f"{file} does not exist"
 
 
 def _with_this_machine(hosts: Inventory) -> Inventory:
     """Make `localhost` this machine, without SSH; it cannot be combined with other hosts."""
-    own = [h for h in hosts.hosts if h.name in _LOOPBACK and not (h.user or h.port)]
+    own = [host for host in hosts.hosts if host.name in _LOOPBACK and not (host.user or host.port)]
     if own and len(hosts.hosts) > 1:
         raise InputError(
             f"{own[0].name} cannot be combined with other hosts",
@@ -175,23 +175,23 @@ def _with_this_machine(hosts: Inventory) -> Inventory:
             hint="use the address or host name under which the other hosts reach this machine",
             slug="localhost-among-hosts",
         )
-    return replace(hosts, hosts=tuple(replace(h, local=True) for h in own)) if own else hosts
+    return replace(hosts, hosts=tuple(replace(host, local=True) for host in own)) if own else hosts
 
 
 def _may_write(
     paths: Sequence[Path], options: InitOptions, overwrite: Overwrite | None, lines: str
 ) -> None:
     """Check that the files may be written. `lines`: the content needed in a file that stays."""
-    there = [path for path in paths if os.path.lexists(path)]
-    if not there or options.force:
+    existing = [path for path in paths if os.path.lexists(path)]
+    if not existing or options.force:
         return
-    if overwrite is None or not overwrite(there):
-        names, many = " and ".join(map(str, there)), len(there) > 1
+    if overwrite is None or not overwrite(existing):
+        names, several = " and ".join(map(str, existing)), len(existing) > 1
         raise InputError(
-            f"{names} already {'exist' if many else 'exists'}",
+            f"{names} already {'exist' if several else 'exists'}",
             hint=f"write into it:\n{lines}"
             if lines
-            else f"--force   # replaces {'them' if many else 'it'}",
+            else f"--force   # replaces {'them' if several else 'it'}",
             slug="file-exists",
         )
 
@@ -204,9 +204,9 @@ def _probe_hosts(hosts: Inventory, target: Target) -> tuple[HostDown, ...]:
 
 
 def _hosts_text(hosts: Inventory, down: Sequence[HostDown]) -> str:
-    comments = [" ".join(f"# {d.host} left out: {d.what}".split()) for d in down]
+    comments = [" ".join(f"# {host.host} left out: {host.what}".split()) for host in down]
     text = render_inventory(hosts, "hostfile").text
-    return text + "".join(f"{''.join(filter(str.isprintable, c))}\n" for c in comments)
+    return text + "".join(f"{''.join(filter(str.isprintable, comment))}\n" for comment in comments)
 
 
 def _toml_path(path: Path) -> str:

@@ -55,24 +55,24 @@ def trust(target: Target, confirm: Confirm) -> TrustReport:
     keys: dict[str, ShownKey] = {}
     downs: dict[str, HostDown] = {}
     for stage in _trust_stages(target, hosts):
-        found, lost = _scan_keys(target, stage, confirm)
-        keys |= {key.host: key for key in found}
-        downs |= {down.host: down for down in lost}
-        if any(key.state == "new" for key in found):
+        shown, failed = _scan_keys(target, stage, confirm)
+        keys |= {key.host: key for key in shown}
+        downs |= {down.host: down for down in failed}
+        if any(key.state == "new" for key in shown):
             break
     return TrustReport(tuple(keys.values()), tuple(spelled_downs(tuple(downs.values()), target)))
 
 
 def unknown_keys(downs: Sequence[HostDown], target: Target) -> HostKeyUnknown | None:
     """Return one error for all hosts with unknown keys, with the command that accepts them."""
-    unknown = [d for d in downs if d.slug == HostKeyUnknown.slug]
+    unknown = [down for down in downs if down.slug == HostKeyUnknown.slug]
     if not unknown:
         return None
-    width = max(len(d.host) for d in unknown)
-    lines = dict.fromkeys(f"{d.what.partition(': ')[0]:{width}}  {d.why}" for d in unknown)
-    many = f"{len(lines)} hosts show host keys" if len(lines) > 1 else "a host shows a host key"
+    width = max(len(down.host) for down in unknown)
+    lines = dict.fromkeys(f"{down.what.partition(': ')[0]:{width}}  {down.why}" for down in unknown)
+    subject = f"{len(lines)} hosts show host keys" if len(lines) > 1 else "a host shows a host key"
     return HostKeyUnknown(
-        f"{many} that are not trusted yet",
+        f"{subject} that are not trusted yet",
         why="\n".join(lines),
         hint=suggest_command(target, "trust"),
         slug="host-key-unknown",
@@ -83,10 +83,10 @@ def _trust_stages(target: Target, hosts: Inventory) -> list[tuple[Host, ...]]:
     """Return jump hosts by their distance, then the hosts themselves."""
     remote = tuple(h for h in hosts.hosts if not h.local)
     with closing(SshTransport(remote, target.ssh_config, target.secrets)) as ssh:
-        ways = [ssh.jump_hosts(host) for host in remote]
-        ssh.unlock([hop for way in ways for hop in way])
-    depth = max(map(len, ways), default=0)
-    jumps = [tuple(dict.fromkeys(w[i] for w in ways if i < len(w))) for i in range(depth)]
+        routes = [ssh.jump_hosts(host) for host in remote]
+        ssh.unlock([hop for route in routes for hop in route])
+    depth = max(map(len, routes), default=0)
+    jumps = [tuple(dict.fromkeys(w[i] for w in routes if i < len(w))) for i in range(depth)]
     return [*jumps, remote]
 
 
@@ -99,10 +99,10 @@ def _scan_keys(
         outcomes = fan_out(
             hosts, lambda h: ssh.host_key(h, target.connect_timeout), forks=target.forks
         )
-    shown = {host: key for host, key in outcomes.items() if isinstance(key, HostKey)}
+    keys = {host: key for host, key in outcomes.items() if isinstance(key, HostKey)}
     downs = [down for down in outcomes.values() if isinstance(down, HostDown)]
-    downs += [down for key in shown.values() if (down := verdict_down(key))]
-    new = [key for key in shown.values() if key.verdict.standing is Standing.UNKNOWN]
+    downs += [down for key in keys.values() if (down := verdict_down(key))]
+    new = [key for key in keys.values() if key.verdict.standing is Standing.UNKNOWN]
     accepted = bool(new) and confirm([_shown_key(key, "new") for key in new])
     if accepted:
         for key in {(key.names[0], key.blob): key for key in new}.values():
@@ -110,7 +110,7 @@ def _scan_keys(
     states = {Standing.UNKNOWN: "accepted" if accepted else "new"}
     return [
         _shown_key(key, states.get(key.verdict.standing, key.verdict.standing.value))
-        for key in shown.values()
+        for key in keys.values()
     ], downs
 
 

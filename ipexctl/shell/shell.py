@@ -75,22 +75,22 @@ def _login_options(target: Target) -> tuple[str, ...]:
 def find_host(target: Target, name: str) -> Host:
     """Return the host of that name in the hostfile; without a file, only the name is known."""
     hosts = all_hosts(target).hosts
-    found = [h for h in hosts if h.name == name or not target.hostfile]
-    if not found:
-        near = nearest_word(name, [h.name for h in hosts])
-        again = quoting.quote(("ipexctl", "shell", near, *_login_options(target)))
+    matches = [host for host in hosts if host.name == name or not target.hostfile]
+    if not matches:
+        near = nearest_word(name, [host.name for host in hosts])
+        command = quoting.quote(("ipexctl", "shell", near, *_login_options(target)))
         raise InputError(
             f"there is no host {name} in {target.hostfile}",
-            hint=again if near else f"available hosts: {fold(h.name for h in hosts)}",
+            hint=command if near else f"available hosts: {fold(host.name for host in hosts)}",
             slug="host-unknown",
         )
-    if len(found) != 1:
+    if len(matches) != 1:
         raise InputError(
             f"{name}: a shell opens on one host",
-            hint=f"ipexctl shell {found[0].name}",
+            hint=f"ipexctl shell {matches[0].name}",
             slug="one-host-only",
         )
-    return found[0]
+    return matches[0]
 
 
 def installed_variables(
@@ -104,14 +104,14 @@ def installed_variables(
             note(f"{host.name}: no Python 3.6 or newer, so nothing of ipexctl is installed there")
             return ()
         if told:
-            found = agent.call("facts.read_other_runs.list", {"root": fleet.root_of(host)}).done
-            for run in read_rows(LiveRun, found["runs"]):
+            answer = agent.call("facts.read_other_runs.list", {"root": fleet.root_of(host)}).done
+            for run in read_rows(LiveRun, answer["runs"]):
                 note(f"{host.name}: {run.title} is running here: {run.use}")
         choice = choice_here()
-        asked = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
+        request = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
         with hint_install(fleet.target, choice, fleet.root):
-            done = agent.call("run.run_environment.find", asked, total=60.0).done
-        prepared = launch_plan.read_prepared(done, choice)
+            reply = agent.call("run.run_environment.find", request, total=60.0).done
+        prepared = launch_plan.read_prepared(reply, choice)
         if told and prepared.environment:
             note(str(prepared.environment))
         return prepared.command_env
@@ -127,8 +127,8 @@ def installed_variables(
 def remote_line(env: Env, command: tuple[str, ...]) -> str:
     """Return one line for the account's login shell: sh, csh and fish read it alike."""
     if command:
-        inner = "; ".join([*_export_commands(env), _AS_CHILD % " ".join(map(_sh_word, command))])
-        return quoting.quote(("exec", "/bin/sh", "-c", inner))
+        line = "; ".join([*_export_commands(env), _AS_CHILD % " ".join(map(_sh_word, command))])
+        return quoting.quote(("exec", "/bin/sh", "-c", line))
     run = quoting.quote(("-c", _interactive_command(env)))
     start = (
         f'case "$SHELL" in {_LOGIN_SHELLS}) exec "$SHELL" -l {run};; *) exec /bin/sh {run};; esac'
@@ -196,5 +196,5 @@ def _export_commands(env: Env) -> list[str]:
 
 def _assign_variable(pair: tuple[str, str]) -> str:
     name, value = pair
-    before = f'"${{{name}:+:${name}}}"' if name in _PREPENDED else ""
-    return f"{name}={_sh_word(value)}{before}; export {name}"
+    suffix = f'"${{{name}:+:${name}}}"' if name in _PREPENDED else ""
+    return f"{name}={_sh_word(value)}{suffix}; export {name}"
