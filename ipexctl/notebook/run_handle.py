@@ -49,10 +49,10 @@ class RunStatus:
 
     def __repr__(self) -> str:
         """Return one line, for a terminal."""
-        said = {name: text for name, text in self._rows() if text}
-        said.pop("command", None)
-        first = f"{self.run.id}: {said.pop('state')}"
-        return ", ".join([first, *(f"{name} {text}" for name, text in said.items())])
+        rows = {name: text for name, text in self._rows() if text}
+        rows.pop("command", None)
+        first = f"{self.run.id}: {rows.pop('state')}"
+        return ", ".join([first, *(f"{name} {text}" for name, text in rows.items())])
 
     def _repr_html_(self) -> str:
         title = self.run.id + (f" ({self.run.about.name})" if self.run.about.name else "")
@@ -61,15 +61,15 @@ class RunStatus:
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         """Yield rows without secrets: notebooks are shared with their output."""
-        run, at = self.run, self.progress
+        run, progress = self.run, self.progress
         mask = SecretMask((), run.about.command)
         ranks = count(run.about.ranks, "rank")
         where = f"{ranks} on {fold(run.about.hosts)}, {duration(self.seconds)}"
         yield "state", f"{self.state}, {where}"
         yield "command", mask.text(printable_text(run.about.command))
-        total = f" of {at.total}" if at.total else ""
-        yield "step", "" if at.step is None else f"{at.step}{total}"
-        yield "steps/s", "" if at.rate is None else f"{at.rate:.3g}"
+        total = f" of {progress.total}" if progress.total else ""
+        yield "step", "" if progress.step is None else f"{progress.step}{total}"
+        yield "steps/s", "" if progress.rate is None else f"{progress.rate:.3g}"
         yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._ends()))
         yield "first cause", mask.text(printable_text(run.cause))
         yield "held up by", printable_text(str(stall_of(run) or ""))
@@ -129,14 +129,14 @@ class RunHandle:
         """Return state, step, steps per second, losses and first cause."""
         from ipexctl.run.jobs.metrics import read_metrics
 
-        found = read_metrics(self._target, self.id, FIRST, self._root)
+        metrics = read_metrics(self._target, self.id, FIRST, self._root)
         training, last = Training(metric_formats()), 0.0
-        for one in found.points:
-            if one.time is not None:
-                training.add(one.rank, one.point, one.time)
-                last = one.time
-        losses = tuple(one.point.loss for one in found.points if one.point.loss is not None)
-        run = found.run
+        for point in metrics.points:
+            if point.time is not None:
+                training.add(point.rank, point.point, point.time)
+                last = point.time
+        losses = tuple(point.point.loss for point in metrics.points if point.point.loss is not None)
+        run = metrics.run
         return RunStatus(run, run.seconds_at(time.time()), training.progress(last), losses)
 
     @property
@@ -162,39 +162,39 @@ class RunHandle:
         from ipexctl.run.jobs.logs import Wanted, show_logs
         from ipexctl.run.output.rank_lines import without_colour
 
-        said: list[str] = []
+        shown: list[str] = []
 
         def show(run: ListedRun, host: str, number: int, texts: Sequence[str]) -> None:
-            before = f"{rank_prefix(run, host, number)} | " if rank is None else ""
-            said.extend(before + without_colour(text) for text in texts)
+            prefix = f"{rank_prefix(run, host, number)} | " if rank is None else ""
+            shown.extend(prefix + without_colour(text) for text in texts)
 
-        wanted = Wanted(self.id, () if rank is None else (rank,), lines)
-        read = show_logs(self._target, wanted, show, self._root)
-        said += [f"{recap.host}: not read: {recap.detail}" for recap in read.recaps]
-        return ShownText("\n".join(said))
+        request = Wanted(self.id, () if rank is None else (rank,), lines)
+        read = show_logs(self._target, request, show, self._root)
+        shown += [f"{recap.host}: not read: {recap.detail}" for recap in read.recaps]
+        return ShownText("\n".join(shown))
 
     def why(self) -> ShownText:
         """Return the rank the run waits for, and what its steps wait for; fields: `.document`."""
         from ipexctl.run.command.why_text import why_document, why_lines
         from ipexctl.run.jobs.why import explain_run_state
 
-        found = explain_run_state(self._target, self.id, self._root)
-        text = ShownText(printable_text("\n".join(why_lines(found, WIDTH))))
-        text.document = why_document(found)
+        state = explain_run_state(self._target, self.id, self._root)
+        text = ShownText(printable_text("\n".join(why_lines(state, WIDTH))))
+        text.document = why_document(state)
         return text
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code of the ended run. Raises RunContinues after `timeout` seconds."""
         from ipexctl.run.jobs.ps import wait_for_run
 
-        done = wait_for_run(self._target, self.id, self._root, timeout)
-        if not done.run.over:
+        outcome = wait_for_run(self._target, self.id, self._root, timeout)
+        if not outcome.run.over:
             raise RunContinues(
-                f"{self.id} is {done.run.state.value} after {duration(timeout or 0)}",
+                f"{self.id} is {outcome.run.state.value} after {duration(timeout or 0)}",
                 hint="run.status() shows it, run.stop() stops it",
                 slug="run-continues",
             )
-        return done.exit_code
+        return outcome.exit_code
 
     def stop(self, seconds: float = 10) -> str:
         """Stop the run: Ctrl-C to its ranks and `seconds` for them to end. Returns its state."""
@@ -223,10 +223,10 @@ class RunList(list[RunHandle]):
     def _repr_html_(self) -> str:
         head = table_row(["run", "name", "state", "ranks", "hosts", "first cause"], "th")
         rows = [
-            table_row((r.id, a.name, r.state.value, str(a.ranks), fold(a.hosts), cause))
-            for r in self._runs
-            for a in (r.about,)
-            for cause in (SecretMask((), a.command).text(r.cause),)
+            table_row((run.id, a.name, run.state.value, str(a.ranks), fold(a.hosts), cause))
+            for run in self._runs
+            for a in (run.about,)
+            for cause in (SecretMask((), a.command).text(run.cause),)
         ]
         return notebook_table(count(len(rows), "run"), [head, *rows])
 
@@ -238,6 +238,6 @@ def metric_rows(points: Iterable[RankPoint]) -> list[dict[str, Any]]:
     ]
 
 
-def _utc_time(at: float | None) -> datetime | None:
+def _utc_time(seconds: float | None) -> datetime | None:
     """Return the time to the second, its precision."""
-    return None if at is None else datetime.fromtimestamp(round(at), timezone.utc)
+    return None if seconds is None else datetime.fromtimestamp(round(seconds), timezone.utc)

@@ -27,31 +27,31 @@ def confirm(
             why="the command asks before it changes anything",
             slug="no-terminal",
         )
-    to, (*plan, last) = out or sys.stderr, question.split("\n")
+    stream, (*plan, last) = out or sys.stderr, question.split("\n")
     for line in plan:
-        print(line, file=to)
+        print(line, file=stream)
     termios.tcflush(stdin, termios.TCIFLUSH)
     while True:
-        print(last, end="", file=to, flush=True)
-        said = stdin.readline()
-        word = said.strip().lower()
-        if not said:
-            print(file=to)
+        print(last, end="", file=stream, flush=True)
+        answer = stdin.readline()
+        word = answer.strip().lower()
+        if not answer:
+            print(file=stream)
         if word in ("y", "yes"):
             return True
         if word in ("n", "no", ""):
-            return said != "" and not word and "[Y/" in last
-        print("please type yes or no", file=to)
+            return answer != "" and not word and "[Y/" in last
+        print("please type yes or no", file=stream)
 
 
 def removal_agreed(show: Callable[[T], None], *, yes: bool) -> Callable[[T], bool]:
     """Return a function that shows what is to be removed, and asks; with `yes` neither."""
 
     @without_live_lines()
-    def agreed(going: T) -> bool:
+    def agreed(plan: T) -> bool:
         if yes:
             return True
-        show(going)
+        show(plan)
         return confirm("Remove this? [y/N] ", sys.stdin)
 
     return agreed

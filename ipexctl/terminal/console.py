@@ -24,8 +24,8 @@ def console_on(stream: IO[str]) -> Console:
     # CLICOLOR_FORCE is the BSD spelling of FORCE_COLOR; NO_COLOR wins over both
     forced = environment().get("CLICOLOR_FORCE", "0") != "0" and not environment().get("NO_COLOR")
     force = True if forced else None
-    live = False if environment().get("CI") else force
-    return _Console(file=stream, force_terminal=live, markup=False, emoji=False, highlight=False)
+    tty = False if environment().get("CI") else force
+    return _Console(file=stream, force_terminal=tty, markup=False, emoji=False, highlight=False)
 
 
 def print_lines(console: Console, lines: Iterable[Text], indent: str = "") -> None:
@@ -57,8 +57,8 @@ def _fold_line(line: Text, width: int, indent: str) -> Iterator[Text]:
     for part in wrap_text(plain, width, indent):
         words = part.removeprefix(indent) if end else part
         start = plain.index(words, end)
-        before, end = indent if end else "", start + len(words)
-        yield Text(before, line.style) + line[start:end]
+        prefix, end = indent if end else "", start + len(words)
+        yield Text(prefix, line.style) + line[start:end]
 
 
 def is_dumb() -> bool:

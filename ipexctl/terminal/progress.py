@@ -51,16 +51,16 @@ class HostProgress:
 
 
 def lines_of(
-    say: Callable[[str, str], None], over: Container[str] = (DONE,)
+    say: Callable[[str, str], None], hidden: Container[str] = (DONE,)
 ) -> Callable[[ProgressStep], None]:
-    """Return a `Progress.step` that says the first of each kind per host: files have pieces."""
-    said: set[tuple[str, str]] = set()
+    """Return a `Progress.step` that reports each kind of step once per host."""
+    reported: set[tuple[str, str]] = set()
 
     def step(step: ProgressStep) -> None:
         first = step.text.partition(" ")[0]
         kind = step.host, first if first in MOVING else step.text
-        if step.text not in over and kind not in said:
-            said.add(kind)
+        if step.text not in hidden and kind not in reported:
+            reported.add(kind)
             say(step.host, step.text)
 
     return step

@@ -57,8 +57,8 @@ class ProgressView:
         step = replace(step, text=printable_text(step.text))
         with self.live.lock:
             self._forget_what_is_over(step)
-            before = self._steps.get(step.host)
-            if before is None or _is_other_work(before, step):
+            previous = self._steps.get(step.host)
+            if previous is None or _is_other_work(previous, step):
                 self._began[step.host] = self.clock(), step.done
             self._steps[step.host] = step
             if self.live.drawn:
@@ -68,10 +68,10 @@ class ProgressView:
 
     def _forget_what_is_over(self, step: ProgressStep) -> None:
         """Drop old steps: controller and hosts take turns, except when it fetches for them."""
-        here = self._steps.get("")
-        if step.host and here and (here.text != FETCHING or here.done >= here.total):
+        own = self._steps.get("")
+        if step.host and own and (own.text != FETCHING or own.done >= own.total):
             del self._steps[""]
-        if not step.host and (here is None or here.text != step.text):
+        if not step.host and (own is None or own.text != step.text):
             self._steps.clear()
 
     def _lines(self) -> Text:
@@ -114,9 +114,9 @@ def _step_hosts(group: Sequence[ProgressStep]) -> str:
     return fold([step.host for step in group]) or "here"
 
 
-def _is_other_work(before: ProgressStep, step: ProgressStep) -> bool:
-    """Decide if it is other work; bytes of one sum are the same, wherever they come from."""
-    return before.total != step.total or (not step.total and before.text != step.text)
+def _is_other_work(previous: ProgressStep, step: ProgressStep) -> bool:
+    """Decide whether the host does something else now; steps with one total are the same work."""
+    return previous.total != step.total or (not step.total and previous.text != step.text)
 
 
 def step_with_bytes(step: ProgressStep) -> str:
@@ -125,10 +125,10 @@ def step_with_bytes(step: ProgressStep) -> str:
     return f"{step.text} {format_bytes(step.done)}" if step.done else step.text
 
 
-def time_left(step: ProgressStep, there: int, seconds: float) -> str:
-    """Return the time left at the pace so far, without the bytes `there` before; "" if unknown."""
-    moved = step.done - there
+def time_left(step: ProgressStep, start: int, seconds: float) -> str:
+    """Return the time left at the pace so far, without the bytes `start` before; "" if unknown."""
+    moved = step.done - start
     if not step.total or moved <= 0 or seconds < 1 or step.done >= step.total:
         return ""
-    left = (step.total - step.done) * seconds / moved
-    return f", {max(left, 1):.0f} s left" if left < 90 else f", {left / 60:.0f} min left"
+    rest = (step.total - step.done) * seconds / moved
+    return f", {max(rest, 1):.0f} s left" if rest < 90 else f", {rest / 60:.0f} min left"

@@ -22,7 +22,7 @@ _COLOURS = {
 
 def host_lines(recaps: Sequence[HostResult]) -> list[Text]:
     """Return one line per host, its reasons below, then the sum."""
-    width = max((len(r.host) for r in recaps), default=0)
+    width = max((len(result.host) for result in recaps), default=0)
     lines = []
     for recap in recaps:
         lines.append(_recap_line(recap, width))
@@ -38,13 +38,13 @@ def not_shown(recaps: Sequence[HostResult], shown: int) -> list[Text]:
     return [*host_lines(recaps)[:-1], Text(f"shown: {shown} of {shown + len(recaps)} hosts")]
 
 
-def hosts_with_lines(found: Iterable[tuple[str, Sequence[str]]]) -> str:
+def hosts_with_lines(hosts: Iterable[tuple[str, Sequence[str]]]) -> str:
     """Return `node[01-03]: first line` and the others; hosts with the same lines share them."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for host, lines in found:
+    for host, lines in hosts:
         groups.setdefault(tuple(lines), []).append(host)
-    shown = (f"{fold(names)}: " + "\n".join(lines) for lines, names in groups.items())
-    return "".join(f"{text}\n" for text in shown)
+    texts = (f"{fold(names)}: " + "\n".join(lines) for lines, names in groups.items())
+    return "".join(f"{text}\n" for text in texts)
 
 
 def count_states(recaps: Sequence[HostResult]) -> Text:
@@ -61,11 +61,11 @@ def host_documents(recaps: Sequence[HostResult]) -> list[dict[str, Any]]:
     """Return the documents. `slug`: the name of the error of a host that failed."""
     return [
         {
-            "host": r.host,
-            "state": r.state.value,
-            "slug": r.slug or None,
-            "detail": r.detail,
-            "notes": list(r.notes),
+            "host": recap.host,
+            "state": recap.state.value,
+            "slug": recap.slug or None,
+            "detail": recap.detail,
+            "notes": list(recap.notes),
         }
-        for r in recaps
+        for recap in recaps
     ]

@@ -103,7 +103,7 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
 
 
 def _names_variable(file: PythonFile, name: str) -> bool:
-    """Decide whether it names the variable other than to set it."""
+    """Decide whether the file uses the variable's name except to set it."""
     uses = sum(isinstance(node, ast.expr) and text_of(node) == name for node in file.nodes)
     return uses > sum(variable.name == name for variable in file.variables())
 
