@@ -36,8 +36,8 @@ def ls(
     from ipexctl.env.env import list_envs
     from ipexctl.env.env_text import kept_document, show_kept
 
-    found = list_envs(target, root)
-    end_command(found, kept_document, show_kept, json=json)
+    listing = list_envs(target, root)
+    end_command(listing, kept_document, show_kept, json=json)
 
 
 @env.command()
@@ -134,5 +134,5 @@ def rm(
         )
 
     agreed = removal_agreed(show_going, yes=yes)
-    done = remove_environments(target, keys or (), None if check else agreed, root)
-    end_command(done, removed_document, show_removed, json=json)
+    report = remove_environments(target, keys or (), None if check else agreed, root)
+    end_command(report, removed_document, show_removed, json=json)

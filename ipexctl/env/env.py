@@ -79,10 +79,10 @@ class RemovedEnvs(PerHost):
 def list_envs(target: Target, root: str = ROOT) -> EnvListing:
     choice = choice_here()
     with Fleet(target, root) as fleet:
-        found = tuple(fleet.each(lambda host: read_host_envs(fleet, host, sizes=True)).values())
-        uses = {use_of(on_host, env.key, choice) for on_host in found for env in on_host.envs}
+        all_hosts = tuple(fleet.each(lambda host: read_host_envs(fleet, host, sizes=True)).values())
+        uses = {use_of(on_host, env.key, choice) for on_host in all_hosts for env in on_host.envs}
         remove = suggest_command(target, "env rm", root) + " --unused" if "unused" in uses else ""
-        return EnvListing(found, fleet.recaps(), choice, remove)
+        return EnvListing(all_hosts, fleet.recaps(), choice, remove)
 
 
 def compare_environments(target: Target, root: str = ROOT, *, full: bool = False) -> Compared:
@@ -93,25 +93,25 @@ def compare_environments(target: Target, root: str = ROOT, *, full: bool = False
 
         def one(host: Host) -> Drift:
             fleet.connect(host)
-            asked = {"full": full, "environment": key}
-            done = fleet.call(host, "install.env_drift.compare", total=LONG, **asked)
-            return done.read(Drift, host=host.name)
+            request = {"full": full, "environment": key}
+            answer = fleet.call(host, "install.env_drift.compare", total=LONG, **request)
+            return answer.read(Drift, host=host.name)
 
-        found = tuple(fleet.each(one).values())
-        return Compared(found, fleet.recaps(), _repair_command(target, root, found))
+        drifts = tuple(fleet.each(one).values())
+        return Compared(drifts, fleet.recaps(), _repair_command(target, root, drifts))
 
 
-def _repair_command(target: Target, root: str, found: Sequence[Drift]) -> str:
+def _repair_command(target: Target, root: str, drifts: Sequence[Drift]) -> str:
     """Return the command that makes them intact and equal, "" if they are. `install` does not
     detect changes in files alone, and a rebuild is for those hosts only."""
-    by_hand = [d.host for d in found if d.by_hand]
-    same = len({d.current for d in found}) == 1
-    if not found or (same and found[0].current and not by_hand):
+    by_hand = [drift.host for drift in drifts if drift.by_hand]
+    same = len({drift.current for drift in drifts}) == 1
+    if not drifts or (same and drifts[0].current and not by_hand):
         return ""
-    if same and by_hand and len(found) > len(by_hand):
+    if same and by_hand and len(drifts) > len(by_hand):
         target = replace(target, limit=(fold(by_hand),))
-    again = any(d.files and not d.changed for d in found)
-    return suggest_command(target, "install", root) + " --rebuild" * again
+    rebuild = any(drift.files and not drift.changed for drift in drifts)
+    return suggest_command(target, "install", root) + " --rebuild" * rebuild
 
 
 def remove_environments(
@@ -135,36 +135,36 @@ def remove_environments(
             )
     with Fleet(target, root) as fleet:
         all_hosts = fleet.each(lambda host: read_host_envs(fleet, host, sizes=False))
-        known = {e.key for on_host in all_hosts.values() for e in on_host.envs}
-        strange = [key for key in keys if key not in known]
-        if all_hosts and strange and not absent_ok:
-            what = f"no host has the environment {strange[0]}"
-            raise InputError(what, hint="ipexctl env ls", slug="env-unknown")
+        existing = {e.key for on_host in all_hosts.values() for e in on_host.envs}
+        unknown = [key for key in keys if key not in existing]
+        if all_hosts and unknown and not absent_ok:
+            message = f"no host has the environment {unknown[0]}"
+            raise InputError(message, hint="ipexctl env ls", slug="env-unknown")
 
         def one(host: Host, *, check: bool) -> Removal:
             on_host = all_hosts[host]
             if not on_host.envs and not on_host.blobs:
                 return Removal(host.name, (), (), 0, 0)  # there may be no root: make none
-            wanted = still_named_envs(on_host, choice)
-            stays = {} if keys else wanted
+            named = still_named_envs(on_host, choice)
+            stays = {} if keys else named
             going = [key for key in keys or on_host.unused if on_host.env(key) and key not in stays]
-            done = fleet.call(
+            answer = fleet.call(
                 host, "remove.root_upkeep.remove", total=LONG, keys=going, check=check
             )
-            removed = done.read(Removal, host=host.name)
+            removed = answer.read(Removal, host=host.name)
             kept = (*removed.kept, *stays.items())
             titles = tuple(
-                (env.key, "; ".join(filter(None, (env.title, wanted.get(env.key)))))
+                (env.key, "; ".join(filter(None, (env.title, named.get(env.key)))))
                 for env in on_host.envs
             )
             return replace(
                 removed, kept=kept, root=on_host.root, current=on_host.current, titles=titles
             )
 
-        found = tuple(fleet.each(lambda host: one(host, check=True)).values())
-        if agreed is None or not any(r.removed or r.blobs for r in found):
-            return RemovedEnvs(found, fleet.recaps(), done=False)
-        done = agreed(found)
+        removals = tuple(fleet.each(lambda host: one(host, check=True)).values())
+        if agreed is None or not any(removal.removed or removal.blobs for removal in removals):
+            return RemovedEnvs(removals, fleet.recaps(), done=False)
+        done = agreed(removals)
         if done:
-            found = tuple(fleet.each(lambda host: one(host, check=False)).values())
-        return RemovedEnvs(found, fleet.recaps(), done, declined=not done)
+            removals = tuple(fleet.each(lambda host: one(host, check=False)).values())
+        return RemovedEnvs(removals, fleet.recaps(), done, declined=not done)

@@ -67,8 +67,8 @@ def _on_host(
 ) -> int:  # fmt: skip
     name, agent = host.name, fleet.agents[host]
     with hint_install(fleet.target, choice, fleet.root):
-        done = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
-    prepared = launch_plan.read_prepared(done, choice)
+        answer = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
+    prepared = launch_plan.read_prepared(answer, choice)
     if prepared.environment and not choice.key:
         note(str(prepared.environment))
     env = prepared.command_env
@@ -79,9 +79,9 @@ def _on_host(
         for line in streams[event].feed(frame.body) if event in streams else ():
             one_line(name, line, event == "err")
 
-    asked = {"argv": list(argv), "env": [list(pair) for pair in env]}
+    request = {"argv": list(argv), "env": [list(pair) for pair in env]}
     code = agent.call(
-        "run_files.exec_in_env.exec", asked, timeout=SILENCE, total=math.inf, on_event=on_frame
+        "run_files.exec_in_env.exec", request, timeout=SILENCE, total=math.inf, on_event=on_frame
     ).done.whole("code", 255)
     for event, lines in streams.items():
         for line in lines.end():

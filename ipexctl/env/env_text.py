@@ -30,9 +30,9 @@ MOST_PACKAGES = 6  # requested packages that are listed
 # --- env ls --------------------------------------------------------------------------------------
 
 
-def kept_text(kept: EnvListing) -> str:
+def kept_text(listing: EnvListing) -> str:
     return hosts_with_lines(
-        (on_host.host, _host_lines(on_host, kept.choice)) for on_host in kept.all_hosts
+        (on_host.host, _host_lines(on_host, listing.choice)) for on_host in listing.all_hosts
     )
 
 
@@ -61,8 +61,8 @@ def _env_line(on_host: HostEnvs, env: BuiltEnv, choice: EnvChoice) -> str:
 
 def _requested_text(env: BuiltEnv) -> str:
     names = [" ".join(package) for package in env.requested]
-    more = f" and {len(names) - MOST_PACKAGES} more" if len(names) > MOST_PACKAGES else ""
-    return f"requested: {', '.join(names[:MOST_PACKAGES])}{more}" if names else ""
+    rest = f" and {len(names) - MOST_PACKAGES} more" if len(names) > MOST_PACKAGES else ""
+    return f"requested: {', '.join(names[:MOST_PACKAGES])}{rest}" if names else ""
 
 
 def _users_text(env: BuiltEnv, choice: EnvChoice) -> str:
@@ -71,12 +71,12 @@ def _users_text(env: BuiltEnv, choice: EnvChoice) -> str:
     return "; ".join(filter(None, [choice.names(env.key), built, *users]))
 
 
-def kept_document(kept: EnvListing) -> dict[str, Any]:
+def kept_document(listing: EnvListing) -> dict[str, Any]:
     return {
-        "lock": kept.choice.lock or None,
-        "hosts": [_host_document(on_host, kept.choice) for on_host in kept.all_hosts],
-        "failed": host_documents(kept.recaps),
-        "exit_code": kept.exit_code,
+        "lock": listing.choice.lock or None,
+        "hosts": [_host_document(on_host, listing.choice) for on_host in listing.all_hosts],
+        "failed": host_documents(listing.recaps),
+        "exit_code": listing.exit_code,
     }
 
 
@@ -88,32 +88,32 @@ def _host_document(on_host: HostEnvs, choice: EnvChoice) -> dict[str, Any]:
         "previous": on_host.previous or None,
         "environments": [
             {
-                "key": e.key,
-                "use": use_of(on_host, e.key, choice),
-                "of_this_project": bool(choice.names(e.key)),
-                "whole": e.whole,
-                "proved": e.proved,
-                "bytes": e.size,
-                "shared_bytes": e.shared,
-                "title": e.title,
-                "requested": [{"package": name, "version": v} for name, v in e.requested],
-                "built": e.built or None,
+                "key": env.key,
+                "use": use_of(on_host, env.key, choice),
+                "of_this_project": bool(choice.names(env.key)),
+                "whole": env.whole,
+                "proved": env.proved,
+                "bytes": env.size,
+                "shared_bytes": env.shared,
+                "title": env.title,
+                "requested": [{"package": name, "version": v} for name, v in env.requested],
+                "built": env.built or None,
                 "projects": [
-                    {**u.project.document(), "asked": u.asked, "used": u.used} for u in e.users
+                    {**u.project.document(), "asked": u.asked, "used": u.used} for u in env.users
                 ],
             }
-            for e in on_host.envs
+            for env in on_host.envs
         ],
         "environment_bytes": on_host.size,
         "blob_bytes": on_host.blobs,
     }
 
 
-def show_kept(kept: EnvListing) -> None:
-    print_text(stdout_console(), kept_text(kept))
-    print_lines(stdout_console(), not_shown(kept.recaps, len(kept.all_hosts)))
-    if kept.remove:
-        print_text(stdout_console(), f"\n{kept.remove}   # removes what is unused")
+def show_kept(listing: EnvListing) -> None:
+    print_text(stdout_console(), kept_text(listing))
+    print_lines(stdout_console(), not_shown(listing.recaps, len(listing.all_hosts)))
+    if listing.remove:
+        print_text(stdout_console(), f"\n{listing.remove}   # removes what is unused")
 
 
 # --- env diff ------------------------------------------------------------------------------------
@@ -123,21 +123,21 @@ def compared_text(compared: Compared) -> str:
     drifts = compared.drifts
     key = most_common_env(drifts)
     packages = next((dict(d.packages) for d in drifts if d.current == key), {})
-    others = len({d.current for d in drifts}) > 1
+    differ = len({d.current for d in drifts}) > 1
     return hosts_with_lines(
-        (d.host, [*_drift_lines(d), *(_other_lines(d, key, packages) if others else ())])
+        (d.host, [*_drift_lines(d), *(_other_lines(d, key, packages) if differ else ())])
         for d in drifts
     )
 
 
-def _drift_lines(d: Drift) -> list[str]:
-    if not d.current:
-        return [f"no environment in {d.root}"]
-    lines = [f"  {c}" for c in d.changed] + [f"  {path} {what}" for path, what in d.files]
-    lines += [f"  {d.more} more files"] if d.more else []
-    n = len(d.packages)
-    how = "changed by hand" if d.by_hand else f"as built: {n} packages, {d.looked} files"
-    return [f"{d.current}  {how}", *lines]
+def _drift_lines(drift: Drift) -> list[str]:
+    if not drift.current:
+        return [f"no environment in {drift.root}"]
+    lines = [f"  {c}" for c in drift.changed] + [f"  {path} {state}" for path, state in drift.files]
+    lines += [f"  {drift.more} more files"] if drift.more else []
+    n = len(drift.packages)
+    how = "changed by hand" if drift.by_hand else f"as built: {n} packages, {drift.looked} files"
+    return [f"{drift.current}  {how}", *lines]
 
 
 def _other_lines(d: Drift, key: str, packages: Mapping[str, str]) -> list[str]:
@@ -149,24 +149,24 @@ def _other_lines(d: Drift, key: str, packages: Mapping[str, str]) -> list[str]:
 
 def compared_document(compared: Compared) -> dict[str, Any]:
     return {
-        "hosts": [_drift_document(d) for d in compared.drifts],
+        "hosts": [_drift_document(drift) for drift in compared.drifts],
         "failed": host_documents(compared.recaps),
         "next": compared.mend or None,
         "exit_code": compared.exit_code,
     }
 
 
-def _drift_document(d: Drift) -> dict[str, Any]:
+def _drift_document(drift: Drift) -> dict[str, Any]:
     return {
-        "host": d.host,
-        "root": d.root,
-        "current": d.current or None,
-        "packages": dict(d.packages),
-        "changed": [{"package": c.package, "was": c.was, "now": c.now} for c in d.changed],
-        "files": [{"path": path, "what": what} for path, what in d.files],
-        "more_files": d.more,
-        "files_looked_at": d.looked,
-        "files_read": d.read,
+        "host": drift.host,
+        "root": drift.root,
+        "current": drift.current or None,
+        "packages": dict(drift.packages),
+        "changed": [{"package": c.package, "was": c.was, "now": c.now} for c in drift.changed],
+        "files": [{"path": path, "what": state} for path, state in drift.files],
+        "more_files": drift.more,
+        "files_looked_at": drift.looked,
+        "files_read": drift.read,
     }
 
 
@@ -181,24 +181,24 @@ def show_compared(compared: Compared) -> None:
 
 
 def removal_text(removals: Sequence[Removal]) -> str:
-    return hosts_with_lines((r.host, _removal_lines(r)) for r in removals)
+    return hosts_with_lines((removal.host, _removal_lines(removal)) for removal in removals)
 
 
-def _removal_lines(r: Removal) -> list[str]:
-    stays = [f"{key}  stays: {why}" for key, why in r.kept]
-    if not r.removed and not r.blobs:
+def _removal_lines(removal: Removal) -> list[str]:
+    stays = [f"{key}  stays: {why}" for key, why in removal.kept]
+    if not removal.removed and not removal.blobs:
         first, *rest = stays or ["nothing"]
         return [first, *(f"  {line}" for line in rest)]
-    use = f"; {r.current} stays in use" if r.current else ""
-    lines = [f"{format_bytes(r.bytes)} in {r.root}{use}"]
-    titles = dict(r.titles)
+    use = f"; {removal.current} stays in use" if removal.current else ""
+    lines = [f"{format_bytes(removal.bytes)} in {removal.root}{use}"]
+    titles = dict(removal.titles)
     lines += [
         f"  {key}  {format_bytes(size):>9}  {titles.get(key, '')}".rstrip()
-        for key, size in r.removed
+        for key, size in removal.removed
     ]
-    lines += [f"  {r.blobs} wheels that no environment needs  {format_bytes(r.blob_bytes)}"] * bool(
-        r.blobs
-    )
+    lines += [
+        f"  {removal.blobs} wheels that no environment needs  {format_bytes(removal.blob_bytes)}"
+    ] * bool(removal.blobs)
     return [*lines, *(f"  {line}" for line in stays)]
 
 
@@ -210,8 +210,8 @@ def show_removed(removed: RemovedEnvs) -> None:
     if removed.declined:
         print(DECLINED)
     else:
-        going = any(one.removed or one.blobs for one in removed.removals)
-        would = "would be removed:" if going else "nothing to remove:"
+        has_any = any(removal.removed or removal.blobs for removal in removed.removals)
+        would = "would be removed:" if has_any else "nothing to remove:"
         title = "removed:" if removed.done else would
         print_text(stdout_console(), f"{title}\n{removal_text(removed.removals)}")
     print_lines(stdout_console(), not_shown(removed.recaps, len(removed.removals)))
@@ -223,15 +223,15 @@ def removed_document(removed: RemovedEnvs) -> dict[str, Any]:
         "declined": removed.declined,
         "hosts": [
             {
-                "host": r.host,
-                "root": r.root or None,
-                "current": r.current or None,
-                "environments": [{"key": key, "bytes": size} for key, size in r.removed],
-                "kept": [{"key": key, "why": why} for key, why in r.kept],
-                "blobs": r.blobs,
-                "bytes": r.bytes,
+                "host": removal.host,
+                "root": removal.root or None,
+                "current": removal.current or None,
+                "environments": [{"key": key, "bytes": size} for key, size in removal.removed],
+                "kept": [{"key": key, "why": why} for key, why in removal.kept],
+                "blobs": removal.blobs,
+                "bytes": removal.bytes,
             }
-            for r in removed.removals
+            for removal in removed.removals
         ],
         "failed": host_documents(removed.recaps),
         "exit_code": removed.exit_code,
@@ -266,7 +266,7 @@ class CollectedLines:
 
 
 def show_ran(ran: Ran) -> None:
-    bad = [r for r in ran.recaps if r.state is not HostState.OK]
+    bad = [recap for recap in ran.recaps if recap.state is not HostState.OK]
     print_lines(stderr_console(), [*host_lines(bad)[:-1], count_states(ran.recaps)] if bad else ())
 
 

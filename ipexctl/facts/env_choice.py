@@ -59,8 +59,8 @@ class EnvChoice:
         """Return why this folder needs the environment, "" if it does not."""
         if self.instead and key == self.key:
             return f"used here by `{self.instead}`"
-        named = key and key in (self.key, self.locked)
-        return f"{self.shown} names it" if named else ""
+        is_named = key and key in (self.key, self.locked)
+        return f"{self.shown} names it" if is_named else ""
 
 
 def asked_env(choice: EnvChoice | None) -> dict[str, Any]:
@@ -88,9 +88,9 @@ class EnvUsed:
     @property
     def user(self) -> EnvUser | None:
         """The project that runs, else the one that used it last."""
-        own = self.choice.project.id if self.choice else ""
-        mine = next((u for u in self.users if u.project.id == own), None)
-        return mine if self.choice and self.choice.key else next(iter(self.users), mine)
+        project = self.choice.project.id if self.choice else ""
+        own_user = next((user for user in self.users if user.project.id == project), None)
+        return own_user if self.choice and self.choice.key else next(iter(self.users), own_user)
 
     @property
     def project(self) -> str:
@@ -101,15 +101,15 @@ class EnvUsed:
         return self.user.asked if self.user else self.built
 
     def __str__(self) -> str:
-        what = f"environment {self.key} (project {self.project}, {self.date[:10] or 'no date'})"
+        text = f"environment {self.key} (project {self.project}, {self.date[:10] or 'no date'})"
         if self.choice is None:
-            return what
+            return text
         if not self.choice.key:
-            return f"{what}, the hosts' current one: {self.choice.without}"
+            return f"{text}, the hosts' current one: {self.choice.without}"
         if self.choice.instead:
             instead, locked = self.choice.instead, self.choice.locked
-            return f"{what}, by `{instead}`; {self.choice.shown} names {locked}"
-        return f"{what}, from {self.choice.shown}"
+            return f"{text}, by `{instead}`; {self.choice.shown} names {locked}"
+        return f"{text}, from {self.choice.shown}"
 
     def document(self) -> dict[str, Any]:
         lock = self.choice.lock if self.choice else ""

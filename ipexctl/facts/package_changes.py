@@ -30,12 +30,12 @@ class PackageChange:
 
 def describe_changes(changes: Sequence[PackageChange]) -> str:
     """Return the changes in one line of limited length."""
-    more = [f"{len(changes) - _MOST_CHANGES} more"] if len(changes) > _MOST_CHANGES else []
-    return ", ".join([*map(str, changes[:_MOST_CHANGES]), *more])
+    rest = [f"{len(changes) - _MOST_CHANGES} more"] if len(changes) > _MOST_CHANGES else []
+    return ", ".join([*map(str, changes[:_MOST_CHANGES]), *rest])
 
 
 def compare_packages(was: Mapping[str, str], now: Mapping[str, str]) -> tuple[PackageChange, ...]:
     """Return the changes that lead from one environment's packages to the other's."""
     names = sorted(was.keys() | now.keys())
-    found = (PackageChange(name, was.get(name, ""), now.get(name, "")) for name in names)
-    return tuple(c for c in found if c.was != c.now)
+    changes = (PackageChange(name, was.get(name, ""), now.get(name, "")) for name in names)
+    return tuple(change for change in changes if change.was != change.now)

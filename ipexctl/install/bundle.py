@@ -56,38 +56,38 @@ class Bundled:
 
 
 def bundle(
-    asked: InstallOptions, glibc: str, arch: str, out: Path | None, progress: HostProgress
+    options: InstallOptions, glibc: str, arch: str, out: Path | None, progress: HostProgress
 ) -> Bundled:
-    """Pack what `asked` chooses for hosts with this glibc and architecture; "": those of the
+    """Pack what `options` chooses for hosts with this glibc and architecture; "": those of the
     folder's lock. No host is contacted. Raises InputError, NothingFits, NotHere."""
-    check_request(asked.wanted)
-    place = asked.folder / LOCK_FILE
+    check_request(options.wanted)
+    place = options.folder / LOCK_FILE
     old = read_lock(place)
-    python = asked.python
+    python = options.python
     if old:
         locked_arch, locked_glibc = locks.hosts_of(old)
         python, glibc, arch = python or old.python, glibc or locked_glibc, arch or locked_arch
-    elif not python and not asked.python_from:
+    elif not python and not options.python_from:
         raise InputError(
             "there is no ipexctl.lock in this folder, and no host is asked",
             why="without one, a bundle needs to know which Python the hosts have",
             hint="ipexctl bundle --python 3.11   # also: --glibc 2.28, --arch aarch64",
             slug="lock-missing",
         )
-    word = asked.mpi or (mpi.word_of(old.mpi) if old else mpi.INTEL.name)
-    asked = replace(asked, mpi=word)
-    work = Work(asked, progress)
+    word = options.mpi or (mpi.word_of(old.mpi) if old else mpi.INTEL.name)
+    options = replace(options, mpi=word)
+    work = Work(options, progress)
     host = table_view.as_host(python, "", glibc, arch)
     carried = carried_python.python_to_carry(work, [host], old)
-    decision = decide_stack([host], asked.wanted, old, stack_rows(), carried)
-    found = carried_python.in_lock(lock_for(work, decision.candidates, old)[0], carried)
-    carried_python.check_here(found.lock)
-    for note in found.notes:
+    decision = decide_stack([host], options.wanted, old, stack_rows(), carried)
+    resolved = carried_python.in_lock(lock_for(work, decision.candidates, old)[0], carried)
+    carried_python.check_here(resolved.lock)
+    for note in resolved.notes:
         progress.say(f"warning: {note}")
-    lock, fetched = fetch_lock_wheels(work, found)
+    lock, fetched = fetch_lock_wheels(work, resolved)
     if lock != old:
         write_lock(place, lock)
-    path = out or asked.folder / f"ipexctl-{lock.key}.tar"
+    path = out or options.folder / f"ipexctl-{lock.key}.tar"
     text = _write_bundle(path, work, lock, place)
     digest = hashlib.sha256(text).hexdigest()
     return Bundled(path, path.stat().st_size, lock, digest, lock != old, fetched)
@@ -95,7 +95,7 @@ def bundle(
 
 def _write_bundle(path: Path, work: Work, lock: Lock, place: Path) -> bytes:
     """Write the bundle. Returns the text of the lock at `place`, with which it begins."""
-    total = sum(b.size for b in lock.blobs)
+    total = sum(blob.size for blob in lock.blobs)
     count = byte_counter("writing the bundle", total, partial(work.step, ""))
     try:
         text = place.read_bytes()
@@ -118,59 +118,59 @@ class AcceptedBundle:
     new_lock: bool
 
 
-def open_bundle(asked: InstallOptions) -> AcceptedBundle | None:
+def open_bundle(options: InstallOptions) -> AcceptedBundle | None:
     """Open the bundle of --bundle, if that is given. Its files are not checked yet."""
-    path = Path(asked.bundle)
-    if not asked.bundle:
-        if asked.lock_sha256:
+    path = Path(options.bundle)
+    if not options.bundle:
+        if options.lock_sha256:
             raise InputError(
                 "--lock-sha256 is about a bundle", hint="--bundle FILE", slug="option-needs-bundle"
             )
         return None
-    if asked.wanted.names_a_stack or asked.python_from or asked.needs or asked.upgrade:
+    if options.wanted.names_a_stack or options.python_from or options.needs or options.upgrade:
         raise InputError(
             "--bundle cannot be combined with options that select a stack",
             why="its lock has already chosen",
             slug="options-conflict",
         )
     text = read_lock_of(path)
-    own = read_lock(asked.folder / LOCK_FILE)
-    if asked.lock_sha256:
-        _known_by_hash(asked, text)
+    own_lock = read_lock(options.folder / LOCK_FILE)
+    if options.lock_sha256:
+        _known_by_hash(options, text)
         lock = _parse_bundled_lock(path, text)
     else:
-        lock = _known_by_lock(asked, own, text)
-    return AcceptedBundle(path, text, lock, own != lock)
+        lock = _known_by_lock(options, own_lock, text)
+    return AcceptedBundle(path, text, lock, own_lock != lock)
 
 
-def _known_by_hash(asked: InstallOptions, text: bytes) -> None:
-    wanted = asked.lock_sha256.lower().removeprefix("sha256:")
-    if hashlib.sha256(text).hexdigest() != wanted:
+def _known_by_hash(options: InstallOptions, text: bytes) -> None:
+    digest = options.lock_sha256.lower().removeprefix("sha256:")
+    if hashlib.sha256(text).hexdigest() != digest:
         raise InputError(
-            f"the lock in {asked.bundle} is not the one that --lock-sha256 names",
+            f"the lock in {options.bundle} is not the one that --lock-sha256 names",
             why="the bundle was made from another ipexctl.lock, or was changed since",
             hint="check the value of --lock-sha256, or get the bundle again",
             slug="bundle-other-lock",
         )
 
 
-def _known_by_lock(asked: InstallOptions, own: Lock | None, text: bytes) -> Lock:
-    if own is None:
+def _known_by_lock(options: InstallOptions, own_lock: Lock | None, text: bytes) -> Lock:
+    if own_lock is None:
         raise InputError(
-            f"{asked.bundle} cannot be verified: there is no ipexctl.lock in this folder",
+            f"{options.bundle} cannot be verified: there is no ipexctl.lock in this folder",
             why="a bundle contains programs, and its lock was written by whoever made it",
             hint="--lock-sha256 HEX   # as `ipexctl bundle` printed it where it was made",
             slug="bundle-unverified",
         )
-    lock = _parse_bundled_lock(Path(asked.bundle), text)
-    if not own.is_same(lock):
+    lock = _parse_bundled_lock(Path(options.bundle), text)
+    if not own_lock.is_same(lock):
         raise InputError(
-            f"the lock in {asked.bundle} is not this folder's ipexctl.lock",
+            f"the lock in {options.bundle} is not this folder's ipexctl.lock",
             why="the bundle was made from another one, or was changed since",
             hint="--lock-sha256 HEX   # if this other lock is the one you mean",
             slug="bundle-other-lock",
         )
-    return replace(lock, requirement_files=own.requirement_files)
+    return replace(lock, requirement_files=own_lock.requirement_files)
 
 
 def _parse_bundled_lock(path: Path, text: bytes) -> Lock:
@@ -179,22 +179,22 @@ def _parse_bundled_lock(path: Path, text: bytes) -> Lock:
 
 
 def resolve_from_bundle(
-    facts: Sequence[Facts], wanted: Request, python: LockedPackage | None, bundle: AcceptedBundle
+    facts: Sequence[Facts], request: Request, python: LockedPackage | None, bundle: AcceptedBundle
 ) -> Resolved:
     """Resolve to the bundle's own lock; options cannot ask for anything else."""
-    asked = replace(wanted, mpi=mpi.word_of(bundle.lock.mpi))
+    narrowed = replace(request, mpi=mpi.word_of(bundle.lock.mpi))
     try:
-        candidates = decide_stack(facts, asked, bundle.lock, stack_rows(), python).candidates
+        candidates = decide_stack(facts, narrowed, bundle.lock, stack_rows(), python).candidates
     except NothingFits as e:
         raise NothingFits(e.what, why=e.why, hint=_ANEW, slug="bundle-does-not-fit") from None
     for stack in candidates:
         if locks.lock_fits(bundle.lock, stack):
             return Resolved(replace(stack, reason="the bundle has it"), bundle.lock, {})
-    have = " or ".join(stack.python_text for stack in candidates)
+    pythons = " or ".join(stack.python_text for stack in candidates)
     raise NothingFits(
         f"the bundle does not fit these hosts: it is for Python {bundle.lock.python}, "
         f"{bundle.lock.platform}",
-        why=f"they have Python {have}, {candidates[0].platform}",
+        why=f"they have Python {pythons}, {candidates[0].platform}",
         hint=_ANEW,
         slug="bundle-does-not-fit",
     )
@@ -203,7 +203,7 @@ def resolve_from_bundle(
 def unpack_bundle(work: Work, bundle: AcceptedBundle) -> Lock:
     """Put every file of the lock into the store, checked while it is copied."""
     blobs = bundle.lock.blobs
-    total = sum(b.size for b in blobs)
+    total = sum(blob.size for blob in blobs)
     count = byte_counter("unpacking the bundle", total, partial(work.step, ""))
     unpack_archive(bundle.path, bundle.text, blobs, default_store(), count)
     return bundle.lock
@@ -281,8 +281,8 @@ def unpack_archive(
             if member is None:
                 raise BadBundle(f"it ends before {_member_name(blob)}")
             if (member.name, member.size, member.isreg()) != (_member_name(blob), blob.size, True):
-                what = f"its member {member.name[:100]!r}"
-                raise BadBundle(f"{what} is not {_member_name(blob)} with {blob.size} bytes")
+                subject = f"its member {member.name[:100]!r}"
+                raise BadBundle(f"{subject} is not {_member_name(blob)} with {blob.size} bytes")
             try:
                 store.add(blob.name, _read_member(archive, member, on_bytes), sha256=blob.sha256)
             except InputError as e:

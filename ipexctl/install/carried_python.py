@@ -43,8 +43,8 @@ def python_to_carry(work: Work, facts: Sequence[Facts], old: Lock | None) -> Loc
     return locked if suits else None
 
 
-def in_lock(found: Resolved, package: LockedPackage | None) -> Resolved:
-    return replace(found, lock=replace(found.lock, cpython=package))
+def in_lock(resolved: Resolved, package: LockedPackage | None) -> Resolved:
+    return replace(resolved, lock=replace(resolved.lock, cpython=package))
 
 
 def check_here(lock: Lock) -> None:
@@ -58,23 +58,23 @@ def check_here(lock: Lock) -> None:
         )
 
 
-def find_build(where: str, arch: str, wanted: str, store: Store) -> LockedPackage:
-    """Put the archive of the folder into the store and return it. `wanted`: the version given to
+def find_build(where: str, arch: str, requested: str, store: Store) -> LockedPackage:
+    """Put the archive of the folder into the store and return it. `requested`: the version given to
     --python, "" for any. Raises InputError or NotHere."""
     folder = expand_user(where).resolve()  # uv links cpython-3.11-... to the one with all numbers
-    found = _NAME.fullmatch(folder.name)
-    if not found or not (folder / "bin" / "python3").exists():
+    match = _NAME.fullmatch(folder.name)
+    if not match or not (folder / "bin" / "python3").exists():
         raise InputError(
             f"{folder} is not a folder that `uv python install` made",
             why="it is called cpython-VERSION-linux-ARCH-gnu and contains bin/python3",
             hint=_HINT,
             slug="python-folder-invalid",
         )
-    version = found[1]
-    if found[2] != arch or (wanted and not is_version(version, wanted)):
-        need = f"{wanted} " * bool(wanted) + f"for {arch}"
+    version = match[1]
+    if match[2] != arch or (requested and not is_version(version, requested)):
+        expected = f"{requested} " * bool(requested) + f"for {arch}"
         raise InputError(
-            f"{where} is CPython {version} for {found[2]}, not {need}",
+            f"{where} is CPython {version} for {match[2]}, not {expected}",
             hint=_HINT,
             slug="python-does-not-fit",
         )
@@ -98,8 +98,8 @@ def _pack_folder(folder: Path) -> Iterator[bytes]:
 
 def _plain_member(folder: Path, info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Return the normalized entry, or None to leave it out."""
-    known = info.isreg() or info.isdir() or info.issym() or info.islnk()
-    if info.name.endswith("/__pycache__") or not known:
+    supported = info.isreg() or info.isdir() or info.issym() or info.islnk()
+    if info.name.endswith("/__pycache__") or not supported:
         return None
     if info.islnk():  # a hard link: stored as a second copy, so that neither needs the other
         info.type, info.linkname = tarfile.REGTYPE, ""

@@ -32,7 +32,7 @@ class Supply:
         new_lock: Path | None = None,
     ) -> None:
         self.lock = lock
-        self._lacking = {p.sha256 for p in lacking}
+        self._lacking = {package.sha256 for package in lacking}
         self._new_lock = new_lock
         self._store = default_store()
         self._one = threading.Lock()
@@ -55,10 +55,10 @@ class Supply:
         """Return whether the blob is in the store. Raises the error of the fetch."""
         if blob.sha256 not in self._lacking:
             return True
-        over = self.complete
+        finished = self.complete
         if self._store.has(blob):
             return True
-        if over:
+        if finished:
             self._fetched.result()
             raise NotHere(
                 f"{blob.name} was downloaded, but does not match the lock",
@@ -88,17 +88,17 @@ def supply_wheels(work: Work, plan: Plan, bundle: AcceptedBundle | None) -> Supp
     """Fetch what the controller lacks: while hosts are sent other files if the sizes of the missing
     ones are known, else before."""
     new_lock = plan.folder / LOCK_FILE if plan.new_lock else None
-    found = plan.found
+    resolved = plan.found
     if not plan.todo:
-        lock = with_sizes(found.lock, default_store()) if new_lock else found.lock
+        lock = with_sizes(resolved.lock, default_store()) if new_lock else resolved.lock
         return Supply(lock, new_lock=new_lock)
     if bundle:
         return Supply(bundles.unpack_bundle(work, bundle), new_lock=new_lock)
-    check_here(found.lock)
-    missing = lacking_here(found.lock)
-    if missing and all(p.size for p in found.lock.files):
+    check_here(resolved.lock)
+    missing = lacking_here(resolved.lock)
+    if missing and all(package.size for package in resolved.lock.files):
         return Supply(
-            found.lock, missing, lambda: fetch_lock_wheels(work, found, missing)[1], new_lock
+            resolved.lock, missing, lambda: fetch_lock_wheels(work, resolved, missing)[1], new_lock
         )
-    lock, fetched = fetch_lock_wheels(work, found, missing)
+    lock, fetched = fetch_lock_wheels(work, resolved, missing)
     return Supply(lock, fetch=lambda: fetched, new_lock=new_lock)

@@ -37,49 +37,49 @@ class _Try:
 def hold_locks(fleet: Fleet, project: ProjectEnv, say: Say) -> Iterator[None]:
     """Hold the locks of all hosts. Raises HostFailed if another install holds a host for too long:
     nothing was changed then. After an error inside, the locks end with the agents."""
-    held = _take_all_locks(fleet, project, say)
+    tries = _take_all_locks(fleet, project, say)
     yield
-    _release_locks(fleet, held)
+    _release_locks(fleet, tries)
 
 
 def _take_all_locks(fleet: Fleet, project: ProjectEnv, say: Say) -> Mapping[Host, _Try]:
-    asked = {"install": secrets.token_hex(8), "who": f"{project.name} ({project.by})"}
+    request = {"install": secrets.token_hex(8), "who": f"{project.name} ({project.by})"}
     deadline = monotonic() + WAIT
 
     def take(host: Host, wait: float = 0.0) -> _Try:
-        return _take_lock(fleet, host, {**asked, "wait": wait}, say)
+        return _take_lock(fleet, host, {**request, "wait": wait}, say)
 
     while True:
         tries = fleet.each(take)
-        busy = [host for host, one in tries.items() if one.holder]
+        busy = [host for host, attempt in tries.items() if attempt.holder]
         if not busy:
             return tries
         _release_locks(fleet, tries)
         wait_for = partial(take, wait=max(0.0, deadline - monotonic()))
         waited = fleet.each(wait_for, busy[:1])
         _release_locks(fleet, waited)
-        for host, one in waited.items():
-            if one.holder:
+        for host, attempt in waited.items():
+            if attempt.holder:
                 raise HostFailed(
                     f"{host.name}: another install has locked it for too long; nothing was changed",
-                    why=f"an install of {one.holder} holds it",
+                    why=f"an install of {attempt.holder} holds it",
                     hint="run the same command again once that install has ended",
                     slug="install-locked",
                 )
         sleep(random.uniform(0, PAUSE))
 
 
-def _take_lock(fleet: Fleet, host: Host, asked: Mapping[str, object], say: Say) -> _Try:
+def _take_lock(fleet: Fleet, host: Host, request: Mapping[str, object], say: Say) -> _Try:
     agent = fleet.agents[host]
-    number = agent.start("install.fleet_lock.hold", {"root": fleet.root_of(host), **asked})
+    number = agent.start("install.fleet_lock.hold", {"root": fleet.root_of(host), **request})
     for frame in agent.answers(number, SILENCE, 0):
-        said = Answer(host.name, frame.header)
-        if said.get("event") == "held":
+        answer = Answer(host.name, frame.header)
+        if answer.get("event") == "held":
             return _Try(number)
-        if said.get("event") == "waiting":
-            say(host.name, f"waiting for the install of {_lock_holder(said)}")
-        elif done := said.get("done"):
-            return _Try(holder=_lock_holder(Answer(host.name, done)))
+        if answer.get("event") == "waiting":
+            say(host.name, f"waiting for the install of {_lock_holder(answer)}")
+        elif result := answer.get("done"):
+            return _Try(holder=_lock_holder(Answer(host.name, result)))
     raise AssertionError("an operation ends with done, or raises")
 
 
@@ -94,6 +94,6 @@ def _release_locks(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
     fleet.each(release, list(numbers))
 
 
-def _lock_holder(said: Answer) -> str:
-    who, since = said.text("who") or "another user", said.whole("since")
-    return who + f", since {since} s" * bool(since)
+def _lock_holder(answer: Answer) -> str:
+    holder, since = answer.text("who") or "another user", answer.whole("since")
+    return holder + f", since {since} s" * bool(since)

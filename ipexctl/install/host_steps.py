@@ -37,8 +37,8 @@ def state_of(
     """Return what the host has of an environment. `own`: "system" if it uses the host's own MPI.
     `used`: the environment that the project uses so far."""
     op = "install.env_marks.state"
-    done = fleet.call(host, op, key=key, mpi=own, project=project.id, used=used)
-    return done.read(EnvState, again=again)
+    answer = fleet.call(host, op, key=key, mpi=own, project=project.id, used=used)
+    return answer.read(EnvState, again=again)
 
 
 def dry_run_recaps(plan: Plan, *, agreed: bool) -> dict[Host, HostResult]:
@@ -53,8 +53,8 @@ def _predict_install(part: HostInstall, key: str, *, agreed: bool) -> HostResult
     if not agreed:
         return HostResult(name, HostState.SKIPPED, "you answered no")
     notes = (f"changed by hand: {describe_changes(state.changed)}",) if state.changed else ()
-    now = f", is {state.current}" if state.current else ""
-    return HostResult(name, HostState.CHANGED, f"would become {key}{now}", notes=notes)
+    suffix = f", is {state.current}" if state.current else ""
+    return HostResult(name, HostState.CHANGED, f"would become {key}{suffix}", notes=notes)
 
 
 def on_hosts(
@@ -121,11 +121,11 @@ class EnvOnHost:
         self._doing = ""
         self._began = time.monotonic()
 
-    def call(self, op: str, **asked: object) -> Answer:
-        return self._call(op, {**self._ours, **asked})
+    def call(self, op: str, **values: object) -> Answer:
+        return self._call(op, {**self._ours, **values})
 
-    def _call(self, op: str, asked: Mapping[str, object]) -> Answer:
-        return self._agent.call(op, asked, timeout=SILENCE, total=LONG, on_event=self._hear).done
+    def _call(self, op: str, request: Mapping[str, object]) -> Answer:
+        return self._agent.call(op, request, timeout=SILENCE, total=LONG, on_event=self._hear).done
 
     def prove(
         self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool,
@@ -134,7 +134,7 @@ class EnvOnHost:
         """Prove the environment; returns what was proved, in words. `system`: `starter` is the
         host's own MPI. `requested`: distributions and their versions, imported after `modules`."""
         self._begin(PROVING)
-        done = self.call(
+        answer = self.call(
             "install.environments.prove",
             mpi=mpi.SYSTEM if system else "",
             mpirun=mpi.single_host_command(starter, 2) if starter else [],
@@ -142,23 +142,23 @@ class EnvOnHost:
             requested=[list(row) for row in requested],
             env=[list(pair) for pair in (*env, *mpi.single_host_vars(starter))],
         )
-        names = texts_of(done.get("imported"))
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        also = f", imports {', '.join(names[:3])}{more}" if names else ""
-        return stacks.proved_text(done) + also
+        names = texts_of(answer.get("imported"))
+        rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        imports = f", imports {', '.join(names[:3])}{rest}" if names else ""
+        return stacks.proved_text(answer) + imports
 
-    def own_mpi(self, **asked: object) -> Mpi:
+    def own_mpi(self, **values: object) -> Mpi:
         """Return the host's mpirun."""
-        done = self._call("run.run_environment.find_mpirun", asked)
-        said = done.optional("system", mpi.HostMpi)
-        if said is None or said.recognised is None:
-            raise mpi.no_mpirun(self.host, said)
-        return said.recognised
+        answer = self._call("run.run_environment.find_mpirun", values)
+        host_mpi = answer.optional("system", mpi.HostMpi)
+        if host_mpi is None or host_mpi.recognised is None:
+            raise mpi.no_mpirun(self.host, host_mpi)
+        return host_mpi.recognised
 
     def switch(self) -> bool:
         """Make it current. Returns False if it already was."""
-        asked = self.call("install.environments.switch", project=self.project.document())
-        return asked.flag("changed")
+        answer = self.call("install.environments.switch", project=self.project.document())
+        return answer.flag("changed")
 
     def ask(self) -> None:
         """Note that this project wants the environment, which is already current."""
@@ -199,11 +199,11 @@ class _InstallOnHost(EnvOnHost):
 
     def offer(self) -> None:
         with suppress(HostFailed):  # it has what it needs
-            blobs = [p.blob for p in self._lock.files]
+            blobs = [package.blob for package in self._lock.files]
             self._carrier.offer(self._agent, self._root, blobs)
 
     def bring(self) -> Moved:
-        blobs = [p.blob for p in in_order(self._lock)]
+        blobs = [package.blob for package in in_order(self._lock)]
         return self._carrier.bring(self._agent, self._root, blobs, self.tell)
 
     @contextmanager
@@ -232,27 +232,27 @@ class _InstallOnHost(EnvOnHost):
     def built(self, number: int) -> bool:
         """Wait for the build. Returns False if another install built it meanwhile."""
         self._begin(BUILDING)
-        done = self._agent.wait(number, timeout=SILENCE, total=LONG, on_event=self._hear).done
-        return done.flag("built")
+        answer = self._agent.wait(number, timeout=SILENCE, total=LONG, on_event=self._hear).done
+        return answer.flag("built")
 
     def proved(self) -> str:
-        own = self._lock.mpi == mpi.SYSTEM
-        packages = {p.name: p.version for p in self._lock.packages}
-        starter = self.own_mpi() if own else mpi.in_packages(packages, self.prefix)
+        system = self._lock.mpi == mpi.SYSTEM
+        packages = {package.name: package.version for package in self._lock.packages}
+        starter = self.own_mpi() if system else mpi.in_packages(packages, self.prefix)
         sourced, env = self._with_setvars(mpi.env_vars(self.prefix, starter))
         modules = stacks.stack_modules(self._stack.row, self._lock.version)
         return (
-            self.prove(starter, env, modules, system=own, requested=self._lock.requested)
-            + f" with this host's {starter}" * own
+            self.prove(starter, env, modules, system=system, requested=self._lock.requested)
+            + f" with this host's {starter}" * system
             + ", setvars.sh sourced" * sourced
         )
 
-    def _with_setvars(self, ours: Pairs) -> tuple[bool, Pairs]:
+    def _with_setvars(self, pairs: Pairs) -> tuple[bool, Pairs]:
         """Return whether the environment has a setvars script of the bindings, and the variables of
         a process that uses them."""
         if not self._stack.row.oneccl:
-            return False, ours
-        asked = {"root": self._ours["root"], "environment": self.key, "run_id": "proof"}
-        done = self._call("run.run_environment.find", asked)
-        found = done.value("setvars", dict[str, AnyText])
-        return bool(found), mpi.with_setvars(ours, found)
+            return False, pairs
+        request = {"root": self._ours["root"], "environment": self.key, "run_id": "proof"}
+        answer = self._call("run.run_environment.find", request)
+        setvars = answer.value("setvars", dict[str, AnyText])
+        return bool(setvars), mpi.with_setvars(pairs, setvars)

@@ -45,15 +45,15 @@ from ipexctl.stack.stack_decision import decide_stack
 from ipexctl.terminal.progress import HostProgress
 
 
-def install(target: Target, asked: InstallOptions, progress: HostProgress) -> InstallReport:
+def install(target: Target, options: InstallOptions, progress: HostProgress) -> InstallReport:
     """Install. Raises NothingFits, InputError, NotHere; a failure on one host is in its recap."""
     began = time.monotonic()
-    check_request(asked.wanted)
-    bundle = bundles.open_bundle(asked)
-    work = Work(asked, progress)
-    with Fleet(target, asked.root) as fleet:
+    check_request(options.wanted)
+    bundle = bundles.open_bundle(options)
+    work = Work(options, progress)
+    with Fleet(target, options.root) as fleet:
         requirement_files.extra_requirements(
-            asked.needs, None
+            options.needs, None
         )  # report their errors before asking the hosts
         try:
             plan = plan_for(work, fleet, bundle)
@@ -68,10 +68,10 @@ def install(target: Target, asked: InstallOptions, progress: HostProgress) -> In
     recaps = report.recaps or fleet.recaps()
     fleet.remember_recaps(recaps)
     seconds = time.monotonic() - began - work.waited[0]
-    report = replace(report, recaps=recaps, seconds=seconds, check=asked.dry_run)
-    done = any(recap.state in (HostState.OK, HostState.CHANGED) for recap in recaps)
-    if done and not (asked.dry_run or report.declined):
-        run = suggest_command(target, "run", asked.root) + " SCRIPT"
+    report = replace(report, recaps=recaps, seconds=seconds, check=options.dry_run)
+    ready = any(recap.state in (HostState.OK, HostState.CHANGED) for recap in recaps)
+    if ready and not (options.dry_run or report.declined):
+        run = suggest_command(target, "run", options.root) + " SCRIPT"
         return report if report.exit_code else replace(report, run=run)
     return replace(report, without_downs=fleet.without_downs())
 
@@ -84,30 +84,30 @@ def plan_for(work: Work, fleet: Fleet, bundle: AcceptedBundle | None = None) -> 
     facts = fleet.each(lambda host: _read_facts(work, fleet, host))
     if not facts:
         return None
-    found, new_lock = _resolve_files(work, tuple(facts.values()), bundle)
-    lock = found.lock
+    resolved, new_lock = _resolve_files(work, tuple(facts.values()), bundle)
+    lock = resolved.lock
 
     def part(host: Host) -> HostInstall:
-        there = _plan_host(work, fleet, host, lock)
+        planned = _plan_host(work, fleet, host, lock)
         address, free = peer_address(facts[host]), facts[host].disk.free
-        blobs = [p.blob for p in lock.files] if there.builds else []
-        lacking = missing_blobs(fleet.agents[host], there.state.root, blobs)
-        return replace(there, address=address, free=free, lacking=lacking)
+        blobs = [package.blob for package in lock.files] if planned.builds else []
+        missing = missing_blobs(fleet.agents[host], planned.state.root, blobs)
+        return replace(planned, address=address, free=free, lacking=missing)
 
     parts = tuple(fleet.each(part).values())
     return Plan(
-        found, parts, work.asked.folder, new_lock, () if bundle else not_here(lock),
+        resolved, parts, work.asked.folder, new_lock, () if bundle else not_here(lock),
         bool(bundle), work.asked.relay, fleet.failures,
     )  # fmt: skip
 
 
 def _plan_host(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
-    own = lock.mpi if lock.mpi == mpi.SYSTEM else ""
+    own_mpi = lock.mpi if lock.mpi == mpi.SYSTEM else ""
     project = project_of(work.asked.folder)
-    used, again = work.asked.used, work.asked.rebuild
-    state = state_of(fleet, host, lock.key, project, own, used, again=again)
+    in_use, rebuild = work.asked.used, work.asked.rebuild
+    state = state_of(fleet, host, lock.key, project, own_mpi, in_use, again=rebuild)
     changes = compare_packages(
-        dict(state.before_packages), {p.name: p.version for p in lock.packages}
+        dict(state.before_packages), {package.name: package.version for package in lock.packages}
     )
     return HostInstall(host, state, state.complete(lock.key), changes)
 
@@ -118,18 +118,18 @@ def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
     lock = plan.lock
 
     def part(host: Host) -> HostInstall:
-        found = _plan_host(work, fleet, host, lock)
+        current = _plan_host(work, fleet, host, lock)
         return replace(
-            parts[host], state=found.state, complete=found.complete, changes=found.changes
+            parts[host], state=current.state, complete=current.complete, changes=current.changes
         )
 
-    there = [host for host in parts if host not in fleet.downs]
-    return replace(plan, parts=tuple(fleet.each(part, there).values()))
+    reachable = [host for host in parts if host not in fleet.downs]
+    return replace(plan, parts=tuple(fleet.each(part, reachable).values()))
 
 
 def _read_facts(work: Work, fleet: Fleet, host: Host) -> Facts:
-    named = work.asked.python
-    python = named if "/" in named else ""
+    requested = work.asked.python
+    python = requested if "/" in requested else ""
     work.step(host.name, "connecting")
     agent = fleet.connect(host, python=python)
     seen = probe_facts(agent, fleet.root_of(host))
@@ -149,14 +149,14 @@ def _resolve_files(
     """Return the files to install, and whether ipexctl.lock does not name them yet."""
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
-    wanted = work.asked.wanted
+    request = work.asked.wanted
     python = carried_python.python_to_carry(work, facts, old)
     if bundle:
-        return bundles.resolve_from_bundle(facts, wanted, python, bundle), bundle.new_lock
-    found, new_lock = lock_for(
-        work, decide_stack(facts, wanted, old, stack_rows(), python).candidates, old
+        return bundles.resolve_from_bundle(facts, request, python, bundle), bundle.new_lock
+    resolved, new_lock = lock_for(
+        work, decide_stack(facts, request, old, stack_rows(), python).candidates, old
     )
-    return carried_python.in_lock(found, python), new_lock or found.lock.cpython != python
+    return carried_python.in_lock(resolved, python), new_lock or resolved.lock.cpython != python
 
 
 def _with_named(facts: Facts, agent: Agent, path: str) -> Facts:
@@ -186,10 +186,10 @@ def _apply_plan(
         plan = _seen_again(work, fleet, plan) if plan.todo else plan
         if files.complete:
             files.settle()
-        found, moved = on_hosts(work, fleet, plan, files)
+        results, moved = on_hosts(work, fleet, plan, files)
         if files.complete:  # also if every host failed
             files.settle()
         by_lock_again(plan.folder)
     return InstallReport(
-        fleet.recaps(found), files.came(), moved.sent, passed=moved.passed, plan=plan
+        fleet.recaps(results), files.came(), moved.sent, passed=moved.passed, plan=plan
     )  # fmt: skip

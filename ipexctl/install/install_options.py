@@ -124,8 +124,8 @@ class InstallOptions(PackageOptions):
     @property
     def selects_packages(self) -> bool:
         """Whether the options change what is installed, not only where it comes from."""
-        more = self.python or self.python_from or self.requirements or self.allow_cuda
-        return bool(self.wanted.names_a_stack or more or self.upgrade)
+        others = self.python or self.python_from or self.requirements or self.allow_cuda
+        return bool(self.wanted.names_a_stack or others or self.upgrade)
 
     @property
     def wanted(self) -> Request:

@@ -50,8 +50,8 @@ class EnvState:
 
     def complete(self, key: str) -> bool:
         """Decide if nothing is to do; `current` may be another project's if ours uses `key` too."""
-        used = self.current == key or (self.asked and self.before == key)
-        return self.built and self.proved and used and not self.stale
+        in_use = self.current == key or (self.asked and self.before == key)
+        return self.built and self.proved and in_use and not self.stale
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class Plan:
     @property
     def asked(self) -> tuple[str, ...]:
         """The packages that the stack and -r name; all others are their dependencies."""
-        wanted = ("torch", *stack_requirements(self.found.stack), *self.lock.requirements)
-        named = dict.fromkeys(canonicalize_name(Requirement(text).name) for text in wanted)
-        return tuple(name for name in named if self.lock.version(name))
+        requirements = ("torch", *stack_requirements(self.found.stack), *self.lock.requirements)
+        names = dict.fromkeys(canonicalize_name(Requirement(text).name) for text in requirements)
+        return tuple(name for name in names if self.lock.version(name))
 
     @property
     def to_fetch(self) -> int:

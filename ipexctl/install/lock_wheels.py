@@ -39,34 +39,34 @@ def lock_for(work: Work, candidates: Sequence[Stack], old: Lock | None) -> tuple
             return Resolved(stack, lock, {}, notes=notes), lock != old
     work.step("", "resolving")
     indexes = indexes_of(work)
-    kept = {p.name: p.version for p in old.packages} if old and not work.asked.upgrade else None
-    found = resolver.resolve_stack(candidates, indexes, environment(), extra, kept)
-    requirement_files.check_hashes(found.lock, extra)
-    lock = Fetcher(default_store(), indexes).sizes(found.lock, found.urls)
+    versions = {p.name: p.version for p in old.packages} if old and not work.asked.upgrade else None
+    resolved = resolver.resolve_stack(candidates, indexes, environment(), extra, versions)
+    requirement_files.check_hashes(resolved.lock, extra)
+    lock = Fetcher(default_store(), indexes).sizes(resolved.lock, resolved.urls)
     lock = replace(lock, requirement_files=files)
-    stack = _told_python(found.stack, candidates)
-    found = replace(found, lock=lock, stack=stack, notes=notes)
+    stack = _told_python(resolved.stack, candidates)
+    resolved = replace(resolved, lock=lock, stack=stack, notes=notes)
     if work.asked.allow_cuda:
-        return replace(found, no_cpu_build=""), True
-    if found.no_cpu_build and not work.asked.may_ask:
-        raise _only_cuda(found, sum(blob.size for blob in not_here(lock)))
-    return found, True
+        return replace(resolved, no_cpu_build=""), True
+    if resolved.no_cpu_build and not work.asked.may_ask:
+        raise _only_cuda(resolved, sum(blob.size for blob in not_here(lock)))
+    return resolved, True
 
 
 def _told_python(stack: Stack, candidates: Sequence[Stack]) -> Stack:
     """Add why the Python is not the newest that all hosts have, which `doctor` names."""
-    newer = [s.python_text for s in candidates[: candidates.index(stack)]]
+    newer = [candidate.python_text for candidate in candidates[: candidates.index(stack)]]
     if not newer:
         return stack
     why = f"Python {stack.python_text}: the indexes lack a CPU build, or one of the packages, for "
     return replace(stack, reason=f"{stack.reason}; {why}{' and '.join(newer)}")
 
 
-def _only_cuda(found: Resolved, lacking: int) -> InputError:
+def _only_cuda(found: Resolved, missing: int) -> InputError:
     """Return the error for a CUDA build without consent: -y does not cover gigabytes per host."""
     lock = found.lock
     size = f"{format_bytes(lock.size)} for every host"
-    size += f", {format_bytes(lacking)} to fetch ({transfer_minutes(lacking)})" if lacking else ""
+    size += f", {format_bytes(missing)} to fetch ({transfer_minutes(missing)})" if missing else ""
     stock = "--stack stock   # without IPEX, which is discontinued\n" * bool(found.stack.row.ipex)
     return InputError(
         f"torch {lock.torch} is only available as a CUDA build: {size}",
@@ -81,13 +81,13 @@ def _only_cuda(found: Resolved, lacking: int) -> InputError:
 def not_here(lock: Lock) -> tuple[Blob, ...]:
     """Return the files that are not on the controller yet."""
     store = default_store()
-    return tuple(p.blob for p in lock.files if not store.has(p.blob))
+    return tuple(package.blob for package in lock.files if not store.has(package.blob))
 
 
 def indexes_of(work: Work) -> Indexes:
-    own = merge_indexes(work.asked.indexes, from_pip(environment()), environment())
+    indexes = merge_indexes(work.asked.indexes, from_pip(environment()), environment())
     return requirement_files.with_indexes(
-        own, requirement_files.extra_requirements(work.asked.needs, None)
+        indexes, requirement_files.extra_requirements(work.asked.needs, None)
     )
 
 
@@ -106,24 +106,24 @@ def lacking_here(lock: Lock) -> list[LockedPackage]:
 
 def in_order(lock: Lock) -> list[LockedPackage]:
     """Order files: first what unpacks the others, then the largest ones."""
-    tools = [p for p in (lock.uv, lock.cpython) if p]
-    return tools + sorted(lock.packages, key=lambda p: -p.size)
+    tools = [package for package in (lock.uv, lock.cpython) if package]
+    return tools + sorted(lock.packages, key=lambda package: -package.size)
 
 
 def fetch_lock_wheels(
-    work: Work, found: Resolved, missing: Sequence[LockedPackage] | None = None
+    work: Work, resolved: Resolved, missing: Sequence[LockedPackage] | None = None
 ) -> tuple[Lock, int]:
     """Return the lock with all sizes, and the bytes fetched; every file is in the store then."""
-    missing = lacking_here(found.lock) if missing is None else missing
+    missing = lacking_here(resolved.lock) if missing is None else missing
     fetched = 0
     if missing:
         fetcher = Fetcher(default_store(), indexes_of(work))
-        urls = found.urls or resolver.locate_files(
-            found.stack, _without_cpython(found.lock), indexes_of(work), environment()
+        urls = resolved.urls or resolver.locate_files(
+            resolved.stack, _without_cpython(resolved.lock), indexes_of(work), environment()
         )
         fetcher.fetch(missing, urls, partial(work.step, "", FETCHING))
         fetched = fetcher.fetched
-    return with_sizes(found.lock, default_store()), fetched
+    return with_sizes(resolved.lock, default_store()), fetched
 
 
 def _without_cpython(lock: Lock) -> Lock:

@@ -31,44 +31,44 @@ def extra_requirements(files: Sequence[Path], old: Lock | None) -> Extra:
     return Extra(old.requirements, old.constraints) if old else NOTHING
 
 
-def paths_for_lock(asked: InstallOptions, old: Lock | None) -> tuple[str, ...]:
+def paths_for_lock(options: InstallOptions, old: Lock | None) -> tuple[str, ...]:
     """Return paths of the files relative to the lock's folder. Files outside of the project are
     left out: they mean nothing to the next user of the lock."""
-    if not asked.needs:
+    if not options.needs:
         return old.requirement_files if old else ()
-    folder = asked.folder.absolute()
+    folder = options.folder.absolute()
     top = project_top(folder)
-    paths = [Path(os.path.normpath(file.absolute())) for file in asked.needs]
+    paths = [Path(os.path.normpath(file.absolute())) for file in options.needs]
     return tuple(os.path.relpath(path, folder) for path in paths if top in path.parents)
 
 
-def changed_since(asked: InstallOptions, lock: Lock | None) -> tuple[str, ...]:
+def changed_since(options: InstallOptions, lock: Lock | None) -> tuple[str, ...]:
     """Return a note if the lock's files were changed since, and are not given with -r."""
-    if not lock or asked.needs or _as_locked(lock, asked.folder):
+    if not lock or options.needs or _as_locked(lock, options.folder):
         return ()
-    shown = [os.path.relpath(asked.folder / name) for name in lock.requirement_files]
+    paths = [os.path.relpath(options.folder / name) for name in lock.requirement_files]
     return (
-        f"{' or '.join(shown)} has changed since ipexctl.lock was written; the locked requirements "
-        f"are kept. To use the new ones, add {_requirement_options(shown)}",
+        f"{' or '.join(paths)} has changed since ipexctl.lock was written; the locked requirements "
+        f"are kept. To use the new ones, add {_requirement_options(paths)}",
     )
 
 
 def dropped_packages_note(asked: InstallOptions, old: Lock | None, extra: Extra) -> tuple[str, ...]:
     """Return a note if files other than the lock's are given, which drops some packages."""
-    before = old.requirement_files if old else ()
-    if not old or not asked.needs or (before and set(before) <= set(paths_for_lock(asked, old))):
+    locked = old.requirement_files if old else ()
+    if not old or not asked.needs or (locked and set(locked) <= set(paths_for_lock(asked, old))):
         return ()
-    gone = sorted(_package_names(old.requirements) - _package_names(extra.requirements))
-    if not gone:
+    dropped = sorted(_package_names(old.requirements) - _package_names(extra.requirements))
+    if not dropped:
         return ()
-    there = [asked.folder / name for name in before if os.path.isfile(asked.folder / name)]
-    shown = list(map(os.path.relpath, there))
-    keep = f"; to keep them, add {_requirement_options(shown)}" if shown else ""
+    existing = [asked.folder / name for name in locked if os.path.isfile(asked.folder / name)]
+    paths = list(map(os.path.relpath, existing))
+    keep = f"; to keep them, add {_requirement_options(paths)}" if paths else ""
     lock = os.path.relpath(asked.folder / LOCK_FILE)
-    given = _requirement_options([str(file) for file in asked.needs])
+    flags = _requirement_options([str(file) for file in asked.needs])
     return (
-        f"{given} replaces the requirements in {lock}, which no longer includes "
-        f"{', '.join(gone)}{keep}",
+        f"{flags} replaces the requirements in {lock}, which no longer includes "
+        f"{', '.join(dropped)}{keep}",
     )
 
 
@@ -83,10 +83,10 @@ def changed_note(target: Target, choice: EnvChoice | None, root: str) -> str:
     folder, lock = Path(choice.lock).parent, read_lock(Path(choice.lock))
     if not lock or _as_locked(lock, folder):
         return ""
-    shown = [os.path.relpath(folder / name) for name in choice.newer]
-    there = shown if lock_here() == Path(choice.lock) else choice.newer
-    install = f"{install_command(target, choice, root)} {_requirement_options(there)}"
-    return f"{' or '.join(shown)} has changed since {choice.shown} was written: {install}"
+    paths = [os.path.relpath(folder / name) for name in choice.newer]
+    files = paths if lock_here() == Path(choice.lock) else choice.newer
+    install = f"{install_command(target, choice, root)} {_requirement_options(files)}"
+    return f"{' or '.join(paths)} has changed since {choice.shown} was written: {install}"
 
 
 def _as_locked(lock: Lock, folder: Path) -> bool:
@@ -119,7 +119,7 @@ def with_indexes(indexes: Indexes, extra: Extra) -> Indexes:
 
 
 def check_hashes(lock: Lock, extra: Extra) -> None:
-    locked: Mapping[str, str] = {p.name: p.sha256 for p in lock.packages}
+    locked: Mapping[str, str] = {package.name: package.sha256 for package in lock.packages}
     if name := not_allowed(extra, locked):
         raise InputError(
             f"the wheel of {name} has none of the hashes that your requirements file allows",

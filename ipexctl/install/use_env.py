@@ -45,28 +45,28 @@ def use_env(
     began, choice = time.monotonic(), choice_here()
     with Fleet(target, root) as fleet:
         looks = fleet.each(lambda host: _inspect_env(fleet, host, path, progress))
-        found = _judge_envs(path, tuple(looks.values()))
+        report = _judge_envs(path, tuple(looks.values()))
         if looks:
-            progress.say(_found_text(found))
+            progress.say(_found_text(report))
 
         def say(host: str, text: str) -> None:
             progress.step(ProgressStep(host, text))
 
         def one(host: Host) -> HostResult:
-            state = state_of(fleet, host, found.key, choice.project)
+            state = state_of(fleet, host, report.key, choice.project)
             if check:
-                return _predict_use(host, state, found.key)
+                return _predict_use(host, state, report.key)
             agent, project = fleet.agents[host], choice.project
-            steps = _UseOnHost(agent, state.root, found.key, project, progress.step)
+            steps = _UseOnHost(agent, state.root, report.key, project, progress.step)
             return steps.use(state, path, looks[host], system_mpi=system_mpi)
 
         changes = looks and not check
         with fleet_locks.hold_locks(fleet, choice.project, say) if changes else nullcontext():
             recaps = fleet.recaps(fleet.each(one))
     if not check:
-        choose_instead(choice, found.key, "install --use-env")
+        choose_instead(choice, report.key, "install --use-env")
         fleet.remember_recaps(recaps)
-    return replace(found, recaps=recaps, seconds=time.monotonic() - began, check=check)
+    return replace(report, recaps=recaps, seconds=time.monotonic() - began, check=check)
 
 
 def _inspect_env(fleet: Fleet, host: Host, path: str, progress: HostProgress) -> EnvLook:
@@ -78,8 +78,8 @@ def _inspect_env(fleet: Fleet, host: Host, path: str, progress: HostProgress) ->
             slug="no-python",
         )
     progress.step(ProgressStep(host.name, "looking"))
-    done = fleet.call(host, "install.existing_env.inspect", path=path)
-    look = done.read(EnvLook, host=host.name)
+    answer = fleet.call(host, "install.existing_env.inspect", path=path)
+    look = answer.read(EnvLook, host=host.name)
     if not look.torch:
         raise HostFailed(f"{host.name}: there is no torch in {look.path}", slug="no-torch")
     return look
@@ -96,41 +96,41 @@ def _judge_envs(path: str, looks: tuple[EnvLook, ...]) -> UseEnvReport:
     return UseEnvReport(path, env_match.key_of(path), looks)
 
 
-def _found_text(found: UseEnvReport) -> str:
-    looks = found.looks
+def _found_text(report: UseEnvReport) -> str:
+    looks = report.looks
     python, n = ".".join(map(str, looks[0].minor)), len(looks)
     hosts = f"{n} host{'s' * (n != 1)} ({fold(tuple(look.host for look in looks))})"
-    text = f"{looks[0].title}, Python {python}, in {found.path} on {hosts}: nothing is installed"
+    text = f"{looks[0].title}, Python {python}, in {report.path} on {hosts}: nothing is installed"
     return text + f"\n  {END_OF_LIFE}" * bool(looks[0].version(IPEX))
 
 
 def _predict_use(host: Host, state: EnvState, key: str) -> HostResult:
     if state.built and state.current == key and not state.stale:
         return HostResult(host.name, HostState.OK, "already uses it")
-    now = f", uses {state.current}" if state.current else ""
-    return HostResult(host.name, HostState.CHANGED, f"would use it{now}")
+    suffix = f", uses {state.current}" if state.current else ""
+    return HostResult(host.name, HostState.CHANGED, f"would use it{suffix}")
 
 
 class _UseOnHost(EnvOnHost):
     """Links, proves and switches to the environment."""
 
     def use(self, state: EnvState, path: str, look: EnvLook, *, system_mpi: bool) -> HostResult:
-        taken = self.call("install.existing_env.link", path=path).flag("built")
+        linked = self.call("install.existing_env.link", path=path).flag("built")
         starter, system = self._mpi(look, system_mpi=system_mpi)
-        whole = state.built and not taken and self._proved(system=system)
-        if whole and state.current == self.key:
+        ready = state.built and not linked and self._proved(system=system)
+        if ready and state.current == self.key:
             if not state.asked:
                 self.ask()
             return self.recap(HostState.OK, "nothing to do")
-        said = "tested before" if whole else self._proof(look, starter, system=system)
+        detail = "tested before" if ready else self._proof(look, starter, system=system)
         self.switch()
         notes = () if starter else ("no mpirun: `run` starts the ranks itself",)
-        return self.recap(HostState.CHANGED, said, notes=notes)
+        return self.recap(HostState.CHANGED, detail, notes=notes)
 
     def _proved(self, *, system: bool) -> bool:
-        own = mpi.SYSTEM if system else ""
-        asked = self.call("install.env_marks.state", mpi=own, project=self.project.id)
-        return asked.flag("proved")
+        own_mpi = mpi.SYSTEM if system else ""
+        answer = self.call("install.env_marks.state", mpi=own_mpi, project=self.project.id)
+        return answer.flag("proved")
 
     def _proof(self, look: EnvLook, starter: Mpi | None, *, system: bool) -> str:
         env = mpi.env_vars(self.prefix, starter)

@@ -46,7 +46,7 @@ class BuiltEnv:
         """Its content, in words."""
         if self.use:
             return f"used from {self.use}"
-        versions = {m[1]: m[2] for m in map(_WHEEL.match, self.wheels) if m}
+        versions = {match[1]: match[2] for match in map(_WHEEL.match, self.wheels) if match}
         return ", ".join(f"{word} {versions[n]}" for n, word in _SHOWN.items() if n in versions)
 
 
@@ -77,14 +77,14 @@ def is_key(text: str) -> bool:
 
 def project_before(all_hosts: Sequence[HostEnvs], project: str, key: str) -> str:
     """Return the environment this project asked for last besides `key`, "" if there is none."""
-    found = [
+    requests = [
         (user.asked, env.key)
         for on_host in all_hosts
         for env in on_host.envs
         for user in env.users
         if env.whole and env.key != key and user.project.id == project
     ]
-    return max(found)[1] if found else ""
+    return max(requests)[1] if requests else ""
 
 
 def way_back(all_hosts: Sequence[HostEnvs]) -> str:
@@ -110,15 +110,15 @@ def not_back(on_host: HostEnvs, key: str) -> str:
 
 def still_named_envs(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
     """Return the unused environments that another project or a lock still names, and which."""
-    found = {}
+    reasons = {}
     for env in (e for e in on_host.envs if e.key in on_host.unused):
-        others = [u for u in env.users if u.project.id != choice.project.id]
+        users = [user for user in env.users if user.project.id != choice.project.id]
         if why := choice.names(env.key):
-            found[env.key] = why
-        elif others:
-            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-            found[env.key] = f"requested by {others[0]}{more}"
-    return found
+            reasons[env.key] = why
+        elif users:
+            rest = f" and {len(users) - 1} more" if len(users) > 1 else ""
+            reasons[env.key] = f"requested by {users[0]}{rest}"
+    return reasons
 
 
 def use_of(on_host: HostEnvs, key: str, choice: EnvChoice) -> str:
@@ -156,5 +156,5 @@ class Drift:
 
 def most_common_env(drifts: Sequence[Drift]) -> str:
     """Return the environment that most hosts have, the first of several; "" if none has one."""
-    keys = [d.current for d in drifts if d.current]
+    keys = [drift.current for drift in drifts if drift.current]
     return max(keys, key=keys.count, default="")

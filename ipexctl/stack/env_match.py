@@ -62,10 +62,10 @@ def find_disagreement(looks: Sequence[EnvLook]) -> str:
     kinds = {"Python": lambda look: ".".join(map(str, look.minor))} | {
         name: (lambda look, name=name: look.version(name) or "none") for name in names
     }
-    for kind, of in kinds.items():
+    for kind, describe in kinds.items():
         hosts: dict[str, list[str]] = {}
         for look in looks:
-            hosts.setdefault(of(look), []).append(look.host)
+            hosts.setdefault(describe(look), []).append(look.host)
         if len(hosts) > 1:
             return f"{kind} " + ", ".join(f"{v} on {fold(tuple(h))}" for v, h in hosts.items())
     return ""
@@ -73,9 +73,9 @@ def find_disagreement(looks: Sequence[EnvLook]) -> str:
 
 def env_modules(look: EnvLook) -> tuple[tuple[str, str, str], ...]:
     """Return (module, distribution, version) for the imports of a proof."""
-    found = [("torch", "torch")]
-    found += [(IPEX, IPEX)] if look.version(IPEX) else []
+    modules = [("torch", "torch")]
+    modules += [(IPEX, IPEX)] if look.version(IPEX) else []
     if look.bindings:
         old = look.bindings == "torch-ccl" or look.version(look.bindings).startswith(_OLD_BINDINGS)
-        found.append(("torch_ccl" if old else "oneccl_bindings_for_pytorch", look.bindings))
-    return tuple((module, dist, look.version(dist)) for module, dist in found)
+        modules.append(("torch_ccl" if old else "oneccl_bindings_for_pytorch", look.bindings))
+    return tuple((module, dist, look.version(dist)) for module, dist in modules)

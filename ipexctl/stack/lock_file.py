@@ -69,15 +69,15 @@ class Lock:
     @property
     def key(self) -> str:
         """The environment's name on the hosts. It omits uv: another builder builds the same."""
-        what = {
+        content = {
             "schema": SCHEMA,
             "python": self.python,
             "platform": self.platform,
             "packages": [[p.name, p.version, p.file, p.sha256] for p in self.packages],
         }
         if self.cpython:
-            what["cpython"] = self.cpython.sha256
-        text = json.dumps(what, sort_keys=True, separators=(",", ":"))
+            content["cpython"] = self.cpython.sha256
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -87,7 +87,7 @@ class Lock:
     @property
     def blobs(self) -> tuple[Blob, ...]:
         """Every file once, in the lock's order."""
-        return tuple({p.sha256: p.blob for p in self.files}.values())
+        return tuple({package.sha256: package.blob for package in self.files}.values())
 
     def each_file(self, change: Callable[[LockedPackage], LockedPackage]) -> Lock:
         """Return the lock with every file as `change` returns it."""
@@ -106,12 +106,12 @@ class Lock:
         from packaging.utils import canonicalize_name
 
         names = [canonicalize_name(Requirement(text).name) for text in self.requirements]
-        found = ((name, self.version(name)) for name in dict.fromkeys(names))
-        return tuple((name, version) for name, version in found if version)
+        versions = ((name, self.version(name)) for name in dict.fromkeys(names))
+        return tuple((name, version) for name, version in versions if version)
 
     @property
     def size(self) -> int:
-        return sum(p.size for p in self.packages)
+        return sum(package.size for package in self.packages)
 
     @property
     def cuda(self) -> bool:
@@ -120,7 +120,7 @@ class Lock:
 
     def version(self, name: str) -> str:
         """Return the locked version of a package, "" if it isn't in the lock."""
-        return next((p.version for p in self.packages if p.name == name), "")
+        return next((package.version for package in self.packages if package.name == name), "")
 
 
 def _without_sizes(lock: Lock) -> Lock:
@@ -138,8 +138,8 @@ def _has_cuda(package: LockedPackage) -> bool:
 
 def hosts_of(lock: Lock) -> tuple[str, str]:
     """Return (architecture, glibc) of the oldest hosts it is for; glibc "" if unknown."""
-    found = _PLATFORM.fullmatch(lock.platform)
-    return (found[1], f"{found[2]}.{found[3]}") if found else (lock.platform.split("-")[0], "")
+    match = _PLATFORM.fullmatch(lock.platform)
+    return (match[1], f"{match[2]}.{match[3]}") if match else (lock.platform.split("-")[0], "")
 
 
 def lock_fits(lock: Lock, stack: Stack) -> bool:
@@ -165,7 +165,7 @@ def render_lock(lock: Lock) -> str:
         lines += _list_lines(name, getattr(lock, name))
     lines += ["", "[uv]", *_package_lines(lock.uv)]
     lines += ["", "[cpython]", *_package_lines(lock.cpython)] if lock.cpython else []
-    for package in sorted(lock.packages, key=lambda p: p.name):
+    for package in sorted(lock.packages, key=lambda wheel: wheel.name):
         lines += ["", "[[package]]", *_package_lines(package)]
     return "\n".join(lines) + "\n"
 
@@ -177,7 +177,7 @@ def _package_lines(package: LockedPackage) -> list[str]:
 
 
 def _list_lines(name: str, texts: tuple[str, ...]) -> list[str]:
-    return [f"{name} = [", *(f"    {_toml_text(t)}," for t in texts), "]"] if texts else []
+    return [f"{name} = [", *(f"    {_toml_text(text)}," for text in texts), "]"] if texts else []
 
 
 def _toml_text(text: str) -> str:
@@ -221,7 +221,7 @@ def parse_lock(text: str, source: str, *, remedy: str = "") -> Lock:
 def _each_once(packages: Sequence[LockedPackage]) -> None:
     from packaging.utils import canonicalize_name
 
-    names = [canonicalize_name(p.name) for p in packages]
+    names = [canonicalize_name(package.name) for package in packages]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{name} is duplicated")
@@ -239,15 +239,15 @@ def _read_wheel(raw: Mapping[str, Any]) -> LockedPackage:
     return package
 
 
-def _read_package(raw: Mapping[str, Any], form: re.Pattern[str]) -> LockedPackage:
+def _read_package(raw: Mapping[str, Any], pattern: re.Pattern[str]) -> LockedPackage:
     name, version, file, sha256 = (
-        _read_text(raw[n]) for n in ("name", "version", "file", "sha256")
+        _read_text(raw[key]) for key in ("name", "version", "file", "sha256")
     )
     size = raw["size"]
     if not isinstance(size, int) or size < 0:
         raise ValueError(f"size {size!r} of {name}")
-    if not form.match(file):
-        kind = "a wheel" if form is _WHEEL else "a Python"
+    if not pattern.match(file):
+        kind = "a wheel" if pattern is _WHEEL else "a Python"
         raise ValueError(f"{file!r} is not the name of {kind}")
     if not _SHA.match(sha256):
         raise ValueError(f"{sha256!r} is not a sha256")

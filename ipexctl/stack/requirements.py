@@ -45,7 +45,7 @@ class Extra:
     find_links: tuple[str, ...] = ()
 
     def names(self, name: str) -> bool:
-        return any(canonicalize_name(Requirement(r).name) == name for r in self.requirements)
+        return any(canonicalize_name(Requirement(text).name) == name for text in self.requirements)
 
 
 NOTHING = Extra()
@@ -61,8 +61,8 @@ class _Line:
 
 def read_requirements(paths: Iterable[str], reader: Read, environ: Mapping[str, str]) -> Extra:
     """Read the files. Raises InputError with file:line."""
-    done: set[tuple[str, str]] = set()
-    raw = (line for path in paths for line in _requirement_lines(path, "", "-r", reader, done))
+    visited: set[tuple[str, str]] = set()
+    raw = (line for path in paths for line in _requirement_lines(path, "", "-r", reader, visited))
     lines = [
         _resolve_address(line, environ) if line.kind in _INDEXES.values() else line for line in raw
     ]
@@ -98,8 +98,8 @@ def _requirement_lines(
         return
     for place, line in _logical_lines(text, path):
         option = _OPTION.match(line)
-        if own := _OWN.fullmatch(line):
-            yield from _project_requirements(path, kind, own[1] or "", reader)
+        if match := _OWN.fullmatch(line):
+            yield from _project_requirements(path, kind, match[1] or "", reader)
         elif not option:
             yield _parse_requirement(place, kind, line)
         elif option[1] in _FILES:
@@ -138,15 +138,15 @@ def _project_requirements(asker: str, kind: str, extras: str, reader: Read) -> I
     optional = project.get("optional-dependencies")
     lists = [project.get("dependencies")]
     for extra in filter(None, map(str.strip, extras.split(","))):
-        known = optional if isinstance(optional, dict) else {}
-        if extra not in known:
+        groups = optional if isinstance(optional, dict) else {}
+        if extra not in groups:
             raise InputError(
                 f"{asker}: {path} has no optional-dependencies named {extra}", slug="extra-unknown"
             )
-        lists.append(known[extra])
-    for found in lists:
-        for one in found if isinstance(found, list) else []:
-            yield _parse_requirement(path, kind, str(one))
+        lists.append(groups[extra])
+    for entries in lists:
+        for entry in entries if isinstance(entries, list) else []:
+            yield _parse_requirement(path, kind, str(entry))
 
 
 def _resolve_address(line: _Line, environ: Mapping[str, str]) -> _Line:
@@ -154,25 +154,25 @@ def _resolve_address(line: _Line, environ: Mapping[str, str]) -> _Line:
 
     Only addresses may have variables: requirements go into the lock, which must not hold passwords.
     """
-    text = _VARIABLE.sub(lambda found: environ.get(found[1]) or found[0], line.text)
+    text = _VARIABLE.sub(lambda match: environ.get(match[1]) or match[0], line.text)
     folder, slash, _ = line.place.rpartition("/")
     relative = "://" not in text and not text.startswith("/")
-    beside = folder + slash if line.kind == "find_links" and relative else ""
-    return replace(line, text=beside + text)
+    prefix = folder + slash if line.kind == "find_links" and relative else ""
+    return replace(line, text=prefix + text)
 
 
 def _logical_lines(text: str, path: str) -> Iterator[tuple[str, str]]:
     """Yield lines without comments; one that ends with a backslash continues in the next."""
-    held, first = "", 0
+    pending, first = "", 0
     for number, line in enumerate([*text.splitlines(), ""], 1):
-        first = first if held else number
-        held += re.sub(r"(^|\s)#.*", "", line)
-        if held.endswith("\\"):
-            held = held[:-1] + " "
+        first = first if pending else number
+        pending += re.sub(r"(^|\s)#.*", "", line)
+        if pending.endswith("\\"):
+            pending = pending[:-1] + " "
             continue
-        if held.strip():
-            yield f"{path}:{first}", held.strip()
-        held = ""
+        if pending.strip():
+            yield f"{path}:{first}", pending.strip()
+        pending = ""
 
 
 def _parse_requirement(place: str, kind: str, line: str) -> _Line:
@@ -180,9 +180,9 @@ def _parse_requirement(place: str, kind: str, line: str) -> _Line:
     text = _HASH.sub("", line).strip()
     why = ""
     try:
-        found = Requirement(text)
-        if found.marker:
-            found.marker.evaluate({"extra": ""})
+        requirement = Requirement(text)
+        if requirement.marker:
+            requirement.marker.evaluate({"extra": ""})
     except UndefinedComparison:
         why = "its marker (after ';') compares values that cannot be compared"
     except (ValueError, RecursionError) as e:
@@ -195,9 +195,9 @@ def _parse_requirement(place: str, kind: str, line: str) -> _Line:
         raise InputError(
             f"{place}: {what} is not a requirement", why=why, hint=hint, slug="requirement-invalid"
         )
-    if found.url:
+    if requirement.url:
         raise _no_name(place, text)
-    return _Line(place, kind, str(found), hashes)
+    return _Line(place, kind, str(requirement), hashes)
 
 
 def _no_name(place: str, text: str) -> InputError:

@@ -82,11 +82,11 @@ def choose_stacks(
 
     The package indexes decide between them. Raises NothingFits with each row's reasons.
     """
-    others: list[Refused] = []
+    rejected: list[Refused] = []
     passed_over: list[Refused] = []  # rows that were asked for, but do not fit the hosts
     for row in rows_for_request(rows, request):
-        if other := not_asked(row, request) or brings_ipex(row, request):
-            others.append((row, (other,)))
+        if reason := not_asked(row, request) or brings_ipex(row, request):
+            rejected.append((row, (reason,)))
             continue
         reasons = tuple(_row_reasons(row, facts, request))
         if not reasons:
@@ -94,7 +94,7 @@ def choose_stacks(
         passed_over.append((row, reasons))
     raise NothingFits(
         f"no row of the version table works on {_fold_hosts(facts)}",
-        why="\n".join([*_refusal_lines(passed_over), *_refusal_lines(others)]),
+        why="\n".join([*_refusal_lines(passed_over), *_refusal_lines(rejected)]),
         hint="\n".join([_nothing_fits_hint(request), *_carry_python_hints(passed_over)]),
         slug="no-row-fits",
     )
@@ -106,8 +106,8 @@ def _refusal_lines(refused: Sequence[Refused]) -> Iterator[str]:
     for row, reasons in refused:
         rows.setdefault("; ".join(reasons), []).append(row.name)
     for reason, names in rows.items():
-        many = f"{len(names)} rows, {names[0]} to {names[-1]}"
-        yield f"{', '.join(names) if len(names) < 3 else many}: {reason}"
+        span = f"{len(names)} rows, {names[0]} to {names[-1]}"
+        yield f"{', '.join(names) if len(names) < 3 else span}: {reason}"
 
 
 def _carry_python_hints(passed_over: Sequence[Refused]) -> Iterator[str]:
@@ -132,109 +132,109 @@ def _nothing_fits_hint(request: Request) -> str:
 
 def _row_reasons(row: StackRow, facts: Sequence[Facts], request: Request) -> Iterator[str]:
     hosts: dict[str, list[str]] = {}
-    for f in facts:
-        if text := host_reason(row, f, request):
-            hosts.setdefault(text, []).append(f.host)
+    for host in facts:
+        if text := host_reason(row, host, request):
+            hosts.setdefault(text, []).append(host.host)
     for text, names in hosts.items():
         yield f"{fold(tuple(names))}: {text}"
     yield from _across_hosts(row, facts, request)
 
 
-def host_reason(row: StackRow, f: Facts, request: Request) -> str:
+def host_reason(row: StackRow, host: Facts, request: Request) -> str:
     """Return why the row does not fit this host, "" if it does."""
-    if f.cpu.arch not in row.archs:
-        return f"there are no wheels for {f.cpu.arch}"
-    if request.mpi == "intel" and f.cpu.arch != "x86_64":
-        return f"Intel MPI has no build for {f.cpu.arch} (--mpi none leaves it out)"
-    if request.mpi == mpi.SYSTEM and f.software and not f.software.mpis:
+    if host.cpu.arch not in row.archs:
+        return f"there are no wheels for {host.cpu.arch}"
+    if request.mpi == "intel" and host.cpu.arch != "x86_64":
+        return f"Intel MPI has no build for {host.cpu.arch} (--mpi none leaves it out)"
+    if request.mpi == mpi.SYSTEM and host.software and not host.software.mpis:
         return "there is no mpirun on it"
-    if lacking := _lacking_flags(row, f):
-        return f"the CPU lacks {', '.join(lacking)}"
-    if f.libc.startswith("musl"):
+    if missing := _lacking_flags(row, host):
+        return f"the CPU lacks {', '.join(missing)}"
+    if host.libc.startswith("musl"):
         return "the C library is musl, the wheels need glibc"
-    found = _glibc_version(f)
-    if found and found < row.glibc:
-        return f"{f.libc}, the wheels need {_dotted_version(row.glibc)} or newer"
-    if not _fitting_pythons(row, f, request):
-        return _no_python(row, f, request)
+    version = _glibc_version(host)
+    if version and version < row.glibc:
+        return f"{host.libc}, the wheels need {_dotted_version(row.glibc)} or newer"
+    if not _fitting_pythons(row, host, request):
+        return _no_python(row, host, request)
     return ""
 
 
-def _lacking_flags(row: StackRow, f: Facts) -> list[str]:
+def _lacking_flags(row: StackRow, host: Facts) -> list[str]:
     """Return missing CPU flags; none for a host whose flags are unknown."""
-    if f.cpu.arch != "x86_64" or not f.cpu.flags:
+    if host.cpu.arch != "x86_64" or not host.cpu.flags:
         return []
-    return sorted(ISA[row.isa] - f.cpu.flags)
+    return sorted(ISA[row.isa] - host.cpu.flags)
 
 
 def _no_python(row: StackRow, f: Facts, request: Request) -> str:
     span = f"{_dotted_version(min(row.pythons))} to {_dotted_version(max(row.pythons))}"
     meant = [p for p in f.pythons if _is_wanted_python(p, request.python)] if request.python else []
-    have = (
+    available = (
         ", ".join(dict.fromkeys(_dotted_version(p.version) for p in meant or f.pythons)) or "none"
     )
     if "/" in request.python and not meant:
-        return f"{request.python} is not a Python that runs there; it has {have}"
-    return f"Python {have}, but {span if meant else request.python or span} is required"
+        return f"{request.python} is not a Python that runs there; it has {available}"
+    return f"Python {available}, but {span if meant else request.python or span} is required"
 
 
 def _across_hosts(row: StackRow, facts: Sequence[Facts], request: Request) -> Iterator[str]:
     kinds: dict[str, list[str]] = {}
-    for f in facts:
-        kinds.setdefault(f.cpu.arch, []).append(f.host)
+    for host in facts:
+        kinds.setdefault(host.cpu.arch, []).append(host.host)
     if len(kinds) > 1:
-        told = ", ".join(f"{arch}: {fold(tuple(kinds[arch]))}" for arch in sorted(kinds))
-        yield f"a lock is for one architecture ({told}; -l selects hosts)"
-    each = [_fitting_pythons(row, f, request) for f in facts]
-    if all(each) and not _common_minors(each):
+        archs = ", ".join(f"{arch}: {fold(tuple(kinds[arch]))}" for arch in sorted(kinds))
+        yield f"a lock is for one architecture ({archs}; -l selects hosts)"
+    per_host = [_fitting_pythons(row, host, request) for host in facts]
+    if all(per_host) and not _common_minors(per_host):
         yield "the hosts have no Python version in common: " + ", ".join(
-            f"{f.host} has {'/'.join(_dotted_version(m) for m in sorted(ps))}"
-            for f, ps in zip(facts, each, strict=True)
+            f"{host.host} has {'/'.join(_dotted_version(m) for m in sorted(pythons))}"
+            for host, pythons in zip(facts, per_host, strict=True)
         )
 
 
-def _fitting_pythons(row: StackRow, f: Facts, request: Request) -> dict[Minor, Python]:
+def _fitting_pythons(row: StackRow, host: Facts, request: Request) -> dict[Minor, Python]:
     """Return the host's Pythons that the row has wheels for: the newest patch of each minor."""
     fitting: dict[Minor, Python] = {}
-    for python in sorted(f.pythons, key=lambda p: p.version):
+    for python in sorted(host.pythons, key=lambda p: p.version):
         minor = python.version[:2]
         if minor in row.pythons and _is_wanted_python(python, request.python):
             fitting[minor] = python
     return fitting
 
 
-def _is_wanted_python(python: Python, wanted: str) -> bool:
-    if "/" in wanted:
-        return python.path == wanted
-    return not wanted or is_version(_dotted_version(python.version), wanted)
+def _is_wanted_python(python: Python, requested: str) -> bool:
+    if "/" in requested:
+        return python.path == requested
+    return not requested or is_version(_dotted_version(python.version), requested)
 
 
-def _common_minors(each: Iterable[Mapping[Minor, Python]]) -> set[Minor]:
-    return set.intersection(*(set(pythons) for pythons in each))
+def _common_minors(per_host: Iterable[Mapping[Minor, Python]]) -> set[Minor]:
+    return set.intersection(*(set(pythons) for pythons in per_host))
 
 
 def _stacks_of_row(
     row: StackRow, facts: Sequence[Facts], request: Request, passed_over: Sequence[Refused]
 ) -> Iterator[Stack]:
-    each = [_fitting_pythons(row, f, request) for f in facts]
-    for minor in sorted(_common_minors(each), reverse=True):
+    per_host = [_fitting_pythons(row, f, request) for f in facts]
+    for minor in sorted(_common_minors(per_host), reverse=True):
         yield Stack(
             row=row,
             python=minor,
             platform=_wheel_platform(row, facts),
             mpi=mpi.mpi_requirement(request.mpi, row.mpi),
             interpreters=tuple(
-                (f.host, pythons[minor].path) for f, pythons in zip(facts, each, strict=True)
+                (f.host, pythons[minor].path) for f, pythons in zip(facts, per_host, strict=True)
             ),
             reason=_reason_for_row(row, request, passed_over),
-            patch=_least_patch([pythons[minor] for pythons in each]),
+            patch=_least_patch([pythons[minor] for pythons in per_host]),
         )
 
 
 def _least_patch(pythons: Sequence[Python]) -> int | None:
     """Return the oldest patch level: torch 1.10 needs 3.6.2, cryptography excludes 3.9.1."""
-    known = [p.version[2] for p in pythons if len(p.version) > 2]
-    return min(known, default=None)
+    patches = [python.version[2] for python in pythons if len(python.version) > 2]
+    return min(patches, default=None)
 
 
 def _reason_for_row(row: StackRow, request: Request, passed_over: Sequence[Refused]) -> str:
@@ -247,14 +247,14 @@ def _reason_for_row(row: StackRow, request: Request, passed_over: Sequence[Refus
 
 def _wheel_platform(row: StackRow, facts: Sequence[Facts]) -> str:
     """Choose wheels for the hosts' oldest glibc; an unknown one counts as the row's minimum."""
-    oldest = min(_glibc_version(f) or row.glibc for f in facts)
-    newest_known = next(g for g in _GLIBCS if g <= oldest)
+    oldest = min(_glibc_version(host) or row.glibc for host in facts)
+    newest_known = next(glibc for glibc in _GLIBCS if glibc <= oldest)
     return f"{facts[0].cpu.arch}-manylinux_{newest_known[0]}_{newest_known[1]}"
 
 
-def _glibc_version(f: Facts) -> Minor | None:
-    found = _GLIBC.fullmatch(f.libc)
-    return (int(found[1]), int(found[2])) if found else None
+def _glibc_version(host: Facts) -> Minor | None:
+    match = _GLIBC.fullmatch(host.libc)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _dotted_version(version: Sequence[int]) -> str:
@@ -262,7 +262,7 @@ def _dotted_version(version: Sequence[int]) -> str:
 
 
 def _fold_hosts(facts: Sequence[Facts]) -> str:
-    return fold(tuple(f.host for f in facts))
+    return fold(tuple(host.host for host in facts))
 
 
 # --- what the packages are asked for as ----------------------------------------------------------
@@ -271,14 +271,14 @@ def _fold_hosts(facts: Sequence[Facts]) -> str:
 def stack_requirements(stack: Stack) -> tuple[str, ...]:
     """Return what is resolved besides torch itself; numpy, as torch uses it only if installed."""
     row = stack.row
-    wanted = ["numpy<2" if Version(row.torch) < NUMPY_2 else "numpy", *row.also]
+    requirements = ["numpy<2" if Version(row.torch) < NUMPY_2 else "numpy", *row.also]
     if row.ipex:
-        wanted.append(f"{IPEX}=={row.ipex}")
+        requirements.append(f"{IPEX}=={row.ipex}")
     if row.oneccl:
-        wanted.append(f"{row.oneccl_dist}=={row.oneccl}")
+        requirements.append(f"{row.oneccl_dist}=={row.oneccl}")
     if stack.mpi not in ("", mpi.SYSTEM):
-        wanted.append(stack.mpi)
-    return tuple(wanted)
+        requirements.append(stack.mpi)
+    return tuple(requirements)
 
 
 IPEX = "intel_extension_for_pytorch"  # both the module and the distribution, in all versions
@@ -289,19 +289,19 @@ def stack_modules(row: StackRow, version: Callable[[str], str]) -> tuple[tuple[s
 
     IPEX patches torch, and the bindings register themselves with both.
     """
-    wanted = [("torch", "torch")]
-    wanted += [(IPEX, IPEX)] if row.ipex else []
-    wanted += [(row.oneccl_import, row.oneccl_dist)] if row.oneccl else []
-    return tuple((name, dist, version(dist.replace("_", "-"))) for name, dist in wanted)
+    modules = [("torch", "torch")]
+    modules += [(IPEX, IPEX)] if row.ipex else []
+    modules += [(row.oneccl_import, row.oneccl_dist)] if row.oneccl else []
+    return tuple((name, dist, version(dist.replace("_", "-"))) for name, dist in modules)
 
 
-def proved_text(found: Answer) -> str:
+def proved_text(proof: Answer) -> str:
     """Return what a host's proof has shown, in words."""
-    step, ranks = found.text("step"), found.whole("ranks")
-    words = [f"torch {found.text('torch')}"]
+    step, ranks = proof.text("step"), proof.whole("ranks")
+    words = [f"torch {proof.text('torch')}"]
     words += [
         f"{name} {version}"
-        for name, version in found.value("modules", tuple[tuple[str, str], ...])[1:]
+        for name, version in proof.value("modules", tuple[tuple[str, str], ...])[1:]
     ]
     words += [f"{step} step"] if step else []
     words += [f"{ranks} ranks agree"] if ranks > 1 else []
@@ -314,7 +314,7 @@ _WORDS = {"mpi": mpi.WORDS, "backend": ("ccl", "gloo"), "stack": ("ipex", "stock
 def check_request(request: Request) -> Request:
     """Raise InputError for a value that an option does not have."""
     for option, words in _WORDS.items():
-        said = getattr(request, option)
-        if said and said not in words:
-            raise unknown_value(f"--{option}", said, words)
+        value = getattr(request, option)
+        if value and value not in words:
+            raise unknown_value(f"--{option}", value, words)
     return request

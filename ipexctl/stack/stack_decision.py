@@ -36,7 +36,7 @@ class Decision:
 
 def decide_stack(
     facts: Sequence[Facts],
-    asked: Request,
+    request: Request,
     lock: Lock | None,
     rows: Sequence[StackRow],
     carried: LockedPackage | None = None,
@@ -46,38 +46,38 @@ def decide_stack(
     `carried`: the Python that is copied to the hosts. Raises NothingFits, InputError.
     """
     facts = with_carried(facts, carried)
-    wanted = wanted_stack(facts, asked, lock, rows)
-    found = selection.choose_stacks(facts, wanted, rows)
-    if lock and wanted.row:
-        found = tuple(sorted(found, key=lambda stack: stack.python_text != lock.python))
-    return Decision(found, choose_dtype(facts))
+    completed = wanted_stack(facts, request, lock, rows)
+    candidates = selection.choose_stacks(facts, completed, rows)
+    if lock and completed.row:
+        candidates = tuple(sorted(candidates, key=lambda stack: stack.python_text != lock.python))
+    return Decision(candidates, choose_dtype(facts))
 
 
 def choose_dtype(facts: Sequence[Facts]) -> str:
     """Return one data type for all ranks, since they exchange what they compute."""
-    return BF16 if facts and all(isa.has_bf16(f.cpu) for f in facts) else FP32
+    return BF16 if facts and all(isa.has_bf16(host.cpu) for host in facts) else FP32
 
 
 def wanted_stack(
-    facts: Sequence[Facts], asked: Request, lock: Lock | None, rows: Sequence[StackRow]
+    facts: Sequence[Facts], request: Request, lock: Lock | None, rows: Sequence[StackRow]
 ) -> Request:
     """Return the request with what selects its rows, and the reason."""
-    intel = mpi.INTEL.name if all(isa.is_x86(f.cpu) for f in facts) else mpi.NONE
-    wanted = replace(asked, mpi=asked.mpi or (mpi.word_of(lock.mpi) if lock else intel))
-    if wanted.names_a_stack:
-        return replace(wanted, because=_requested_options(wanted))
+    intel = mpi.INTEL.name if all(isa.is_x86(host.cpu) for host in facts) else mpi.NONE
+    completed = replace(request, mpi=request.mpi or (mpi.word_of(lock.mpi) if lock else intel))
+    if completed.names_a_stack:
+        return replace(completed, because=_requested_options(completed))
     if lock:
-        return _as_locked(wanted, lock, rows)
-    return replace(wanted, stack="stock", because=DEFAULT)
+        return _as_locked(completed, lock, rows)
+    return replace(completed, stack="stock", because=DEFAULT)
 
 
-def _requested_options(wanted: Request) -> str:
+def _requested_options(request: Request) -> str:
     options = ("torch", "ipex", "backend", "stack")
-    said = (f"--{name} {getattr(wanted, name)}" for name in options if getattr(wanted, name))
-    return f"asked for with {' '.join(said)}"
+    flags = (f"--{name} {getattr(request, name)}" for name in options if getattr(request, name))
+    return f"asked for with {' '.join(flags)}"
 
 
-def _as_locked(wanted: Request, lock: Lock, rows: Sequence[StackRow]) -> Request:
+def _as_locked(request: Request, lock: Lock, rows: Sequence[StackRow]) -> Request:
     gloo = lock.row.endswith(GLOO)
     if lock.row.removesuffix(GLOO) not in {row.name for row in rows}:
         raise InputError(
@@ -86,7 +86,7 @@ def _as_locked(wanted: Request, lock: Lock, rows: Sequence[StackRow]) -> Request
             slug="lock-row-unknown",
         )
     backend = "gloo" if gloo else ""
-    return replace(wanted, row=lock.row, backend=backend, because="ipexctl.lock names it")
+    return replace(request, row=lock.row, backend=backend, because="ipexctl.lock names it")
 
 
 def with_carried(facts: Sequence[Facts], package: LockedPackage | None) -> tuple[Facts, ...]:
@@ -96,5 +96,5 @@ def with_carried(facts: Sequence[Facts], package: LockedPackage | None) -> tuple
     """
     if not package:
         return tuple(facts)
-    there = (Python("", tuple(int(n) for n in package.version.split("."))),)
-    return tuple(replace(f, pythons=there if f.agent == "python" else ()) for f in facts)
+    pythons = (Python("", tuple(int(n) for n in package.version.split("."))),)
+    return tuple(replace(host, pythons=pythons if host.agent == "python" else ()) for host in facts)

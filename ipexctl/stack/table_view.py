@@ -40,17 +40,17 @@ class Offer:
 
 def stack_offers(rows: Sequence[StackRow], host: Facts, request: Request) -> tuple[Offer, ...]:
     """Return every row of the table in its order; if no Python of the host is known, any fits."""
-    found = []
+    offers = []
     for row in rows_for_request(rows, request):
         one = host if host.pythons else replace(host, pythons=(Python("", row.pythons[0]),))
         reasons = not_asked(row, request), host_reason(row, one, replace(request, mpi=mpi.NONE))
-        found.append(Offer(row, tuple(filter(None, reasons)), not brings_ipex(row, request)))
-    return tuple(found)
+        offers.append(Offer(row, tuple(filter(None, reasons)), not brings_ipex(row, request)))
+    return tuple(offers)
 
 
 def first_choice(offers: Sequence[Offer]) -> StackRow | None:
     """Return the row that `install` takes."""
-    return next((o.row for o in offers if not o.reasons and o.taken), None)
+    return next((offer.row for offer in offers if not offer.reasons and offer.taken), None)
 
 
 def as_host(python: str, isa: str, glibc: str, arch: str) -> Facts:
@@ -66,7 +66,7 @@ def as_host(python: str, isa: str, glibc: str, arch: str) -> Facts:
         libc=f"glibc {libc[0]}.{libc[1]}" if libc else "",
         cpu=CpuFacts(
             arch or "x86_64", "", "", None, None,
-            frozenset().union(*(ISA[one] for one in levels)), (), None,
+            frozenset().union(*(ISA[name] for name in levels)), (), None,
         ),
         mem=MemFacts(None, None, None, None, None),
         net=NetFacts("", (), "", (), ""),

@@ -109,9 +109,9 @@ def parse_table(text: str) -> tuple[StackRow, ...]:
 
 
 def _read_row(raw: Mapping[str, Any]) -> StackRow:
-    lists = {name: tuple(raw.get(name, ())) for name in ("archs", "flat", "also")}
-    pythons = tuple(to_minor(p) for p in raw["pythons"])
-    return StackRow(**{**raw, **lists, "pythons": pythons, "glibc": to_minor(raw["glibc"])})
+    tuples = {name: tuple(raw.get(name, ())) for name in ("archs", "flat", "also")}
+    pythons = tuple(to_minor(text) for text in raw["pythons"])
+    return StackRow(**{**raw, **tuples, "pythons": pythons, "glibc": to_minor(raw["glibc"])})
 
 
 def to_minor(text: str) -> Minor:
@@ -121,8 +121,8 @@ def to_minor(text: str) -> Minor:
 
 def of_intel(row: StackRow) -> dict[str, str]:
     """Return the row's packages that only Intel provides, and their versions."""
-    named = ((IPEX, row.ipex), (canonicalize_name(row.oneccl_dist), row.oneccl))
-    return {name: version for name, version in named if version}
+    versions = ((IPEX, row.ipex), (canonicalize_name(row.oneccl_dist), row.oneccl))
+    return {name: version for name, version in versions if version}
 
 
 def maintained_rows(rows: Iterable[StackRow]) -> tuple[StackRow, ...]:
@@ -165,7 +165,7 @@ def brings_ipex(row: StackRow, request: Request) -> str:
     return "it has IPEX, which needs --stack ipex" * bool(row.ipex and not request.names_ipex)
 
 
-def is_version(version: str, wanted: str) -> bool:
+def is_version(version: str, requested: str) -> bool:
     """Match versions by complete numbers: 1.12.100 is not 1.12.1."""
-    wanted = wanted.split("+")[0]
-    return version == wanted or version.startswith(wanted + ".")
+    requested = requested.split("+")[0]
+    return version == requested or version.startswith(requested + ".")

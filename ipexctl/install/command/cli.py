@@ -139,7 +139,7 @@ def install(
         show_forecast(plan, stderr_console())
         return confirm(install_question(plan), sys.stdin)
 
-    asked = replace(
+    request = replace(
         options,
         root=root,
         folder=project_lock_folder(),
@@ -153,7 +153,7 @@ def install(
         system = options.mpi == "system"
         _use_env(target, options.use_env, root, system=system, check=check, json=json)
     with view as progress:
-        report = verb(target, asked, replace(progress, chosen=chosen, agreed=agreed))
+        report = verb(target, request, replace(progress, chosen=chosen, agreed=agreed))
     if not target.hostfile and any(map(_may_be_package, report.recaps)):
         print_note(
             "to install a Python package: ipexctl install -r FILE   # FILE lists the packages"
@@ -183,8 +183,8 @@ def _use_env(
     from ipexctl.terminal.progress_view import ProgressView
 
     with ProgressView(quiet=json) as progress:
-        used = verb(target, folder, root, progress, system_mpi=system, check=check)
-    end_command(used, used_env_document, show_used_env, json=json)
+        report = verb(target, folder, root, progress, system_mpi=system, check=check)
+    end_command(report, used_env_document, show_used_env, json=json)
 
 
 @command("Stack", 10, asks=False, spelled=bare_ipex)
@@ -217,14 +217,14 @@ def stacks(
     request = check_request(
         Request(torch=row.torch, ipex=row.ipex, backend=row.backend, stack=row.stack)
     )
-    found = table_view.stack_offers(
+    offers = table_view.stack_offers(
         stack_rows(), table_view.as_host(host.python, host.isa, host.glibc, host.arch), request
     )
-    fits = any(not o.reasons for o in found)
+    fits = any(not offer.reasons for offer in offers)
     if json:
-        print_json(stacks_document(found))
+        print_json(stacks_document(offers))
     else:
-        print(stack_table_text(found, verbose=verbose), end="")
+        print(stack_table_text(offers, verbose=verbose), end="")
     raise typer.Exit(0 if fits else EXIT_NOTHING_FITS)
 
 
@@ -252,14 +252,14 @@ def bundle(
     from ipexctl.install.bundle import bundle as verb
     from ipexctl.terminal.progress_view import ProgressView
 
-    given = {name: getattr(options, name) for name in options_of(PackageOptions)}
-    asked = InstallOptions(**given, python=host.python, folder=project_lock_folder())
+    values = {name: getattr(options, name) for name in options_of(PackageOptions)}
+    request = InstallOptions(**values, python=host.python, folder=project_lock_folder())
     with ProgressView(quiet=json) as progress:
-        made = verb(asked, host.glibc, host.arch, out, progress)
+        bundled = verb(request, host.glibc, host.arch, out, progress)
     if json:
-        print_json(bundle_document(made))
+        print_json(bundle_document(bundled))
     else:
-        print(bundle_text(made), end="")
+        print(bundle_text(bundled), end="")
 
 
 def bundle_text(made: Bundled) -> str:
@@ -276,19 +276,19 @@ def bundle_text(made: Bundled) -> str:
     )
 
 
-def bundle_document(made: Bundled) -> dict[str, Any]:
+def bundle_document(bundled: Bundled) -> dict[str, Any]:
     """Return the document that --json prints."""
-    lock = made.lock
+    lock = bundled.lock
     return {
-        "bundle": str(made.path),
-        "bytes": made.size,
+        "bundle": str(bundled.path),
+        "bytes": bundled.size,
         "files": len(lock.files),
         "environment": lock.key,
         "row": lock.row,
         "torch": lock.version("torch"),
         "python": lock.python,
         "platform": lock.platform,
-        "lock_sha256": made.lock_sha256,
-        "new_lock": made.new_lock,
-        "bytes_fetched": made.fetched,
+        "lock_sha256": bundled.lock_sha256,
+        "new_lock": bundled.new_lock,
+        "bytes_fetched": bundled.fetched,
     }

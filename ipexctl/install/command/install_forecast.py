@@ -44,24 +44,24 @@ def forecast_text(plan: Plan) -> str:
     for (today, *then), parts in shown:
         lines.append(f"{_short_host_names(parts)}: {today}")
         lines += [f"  {line}" for line in (*then, *_disk_lines(plan, parts))]
-    if more := len(groups) - len(shown):
-        lines.append(f"… and {more} more groups of hosts: --check --json")
+    if rest := len(groups) - len(shown):
+        lines.append(f"… and {rest} more groups of hosts: --check --json")
     out: dict[str, list[str]] = {}
     for down in plan.left_out:
         out.setdefault(down.brief, []).append(down.host)
-    for what, hosts in list(out.items())[:GROUPS]:
-        lines.append(f"{fold(hosts)}: left out: {what}")
+    for reason, hosts in list(out.items())[:GROUPS]:
+        lines.append(f"{fold(hosts)}: left out: {reason}")
     return "\n".join(lines)
 
 
 def _short_host_names(parts: Sequence[HostInstall]) -> str:
-    return textwrap.shorten(fold([p.host.name for p in parts]), NAMES, placeholder="…")
+    return textwrap.shorten(fold([part.host.name for part in parts]), NAMES, placeholder="…")
 
 
 def _packages_text(plan: Plan) -> str:
-    asked = plan.asked
-    added = len(plan.lock.packages) - len(asked)
-    text = f"{len(asked)} requested ({', '.join(asked)})"
+    requested = plan.asked
+    added = len(plan.lock.packages) - len(requested)
+    text = f"{len(requested)} requested ({', '.join(requested)})"
     return f"{text}, {added} {'dependency' if added == 1 else 'dependencies'}" if added else text
 
 
@@ -78,22 +78,22 @@ def _send_text(plan: Plan) -> str:
     if not hosts:
         return "nothing: the hosts have every file"
     n = len(hosts)
-    most = max(hosts, key=lambda part: part.to_send)
-    each = len({part.to_send for part in hosts}) == 1
-    text = _bytes_text(most.lacking)
+    largest = max(hosts, key=lambda part: part.to_send)
+    equal = len({part.to_send for part in hosts}) == 1
+    text = _bytes_text(largest.lacking)
     if n > 1:
-        text = f"{text} to each of {n} hosts" if each else f"up to {text} to each of {n} hosts"
-        if plan.relay and most.to_send >= LEAST:
+        text = f"{text} to each of {n} hosts" if equal else f"up to {text} to each of {n} hosts"
+        if plan.relay and largest.to_send >= LEAST:
             text += "; from here once, then from host to host"
     return text
 
 
 def _bytes_text(blobs: Iterable[Blob]) -> str:
-    known, unknown = [b.size for b in blobs if b.size], sum(not b.size for b in blobs)
+    sizes, unknown = [b.size for b in blobs if b.size], sum(not b.size for b in blobs)
     if not unknown:
-        return format_bytes(sum(known))
+        return format_bytes(sum(sizes))
     files = f"{unknown} file{'s' * (unknown != 1)} of unknown size"
-    return f"{format_bytes(sum(known))} and {files}" if known else files
+    return f"{format_bytes(sum(sizes))} and {files}" if sizes else files
 
 
 def _entry_key(plan: Plan, part: HostInstall) -> tuple[str, ...]:
@@ -102,13 +102,13 @@ def _entry_key(plan: Plan, part: HostInstall) -> tuple[str, ...]:
     place = f"{state.root}/envs/{key}"
     if part.complete:
         return (f"has {key} already: nothing to do",)
-    has = f"has {current_env_text(part) or 'no environment'}"
+    current = f"has {current_env_text(part) or 'no environment'}"
     if not part.builds:
-        return has, f"switches to {place}, which is already built there"
+        return current, f"switches to {place}, which is already built there"
     words = "to be rebuilt" if state.built else "to be built"
     changes = ": it was changed by hand" * bool(state.changed)
     send = f", {_bytes_text(part.lacking)} to send" if part.lacking else ", nothing to send"
-    return has, f"{words}{changes}{send}, in {place}"
+    return current, f"{words}{changes}{send}, in {place}"
 
 
 def current_env_text(part: HostInstall) -> str:
@@ -139,10 +139,10 @@ def disk_needed(plan: Plan, part: HostInstall) -> int:
 
 def forecast_document(plan: Plan) -> dict[str, Any]:
     """Return the data for --json. Bytes are of files whose size is known; null: unknown."""
-    asked = plan.asked
+    requested = plan.asked
     return {
-        "packages_asked": list(asked),
-        "packages_added": len(plan.lock.packages) - len(asked),
+        "packages_asked": list(requested),
+        "packages_added": len(plan.lock.packages) - len(requested),
         "bytes_to_fetch": plan.to_fetch,
         "files_to_fetch_of_unknown_size": sum(not blob.size for blob in plan.lacking),
         "bytes_to_send": plan.to_send,

@@ -25,16 +25,16 @@ def chosen_text(plan: Plan) -> str:
     """Return the first line: what will be installed on the hosts, and the reason."""
     stack, lock = plan.found.stack, plan.lock
     n = len(plan.hosts)
-    what = f"{stack.title}, {stack.row.backend}, {mpi.describe_locked(lock.mpi, lock.version)}"
+    title = f"{stack.title}, {stack.row.backend}, {mpi.describe_locked(lock.mpi, lock.version)}"
     python = f"{lock.cpython.version} (carried there)" if lock.cpython else lock.python
     where = f"Python {python} on {n} host{'s' * (n != 1)} ({fold(plan.hosts)})"
-    lines = [f"{what}, {where}, because: {stack.reason}"]
+    lines = [f"{title}, {where}, because: {stack.reason}"]
     lines += [END_OF_LIFE] if stack.row.ipex else []
     lines += [f"not tested: {'; '.join(stack.row.doubts)}"] if stack.row.doubts else []
     lines += _cuda_lines(plan) if lock.cuda else []
     lines += [f"warning: {note}" for note in plan.found.notes]
-    made = "new ipexctl.lock" if plan.new_lock else "ipexctl.lock"
-    lines.append(f"environment {lock.key} ({made}), torch {lock.version('torch')}")
+    origin = "new ipexctl.lock" if plan.new_lock else "ipexctl.lock"
+    lines.append(f"environment {lock.key} ({origin}), torch {lock.version('torch')}")
     return "\n  ".join(lines)
 
 
@@ -62,21 +62,21 @@ def cost_line(report: InstallReport) -> str:
 
 def install_document(report: InstallReport) -> dict[str, Any]:
     """Return the document that --json prints."""
-    plan, found = report.plan, report.plan.found if report.plan else None
+    plan, resolved = report.plan, report.plan.found if report.plan else None
     return {
         "schema_version": 1,
         "check": report.check,
-        "environment": found.lock.key if found else None,
-        "row": found.stack.row.name if found else None,
-        "torch": found.lock.version("torch") if found else None,
-        "ipex": (found.stack.row.ipex or None) if found else None,
-        "oneccl": (found.stack.row.oneccl or None) if found else None,
-        "backend": found.stack.row.backend if found else None,
-        "ended": bool(found and found.stack.row.ipex),
-        "cuda": bool(found and found.lock.cuda),
-        "python": found.lock.python if found else None,
-        "reason": found.stack.reason if found else None,
-        "warnings": list(found.notes) if found else [],
+        "environment": resolved.lock.key if resolved else None,
+        "row": resolved.stack.row.name if resolved else None,
+        "torch": resolved.lock.version("torch") if resolved else None,
+        "ipex": (resolved.stack.row.ipex or None) if resolved else None,
+        "oneccl": (resolved.stack.row.oneccl or None) if resolved else None,
+        "backend": resolved.stack.row.backend if resolved else None,
+        "ended": bool(resolved and resolved.stack.row.ipex),
+        "cuda": bool(resolved and resolved.lock.cuda),
+        "python": resolved.lock.python if resolved else None,
+        "reason": resolved.stack.reason if resolved else None,
+        "warnings": list(resolved.notes) if resolved else [],
         "hosts": [
             {**host, "bytes_sent": recap.sent}
             for host, recap in zip(host_documents(report.recaps), report.recaps, strict=True)
@@ -156,26 +156,26 @@ def back_document(back: Back) -> dict[str, Any]:
 # --- install --use-env ---------------------------------------------------------------------------
 
 
-def show_used_env(found: UseEnvReport) -> None:
-    print_lines(stdout_console(), host_lines(found.recaps))
-    if any(r.state.value in ("ok", "changed") for r in found.recaps) and not found.check:
+def show_used_env(report: UseEnvReport) -> None:
+    print_lines(stdout_console(), host_lines(report.recaps))
+    if any(recap.state.value in ("ok", "changed") for recap in report.recaps) and not report.check:
         words = "`ipexctl run` uses it there; `ipexctl install` goes back to ipexctl.lock"
         print_text(stdout_console(), words)
 
 
-def used_env_document(found: UseEnvReport) -> dict[str, Any]:
+def used_env_document(report: UseEnvReport) -> dict[str, Any]:
     """Return the document that --json prints."""
-    look = found.looks[0] if found.looks else None
+    look = report.looks[0] if report.looks else None
     return {
         "schema_version": 1,
-        "check": found.check,
-        "environment": found.key,
-        "path": found.path,
+        "check": report.check,
+        "environment": report.key,
+        "path": report.path,
         "python": ".".join(map(str, look.minor)) if look else None,
         "torch": look.torch if look else None,
-        "hosts": host_documents(found.recaps),
-        "seconds": round(found.seconds, 3),
-        "exit_code": found.exit_code,
+        "hosts": host_documents(report.recaps),
+        "seconds": round(report.seconds, 3),
+        "exit_code": report.exit_code,
     }
 
 

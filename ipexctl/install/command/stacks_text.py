@@ -16,14 +16,14 @@ _WIDTH = 80
 def stack_table_text(offers: Sequence[Offer], *, verbose: bool = False) -> str:
     """Return the rows, newest torch first, with a star at the row that `install` takes by default.
     `verbose`: also what was not tested about each row."""
-    fitting = [o for o in offers if not o.reasons]
-    others = [o for o in offers if o.reasons]
+    fitting = [offer for offer in offers if not offer.reasons]
+    refused = [offer for offer in offers if offer.reasons]
     lines = _table_lines(fitting, verbose=verbose) if fitting else ["nothing fits"]
     lines += _legend_lines(fitting, verbose=verbose) if fitting else []
-    lines += ["", "does not fit:"] if others else []
-    width = max((len(o.row.name) for o in others), default=0)
-    for o in sorted(others, key=_newest_first):
-        lines += _wrap_line(f"  {o.row.name:{width}}  {'; '.join(o.reasons)}", width + 4)
+    lines += ["", "does not fit:"] if refused else []
+    width = max((len(offer.row.name) for offer in refused), default=0)
+    for offer in sorted(refused, key=_newest_first):
+        lines += _wrap_line(f"  {offer.row.name:{width}}  {'; '.join(offer.reasons)}", width + 4)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -36,14 +36,14 @@ def _newest_first(offer: Offer) -> tuple[tuple[int, ...], ...]:
 def _table_lines(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
     rows = [
         _SHOWN,
-        *(_row_cells(o.row, verbose=verbose) for o in sorted(offers, key=_newest_first)),
+        *(_row_cells(offer.row, verbose=verbose) for offer in sorted(offers, key=_newest_first)),
     ]
-    used = [i for i, _ in enumerate(_SHOWN) if any(row[i] not in ("", "-") for row in rows[1:])]
-    widths = [max(len(row[i]) for row in rows) for i in used]
+    columns = [i for i, _ in enumerate(_SHOWN) if any(row[i] not in ("", "-") for row in rows[1:])]
+    widths = [max(len(row[i]) for row in rows) for i in columns]
     star = getattr(first_choice(offers), "name", None)
     return [
         ("* " if row[0] == star else "  ")
-        + "  ".join(f"{row[i]:{w}}" for i, w in zip(used, widths, strict=True)).rstrip()
+        + "  ".join(f"{row[i]:{width}}" for i, width in zip(columns, widths, strict=True)).rstrip()
         for row in rows
     ]
 
@@ -68,24 +68,24 @@ def _legend_lines(offers: Sequence[Offer], *, verbose: bool) -> list[str]:
     lines = ["", "* the first choice of `ipexctl install`"] if star else [""]
     if not star:
         lines += _wrap_line("`ipexctl install` takes these only with --stack ipex", 2)
-    if any(o.row.oneccl for o in offers):
+    if any(offer.row.oneccl for offer in offers):
         lines += ["ONECCL: with these bindings the backend is ccl, else gloo"]
-    if any(o.row.ipex for o in offers):
+    if any(offer.row.ipex for offer in offers):
         lines += _wrap_line(f"ended: {END_OF_LIFE}", 2)
     if verbose:
         return lines + _untested_lines(offers)
     hint = "-v: what was not tested about each row"
-    return lines + [hint] * any(o.row.doubts for o in offers)
+    return lines + [hint] * any(offer.row.doubts for offer in offers)
 
 
 def _untested_lines(offers: Sequence[Offer]) -> list[str]:
     """Return each open question once, with the rows that it is about."""
-    about: dict[str, list[str]] = {}
+    by_doubt: dict[str, list[str]] = {}
     for offer in sorted(offers, key=_newest_first):
         for doubt in offer.row.doubts:
-            about.setdefault(doubt, []).append(offer.row.name)
-    lines = ["?: not tested"] if about else []
-    for doubt, names in about.items():
+            by_doubt.setdefault(doubt, []).append(offer.row.name)
+    lines = ["?: not tested"] if by_doubt else []
+    for doubt, names in by_doubt.items():
         many = doubt == NEVER_RUN and len(names) > 3
         rows = f"{len(names)} rows with ONECCL" if many else ", ".join(names)
         lines += _wrap_line(f"  {doubt}: {rows}", 4)
@@ -103,7 +103,7 @@ def stacks_document(offers: Sequence[Offer]) -> dict[str, Any]:
     first = first_choice(offers)
     return {
         "schema_version": 1,
-        "stacks": [_offer_document(o, first=o.row is first) for o in offers],
+        "stacks": [_offer_document(offer, first=offer.row is first) for offer in offers],
     }
 
 
@@ -120,7 +120,7 @@ def _offer_document(offer: Offer, *, first: bool) -> dict[str, Any]:
         "oneccl_distribution": row.oneccl_dist or None if row.oneccl else None,
         "oneccl_module": row.oneccl_import or None if row.oneccl else None,
         "backend": row.backend,
-        "pythons": [f"{a}.{b}" for a, b in row.pythons],
+        "pythons": [f"{major}.{minor}" for major, minor in row.pythons],
         "architectures": list(row.archs),
         "isa": row.isa,
         "glibc": f"{row.glibc[0]}.{row.glibc[1]}",
