@@ -80,7 +80,7 @@ def run_doctor(target: Target, root: str = ROOT, options: DoctorOptions | None =
         if note := changed_note(target, choice, fleet.root):
             target.note(note)
     report = examine_hosts(fleet, replace(options or DoctorOptions(root), env=choice))
-    fleet.remember({h.name: report.state(h.name) for h in fleet.hosts.hosts}, "doctor")
+    fleet.remember({host.name: report.state(host.name) for host in fleet.hosts.hosts}, "doctor")
     return report
 
 
@@ -92,9 +92,9 @@ def examine_hosts(fleet: Fleet, options: DoctorOptions | None = None) -> Report:
     began = time.monotonic()
     with fleet:
         facts, peers, measured = _ask_hosts(fleet, options)
-    gone = {d.host for d in fleet.failures}
-    peers = tuple(p for p in peers if p.target not in gone)
-    alive = tuple(f for f in facts if f.host not in gone)
+    lost = {down.host for down in fleet.failures}
+    peers = tuple(peer for peer in peers if peer.target not in lost)
+    alive = tuple(host for host in facts if host.host not in lost)
     cluster = CheckedHosts(
         alive, peers, rows=stack_rows(), measured=measured, lock=_lock_for_install(fleet.target)
     )
@@ -152,25 +152,25 @@ def _ask_hosts(
         agent = fleet.connect(host, ahead=[facts_request(root, listen=several, env=env, dns=True)])
         return ConnectedHost(agent, *read_facts_reply(agent, AHEAD, agent.hello.sent, root))
 
-    seen = {host.name: one for host, one in fleet.each(first).items()}
-    for text in other_pythons(one.agent for one in seen.values()):
+    seen = {host.name: connected for host, connected in fleet.each(first).items()}
+    for text in other_pythons(connected.agent for connected in seen.values()):
         fleet.target.note(text)
-    tried = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))
-    peers = tuple(peer for found in tried.values() for peer in found)
+    attempts = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))
+    peers = tuple(peer for reached in attempts.values() for peer in reached)
     measured = Measurements()
     if options.level != "quick":
         alive = {host: seen[host.name].facts for host in fleet.alive}
         measured = measure_hosts(fleet, alive, options.python, env, compute=options.compute)
-    facts = tuple(one.facts for one in seen.values())
+    facts = tuple(connected.facts for connected in seen.values())
     return facts, peers, measured
 
 
 def quote_host_options(target: Target, hosts: Inventory) -> str:
     """Return the hosts as the user would name them in another command."""
-    said = options_of(target)
-    if said or target.hostfile:
-        return quoting.quote(said)
-    names = ",".join(h.name for h in hosts.hosts if not h.local)
+    options = options_of(target)
+    if options or target.hostfile:
+        return quoting.quote(options)
+    names = ",".join(host.name for host in hosts.hosts if not host.local)
     return quoting.quote(("-H", names)) if names else ""
 
 
@@ -185,16 +185,16 @@ def connect_all(
         # it listens on our connection's address; others may not reach it: a forwarded port
         if s.facts.net.range_port and where.get(n, ("", 0))[0] == s.facts.net.ssh_address
     }
-    able = [h for h in hosts if h.name in where and where[h.name][0]]
-    plan = choose_peers([h.name for h in able])
+    listening = [h for h in hosts if h.name in where and where[h.name][0]]
+    plan = choose_peers([h.name for h in listening])
 
     def second(host: Host) -> list[Peer]:
         targets = [(name, *where[name]) for name in plan[host.name]]
         if not targets:
             return []
-        beside = [(_BESIDE + n, a, beside_port[n]) for n, a, _ in targets if n in beside_port]
+        in_range = [(_BESIDE + n, a, beside_port[n]) for n, a, _ in targets if n in beside_port]
         args = {
-            "targets": targets + beside,
+            "targets": targets + in_range,
             "large": [name for name, _, _ in targets],
             "timeout": PEER_TIMEOUT,
         }
@@ -206,17 +206,17 @@ def connect_all(
         )
         return _read_peers(host.name, targets, reply.done)
 
-    return fan_out(able, second, forks=forks)
+    return fan_out(listening, second, forks=forks)
 
 
-def _read_peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answer) -> list[Peer]:
-    errors = dict(done.value("results", tuple[tuple[str, str], ...]))
-    tried = done.value("large", tuple[_Large, ...]) if "large" in done else ()
-    large = {name: (lost, passes) for name, lost, passes in tried}
-    found = []
+def _read_peers(source: str, targets: Sequence[tuple[str, str, int]], answer: Answer) -> list[Peer]:
+    errors = dict(answer.value("results", tuple[tuple[str, str], ...]))
+    attempts = answer.value("large", tuple[_Large, ...]) if "large" in answer else ()
+    large = {name: (lost, passes) for name, lost, passes in attempts}
+    peers = []
     for name, address, _ in targets:
         lost, passes = large.get(name, (None, None))
-        found.append(
+        peers.append(
             Peer(
                 source=source,
                 target=name,
@@ -228,4 +228,4 @@ def _read_peers(source: str, targets: Sequence[tuple[str, str, int]], done: Answ
                 passes=passes,
             )
         )
-    return found
+    return peers

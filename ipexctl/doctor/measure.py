@@ -24,38 +24,38 @@ def measure_hosts(
     fleet: Fleet, facts: Mapping[Host, Facts], python: str, env: str, *, compute: bool = True
 ) -> Measurements:
     """Measure computing first and links afterwards: each would disturb the other."""
-    able = {h: f for h, f in facts.items() if fleet.agents[h].hello.kind == "python"}
-    computed = _measure_compute(fleet, able, python, env) if compute else ()
-    servers = _start_servers(fleet, able)
+    capable = {h: f for h, f in facts.items() if fleet.agents[h].hello.kind == "python"}
+    computed = _measure_compute(fleet, capable, python, env) if compute else ()
+    servers = _start_servers(fleet, capable)
     return Measurements(computed, _measure_links(fleet, servers), _measure_losses(fleet, servers))
 
 
 def _measure_compute(
-    fleet: Fleet, able: Mapping[Host, Facts], python: str, env: str
+    fleet: Fleet, capable: Mapping[Host, Facts], python: str, env: str
 ) -> tuple[HostBench, ...]:
-    waves, left = speed_facts.benchmark_waves(list(able.values()))
+    waves, skipped = speed_facts.benchmark_waves(list(capable.values()))
 
     def one(host: Host) -> HostBench:
         args = {
             "root": fleet.root_of(host),
             "environment": env,
             "python": python,
-            "threads": of.count_usable_cores(able[host]) or 1,
+            "threads": of.count_usable_cores(capable[host]) or 1,
             "timeout": CHILD_TIMEOUT,
         }
         reply = fleet.agents[host].call("facts.read_speed.host", args, timeout=_QUIET)
         return speed_facts.host_bench(host.name, reply.done)
 
-    found: dict[str, HostBench] = {}
+    benches: dict[str, HostBench] = {}
     for wave in waves:
-        hosts = [host for host in able if host.name in wave]
+        hosts = [host for host in capable if host.name in wave]
         for host, outcome in fan_out(hosts, one, forks=fleet.target.forks).items():
             if isinstance(outcome, HostDown):
                 outcome = HostBench(host.name, "failed", outcome.brief)
-            found[host.name] = outcome
+            benches[host.name] = outcome
     why = f"more than {speed_facts.SAME_MACHINE} of these hosts are one machine"
-    found.update((name, HostBench(name, "skipped", why)) for name in left)
-    return tuple(found[host.name] for host in able)
+    benches.update((name, HostBench(name, "skipped", why)) for name in skipped)
+    return tuple(benches[host.name] for host in capable)
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,18 @@ class _Servers:
     at: Mapping[str, tuple[str, int]]
 
 
-def _start_servers(fleet: Fleet, able: Mapping[Host, Facts]) -> _Servers:
+def _start_servers(fleet: Fleet, capable: Mapping[Host, Facts]) -> _Servers:
     token = secrets.token_hex(16)
 
     def serve(host: Host) -> int:
         reply = fleet.agents[host].call("facts.read_speed.serve", {"token": token}, timeout=_QUIET)
         return reply.done.whole("port", 65535)
 
-    addressed = [host for host, facts in able.items() if of.peer_address(facts)]
+    addressed = [host for host, facts in capable.items() if of.peer_address(facts)]
     answers = fan_out(addressed, serve, forks=fleet.target.forks) if len(addressed) > 1 else {}
     ports = {h: port for h, port in answers.items() if isinstance(port, int)}
-    at = {h.name: (of.peer_address(able[h]), port) for h, port in ports.items()}
-    return _Servers(token, {h.name: h for h in ports}, at)
+    addresses = {h.name: (of.peer_address(capable[h]), port) for h, port in ports.items()}
+    return _Servers(token, {h.name: h for h in ports}, addresses)
 
 
 def _measure_losses(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
@@ -89,15 +89,15 @@ def _measure_losses(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
     def one(host: Host) -> Losses | None:
         target = next_of[host.name]
         args = {"token": servers.token, "target": servers.at[target]}
-        done = fleet.agents[host].call("facts.read_speed.losses", args, timeout=_QUIET).done
-        return speed_facts.read_losses(host.name, target, done)
+        answer = fleet.agents[host].call("facts.read_speed.losses", args, timeout=_QUIET).done
+        return speed_facts.read_losses(host.name, target, answer)
 
     outcomes = fan_out([servers.hosts[name] for name in next_of], one, forks=fleet.target.forks)
-    return tuple(found for found in outcomes.values() if isinstance(found, Losses))
+    return tuple(losses for losses in outcomes.values() if isinstance(losses, Losses))
 
 
 def _measure_links(fleet: Fleet, servers: _Servers) -> tuple[MeasuredLink, ...]:
-    found: list[MeasuredLink] = []
+    links: list[MeasuredLink] = []
     for group in speed_facts.plan_rounds(list(servers.at)):
         plan = dict(group)
 
@@ -117,5 +117,5 @@ def _measure_links(fleet: Fleet, servers: _Servers) -> tuple[MeasuredLink, ...]:
         for host, outcome in outcomes.items():
             if isinstance(outcome, HostDown):
                 outcome = [MeasuredLink(host.name, plan[host.name], error=outcome.brief)]
-            found += outcome
-    return tuple(found)
+            links += outcome
+    return tuple(links)

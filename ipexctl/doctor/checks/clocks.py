@@ -21,23 +21,23 @@ SKEW = 2.0
 )
 def clocks(cluster: CheckedHosts) -> list[Evidence]:
     """Compare each clock with the other hosts' clocks; one or two hosts with the controller's."""
-    known = [(f.host, f.clock) for f in cluster.hosts if f.clock]
-    if not known:
+    readings = [(facts.host, facts.clock) for facts in cluster.hosts if facts.clock]
+    if not readings:
         return []
-    alone = len(known) < 3
-    reference = 0.0 if alone else median(c.offset for _, c in known)
-    doubt = 0.0 if alone else median(c.uncertainty for _, c in known)
-    than = "this machine" if alone else "the other hosts"
-    found = []
-    for host, clock in known:
+    few = len(readings) < 3
+    reference = 0.0 if few else median(c.offset for _, c in readings)
+    doubt = 0.0 if few else median(c.uncertainty for _, c in readings)
+    peers = "this machine" if few else "the other hosts"
+    evidence = []
+    for host, clock in readings:
         skew = clock.offset - reference
         if abs(skew) - clock.uncertainty - doubt > SKEW:
             side = "ahead of" if skew > 0 else "behind"
             doubtful = max(clock.uncertainty, 0.001)
-            found.append(
-                Evidence(f"{_format_skew(skew)} {side} {than} (±{doubtful:.3f} s)", host=host)
+            evidence.append(
+                Evidence(f"{_format_skew(skew)} {side} {peers} (±{doubtful:.3f} s)", host=host)
             )
-    return found
+    return evidence
 
 
 def _format_skew(skew: float) -> str:

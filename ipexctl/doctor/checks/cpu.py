@@ -25,11 +25,11 @@ _BOOTED = do(
 )
 
 
-def _look_below(facts: Facts, what: str, otherwise: str) -> Fix:
+def _look_below(facts: Facts, feature: str, otherwise: str) -> Fix:
     """Return a fix for a feature that a hypervisor may hide, or `otherwise` on real hardware."""
     if not processors.anonymous_guest(facts.cpu):
         return do(otherwise)
-    there = do(f"if the physical machine has {what} (", command("lscpu"), f" there): {_EXPOSE}")
+    there = do(f"if the physical machine has {feature} (", command("lscpu"), f" there): {_EXPOSE}")
     return there | do(f"otherwise: {otherwise}")
 
 
@@ -44,8 +44,8 @@ def _look_below(facts: Facts, what: str, otherwise: str) -> Fix:
 )
 def no_avx2(cluster: CheckedHosts) -> list[Evidence]:
     needs = {ISA[row.isa] for row in maintained_rows(cluster.rows)} or {ISA["x86-64-v2"]}
-    found = (_below_avx2(f, needs) for f in cluster.hosts if _lacks_avx2(f))
-    return [sight for sight in found if sight]
+    reports = (_below_avx2(facts, needs) for facts in cluster.hosts if _lacks_avx2(facts))
+    return [report for report in reports if report]
 
 
 def _lacks_avx2(facts: Facts) -> bool:
@@ -108,11 +108,11 @@ def amx_needs_kernel(facts: Facts) -> Evidence | None:
         return None
     if facts.cpu.amx_kernel is False:
         return Evidence(f"{facts.kernel} was asked and does not know AMX, {_cpu_name(facts)}")
-    found = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
+    match = re.match(r"Linux (\d+)\.(\d+)", facts.kernel)
     backported = re.search(r"\.el[89]|-150[4-9]00\.", facts.kernel)
-    if not found or backported:
+    if not match or backported:
         return None
-    version = int(found[1]), int(found[2])
+    version = int(match[1]), int(match[2])
     return Evidence(f"{facts.kernel}, {_cpu_name(facts)}") if version < (5, 16) else None
 
 
@@ -127,10 +127,10 @@ def amx_needs_kernel(facts: Facts) -> Evidence | None:
     fix=_BOOTED,
 )
 def hidden_instructions(facts: Facts) -> Evidence | None:
-    known = processors.underreported_processor(facts.cpu)
-    if not known:
+    processor = processors.underreported_processor(facts.cpu)
+    if not processor:
         return None
-    text = f"{known.name} has {known.level}, only {isa.cpu_level(facts.cpu)} is shown"
+    text = f"{processor.name} has {processor.level}, only {isa.cpu_level(facts.cpu)} is shown"
     if facts.condition.system.container == PRACTICE:
         title = "the machine under this practice host hides some of its instructions"
         return Evidence(text, severity=Severity.NOTE, title=title, fix="nothing to do for practice")
@@ -150,11 +150,11 @@ def hidden_instructions(facts: Facts) -> Evidence | None:
 )
 def partial_amx(facts: Facts) -> Evidence | None:
     amx = ("amx_tile", "amx_bf16", "amx_int8")
-    have = [flag for flag in amx if flag in facts.cpu.flags]
-    if not have or len(have) == len(amx):
+    present = [flag for flag in amx if flag in facts.cpu.flags]
+    if not present or len(present) == len(amx):
         return None
     return Evidence(
-        f"{', '.join(have)} without {', '.join(f for f in amx if f not in have)}",
+        f"{', '.join(present)} without {', '.join(name for name in amx if name not in present)}",
         fix=_EXPOSE if processors.is_guest(facts.cpu) else "",
     )
 
@@ -252,7 +252,7 @@ def _missing_flags(facts: Facts, *flags: str) -> str:
 )
 def hidden_numa(facts: Facts) -> Evidence | None:
     """Report one NUMA node for several sockets, except on virtual machines or without AVX2."""
-    sockets = {c.socket for c in facts.cpu.cpus if c.socket is not None}
+    sockets = {cpu.socket for cpu in facts.cpu.cpus if cpu.socket is not None}
     virtual = "hypervisor" in facts.cpu.flags or "avx2" not in facts.cpu.flags
     if virtual or len(sockets) < 2 or len(facts.nodes) != 1:
         return None

@@ -48,9 +48,9 @@ def no_turbo(facts: Facts) -> Evidence | None:
     power = facts.condition.power
     if power.turbo is not False:
         return None
-    own = _TURBO if power.driver in _INTEL else _BOOST
+    fix = _TURBO if power.driver in _INTEL else _BOOST
     return (
-        Evidence(f"driver {power.driver}", fix=own) if power.driver else Evidence("driver unknown")
+        Evidence(f"driver {power.driver}", fix=fix) if power.driver else Evidence("driver unknown")
     )
 
 
@@ -73,8 +73,8 @@ def throttled(facts: Facts) -> Evidence | None:
     count = facts.condition.power.throttled
     if not count:
         return None
-    worse = Severity.WARN if count > HOT else Severity.NOTE
-    return Evidence(f"throttled {count} times since boot", severity=worse)
+    severity = Severity.WARN if count > HOT else Severity.NOTE
+    return Evidence(f"throttled {count} times since boot", severity=severity)
 
 
 CAP = 0.9
@@ -110,11 +110,11 @@ def capped(facts: Facts) -> Evidence | None:
     ),
 )
 def saves_energy(facts: Facts) -> Evidence | None:
-    found = [p for p in facts.condition.power.preferences if p in ("power", "balance_power")]
-    if not found:
+    preferences = [p for p in facts.condition.power.preferences if p in ("power", "balance_power")]
+    if not preferences:
         return None
-    worse = Severity.WARN if "power" in found else Severity.NOTE
-    return Evidence(f"energy_performance_preference {', '.join(found)}", severity=worse)
+    severity = Severity.WARN if "power" in preferences else Severity.NOTE
+    return Evidence(f"energy_performance_preference {', '.join(preferences)}", severity=severity)
 
 
 def _is_adaptive_powersave(power: Power) -> bool:

@@ -18,9 +18,9 @@ from ipexctl.inventory.hostfile_text import fold
     fix="keep only one of the names in the hostfile",
 )
 def twice(cluster: CheckedHosts) -> Evidence | None:
-    found = group_hosts(cluster.hosts, machine_identity)
-    same = [names for names in found.values() if len(names) > 1]
-    return Evidence("; ".join(map(fold, same))) if same else None
+    by_identity = group_hosts(cluster.hosts, machine_identity)
+    groups = [names for names in by_identity.values() if len(names) > 1]
+    return Evidence("; ".join(map(fold, groups))) if groups else None
 
 
 @cluster_check(
@@ -33,12 +33,12 @@ def twice(cluster: CheckedHosts) -> Evidence | None:
     fix="nothing to do, if that is what you want (a practice cluster)",
 )
 def one_machine(cluster: CheckedHosts) -> Evidence | None:
-    found: dict[str, dict[object, list[str]]] = {}
+    by_boot_id: dict[str, dict[object, list[str]]] = {}
     for facts in cluster.hosts:
         if facts.boot_id and facts.condition.system.netns is not None:
-            networks = found.setdefault(facts.boot_id, {})
+            networks = by_boot_id.setdefault(facts.boot_id, {})
             networks.setdefault(facts.condition.system.netns, []).append(facts.host)
-    shared = [nets for nets in found.values() if len(nets) > 1]
+    shared = [nets for nets in by_boot_id.values() if len(nets) > 1]
     if not shared:
         return None
     return Evidence("; ".join(fold(n for names in nets.values() for n in names) for nets in shared))
@@ -54,17 +54,17 @@ def one_machine(cluster: CheckedHosts) -> Evidence | None:
     fix=do(sudo("hostnamectl set-hostname NAME"), "   with a different name on each"),
 )
 def same_hostname(cluster: CheckedHosts) -> Evidence | None:
-    found: dict[str, dict[object, list[str]]] = {}
+    by_name: dict[str, dict[object, list[str]]] = {}
     for facts in cluster.hosts:
         if facts.net.hostname:
-            machines = found.setdefault(facts.net.hostname, {})
+            machines = by_name.setdefault(facts.net.hostname, {})
             machines.setdefault(machine_identity(facts) or facts.host, []).append(facts.host)
-    same = {name: m for name, m in found.items() if len(m) > 1}
+    shared = {name: m for name, m in by_name.items() if len(m) > 1}
     text = "; ".join(
-        f"{name} on {fold(h for names in machines.values() for h in names)}"
-        for name, machines in same.items()
+        f"{name} on {fold(host for names in machines.values() for host in names)}"
+        for name, machines in shared.items()
     )
-    return Evidence(text) if same else None
+    return Evidence(text) if shared else None
 
 
 def machine_identity(facts: Facts) -> tuple[str, int] | None:

@@ -40,7 +40,7 @@ def peer_nic(facts: Facts) -> Nic | None:
 )
 def no_loopback(facts: Facts) -> Evidence | None:
     lo = next((n for n in facts.net.nics if n.name == "lo"), None)
-    if not lo or (lo.up and any(is_loopback(a) for a in lo.addresses)):
+    if not lo or (lo.up and any(is_loopback(address) for address in lo.addresses)):
         return None
     return Evidence("lo has no address" if lo.up else "lo is down")
 
@@ -59,8 +59,8 @@ def no_loopback(facts: Facts) -> Evidence | None:
 )
 def only_loopback(cluster: CheckedHosts) -> Iterator[Evidence]:
     for facts in cluster.hosts if len(cluster.hosts) > 1 else ():
-        outer = [n for n in facts.net.nics if n.up and not all(map(is_loopback, n.addresses))]
-        if facts.net.nics and not outer:
+        outside = [n for n in facts.net.nics if n.up and not all(map(is_loopback, n.addresses))]
+        if facts.net.nics and not outside:
             yield Evidence(", ".join(n.name for n in facts.net.nics), host=facts.host)
 
 
@@ -87,7 +87,7 @@ _OWN_ADDRESS = (
 )
 def twins(cluster: CheckedHosts) -> Iterator[Evidence]:
     where: dict[str, list[tuple[str, str]]] = {}
-    peers = {peer_address(f) for f in cluster.hosts}
+    peers = {peer_address(other) for other in cluster.hosts}
     for facts in cluster.hosts:
         for nic in facts.net.nics:
             for address in nic.addresses if nic.up and nic.name != "lo" else ():
@@ -100,12 +100,12 @@ def twins(cluster: CheckedHosts) -> Iterator[Evidence]:
         text = f"{address} is {' and '.join(names)} on {fold(hosts)}"
         if address in peers:
             if (
-                len({machine_identity(f) for f in cluster.hosts if f.host in hosts}) > 1
+                len({machine_identity(other) for other in cluster.hosts if other.host in hosts}) > 1
             ):  # else: HOST-001
                 yield Evidence(text, _OWN_ADDRESS, severity=Severity.FAIL)
             continue
-        inside = _parse_address(address).is_link_local or all(_VIRTUAL.match(n) for n in names)
-        yield Evidence(text, severity=Severity.NOTE if inside else Severity.WARN)
+        harmless = _parse_address(address).is_link_local or all(_VIRTUAL.match(n) for n in names)
+        yield Evidence(text, severity=Severity.NOTE if harmless else Severity.WARN)
 
 
 @cluster_check(
@@ -120,11 +120,11 @@ def twins(cluster: CheckedHosts) -> Iterator[Evidence]:
 )
 def mtu(cluster: CheckedHosts) -> Evidence | None:
     """Report different MTUs, except where large packets were lost: another check reports that."""
-    found = group_hosts(cluster.hosts, lambda f: nic.mtu if (nic := peer_nic(f)) else None)
-    if len(found) < 2 or any(p.lost for p in cluster.peers):
+    by_mtu = group_hosts(cluster.hosts, lambda facts: nic.mtu if (nic := peer_nic(facts)) else None)
+    if len(by_mtu) < 2 or any(peer.lost for peer in cluster.peers):
         return None
-    tried = cluster.peers and all(p.lost is False for p in cluster.peers)
-    return Evidence(hosts_by_value(found), severity=Severity.NOTE if tried else None)
+    tried = cluster.peers and all(peer.lost is False for peer in cluster.peers)
+    return Evidence(hosts_by_value(by_mtu), severity=Severity.NOTE if tried else None)
 
 
 SLOW_LINK = 1000  # Mbit/s
@@ -162,12 +162,12 @@ def slow_link(cluster: CheckedHosts) -> Iterator[Evidence]:
 )
 def other_speed(cluster: CheckedHosts) -> Evidence | None:
     """Report different link speeds, except where a check of single hosts reports the slow links."""
-    nics = {f.host: nic for f in cluster.hosts if (nic := peer_nic(f)) and nic.speed}
-    found = group_hosts(
-        cluster.hosts, lambda f: link_speed(nics[f.host]) if f.host in nics else None
+    nics = {facts.host: nic for facts in cluster.hosts if (nic := peer_nic(facts)) and nic.speed}
+    by_speed = group_hosts(
+        cluster.hosts, lambda facts: link_speed(nics[facts.host]) if facts.host in nics else None
     )
     slow = any((nic.speed or SLOW_LINK) < SLOW_LINK for nic in nics.values())
-    return Evidence(hosts_by_value(found)) if len(found) > 1 and not slow else None
+    return Evidence(hosts_by_value(by_speed)) if len(by_speed) > 1 and not slow else None
 
 
 def link_speed(nic: Nic) -> str:
@@ -178,8 +178,8 @@ def link_speed(nic: Nic) -> str:
 
 
 def look_at_link(nic: str) -> Fix:
-    look = command("ethtool", nic, pipe="grep -E Speed|Duplex")
-    return do(look, "   (cable, switch port, virtual machine's limit)")
+    show = command("ethtool", nic, pipe="grep -E Speed|Duplex")
+    return do(show, "   (cable, switch port, virtual machine's limit)")
 
 
 @host_check(
@@ -208,14 +208,14 @@ def small_mtu(facts: Facts) -> Evidence | None:
     "slow link. gloo and libfabric are set to the interface of the host's own address.",
 )
 def other_way(cluster: CheckedHosts) -> Iterator[Evidence]:
-    tried: dict[str, list[str]] = {}
+    targets: dict[str, list[str]] = {}
     for peer in cluster.peers:
-        tried.setdefault(peer.source, []).append(peer.address)
+        targets.setdefault(peer.source, []).append(peer.address)
     for facts in cluster.hosts:
         nic = peer_nic(facts)
         wrong = {
             a: ways[0]
-            for a in tried.get(facts.host, ())
+            for a in targets.get(facts.host, ())
             if nic and (ways := _interfaces_to(facts, a)) and not {nic.name, "lo"} & set(ways)
         }
         if nic and wrong:
@@ -232,15 +232,15 @@ def other_way(cluster: CheckedHosts) -> Iterator[Evidence]:
 
 def _interfaces_to(facts: Facts, address: str) -> list[str]:
     """Return the interfaces of the most specific route to an IPv4 address; [] if it is unknown."""
-    target, best, found = _parse_address(address), -1, list[str]()
+    target, best, names = _parse_address(address), -1, list[str]()
     for route in facts.net.routes:
         network = parse_network(route.network)
         if not network or target.version != 4 or target not in network:
             continue
         if network.prefixlen >= best:
-            found = [*(found if network.prefixlen == best else []), route.nic]
+            names = [*(names if network.prefixlen == best else []), route.nic]
             best = network.prefixlen
-    return found
+    return names
 
 
 @cache  # many hosts ask about the same few networks
@@ -267,14 +267,14 @@ def other_family(cluster: CheckedHosts) -> Iterator[Evidence]:
     reached = group_hosts(cluster.hosts, lambda f: address_family(peer_address(f)))
     if len(reached) < 2:
         return
-    known = sum(map(len, reached.values()))
+    total = sum(map(len, reached.values()))
     for facts in cluster.hosts:
-        own, mine = address_families(facts), address_family(peer_address(facts))
+        own, own_family = address_families(facts), address_family(peer_address(facts))
         for family in (str(f) for f in reached if own and f not in own):
-            named = reached[family]
-            if 2 * len(named) > known - bool(mine):
+            names = reached[family]
+            if 2 * len(names) > total - bool(own_family):
                 yield Evidence(
-                    f"it has {' and '.join(sorted(own))} only; {fold(named)} reached by {family}",
+                    f"it has {' and '.join(sorted(own))} only; {fold(names)} reached by {family}",
                     host=facts.host,
                     title=f"no {family} address, which the other hosts use",
                     fix=_one_family(cluster, family),
@@ -283,18 +283,18 @@ def other_family(cluster: CheckedHosts) -> Iterator[Evidence]:
 
 def address_families(facts: Facts) -> set[str]:
     """Return the families, IPv4 and IPv6, of the host's addresses that other hosts can reach."""
-    found = {a for n in facts.net.nics if n.up for a in n.addresses if not is_loopback(a)}
-    return {address_family(a) for a in found}
+    addresses = {a for n in facts.net.nics if n.up for a in n.addresses if not is_loopback(a)}
+    return {address_family(a) for a in addresses}
 
 
 def address_family(address: str) -> str:
     return ("IPv6" if ":" in address else "IPv4") if address else ""
 
 
-def _one_family(cluster: CheckedHosts, lacking: str) -> str:
+def _one_family(cluster: CheckedHosts, missing: str) -> str:
     """Return what to do about a missing family: use one that all hosts share, or add an address."""
-    shared = set.intersection(*(address_families(f) for f in cluster.hosts))
-    give = f"give it an {lacking} address"
+    shared = set.intersection(*(address_families(facts) for facts in cluster.hosts))
+    give = f"give it an {missing} address"
     return f"name all hosts by their {min(shared)} addresses, or {give}" if shared else give
 
 
@@ -312,7 +312,7 @@ def _one_family(cluster: CheckedHosts, lacking: str) -> str:
 def no_route(facts: Facts) -> Evidence | None:
     if facts.net.default_nic or not facts.net.routes:
         return None
-    return Evidence(", ".join(f"{r.network} by {r.nic}" for r in facts.net.routes[:4]))
+    return Evidence(", ".join(f"{route.network} by {route.nic}" for route in facts.net.routes[:4]))
 
 
 @host_check(
@@ -324,12 +324,12 @@ def no_route(facts: Facts) -> Evidence | None:
     fix=do(command("ip -br link"), "   and check the cable and the switch port"),
 )
 def down(facts: Facts) -> Evidence | None:
-    found = [
+    names = [
         f"{n.name} ({n.addresses[0]})"
         for n in facts.net.nics
         if n.addresses and not n.up and n.name != "lo" and not _VIRTUAL.match(n.name)
     ]
-    return Evidence(", ".join(found)) if found else None
+    return Evidence(", ".join(names)) if names else None
 
 
 @host_check(

@@ -85,11 +85,11 @@ LEAST_LEFT = 2 * GIB
 def no_overcommit(facts: Facts) -> Evidence | None:
     if facts.condition.kernel.overcommit != 2:
         return None
-    limit, used = facts.mem.commit_limit, facts.mem.committed
-    if limit is None or used is None:
+    limit, committed = facts.mem.commit_limit, facts.mem.committed
+    if limit is None or committed is None:
         return Evidence("vm.overcommit_memory is 2")
-    left = max(0, limit - used)
+    remaining = max(0, limit - committed)
     return Evidence(
-        f"vm.overcommit_memory is 2, {binary_size(left)} left of {binary_size(limit)}",
-        severity=Severity.FAIL if left < LEAST_LEFT else Severity.WARN,
+        f"vm.overcommit_memory is 2, {binary_size(remaining)} left of {binary_size(limit)}",
+        severity=Severity.FAIL if remaining < LEAST_LEFT else Severity.WARN,
     )

@@ -76,8 +76,8 @@ def pids(facts: Facts) -> Evidence | None:
     cpus = len(of.usable_cpus(facts) or ())
     if limit is None or limit >= 2 * cpus + 256:
         return None
-    worse = Severity.FAIL if limit < cpus else Severity.WARN
-    return Evidence(f"pids.max is {limit}, {cpus} CPUs", severity=worse)
+    severity = Severity.FAIL if limit < cpus else Severity.WARN
+    return Evidence(f"pids.max is {limit}, {cpus} CPUs", severity=severity)
 
 
 @host_check(
@@ -141,9 +141,9 @@ def space_and_time(facts: Facts) -> Iterator[Evidence]:
         )
 
 
-def _raise_limit_fix(facts: Facts, what: str) -> Fix:
+def _raise_limit_fix(facts: Facts, setting: str) -> Fix:
     """Return a fix that appends a line to the file, which may also hold other limits."""
-    line = f"{facts.user or '*'} - {what}"
+    line = f"{facts.user or '*'} - {setting}"
     return do(write_line(line, _CONF, append=True), "   (then log in again)") | _BY_ULIMIT
 
 

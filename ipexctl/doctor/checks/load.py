@@ -26,9 +26,9 @@ from ipexctl.facts.load_facts import Load
 )
 def busy(cluster: CheckedHosts) -> list[Evidence]:
     return [
-        Evidence(_describe_load(f.condition.load, len(f.cpu.cpus)), host=f.host)
-        for f in _hosts_on_own_machine(cluster)
-        if _is_loaded(f) and _cpus_in_use(f) >= len(f.cpu.cpus) / 4
+        Evidence(_describe_load(facts.condition.load, len(facts.cpu.cpus)), host=facts.host)
+        for facts in _hosts_on_own_machine(cluster)
+        if _is_loaded(facts) and _cpus_in_use(facts) >= len(facts.cpu.cpus) / 4
     ]
 
 
@@ -81,15 +81,15 @@ def memory_pressure(facts: Facts) -> Evidence | None:
 
 def _hosts_on_own_machine(cluster: CheckedHosts) -> list[Facts]:
     """Return hosts that share no machine with others: querying those would add to its load."""
-    machines = [f.boot_id for f in cluster.hosts]
-    return [f for f in cluster.hosts if not f.boot_id or machines.count(f.boot_id) == 1]
+    machines = [host.boot_id for host in cluster.hosts]
+    return [host for host in cluster.hosts if not host.boot_id or machines.count(host.boot_id) == 1]
 
 
 def _is_loaded(facts: Facts) -> bool:
     """Decide whether other work takes half of our CPUs, assuming it uses all others first."""
     average, online = facts.condition.load.average, len(facts.cpu.cpus)
-    ours = len(of.usable_cpus(facts) or ())
-    return bool(average and ours) and average[0] >= max(1.0, online - ours + ours / 2)
+    own_cpus = len(of.usable_cpus(facts) or ())
+    return bool(average and own_cpus) and average[0] >= max(1.0, online - own_cpus + own_cpus / 2)
 
 
 def _cpus_in_use(facts: Facts) -> float:
@@ -103,7 +103,7 @@ def _describe_load(load: Load, cpus: int) -> str:
     if load.busy is not None:
         text += f"; other programs use {load.busy:g} CPUs now"
     if load.top:
-        text += ": " + ", ".join(f"{name} {used:g}" for name, used in load.top)
+        text += ": " + ", ".join(f"{name} {amount:g}" for name, amount in load.top)
     if load.cpu_pressure:
         text += f"; some waited for a CPU in {load.cpu_pressure:.0f} % of the last 10 s"
     return text

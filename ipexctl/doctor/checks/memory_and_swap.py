@@ -34,10 +34,10 @@ WARN = 2 * GIB
 )
 def little(facts: Facts) -> Evidence | None:
     mem = facts.mem
-    known = [n for n in (mem.available, mem.limit, mem.limit_left) if n is not None]
-    if not known or min(known) >= WARN:
+    amounts = [n for n in (mem.available, mem.limit, mem.limit_left) if n is not None]
+    if not amounts or min(amounts) >= WARN:
         return None
-    least = min(known)
+    least = min(amounts)
     severity = Severity.FAIL if least < FAIL else Severity.WARN
     if mem.limit == least:
         text = f"{binary_size(least)} allowed by the cgroup"
@@ -65,11 +65,11 @@ PER_CORE = 1 * GIB
 )
 def per_core(facts: Facts) -> Evidence | None:
     """Report too little memory per core, except where MEM-009 reports the reason."""
-    cores, ours = of.count_usable_cores(facts), of.usable_memory(facts)
-    if not cores or ours is None or ours >= PER_CORE * cores or _small_part(facts):
+    cores, memory = of.count_usable_cores(facts), of.usable_memory(facts)
+    if not cores or memory is None or memory >= PER_CORE * cores or _small_part(facts):
         return None
-    text = f"{binary_size(ours)} for {cores} cores"
-    if ours == facts.mem.total:
+    text = f"{binary_size(memory)} for {cores} cores"
+    if memory == facts.mem.total:
         return Evidence(text)
     return Evidence(text, why="Each core's share of the batch must fit in it.", fix=_RAISE)
 
@@ -117,8 +117,8 @@ def limited(facts: Facts) -> Evidence | None:
 
 
 def _small_part(facts: Facts) -> bool:
-    ours, total = of.usable_memory(facts), facts.mem.total
-    return ours is not None and total is not None and ours * 2 < total
+    usable, total = of.usable_memory(facts), facts.mem.total
+    return usable is not None and total is not None and usable * 2 < total
 
 
 @host_check(

@@ -48,8 +48,8 @@ def no_provider(facts: Facts, prefix: Prefix) -> str | None:
     files = prefix.mpi
     if not files or not files.libfabric or "tcp" in files.providers:
         return None
-    have = ", ".join(files.providers) or "none"
-    return f"no libtcp-fi.so below {files.libfabric} (providers: {have})"
+    providers = ", ".join(files.providers) or "none"
+    return f"no libtcp-fi.so below {files.libfabric} (providers: {providers})"
 
 
 @environment_check(
@@ -78,14 +78,14 @@ def no_libmpi(facts: Facts, prefix: Prefix) -> str | None:
     fix=Shell("chmod +x PREFIX/bin/mpi* PREFIX/bin/hydra_*"),
 )
 def not_runnable(facts: Facts) -> Iterator[Evidence]:
-    used = facts.software.used if facts.software else None
+    in_use = facts.software.used if facts.software else None
     for mpi in facts.software.mpis if facts.software else ():
         if not mpi.not_run:
             continue
         paths = tuple(f"{mpi.bin}/{name}" for name in mpi.not_run)
         yield Evidence(
             f"no x bit: {' '.join(paths)}",
-            severity=Severity.FAIL if used and mpi.bin == f"{used.path}/bin" else Severity.WARN,
+            severity=Severity.FAIL if in_use and mpi.bin == f"{in_use.path}/bin" else Severity.WARN,
             fix=command("chmod +x", *paths),
         )
 

@@ -69,12 +69,12 @@ def _own_line(facts: Facts) -> Command:
     "none. `ipexctl run` sets each host's address itself.",
 )
 def stale_name(facts: Facts) -> Evidence | None:
-    named, own = facts.net.hostname_addresses, {a for n in facts.net.nics for a in n.addresses}
-    if not named or not own or any(a in own or is_loopback(a) for a in named):
+    resolved, own = facts.net.hostname_addresses, {a for n in facts.net.nics for a in n.addresses}
+    if not resolved or not own or any(a in own or is_loopback(a) for a in resolved):
         return None
     line = f"{peer_address(facts) or 'ADDRESS'} {facts.net.hostname}"
     return Evidence(
-        f"{facts.net.hostname} resolves to {', '.join(named)}; its own are "
+        f"{facts.net.hostname} resolves to {', '.join(resolved)}; its own are "
         + ", ".join(sorted(a for a in own if not is_loopback(a))),
         fix=do(edit_file("/etc/hosts"), f"   # {line}   (or correct it in DNS)"),
     )
@@ -89,10 +89,10 @@ def stale_name(facts: Facts) -> Evidence | None:
     fix=write_line("127.0.0.1 localhost", "/etc/hosts", append=True),
 )
 def localhost(facts: Facts) -> Evidence | None:
-    found = facts.net.localhost
-    if found is None or any(is_loopback(a) for a in found):
+    addresses = facts.net.localhost
+    if addresses is None or any(is_loopback(address) for address in addresses):
         return None
-    return Evidence(f"localhost resolves to {', '.join(found) or 'nothing'}")
+    return Evidence(f"localhost resolves to {', '.join(addresses) or 'nothing'}")
 
 
 _SILENT = "name resolution does not respond"
@@ -120,13 +120,13 @@ _NAME_SERVERS = do(
 )
 def name_servers(facts: Facts) -> Evidence | None:
     """Report name servers that do not respond, even if /etc/hosts has all names needed so far."""
-    failed = [s for s in facts.net.name_servers if s.said]
-    evidence = "; ".join(f"{s.address}: {s.said}" for s in failed)
+    failed = [server for server in facts.net.name_servers if server.said]
+    evidence = "; ".join(f"{server.address}: {server.said}" for server in failed)
     outside = bool(facts.net.default_nic)
     if facts.net.resolver_silent:
-        own = f"asked for {facts.net.hostname}, name resolution gave no answer"
+        text = f"asked for {facts.net.hostname}, name resolution gave no answer"
         fix = do(_own_line(facts)) | _NAME_SERVERS
-        return Evidence("; ".join(filter(None, (own, evidence))), fix=fix)
+        return Evidence("; ".join(filter(None, (text, evidence))), fix=fix)
     if not failed or not (outside or failed[0].configured):
         return None
     if not failed[0].configured:
@@ -134,7 +134,7 @@ def name_servers(facts: Facts) -> Evidence | None:
         return Evidence("/etc/resolv.conf names none", severity=Severity.NOTE, title=title)
     if _name_servers_silent(facts):
         return Evidence(evidence, severity=Severity.WARN if outside else Severity.NOTE)
-    if any(not s.responds for s in failed):
+    if any(not server.responds for server in failed):
         title = "a name server does not respond"
         why = "Programs ask them in turn, and wait up to 5 s for each one that is silent."
         return Evidence(evidence, severity=Severity.NOTE, title=title, why=why)
@@ -147,5 +147,5 @@ def name_servers(facts: Facts) -> Evidence | None:
 
 def _name_servers_silent(facts: Facts) -> bool:
     """Decide whether name servers are configured and none of them responds."""
-    asked = facts.net.name_servers
-    return bool(asked) and asked[0].configured and not any(s.responds for s in asked)
+    servers = facts.net.name_servers
+    return bool(servers) and servers[0].configured and not any(s.responds for s in servers)

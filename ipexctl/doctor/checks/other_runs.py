@@ -17,5 +17,5 @@ from ipexctl.facts.facts import Facts
     fix=do("see it: ", ipexctl_command("ps"), "   and wait until it ends, or use other hosts"),
 )
 def other_runs(facts: Facts) -> list[Evidence]:
-    found = [run for run in facts.condition.load.runs if run.meets(of.usable_cpus(facts))]
-    return [Evidence(run.use_of_cores) for run in found]
+    runs = [run for run in facts.condition.load.runs if run.meets(of.usable_cpus(facts))]
+    return [Evidence(run.use_of_cores) for run in runs]

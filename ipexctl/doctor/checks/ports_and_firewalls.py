@@ -42,8 +42,8 @@ def master_port(facts: Facts) -> Evidence | None:
 def few_ports(facts: Facts) -> Evidence | None:
     if not facts.net.port_range:
         return None
-    low, high = facts.net.port_range
-    return Evidence(f"{low} to {high}") if high - low < 2000 else None
+    first, last = facts.net.port_range
+    return Evidence(f"{first} to {last}") if last - first < 2000 else None
 
 
 FIREWALL = sudo("nft list ruleset")
@@ -60,10 +60,10 @@ _LEGACY = sudo("iptables-legacy-save")
     fix=do("see what it allows: ", FIREWALL),
 )
 def firewall(facts: Facts) -> Evidence | None:
-    found = facts.net.firewalls
-    if not found:
+    firewalls = facts.net.firewalls
+    if not firewalls:
         return None
-    return Evidence(", ".join(found), fix=do("see what it allows: ", firewall_of(facts)))
+    return Evidence(", ".join(firewalls), fix=do("see what it allows: ", firewall_of(facts)))
 
 
 def firewall_of(facts: Facts | None) -> Command:

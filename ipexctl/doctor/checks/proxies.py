@@ -26,22 +26,22 @@ from ipexctl.inventory.hostfile_text import fold
 )
 def proxies(cluster: CheckedHosts) -> Iterator[Evidence]:
     names = {f.host: (f.host, f.net.hostname, peer_address(f)) for f in cluster.hosts}
-    left = cache(lambda text: hosts_outside_no_proxy(text, names))
+    outside = cache(lambda text: hosts_outside_no_proxy(text, names))
     for facts in cluster.hosts:
         env = dict(facts.software.env) if facts.software else {}
-        found = [n for n in env if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
+        variables = [n for n in env if n.lower() in ("http_proxy", "https_proxy", "all_proxy")]
         except_ = env.get("no_proxy", env.get("NO_PROXY", ""))
-        if not found or except_ is None:  # None: it is set, but its value is not reported
+        if not variables or except_ is None:  # None: it is set, but its value is not reported
             continue
-        if others := [host for host in left(except_) if host != facts.host]:
-            given = except_ or "localhost,127.0.0.1"
-            missing = [names[host][2] or host for host in others[:4]]
+        if uncovered := [host for host in outside(except_) if host != facts.host]:
+            covered = except_ or "localhost,127.0.0.1"
+            missing = [names[host][2] or host for host in uncovered[:4]]
             yield Evidence(
-                f"{', '.join(found)}; no_proxy {f'is {except_}' if except_ else 'is not set'}; "
-                f"not covered: {fold(others)}",
+                f"{', '.join(variables)}; no_proxy {f'is {except_}' if except_ else 'is not set'}; "
+                f"not covered: {fold(uncovered)}",
                 host=facts.host,
                 fix=do(
-                    command("export", f"no_proxy={','.join((given, *missing))}"),
+                    command("export", f"no_proxy={','.join((covered, *missing))}"),
                     "   with all hosts, or their network: 10.0.0.0/8",
                 ),
             )
@@ -71,5 +71,5 @@ def _in_no_proxy(name: str, suffixes: tuple[str, ...], networks: list[IpNetwork]
 
 def _without_port(entry: str) -> str:
     """Return the host of `[fd00::1]:80` or `node01:80`; a bare IPv6 address has several colons."""
-    bare = re.fullmatch(r"\[([^]]*)\](:\d+)?|([^:]*):\d+", entry)
-    return (bare[1] or bare[3] or "") if bare else entry
+    match = re.fullmatch(r"\[([^]]*)\](:\d+)?|([^:]*):\d+", entry)
+    return (match[1] or match[3] or "") if match else entry

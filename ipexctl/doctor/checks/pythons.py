@@ -23,8 +23,8 @@ from ipexctl.stack.version_table import StackRow, maintained_rows
 def no_python(facts: Facts) -> Evidence | None:
     if facts.pythons:
         return None
-    found = [f"{path} does not run: {words}" for path, words in facts.tried]
-    return Evidence("; ".join(found) or f"not in {_LOOKED}", fix=install_python_fix(facts))
+    failures = [f"{path} does not run: {words}" for path, words in facts.tried]
+    return Evidence("; ".join(failures) or f"not in {_LOOKED}", fix=install_python_fix(facts))
 
 
 _LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
@@ -48,23 +48,23 @@ def unusable_python(cluster: CheckedHosts) -> list[Evidence]:
             fix=fitting_python_fix(facts, wanted),
         )
         for facts in cluster.hosts
-        if facts.pythons and not any(p.version[:2] in wanted for p in facts.pythons)
+        if facts.pythons and not any(python.version[:2] in wanted for python in facts.pythons)
     ]
 
 
 def _incomplete_pythons(
-    cluster: CheckedHosts, wanted: Collection[tuple[int, ...]]
+    cluster: CheckedHosts, supported: Collection[tuple[int, ...]]
 ) -> Iterator[Evidence]:
     why = "torch, datasets or pip import these modules, and fail: No module named '_bz2'."
     title = "Python was built without modules that PyTorch or its packages need"
     for facts in cluster.hosts:
-        fit = [p for p in facts.pythons if p.version[:2] in wanted]
+        fit = [p for p in facts.pythons if p.version[:2] in supported]
         newest = [p for p in fit if p.version[:2] == max(p.version[:2] for p in fit)]
         if newest and all(p.lacks for p in newest):
             text = ", ".join(
                 f"{_python_with_version(p)} lacks {', '.join(p.lacks)}" for p in newest
             )
-            fix, host = fitting_python_fix(facts, wanted), facts.host
+            fix, host = fitting_python_fix(facts, supported), facts.host
             yield Evidence(text, fix, severity=Severity.WARN, title=title, why=why, host=host)
 
 
@@ -73,8 +73,8 @@ OLDEST_PYTHON = (3, 9)  # used if there is no version table
 
 def pythons_of(rows: Sequence[StackRow]) -> frozenset[tuple[int, ...]]:
     """Return the Python versions of the rows without IPEX; rows with IPEX are discontinued."""
-    known = {minor for row in maintained_rows(rows) for minor in row.pythons}
-    return frozenset(known or ((3, minor) for minor in range(OLDEST_PYTHON[1], 30)))
+    versions = {minor for row in maintained_rows(rows) for minor in row.pythons}
+    return frozenset(versions or ((3, minor) for minor in range(OLDEST_PYTHON[1], 30)))
 
 
 def _newest_pythons(facts: Facts) -> list[Python]:
@@ -117,13 +117,13 @@ def install_python_fix(facts: Facts) -> Fix:
     broken = any(re.match("/(usr/)?bin/", path) for path in dict(facts.tried))
     if not broken:
         return install_command(facts, debian="python3 python3-venv", rhel="python3", suse="python3")
-    parts = [
+    packages = [
         f"3.{minor}-{part}"
         for minor in _distribution_minors(facts)[:1]
         for part in ("minimal", "stdlib")
     ]
-    libraries = [f"libpython{part}" for part in parts]
-    debian = " ".join(["python3-minimal", *(f"python{p}" for p in parts[:1]), *libraries])
+    libraries = [f"libpython{part}" for part in packages]
+    debian = " ".join(["python3-minimal", *(f"python{p}" for p in packages[:1]), *libraries])
     return install_command(
         facts, debian=debian, rhel="python3 python3-libs", suse="python3 python3-base", again=True
     )
@@ -135,8 +135,8 @@ def _distribution_minors(facts: Facts) -> tuple[int, ...]:
 
 def fitting_python_fix(facts: Facts, wanted: Collection[tuple[int, ...]]) -> Fix:
     """Return a command that installs a `wanted` version, from the distribution if it has one."""
-    own = _distribution_minors(facts)
-    minor = next((minor for minor in own if (3, minor) in wanted), None)
+    minors = _distribution_minors(facts)
+    minor = next((minor for minor in minors if (3, minor) in wanted), None)
     if minor is None:
         return CARRIED
     return install_command(

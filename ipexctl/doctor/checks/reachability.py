@@ -25,7 +25,7 @@ def choose_peers(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """
     count = len(names)
     if count <= FULL_MESH:
-        return {a: tuple(b for b in names if b != a) for a in names}
+        return {source: tuple(target for target in names if target != source) for source in names}
     steps = [1] + [count * k // (OTHERS + 1) for k in range(1, OTHERS + 1)]
     return {
         name: tuple(names[(i + step) % count] for step in steps) for i, name in enumerate(names)
@@ -49,7 +49,7 @@ def nobody_reaches(cluster: CheckedHosts) -> list[Evidence]:
     hidden = _unreached_hosts(cluster)
     return [
         Evidence(
-            f"{fold(p.source for p in failed)} to {failed[0].address}: {failed[0].error}",
+            f"{fold(peer.source for peer in failed)} to {failed[0].address}: {failed[0].error}",
             host=target,
             fix=_open_firewall_fix(cluster, failed[0]),
         )
@@ -67,18 +67,18 @@ def nobody_reaches(cluster: CheckedHosts) -> list[Evidence]:
 def cannot_reach(cluster: CheckedHosts) -> list[Evidence]:
     """Report failed connections, except to hosts that no host reaches: those have a finding."""
     hidden = _unreached_hosts(cluster)
-    bad = [p for p in _of_one_family(cluster) if not p.ok and p.target not in hidden]
+    failures = [p for p in _of_one_family(cluster) if not p.ok and p.target not in hidden]
     by_source: dict[str, list[Peer]] = {}
-    for peer in bad:
+    for peer in failures:
         by_source.setdefault(peer.source, []).append(peer)
-    found = []
+    evidence = []
     for source, failed in by_source.items():
         errors: dict[str, list[str]] = {}
         for peer in failed:
             errors.setdefault(peer.error, []).append(peer.target)
         text = "; ".join(f"to {fold(names)}: {error}" for error, names in errors.items())
-        found.append(Evidence(text, host=source, fix=_open_firewall_fix(cluster, failed[0])))
-    return found
+        evidence.append(Evidence(text, host=source, fix=_open_firewall_fix(cluster, failed[0])))
+    return evidence
 
 
 @cluster_check(
@@ -97,8 +97,8 @@ def range_closed(cluster: CheckedHosts) -> list[Evidence]:
             closed.setdefault(peer.target, []).append(peer)
     return [
         Evidence(
-            f"{fold(p.source for p in failed)} to {failed[0].address}: "
-            + ", ".join(sorted({p.in_range or "" for p in failed})),
+            f"{fold(attempt.source for attempt in failed)} to {failed[0].address}: "
+            + ", ".join(sorted({attempt.in_range or "" for attempt in failed})),
             host=target,
             fix=_open_firewall_fix(cluster, failed[0]),
         )
@@ -117,26 +117,26 @@ def range_closed(cluster: CheckedHosts) -> list[Evidence]:
     "its first large all_reduce.",
 )
 def black_hole(cluster: CheckedHosts) -> Iterator[Evidence]:
-    tried = [p for p in cluster.peers if p.lost is not None]
-    rest = [p for p in tried if p.lost]
-    for host in _in_common(tried):
-        own = [p for p in rest if host in (p.source, p.target)]
+    attempts = [p for p in cluster.peers if p.lost is not None]
+    rest = [p for p in attempts if p.lost]
+    for host in _in_common(attempts):
+        related = [p for p in rest if host in (p.source, p.target)]
         rest = [p for p in rest if host not in (p.source, p.target)]
-        if own:
-            yield _lost_packets_evidence(cluster, [host], own, host)
+        if related:
+            yield _lost_packets_evidence(cluster, [host], related, host)
     if rest:
         hosts = list(dict.fromkeys(name for p in rest for name in (p.source, p.target)))
-        sight = _lost_packets_evidence(cluster, hosts, rest)
-        yield replace(sight, title="large packets between hosts are lost")
+        evidence = _lost_packets_evidence(cluster, hosts, rest)
+        yield replace(evidence, title="large packets between hosts are lost")
 
 
-def _in_common(tried: Sequence[Peer]) -> list[str]:
+def _in_common(attempts: Sequence[Peer]) -> list[str]:
     """Return the hosts to which, or from which, all packets of two or more others were lost.
 
     If that holds for all hosts, the network between them is to blame, and the list is empty.
     """
     ways: dict[tuple[str, str], list[Peer]] = {}
-    for peer in tried:
+    for peer in attempts:
         ways.setdefault((peer.source, "sent"), []).append(peer)
         ways.setdefault((peer.target, "got"), []).append(peer)
     lost = {host: 0 for (host, _), way in ways.items() if len(way) > 1 and all(p.lost for p in way)}
@@ -150,45 +150,45 @@ def _lost_packets_evidence(
     facts = [f for name in hosts if (f := cluster.facts_of(name))]
     nics = {nic for f in facts if (nic := peer_nic(f))}
     mtus = [nic.mtu for nic in nics if nic.mtu]
-    passes = min((p.passes for p in pairs if p.passes), default=None)
-    known = [f"packets of {passes} bytes arrive"] if passes else []
-    known += [f"the MTU is {', '.join(map(str, sorted(set(mtus))))}"] if mtus else []
-    others = fold({n: 0 for p in pairs for n in (p.source, p.target) if n not in hosts})
-    routes = ", ".join(f"{p.source} to {p.target}" for p in pairs[:4])
+    passes = min((pair.passes for pair in pairs if pair.passes), default=None)
+    details = [f"packets of {passes} bytes arrive"] if passes else []
+    details += [f"the MTU is {', '.join(map(str, sorted(set(mtus))))}"] if mtus else []
+    others = fold({n: 0 for pair in pairs for n in (pair.source, pair.target) if n not in hosts})
+    routes = ", ".join(f"{pair.source} to {pair.target}" for pair in pairs[:4])
     names = sorted({nic.name for nic in nics})
-    way = sudo("ip link set", names[0] if len(names) == 1 else "NIC", "mtu", str(passes))
-    look = do(command("tracepath -n", pairs[0].address), f"   on {pairs[0].source}: the MTU there")
+    set_mtu = sudo("ip link set", names[0] if len(names) == 1 else "NIC", "mtu", str(passes))
+    trace = do(command("tracepath -n", pairs[0].address), f"   on {pairs[0].source}: the MTU there")
     where = "" if one else f"   on {fold(hosts)}"
     smaller = passes is not None and all(passes < mtu for mtu in mtus)
     return Evidence(
-        "; ".join([f"with {others}" if one else routes, *known]),
-        fix=do(way, f"{where}   (or raise the MTU between the hosts)") if smaller else look,
+        "; ".join([f"with {others}" if one else routes, *details]),
+        fix=do(set_mtu, f"{where}   (or raise the MTU between the hosts)") if smaller else trace,
         host=one,
     )
 
 
 def _unreached_hosts(cluster: CheckedHosts) -> dict[str, list[Peer]]:
     """Return the hosts that two or more others tried and none reached, with those attempts."""
-    tried: dict[str, list[Peer]] = {}
+    by_target: dict[str, list[Peer]] = {}
     for peer in _of_one_family(cluster):
-        tried.setdefault(peer.target, []).append(peer)
+        by_target.setdefault(peer.target, []).append(peer)
     return {
         target: peers
-        for target, peers in tried.items()
-        if len(peers) > 1 and not any(p.ok for p in peers)
+        for target, peers in by_target.items()
+        if len(peers) > 1 and not any(attempt.ok for attempt in peers)
     }
 
 
 def _of_one_family(cluster: CheckedHosts) -> list[Peer]:
     """Leave out attempts whose source has no address of that family (reported by NET-026), or has
     the target's own address and tried to reach itself (NET-012)."""
-    own = {f.host: address_families(f) for f in cluster.hosts}
-    reached = {f.host: peer_address(f) for f in cluster.hosts}
+    families = {facts.host: address_families(facts) for facts in cluster.hosts}
+    reached = {facts.host: peer_address(facts) for facts in cluster.hosts}
     return [
         p
         for p in cluster.peers
         if p.address != reached.get(p.source)
-        and (p.ok or not own.get(p.source) or address_family(p.address) in own[p.source])
+        and (p.ok or not families.get(p.source) or address_family(p.address) in families[p.source])
     ]
 
 
@@ -199,7 +199,7 @@ def _open_firewall_fix(cluster: CheckedHosts, peer: Peer) -> Fix:
     return do(
         f"on {peer.source}: ",
         command("ip route get", peer.address),
-        *(part for pair in rules for part in pair),
+        *(part for rule in rules for part in rule),
         "   (allow all TCP between the hosts: firewall, security group)",
     ) | do(
         "or, where the firewalls let a range of ports in: ",
@@ -215,11 +215,11 @@ def _firewalled_hosts(cluster: CheckedHosts, peer: Peer) -> list[str]:
     clear, the ends that have a firewall, or both."""
     if peer.error in _BY_ITS_OWN_KERNEL:
         return [peer.source]
-    beside = [p.ok for p in cluster.peers if p.target == peer.target and p.source != peer.source]
-    if beside and not any(beside):
+    others = [p.ok for p in cluster.peers if p.target == peer.target and p.source != peer.source]
+    if others and not any(others):
         return [peer.target]
-    if any(beside) and not any(p.ok for p in cluster.peers if p.source == peer.source):
+    if any(others) and not any(p.ok for p in cluster.peers if p.source == peer.source):
         return [peer.source]
     ends = [peer.target, peer.source]
-    known = [h for h in ends if (f := cluster.facts_of(h)) and f.net.firewalls]
-    return known or ends
+    filtering = [host for host in ends if (facts := cluster.facts_of(host)) and facts.net.firewalls]
+    return filtering or ends

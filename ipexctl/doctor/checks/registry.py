@@ -76,20 +76,20 @@ class Check:
         return self.id.partition("-")[0]
 
     def findings(self, cluster: CheckedHosts) -> list[Finding]:
-        return [self.finding(sight) for sight in self.look(cluster)]
+        return [self.finding(evidence) for evidence in self.look(cluster)]
 
-    def finding(self, sight: Evidence) -> Finding:
-        severity = sight.severity or self.severities[0]
+    def finding(self, evidence: Evidence) -> Finding:
+        severity = evidence.severity or self.severities[0]
         if severity not in self.severities:
             raise AssertionError(f"{self.id} does not declare the severity {severity.value}")
         return Finding(
             id=self.id,
             severity=severity,
-            host=sight.host,
-            title=sight.title or self.title,
-            evidence=sight.evidence,
-            why=sight.why or self.why,
-            fix=as_fix(sight.fix) or as_fix(self.fix),
+            host=evidence.host,
+            title=evidence.title or self.title,
+            evidence=evidence.evidence,
+            why=evidence.why or self.why,
+            fix=as_fix(evidence.fix) or as_fix(self.fix),
         )
 
 
@@ -99,10 +99,10 @@ class host_check(Check):  # noqa: N801 - a decorator
     def __call__(self, function: Callable[[Facts], Seen]) -> Check:
         def look(cluster: CheckedHosts) -> list[Evidence]:
             return [
-                replace(sight, host=facts.host)
+                replace(evidence, host=facts.host)
                 for facts in cluster.hosts
                 if (seen := function(facts))
-                for sight in evidence_list(seen)
+                for evidence in evidence_list(seen)
             ]
 
         return replace(self, look=look, module=function.__module__)
@@ -115,7 +115,7 @@ class cluster_check(Check):  # noqa: N801 - a decorator
 
     def __call__(self, function: Callable[[CheckedHosts], Seen]) -> Check:
         return replace(
-            self, look=lambda of: evidence_list(function(of)), module=function.__module__
+            self, look=lambda cluster: evidence_list(function(cluster)), module=function.__module__
         )
 
 
@@ -130,10 +130,10 @@ def find_difference(
     """
 
     def look(cluster: CheckedHosts) -> Evidence | None:
-        found = group_hosts(cluster.hosts, value)
-        if len(found) < 2 or silent(cluster):
+        groups = group_hosts(cluster.hosts, value)
+        if len(groups) < 2 or silent(cluster):
             return None
-        return Evidence(hosts_by_value(found, unit), severity=level(cluster))
+        return Evidence(hosts_by_value(groups, unit), severity=level(cluster))
 
     look.__module__ = value.__module__
     return look
@@ -152,8 +152,8 @@ def declared_checks(modules: Iterable[ModuleType]) -> tuple[Check, ...]:
 
 def run_checks(checks: Iterable[Check], cluster: CheckedHosts) -> tuple[Finding, ...]:
     """Return all findings by severity, worst first; then in the order of checks, then of hosts."""
-    found = [f for check in checks for f in check.findings(cluster)]
-    return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))
+    findings = [finding for check in checks for finding in check.findings(cluster)]
+    return tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.severity)))
 
 
 def evidence_list(seen: Seen) -> list[Evidence]:
@@ -161,4 +161,4 @@ def evidence_list(seen: Seen) -> list[Evidence]:
         return []
     if isinstance(seen, (Evidence, str)):
         seen = [seen]
-    return [sight if isinstance(sight, Evidence) else Evidence(sight) for sight in seen]
+    return [item if isinstance(item, Evidence) else Evidence(item) for item in seen]

@@ -25,9 +25,9 @@ def shm_small(facts: Facts) -> Evidence | None:
     total = facts.mem.shm_total
     if total is None or total >= 256 * MIB:
         return None
-    worse = Severity.FAIL if total < 16 * MIB else Severity.WARN
+    severity = Severity.FAIL if total < 16 * MIB else Severity.WARN
     fix = _SHM_OF_CONTAINER if facts.condition.system.in_container else ""
-    return Evidence(f"{binary_size(total)} in all", severity=worse, fix=fix)
+    return Evidence(f"{binary_size(total)} in all", severity=severity, fix=fix)
 
 
 @host_check(

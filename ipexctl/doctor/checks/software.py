@@ -68,10 +68,10 @@ class environment_check(Check):  # noqa: N801 - a decorator
         @wraps(function)
         def look(facts: Facts) -> Iterator[Evidence]:
             for prefix in facts.software.prefixes if facts.software else ():
-                for sight in (
+                for evidence in (
                     evidence_list(function(facts, prefix)) if prefix.kind in levels else ()
                 ):
-                    yield replace(sight, severity=levels[prefix.kind])
+                    yield replace(evidence, severity=levels[prefix.kind])
 
         return host_check(**vars(self))(look)
 
@@ -108,10 +108,10 @@ def ipex_patch(facts: Facts, prefix: Prefix) -> str | None:
     torch, ipex = torch_of(prefix), parse_version(prefix.version(IPEX))
     if not torch or not ipex or torch.release[:2] != ipex.release[:2]:
         return None
-    wanted = _IPEX_FOR.get(ipex.base_version, f"{ipex.major}.{ipex.minor}.0")
-    if torch.base_version == wanted or ipex.release[:2] < (1, 12):
+    expected = _IPEX_FOR.get(ipex.base_version, f"{ipex.major}.{ipex.minor}.0")
+    if torch.base_version == expected or ipex.release[:2] < (1, 12):
         return None
-    return f"IPEX {ipex} was built for torch {wanted}, there is {torch}, in {prefix.path}"
+    return f"IPEX {ipex} was built for torch {expected}, there is {torch}, in {prefix.path}"
 
 
 @environment_check(
@@ -127,9 +127,9 @@ def ccl_version(facts: Facts, prefix: Prefix) -> str | None:
     torch, ccl = torch_of(prefix), parse_version(prefix.version(CCL))
     if not torch or not ccl:
         return None
-    exact = _CCL_FOR.get(ccl.base_version)
-    same = torch.release[:2] == ccl.release[:2]
-    if same and (exact is None or torch.base_version in exact):
+    supported = _CCL_FOR.get(ccl.base_version)
+    same_release = torch.release[:2] == ccl.release[:2]
+    if same_release and (supported is None or torch.base_version in supported):
         return None
     return f"oneccl_bind_pt {ccl} with torch {torch}, in {prefix.path}"
 
@@ -143,10 +143,10 @@ def ccl_version(facts: Facts, prefix: Prefix) -> str | None:
     fix=REINSTALL,
 )
 def no_torch(facts: Facts, prefix: Prefix) -> str | None:
-    have = [name for name in (IPEX, CCL) if prefix.version(name)]
-    if not have or prefix.version("torch"):
+    packages = [name for name in (IPEX, CCL) if prefix.version(name)]
+    if not packages or prefix.version("torch"):
         return None
-    return f"{' and '.join(have)} but no torch, in {prefix.path}"
+    return f"{' and '.join(packages)} but no torch, in {prefix.path}"
 
 
 @environment_check(
@@ -174,8 +174,8 @@ def cuda_build(facts: Facts, prefix: Prefix) -> str | None:
     fix=do(INSTALL, "   # stock PyTorch; keep IPEX only if you need its own optimizations"),
 )
 def end_of_life(facts: Facts, prefix: Prefix) -> str | None:
-    have = [f"{name} {prefix.version(name)}" for name in (IPEX, CCL) if prefix.version(name)]
-    return f"{', '.join(have)} in {prefix.path}" if have else None
+    packages = [f"{name} {prefix.version(name)}" for name in (IPEX, CCL) if prefix.version(name)]
+    return f"{', '.join(packages)} in {prefix.path}" if packages else None
 
 
 @environment_check(
@@ -210,9 +210,9 @@ def ipex_isa(facts: Facts, prefix: Prefix) -> Evidence | None:
     old = ipex.release[:2] <= (1, 10) or ipex.base_version == "1.12.0"
     if not old and "avx2" in flags:
         return None
-    lacking = "avx512f" if "avx2" in flags else "avx2"
+    missing = "avx512f" if "avx2" in flags else "avx2"
     return Evidence(
-        f"IPEX {ipex}, and the processor has no {lacking}, in {prefix.path}",
+        f"IPEX {ipex}, and the processor has no {missing}, in {prefix.path}",
         fix="" if "avx2" in flags else do(ipexctl_command("install", "--stack", "stock")),
     )
 
@@ -244,10 +244,10 @@ def numpy_two(facts: Facts, prefix: Prefix) -> Evidence | None:
     fix=do("keep one of them: ", pip_command("PREFIX", "uninstall", "intel-openmp")),
 )
 def two_openmps(facts: Facts, prefix: Prefix) -> Evidence | None:
-    both = [path for path in prefix.omp if "libiomp5" in path]
-    if len(both) < 2:
+    paths = [path for path in prefix.omp if "libiomp5" in path]
+    if len(paths) < 2:
         return None
-    return Evidence(" and ".join(both), fix=pip_command(prefix.path, "uninstall", "intel-openmp"))
+    return Evidence(" and ".join(paths), fix=pip_command(prefix.path, "uninstall", "intel-openmp"))
 
 
 # --- ipexctl's own environment -------------------------------------------------------------------
@@ -319,14 +319,14 @@ def lock_not_installed(facts: Facts) -> Evidence | None:
     fix=do(INSTALL, "   # with the same hostfile"),
 )
 def not_everywhere(cluster: CheckedHosts) -> list[Evidence]:
-    known = [f for f in cluster.hosts if f.software]
-    having = [f.host for f in known if f.software and f.software.used]
+    examined = [facts for facts in cluster.hosts if facts.software]
+    having = [facts.host for facts in examined if facts.software and facts.software.used]
     if not having:
         return []
     return [
-        Evidence(f"no environment in {f.disk.root}/current", host=f.host)
-        for f in known
-        if f.host not in having and not _has_own_finding(f)
+        Evidence(f"no environment in {facts.disk.root}/current", host=facts.host)
+        for facts in examined
+        if facts.host not in having and not _has_own_finding(facts)
     ]
 
 
@@ -349,16 +349,16 @@ def _has_own_finding(facts: Facts) -> bool:
 )
 def drift(cluster: CheckedHosts) -> Iterator[Evidence]:
     hosts = [f for f in cluster.hosts if f.software and f.software.used]
-    same = True
+    equal = True
     for name in ("python", "torch", IPEX, CCL, "impi-rt", "numpy", "accelerate", "transformers"):
-        found = group_hosts(hosts, lambda f, name=name: _of_used(f, name))  # type: ignore[misc]
-        if len(found) > 1:
-            same = False
+        values = group_hosts(hosts, lambda f, name=name: _of_used(f, name))  # type: ignore[misc]
+        if len(values) > 1:
+            equal = False
             grave = name in ("python", "torch", IPEX, CCL, "impi-rt")
             level = Severity.FAIL if grave else Severity.WARN
-            yield Evidence(f"{name}: {hosts_by_value(found)}", severity=level)
+            yield Evidence(f"{name}: {hosts_by_value(values)}", severity=level)
     builds = group_hosts(hosts, _environment_build)
-    if same and len(builds) > 1:
+    if equal and len(builds) > 1:
         yield Evidence(
             f"environment: {hosts_by_value(builds)}", severity=Severity.WARN, fix=REBUILT
         )
@@ -366,12 +366,12 @@ def drift(cluster: CheckedHosts) -> Iterator[Evidence]:
 
 def _environment_build(facts: Facts) -> str:
     """Return the name of the environment in use; an interrupted install may leave another one."""
-    used = facts.software.used if facts.software else None
-    return posixpath.basename(used.path) if used else ""
+    prefix = facts.software.used if facts.software else None
+    return posixpath.basename(prefix.path) if prefix else ""
 
 
 def _of_used(facts: Facts, name: str) -> str:
-    used = facts.software.used if facts.software else None
-    if not used:
+    prefix = facts.software.used if facts.software else None
+    if not prefix:
         return ""
-    return used.python if name == "python" else used.version(name) or "none"
+    return prefix.python if name == "python" else prefix.version(name) or "none"

@@ -35,15 +35,15 @@ SLOW = 0.7  # of the median of equal hosts: samples of half a second differ by 1
 )
 def slow_host(cluster: CheckedHosts) -> Iterator[Evidence]:
     for equal in _equal_hosts(cluster):
-        for what, unit, value in _SPEEDS:
-            known = [(h, v) for h in equal if (v := value(h))]
+        for label, unit, value in _SPEEDS:
+            known = [(bench, v) for bench in equal if (v := value(bench))]
             if len(known) < EQUALS:
                 continue
-            usual = median(v for _, v in known)
-            for h, v in known:
-                if v < SLOW * usual:
-                    evidence = f"{what} {v:.0f} {unit}, median {usual:.0f} of {len(known)} hosts"
-                    yield Evidence(evidence, host=h.host)
+            typical = median(v for _, v in known)
+            for bench, v in known:
+                if v < SLOW * typical:
+                    evidence = f"{label} {v:.0f} {unit}, median {typical:.0f} of {len(known)} hosts"
+                    yield Evidence(evidence, host=bench.host)
 
 
 BF16_GAIN = 0.9
@@ -63,9 +63,9 @@ BF16_GAIN = 0.9
 )
 def slow_bf16(cluster: CheckedHosts) -> Iterator[Evidence]:
     for h, facts in _comparable_hosts(cluster):
-        has = {"avx512_bf16", "amx_bf16"} & facts.cpu.flags
-        if has and h.bf16 and h.fp32 and h.bf16 < BF16_GAIN * h.fp32:
-            flags = ", ".join(sorted(has))
+        features = {"avx512_bf16", "amx_bf16"} & facts.cpu.flags
+        if features and h.bf16 and h.fp32 and h.bf16 < BF16_GAIN * h.fp32:
+            flags = ", ".join(sorted(features))
             evidence = f"bf16 {h.bf16:.0f}, fp32 {h.fp32:.0f} GFLOP/s; {flags} in /proc/cpuinfo"
             yield Evidence(evidence, host=h.host)
 
@@ -82,10 +82,10 @@ def slow_bf16(cluster: CheckedHosts) -> Iterator[Evidence]:
     ),
 )
 def onednn_low(cluster: CheckedHosts) -> Iterator[Evidence]:
-    for h, facts in _comparable_hosts(cluster):
-        chosen, has = onednn_level(h.onednn), isa.cpu_level(facts.cpu)
-        if chosen in isa.LEVELS and has in isa.LEVELS and not isa.at_least(chosen, has):
-            yield Evidence(f"it says: {h.onednn}; the flags say {has}", host=h.host)
+    for bench, facts in _comparable_hosts(cluster):
+        chosen, level = onednn_level(bench.onednn), isa.cpu_level(facts.cpu)
+        if chosen in isa.LEVELS and level in isa.LEVELS and not isa.at_least(chosen, level):
+            yield Evidence(f"it says: {bench.onednn}; the flags say {level}", host=bench.host)
 
 
 SLOW_LINK = 500e6  # bits per second; below gigabit Ethernet by more than a sample's error
@@ -106,9 +106,9 @@ def slow_link(cluster: CheckedHosts) -> list[Evidence]:
     good = [(link, link.rate) for link in cluster.measured.links if link.rate]
     if not good:
         return []
-    usual = median(rate for _, rate in good)
-    beside = min(SLOW_BESIDE * usual, FAST_LINK) if len(good) >= EQUALS else 0.0
-    limit = max(SLOW_LINK, beside)
+    typical = median(rate for _, rate in good)
+    relative = min(SLOW_BESIDE * typical, FAST_LINK) if len(good) >= EQUALS else 0.0
+    limit = max(SLOW_LINK, relative)
     slow = [(link, rate) for link, rate in good if rate < limit]
     return [_slow_links_evidence(cluster, host, own) for host, own in _hosts_to_blame(slow, good)]
 
@@ -126,10 +126,10 @@ LATENCY = 5e-3
     fix="use hosts of one site and one network   (ping, ip route get: is there a VPN in between?)",
 )
 def far(cluster: CheckedHosts) -> list[Evidence]:
-    slow = [n for n in cluster.measured.links if n.latency and n.latency > LATENCY]
+    distant = [n for n in cluster.measured.links if n.latency and n.latency > LATENCY]
     return [
         Evidence(f"to {link.target}: {(link.latency or 0) * 1e3:.1f} ms", host=link.source)
-        for link in slow
+        for link in distant
     ]
 
 
@@ -143,11 +143,11 @@ def far(cluster: CheckedHosts) -> list[Evidence]:
     fix=do(ipexctl_command("install"), "   (rebuilds the environment)"),
 )
 def broken_torch(cluster: CheckedHosts) -> Iterator[Evidence]:
-    for h in cluster.measured.hosts:
-        if h.status in ("failed", "late"):
-            severity = Severity.FAIL if h.status == "failed" else Severity.WARN
-            last = h.why.strip().rpartition("\n")[2][-300:]
-            yield Evidence(last or h.status, severity=severity, host=h.host)
+    for bench in cluster.measured.hosts:
+        if bench.status in ("failed", "late"):
+            severity = Severity.FAIL if bench.status == "failed" else Severity.WARN
+            last = bench.why.strip().rpartition("\n")[2][-300:]
+            yield Evidence(last or bench.status, severity=severity, host=bench.host)
 
 
 @cluster_check(
@@ -162,7 +162,7 @@ def broken_torch(cluster: CheckedHosts) -> Iterator[Evidence]:
     ),
 )
 def broken_link(cluster: CheckedHosts) -> list[Evidence]:
-    reached = {(p.source, p.target) for p in cluster.peers if p.ok and not p.lost}
+    reached = {(peer.source, peer.target) for peer in cluster.peers if peer.ok and not peer.lost}
     return [
         Evidence(f"to {link.target}: {link.error}", host=link.source)
         for link in cluster.measured.links
@@ -184,10 +184,10 @@ LOST, LEAST_LOST = 0.003, 3  # share and number of packets: fewer may be chance
 )
 def lossy_link(cluster: CheckedHosts) -> Iterator[Evidence]:
     rated = [(n, n.lost / n.sent) for n in cluster.measured.losses]
-    lossy = [(n, r) for n, r in rated if n.lost >= LEAST_LOST and r >= LOST]
-    for host, own in _hosts_to_blame(lossy, rated):
-        each = ((n.target if n.source == host else n.source, n) for n, _ in own)
-        text = "; ".join(f"with {name}: {n.lost} of {n.sent} lost" for name, n in each)
+    lossy = [(n, share) for n, share in rated if n.lost >= LEAST_LOST and share >= LOST]
+    for host, links in _hosts_to_blame(lossy, rated):
+        ends = ((n.target if n.source == host else n.source, n) for n, _ in links)
+        text = "; ".join(f"with {name}: {n.lost} of {n.sent} lost" for name, n in ends)
         fix = do(
             command("ip -s link show", _nic_of(cluster, host)),
             "   (errors and drops, on both hosts; then the cable and the switch port)",
@@ -207,23 +207,23 @@ _SPEEDS: tuple[tuple[str, str, Speed], ...] = (
 
 def _equal_hosts(cluster: CheckedHosts) -> list[list[HostBench]]:
     """Group comparable hosts, one per machine: its containers share their speed with each other."""
-    facts = {f.host: f for f in cluster.hosts}
-    found: dict[tuple[object, ...], list[HostBench]] = {}
+    facts = {host.host: host for host in cluster.hosts}
+    groups: dict[tuple[object, ...], list[HostBench]] = {}
     machines = set[str]()
-    for h in cluster.measured.hosts:
-        own = facts.get(h.host)
-        if own and h.status == "ok" and (own.boot_id or h.host) not in machines:
-            machines.add(own.boot_id or h.host)
-            found.setdefault((own.cpu.model_name, h.threads, h.torch), []).append(h)
-    return list(found.values())
+    for bench in cluster.measured.hosts:
+        own = facts.get(bench.host)
+        if own and bench.status == "ok" and (own.boot_id or bench.host) not in machines:
+            machines.add(own.boot_id or bench.host)
+            groups.setdefault((own.cpu.model_name, bench.threads, bench.torch), []).append(bench)
+    return list(groups.values())
 
 
 def _comparable_hosts(cluster: CheckedHosts) -> Iterator[tuple[HostBench, Facts]]:
     """Yield the hosts whose CPU flags, as far as can be detected, are those of the real CPU."""
-    facts = {f.host: f for f in cluster.hosts}
-    for h in cluster.measured.hosts:
-        if h.host in facts and not h.cpuinfo_mounted:
-            yield h, facts[h.host]
+    facts = {host.host: host for host in cluster.hosts}
+    for bench in cluster.measured.hosts:
+        if bench.host in facts and not bench.cpuinfo_mounted:
+            yield bench, facts[bench.host]
 
 
 _Pair = TypeVar("_Pair", MeasuredLink, Losses)
@@ -234,19 +234,19 @@ def _hosts_to_blame(
 ) -> list[tuple[str, list[tuple[_Pair, float]]]]:
     """Return the hosts whose links are all slow while others are good; else the links' sources."""
     hosts = {name for link, _ in all_ for name in (link.source, link.target)}
-    bad = {id(link) for link, _ in slow}
+    slow_ids = {id(link) for link, _ in slow}
     rest = list(slow)
-    found: list[tuple[str, list[tuple[_Pair, float]]]] = []
-    if len(bad) < len(all_) and len(hosts) > 2:
+    blamed: list[tuple[str, list[tuple[_Pair, float]]]] = []
+    if len(slow_ids) < len(all_) and len(hosts) > 2:
         for host in sorted(hosts):
-            own = [(n, r) for n, r in all_ if host in (n.source, n.target)]
-            mine = [(n, r) for n, r in rest if host in (n.source, n.target)]
-            if len(own) > 1 and mine and all(id(n) in bad for n, _ in own):
-                found.append((host, mine))
-                rest = [(n, r) for n, r in rest if (n, r) not in mine]
+            of_host = [(n, r) for n, r in all_ if host in (n.source, n.target)]
+            remaining = [(n, r) for n, r in rest if host in (n.source, n.target)]
+            if len(of_host) > 1 and remaining and all(id(n) in slow_ids for n, _ in of_host):
+                blamed.append((host, remaining))
+                rest = [(n, r) for n, r in rest if (n, r) not in remaining]
     for link, rate in rest:
-        found.append((link.source, [(link, rate)]))
-    return found
+        blamed.append((link.source, [(link, rate)]))
+    return blamed
 
 
 def _nic_of(cluster: CheckedHosts, host: str) -> str:
@@ -259,12 +259,12 @@ _GRADIENTS = 400e6 * 8  # bits of 100 million fp32 gradients
 
 
 def _slow_links_evidence(
-    cluster: CheckedHosts, host: str, own: Sequence[tuple[MeasuredLink, float]]
+    cluster: CheckedHosts, host: str, links: Sequence[tuple[MeasuredLink, float]]
 ) -> Evidence:
-    rate = min(r for _, r in own)
-    others = fold(n.target if n.source == host else n.source for n, _ in own)
+    rate = min(r for _, r in links)
+    names = fold(n.target if n.source == host else n.source for n, _ in links)
     return Evidence(
-        f"with {others}: {rate / 1e6:.0f} Mbit/s; 100 million gradients take "
+        f"with {names}: {rate / 1e6:.0f} Mbit/s; 100 million gradients take "
         f"{_GRADIENTS / rate:.0f} s",
         fix=look_at_link(_nic_of(cluster, host)),
         host=host,

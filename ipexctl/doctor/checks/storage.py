@@ -90,10 +90,10 @@ def disk_space(facts: Facts) -> Evidence | None:
     free = facts.disk.free
     if free is None or free >= DISK_WARN or facts.disk.read_only:
         return None
-    look = command("df -h", facts.disk.root)
+    show = command("df -h", facts.disk.root)
     return Evidence(
         f"{_describe_root(facts)}: {binary_size(free)} free",
-        fix=do("free some space, or use another disk: --root /path   (", look, ")"),
+        fix=do("free some space, or use another disk: --root /path   (", show, ")"),
         severity=Severity.FAIL if free < DISK_FAIL else Severity.WARN,
     )
 
@@ -277,9 +277,9 @@ def home_not_writable(facts: Facts) -> Evidence | None:
     fix="put data where all hosts have it; `ipexctl run` sends the script's folder itself",
 )
 def mixed_homes(cluster: CheckedHosts) -> Evidence | None:
-    known = [f for f in cluster.hosts if f.home_disk and f.home_disk.filesystem]
-    found = group_hosts(known, lambda f: _file_server(f.home_disk) or "a local disk")
-    return Evidence(hosts_by_value(found)) if len(found) > 1 else None
+    examined = [facts for facts in cluster.hosts if facts.home_disk and facts.home_disk.filesystem]
+    servers = group_hosts(examined, lambda facts: _file_server(facts.home_disk) or "a local disk")
+    return Evidence(hosts_by_value(servers)) if len(servers) > 1 else None
 
 
 _NETWORK = (
@@ -307,5 +307,5 @@ def _file_server(disk: DiskFacts | None) -> str:
 
 
 def _describe_root(facts: Facts) -> str:
-    at = facts.disk
-    return f"{at.root} ({at.filesystem})" if at.filesystem else at.root
+    disk = facts.disk
+    return f"{disk.root} ({disk.filesystem})" if disk.filesystem else disk.root

@@ -34,22 +34,22 @@ def musl(facts: Facts) -> Evidence | None:
     fix="use a newer system: RHEL 8, Debian 10, Ubuntu 20.04 and later have 2.28",
 )
 def old_glibc(cluster: CheckedHosts) -> list[Evidence]:
-    found = []
+    evidence = []
     for facts in cluster.hosts:
         version = _glibc_version(facts)
         rows = maintained_rows(cluster.rows)
         served = [row for row in rows if version and row.glibc <= version]
         if version is None or len(served) == len(rows):
             continue
-        worse = Severity.NOTE if served else Severity.FAIL
-        have = f"packages for {', '.join(r.name for r in served[:3])}" if served else "no packages"
-        found.append(Evidence(f"{facts.libc}: {have}", host=facts.host, severity=worse))
-    return found
+        severity = Severity.NOTE if served else Severity.FAIL
+        text = f"packages for {', '.join(r.name for r in served[:3])}" if served else "no packages"
+        evidence.append(Evidence(f"{facts.libc}: {text}", host=facts.host, severity=severity))
+    return evidence
 
 
 def _glibc_version(facts: Facts) -> tuple[int, int] | None:
-    found = re.fullmatch(r"glibc (\d+)\.(\d+).*", facts.libc)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.fullmatch(r"glibc (\d+)\.(\d+).*", facts.libc)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 @host_check(
@@ -120,9 +120,9 @@ def _enable_linger_fix(facts: Facts) -> Fix:
     ),
 )
 def wsl(cluster: CheckedHosts) -> list[Evidence]:
-    worse = Severity.WARN if len(cluster.hosts) > 1 else Severity.NOTE
-    hosts = [f for f in cluster.hosts if "microsoft" in f.kernel.lower()]
-    return [Evidence(f.kernel, host=f.host, severity=worse) for f in hosts]
+    severity = Severity.WARN if len(cluster.hosts) > 1 else Severity.NOTE
+    hosts = [facts for facts in cluster.hosts if "microsoft" in facts.kernel.lower()]
+    return [Evidence(facts.kernel, host=facts.host, severity=severity) for facts in hosts]
 
 
 SLOW_LOGIN = 3  # seconds

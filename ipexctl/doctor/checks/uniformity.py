@@ -27,8 +27,8 @@ def _memory_by(factor: float) -> Callable[[CheckedHosts], bool]:
     """Return a test: does the largest host have over `factor` times the memory of the smallest?"""
 
     def is_more(cluster: CheckedHosts) -> bool:
-        known = [n for n in map(of.usable_memory, cluster.hosts) if n]
-        return bool(known) and max(known) > factor * min(known)
+        sizes = [n for n in map(of.usable_memory, cluster.hosts) if n]
+        return bool(sizes) and max(sizes) > factor * min(sizes)
 
     return is_more
 
@@ -155,7 +155,7 @@ def common_python(cluster: CheckedHosts) -> Evidence | None:
     minors = {
         f.host: {p.version[:2] for p in f.pythons if p.version[:2] in wanted} for f in cluster.hosts
     }
-    usable = {host: found for host, found in minors.items() if found}
+    usable = {host: versions for host, versions in minors.items() if versions}
     if len(usable) < 2 or set.intersection(*usable.values()):
         return None
     hosts = [f for f in cluster.hosts if f.host in usable]
@@ -175,9 +175,9 @@ def common_python(cluster: CheckedHosts) -> Evidence | None:
     fix="use the same user name and id everywhere: a directory service, or usermod -u",
 )
 def same_user(cluster: CheckedHosts) -> Evidence | None:
-    shared = [f for f in cluster.hosts if f.home_disk and network_fs(f.home_disk)]
-    ids = group_hosts(shared, lambda f: f.uid)
+    shared = [facts for facts in cluster.hosts if facts.home_disk and network_fs(facts.home_disk)]
+    ids = group_hosts(shared, lambda facts: facts.uid)
     if len(ids) > 1:
         return Evidence("user ids: " + hosts_by_value(ids), severity=_WARN)
-    names = group_hosts(cluster.hosts, lambda f: f.user)
+    names = group_hosts(cluster.hosts, lambda facts: facts.user)
     return Evidence(hosts_by_value(names)) if len(names) > 1 else None

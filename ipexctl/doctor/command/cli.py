@@ -93,13 +93,13 @@ def doctor(
     raise typer.Exit(report.exit_code)
 
 
-def _check_html(to: str, *, alone: bool, as_text: bool) -> None:
+def _check_html(path: str, *, alone: bool, as_text: bool) -> None:
     """Check the --html options before the hosts are asked."""
     if not alone:
         raise InputError("--html cannot be combined with --fix or --print", slug="options-conflict")
     from ipexctl.pages.page_file import check_html
 
-    check_html(to, "doctor", other=not as_text)
+    check_html(path, "doctor", other=not as_text)
 
 
 def _choose_formatter(name: str) -> Callable[[Any], str] | None:
@@ -108,11 +108,11 @@ def _choose_formatter(name: str) -> Callable[[Any], str] | None:
         return None
     from ipexctl.doctor.command import report_formats
 
-    known = {
+    formatters = {
         "json": report_formats.as_json,
         "junit": report_formats.junit,
         "markdown": report_formats.markdown,
     }
-    if name not in known:
-        raise unknown_value("--format", name, ("text", *known))
-    return known[name]
+    if name not in formatters:
+        raise unknown_value("--format", name, ("text", *formatters))
+    return formatters[name]

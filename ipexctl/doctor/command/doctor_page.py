@@ -29,14 +29,14 @@ _TONES = {"ok": "good", "warn": "warm", "note": "soft"}  # by state; the others 
 _TITLES = {Severity.FAIL: "Failures", Severity.WARN: "Warnings", Severity.NOTE: "Notes"}
 
 
-def write_doctor_page(report: Report, to: str) -> None:
-    """Write the page to `to`: a writable file, or "-" for stdout."""
-    put_page(render_doctor_page(report, page_styles(), time.strftime("%Y-%m-%d %H:%M")), to)
+def write_doctor_page(report: Report, path: str) -> None:
+    """Write the page to `path`: a writable file, or "-" for stdout."""
+    put_page(render_doctor_page(report, page_styles(), time.strftime("%Y-%m-%d %H:%M")), path)
 
 
 def render_doctor_page(report: Report, styles: str, made: str) -> str:
-    advice = sorted(report.recommendations, key=lambda r: -len(r.hosts))
-    found = [
+    advice = sorted(report.recommendations, key=lambda item: -len(item.hosts))
+    sections = [
         ("Hosts", _hosts_html(report)),
         ("Recommended settings", _panel_grid(map(_advice_html, advice))),
         (
@@ -47,8 +47,8 @@ def render_doctor_page(report: Report, styles: str, made: str) -> str:
     ]
     for severity, title in _TITLES.items():
         problems = by_problem(report.findings, severity)
-        found.append((title, _panel_grid(_problem_panel(p, report.everyone) for p in problems)))
-    body = f"{_page_head(report)}{html_main(found, made)}"
+        sections.append((title, _panel_grid(_problem_panel(p, report.everyone) for p in problems)))
+    body = f"{_page_head(report)}{html_main(sections, made)}"
     title = f"{verdict_line(report).plain} · ipexctl doctor"
     return frame_page(title, body, command="doctor", styles=[styles])
 
@@ -64,13 +64,13 @@ def _page_head(report: Report) -> str:
 
 
 def _hosts_html(report: Report) -> str:
-    heads, found = whole_table(report)
-    lines = [list(map(_cell_html, heads, cells)) for cells in found]
-    used = "".join(
+    heads, rows = whole_table(report)
+    lines = [list(map(_cell_html, heads, cells)) for cells in rows]
+    environments = "".join(
         html_tag("p", f"{fold_hosts(hosts, None)}: {text}", "empty")
         for text, hosts in report.environments.items()
     )
-    return html_table("Hosts", heads, lines) + used
+    return html_table("Hosts", heads, lines) + environments
 
 
 def _cell_html(head: str, text: str) -> str:
@@ -87,22 +87,22 @@ def _advice_html(r: Recommendation) -> str:
 
 
 def _down_panels(report: Report) -> Iterator[str]:
-    unknown = [d for d in report.down if d.slug == "host-key-unknown"]
+    unknown = [down for down in report.down if down.slug == "host-key-unknown"]
     if unknown:
         trust = f"{report.trust}   # compare the fingerprints first"
         yield _down_panel(unknown, "their host keys are not trusted yet", trust)
-    for same in group_alike_downs([d for d in report.down if d not in unknown]):
-        yield _down_panel(same, *brief_and_hint(same))
+    for group in group_alike_downs([down for down in report.down if down not in unknown]):
+        yield _down_panel(group, *brief_and_hint(group))
     if report.without_downs:
         yield html_tag("h3", "Without these hosts") + html_pre(report.without_downs)
 
 
-def _down_panel(same: Sequence[HostDown], title: str, fix: str) -> str:
-    found: dict[str, list[str]] = {}
-    for d in same:
-        found.setdefault(d.why, []).append(d.host)
-    seen = [f"{fold_hosts(n, None)}: " * (len(found) > 1) + why for why, n in found.items()]
-    heading = _panel_heading(same[0].state.value, title, [d.host for d in same])
+def _down_panel(group: Sequence[HostDown], title: str, fix: str) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for down in group:
+        by_reason.setdefault(down.why, []).append(down.host)
+    seen = [f"{fold_hosts(n, None)}: " * (len(by_reason) > 1) + why for why, n in by_reason.items()]
+    heading = _panel_heading(group[0].state.value, title, [down.host for down in group])
     return heading + html_paragraphs(seen) + html_pre(fix)
 
 
@@ -132,5 +132,5 @@ def _state_tag(state: str) -> str:
 
 
 def _panel_grid(panels: Iterable[str]) -> str:
-    found = "".join(f'<div class="panel">{panel}</div>\n' for panel in panels)
-    return f'<div class="two">{found}</div>' if found else ""
+    html = "".join(f'<div class="panel">{panel}</div>\n' for panel in panels)
+    return f'<div class="two">{html}</div>' if html else ""

@@ -39,9 +39,9 @@ _PLURAL = {"fail": "failures", "warn": "warnings", "note": "notes"}
 
 def down_host_lines(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
     text: list[Text] = []
-    unknown = [d for d in report.down if d.slug == "host-key-unknown"]
+    unknown = [member for member in report.down if member.slug == "host-key-unknown"]
     if unknown:
-        names = [d.host for d in unknown]
+        names = [member.host for member in unknown]
         text += _block_heading(
             "unreachable", "", names, "their host keys are not trusted yet", width
         )
@@ -50,33 +50,33 @@ def down_host_lines(report: Report, width: int | None, *, verbose: bool) -> list
         if len(unknown) > KEYS and not verbose:
             text.append(Text(f"  … and {len(unknown) - KEYS} more keys: -v", "dim"))
         text += command_lines("fix", f"{report.trust}   (compare the fingerprints first)", width)
-    for same in group_alike_downs([d for d in report.down if d not in unknown]):
-        text += _no_answer(same, width, verbose=verbose)
+    for group in group_alike_downs([member for member in report.down if member not in unknown]):
+        text += _no_answer(group, width, verbose=verbose)
     return text + command_lines("or", report.without_downs, width)
 
 
 def group_alike_downs(down: Sequence[HostDown]) -> list[list[HostDown]]:
     """Group hosts whose messages differ only in their own name and address."""
-    found: dict[tuple[str, ...], list[HostDown]] = {}
-    for d in down:
-        said = (part.replace(d.host, "") for part in (d.what, d.why, d.hint))
-        key = (d.slug, *(_ADDRESS.sub("", part) for part in said))
-        found.setdefault(key, []).append(d)
-    return list(found.values())
+    groups: dict[tuple[str, ...], list[HostDown]] = {}
+    for member in down:
+        texts = (part.replace(member.host, "") for part in (member.what, member.why, member.hint))
+        key = (member.slug, *(_ADDRESS.sub("", part) for part in texts))
+        groups.setdefault(key, []).append(member)
+    return list(groups.values())
 
 
-def brief_and_hint(same: Sequence[HostDown]) -> tuple[str, str]:
+def brief_and_hint(group: Sequence[HostDown]) -> tuple[str, str]:
     """Return what is common to the messages of these hosts, and what to do."""
-    down, briefs = same[0], list(dict.fromkeys(d.brief for d in same))
+    down, briefs = group[0], list(dict.fromkeys(d.brief for d in group))
     shared = in_common(briefs) if len(briefs) > 1 else None
-    names = fold_hosts([d.host for d in same], WHO)
-    hints = [replace(d, hint=d.hint.replace(f"on {d.host}: ", f"on {names}: ")) for d in same]
+    names = fold_hosts([d.host for d in group], WHO)
+    hints = [replace(d, hint=d.hint.replace(f"on {d.host}: ", f"on {names}: ")) for d in group]
     return shared[0] if shared else down.brief, merged_hints(hints)
 
 
-def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:
-    down, names = same[0], [d.host for d in same]
-    brief, hint = brief_and_hint(same)
+def _no_answer(group: Sequence[HostDown], width: int | None, *, verbose: bool) -> list[Text]:
+    down, names = group[0], [member.host for member in group]
+    brief, hint = brief_and_hint(group)
     text = _block_heading(down.state.value, "", names, brief, width)
     why = down.why if verbose else down.why.strip().rpartition("\n")[2]
     text += labelled_lines("why", why, width) if why else []
@@ -89,19 +89,19 @@ def _no_answer(same: Sequence[HostDown], width: int | None, *, verbose: bool) ->
 def finding_blocks(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
     text: list[Text] = []
     for severity in Severity:
-        found = by_problem(report.findings, severity)
-        most = {Severity.WARN: BLOCKS, Severity.NOTE: NOTES}.get(severity, len(found))
-        shown, left = (found, []) if verbose else (found[:most], found[most:])
+        problems = by_problem(report.findings, severity)
+        limit = {Severity.WARN: BLOCKS, Severity.NOTE: NOTES}.get(severity, len(problems))
+        shown, hidden = (problems, []) if verbose else (problems[:limit], problems[limit:])
         if severity is Severity.NOTE and not verbose:
             text += _note_lines(shown, width, report.everyone)
         else:
             for problem in shown:
                 text += _problem_block(problem, width, report.everyone, verbose=verbose)
-        if left:
-            word = severity.value if len(left) == 1 else _PLURAL[severity.value]
-            ids = ", ".join(dict.fromkeys(p.first.id for p in left))
-            more = f"… and {len(left)} more {word}: -v"
-            text.append(Text(truncate_text(f"{more}   ({ids})", width), "dim"))
+        if hidden:
+            word = severity.value if len(hidden) == 1 else _PLURAL[severity.value]
+            ids = ", ".join(dict.fromkeys(p.first.id for p in hidden))
+            summary = f"… and {len(hidden)} more {word}: -v"
+            text.append(Text(truncate_text(f"{summary}   ({ids})", width), "dim"))
     return text
 
 
@@ -132,37 +132,37 @@ def evidence_lines(problem: Problem, *, verbose: bool) -> list[str]:
 
 def _fix_lines(problem: Problem, width: int | None, *, verbose: bool) -> list[Text]:
     """Return each different fix, under the hosts that it is for."""
-    found = problem.fixes
-    if list(map(len, found.values())) == [max(1, len(problem.hosts))]:
+    fixes = problem.fixes
+    if list(map(len, fixes.values())) == [max(1, len(problem.hosts))]:
         return command_lines("fix", str(problem.first.fix), width)
     text: list[Text] = []
-    for fix, hosts in list(found.items())[: None if verbose else FIXES]:
+    for fix, hosts in list(fixes.items())[: None if verbose else FIXES]:
         first, *rest = str(fix).splitlines()
         text += command_lines(
             "fix", "\n".join([f"on {fold_hosts(hosts, WHO)}: {first}", *rest]), width
         )
-    left = list(found.values())[FIXES:]
-    if left and not verbose:
-        text.append(Text(f"      … and for {fold_hosts(sum(left, []), WHO)}: -v"))
+    hidden = list(fixes.values())[FIXES:]
+    if hidden and not verbose:
+        text.append(Text(f"      … and for {fold_hosts(sum(hidden, []), WHO)}: -v"))
     return text
 
 
-def _first_lines(told: list[str], most: int | None) -> list[str]:
-    more = 0 if most is None else len(told) - most
-    return told if more <= 0 else [*told[:most], f"… and {more} more: -v"]
+def _first_lines(lines: list[str], limit: int | None) -> list[str]:
+    hidden = 0 if limit is None else len(lines) - limit
+    return lines if hidden <= 0 else [*lines[:limit], f"… and {hidden} more: -v"]
 
 
 def _note_lines(found: Sequence[Problem], width: int | None, everyone: Sequence[str]) -> list[Text]:
     """Return the notes, one line each."""
     if not found:
         return []
-    most = None if width is None else max(16, width // 3)
-    names = [fold_hosts(p.hosts or everyone, most) for p in found]
+    limit = None if width is None else max(16, width // 3)
+    names = [fold_hosts(p.hosts or everyone, limit) for p in found]
     number = max(len(p.first.id) for p in found)
     name = max(map(cell_len, names))
     text = [Text()]
-    for problem, who in zip(found, names, strict=True):
-        start = f" {problem.first.id:{number}}  {who}{' ' * (name - cell_len(who))}  "
+    for problem, host_names in zip(found, names, strict=True):
+        start = f" {problem.first.id:{number}}  {host_names}{' ' * (name - cell_len(host_names))}  "
         room = None if width is None else max(20, width - 4 - cell_len(start))
         line = Text("note", STYLES["note"]).append(start)
         text.append(line.append(truncate_text(problem.first.title, room)))

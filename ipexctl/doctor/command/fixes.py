@@ -27,7 +27,7 @@ NOTHING = "nothing can be fixed without a question"
 
 def show_scripts(report: Report, file: IO[str]) -> None:
     """Print a script for `sh` and nothing else: one part for each group of hosts."""
-    names = [h.name for h in report.hosts]
+    names = [host.name for host in report.hosts]
     parts = root_scripts(report.findings, names)
     for down in report.down:
         print(f"# not looked at: {plain(down.what)}", file=file)
@@ -48,37 +48,37 @@ def show_play(report: Report, file: IO[str]) -> None:
 def run_fixes(report: Report, target: Target, root: str, *, yes: bool, json: bool) -> int:
     """Write the play, show it, ask, and run it as `ipexctl play` does."""
     text = _play_of(report)
-    later = f"{hints.suggest_command(target, 'play', root)} {FILE}"
+    command = f"{hints.suggest_command(target, 'play', root)} {FILE}"
     print(text, end="", file=sys.stderr)
     if not text.startswith(WRITTEN):
         print(NOTHING, file=sys.stderr)
-        show_plays([], target, PlayOptions(root=root), again=later, json=json)
+        show_plays([], target, PlayOptions(root=root), again=command, json=json)
         return report.exit_code if report.down else 0
     _write_play(text)
     refusal = InputError(
         "cannot ask for confirmation: stdin is not a terminal (use --yes)",
         why="the command asks before it changes anything",
-        hint=f"read {FILE}, then: {later}",
+        hint=f"read {FILE}, then: {command}",
         slug="no-terminal",
     )
     if not yes and not confirm(f"Run {FILE}? [y/N] ", sys.stdin, refusal):
-        print(f"{DECLINED}; {later} runs it", file=sys.stderr)
+        print(f"{DECLINED}; {command} runs it", file=sys.stderr)
         return EXIT_FAILED
     play = read_play(text, str(FILE), all_steps())
-    return show_plays([play], target, PlayOptions(root=root), again=later, json=json)
+    return show_plays([play], target, PlayOptions(root=root), again=command, json=json)
 
 
 def _play_of(report: Report) -> str:
-    return fix_play(report.findings, [h.name for h in report.hosts])
+    return fix_play(report.findings, [host.name for host in report.hosts])
 
 
 def _write_play(text: str) -> None:
     """Write the play; only a play that an earlier `doctor` wrote is replaced."""
     try:
         if os.path.lexists(FILE) and not FILE.read_text("utf-8", "replace").startswith(WRITTEN):
-            what = f"{FILE} is there already, and doctor did not write it"
+            message = f"{FILE} is there already, and doctor did not write it"
             hint = f"{quote(('mv', str(FILE), 'my-play.yaml'))}   # or run it in another folder"
-            raise InputError(what, hint=hint, slug="fix-file-exists")
+            raise InputError(message, hint=hint, slug="fix-file-exists")
         write_atomic(FILE, text)
     except OSError as e:
         raise InputError(

@@ -35,42 +35,40 @@ class HostTableRow:
 
 
 def host_table_lines(report: Report, width: int | None, *, verbose: bool = False) -> list[Text]:
-    found = host_table_rows(report)
-    shown = found if verbose else found[:ROWS]
+    rows = host_table_rows(report)
+    shown = rows if verbose else rows[:ROWS]
     table = _fit_columns(_table_cells(shown, width, verbose=verbose), width)
     text = [_table_line(row, table, header=i == 0) for i, row in enumerate(table)]
-    if len(found) > len(shown):
-        rest = sum(len(r.hosts) for r in found[ROWS:])
-        text.append(Text(f"… and {rest} more hosts in {len(found) - ROWS} rows: -v", "dim"))
+    if len(rows) > len(shown):
+        rest = sum(len(r.hosts) for r in rows[ROWS:])
+        text.append(Text(f"… and {rest} more hosts in {len(rows) - ROWS} rows: -v", "dim"))
     return text
 
 
 def whole_table(report: Report) -> tuple[list[str], list[list[str]]]:
     """Return the columns that have content, and their cells, not truncated."""
-    found = [
-        (fold_hosts(row.hosts, None), row.state, *row.cells) for row in host_table_rows(report)
-    ]
-    shown = [i for i in range(len(COLUMNS)) if any(cells[i] for cells in found)]
-    return [COLUMNS[i] for i in shown], [[cells[i] for i in shown] for cells in found]
+    rows = [(fold_hosts(row.hosts, None), row.state, *row.cells) for row in host_table_rows(report)]
+    columns = [i for i in range(len(COLUMNS)) if any(cells[i] for cells in rows)]
+    return [COLUMNS[i] for i in columns], [[cells[i] for i in columns] for cells in rows]
 
 
 def host_table_rows(report: Report) -> list[HostTableRow]:
     """Return the rows, the largest group first, so that hosts that differ follow below."""
     sizes = _memory_texts(report.facts)
-    found: dict[Look, list[Facts | None]] = {}
+    by_look: dict[Look, list[Facts | None]] = {}
     names: dict[Look, list[str]] = {}
     for host in report.hosts:
         facts = report.facts_of(host.name)
         look = (report.state(host.name), *(_row_of_facts(facts, sizes) if facts else ("",) * 7))
-        found.setdefault(look, []).append(facts)
+        by_look.setdefault(look, []).append(facts)
         names.setdefault(look, []).append(host.name)
-    made = []
-    for (state, level, cores, memory, pythons, nic, cpu, system), group in found.items():
+    rows = []
+    for (state, level, cores, memory, pythons, nic, cpu, system), group in by_look.items():
         addresses = [a for a in (of.peer_address(f) if f else "" for f in group) if a]
         cells = (level, cores, memory, pythons, _addresses_text(addresses), nic, cpu, system)
         hosts = names[state, level, cores, memory, pythons, nic, cpu, system]
-        made.append(HostTableRow(tuple(hosts), state, cells))
-    return sorted(made, key=lambda row: -len(row.hosts))
+        rows.append(HostTableRow(tuple(hosts), state, cells))
+    return sorted(rows, key=lambda row: -len(row.hosts))
 
 
 def _addresses_text(addresses: Sequence[str]) -> str:
@@ -78,13 +76,13 @@ def _addresses_text(addresses: Sequence[str]) -> str:
 
 
 def _table_cells(
-    found: Sequence[HostTableRow], width: int | None, *, verbose: bool
+    rows: Sequence[HostTableRow], width: int | None, *, verbose: bool
 ) -> list[list[str]]:
-    most = None if verbose or width is None else max(24, width // 2)
+    limit = None if verbose or width is None else max(24, width // 2)
     table = [list(COLUMNS)]
-    for row in found:
-        cells = (truncate_text(c, 40) for c in row.cells)
-        table.append([fold_hosts(row.hosts, most), row.state, *cells])
+    for row in rows:
+        cells = (truncate_text(cell, 40) for cell in row.cells)
+        table.append([fold_hosts(row.hosts, limit), row.state, *cells])
     return table
 
 
@@ -99,7 +97,7 @@ def _fit_columns(table: list[list[str]], width: int | None) -> list[list[str]]:
 def _table_line(row: list[str], table: list[list[str]], *, header: bool) -> Text:
     text = Text()
     for i, cell in enumerate(row):
-        size = max(cell_len(r[i]) for r in table)
+        size = max(cell_len(cells[i]) for cells in table)
         pad = " " * (size - cell_len(cell))
         style = "bold" if header else STYLES.get(cell, "") if table[0][i] == "state" else ""
         text.append(pad + cell if table[0][i] in _RIGHT else cell + pad, style)
@@ -126,15 +124,15 @@ def _row_of_facts(facts: Facts, sizes: dict[int, str]) -> Look:
 
 def _memory_texts(hosts: Sequence[Facts]) -> dict[int, str]:
     """Return each amount of memory as text; amounts that are nearly the same get the same text."""
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     together: list[int] = []
     for total in [*sorted({n for n in map(of.usable_memory, hosts) if n is not None}), None]:
         if together and (total is None or total > together[0] * (1 + _NEAR)):
-            found.update(dict.fromkeys(together, f"{together[-1] / GIB:.0f} GiB"))
+            texts.update(dict.fromkeys(together, f"{together[-1] / GIB:.0f} GiB"))
             together = []
         if total is not None:
             together.append(total)
-    return found
+    return texts
 
 
 def _cores_text(facts: Facts) -> str:
@@ -154,24 +152,24 @@ def _processor_text(facts: Facts) -> str:
     """
     name = (facts.cpu.model_name or facts.cpu.vendor).partition(" @ ")[0]
     name = " ".join(re.sub(r"\((R|TM|tm)\)|\bCPU\b|\bProcessor$", " ", name).split())
-    known = processors.processor_generation(facts.cpu)
-    if not known:
+    generation = processors.processor_generation(facts.cpu)
+    if not generation:
         return name
     name = name.removeprefix("Intel ").removeprefix("AMD ")
-    if known.startswith(name):
-        return known
-    more = " ".join(word for word in known.split() if word not in name.split())
-    return f"{name}, {more}" if more else name
+    if generation.startswith(name):
+        return generation
+    rest = " ".join(word for word in generation.split() if word not in name.split())
+    return f"{name}, {rest}" if rest else name
 
 
 def _python_minors(facts: Facts) -> list[str]:
     """Return the newest three Python versions."""
-    minors = sorted({p.version[:2] for p in facts.pythons}, reverse=True)
-    shown = [".".join(map(str, m)) for m in minors[:3]]
+    minors = sorted({python.version[:2] for python in facts.pythons}, reverse=True)
+    shown = [".".join(map(str, minor)) for minor in minors[:3]]
     return shown + ["…"] if len(minors) > 3 else shown or ["none"]
 
 
 def _nic_text(facts: Facts) -> str:
     address = of.peer_address(facts)
-    own = [n.name for n in facts.net.nics if address and address in n.addresses]
-    return own[0] if own else facts.net.default_nic
+    names = [n.name for n in facts.net.nics if address and address in n.addresses]
+    return names[0] if names else facts.net.default_nic

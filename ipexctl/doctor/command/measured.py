@@ -25,35 +25,35 @@ def measurement_lines(report: Report, *, verbose: bool) -> list[Text]:
 
 
 def _compute_lines(hosts: Sequence[HostBench], *, verbose: bool) -> list[Text]:
-    done = [h for h in hosts if h.status == "ok"]
+    benches = [bench for bench in hosts if bench.status == "ok"]
     text: list[Text] = []
-    if done:
-        size = max(len("measured"), *(len(plain(h.host)) for h in done))
+    if benches:
+        size = max(len("measured"), *(len(plain(bench.host)) for bench in benches))
         heads = "  ".join(f"{head:>{len(head)}}" for head in _HEADS)
         text += [Text(), Text(f"{'measured':{size}}  {heads}")]
         text[-1].stylize("bold")
-        order = sorted(done, key=lambda h: h.fp32 or 0.0)  # the slowest first
-        for h in order if verbose else order[:ROWS]:
-            text.append(Text(f"{plain(h.host):{size}}  {_host_numbers(h)}"))
+        order = sorted(benches, key=lambda bench: bench.fp32 or 0.0)  # the slowest first
+        for bench in order if verbose else order[:ROWS]:
+            text.append(Text(f"{plain(bench.host):{size}}  {_host_numbers(bench)}"))
         if len(order) > ROWS and not verbose:
             text.append(Text(f"… and {len(order) - ROWS} faster hosts: -v", "dim"))
     for status, words in (("no-torch", "no torch there yet"), ("skipped", "taking turns")):
-        names = [h.host for h in hosts if h.status == status]
+        names = [bench.host for bench in hosts if bench.status == status]
         if names:
             text += [Text(), Text(f"not measured  {fold_hosts(names, 48)}: {words}", "dim")]
     return text
 
 
-def _host_numbers(h: HostBench) -> str:
-    ratio = f"×{h.bf16 / h.fp32:.1f}" if h.bf16 and h.fp32 else ""
+def _host_numbers(bench: HostBench) -> str:
+    ratio = f"×{bench.bf16 / bench.fp32:.1f}" if bench.bf16 and bench.fp32 else ""
     cells = (
-        _format_gflops(h.fp32),
-        _format_gflops(h.bf16),
+        _format_gflops(bench.fp32),
+        _format_gflops(bench.bf16),
         ratio,
-        _format_gflops(h.copy),
-        str(h.threads or "?"),
+        _format_gflops(bench.copy),
+        str(bench.threads or "?"),
     )
-    return "  ".join(f"{c:>{len(head)}}" for c, head in zip(cells, _HEADS, strict=True))
+    return "  ".join(f"{cell:>{len(head)}}" for cell, head in zip(cells, _HEADS, strict=True))
 
 
 def _format_gflops(number: float | None) -> str:
@@ -64,18 +64,18 @@ def _format_gflops(number: float | None) -> str:
 
 def links_line(links: Sequence[MeasuredLink], *, verbose: bool = False) -> list[Text]:
     """Return the line about the links; [] if none was measured."""
-    good = [link for link in links if link.rate and link.latency]
-    if not good:
+    measured = [link for link in links if link.rate and link.latency]
+    if not measured:
         return []
-    rate = median(link.rate or 0.0 for link in good)
-    latency = median(link.latency or 0.0 for link in good)
-    slowest = min(good, key=lambda link: link.rate or 0.0)
-    words = f"{len(good)} links  {bit_rate(rate)} and {latency_ms(latency)} median"
-    if len(good) > 1:
+    rate = median(link.rate or 0.0 for link in measured)
+    latency = median(link.latency or 0.0 for link in measured)
+    slowest = min(measured, key=lambda link: link.rate or 0.0)
+    words = f"{len(measured)} links  {bit_rate(rate)} and {latency_ms(latency)} median"
+    if len(measured) > 1:
         words += f", slowest {_link_ends(slowest)} {bit_rate(slowest.rate or 0.0)}"
     text = [Text(words)]
     if verbose:
-        for link in sorted(good, key=lambda link: link.rate or 0.0):
+        for link in sorted(measured, key=lambda link: link.rate or 0.0):
             line = (
                 f"  {_link_ends(link)}  {bit_rate(link.rate or 0)}  {latency_ms(link.latency or 0)}"
             )

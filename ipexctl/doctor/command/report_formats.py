@@ -29,9 +29,9 @@ def doctor_document(report: Report) -> dict[str, Any]:
         "hosts": [_host_document(report, host) for host in report.hosts],
         "lock": report.env.lock or None if report.env else None,
         "unchecked": report.unchecked or None,
-        "findings": [_finding_document(f) for f in report.findings_of("")],
-        "peers": [_json_value(p) for p in report.peers],
-        "recommendations": [_json_value(r) for r in report.recommendations],
+        "findings": [_finding_document(finding) for finding in report.findings_of("")],
+        "peers": [_json_value(peer) for peer in report.peers],
+        "recommendations": [_json_value(advice) for advice in report.recommendations],
         "measured": _json_value(report.measured),
         "seconds": round(report.seconds, 3),
         "exit_code": report.exit_code,
@@ -62,7 +62,7 @@ def _host_document(report: Report, host: Host) -> dict[str, Any]:
         "generation": processors.processor_generation(facts.cpu) if facts else "",
         "facts": _json_value(facts) if facts else None,
         "error": asdict(down) if down else None,
-        "findings": [_finding_document(f) for f in report.findings_of(host.name)],
+        "findings": [_finding_document(finding) for finding in report.findings_of(host.name)],
     }
 
 
@@ -84,7 +84,7 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_json_value(v) for v in value]
     if is_dataclass(value):
-        return {f.name: _json_value(getattr(value, f.name)) for f in fields(value)}
+        return {field.name: _json_value(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, set | frozenset):
         return sorted(value)
     if isinstance(value, dict):
@@ -101,7 +101,7 @@ def junit(report: Report) -> str:
     Warnings and notes are passing tests with output, so that they do not fail a CI job.
     """
     root = ElementTree.Element("testsuites", name="ipexctl doctor", time=f"{report.seconds:.3f}")
-    for name in [h.name for h in report.hosts] + ["all hosts"]:
+    for name in [host.name for host in report.hosts] + ["all hosts"]:
         _add_suite(root, report, name)
     for key in ("tests", "failures", "errors"):
         root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
@@ -118,22 +118,22 @@ def _add_suite(root: ElementTree.Element, report: Report, name: str) -> None:
             suite, "testcase", classname=_escape_xml(name), name="answers"
         )
         if down:
-            said = "\n".join(filter(None, (down.what, down.why, down.hint)))
+            details = "\n".join(filter(None, (down.what, down.why, down.hint)))
             error = ElementTree.SubElement(
                 case, "error", message=_escape_xml(down.what), type=down.slug
             )
-            error.text = _escape_xml(said)
-    found = report.findings_of(host)
-    for f in found:
-        title = _escape_xml(f"{f.id} {f.title}")
+            error.text = _escape_xml(details)
+    findings = report.findings_of(host)
+    for finding in findings:
+        title = _escape_xml(f"{finding.id} {finding.title}")
         case = ElementTree.SubElement(suite, "testcase", classname=_escape_xml(name), name=title)
-        text = _escape_xml(f"seen {f.evidence}\nwhy {f.why}\nfix {f.fix}")
-        if f.severity is Severity.FAIL:
-            ElementTree.SubElement(case, "failure", message=title, type=f.id).text = text
+        text = _escape_xml(f"seen {finding.evidence}\nwhy {finding.why}\nfix {finding.fix}")
+        if finding.severity is Severity.FAIL:
+            ElementTree.SubElement(case, "failure", message=title, type=finding.id).text = text
         else:
-            ElementTree.SubElement(case, "system-out").text = f"{f.severity.value}\n{text}"
+            ElementTree.SubElement(case, "system-out").text = f"{finding.severity.value}\n{text}"
     suite.set("tests", str(len(suite)))
-    suite.set("failures", str(sum(f.severity is Severity.FAIL for f in found)))
+    suite.set("failures", str(sum(finding.severity is Severity.FAIL for finding in findings)))
     suite.set("errors", "1" if down else "0")
 
 
@@ -187,7 +187,7 @@ def _findings_markdown(report: Report) -> Iterable[str]:
 
 
 def _markdown_row(*cells: str) -> str:
-    return "| " + " | ".join(_escape_md(c) for c in cells) + " |"
+    return "| " + " | ".join(_escape_md(cell) for cell in cells) + " |"
 
 
 def _escape_md(text: str) -> str:

@@ -22,44 +22,44 @@ STYLES = {
 }
 
 
-def fold_hosts(names: Sequence[str], most: int | None) -> str:
+def fold_hosts(names: Sequence[str], limit: int | None) -> str:
     """Return names as node[01-14]; a list that stays too long is cut at a name and counted."""
     text = plain(fold(names), 1 << 20)
-    if most is None or cell_len(text) <= most:
+    if limit is None or cell_len(text) <= limit:
         return text
     end = f",… ({len(names)})"
-    room = max(4, most - len(end))
+    room = max(4, limit - len(end))
     cut = set_cell_size(text, room)
-    whole = _last_comma(cut)
-    return (cut[:whole] if whole > 0 else cut.rstrip()) + end
+    comma = _last_comma(cut)
+    return (cut[:comma] if comma > 0 else cut.rstrip()) + end
 
 
 def _last_comma(text: str) -> int:
     """Return where the last complete name ends: the last comma outside brackets."""
     depth, last = 0, -1
-    for at, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
         if letter == "," and depth == 0:
-            last = at
+            last = index
     return last
 
 
-def truncate_text(text: str, most: int | None) -> str:
+def truncate_text(text: str, limit: int | None) -> str:
     text = plain(text)
-    if most is None or cell_len(text) <= most:
+    if limit is None or cell_len(text) <= limit:
         return text
-    return set_cell_size(text, max(1, most - 1)).rstrip() + "…"
+    return set_cell_size(text, max(1, limit - 1)).rstrip() + "…"
 
 
 def labelled_lines(label: str, text: str, width: int | None) -> list[Text]:
     """Return `  LABEL text`, wrapped with a hanging indent."""
-    found = []
+    lines = []
     indent = f"  {label} "
     for line in text.splitlines() or [""]:
         for part in _wrap_line(plain(line), width, len(indent)):
-            found.append(Text(indent, "dim").append(part, "not dim"))
+            lines.append(Text(indent, "dim").append(part, "not dim"))
             indent = " " * len(indent)
-    return found
+    return lines
 
 
 def command_lines(label: str, text: str, width: int | None = None) -> list[Text]:

@@ -54,26 +54,26 @@ def show_doctor_report(
 
 def verdict_line(report: Report, width: int | None = None) -> Text:
     """Return the answer as one line; without enough room the duration is left out first."""
-    states = [report.state(h.name) for h in report.hosts]
-    good = sum(s in ("ok", "warn") for s in states)
+    states = [report.state(host.name) for host in report.hosts]
+    usable = sum(state in ("ok", "warn") for state in states)
     total = len(states)
     text = Text()
-    color = "green" if good == total else "red"
-    ready = f"{good} of {total} host{'s' if total != 1 else ''} ready"
+    color = "green" if usable == total else "red"
+    ready = f"{usable} of {total} host{'s' if total != 1 else ''} ready"
     if report.unchecked:
         ready = f"hosts in {report.unchecked} not checked; this machine: {ready}"
     text.append(plain(ready), f"bold {color}")
-    if good and any(f.severity is Severity.FAIL and not f.host for f in report.findings):
+    if usable and any(f.severity is Severity.FAIL and not f.host for f in report.findings):
         text.append(", but not together", "bold red")
     slow = len(by_problem(report.findings, Severity.WARN))
-    counted = [
+    counts = [
         (states.count("unreachable"), "unreachable"),
         (states.count("failed") + states.count("fail"), "failed"),
         (slow, "warning" if slow == 1 else "warnings"),
     ]
-    text.append("".join(f" · {n} {word}" for n, word in counted if n))
-    took = f" · {report.seconds:.1f} s"
-    return text if width and len(text) + len(took) > width else text.append(took, "dim")
+    text.append("".join(f" · {n} {word}" for n, word in counts if n))
+    elapsed = f" · {report.seconds:.1f} s"
+    return text if width and len(text) + len(elapsed) > width else text.append(elapsed, "dim")
 
 
 def _head_lines(report: Report, width: int | None) -> list[Text]:
@@ -96,14 +96,14 @@ def _next_command(report: Report) -> str:
         return (
             f"ipexctl init   # every command uses the hosts in {quoting.quote((report.unchecked,))}"
         )
-    needs = quoting.quote(("-r", report.requirements)) if report.requirements else ""
-    ready = not needs and all(f.software and f.software.used for f in report.facts)
+    files = quoting.quote(("-r", report.requirements)) if report.requirements else ""
+    ready = not files and all(facts.software and facts.software.used for facts in report.facts)
     root = quoting.quote(("--root", report.root)) if report.root else ""
     script = quoting.quote((report.script,))
-    words = ("run", report.named, root, script) if ready else ("install", report.named, root, needs)
+    words = ("run", report.named, root, script) if ready else ("install", report.named, root, files)
     way = "in" if ready else "instead of"
-    whose = f"  # {way} the environment of project {plain(report.borrowed)}"
-    return " ".join(w for w in ("ipexctl", *words, whose * bool(report.borrowed)) if w)
+    origin = f"  # {way} the environment of project {plain(report.borrowed)}"
+    return " ".join(word for word in ("ipexctl", *words, origin * bool(report.borrowed)) if word)
 
 
 def _first_thing(report: Report) -> tuple[str, str]:
@@ -142,31 +142,31 @@ def _link_text(facts: Facts) -> str:
 
 
 def _recommendation_lines(report: Report, width: int | None, *, verbose: bool) -> list[Text]:
-    found = sorted(report.recommendations, key=lambda r: -len(r.hosts))
-    shown = found if verbose else found[:ADVICE_GROUPS]
+    advice = sorted(report.recommendations, key=lambda item: -len(item.hosts))
+    shown = advice if verbose else advice[:ADVICE_GROUPS]
     text = [Text()] if shown else []
-    for r in shown:
-        text += _advice_lines(r, width, verbose=verbose)
-    if len(found) > len(shown):
-        text.append(Text(f"… and {len(found) - len(shown)} more groups of equal hosts: -v", "dim"))
+    for item in shown:
+        text += _advice_lines(item, width, verbose=verbose)
+    if len(advice) > len(shown):
+        text.append(Text(f"… and {len(advice) - len(shown)} more groups of equal hosts: -v", "dim"))
     return text
 
 
-def _advice_lines(r: Recommendation, width: int | None, *, verbose: bool) -> list[Text]:
+def _advice_lines(advice: Recommendation, width: int | None, *, verbose: bool) -> list[Text]:
     text = Text("use", "bold")
-    names = fold_hosts(r.hosts, max(24, width // 3) if width else 80)
+    names = fold_hosts(advice.hosts, max(24, width // 3) if width else 80)
     text.append(f"  {names}: ", "bold")
-    words = advice_words(r, None if width is None else width - cell_len(text.plain))
+    words = advice_words(advice, None if width is None else width - cell_len(text.plain))
     lines = [text.append(words, "not bold")]
-    if r.verdict:
-        lines += labelled_lines("but", r.verdict, width)
+    if advice.verdict:
+        lines += labelled_lines("but", advice.verdict, width)
     if verbose:
-        lines += labelled_lines("cpu", r.processor, width) if r.processor else []
-        for reason in r.why:
+        lines += labelled_lines("cpu", advice.processor, width) if advice.processor else []
+        for reason in advice.why:
             lines += labelled_lines("why", reason, width)
-    elif r.why and not r.verdict:
+    elif advice.why and not advice.verdict:
         # only the reason of the data type: the other values are self-explanatory
-        brief = f"{r.processor} · {r.why[0]}" if r.processor else r.why[0]
+        brief = f"{advice.processor} · {advice.why[0]}" if advice.processor else advice.why[0]
         lines.append(Text("  " + truncate_text(brief, width - 2 if width else 160), "dim"))
     return lines
 
@@ -175,7 +175,7 @@ def advice_words(r: Recommendation, room: int | None) -> str:
     """Return the advice in one line; what does not fit is in the table above, or shown with -v."""
     ranks = f"{r.ranks} rank{'s' * (r.ranks != 1)} × {r.threads} thread{'s' * (r.threads != 1)}"
     python = f"Python {r.python}" if r.python else ""
-    parts = [p for p in (r.title, python, r.dtype, f"{ranks} per host") if p]
-    brief = [p for p in (r.title, r.dtype, ranks) if p]
+    parts = [part for part in (r.title, python, r.dtype, f"{ranks} per host") if part]
+    brief = [part for part in (r.title, r.dtype, ranks) if part]
     words = " · ".join(parts)
     return words if room is None or cell_len(words) <= room else " · ".join(brief)

@@ -31,7 +31,7 @@ class CheckedHosts:
 
     @cached_property
     def _by_name(self) -> dict[str, Facts]:
-        return {f.host: f for f in self.hosts}
+        return {facts.host: facts for facts in self.hosts}
 
     @cached_property
     def ranks(self) -> int:
@@ -43,17 +43,17 @@ def group_hosts(
     hosts: Sequence[Facts], key: Callable[[Facts], Hashable | None]
 ) -> dict[Hashable, list[str]]:
     """Group host names by the value of `key`, largest group first; unknown values are left out."""
-    found: dict[Hashable, list[str]] = {}
+    groups: dict[Hashable, list[str]] = {}
     for facts in hosts:
         value = key(facts)
         if value not in (None, ""):
-            found.setdefault(value, []).append(facts.host)
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+            groups.setdefault(value, []).append(facts.host)
+    return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
 
 
-def hosts_by_value(found: dict[Hashable, list[str]], unit: str = "") -> str:
+def hosts_by_value(groups: dict[Hashable, list[str]], unit: str = "") -> str:
     """Return the hosts by value: "amx on node[01-03]; avx2 on node04"."""
-    return "; ".join(f"{value}{unit} on {fold(names)}" for value, names in found.items())
+    return "; ".join(f"{value}{unit} on {fold(names)}" for value, names in groups.items())
 
 
 def install_command(facts: Facts, *, debian: str, rhel: str, suse: str, again: bool = False) -> Fix:

@@ -40,7 +40,7 @@ class Command:
     @property
     def unattended(self) -> bool:
         """Whether a script for root may contain it."""
-        return self.scripted and all(_PLAIN.fullmatch(w) for w in (*self.argv, *self.pipe))
+        return self.scripted and all(_PLAIN.fullmatch(word) for word in (*self.argv, *self.pipe))
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Fix:
 
     @property
     def commands(self) -> Iterator[Command | Shell]:
-        return (p for parts in self.alternatives for p in parts if not isinstance(p, str))
+        return (part for parts in self.alternatives for part in parts if not isinstance(part, str))
 
     @property
     def needs_root(self) -> bool:
@@ -94,8 +94,8 @@ class Fix:
 
 def _with_options(part: Part, options: tuple[str, ...]) -> Part:
     if isinstance(part, Command) and part.options_at:
-        at = part.options_at
-        return replace(part, argv=(*part.argv[:at], *options, *part.argv[at:]), options_at=0)
+        index = part.options_at
+        return replace(part, argv=(*part.argv[:index], *options, *part.argv[index:]), options_at=0)
     return part
 
 
@@ -126,8 +126,8 @@ def do(*parts: Part) -> Fix:
     return Fix((parts,))
 
 
-def as_fix(said: Fix | Part) -> Fix:
-    return said if isinstance(said, Fix) else do(said) if said else Fix()
+def as_fix(fix: Fix | Part) -> Fix:
+    return fix if isinstance(fix, Fix) else do(fix) if fix else Fix()
 
 
 def command(start: str, *argv: str, pipe: str = "") -> Command:

@@ -24,10 +24,10 @@ def root_scripts(findings: Sequence[Finding], hosts: Sequence[str]) -> list[tupl
     grave = [f for f in findings if f.severity is not Severity.NOTE and f.fix.needs_root]
     groups: dict[tuple[str, ...], list[str]] = {}
     for host in hosts:
-        own = [f for f in grave if f.host in ("", host)]
-        live = tuple(f"{f.id} {command}" for f in own for command in ready_commands(f.fix))
-        if own:
-            groups.setdefault(live, []).append(host)
+        relevant = [f for f in grave if f.host in ("", host)]
+        commands = tuple(f"{f.id} {command}" for f in relevant for command in ready_commands(f.fix))
+        if relevant:
+            groups.setdefault(commands, []).append(host)
     return [(names, _script_text(names, grave)) for names in groups.values()]
 
 
@@ -36,21 +36,21 @@ def _script_text(names: Sequence[str], findings: Sequence[Finding]) -> str:
         f"# for {_comment_text(fold(names))}",
         "# written by `ipexctl doctor --print`: read it, then run it there as a user of sudo",
     )
-    own = by_problem(f for f in findings if f.host in ("", *names))
-    lines = [line for problem in own for line in _script_of(problem, names)]
+    problems = by_problem(finding for finding in findings if finding.host in ("", *names))
+    lines = [line for problem in problems for line in _script_of(problem, names)]
     return "\n".join([*head, *_START, *lines, "", *_END]) + "\n"
 
 
 def _script_of(problem: Problem, names: Sequence[str]) -> list[str]:
     """Return its commands; advice, choices and anything not plainly harmless become comments."""
-    found = ["", f"# {problem.first.id} {_comment_text(problem.first.title)}"]
+    lines = ["", f"# {problem.first.id} {_comment_text(problem.first.title)}"]
     for fix, hosts in problem.fixes.items():
-        live = ready_commands(fix)
+        ready = ready_commands(fix)
         where = "" if {*hosts} in ({*names}, {""}) else f"on {fold(hosts)}: "
         for line, command in zip(fix.lines, _unattended_commands(fix), strict=True):
-            done = f"{command} || failed {problem.first.id}"
-            found.append(done if command in live else f"#   {_comment_text(where + line)}")
-    return list(dict.fromkeys(found))
+            guarded = f"{command} || failed {problem.first.id}"
+            lines.append(guarded if command in ready else f"#   {_comment_text(where + line)}")
+    return list(dict.fromkeys(lines))
 
 
 def ready_commands(fix: Fix) -> list[Command | Shell]:
@@ -62,7 +62,7 @@ def ready_commands(fix: Fix) -> list[Command | Shell]:
 def _unattended_commands(fix: Fix) -> list[Command | Shell | None]:
     """Return the unattended command of each alternative, or None."""
     return [
-        next((p for p in parts if not isinstance(p, str) and p.unattended), None)
+        next((part for part in parts if not isinstance(part, str) and part.unattended), None)
         for parts in fix.alternatives
     ]
 
@@ -90,8 +90,8 @@ class FixStep:
 
 def fix_play(findings: Sequence[Finding], hosts: Sequence[str]) -> str:
     """Return the text of the play; only comments if every fix needs a decision."""
-    on: dict[str, tuple[FixStep, list[str]]] = {}
-    left: dict[str, list[str]] = {}
+    by_step: dict[str, tuple[FixStep, list[str]]] = {}
+    undecided: dict[str, list[str]] = {}
     for finding in findings:
         ready = ready_commands(finding.fix)
         if finding.fix.needs_root:
@@ -102,16 +102,16 @@ def fix_play(findings: Sequence[Finding], hosts: Sequence[str]) -> str:
         where = [finding.host] if finding.host else hosts
         for command in ready:
             step = as_step(finding, command)
-            on.setdefault(repr(step), (step, []))[1].extend(where)
+            by_step.setdefault(repr(step), (step, []))[1].extend(where)
         if not ready:
             words = f"{finding.id} {plain(finding.title)}: {plain(finding.fix.lines[0])}"
-            left.setdefault(words, []).extend(where)
+            undecided.setdefault(words, []).extend(where)
     lines = [f"{WRITTEN}. Read it, then: ipexctl play FILE"]
-    lines += [f"# left to you, on {fold(names)}: {words}" for words, names in left.items()]
-    if not on:
+    lines += [f"# left to you, on {fold(names)}: {words}" for words, names in undecided.items()]
+    if not by_step:
         return "".join(f"{line}\n" for line in lines[1:])
     lines += ["name: what doctor recommends", "sudo: true", "steps:"]
-    for step, names in on.values():
+    for step, names in by_step.values():
         lines += _step_lines(step, names, hosts)
     return "\n".join(lines) + "\n"
 

@@ -40,17 +40,17 @@ class Recommendation:
 def recommend_settings(cluster: CheckedHosts) -> tuple[Recommendation, ...]:
     """Return one recommendation for each group of equal hosts, in the order of the hosts."""
     together = _decide_as_install(cluster.hosts, cluster)
-    alike: dict[object, list[Facts]] = {}
+    groups: dict[object, list[Facts]] = {}
     for facts in cluster.hosts:
-        alike.setdefault(_advice_key(facts), []).append(facts)
-    return tuple(_recommendation(hosts, cluster, together) for hosts in alike.values())
+        groups.setdefault(_advice_key(facts), []).append(facts)
+    return tuple(_recommendation(hosts, cluster, together) for hosts in groups.values())
 
 
 def _advice_key(facts: Facts) -> object:
     """Return a key that is equal for hosts that get the same advice for the same reasons."""
     cpu = facts.cpu
     shape = len(usable_cores.list_cores(cpu)), _ranks_reason(facts), _threads_reason(facts)
-    minors = frozenset(p.version[:2] for p in facts.pythons)
+    minors = frozenset(python.version[:2] for python in facts.pythons)
     system = facts.libc, minors, facts.agent
     return cpu.arch, isa.cpu_level(cpu), processors.processor_generation(cpu), shape, system
 
@@ -66,7 +66,7 @@ def _recommendation(
     reasons = [_dtype_reason(first, cluster, dtype), _ranks_reason(first), _threads_reason(first)]
     reasons += _stack_reasons(chosen) if isinstance(chosen, Decision) else ()
     return Recommendation(
-        hosts=tuple(f.host for f in hosts),
+        hosts=tuple(facts.host for facts in hosts),
         row=row.row.name if row else "",
         title=row.title if row else "",
         python=row.python_text if row else "",
@@ -110,10 +110,10 @@ def _verdict_reasons(facts: Facts, chosen: Decision | str) -> Iterator[str]:
 
 def _stack_reasons(decision: Decision) -> Iterator[str]:
     yield decision.stack.reason
-    if others := [stack.python_text for stack in decision.candidates[1:]]:
+    if pythons := [stack.python_text for stack in decision.candidates[1:]]:
         yield (
             f"Python {decision.stack.python_text}: the newest on all hosts; `install` takes "
-            f"{' or '.join(others)} where the index has no CPU build of torch for it"
+            f"{' or '.join(pythons)} where the index has no CPU build of torch for it"
         )
 
 
@@ -133,18 +133,16 @@ def _dtype_reason(facts: Facts, cluster: CheckedHosts, dtype: str) -> str:
             f"fp32: all ranks train in one dtype, and {_without_bf16(cluster)}; "
             f"else bf16, which {unit} computes here"
         )
-    also = f"; {who} hides AMX, which is faster (CPU-005)" if hidden else ""
+    note = f"; {who} hides AMX, which is faster (CPU-005)" if hidden else ""
     return (
-        f"bf16: {unit} computes it in hardware, and its range is that of fp32, unlike fp16's{also}"
+        f"bf16: {unit} computes it in hardware, and its range is that of fp32, unlike fp16's{note}"
     )
 
 
 def _without_bf16(cluster: CheckedHosts) -> str:
-    lacking = [f for f in cluster.hosts if not isa.has_bf16(f.cpu)]
-    hiding = [
-        f.host for f in lacking if (p := processors.underreported_processor(f.cpu)) and p.bf16
-    ]
-    without = [f.host for f in lacking if f.host not in hiding]
+    slow = [f for f in cluster.hosts if not isa.has_bf16(f.cpu)]
+    hiding = [f.host for f in slow if (p := processors.underreported_processor(f.cpu)) and p.bf16]
+    without = [f.host for f in slow if f.host not in hiding]
     parts = [f"{fold(hiding)} hides bf16 (CPU-005 exposes it)"] if hiding else []
     parts += [f"{fold(without)} has no fast bf16"] if without else []
     return " and ".join(parts)
@@ -171,5 +169,5 @@ def _threads_reason(facts: Facts) -> str:
         return f"{text}: the control group allows {cpu.quota:g} CPUs' worth of time"
     fast, every = len(usable_cores.fast_cores(cpu)), len(usable_cores.list_cores(cpu))
     kind = "fast core" if fast < every else "core"
-    some = cpu.allowed is not None and len(cpu.allowed) < len(cpu.cpus)
-    return f"{text}: one per {'allowed ' * some}{kind} of its node"
+    limited = cpu.allowed is not None and len(cpu.allowed) < len(cpu.cpus)
+    return f"{text}: one per {'allowed ' * limited}{kind} of its node"

@@ -47,8 +47,8 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        codes = [d.state.exit_code for d in self.down]
-        failed = any(f.severity is Severity.FAIL for f in self.findings)
+        codes = [down.state.exit_code for down in self.down]
+        failed = any(finding.severity is Severity.FAIL for finding in self.findings)
         return worst_exit([*codes, EXIT_FAILED if failed else EXIT_OK])
 
     def facts_of(self, host: str) -> Facts | None:
@@ -64,28 +64,28 @@ class Report:
     @property
     def everyone(self) -> tuple[str, ...]:
         """The hosts that a finding about the cluster covers, without those that are down."""
-        return tuple(f.host for f in self.facts) if self.down else ("all hosts",)
+        return tuple(facts.host for facts in self.facts) if self.down else ("all hosts",)
 
     @property
     def environments(self) -> dict[str, list[str]]:
         """The environments that `run` would use, in words, and the hosts that have them."""
-        found: dict[str, list[str]] = {}
-        for f in self.facts:
-            current = f.software.current if f.software else None
+        by_text: dict[str, list[str]] = {}
+        for facts in self.facts:
+            current = facts.software.current if facts.software else None
             if current and current.environment:
                 text = str(current.environment.of(self.env) if self.env else current.environment)
-                found.setdefault(text, []).append(f.host)
-        return found
+                by_text.setdefault(text, []).append(facts.host)
+        return by_text
 
     @property
     def borrowed(self) -> str:
         """The project whose environment `run` would use, "" for this one or an unknown one."""
         if not self.env or self.env.key:
             return ""
-        current = (f.software.current for f in self.facts if f.software)
-        used = [c.environment for c in current if c and c.environment]
+        current = (facts.software.current for facts in self.facts if facts.software)
+        environments = [prefix.environment for prefix in current if prefix and prefix.environment]
         own = self.env.project.id
-        others = (e for e in used if e.users and own not in {u.project.id for u in e.users})
+        others = (e for e in environments if e.users and own not in {u.project.id for u in e.users})
         return next((e.project for e in others), "")
 
     def state(self, host: str) -> str:
@@ -93,23 +93,23 @@ class Report:
         down = self.down_of(host)
         if down:
             return down.state.value
-        own = {f.severity for f in self.findings_of(host)}
-        return next((s.value for s in (Severity.FAIL, Severity.WARN) if s in own), "ok")
+        severities = {f.severity for f in self.findings_of(host)}
+        return next((s.value for s in (Severity.FAIL, Severity.WARN) if s in severities), "ok")
 
     @cached_property
     def _facts(self) -> dict[str, Facts]:
-        return {f.host: f for f in self.facts}
+        return {facts.host: facts for facts in self.facts}
 
     @cached_property
     def _down(self) -> dict[str, HostDown]:
-        return {d.host: d for d in self.down}
+        return {down.host: down for down in self.down}
 
     @cached_property
     def _findings(self) -> dict[str, tuple[Finding, ...]]:
-        found: dict[str, list[Finding]] = {}
-        for f in self.findings:
-            found.setdefault(f.host, []).append(f)
-        return {host: tuple(own) for host, own in found.items()}
+        by_host: dict[str, list[Finding]] = {}
+        for finding in self.findings:
+            by_host.setdefault(finding.host, []).append(finding)
+        return {host: tuple(findings) for host, findings in by_host.items()}
 
 
 @dataclass(frozen=True)
@@ -125,32 +125,32 @@ class Problem:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts it was found on; empty for one about the cluster."""
-        return tuple(dict.fromkeys(f.host for f in self.findings if f.host))
+        return tuple(dict.fromkeys(finding.host for finding in self.findings if finding.host))
 
     @property
     def evidence(self) -> dict[str, list[str]]:
         """Each distinct piece of evidence, with its hosts."""
-        found: dict[str, list[str]] = {}
-        for f in self.findings:
-            found.setdefault(f.evidence, []).append(f.host)
-        return found
+        hosts: dict[str, list[str]] = {}
+        for finding in self.findings:
+            hosts.setdefault(finding.evidence, []).append(finding.host)
+        return hosts
 
     @property
     def fixes(self) -> dict[Fix, list[str]]:
         """Each distinct fix, with its hosts."""
-        found: dict[Fix, list[str]] = {}
-        for f in self.findings:
-            if f.fix and f.host not in found.setdefault(f.fix, []):
-                found[f.fix].append(f.host)
-        return found
+        hosts: dict[Fix, list[str]] = {}
+        for finding in self.findings:
+            if finding.fix and finding.host not in hosts.setdefault(finding.fix, []):
+                hosts[finding.fix].append(finding.host)
+        return hosts
 
 
 def by_problem(findings: Iterable[Finding], severity: Severity | None = None) -> list[Problem]:
-    found: dict[tuple[str, str], list[Finding]] = {}
-    for f in findings:
-        if severity in (None, f.severity):
-            found.setdefault((f.id, f.title), []).append(f)
-    return [Problem(tuple(same)) for same in found.values()]
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        if severity in (None, finding.severity):
+            groups.setdefault((finding.id, finding.title), []).append(finding)
+    return [Problem(tuple(group)) for group in groups.values()]
 
 
 def in_common(texts: Iterable[str]) -> tuple[str, list[str]] | None:
