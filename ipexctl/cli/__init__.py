@@ -87,9 +87,9 @@ def _root(
 
     nearest_lock(Path.cwd(), print_note)
     try:
-        found = load_settings(note=print_note)
-        hidden = {s.key for s in _unaccepted_settings(context, found)}
-        context.obj = {k: s for k, s in found.items() if k not in hidden}
+        settings = load_settings(note=print_note)
+        hidden = {setting.key for setting in _unaccepted_settings(context, settings)}
+        context.obj = {k: setting for k, setting in settings.items() if k not in hidden}
     except InputError:
         if not _asks_for_help():  # help must work even if ipexctl.toml is broken
             raise
@@ -101,8 +101,8 @@ def _asks_for_help() -> bool:
 
 def _asks_for_json(args: list[str]) -> bool:
     """Detect --json for errors before Click parses the words; a script's own words do not count."""
-    own = args[: args.index("--")] if "--" in args else args
-    return "--json" in own and not declaration_of(args[0]).pasted
+    words = args[: args.index("--")] if "--" in args else args
+    return "--json" in words and not declaration_of(args[0]).pasted
 
 
 def _unaccepted_settings(
@@ -114,8 +114,8 @@ def _unaccepted_settings(
     proposed = find_proposal(settings)
     if proposed is None or is_accepted(proposed):
         return ()
-    asks = declaration_of(context.invoked_subcommand or "").asks and not _asks_for_help()
-    if asks and not proposed.unreadable and sys.stdin.isatty() and sys.stderr.isatty():
+    interactive = declaration_of(context.invoked_subcommand or "").asks and not _asks_for_help()
+    if interactive and not proposed.unreadable and sys.stdin.isatty() and sys.stderr.isatty():
         from ipexctl.terminal.confirm import ask_to_accept
 
         if ask_to_accept(proposed, sys.stdin):
@@ -182,8 +182,8 @@ def rewrite_args(args: list[str], kind: str) -> list[str]:
 def _spell_for_click(args: list[str]) -> list[str]:
     """Rewrite words for Click: `help`, MPI's one-dash words, --ipex without a version."""
     if args[:1] == ["help"]:
-        every = args[-1:] == [EVERYTHING]
-        return [*args[1:-1], "--help", EVERYTHING] if every else [*args[1:], "--help"]
+        everything = args[-1:] == [EVERYTHING]
+        return [*args[1:-1], "--help", EVERYTHING] if everything else [*args[1:], "--help"]
     if args == ["version"]:
         return ["--version"]
     return rewrite_args(args, "spelled")
@@ -196,7 +196,7 @@ def report_error(e: IpexctlError) -> None:
         if streams.errors_as_json:
             import json
 
-            print(json.dumps({"errors": [each.document() for each in (e, *e.others)]}))
+            print(json.dumps({"errors": [error.document() for error in (e, *e.others)]}))
 
 
 def _print_error(e: IpexctlError) -> None:

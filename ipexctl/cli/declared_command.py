@@ -57,10 +57,10 @@ class CommandGroup(typer.Typer):
     """A command of commands. A function with its docstring declares it."""
 
     def __init__(self, function: Callable[[], None], declaration: Declaration) -> None:
-        about = split_docstring(function.__doc__)
+        texts = split_docstring(function.__doc__)
         name = function.__name__
         super().__init__(
-            name=name, cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None, **about
+            name=name, cls=HelpGroup, no_args_is_help=True, rich_markup_mode=None, **texts
         )
         self.declaration = declaration
 
@@ -75,8 +75,8 @@ class CommandGroup(typer.Typer):
 
 def register_command(app: typer.Typer, name: str | None, function: Any, brief: str = "") -> None:
     settings = {"allow_interspersed_args": False} if function.declaration.keeps_rest else {}
-    about: dict[str, Any] = {**split_docstring(function.__doc__), "context_settings": settings}
-    typer.Typer.command(app, name, cls=HelpCommand, short_help=brief or None, **about)(function)
+    texts: dict[str, Any] = {**split_docstring(function.__doc__), "context_settings": settings}
+    typer.Typer.command(app, name, cls=HelpCommand, short_help=brief or None, **texts)(function)
 
 
 def split_docstring(text: str | None) -> dict[str, Any]:

@@ -32,12 +32,12 @@ class CommandEntry:
     group: str
 
     def load(self, name: str) -> Any:
-        found = found_at(self.place)
-        if isinstance(found, typer.Typer):
-            return typer.main.get_group(found)
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        register_command(alone, name, found, self.brief)
-        return typer.main.get_command(alone)
+        loaded = found_at(self.place)
+        if isinstance(loaded, typer.Typer):
+            return typer.main.get_group(loaded)
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        register_command(app, name, loaded, self.brief)
+        return typer.main.get_command(app)
 
 
 def found_at(place: str) -> Any:
@@ -50,13 +50,13 @@ def found_at(place: str) -> Any:
 def find_commands() -> dict[str, CommandEntry]:
     """Return name -> command, in the order of the help: all that the `cli.py` of a room, or those
     of its `command/`, declare. They are read, not imported, which would take ten times as long."""
-    found: dict[tuple[int, int, str], CommandEntry] = {}
+    entries: dict[tuple[int, int, str], CommandEntry] = {}
     for file in (*_PACKAGE.glob("*/cli.py"), *_PACKAGE.glob("*/command/*cli.py")):
         module = ".".join(file.relative_to(_PACKAGE).with_suffix("").parts)
         for group, place, name, brief in _DECLARED.findall(file.read_text("utf-8")):
             entry = CommandEntry(f"{module}:{name}", " ".join(brief.split()), group)
-            found[GROUPS.index(group), int(place), name] = entry
-    return {name: entry for (*_, name), entry in sorted(found.items(), key=lambda one: one[0])}
+            entries[GROUPS.index(group), int(place), name] = entry
+    return {name: entry for (*_, name), entry in sorted(entries.items(), key=lambda item: item[0])}
 
 
 def declaration_of(name: str) -> Declaration:
@@ -93,7 +93,7 @@ class LazyGroup(HelpGroup):
 
 def grouped_commands() -> dict[str, dict[str, CommandEntry]]:
     """Return title -> name -> command, in the order of the help."""
-    found: dict[str, dict[str, CommandEntry]] = {}
+    groups: dict[str, dict[str, CommandEntry]] = {}
     for name, entry in find_commands().items():
-        found.setdefault(entry.group, {})[name] = entry
-    return found
+        groups.setdefault(entry.group, {})[name] = entry
+    return groups

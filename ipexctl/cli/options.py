@@ -114,22 +114,22 @@ def make_target(
     from ipexctl.machines.target import Target
 
     _refuse_files(names or ())
-    named = (*(names or ()), *(hosts or ()))
-    given_here = bool(hostfile or named)
-    given = {
+    host_names = (*(names or ()), *(hosts or ()))
+    given_here = bool(hostfile or host_names)
+    values = {
         "hostfile": given_here, "hosts": given_here, "ssh_config": ssh_config, "root": root,
     }  # fmt: skip
-    configured = _lasting_settings(given, verbose=verbose)
+    configured = _lasting_settings(values, verbose=verbose)
     lasting = frozenset(key for key, setting in configured.items() if is_from_file(setting))
     if "hostfile" in configured:
         hostfile = Path(short_path(configured["hostfile"].value))
     if "hosts" in configured:
-        named = (configured["hosts"].value,)
+        host_names = (configured["hosts"].value,)
     if "ssh_config" in configured:
         ssh_config = short_path(configured["ssh_config"].value)
     config = Path(ssh_config) if ssh_config else None
     return Target(
-        hostfile, named, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
+        hostfile, host_names, config, limit=tuple(limit or ()), exclude=tuple(exclude or ()),
         typed=Typed(tuple(sys.argv[1:])), configured=lasting, note=print_note, **more,
     )  # fmt: skip
 
@@ -143,10 +143,10 @@ def _refuse_files(names: Sequence[str]) -> None:
     if name is None:
         return
     words = sys.argv[1:]
-    at = words.index(name, 1) if name in words[1:] else len(words)  # 0 is the command
+    index = words.index(name, 1) if name in words[1:] else len(words)  # 0 is the command
     packages = words[:1] == ["install"] and Path(name).name.startswith(("require", "pyproject"))
     kind, option = ("requirements file", "-r") if packages else ("hostfile", "-f")
-    typed = quote_for_pasting(("ipexctl", *words[:at], option, name, *words[at + 1 :]))
+    typed = quote_for_pasting(("ipexctl", *words[:index], option, name, *words[index + 1 :]))
     raise InputError(
         f"{name} is a {kind}, not the name of a host",
         why=f"a {kind} is given with {option}",
@@ -157,7 +157,7 @@ def _refuse_files(names: Sequence[str]) -> None:
     )
 
 
-def _lasting_settings(given: Mapping[str, Any], *, verbose: bool) -> dict[str, Setting]:
+def _lasting_settings(values: Mapping[str, Any], *, verbose: bool) -> dict[str, Setting]:
     """Return the settings that decide which hosts are used and how. A note names their files: with
     `verbose`, and where the last command had others or was in another folder.
 
@@ -181,16 +181,16 @@ def _lasting_settings(given: Mapping[str, Any], *, verbose: bool) -> dict[str, S
     def is_typed(key: str) -> bool:
         """Decide if a value was typed; a setting that is not accepted is not a default here."""
         setting = settings.get(key)
-        same = setting and key not in unaccepted and str(given[key]) == setting.value
-        return bool(given[key] != defaults[key] and not same)
+        unchanged = setting and key not in unaccepted and str(values[key]) == setting.value
+        return bool(values[key] != defaults[key] and not unchanged)
 
     hosts = ("hostfile", "hosts")
     typed = {key for key in defaults if is_typed(key)}
     typed |= set(hosts) if typed & set(hosts) else set()
-    wanted = {key for key in settings if key in defaults and key not in typed}
-    if proposed and unaccepted and any(s.key in wanted for s in proposed.settings):
-        raise refusal_error(proposed, wanted)
-    used: dict[str, Setting] = {key: settings[key] for key in settings if key in wanted}
+    keys = {key for key in settings if key in defaults and key not in typed}
+    if proposed and unaccepted and any(s.key in keys for s in proposed.settings):
+        raise refusal_error(proposed, keys)
+    used: dict[str, Setting] = {key: settings[key] for key in settings if key in keys}
     for key, setting in used.items():
         path = Path(setting.value)
         if key in ("ssh_config", "hostfile") and (
@@ -203,14 +203,14 @@ def _lasting_settings(given: Mapping[str, Any], *, verbose: bool) -> dict[str, S
                 f"or use another file: {'-f' if key == 'hostfile' else '-F'} FILE".strip(),
                 slug="settings-file-untrusted",
             )
-    what = {"hostfile": "hosts from {}", "hosts": "hosts {}", "ssh_config": "SSH settings from {}"}
-    told = {
+    forms = {"hostfile": "hosts from {}", "hosts": "hosts {}", "ssh_config": "SSH settings from {}"}
+    texts = {
         key: f"{text.format(short_path(used[key].value))} ({used[key].origin})"
-        for key, text in what.items()
+        for key, text in forms.items()
         if key in used
     }
-    if remember_sources({"hostfile": "", "hosts": "", **told}) or (told and verbose):
-        print_note("; ".join(told.values()))
+    if remember_sources({"hostfile": "", "hosts": "", **texts}) or (texts and verbose):
+        print_note("; ".join(texts.values()))
     return used
 
 
@@ -229,8 +229,8 @@ def on_hosts(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         unwanted = without if names else ("names", *without)
-        offered = options_of(HostOptions) if "target" in signature.parameters else ()
-        kept = [name for name in offered if name not in unwanted]
+        host_options = options_of(HostOptions) if "target" in signature.parameters else ()
+        kept = [name for name in host_options if name not in unwanted]
         options = {p.name: p for p in declared_parameters(HostOptions, kept)}
         if follows:
             options["hostfile"] = keyword_parameter("hostfile", LongHostfile, None)
@@ -260,8 +260,8 @@ def on_hosts(
             }
             target = {name: given.pop(name) for name in options}
             if target:
-                more = {"root": given.get("root", ""), "verbose": bool(given.get("verbose"))}
-                values["target"] = make_target(**target, **more)
+                others = {"root": given.get("root", ""), "verbose": bool(given.get("verbose"))}
+                values["target"] = make_target(**target, **others)
             command(**values, **given)
 
         del with_target.__wrapped__
@@ -274,7 +274,7 @@ def on_hosts(
 
 
 def print_note(text: str) -> None:
-    printable = "".join(c if c.isprintable() else "?" for c in text)
+    printable = "".join(char if char.isprintable() else "?" for char in text)
     for line in fold_for_stderr(f"ipexctl: note: {printable}", "  "):
         print(line, file=sys.stderr)
 
@@ -298,14 +298,14 @@ D = TypeVar("D", bound=HasExitCode)
 
 
 def end_command(
-    done: D, document: Callable[[D], Mapping[str, Any]], show: Callable[[D], None], *, json: bool
+    result: D, document: Callable[[D], Mapping[str, Any]], show: Callable[[D], None], *, json: bool
 ) -> NoReturn:
     """Print the result of a command, and exit with its code."""
     if json:
-        print_json(document(done))
+        print_json(document(result))
     else:
-        show(done)
-    raise typer.Exit(done.exit_code)
+        show(result)
+    raise typer.Exit(result.exit_code)
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -387,13 +387,13 @@ Readers = Mapping[str, Callable[[Any], Any]]
 
 
 def take_options(
-    kind: Any, given: dict[str, Any], readers: Readers, only: Sequence[str] | None = None
+    kind: Any, typed_values: dict[str, Any], readers: Readers, only: Sequence[str] | None = None
 ) -> Any:
     """Take the options of `kind` out of what Typer read. `readers`: for those whose value differs
     from what was typed; they are called even if nothing was typed."""
     values: dict[str, Any] = {}
     for name in only or options_of(kind):
-        typed = given.pop(name)
+        typed = typed_values.pop(name)
         if name in readers:
             values[name] = readers[name](typed)
         elif typed is not None:

@@ -19,6 +19,6 @@ class ClockFacts:
 def estimate_clock(*, sent: float, received: float, now: float, remote: Any) -> ClockFacts | None:
     """Compute the offset from one question: when it left and when the answer came (monotonic), our
     clock `now` on arrival, and the host's time, which it read somewhere between the two."""
-    told = positive_or_none(remote)
+    host_time = positive_or_none(remote)
     half = (received - sent) / 2
-    return ClockFacts(offset=told - (now - half), uncertainty=half) if told else None
+    return ClockFacts(offset=host_time - (now - half), uncertainty=half) if host_time else None

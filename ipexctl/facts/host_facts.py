@@ -39,25 +39,25 @@ def from_json(host: str, raw: Any, clock: ClockFacts | None = None) -> Facts:
 
 def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
     """Return facts from the `:name` sections that plain sh printed."""
-    parts = _split_sections(text)
-    if "kernel" not in parts:
+    sections = _split_sections(text)
+    if "kernel" not in sections:
         raise _invalid_facts_error(host, "not what our shell commands print")
-    line = {name: plain(lines[0]) if lines else "" for name, lines in parts.items()}
-    mem = _read_fields("\n".join(parts.get("mem", [])))
-    release = _read_os_release(parts.get("os", []))
+    line = {name: plain(lines[0]) if lines else "" for name, lines in sections.items()}
+    mem = _read_fields("\n".join(sections.get("mem", [])))
+    release = _read_os_release(sections.get("os", []))
     home = line.get("home", "")
-    df = _read_df(parts.get("df", []))
+    df = _read_df(sections.get("df", []))
     shm = df.pop("/dev/shm", (None, None))
     ssh = line.get("ssh", "").split()
-    about = {
+    system = {
         "os_name": release.get("PRETTY_NAME"),
         "os_ids": (release.get("ID", "") + " " + release.get("ID_LIKE", "")).split(),
         "uid": int_of(line.get("uid")),
         "boot_id": line.get("boot"),
     }
     raw = {
-        "host": {**line, **about},
-        "cpu": {**_read_cpuinfo("\n".join(parts.get("cpu", []))), "arch": line.get("arch")},
+        "host": {**line, **system},
+        "cpu": {**_read_cpuinfo("\n".join(sections.get("cpu", []))), "arch": line.get("arch")},
         "mem": {
             "total": _read_kib(mem.get("MemTotal")),
             "available": _read_kib(mem.get("MemAvailable")),
@@ -75,8 +75,8 @@ def from_sh(host: str, text: str, root: str = "~/.ipexctl") -> Facts:
             "free": next((free for _, free in df.values()), None),
         },
     }
-    tried = tuple(t for t in map(_read_tried_python, parts.get("tried", [])) if t)
-    return replace(from_json(host, raw), agent="sh", tried=tried)
+    broken = tuple(t for t in map(_read_tried_python, sections.get("tried", [])) if t)
+    return replace(from_json(host, raw), agent="sh", tried=broken)
 
 
 def peer_address(facts: Facts) -> str:
@@ -86,17 +86,17 @@ def peer_address(facts: Facts) -> str:
     host that is the controller) is useless to the others, so then it is the default NIC's. A
     link-local one needs an interface on the connecting host, so then another of its NIC is used.
     """
-    known = facts.net.ssh_address
-    if link_local(known):
-        own = (n.addresses for n in facts.net.nics if n.name == facts.net.ssh_nic and n.up)
-        return best_address(next(own, ())) or known
-    if known and not is_loopback(known):
-        return known
+    address = facts.net.ssh_address
+    if link_local(address):
+        addresses = (n.addresses for n in facts.net.nics if n.name == facts.net.ssh_nic and n.up)
+        return best_address(next(addresses, ())) or address
+    if address and not is_loopback(address):
+        return address
     for nic in sorted(facts.net.nics, key=lambda n: n.name != facts.net.default_nic):
         for own_address in nic.addresses:
             if nic.up and not is_loopback(own_address):
                 return own_address
-    return known
+    return address
 
 
 @cache  # called repeatedly with the same addresses
@@ -139,7 +139,7 @@ def count_usable_cores(facts: Facts) -> int | None:
 
 def usable_cpus(facts: Facts) -> frozenset[int] | None:
     """Return the logical CPUs that are online and allowed; None if the host reported none."""
-    online = frozenset(c.id for c in facts.cpu.cpus)
+    online = frozenset(cpu.id for cpu in facts.cpu.cpus)
     if not online:
         return None if facts.cpu.allowed is None else frozenset(facts.cpu.allowed)
     return online if facts.cpu.allowed is None else online & frozenset(facts.cpu.allowed)
@@ -149,15 +149,15 @@ def share_cpus(one: Facts, other: Facts) -> bool:
     """Decide whether they are hosts of one machine (containers) that may use the same CPUs."""
     if not one.boot_id or one.boot_id != other.boot_id:
         return False
-    own, others = usable_cpus(one), usable_cpus(other)
-    return own is None or others is None or bool(own & others)
+    cpus, other_cpus = usable_cpus(one), usable_cpus(other)
+    return cpus is None or other_cpus is None or bool(cpus & other_cpus)
 
 
 def usable_memory(facts: Facts) -> int | None:
     """Return the bytes that this user's processes can have: less than the host's if a control group
     limits them or allows the memory of some NUMA nodes only."""
-    known = (facts.mem.total, facts.mem.limit, _of_allowed_nodes(facts))
-    return min((n for n in known if n is not None), default=None)
+    amounts = (facts.mem.total, facts.mem.limit, _of_allowed_nodes(facts))
+    return min((n for n in amounts if n is not None), default=None)
 
 
 def _of_allowed_nodes(facts: Facts) -> int | None:
@@ -199,14 +199,14 @@ def _read_tried_python(line: str) -> tuple[str, str] | None:
 
 
 def _split_sections(text: str) -> dict[str, list[str]]:
-    parts: dict[str, list[str]] = {}
+    sections: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
         if line.startswith(":") and line[1:].isalpha():
-            lines = parts.setdefault(line[1:], [])
+            lines = sections.setdefault(line[1:], [])
         else:
             lines.append(line)
-    return parts
+    return sections
 
 
 def _read_fields(text: str) -> dict[str, str]:
@@ -225,12 +225,12 @@ def _read_os_release(lines: list[str]) -> dict[str, str]:
 
 def _read_df(lines: list[str]) -> dict[str, tuple[int | None, int | None]]:
     """Return mount point -> (total bytes, free bytes), in the order of `df -Pk`."""
-    found = {}
+    spaces = {}
     for line in lines:
         words = line.split()
         if len(words) >= 6 and words[1].isdigit():
-            found[words[5]] = (_read_kib(words[1]), _read_kib(words[3]))
-    return found
+            spaces[words[5]] = (_read_kib(words[1]), _read_kib(words[3]))
+    return spaces
 
 
 def _read_cpuinfo(text: str) -> dict[str, Any]:

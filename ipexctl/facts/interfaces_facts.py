@@ -20,7 +20,7 @@ def read_address(value: Any) -> str:
 
 
 def read_addresses(value: Any) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(a for a in map(read_address, list_of(value)) if a))
+    return tuple(dict.fromkeys(text for text in map(read_address, list_of(value)) if text))
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ class LiveRun:
     @property
     def title(self) -> str:
         """Such as "run 20261122-122416-107233 (bert, train.py --epochs 3)"."""
-        said = _join_parts(self.name, self.command)
-        return f"run {self.id}" + f" ({said})" * bool(said)
+        details = _join_parts(self.name, self.command)
+        return f"run {self.id}" + f" ({details})" * bool(details)
 
     @property
     def use(self) -> str:

@@ -121,10 +121,10 @@ def find_processor(cpu: CpuFacts) -> Processor:
 
 def underreported_processor(cpu: CpuFacts) -> Processor | None:
     """Return the processor if /proc/cpuinfo shows less than it can compute, else None."""
-    known, level = find_processor(cpu), isa.cpu_level(cpu)
-    if not known.level or not level or isa.at_least(level, known.level):
+    processor, level = find_processor(cpu), isa.cpu_level(cpu)
+    if not processor.level or not level or isa.at_least(level, processor.level):
         return None
-    return known
+    return processor
 
 
 def is_guest(cpu: CpuFacts) -> bool:
@@ -142,8 +142,8 @@ def processor_generation(cpu: CpuFacts) -> str:
         for (family, first, last), name in _EPYC.items():
             if cpu.family == family and cpu.model is not None and first <= cpu.model <= last:
                 return name
-    found = find_processor(cpu)
-    return "" if found is _OLD else found.name
+    processor = find_processor(cpu)
+    return "" if processor is _OLD else processor.name
 
 
 def _intel_processor(cpu: CpuFacts) -> Processor:
@@ -154,9 +154,9 @@ def _intel_processor(cpu: CpuFacts) -> Processor:
         if stepping is None:
             return UNKNOWN
         return _SKYLAKE if stepping <= 4 else _CASCADE if stepping <= 7 else _COOPER
-    found = _INTEL_BY_MODEL.get(cpu.model, UNKNOWN)
-    if found.name == "Sapphire Rapids" and "Max" in cpu.model_name:
-        return Processor("Xeon Max", found.level)
+    processor = _INTEL_BY_MODEL.get(cpu.model, UNKNOWN)
+    if processor.name == "Sapphire Rapids" and "Max" in cpu.model_name:
+        return Processor("Xeon Max", processor.level)
     if cpu.model in (125, 126, 140, 141, 158, 167) or _CUT.search(cpu.model_name):
-        return Processor(found.name)  # some of them are sold without AVX or AVX-512
-    return found
+        return Processor(processor.name)  # some of them are sold without AVX or AVX-512
+    return processor

@@ -55,4 +55,4 @@ class SoftwareFacts:
     @property
     def used(self) -> Prefix | None:
         """The environment that `ipexctl run` would use."""
-        return next((p for p in self.prefixes if p.kind == "ipexctl"), None)
+        return next((prefix for prefix in self.prefixes if prefix.kind == "ipexctl"), None)

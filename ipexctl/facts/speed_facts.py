@@ -84,22 +84,22 @@ def plan_rounds(names: Sequence[str]) -> list[list[Pair]]:
         half = count // 2
         pairs = [(names[i], names[i + half]) for i in range(half)][:SAMPLED]
     else:
-        pairs = [(a, names[(i + 1) % count]) for i, a in enumerate(names)]
+        pairs = [(name, names[(i + 1) % count]) for i, name in enumerate(names)]
         pairs = [*pairs[0::2], *pairs[1::2]]
     return _disjoint_groups(pairs)
 
 
 def _disjoint_groups(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    found: list[list[Pair]] = []
+    groups: list[list[Pair]] = []
     for pair in pairs:
-        for group in found:
+        for group in groups:
             busy = {name for other in group for name in other}
             if len(group) < AT_ONCE and not busy & set(pair):
                 group.append(pair)
                 break
         else:
-            found.append([pair])
-    return found
+            groups.append([pair])
+    return groups
 
 
 def benchmark_waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]:
@@ -110,12 +110,12 @@ def benchmark_waves(hosts: Sequence[Facts]) -> tuple[list[list[str]], list[str]]
     machines: dict[str, list[str]] = {}
     for facts in hosts:
         machines.setdefault(facts.boot_id or facts.host, []).append(facts.host)
-    found = [
+    waves = [
         [names[turn] for names in machines.values() if turn < len(names)]
         for turn in range(SAME_MACHINE)
     ]
-    left = [name for names in machines.values() for name in names[SAME_MACHINE:]]
-    return [wave for wave in found if wave], left
+    skipped = [name for names in machines.values() for name in names[SAME_MACHINE:]]
+    return [wave for wave in waves if wave], skipped
 
 
 # --- the hosts' answers --------------------------------------------------------------------------
@@ -128,14 +128,14 @@ def host_bench(host: str, raw: Mapping[str, Any]) -> HostBench:
 def read_links(source: str, targets: Sequence[str], raw: Mapping[str, Any]) -> list[MeasuredLink]:
     """Return one Link for each target, whatever the host answered."""
     rows = raw.get("links")
-    found: dict[str, MeasuredLink] = {}
+    links: dict[str, MeasuredLink] = {}
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, list) and len(row) == 4:
             name = plain(row[0])
-            found[name] = MeasuredLink(
+            links[name] = MeasuredLink(
                 source, name, positive_or_none(row[1]), positive_or_none(row[2]), plain(row[3])
             )
-    return [found.get(t) or MeasuredLink(source, t, error="no answer") for t in targets]
+    return [links.get(t) or MeasuredLink(source, t, error="no answer") for t in targets]
 
 
 def read_losses(source: str, target: str, raw: Mapping[str, Any]) -> Losses | None:

@@ -16,16 +16,16 @@ def list_cores(cpu: CpuFacts) -> tuple[Core, ...]:
     Threads of one core that appear in two nodes are one core, which never gets two ranks.
     """
     allowed = None if cpu.allowed is None else set(cpu.allowed)
-    found: dict[object, list[Cpu]] = {}
+    cores: dict[object, list[Cpu]] = {}
     for c in {c.id: c for c in cpu.cpus}.values():
         if allowed is None or c.id in allowed:
             # a CPU with an unknown core id counts as a core
             key = (c.socket, c.core) if c.core is not None else c.id
-            found.setdefault(key, []).append(c)
+            cores.setdefault(key, []).append(c)
     in_order = sorted(
-        (sorted(same, key=lambda c: c.id) for same in found.values()), key=_core_order
+        (sorted(threads, key=lambda c: c.id) for threads in cores.values()), key=_core_order
     )
-    return tuple(tuple(c.id for c in same) for same in in_order)
+    return tuple(tuple(c.id for c in threads) for threads in in_order)
 
 
 def _core_order(core: list[Cpu]) -> tuple[int, int, int]:
@@ -42,7 +42,7 @@ def fast_cores(cpu: CpuFacts) -> tuple[Core, ...]:
 def numa_nodes(cpu: CpuFacts) -> int:
     """Return the number of NUMA nodes with usable CPUs. One with only memory holds no rank."""
     allowed = None if cpu.allowed is None else set(cpu.allowed)
-    return len({c.node or 0 for c in cpu.cpus if allowed is None or c.id in allowed}) or 1
+    return len({core.node or 0 for core in cpu.cpus if allowed is None or core.id in allowed}) or 1
 
 
 def default_ranks(cpu: CpuFacts) -> int:
@@ -59,11 +59,11 @@ def default_ranks(cpu: CpuFacts) -> int:
 
 def by_node(cpu: CpuFacts) -> list[tuple[Core, ...]]:
     """Return the cores that ranks compute on, one group for each NUMA node."""
-    node_of = {c.id: c.node or 0 for c in cpu.cpus}
-    found: dict[int, list[Core]] = {}
+    node_of = {thread.id: thread.node or 0 for thread in cpu.cpus}
+    groups: dict[int, list[Core]] = {}
     for core in fast_cores(cpu):
-        found.setdefault(node_of[core[0]], []).append(core)
-    return [tuple(cores) for _, cores in sorted(found.items())]
+        groups.setdefault(node_of[core[0]], []).append(core)
+    return [tuple(cores) for _, cores in sorted(groups.items())]
 
 
 def similar_sizes(nodes: Sequence[Sequence[object]]) -> bool:

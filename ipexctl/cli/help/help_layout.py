@@ -36,10 +36,10 @@ output_option = option_group("Output")
 
 def _help_record(parameter: Any, context: Any) -> tuple[str, str] | None:
     """Return names and text of a parameter; aliases are at most mentioned in the text."""
-    found = parameter.get_help_record(context)
-    if found is None:
+    record = parameter.get_help_record(context)
+    if record is None:
         return None
-    names, text = found
+    names, text = record
     text = _RANGE.sub("", text).replace("  []", "").replace("  [required]", "")
     return _OTHER_NAMES.sub(r"\1", names).removesuffix("..."), text
 
@@ -47,17 +47,17 @@ def _help_record(parameter: Any, context: Any) -> tuple[str, str] | None:
 def _help_sections(command: Any, context: Any) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the sections; --help itself is in the one with the output options."""
     rows: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *GROUPS)}
-    asked = command.get_help_option(context)
+    help_option = command.get_help_option(context)
     for parameter in command.get_params(context):
         record = _help_record(parameter, context)
-        if record is None or (asked is not None and parameter.name == asked.name):
+        if record is None or (help_option is not None and parameter.name == help_option.name):
             continue
         if not _is_left_out(parameter, context):
             rows[_section_of(parameter)].append(record)
-    if asked is not None and (record := _help_record(asked, context)):
+    if help_option is not None and (record := _help_record(help_option, context)):
         group = "Output" if rows["Output"] else "Options"
         rows[group].append((record[0], "Show this help."))
-    return [(name, found) for name, found in rows.items() if found]
+    return [(name, records) for name, records in rows.items() if records]
 
 
 def _section_of(parameter: Any) -> str:
@@ -81,13 +81,13 @@ def write_sections(command: Any, context: Any, formatter: Any) -> None:
     for title, rows in sections:
         with formatter.section(title):
             formatter.write_dl([(n.ljust(width), text) for n, text in rows], col_max=width)
-    named: dict[str, list[str]] = {}
+    by_group: dict[str, list[str]] = {}
     for parameter in command.get_params(context):
         if (group := _section_of(parameter)) in SHARED and _is_left_out(parameter, context):
-            named.setdefault(group, []).append("/".join(parameter.opts[:2]))
-    if named:
-        with formatter.section(" and ".join(named)):
-            for names in named.values():
+            by_group.setdefault(group, []).append("/".join(parameter.opts[:2]))
+    if by_group:
+        with formatter.section(" and ".join(by_group)):
+            for names in by_group.values():
                 formatter.write_text(", ".join(names))
 
 
@@ -139,8 +139,8 @@ class HelpCommand(TyperCommand):
             return super().invoke(ctx)
         except KeyboardInterrupt as e:
             declared = self.callback.declaration.interrupted  # type: ignore[union-attr]
-            if said := str(e) or (declared and f"interrupted; {declared}"):
-                print(f"\r{said}" if sys.stderr.isatty() else said, file=sys.stderr)
+            if message := str(e) or (declared and f"interrupted; {declared}"):
+                print(f"\r{message}" if sys.stderr.isatty() else message, file=sys.stderr)
             raise
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
@@ -179,8 +179,8 @@ _NEAR = 0.75  # similarity of a typo; below that it is another word
 def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
     """Replace Click's error about a parameter that does not exist or is missing, or about a surplus
     word, by a clearer one."""
-    known = context.command.get_params(context)
-    names = {name for one in known for name in (*one.opts, *one.secondary_opts)}
+    parameters = context.command.get_params(context)
+    names = {name for one in parameters for name in (*one.opts, *one.secondary_opts)}
     if hasattr(error, "possibilities"):
         if "--ppn" in names:
             names.add("-ppn")
@@ -191,8 +191,8 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
         error.message = _for_example(context)
     elif hasattr(error, "param_hint"):
         option = next(iter(getattr(error.param, "opts", ())), "")
-        shown = f"is not a whole number. For example: {option} 2" if option[:1] == "-" else ""
-        error.message = _NO_INT.sub(shown or "is not a whole number", error.message)
+        problem = f"is not a whole number. For example: {option} 2" if option[:1] == "-" else ""
+        error.message = _NO_INT.sub(problem or "is not a whole number", error.message)
         error.message = _TOO_SMALL.sub(r"must be at least \1", error.message)
     elif "-f" in words and "--follow" in names and "unexpected extra" in error.message:
         error.message += ". -f follows the output here; for a hostfile, use --hostfile FILE"
@@ -205,9 +205,9 @@ def _unknown_option(error: Any, words: list[str], names: set[str]) -> None:
     import difflib
 
     habit = _HABITS.get(typed)
-    near = [habit] if habit in names else difflib.get_close_matches(typed, names, 1, _NEAR)
-    meant = f". Did you mean {near[0]}?" if near else ""
-    error.message, error.possibilities = f"No such option: {typed}{meant}", None
+    matches = [habit] if habit in names else difflib.get_close_matches(typed, names, 1, _NEAR)
+    guess = f". Did you mean {matches[0]}?" if matches else ""
+    error.message, error.possibilities = f"No such option: {typed}{guess}", None
 
 
 def _for_example(context: Any) -> str:

@@ -42,7 +42,7 @@ def read_cgroup(fs, mounts):
     mems += lines("cpuset", "cpuset.effective_mems", "cpuset.mems", "mems")
     limits = [_cgroup_memory(f, "inactive_file") for f in folders("")]
     limits += [_cgroup_memory(f, "total_inactive_file") for f in folders("memory")]
-    left = [limit - used for limit, used in limits if limit is not None and used is not None]
+    remaining = [limit - used for limit, used in limits if limit is not None and used is not None]
     pids = lines("", "pids.max") + lines("pids", "pids.max")
     shares = [_parse_cpu_share(text.split()) for text in lines("", "cpu.max")]
     shares += [
@@ -51,17 +51,17 @@ def read_cgroup(fs, mounts):
     ]
     return {
         "cpuset": expand_cpu_list(cpuset[0]) if cpuset else [],
-        "quota": min([s for s in shares if s is not None] or [None]),
+        "quota": min([share for share in shares if share is not None] or [None]),
         "mems": expand_cpu_list(next(filter(None, mems), "")) or None,
         "memory": min([limit for limit, _ in limits if limit is not None] or [None]),
-        "memory_left": max(0, min(left)) if left else None,
+        "memory_left": max(0, min(remaining)) if remaining else None,
         "pids": min([n for n in map(parse_number, pids) if n is not None] or [None]),
     }
 
 
 def _cgroup_folders(base, path):
     """Yield the folders of this control group and of each one above it."""
-    parts = [p for p in path.split("/") if p and p != ".."]
+    parts = [part for part in path.split("/") if part and part != ".."]
     return ["/".join([base] + parts[:depth]) for depth in range(len(parts), -1, -1)]
 
 
@@ -92,7 +92,7 @@ def _cgroup_memory(folder, droppable):
 
 def _parse_cpu_share(words):
     """Convert ["200000", "100000"] to 2.0 CPUs; "max" and -1 mean no limit."""
-    numbers = [parse_number(w) for w in words]
+    numbers = [parse_number(word) for word in words]
     if len(numbers) != 2 or not numbers[0] or not numbers[1] or numbers[0] < 0:
         return None
     return numbers[0] / float(numbers[1])

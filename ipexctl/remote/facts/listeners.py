@@ -17,18 +17,18 @@ def op_listen(call):
     server = open_listener()
     port = server.getsockname()[1]
     _listeners[port] = [server]
-    own = os.environ.get("SSH_CONNECTION", "").split()
-    beside = None
-    for step in range(8 if len(own) == 4 else 0):
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    second = None
+    for step in range(8 if len(connection) == 4 else 0):
         try:
-            beside = open_listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, own[2])
-            _listeners[port].append(beside)
+            second = open_listener(MASTER_PORT + 1 + (os.getpid() + step * 7) % 99, connection[2])
+            _listeners[port].append(second)
             break
         except OSError:
             continue
     return {
         "port": port,
-        "range_port": beside.getsockname()[1] if beside else None,
+        "range_port": second.getsockname()[1] if second else None,
     }
 
 
@@ -45,10 +45,10 @@ def op_close(call, port):
 
 def kept_listener(ports=None):
     """Return a listener that op_close closes. `ports`: the first and the last permitted port."""
-    low, count = (ports[0], ports[1] - ports[0] + 1) if ports else (0, 1)
+    first, count = (ports[0], ports[1] - ports[0] + 1) if ports else (0, 1)
     for step in range(count):
         try:
-            server = open_listener(low + (os.getpid() + step) % count if ports else 0)
+            server = open_listener(first + (os.getpid() + step) % count if ports else 0)
             break
         except OSError:
             if step == count - 1:

@@ -23,31 +23,31 @@ def query_name_servers(read):
     hosts = re.search(r"^hosts:(.*)", read("/etc/nsswitch.conf"), re.M)
     if hosts and not {"dns", "resolve"} & set(hosts.group(1).split()):
         return []
-    named = re.findall(r"^nameserver[ \t]+(\S+)", read("/etc/resolv.conf"), re.M)
-    return [_Asked(address, bool(named)) for address in named[:MOST_SERVERS] or [LOCAL]]
+    servers = re.findall(r"^nameserver[ \t]+(\S+)", read("/etc/resolv.conf"), re.M)
+    return [_Asked(address, bool(servers)) for address in servers[:MOST_SERVERS] or [LOCAL]]
 
 
-def collect_dns_answers(asked):
+def collect_dns_answers(queries):
     """Return [[address, configured, responds, its error or why it did not respond]]."""
-    _receive_answers(asked, AGAIN)
-    for one in asked:
-        one.ask()
-    _receive_answers(asked, WAIT)
-    for one in asked:
-        one.close()
-    return [[one.address, one.configured, one.responds, one.said] for one in asked]
+    _receive_answers(queries, AGAIN)
+    for query in queries:
+        query.ask()
+    _receive_answers(queries, WAIT)
+    for query in queries:
+        query.close()
+    return [[query.address, query.configured, query.responds, query.said] for query in queries]
 
 
-def _receive_answers(asked, until):
+def _receive_answers(queries, limit):
     poll = select.poll()
-    waiting = {one.sock.fileno(): one for one in asked if one.sock}
+    waiting = {query.sock.fileno(): query for query in queries if query.sock}
     for fd in waiting:
         poll.register(fd, select.POLLIN)
     while waiting:
-        left = max(one.sent + until for one in waiting.values()) - time.monotonic()
-        if left <= 0:
+        remaining = max(query.sent + limit for query in waiting.values()) - time.monotonic()
+        if remaining <= 0:
             return
-        for fd, _ in poll.poll(left * 1000):
+        for fd, _ in poll.poll(remaining * 1000):
             if waiting[fd].hear():
                 poll.unregister(fd)
                 waiting.pop(fd).close()
@@ -63,10 +63,10 @@ class _Asked:
         self.sock = None  # type: socket.socket | None
         try:
             numeric = socket.AI_NUMERICHOST
-            found = socket.getaddrinfo(address, 53, 0, socket.SOCK_DGRAM, 0, numeric)[0]
-            self.sock = socket.socket(found[0], socket.SOCK_DGRAM)
+            info = socket.getaddrinfo(address, 53, 0, socket.SOCK_DGRAM, 0, numeric)[0]
+            self.sock = socket.socket(info[0], socket.SOCK_DGRAM)
             self.sock.setblocking(False)
-            self.sock.connect(found[4])
+            self.sock.connect(info[4])
         except (OSError, UnicodeError) as e:
             self.fail(e)
         self.ask()

@@ -15,30 +15,30 @@ SECONDS = 2.0  # the kernel repeats what was lost after 0.2 s and then ever late
 SIZED = 4  # hosts for which all sizes are tried: if one link is broken, a few show enough
 
 
-def check_large_packets(opened):
+def check_large_packets(sockets):
     """{name: connected socket} -> [[name, whether large packets are lost, the largest that arrive]]
 
     Both are None if that is unknown: the other end acknowledges nothing at all.
     """
-    arrived = _watch_arrivals(opened, SECONDS)
-    stuck = [name for name in opened if arrived.get(name) is False]
-    sizes = {name: _largest_arriving(opened[name].getpeername()) for name in stuck[:SIZED]}
-    return [[n, None if arrived.get(n) is None else n in stuck, sizes.get(n)] for n in opened]
+    arrived = _watch_arrivals(sockets, SECONDS)
+    stuck = [name for name in sockets if arrived.get(name) is False]
+    sizes = {name: _largest_arriving(sockets[name].getpeername()) for name in stuck[:SIZED]}
+    return [[n, None if arrived.get(n) is None else n in stuck, sizes.get(n)] for n in sockets]
 
 
-def _watch_arrivals(opened, seconds):
+def _watch_arrivals(sockets, seconds):
     """Return for each name whether the other end received more than a first small packet."""
     sent = {
-        name: n for name, n in ((name, _send_packets(s)) for name, s in opened.items()) if n > 1
+        name: n for name, n in ((name, _send_packets(s)) for name, s in sockets.items()) if n > 1
     }
-    taken = {}  # type: dict[object, int]
+    received = {}  # type: dict[object, int]
     end, pause = time.monotonic() + seconds, 0.001
     while True:
         for name in sent:
-            if taken.get(name, 0) <= 1:
-                taken[name] = sent[name] - _unacknowledged_bytes(opened[name], sent[name])
-        if all(n > 1 for n in taken.values()) or time.monotonic() >= end:
-            return {name: n > 1 for name, n in taken.items() if n > 0}
+            if received.get(name, 0) <= 1:
+                received[name] = sent[name] - _unacknowledged_bytes(sockets[name], sent[name])
+        if all(n > 1 for n in received.values()) or time.monotonic() >= end:
+            return {name: n > 1 for name, n in received.items() if n > 0}
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
 
@@ -63,18 +63,18 @@ def _unacknowledged_bytes(sock, sent):
 
 def _largest_arriving(where):
     """Return the largest packet of SIZES that arrives; None if none does."""
-    opened = {}
+    sockets = {}
     for size in SIZES:
         headers = 60 if ":" in where[0] else 40
         sock = socket.socket(socket.AF_INET6 if ":" in where[0] else socket.AF_INET)
-        opened[size] = sock
+        sockets[size] = sock
         try:
             sock.settimeout(SECONDS)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, size - headers)
             sock.connect(where)
         except OSError:
             continue
-    arrived = _watch_arrivals(opened, SECONDS)
-    for sock in opened.values():
+    arrived = _watch_arrivals(sockets, SECONDS)
+    for sock in sockets.values():
         sock.close()
     return next((size for size in SIZES if arrived.get(size)), None)

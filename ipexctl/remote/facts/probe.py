@@ -46,8 +46,8 @@ def op_facts(call, root="~/.ipexctl", environment="", fs="/", load=None, dns=Fal
         facts["port"], facts["net"]["range_port"] = ports["port"], ports["range_port"]
     if servers:
         facts["net"]["name_servers"] = name_servers.collect_dns_answers(servers)
-    own = read_name_resolution.wait_for_names(names) if names else {"hostname_addresses": []}
-    facts["net"].update(own)
+    resolved = read_name_resolution.wait_for_names(names) if names else {"hostname_addresses": []}
+    facts["net"].update(resolved)
     return facts
 
 

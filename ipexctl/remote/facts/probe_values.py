@@ -15,13 +15,13 @@ def parse_number(text):
 
 def expand_cpu_list(text):
     """Convert 0-3,8 to [0, 1, 2, 3, 8]."""
-    found = []  # type: list[int]
+    cpus = []  # type: list[int]
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
-        low, high = parse_number(first), parse_number(last or first)
-        if low is not None and high is not None:
-            found.extend(range(low, min(high, low + CPUS) + 1))
-    return found[:CPUS]
+        start, end = parse_number(first), parse_number(last or first)
+        if start is not None and end is not None:
+            cpus.extend(range(start, min(end, start + CPUS) + 1))
+    return cpus[:CPUS]
 
 
 def kib_to_bytes(number):

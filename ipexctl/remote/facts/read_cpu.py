@@ -46,8 +46,8 @@ def _allowed_cpus(cpuset, live):
     """Return the CPUs that may be used. The live kernel's answer includes the cpuset already."""
     if not live:
         return cpuset or None
-    own = sorted(os.sched_getaffinity(0))
-    return [cpu for cpu in own if cpu in cpuset] or own
+    affinity = sorted(os.sched_getaffinity(0))
+    return [cpu for cpu in affinity if cpu in cpuset] or affinity
 
 
 def _is_covered(fs, path):
@@ -87,38 +87,38 @@ def _has_units(first):
 
 def _sysfs_cpus(base, online, units):
     """Return [[cpu, lowest CPU of its core, socket]] of online CPUs; None: not in sysfs."""
-    found = []
+    rows = []
     cores = {}  # type: dict[object, int]
     for cpu in online:
-        top = "%s/cpu%d/topology/" % (base, cpu)
-        socket_id = _read_id(top + "physical_package_id")
+        topology = "%s/cpu%d/topology/" % (base, cpu)
+        socket_id = _read_id(topology + "physical_package_id")
         if socket_id is None:
-            socket_id = _lowest_cpu_of_group(top, "core_siblings", "package_cpus")
-        core = cpu if units else _lowest_cpu_of_group(top, "thread_siblings", "core_cpus")
-        core_id = _read_id(top + "core_id") if core is None else None
+            socket_id = _lowest_cpu_of_group(topology, "core_siblings", "package_cpus")
+        core = cpu if units else _lowest_cpu_of_group(topology, "thread_siblings", "core_cpus")
+        core_id = _read_id(topology + "core_id") if core is None else None
         if core_id is not None and socket_id is not None:  # core ids repeat per socket and die
-            core = cores.setdefault((socket_id, _read_id(top + "die_id"), core_id), cpu)
-        found.append([cpu, core, socket_id])
-    return found
+            core = cores.setdefault((socket_id, _read_id(topology + "die_id"), core_id), cpu)
+        rows.append([cpu, core, socket_id])
+    return rows
 
 
 def _read_id(path):
     """Read an id. Kernels write -1 for an unknown one."""
-    found = parse_number(read_text(path))
-    return None if found is None or found < 0 else found
+    number = parse_number(read_text(path))
+    return None if number is None or number < 0 else number
 
 
-def _complete_from_cpuinfo(cpus, told):
+def _complete_from_cpuinfo(cpus, reported):
     """Fill in from /proc/cpuinfo what sysfs did not say."""
     if not cpus:
-        return told
-    rows = {row[0]: row for row in told}
-    found = []
+        return reported
+    rows = {row[0]: row for row in reported}
+    completed = []
     for cpu, core, socket_id in cpus:
         _, other_core, other_socket = rows.get(cpu, (cpu, None, None))
         core = other_core if core is None else core
-        found.append([cpu, core, other_socket if socket_id is None else socket_id])
-    return found
+        completed.append([cpu, core, other_socket if socket_id is None else socket_id])
+    return completed
 
 
 def _online_cpus(base):
@@ -128,8 +128,8 @@ def _online_cpus(base):
         online = expand_cpu_list(text)
         return online, sorted(set(expand_cpu_list(read_text(base + "/present"))) - set(online))
     cpus = sorted(int(n[3:]) for n in names_in(base) if n.startswith("cpu") and n[3:].isdigit())
-    online = [c for c in cpus if os.path.isdir("%s/cpu%d/topology" % (base, c))]
-    return online, [c for c in cpus if c not in set(online)]
+    online = [cpu for cpu in cpus if os.path.isdir("%s/cpu%d/topology" % (base, cpu))]
+    return online, [cpu for cpu in cpus if cpu not in set(online)]
 
 
 def _efficient_cpus(fs, base, cpus):
@@ -148,8 +148,8 @@ def _efficient_cpus(fs, base, cpus):
     else:
         return []
     speed = {row[0]: parse_number(read_text(path % row[0])) or 0 for row in cpus}
-    most = max(speed.values())
-    return [cpu for cpu, own in sorted(speed.items()) if 0 < own <= 0.85 * most]
+    highest = max(speed.values())
+    return [cpu for cpu, frequency in sorted(speed.items()) if 0 < frequency <= 0.85 * highest]
 
 
 def _lowest_cpu_of_group(top, *files):
@@ -164,7 +164,7 @@ def _lowest_cpu_of_group(top, *files):
 
 def _cpuinfo_cpus(text):
     """Read the topology from /proc/cpuinfo, for kernels without one in sysfs."""
-    found = []
+    rows = []
     cores = {}  # type: dict[object, int]
     for part in text.split("\n\n"):
         one = fields_of(part)
@@ -174,8 +174,8 @@ def _cpuinfo_cpus(text):
             continue
         if core is not None:
             core = cores.setdefault((socket_id, core), cpu)
-        found.append([cpu, core, socket_id])
-    return found[:CPUS]
+        rows.append([cpu, core, socket_id])
+    return rows[:CPUS]
 
 
 def read_numa_nodes(fs):
@@ -184,7 +184,7 @@ def read_numa_nodes(fs):
     A node may have memory and no CPU. If nodes share a CPU, none is returned.
     """
     base = fs + "/sys/devices/system/node"
-    found = []
+    nodes = []
     folders = [n for n in names_in(base) if n.startswith("node") and n[4:].isdigit()]
     for name in sorted(folders, key=lambda n: int(n[4:])):
         where = base + "/" + name
@@ -196,7 +196,7 @@ def read_numa_nodes(fs):
             words = line.split()
             if len(words) >= 4:
                 mem[words[2]] = parse_number(words[3])
-        found.append(
+        nodes.append(
             [
                 int(name[4:]),
                 cpus,
@@ -204,8 +204,8 @@ def read_numa_nodes(fs):
                 kib_to_bytes(mem.get("MemFree:")),
             ]
         )
-    every = [cpu for row in found for cpu in row[1]]
-    return ([], True) if len(every) > len(set(every)) else (found, False)
+    cpus_of_all = [cpu for row in nodes for cpu in row[1]]
+    return ([], True) if len(cpus_of_all) > len(set(cpus_of_all)) else (nodes, False)
 
 
 def _from_mask(text):

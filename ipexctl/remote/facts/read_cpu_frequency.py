@@ -53,7 +53,7 @@ def _throttled(read, base, cpus):
     cores = _sample_of(sorted({row[0]: row for row in cpus if row[0] == row[1]}))
     where = [("package", cpu) for cpu in sockets.values()] + [("core", cpu) for cpu in cores]
     path = base + "/cpu%d/thermal_throttle/%s_throttle_count"
-    return sum(parse_number(read(path % (cpu, what))) or 0 for what, cpu in where)
+    return sum(parse_number(read(path % (cpu, unit))) or 0 for unit, cpu in where)
 
 
 def _sample_of(items):

@@ -33,7 +33,7 @@ def _nics(read):
         if len(words) == 6 and words[3] != "20":  # link-local addresses are useless to a launcher
             text = socket.inet_ntop(socket.AF_INET6, bytes(bytearray.fromhex(words[0])))
             addresses.setdefault(words[5], []).append(text)
-    found = []
+    nics = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         for name in names:
             request = struct.pack("16s24x", name.encode())
@@ -43,19 +43,19 @@ def _nics(read):
             except OSError:
                 continue
             up = struct.unpack("H", flags)[0] & 0x41 == 0x41  # IFF_UP, IFF_RUNNING
-            own = addresses.get(name, [])
-            found.append([name, up, struct.unpack("i", mtu)[0], own] + _own_link(name, read))
-    return found
+            texts = addresses.get(name, [])
+            nics.append([name, up, struct.unpack("i", mtu)[0], texts] + _own_link(name, read))
+    return nics
 
 
 def _own_link(name, read):
     """Return the link of an interface, unless /sys shows another network namespace."""
     folder = "/sys/class/net/" + name
     try:
-        same = str(socket.if_nametoindex(name)) == read(folder + "/ifindex").strip()
+        is_same = str(socket.if_nametoindex(name)) == read(folder + "/ifindex").strip()
     except OSError:
-        same = False
-    return read_link_speed(folder, read) if same else [None, ""]
+        is_same = False
+    return read_link_speed(folder, read) if is_same else [None, ""]
 
 
 def read_link_speed(folder, read):
@@ -67,9 +67,9 @@ def read_link_speed(folder, read):
     if "device" not in names and not any(n.startswith("lower_") for n in names):
         return [None, ""]
     text = read(folder + "/speed").strip()
-    known = text.isdigit() and 0 < int(text) < 1 << 31  # -1, also as an unsigned number: unknown
+    is_known = text.isdigit() and 0 < int(text) < 1 << 31  # -1, also as an unsigned number: unknown
     duplex = read(folder + "/duplex").strip()
-    return [int(text) if known else None, duplex if duplex in ("full", "half") else ""]
+    return [int(text) if is_known else None, duplex if duplex in ("full", "half") else ""]
 
 
 def _ipv4():
@@ -83,16 +83,16 @@ def _ipv4():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             request = struct.pack("iP", len(space), space.buffer_info()[0])
-            used = struct.unpack("iP", fcntl.ioctl(sock, 0x8912, request))[0]
+            length = struct.unpack("iP", fcntl.ioctl(sock, 0x8912, request))[0]
         except OSError:
             return {}
     data = space.tobytes()
-    found = {}  # type: dict[str, list[str]]
-    for at in range(0, used, size):
-        name = data[at : at + 16].partition(b"\0")[0].decode("utf-8", "replace")
-        address = socket.inet_ntoa(data[at + 20 : at + 24])
-        found.setdefault(name.partition(":")[0], []).append(address)
-    return found
+    by_name = {}  # type: dict[str, list[str]]
+    for position in range(0, length, size):
+        name = data[position : position + 16].partition(b"\0")[0].decode("utf-8", "replace")
+        address = socket.inet_ntoa(data[position + 20 : position + 24])
+        by_name.setdefault(name.partition(":")[0], []).append(address)
+    return by_name
 
 
 def _default_nic(text):
@@ -106,10 +106,10 @@ def _default_nic(text):
 
 def _routes(text):
     """Return [[interface, network]] of the IPv4 routes that are up."""
-    found = []
+    routes = []
     for line in text.splitlines()[1:257]:
         words = line.split()
         if len(words) >= 8 and int(words[3], 16) & 1:
             network = socket.inet_ntoa(bytes(bytearray.fromhex(words[1]))[::-1])
-            found.append([words[0], "%s/%d" % (network, bin(int(words[7], 16)).count("1"))])
-    return found
+            routes.append([words[0], "%s/%d" % (network, bin(int(words[7], 16)).count("1"))])
+    return routes

@@ -13,43 +13,43 @@ LOOK = 0.2  # least seconds between the two looks
 TOP = 3
 
 
-def begin_load_sample(read, fs, who):
-    """Take the first look. Most hosts are idle, and need no second one. `who`: whether the
+def begin_load_sample(read, fs, sampled):
+    """Take the first look. Most hosts are idle, and need no second one. `sampled`: whether the
     processes that compute are wanted."""
-    found = [_parse_decimal(word) for word in read(fs + "/proc/loadavg").split()[:3]]
-    average = [n for n in found if n is not None]
-    busy = who and average and not fs and average[0] >= max(1.0, BUSY * (os.cpu_count() or 1))
+    numbers = [_parse_decimal(word) for word in read(fs + "/proc/loadavg").split()[:3]]
+    average = [n for n in numbers if n is not None]
+    busy = sampled and average and not fs and average[0] >= max(1.0, BUSY * (os.cpu_count() or 1))
     return {"average": average, "look": _read_ticks(read) if busy else None}
 
 
-def finish_load_sample(read, fs, begun):
+def finish_load_sample(read, fs, sample):
     blocked = [n for n in read(fs + "/proc/stat").splitlines() if n.startswith("procs_blocked ")]
-    found = {
-        "average": begun["average"],
+    load = {
+        "average": sample["average"],
         "blocked": int(blocked[0].split()[1]) if blocked else None,
         "cpu_pressure": _pressure(read(fs + "/proc/pressure/cpu"), "some"),
         "memory_pressure": _pressure(read(fs + "/proc/pressure/memory"), "full"),
         "busy": None,
         "top": [],
     }
-    before = begun["look"]
-    if before:
-        time.sleep(max(0.0, before["time"] + LOOK - time.time()))
-        found["busy"], found["top"] = _busy_between(before, _read_ticks(read))
-    return found
+    earlier = sample["look"]
+    if earlier:
+        time.sleep(max(0.0, earlier["time"] + LOOK - time.time()))
+        load["busy"], load["top"] = _busy_between(earlier, _read_ticks(read))
+    return load
 
 
 def _read_ticks(read):
     """Return the ticks that the machine, this command and each program have used so far."""
     processes = process_times()
     own = with_ancestors(os.getpid(), processes)  # this process, and the sshd and shells above it
-    ours = sum(processes.pop(pid)[2] for pid in own)
+    own_ticks = sum(processes.pop(pid)[2] for pid in own)
     words = read("/proc/stat").partition("\n")[0].split()[1:]
-    numbers = [int(w) for w in words[:7] if w.isdigit()]
+    numbers = [int(word) for word in words[:7] if word.isdigit()]
     idle = sum(numbers[3:5])  # idle, and waiting for a disk
     return {
         "time": time.time(),
-        "busy": sum(numbers) - idle - ours,
+        "busy": sum(numbers) - idle - own_ticks,
         "all": sum(numbers),
         "programs": processes,
     }
@@ -62,12 +62,12 @@ def _busy_between(before, after):
     if ticks <= 0:
         return None, []
     used = {}  # type: dict[str, int]
-    for pid, (name, _, now) in after["programs"].items():
-        then = before["programs"].get(pid, (name, 0, now))
-        if then[0] == name:
-            used[name] = used.get(name, 0) + max(0, now - then[2])
-    most = sorted(used, key=lambda name: -used[name])[:TOP]
-    top = [[name, round(used[name] / ticks, 1)] for name in most if used[name] >= ticks / 10]
+    for pid, (name, _, later) in after["programs"].items():
+        earlier = before["programs"].get(pid, (name, 0, later))
+        if earlier[0] == name:
+            used[name] = used.get(name, 0) + max(0, later - earlier[2])
+    busiest = sorted(used, key=lambda name: -used[name])[:TOP]
+    top = [[name, round(used[name] / ticks, 1)] for name in busiest if used[name] >= ticks / 10]
     busy = min(float(cpus), max(0.0, (after["busy"] - before["busy"]) / ticks))
     return round(busy, 1), top
 

@@ -18,36 +18,36 @@ def find_intel_mpi_files(prefix):
     providers = []
     for folder in fabric:
         for place in (folder, folder + "/prov"):
-            own = [n for n in list_entries(place) if n.endswith("-fi.so")]
-            providers += [re.sub(r"^lib|(-\d[\d.]*)?-fi\.so$", "", n) for n in own]
+            names = [n for n in list_entries(place) if n.endswith("-fi.so")]
+            providers += [re.sub(r"^lib|(-\d[\d.]*)?-fi\.so$", "", n) for n in names]
     mpi = [lib + part + "/libmpi.so.12" for part in ("", "/release")]
     starters = [prefix + "/bin/" + n for n in ("mpirun", "mpiexec.hydra")]
     return {
         "libmpi": any(map(os.path.exists, mpi)),
         "libfabric": next((f for f in fabric if os.path.exists(f + "/libfabric.so.1")), ""),
         "providers": sorted(set(providers)),
-        "absent": [s for s in starters if not os.path.exists(s)],
+        "absent": [path for path in starters if not os.path.exists(path)],
     }
 
 
 def find_mpi_installs(search_path, prefixes):
     """Return [{bin, not_run}], those in PATH first."""
     path = [f for f in search_path.split(":") if f.startswith("/")]
-    folders = path + [p + "/bin" for p in prefixes]
+    folders = path + [prefix + "/bin" for prefix in prefixes]
     for parent in ("/opt/intel/oneapi/mpi", "/opt/ohpc/pub/mpi", "/opt/openmpi", "/opt/mpich"):
         folders += [parent + "/bin"]
         folders += ["%s/%s/bin" % (parent, n) for n in list_entries(parent)[:8] if n[:1].isalnum()]
     for parent in ("/usr/lib64", "/usr/local"):
         folders += ["%s/%s/bin" % (parent, n) for n in ("openmpi", "mpich", "mvapich2")]
-    found = {}  # type: dict[str, object]
+    installs = {}  # type: dict[str, object]
     for folder in folders:
-        real = os.path.realpath(folder)
-        if real in found or len(found) >= MPIS:
+        target = os.path.realpath(folder)
+        if target in installs or len(installs) >= MPIS:
             continue
-        one = describe_mpi_folder(folder)
-        if one:
-            found[real] = one
-    return list(found.values())
+        install = describe_mpi_folder(folder)
+        if install:
+            installs[target] = install
+    return list(installs.values())
 
 
 def describe_mpi_folder(folder):

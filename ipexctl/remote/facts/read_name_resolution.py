@@ -23,8 +23,8 @@ class Lookup:
         for name in self.names:
             try:
                 # bytes: a str would import the idna codec
-                found = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
-                self.found[name] = [i[4][0] for i in found]
+                infos = socket.getaddrinfo(name.encode(), None, 0, socket.SOCK_STREAM)
+                self.found[name] = [i[4][0] for i in infos]
             except socket.gaierror as e:
                 if e.args[0] != socket.EAI_AGAIN:
                     self.found[name] = []
@@ -39,12 +39,12 @@ class Lookup:
 
 def wait_for_names(names):
     names.wait(2.0)
-    own, localhost = (names.found.get(name) for name in names.names)
-    found = {
-        "hostname_addresses": own or [],
-        "hostname_resolves": None if own is None else bool(own),
-        "resolver_silent": own is None,
+    addresses, localhost = (names.found.get(name) for name in names.names)
+    facts = {
+        "hostname_addresses": addresses or [],
+        "hostname_resolves": None if addresses is None else bool(addresses),
+        "resolver_silent": addresses is None,
     }
     if localhost is not None:
-        found["localhost"] = localhost
-    return found
+        facts["localhost"] = localhost
+    return facts

@@ -31,24 +31,24 @@ def find_other_runs(root=""):
 
     `root`: the folder whose journals name this user's runs. None: the value cannot be read.
     """
-    listed = list_supervisor_sockets()
-    if not listed:
+    sockets = list_supervisor_sockets()
+    if not sockets:
         return []
     from ipexctl.remote.rank import rank_wrapper
 
     runs = {}  # type: dict[tuple[int, int], dict[str, object]]
-    alive = None
-    for address, run in listed:
+    processes = None
+    for address, run in sockets:
         pid, uid = find_supervisor_process(address)
         if uid is None or len(runs) >= MOST_RUNS:
             continue
         comm = read_text("/proc/%d/comm" % pid)
         if pid and comm and comm.strip() != rank_wrapper.SUPERVISOR:
             continue
-        alive = alive or rank_wrapper.list_processes()
+        processes = processes or rank_wrapper.list_processes()
         own = uid == os.getuid()
         name, command = read_name_and_command(root, run) if own and root else ("", "")
-        row = dict(measure_run_usage(pid, alive), run=run, own=own, owner=user_name(uid))
+        row = dict(measure_run_usage(pid, processes), run=run, own=own, owner=user_name(uid))
         runs[uid, pid] = dict(row, name=name, command=command)
     return list(runs.values())
 
@@ -78,23 +78,23 @@ def find_supervisor_process(address):
         link.close()
 
 
-def measure_run_usage(pid, alive):
+def measure_run_usage(pid, processes):
     """Return what the run of this supervisor uses; memory that processes share is not counted."""
     from ipexctl.remote.rank import rank_wrapper
 
-    below = rank_wrapper.find_descendant_pids(pid, alive) if pid in alive else set()
-    wrappers = {p for p in below if is_wrapper(p)}
-    scripts = {p for p in below - wrappers if alive[p][1] in wrappers}
+    descendants = rank_wrapper.find_descendant_pids(pid, processes) if pid in processes else set()
+    wrappers = {p for p in descendants if is_wrapper(p)}
+    scripts = {p for p in descendants - wrappers if processes[p][1] in wrappers}
     cpus = set()  # type: set[int]
-    for one in scripts:
-        cpus.update(read_affinity(one))
-    ranks = len(wrappers - {alive[p][1] for p in wrappers})  # without MPI one starts the others
+    for script in scripts:
+        cpus.update(read_affinity(script))
+    ranks = len(wrappers - {processes[p][1] for p in wrappers})  # without MPI one starts the others
     seconds = process_age(pid)
     return {
         "ranks": ranks if seconds is not None else None,
         "cpus": sorted(cpus) if cpus else None,
         "cores": len({read_text(CPUS % cpu) or str(cpu) for cpu in cpus}) if cpus else None,
-        "memory": sum(map(own_memory, below | {pid})) if seconds is not None else None,
+        "memory": sum(map(own_memory, descendants | {pid})) if seconds is not None else None,
         "seconds": seconds,
     }
 
@@ -139,10 +139,10 @@ def read_name_and_command(root, run):
     """Return (name, command) of a run of this user, from its journal."""
     from ipexctl.remote.run_files import journal
 
-    top = os.path.join(glob.escape(root), "runs", run, "journals", "*")
-    for path in sorted(glob.glob(top))[:1]:
+    pattern = os.path.join(glob.escape(root), "runs", run, "journals", "*")
+    for path in sorted(glob.glob(pattern))[:1]:
         for record in journal.parse_records(journal.read_journal_bytes(path))[:FIRST]:
-            about = record.get("about")
-            if isinstance(about, dict):
-                return str(about.get("name", ""))[:64], str(about.get("command", ""))[:200]
+            start = record.get("about")
+            if isinstance(start, dict):
+                return str(start.get("name", ""))[:64], str(start.get("command", ""))[:200]
     return "", ""

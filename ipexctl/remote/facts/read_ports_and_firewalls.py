@@ -17,20 +17,20 @@ def read_ports_and_firewalls(read, fs, live):
 
 def find_active_firewalls():
     """Return the firewalls that seem active; only a test connection shows what they permit."""
-    found = []
+    firewalls = []
     if os.path.exists("/run/firewalld.pid") or os.path.exists("/run/firewalld"):
-        found.append("firewalld")
+        firewalls.append("firewalld")
     try:
         with open("/etc/ufw/ufw.conf") as f:
             if "\nENABLED=yes" in "\n" + f.read(4096):
-                found.append("ufw")
+                firewalls.append("ufw")
     except OSError:
         pass
     if os.path.exists("/etc/systemd/system/sysinit.target.wants/nftables.service"):
-        found.append("nftables")
+        firewalls.append("nftables")
     if _legacy_iptables():
-        found.append("iptables")
-    return found
+        firewalls.append("iptables")
+    return firewalls
 
 
 def _legacy_iptables():

@@ -10,9 +10,9 @@ WITHOUT_PROXY = ("no_proxy", "NO_PROXY")
 
 def read_proxy_variables():
     """Return {name: None for a proxy, whose URL can hold a password; no_proxy with its value}."""
-    found = {name: None for name in PROXY if os.environ.get(name)}  # type: dict[str, object]
+    variables = {name: None for name in PROXY if os.environ.get(name)}  # type: dict[str, object]
     for name in WITHOUT_PROXY:
         value = os.environ.get(name)
         if value is not None:
-            found[name] = None if "@" in value else value[:2000]
-    return found
+            variables[name] = None if "@" in value else value[:2000]
+    return variables

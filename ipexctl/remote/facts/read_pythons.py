@@ -21,46 +21,46 @@ def find_pythons(home):
     folders += [home + "/" + n + "/bin" for n in _CONDA]
     for parent in (home + "/.pyenv/versions", home + "/.local/share/uv/python", "/opt"):
         folders += [parent + "/" + n + "/bin" for n in sorted(names_in(parent))]
-    own = os.path.realpath(sys.executable) if sys.executable else ""
-    found = {}
-    listed = set()  # /bin is often a link to /usr/bin, and both have thousands of names
+    running = os.path.realpath(sys.executable) if sys.executable else ""
+    by_target = {}
+    searched = set()  # /bin is often a link to /usr/bin, and both have thousands of names
     for folder in folders:
         where = os.path.realpath(folder)
-        if where in listed or not folder.startswith("/"):
+        if where in searched or not folder.startswith("/"):
             continue
-        listed.add(where)
+        searched.add(where)
         for name in names_in(folder):
             if name != "python3" and not (name.startswith("python3.") and name[8:].isdigit()):
                 continue
             path = folder + "/" + name
-            real = os.path.realpath(path)
-            if real not in found:
-                found[real] = _python(path, real, own)
-    if own and not found.get(own):
-        found[own] = _python(sys.executable, own, own)
-    return [p for p in found.values() if p]
+            target = os.path.realpath(path)
+            if target not in by_target:
+                by_target[target] = _python(path, target, running)
+    if running and not by_target.get(running):
+        by_target[running] = _python(sys.executable, running, running)
+    return [python for python in by_target.values() if python]
 
 
-def _python(path, real, own):
-    if real == own:
+def _python(path, target, running):
+    if target == running:
         version = list(sys.version_info[:3])
-    elif not os.access(real, os.X_OK) or not _is_elf(real):
+    elif not os.access(target, os.X_OK) or not _is_elf(target):
         return None
     else:
-        version = _version(real)
+        version = _version(target)
     if not version:
         return None
-    return {"path": path, "version": version, "lacks": _missing_modules(real, version)}
+    return {"path": path, "version": version, "lacks": _missing_modules(target, version)}
 
 
-def _missing_modules(real, version):
+def _missing_modules(target, version):
     """Return the modules of _NEEDED that were not built; [] if they may be compiled in."""
     for lib in ("lib", "lib64"):
-        place = (os.path.dirname(os.path.dirname(real)), lib, version[0], version[1])
+        place = (os.path.dirname(os.path.dirname(target)), lib, version[0], version[1])
         names = names_in("%s/%s/python%d.%d/lib-dynload" % place)
-        there = {name.partition(".")[0] for name in names}
-        if "_json" in there:
-            return [name for name in _NEEDED if name not in there]
+        built = {name.partition(".")[0] for name in names}
+        if "_json" in built:
+            return [name for name in _NEEDED if name not in built]
     return []
 
 
@@ -72,13 +72,13 @@ def _is_elf(path):
         return False
 
 
-def _version(real):
+def _version(target):
     """Read the version from the names of the file and its folders; else [3, minor]."""
-    name = os.path.basename(real)
+    name = os.path.basename(target)
     minor = int(name[8:]) if name.startswith("python3.") and name[8:].isdigit() else None
-    folder = os.path.basename(os.path.dirname(os.path.dirname(real)))
-    parts = folder.replace("cpython-", "").partition("-")[0].split(".")
-    told = [int(p) for p in parts if p.isdigit()]
-    if len(parts) == len(told) == 3 and told[0] == 3 and minor in (None, told[1]):
-        return told
+    folder = os.path.basename(os.path.dirname(os.path.dirname(target)))
+    words = folder.replace("cpython-", "").partition("-")[0].split(".")
+    numbers = [int(word) for word in words if word.isdigit()]
+    if len(words) == len(numbers) == 3 and numbers[0] == 3 and minor in (None, numbers[1]):
+        return numbers
     return None if minor is None else [3, minor]

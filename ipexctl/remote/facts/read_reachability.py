@@ -11,17 +11,17 @@ def op_connect(call, targets, timeout=2.0, large=()):
     Also send large packets to the targets named in `large`: see packet_sizes.
     """
     end = time.monotonic() + timeout
-    results, opened = connect_targets(targets, end, "no answer in %g s" % timeout)
-    done = {"results": results}  # type: dict[str, object]
-    large = {name: opened[name] for name in large if name in opened}
+    results, sockets = connect_targets(targets, end, "no answer in %g s" % timeout)
+    answer = {"results": results}  # type: dict[str, object]
+    large = {name: sockets[name] for name in large if name in sockets}
     if large:
         # imported late: install does not need it
         from ipexctl.remote.facts import packet_sizes
 
-        done["large"] = packet_sizes.check_large_packets(large)
-    for sock in opened.values():
+        answer["large"] = packet_sizes.check_large_packets(large)
+    for sock in sockets.values():
         sock.close()
-    return done
+    return answer
 
 
 def connect_targets(targets, end, late):
@@ -30,7 +30,7 @@ def connect_targets(targets, end, late):
     import select
 
     poll = select.poll()
-    waiting, opened = {}, {}
+    waiting, sockets = {}, {}
     results = []
     for name, address, port in targets:
         try:
@@ -56,8 +56,8 @@ def connect_targets(targets, end, late):
             if error:
                 sock.close()
             else:
-                opened[name] = sock
+                sockets[name] = sock
     for name, sock in waiting.values():
         results.append([name, late])
         sock.close()
-    return results, opened
+    return results, sockets

@@ -22,14 +22,14 @@ KEY = re.compile(r"[0-9a-f]{16}\Z")
 
 def read_software(home, root, key=""):
     """Read what is installed. `key`: the environment that `run` would use; "": the current one."""
-    used = root + ("/envs/" + key if KEY.match(key) else "/current")
+    link = root + ("/envs/" + key if KEY.match(key) else "/current")
     search_path = os.environ.get("PATH", "")[:4000]
-    found = find_python_prefixes(home, used, search_path)
+    prefixes = find_python_prefixes(home, link, search_path)
     stale_files, stale_bytes = count_stale_shm()
     return {
-        "current": describe_run_environment(root, used),
-        "prefixes": found,
-        "mpis": find_mpi_installs(search_path, [p["path"] for p in found]),
+        "current": describe_run_environment(root, link),
+        "prefixes": prefixes,
+        "mpis": find_mpi_installs(search_path, [prefix["path"] for prefix in prefixes]),
         "env": sorted(read_proxy_variables().items()),
         "stale": stale_files,
         "stale_bytes": stale_bytes,
@@ -44,20 +44,20 @@ def read_software(home, root, key=""):
 
 def describe_run_environment(root, link):
     """{prefix, exists, whole, changed, environment}: the environment `ipexctl run` would use; None
-    without one. `wanted`: that environment is not here, but others may be."""
+    without one. `missing`: that environment is not here, but others may be."""
     envs = list_entries(root + "/envs")
     if not os.path.lexists(link):
-        wanted = "" if link == root + "/current" else os.path.basename(link)
-        nothing = {"prefix": "", "exists": False, "whole": None, "wanted": wanted}
+        missing = "" if link == root + "/current" else os.path.basename(link)
+        nothing = {"prefix": "", "exists": False, "whole": None, "wanted": missing}
         return nothing if envs else None
     prefix = os.path.realpath(link)
-    ours = os.path.dirname(prefix) == os.path.realpath(root + "/envs")
+    built_here = os.path.dirname(prefix) == os.path.realpath(root + "/envs")
     return {
         "prefix": prefix,
         "exists": os.path.exists(prefix + "/bin/python"),
-        "whole": os.path.exists(prefix + "/.ipexctl-ok") if ours else None,
-        "changed": changed_by_hand(prefix) if ours else [],
-        "environment": read_env_summary(os.path.realpath(root), prefix) if ours else None,
+        "whole": os.path.exists(prefix + "/.ipexctl-ok") if built_here else None,
+        "changed": changed_by_hand(prefix) if built_here else [],
+        "environment": read_env_summary(os.path.realpath(root), prefix) if built_here else None,
     }
 
 
@@ -75,20 +75,20 @@ def changed_by_hand(prefix):
     return env_drift.list_changed_packages(prefix)
 
 
-def find_python_prefixes(home, used, search_path):
+def find_python_prefixes(home, link, search_path):
     """Describe each Python environment; the ones that a run would use come first."""
-    where = [("ipexctl", os.path.realpath(used))]
+    where = [("ipexctl", os.path.realpath(link))]
     where += [("active", os.environ[n]) for n in ACTIVE if os.environ.get(n)]
-    where += [("active", p) for p in python_in(search_path)]
-    found = {}  # type: dict[str, object]
+    where += [("active", prefix) for prefix in python_in(search_path)]
+    by_target = {}  # type: dict[str, object]
     for kind, path in where:
-        real = os.path.realpath(path)
-        if real in found or not path.startswith("/"):
+        target = os.path.realpath(path)
+        if target in by_target or not path.startswith("/"):
             continue
-        one = describe_prefix(kind, real, home)
-        if one:
-            found[real] = one
-    return list(found.values())
+        description = describe_prefix(kind, target, home)
+        if description:
+            by_target[target] = description
+    return list(by_target.values())
 
 
 def python_in(path):
@@ -117,8 +117,8 @@ def describe_prefix(kind, path, home):
     if not packages:
         return None
     torch = [f + "/torch/lib" for f in folders if os.path.isdir(f + "/torch/lib")][:1]
-    libraries = [(t, n) for t in torch for n in list_entries(t)]
-    omp = [t + "/" + n for t, n in libraries if n.startswith(("libiomp5", "libgomp"))]
+    libraries = [(place, n) for place in torch for n in list_entries(place)]
+    omp = [place + "/" + n for place, n in libraries if n.startswith(("libiomp5", "libgomp"))]
     if os.path.exists(path + "/lib/libiomp5.so"):
         omp.append(path + "/lib/libiomp5.so")
     return {

@@ -149,18 +149,18 @@ def op_speed(call, python, threads, cpus, seconds):
 
     Emits `ready` once torch is loaded, and begins on the next message: all hosts at the same time.
     """
-    asked = json.dumps({"cpus": cpus, "seconds": seconds})
-    command, env = [python, "-I", "-c", CHILD], dict(_environment(threads), IPEXCTL_SPEED=asked)
+    request = json.dumps({"cpus": cpus, "seconds": seconds})
+    command, env = [python, "-I", "-c", CHILD], dict(_environment(threads), IPEXCTL_SPEED=request)
     process = child_processes.start_program(command, env, subprocess.DEVNULL, stdin=subprocess.PIPE)
     with child_processes.ends_with(call.agent.at_end, process):
-        found = _next_of(process)
-        if found["status"] == "ready":
+        result = _next_of(process)
+        if result["status"] == "ready":
             call.emit({"event": "ready"})
             call.recv()
             process.stdin.write(b"\n")
             process.stdin.flush()
-            found = _next_of(process)
-    return found
+            result = _next_of(process)
+    return result
 
 
 def _next_of(process):
@@ -178,14 +178,14 @@ def _environment(threads):
 
 
 def _result_of(out):
-    found = {"status": "failed", "why": "the child said nothing"}
+    result = {"status": "failed", "why": "the child said nothing"}
     for line in out.splitlines():
         if line.startswith(MARK):
-            found = json.loads(line[len(MARK) :])
+            result = json.loads(line[len(MARK) :])
     for line in out.splitlines():
         if line.startswith(("onednn_verbose", "dnnl_verbose")) and ",cpu,isa:" in line:
-            found["onednn"] = line.partition(",isa:")[2].strip()[:200]
-    return found
+            result["onednn"] = line.partition(",isa:")[2].strip()[:200]
+    return result
 
 
 # --- between hosts -------------------------------------------------------------------------------
@@ -197,28 +197,28 @@ def op_serve(call, token, ports=None):
     Clients with the token may send small messages, or a bounded stream.
     """
     server = listeners.kept_listener(ports)
-    room = threading.Semaphore(GUESTS)
-    thread = threading.Thread(target=_serve, args=(server, token.encode("ascii"), room))
+    slots = threading.Semaphore(GUESTS)
+    thread = threading.Thread(target=_serve, args=(server, token.encode("ascii"), slots))
     thread.daemon = True
     thread.start()
     return {"port": server.getsockname()[1]}
 
 
-def _serve(server, token, room):
+def _serve(server, token, slots):
     while True:
         try:
             guest = server.accept()[0]
         except OSError:
             return
-        if not room.acquire(False):
+        if not slots.acquire(False):
             guest.close()
             continue
-        thread = threading.Thread(target=_serve_guest, args=(guest, token, room))
+        thread = threading.Thread(target=_serve_guest, args=(guest, token, slots))
         thread.daemon = True
         thread.start()
 
 
-def _serve_guest(guest, token, room):
+def _serve_guest(guest, token, slots):
     import hmac
 
     try:
@@ -239,28 +239,28 @@ def _serve_guest(guest, token, room):
         pass
     finally:
         guest.close()
-        room.release()
+        slots.release()
 
 
 def _receive_and_report(guest):
     """Read for a while, then reply how much came in the best part of the time, without the start:
     pauses come from a busy host, or from TCP, more often than from the network."""
     head = _receive_exactly(guest, 16)
-    most, seconds = struct.unpack(">Qd", head)
-    most, seconds = min(most, 1 << 28), min(seconds, 2.0)
+    limit, seconds = struct.unpack(">Qd", head)
+    limit, seconds = min(limit, 1 << 28), min(seconds, 2.0)
     buffer = bytearray(1 << 20)
     began = time.monotonic()
     total, marks = 0, []  # type: int, list[tuple[float, int]]
-    while total < most and time.monotonic() - began < seconds:
+    while total < limit and time.monotonic() - began < seconds:
         count = guest.recv_into(buffer)
         if not count:
             break
         total += count
         now = time.monotonic()
-        if total >= most // 8 or now - began >= seconds / 5:
+        if total >= limit // 8 or now - began >= seconds / 5:
             marks.append((now, total))
-    everything = (total, max(time.monotonic() - began, 1e-6))
-    guest.sendall(RESULT.pack(*_fastest_third(marks) or everything))
+    overall = (total, max(time.monotonic() - began, 1e-6))
+    guest.sendall(RESULT.pack(*_fastest_third(marks) or overall))
     guest.shutdown(socket.SHUT_WR)
     while guest.recv_into(buffer) and time.monotonic() - began < seconds + 3.0:
         pass  # closing with unread data would discard our reply
@@ -269,14 +269,14 @@ def _receive_and_report(guest):
 def _fastest_third(marks):
     """Return (bytes, seconds) of the fastest third of these times; None if there are too few."""
     stretch = (marks[-1][0] - marks[0][0]) / 3 if marks else 0.0
-    found, first = None, 0
+    best, first = None, 0
     for now, total in marks if stretch > 0 else ():
         while now - marks[first + 1][0] >= stretch:
             first += 1
-        count, took = total - marks[first][1], now - marks[first][0]
-        if took >= stretch and (found is None or count / took > found[0] / found[1]):
-            found = (count, took)
-    return found
+        count, elapsed = total - marks[first][1], now - marks[first][0]
+        if elapsed >= stretch and (best is None or count / elapsed > best[0] / best[1]):
+            best = (count, elapsed)
+    return best
 
 
 def op_link(call, token, targets, size, seconds, patience=PATIENCE):
@@ -286,7 +286,7 @@ def op_link(call, token, targets, size, seconds, patience=PATIENCE):
     seconds to connect.
     """
     token = token.encode("ascii")
-    found = []
+    links = []
     for name, address, port in targets:
         latency = rate = None
         error = ""
@@ -299,8 +299,8 @@ def op_link(call, token, targets, size, seconds, patience=PATIENCE):
             error = "the other end closed the connection"
         except (OSError, struct.error) as e:
             error = str(e) or type(e).__name__
-        found.append([name, latency, rate, error])
-    return {"links": found}
+        links.append([name, latency, rate, error])
+    return {"links": links}
 
 
 def op_losses(call, token, target):
@@ -320,8 +320,8 @@ def op_losses(call, token, target):
     if len(info) < 220:
         return {}  # before Linux 4.19
     # sent again; sent; arrived twice, so that it was not lost
-    again, sent, twice = struct.unpack_from("I52xI56xI", info, 100)
-    return {"sent": sent, "lost": max(0, again - twice)}
+    retransmitted, sent, twice = struct.unpack_from("I52xI56xI", info, 100)
+    return {"sent": sent, "lost": max(0, retransmitted - twice)}
 
 
 def _dial(address, port, hello, seconds=PATIENCE):
@@ -334,19 +334,19 @@ def _dial(address, port, hello, seconds=PATIENCE):
 
 
 def _ping(link):
-    took = []
+    times = []
     message = b"." * PING_SIZE
     for _ in range(PINGS):
         began = time.perf_counter()
         link.sendall(message)
         _receive_exactly(link, PING_SIZE)
-        took.append(time.perf_counter() - began)
-    return min(took)  # the network's part: more than that is a host that is busy
+        times.append(time.perf_counter() - began)
+    return min(times)  # the network's part: more than that is a host that is busy
 
 
-def _push(link, most, seconds, late):
+def _push(link, limit, seconds, late):
     """Send until the other end has enough; its clock counts, so buffers here do not matter."""
-    link.sendall(struct.pack(">Qd", most, seconds))
+    link.sendall(struct.pack(">Qd", limit, seconds))
     link.setblocking(False)
     data = memoryview(bytes(CHUNK))
     end = time.monotonic() + seconds + late
@@ -370,8 +370,8 @@ def _push(link, most, seconds, late):
                     link.send(data)
                 except BlockingIOError:
                     pass
-    count, took = RESULT.unpack(answer[: RESULT.size])
-    return count * 8 / took
+    count, seconds_there = RESULT.unpack(answer[: RESULT.size])
+    return count * 8 / seconds_there
 
 
 def _receive_exactly(link, size):

@@ -116,7 +116,7 @@ def _login_ms():
 
 def _logind(fs, read):
     """Return the settings of logind.conf and its drop-in files; the last of each name counts."""
-    said = {}
+    settings = {}
     files = []
     for folder in ("/usr/lib/systemd", "/etc/systemd"):
         files.append(folder + "/logind.conf")
@@ -126,8 +126,8 @@ def _logind(fs, read):
         for line in read(path).splitlines():
             name, equals, value = line.partition("=")
             if equals:
-                said[name.strip()] = value.strip()
-    return said
+                settings[name.strip()] = value.strip()
+    return settings
 
 
 def _linger(fs):
