@@ -58,7 +58,7 @@ def report(
 
     if json and to:
         raise InputError("--json cannot be combined with -o", slug="options-conflict")
-    made = verb(target, run, root, compare=compare, to="-" if json else to)
-    if made.path is None and not json:
-        sys.stdout.write(made.html)
-    end_command(made, lambda found: found.document, show_report, json=json)
+    result = verb(target, run, root, compare=compare, to="-" if json else to)
+    if result.path is None and not json:
+        sys.stdout.write(result.html)
+    end_command(result, lambda item: item.document, show_report, json=json)

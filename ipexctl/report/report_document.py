@@ -15,28 +15,29 @@ from ipexctl.run.output.rank_lines import without_colour
 LONGEST = 400  # characters of a text
 
 
-def report_document(of: Material) -> dict[str, Any]:
-    run = of.last.run
-    made: dict[str, Any] = {
+def report_document(material: Material) -> dict[str, Any]:
+    run = material.last.run
+    document: dict[str, Any] = {
         "run": run.id,
         "name": run.about.name,
         "command": run.about.command,
         "state": run.state.value,
     }
     for section in SECTIONS.values():
-        made |= section.section_document(of)
-    made |= {
-        "notes": [*_as_of(of), *of.notes, *texts_of((of.last.result or {}).get("warnings"))],
-        "made": of.made,
-        "began": of.began,
+        document |= section.section_document(material)
+    warnings = (material.last.result or {}).get("warnings")
+    document |= {
+        "notes": [*_as_of(material), *material.notes, *texts_of(warnings)],
+        "made": material.made,
+        "began": material.began,
     }
-    plain = _change_texts(made, _plain_text)
-    masked = of.mask.document(plain)
+    plain = _change_texts(document, _plain_text)
+    masked = material.mask.document(plain)
     places = [name for name, value in masked.items() if MASK in str(value)]
     if places:
         masked["notes"].append(f"Secrets are masked ({MASK}) in: {', '.join(places)}.")
-    found: dict[str, Any] = _change_texts({**masked, "masked": places}, _cut_text)
-    return found
+    cut: dict[str, Any] = _change_texts({**masked, "masked": places}, _cut_text)
+    return cut
 
 
 def _change_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -44,7 +45,7 @@ def _change_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _change_texts(one, change) for key, one in value.items()}
+        return {key: _change_texts(item, change) for key, item in value.items()}
     return [_change_texts(v, change) for v in value] if isinstance(value, list | tuple) else value
 
 
@@ -57,6 +58,6 @@ def _cut_text(text: str) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
-def _as_of(of: Material) -> list[str]:
-    over = of.last.run.over
-    return [] if over else [f"As of {of.made}, when this page was made: the run continues."]
+def _as_of(material: Material) -> list[str]:
+    ended = material.last.run.over
+    return [] if ended else [f"As of {material.made}, when this page was made: the run continues."]

@@ -60,13 +60,13 @@ def _titled(tag: str, name: str, section: ModuleType, attributes: str) -> str:
 
 def join_scripts(page: str, sections: Iterable[str]) -> str:
     """Return one script. What the script of a section defines is unknown to the others."""
-    own = "".join(f"{{\n{text}}}\n" for text in sections)
+    scripts = "".join(f"{{\n{text}}}\n" for text in sections)
     words = {
-        name: {key.lower(): vars(one)[key] for key in WORDS if key in vars(one)}
-        for name, one in SECTIONS.items()
+        name: {key.lower(): vars(section)[key] for key in WORDS if key in vars(section)}
+        for name, section in SECTIONS.items()
     }
     start = f"drawSections({embed_json(words)});"
-    return f'"use strict";\n(() => {{\n{page}{own}{start}\n}})();\n'
+    return f'"use strict";\n(() => {{\n{page}{scripts}{start}\n}})();\n'
 
 
 def embed_json(document: Mapping[str, Any]) -> str:

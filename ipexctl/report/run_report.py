@@ -56,8 +56,8 @@ def report(
 ) -> RunReport:
     """Write a report. `to`: a file, "-" for stdout, "" for report.html in the run's folder."""
     with Fleet(target, root) as fleet:
-        run, against = find_run(fleet, text), find_run(fleet, compare) if compare else None
-        if against and against.id == run.id:
+        run, other_run = find_run(fleet, text), find_run(fleet, compare) if compare else None
+        if other_run and other_run.id == run.id:
             raise InputError(
                 f"--compare {compare}: the report is about this run",
                 why=f"both names mean {run.id}",
@@ -67,34 +67,35 @@ def report(
         place = Path(to) if to else folder_for(Path.cwd(), run.id) / "report.html"
         path = None if to == "-" else free_place(place, "report", "-o")
         runs = [
-            one for one in gather_runs(fleet) if one.first_id == run.first_id and one.id <= run.id
+            item
+            for item in gather_runs(fleet)
+            if item.first_id == run.first_id and item.id <= run.id
         ]
-        runs = runs or [
-            find_run(fleet, text)
-        ]  # `rm` may have removed it meanwhile: `find` reports it
-        attempts = [read_attempt(fleet, one) for one in sorted(runs, key=lambda r: r.attempt)]
-        other = read_attempt(fleet, against) if against else None
-        held = fetch_checkpoints.gather_checkpoints(fleet, run)
+        # `rm` may have removed it meanwhile, which find_run reports
+        runs = runs or [find_run(fleet, text)]
+        attempts = [read_attempt(fleet, item) for item in sorted(runs, key=lambda r: r.attempt)]
+        compared = read_attempt(fleet, other_run) if other_run else None
+        checkpoints = fetch_checkpoints.gather_checkpoints(fleet, run)
         recaps, answered = fleet.recaps(), len(fleet.alive)
         failures = [f"{down.host}: {down.what}" for down in fleet.failures]
-    every = [*attempts, other] if other else attempts
+    shown = [*attempts, compared] if compared else attempts
     printed = {
-        one.run.id: read_metrics(target, one.run.attempt_id, root=root, named=True).points
-        for one in every
+        attempt.run.id: read_metrics(target, attempt.run.attempt_id, root=root, named=True).points
+        for attempt in shown
     }
     attempts = _with_output(attempts, printed)
-    comparison = compare_attempts(attempts[-1], other, printed) if other else None
+    comparison = compare_attempts(attempts[-1], compared, printed) if compared else None
     material = Material(
         attempts=tuple(attempts),
         made=time.strftime("%Y-%m-%d %H:%M"),
         began=time.strftime("%Y-%m-%d %H:%M", time.localtime(attempts[0].run.began)),
         notes=tuple(failures),
-        checkpoints=held,
+        checkpoints=checkpoints,
         environment=_recorded_environment(attempts[-1]),
         packages=attempts[-1].of_run.packages if attempts[-1].of_run else (),
-        other=_with_output([other], printed)[0] if other else None,
+        other=_with_output([compared], printed)[0] if compared else None,
         comparison=comparison,
-        mask=_secret_mask(every),
+        mask=_secret_mask(shown),
     )
     document = report_document(material)
     html = render_report_page(document, read_assets())
@@ -104,8 +105,8 @@ def report(
 
 
 def _secret_mask(attempts: Sequence[Attempt]) -> SecretMask:
-    given = [name for one in attempts if one.plan for name in one.plan.secret]
-    return SecretMask(known_secrets(given), *(one.command for one in attempts))
+    names = [name for attempt in attempts if attempt.plan for name in attempt.plan.secret]
+    return SecretMask(known_secrets(names), *(attempt.command for attempt in attempts))
 
 
 def known_secrets(given: Sequence[str] = ()) -> frozenset[str]:
@@ -121,7 +122,7 @@ def read_assets() -> Assets:
     def read(name: str) -> str:
         return folder.joinpath(name).read_text("utf-8")
 
-    names = sorted(one.name for one in folder.joinpath("sections").iterdir())
+    names = sorted(file.name for file in folder.joinpath("sections").iterdir())
     sections = [read(f"sections/{name}") for name in names if name.endswith(".js")]
     return Assets(
         styles=(read("assets/uplot.min.css"), page_styles()),
@@ -136,65 +137,65 @@ def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
 
     def ask(host: Host) -> HostRecord:
         op = "run.run_list.record"
-        said = fleet.call(host, op, known_as=names[host], run_id=run.id)
-        asked = ("began", "records", "samples")
-        return read_host_record(names[host], {name: said[name] for name in asked})
+        answer = fleet.call(host, op, known_as=names[host], run_id=run.id)
+        fields = ("began", "records", "samples")
+        return read_host_record(names[host], {name: answer[name] for name in fields})
 
     order = {name: number for number, name in enumerate(run.about.hosts)}
-    found = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
+    records = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
     run = replace(run, seconds=run.seconds_at(time.time()))
-    return Attempt(run, tuple(found), result=_kept_here(run.id))
+    return Attempt(run, tuple(records), result=_kept_here(run.id))
 
 
 def _with_output(
     attempts: Sequence[Attempt], points: Mapping[str, Sequence[RankPoint]]
 ) -> list[Attempt]:
     """Return the attempts with what their ranks printed."""
-    lines = [[_printed_by_rank(one, p) for p in points[one.run.id]] for one in attempts]
-    placed = with_steps(lines)
-    return [replace(one, printed=own) for one, own in zip(attempts, placed, strict=True)]
+    lines = [[_printed_by_rank(attempt, p) for p in points[attempt.run.id]] for attempt in attempts]
+    numbered = with_steps(lines)
+    return [replace(attempt, printed=own) for attempt, own in zip(attempts, numbered, strict=True)]
 
 
-def _printed_by_rank(of: Attempt, one: RankPoint) -> Printed:
-    began = {record.host: record.began for record in of.records}.get(one.host)
-    at = None if one.time is None or not began else max(0.0, one.time - began)
-    epoch = [(name, value) for name, value in one.numbers if name == "epoch"]
-    values: dict[str, Any] = dict(epoch) | one.point.says
-    return Printed(**values, rank=one.rank, at=at, numbers=one.numbers, bar=one.bar)
+def _printed_by_rank(attempt: Attempt, point: RankPoint) -> Printed:
+    began = {record.host: record.began for record in attempt.records}.get(point.host)
+    moment = None if point.time is None or not began else max(0.0, point.time - began)
+    epoch = [(name, value) for name, value in point.numbers if name == "epoch"]
+    values: dict[str, Any] = dict(epoch) | point.point.says
+    return Printed(**values, rank=point.rank, at=moment, numbers=point.numbers, bar=point.bar)
 
 
 def _kept_here(run_id: str) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(read_file(FOLDER / "runs" / run_id / "result.json"))
-        return found if isinstance(found, dict) else None
+        document = json.loads(read_file(FOLDER / "runs" / run_id / "result.json"))
+        return document if isinstance(document, dict) else None
     return None
 
 
 def _recorded_environment(last: Attempt) -> tuple[tuple[str, str], ...]:
     """Return what the run recorded; only this folder's lock has the version of Python."""
     key = last.of_run.environment if last.of_run else ""
-    found = dict(last.of_run.packages if last.of_run else ())
+    versions = dict(last.of_run.packages if last.of_run else ())
     mpi = lock = None
     with suppress(ValueError):
-        mpi = in_packages(found, "")
+        mpi = in_packages(versions, "")
     with suppress(IpexctlError):
         lock = read_lock(lock_folder() / LOCK_FILE)
     python = lock.python if lock and lock.key == key else ""
     rows = (
-        ("Environment", key), ("PyTorch", found.get("torch")), ("MPI", mpi), ("Python", python),
+        ("Environment", key), ("PyTorch", versions.get("torch")), ("MPI", mpi), ("Python", python),
     )  # fmt: skip
     return tuple((name, str(value)) for name, value in rows if value)
 
 
 def compare_attempts(
-    one: Attempt, other: Attempt, printed: Mapping[str, Sequence[RankPoint]]
+    first: Attempt, other: Attempt, printed: Mapping[str, Sequence[RankPoint]]
 ) -> RunComparison:
     """Compare attempts. `printed`: by the id of each run. Raises InputError if one never began."""
-    names = [attempt.run.about.name or attempt.run.id for attempt in (one, other)]
+    names = [attempt.run.about.name or attempt.run.id for attempt in (first, other)]
     if names[0] == names[1]:
-        names = [one.run.id, other.run.id]
-    found = []
-    for attempt, name in zip((one, other), names, strict=True):
+        names = [first.run.id, other.run.id]
+    records = []
+    for attempt, name in zip((first, other), names, strict=True):
         record = run_record(attempt, name, printed[attempt.run.id])
         if record is None:
             raise InputError(
@@ -202,8 +203,8 @@ def compare_attempts(
                 hint="ipexctl ps -a",
                 slug="run-not-begun",
             )
-        found.append(record)
-    return compare_runs(*found)
+        records.append(record)
+    return compare_runs(*records)
 
 
 def run_record(
@@ -215,8 +216,8 @@ def run_record(
     return RunRecord(
         name,
         attempt.plan,
-        {one.host: one.inputs for one in attempt.records if one.inputs},
-        {one.host: one.whole for one in attempt.records if one.whole},
+        {record.host: record.inputs for record in attempt.records if record.inputs},
+        {record.host: record.whole for record in attempt.records if record.whole},
         attempt.of_run,
         _measured_speed(points),
     )
@@ -225,23 +226,23 @@ def run_record(
 def _measured_speed(points: Sequence[RankPoint]) -> Speed | None:
     """Return the speed of the lowest rank that prints its steps."""
     for rank in sorted({point.rank for point in points}):
-        own = [one for one in points if one.rank == rank]
-        steps = [(p.time, p.point.step) for p in own if p.time and p.point.step is not None]
-        rates = [p.point.rate for p in own if p.point.rate]
+        rank_points = [one for one in points if one.rank == rank]
+        steps = [(p.time, p.point.step) for p in rank_points if p.time and p.point.step is not None]
+        rates = [p.point.rate for p in rank_points if p.point.rate]
         if speed := speed_of([(at, step) for at, step in steps if step is not None], rates):
             return speed
     return None
 
 
-def show_report(made: RunReport) -> None:
+def show_report(result: RunReport) -> None:
     """Print the path of the report, and the comparison."""
-    if made.comparison is not None:
-        out = stdout_console() if made.path else stderr_console()
-        print_text(out, "\n".join(difference_lines.comparison_lines(made.comparison)))
-    if made.path is not None:
-        size = format_bytes(len(made.html.encode()))
+    if result.comparison is not None:
+        out = stdout_console() if result.path else stderr_console()
+        print_text(out, "\n".join(difference_lines.comparison_lines(result.comparison)))
+    if result.path is not None:
+        size = format_bytes(len(result.html.encode()))
         print_text(
             stdout_console(),
-            f"{short_path(made.path)}  {size}: {made.run.id}, {made.run.state.value}",
+            f"{short_path(result.path)}  {size}: {result.run.id}, {result.run.state.value}",
         )
-    print_lines(stderr_console(), not_shown(made.recaps, made.answered))
+    print_lines(stderr_console(), not_shown(result.recaps, result.answered))

@@ -70,7 +70,7 @@ class RunRecord:
     speed: Speed | None = None
 
     def plan_of(self, host: str) -> HostPlan | None:
-        return next((one for one in self.plan.hosts if one.host == host), None)
+        return next((host_plan for host_plan in self.plan.hosts if host_plan.host == host), None)
 
     def threads(self, host: str) -> int | None:
         """Return the threads of each rank on the host."""
@@ -88,19 +88,19 @@ def read_host(raw: Any) -> HostInputs:
 
 
 def read_inputs(raw: Any) -> RunInputs | None:
-    known = isinstance(raw, Mapping) and "packages" in raw
-    return read_record(RunInputs, raw) if known else None
+    recorded = isinstance(raw, Mapping) and "packages" in raw
+    return read_record(RunInputs, raw) if recorded else None
 
 
 def speed_of(steps: Sequence[Step], rates: Iterable[float] = ()) -> Speed | None:
     """Compute the speed from one rank's printed steps, or else rates, without the first window."""
-    found = list(_window_rates(steps)) or list(rates)
-    found = sorted(found[1:] if len(found) > LEAST else found)
-    if len(found) < 2 or found[len(found) // 2] <= 0:
+    values = list(_window_rates(steps)) or list(rates)
+    values = sorted(values[1:] if len(values) > LEAST else values)
+    if len(values) < 2 or values[len(values) // 2] <= 0:
         return None  # one window has no spread
-    cut = len(found) // 10
-    middle = found[len(found) // 2]
-    return Speed(middle, (found[-1 - cut] - found[cut]) / 2 / middle, len(found))
+    margin = len(values) // 10
+    middle = values[len(values) // 2]
+    return Speed(middle, (values[-1 - margin] - values[margin]) / 2 / middle, len(values))
 
 
 def _window_rates(steps: Sequence[Step]) -> Iterable[float]:
@@ -109,10 +109,10 @@ def _window_rates(steps: Sequence[Step]) -> Iterable[float]:
         return
     window = max(WINDOW, (steps[-1][0] - steps[0][0]) / 100)
     begin = last = steps[0]
-    for one in steps[1:]:
-        if one[1] < last[1]:
-            begin = one
-        elif one[0] - begin[0] >= window:
-            yield (one[1] - begin[1]) / (one[0] - begin[0])
-            begin = one
-        last = one
+    for step in steps[1:]:
+        if step[1] < last[1]:
+            begin = step
+        elif step[0] - begin[0] >= window:
+            yield (step[1] - begin[1]) / (step[0] - begin[0])
+            begin = step
+        last = step

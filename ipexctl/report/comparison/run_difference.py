@@ -21,13 +21,13 @@ LEAST_CHANGE = 0.05  # of the speed: less is not a difference
 FEW = 3.0  # windows: with so few, the real spread is about twice as wide
 
 
-def speed_change(a: RunRecord, b: RunRecord) -> tuple[float, float] | None:
-    """Return how many times as fast `a` is, and the factor of noise; None: a speed is unknown."""
-    if a.speed is None or b.speed is None:
+def speed_change(run: RunRecord, other: RunRecord) -> tuple[float, float] | None:
+    """Return how many times as fast `run` is, and the factor of noise; None: a speed is unknown."""
+    if run.speed is None or other.speed is None:
         return None
-    spreads = (one.spread * (1 + FEW / one.windows) for one in (a.speed, b.speed))
+    spreads = (speed.spread * (1 + FEW / speed.windows) for speed in (run.speed, other.speed))
     noise = max(LEAST_CHANGE, sqrt(sum(spread**2 for spread in spreads)))
-    return a.speed.rate / b.speed.rate, 1 + noise
+    return run.speed.rate / other.speed.rate, 1 + noise
 
 
 def is_noise(factor: float, noise: float) -> bool:
@@ -91,10 +91,10 @@ class RunComparison:
     def step(self) -> tuple[str, Cost, Cost] | None:
         """The host that the others wait for in the slower run, and the cost of a step on it in
         both; None: unknown."""
-        slow, fast = (self.run, self.other) if (self.factor or 0) < 1 else (self.other, self.run)
-        grown, now, was = step_growth(slow, fast), step_costs(self.run), step_costs(self.other)
-        known = grown is not None and grown.host in now and grown.host in was
-        return (grown.host, now[grown.host], was[grown.host]) if grown and known else None
+        slower, fast = (self.run, self.other) if (self.factor or 0) < 1 else (self.other, self.run)
+        grown, now, was = step_growth(slower, fast), step_costs(self.run), step_costs(self.other)
+        measured = grown is not None and grown.host in now and grown.host in was
+        return (grown.host, now[grown.host], was[grown.host]) if grown and measured else None
 
     @property
     def speed_differs(self) -> bool:
@@ -105,26 +105,26 @@ def compare_runs(run: RunRecord, other: RunRecord) -> RunComparison:
     factor, noise = speed_change(run, other) or (None, None)
     pair = RunComparison(run, other, (), factor, noise)
     if factor is not None and pair.speed_differs:
-        slow, fast = (run, other) if factor < 1 else (other, run)
-        pair = replace(pair, grown=step_growth(slow, fast))
-    found = [
-        _with_part(pair, one) for one in (*_input_differences(pair), *_program_differences(pair))
+        slower, faster = (run, other) if factor < 1 else (other, run)
+        pair = replace(pair, grown=step_growth(slower, faster))
+    differences = [
+        _with_part(pair, item) for item in (*_input_differences(pair), *_program_differences(pair))
     ]
     parts = pair.grown.parts if pair.grown else ()
     order = {part: number for number, part in enumerate(parts)}
-    found = sorted(
-        [*found, *_fact_differences(pair)], key=lambda one: order.get(one.part, len(order))
+    differences = sorted(
+        [*differences, *_fact_differences(pair)], key=lambda item: order.get(item.part, len(order))
     )
-    return replace(pair, differences=tuple(found))
+    return replace(pair, differences=tuple(differences))
 
 
-def _with_part(pair: RunComparison, one: Difference) -> Difference:
+def _with_part(pair: RunComparison, difference: Difference) -> Difference:
     """Add the part of a step that takes longer if this difference affects it, on the same host."""
     grown = pair.grown
-    if grown is None or (one.host and one.host not in grown.late):
-        return one
-    changes = CAN_CHANGE.get(one.slug, ())
-    return replace(one, part=next((part for part in grown.parts if part in changes), ""))
+    if grown is None or (difference.host and difference.host not in grown.late):
+        return difference
+    changes = CAN_CHANGE.get(difference.slug, ())
+    return replace(difference, part=next((part for part in grown.parts if part in changes), ""))
 
 
 # --- what was measured ----------------------------------------------------------------------------
@@ -169,15 +169,15 @@ def _input_differences(pair: RunComparison) -> Iterator[Difference]:
         yield Difference("data", f"datasets of other content: {_first_words(names)}")
 
 
-def _code_difference(a: RunInputs, b: RunInputs) -> Difference:
-    now, was = dict(a.files or ()), dict(b.files or ())
+def _code_difference(ours: RunInputs, theirs: RunInputs) -> Difference:
+    now, was = dict(ours.files or ()), dict(theirs.files or ())
     names = [name for name in {**now, **was} if now.get(name) != was.get(name)]
     code = [name for name in names if name.endswith(SOURCE)]
     names = code + [name for name in names if name not in code]
     words = []
     for name in names:
-        what = "changed" if name in now and name in was else "added" if name in now else "gone"
-        words.append(f"{name} {what}")
+        state = "changed" if name in now and name in was else "added" if name in now else "gone"
+        words.append(f"{name} {state}")
     if not names:  # there are more than were recorded
         return Difference("files", "other files of the project differ, not code")
     slug = "code" if code else "files"
@@ -196,24 +196,24 @@ def _argument_differences(pair: RunComparison) -> Iterator[Difference]:
 
 def _words_not_in(words: Sequence[str], others: Sequence[str]) -> list[str]:
     """Return options, with their values, that the others do not have."""
-    known = set(_group_options(others))
-    mine = [one for one in _group_options(words) if one not in known]
-    return [" ".join(SecretMask().document(one)) for one in mine]
+    other_options = set(_group_options(others))
+    extra = [option for option in _group_options(words) if option not in other_options]
+    return [" ".join(SecretMask().document(option)) for option in extra]
 
 
 def _group_options(words: Sequence[str]) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
     for word in words:
-        takes = found and len(found[-1]) == 1 and found[-1][0].startswith("-")
-        if takes and not word.startswith("-") and "=" not in found[-1][0]:
-            found[-1] = (*found[-1], word)
+        takes = groups and len(groups[-1]) == 1 and groups[-1][0].startswith("-")
+        if takes and not word.startswith("-") and "=" not in groups[-1][0]:
+            groups[-1] = (*groups[-1], word)
         else:
-            found.append((word,))
-    return found
+            groups.append((word,))
+    return groups
 
 
 def _rank_differences(pair: RunComparison) -> Iterator[Difference]:
-    now, was = ([h.host for h in run.plan.hosts] for run in (pair.run, pair.other))
+    now, was = ([host.host for host in run.plan.hosts] for run in (pair.run, pair.other))
     counts = [run.plan.world_size for run in (pair.run, pair.other)]
     if counts[0] != counts[1]:
         text = f"{counts[0]} ranks, against {counts[1]}"
@@ -228,18 +228,18 @@ def _rank_differences(pair: RunComparison) -> Iterator[Difference]:
 
 def _fact_differences(pair: RunComparison) -> Iterator[Difference]:
     """Yield facts that differ; the same difference on several hosts is reported once."""
-    found: dict[tuple[str, str, str], list[Difference]] = {}
+    groups: dict[tuple[str, str, str], list[Difference]] = {}
     for host in sorted({*pair.run.hosts} & {*pair.other.hosts}):
-        for one in _of_host(pair, host):
-            found.setdefault((one.slug, one.now, one.was), []).append(_with_part(pair, one))
-    for same in found.values():
-        where = fold(one.host for one in same)
-        best = max(same, key=lambda one: one.explains)
+        for item in _of_host(pair, host):
+            groups.setdefault((item.slug, item.now, item.was), []).append(_with_part(pair, item))
+    for group in groups.values():
+        where = fold(item.host for item in group)
+        best = max(group, key=lambda item: item.explains)
         yield replace(best, host=where, text=f"{where}: {best.text}")
 
 
 def _of_host(pair: RunComparison, host: str) -> Iterator[Difference]:
-    a, b = pair.run.hosts[host], pair.other.hosts[host]
+    facts, other = pair.run.hosts[host], pair.other.hosts[host]
     ours, theirs = pair.run.plan_of(host), pair.other.plan_of(host)
     rows = (
         ("threads", "threads of a rank", pair.run.threads(host), pair.other.threads(host)),
@@ -247,40 +247,40 @@ def _of_host(pair: RunComparison, host: str) -> Iterator[Difference]:
         (
             "cpu-quota",
             "CPUs that the control group allows",
-            _quota_text(a.quota),
-            _quota_text(b.quota),
+            _quota_text(facts.quota),
+            _quota_text(other.quota),
         ),
-        ("cpu", "CPU", a.cpu, b.cpu),
-        ("governor", "CPU governor", ", ".join(a.governors), ", ".join(b.governors)),
-        ("frequency", "highest CPU frequency", _ghz_text(a.max_khz), _ghz_text(b.max_khz)),
-        ("turbo", "turbo", _on_or_off(a.turbo), _on_or_off(b.turbo)),
-        ("huge-pages", "transparent huge pages", a.thp, b.thp),
-        ("kernel", "kernel", a.kernel, b.kernel),
-        ("memory", "memory", format_bytes(a.memory or 0), format_bytes(b.memory or 0)),
+        ("cpu", "CPU", facts.cpu, other.cpu),
+        ("governor", "CPU governor", ", ".join(facts.governors), ", ".join(other.governors)),
+        ("frequency", "highest CPU frequency", _ghz_text(facts.max_khz), _ghz_text(other.max_khz)),
+        ("turbo", "turbo", _on_or_off(facts.turbo), _on_or_off(other.turbo)),
+        ("huge-pages", "transparent huge pages", facts.thp, other.thp),
+        ("kernel", "kernel", facts.kernel, other.kernel),
+        ("memory", "memory", format_bytes(facts.memory or 0), format_bytes(other.memory or 0)),
         ("network", "interface of the ranks", ours and ours.nic, theirs and theirs.nic),
-        ("link-speed", "Mbit/s of its link", a.speed, b.speed),
+        ("link-speed", "Mbit/s of its link", facts.speed, other.speed),
     )
-    for slug, what, *values in rows:
+    for slug, title, *values in rows:
         now, was = (str(value or "unknown") for value in values)
         if now != was:
-            yield Difference(slug, f"{what} {now}, against {was}", now, was, host)
+            yield Difference(slug, f"{title} {now}, against {was}", now, was, host)
     yield from _variable_differences(pair, host)
 
 
 def _variable_differences(pair: RunComparison, host: str) -> Iterator[Difference]:
     now, was = (dict(run.hosts[host].variables) for run in (pair.run, pair.other))
-    told = {"OMP_NUM_THREADS"} | ({"GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE"})
-    names = [n for n in sorted({*now, *was}) if now.get(n) != was.get(n) and n not in told]
+    reported = {"OMP_NUM_THREADS"} | ({"GLOO_SOCKET_IFNAME", "FI_TCP_IFACE", "CCL_KVS_IFACE"})
+    names = [n for n in sorted({*now, *was}) if now.get(n) != was.get(n) and n not in reported]
     if not names:
         return
     words = [f"{n}={now.get(n, 'unset')}, against {was.get(n, 'unset')}" for n in names]
-    ours, theirs = (str([known.get(name) for name in names]) for known in (now, was))
+    ours, theirs = (str([variables.get(name) for name in names]) for variables in (now, was))
     yield Difference("variables", _first_words(words), ours, theirs, host)
 
 
 def _first_words(words: Sequence[str]) -> str:
-    more = [f"{len(words) - SOME} more"] if len(words) > SOME else []
-    return ", ".join([*words[:SOME], *more])
+    rest = [f"{len(words) - SOME} more"] if len(words) > SOME else []
+    return ", ".join([*words[:SOME], *rest])
 
 
 def _quota_text(quota: float | None) -> str:

@@ -44,7 +44,7 @@ class Growth:
 
 
 def step_costs(run: RunRecord) -> dict[str, Cost]:
-    found = {}
+    costs = {}
     for host, pace in run.paces.items():
         if not pace.ranks or not run.speed:
             continue
@@ -56,44 +56,44 @@ def step_costs(run: RunRecord) -> dict[str, Cost]:
         waited = min(1 - computing, waits / threads)
         left = 1 - computing - waited
         sending = min(left, sum(rank.sending or 0.0 for rank in pace.ranks) / count)
-        found[host] = Cost(computing * step, waited * step, sending * step, (left - sending) * step)
-    return found
+        costs[host] = Cost(computing * step, waited * step, sending * step, (left - sending) * step)
+    return costs
 
 
-def step_growth(slow: RunRecord, fast: RunRecord) -> Growth | None:
+def step_growth(slower: RunRecord, faster: RunRecord) -> Growth | None:
     """Return what differs; None if the ranks' activity is unknown for one of the runs."""
-    now, before = step_costs(slow), step_costs(fast)
+    now, before = step_costs(slower), step_costs(faster)
     if not now or not before:
         return None
     host = max(now, key=lambda name: now[name].busy)
     busiest = max(before.values(), key=lambda cost: cost.busy)
-    more = _added_seconds(now[host], before.get(host, busiest))
-    least = SHARE * sum(more.values())
-    parts = [part for part, seconds in more.items() if seconds > 0 and seconds >= least]
+    added = _added_seconds(now[host], before.get(host, busiest))
+    threshold = SHARE * sum(added.values())
+    grown = [part for part, seconds in added.items() if seconds > 0 and seconds >= threshold]
     return Growth(
         host,
-        tuple(sorted(parts, key=lambda part: -more[part])),
+        tuple(sorted(grown, key=lambda part: -added[part])),
         frozenset(name for name, cost in now.items() if cost.busy >= LATE * now[host].busy),
     )
 
 
-def _added_seconds(one: Cost, other: Cost) -> dict[str, float]:
+def _added_seconds(cost: Cost, other: Cost) -> dict[str, float]:
     """Return how many seconds longer each part takes; more computing also means more waiting."""
     before = other.waited / other.computing if other.computing else 0.0
-    now = one.waited / one.computing if one.computing else 0.0
-    found = {
-        "computing": (one.computing - other.computing) * (1 + before),
-        "waited": one.computing * (now - before),
-        "sending": one.sending - other.sending,
-        "idle": one.idle - other.idle,
+    now = cost.waited / cost.computing if cost.computing else 0.0
+    added = {
+        "computing": (cost.computing - other.computing) * (1 + before),
+        "waited": cost.computing * (now - before),
+        "sending": cost.sending - other.sending,
+        "idle": cost.idle - other.idle,
     }
     for part in ("waited", "sending"):
-        if not _part_grew(one, part, other):
-            found[part] = 0.0
-    return {part: max(0.0, seconds) for part, seconds in found.items()}
+        if not _part_grew(cost, part, other):
+            added[part] = 0.0
+    return {part: max(0.0, seconds) for part, seconds in added.items()}
 
 
-def _part_grew(one: Cost, part: str, other: Cost) -> bool:
+def _part_grew(current: Cost, part: str, other: Cost) -> bool:
     """Decide whether the part grew, as a share of a step's time."""
-    now, before = (getattr(cost, part) / cost.step for cost in (one, other))
+    now, before = (getattr(cost, part) / cost.step for cost in (current, other))
     return bool(now - before >= MORE)

@@ -32,29 +32,29 @@ def round_value(value: float | None) -> float | None:
     return rounded if isfinite(rounded) else value
 
 
-def thin_values(values: Iterable[float], most: int = BUCKETS) -> tuple[float, ...]:
+def thin_values(values: Iterable[float], limit: int = BUCKETS) -> tuple[float, ...]:
     """Return the values if they are few, else some of them, including the first and the last."""
-    found = sorted(set(values))
-    if len(found) <= most:
-        return tuple(found)
-    return tuple(found[i * (len(found) - 1) // (most - 1)] for i in range(most))
+    distinct = sorted(set(values))
+    if len(distinct) <= limit:
+        return tuple(distinct)
+    return tuple(distinct[i * (len(distinct) - 1) // (limit - 1)] for i in range(limit))
 
 
 def make_curve(points: Iterable[Point], x: Sequence[float]) -> Curve:
     """Return a curve; each point counts for the nearest `x`."""
-    held: list[list[float]] = [[] for _ in x]
-    at = 0
-    for place, value in sorted(p for p in points if isfinite(p[1])):
-        while at + 1 < len(x) and abs(x[at + 1] - place) <= abs(x[at] - place):
-            at += 1
-        if held:
-            held[at].append(value)
+    buckets: list[list[float]] = [[] for _ in x]
+    index = 0
+    for place, value in sorted(point for point in points if isfinite(point[1])):
+        while index + 1 < len(x) and abs(x[index + 1] - place) <= abs(x[index] - place):
+            index += 1
+        if buckets:
+            buckets[index].append(value)
     rows = [
         (round_value(median(h)), round_value(min(h)), round_value(max(h))) if h else (None,) * 3
-        for h in held
+        for h in buckets
     ]
-    middle, low, high = zip(*rows, strict=True) if rows else ((), (), ())
-    return Curve(tuple(x), middle, low, high)
+    medians, minima, maxima = zip(*rows, strict=True) if rows else ((), (), ())
+    return Curve(tuple(x), medians, minima, maxima)
 
 
 def make_chart(
@@ -62,7 +62,7 @@ def make_chart(
     series: Iterable[tuple[str, Sequence[Point]]], *, band: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Return a chart for page.js. `axis`: what `x` is. `band`: with minimum and maximum values."""
-    made = [(name, make_curve(points, x)) for name, points in series]
+    curves_by_name = [(name, make_curve(points, x)) for name, points in series]
     return {
         "axis": axis,
         "unit": unit,
@@ -70,41 +70,41 @@ def make_chart(
         "series": [
             {"name": name, "y": list(c.middle)}
             | ({"low": list(c.low), "high": list(c.high)} if band and c.low != c.high else {})
-            for name, c in made
+            for name, c in curves_by_name
         ],
     }
 
 
 def interval_rates(points: Sequence[Point], edges: Sequence[float]) -> list[float | None]:
     """Return the growth per second of a counter in each interval; None if it was not sampled."""
-    found: list[float | None] = []
+    rates: list[float | None] = []
     for since, until in zip(edges, edges[1:], strict=False):
-        a, b = _interpolate_value(points, since), _interpolate_value(points, until)
-        found.append(None if a is None or b is None else (b - a) / (until - since))
-    return found
+        start, end = _interpolate_value(points, since), _interpolate_value(points, until)
+        rates.append(None if start is None or end is None else (end - start) / (until - since))
+    return rates
 
 
-def _interpolate_value(points: Sequence[Point], at: float) -> float | None:
-    if not points or not points[0][0] <= at <= points[-1][0]:
+def _interpolate_value(points: Sequence[Point], time: float) -> float | None:
+    if not points or not points[0][0] <= time <= points[-1][0]:
         return None
-    low, high = 0, len(points) - 1
-    while high - low > 1:
-        mid = (low + high) // 2
-        low, high = (mid, high) if points[mid][0] <= at else (low, mid)
-    (t0, v0), (t1, v1) = points[low], points[high]
-    return v0 if t1 == t0 else v0 + (v1 - v0) * (at - t0) / (t1 - t0)
+    first, last = 0, len(points) - 1
+    while last - first > 1:
+        mid = (first + last) // 2
+        first, last = (mid, last) if points[mid][0] <= time else (first, mid)
+    (t0, v0), (t1, v1) = points[first], points[last]
+    return v0 if t1 == t0 else v0 + (v1 - v0) * (time - t0) / (t1 - t0)
 
 
 def growing_points(points: Iterable[Point]) -> list[Point]:
     """Return the last value at each time, in order of time, without decreasing values: an epoch may
     restart its count of steps."""
-    found: list[Point] = []
-    for at, value in sorted(points):
-        if found and found[-1][0] == at:
-            found[-1] = (at, max(value, found[-1][1]))
-        elif not found or value >= found[-1][1]:
-            found.append((at, value))
-    return found
+    growing: list[Point] = []
+    for time, value in sorted(points):
+        if growing and growing[-1][0] == time:
+            growing[-1] = (time, max(value, growing[-1][1]))
+        elif not growing or value >= growing[-1][1]:
+            growing.append((time, value))
+    return growing
 
 
 def column_edges(since: float, until: float, least: float = 5.0) -> list[float]:
@@ -118,13 +118,13 @@ def merged_rows(
 ) -> list[tuple[str, list[float | None]]]:
     """Merge rows if there are very many ranks: each merged row shows the largest values."""
     size = -(-len(rows) // ROWS) or 1
-    found = []
+    merged = []
     for first in range(0, len(rows), size):
-        some = rows[first : first + size]
-        name = some[0][0] if len(some) == 1 else f"{some[0][0]} to {some[-1][0]}"
-        columns = zip(*(values for _, values in some), strict=True)
-        found.append((name, [_largest_value(column) for column in columns]))
-    return found
+        group = rows[first : first + size]
+        name = group[0][0] if len(group) == 1 else f"{group[0][0]} to {group[-1][0]}"
+        columns = zip(*(values for _, values in group), strict=True)
+        merged.append((name, [_largest_value(column) for column in columns]))
+    return merged
 
 
 def _largest_value(column: Iterable[float | None]) -> float | None:

@@ -75,10 +75,10 @@ def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
     records = [r for r in list_of(raw.get("records")) if isinstance(r, dict)]
     inputs = next((r["inputs"] for r in records if isinstance(r.get("inputs"), dict)), None)
     facts = [(_record_time(r), r["fact"]) for r in records if isinstance(r.get("fact"), dict)]
-    ranks = [(at, f, r) for at, f in facts if (r := count_or_none(f.get("rank"))) is not None]
-    over = [_record_time(r) for r in records if "over" in r]
+    ranks = [(time, f, r) for time, f in facts if (r := count_or_none(f.get("rank"))) is not None]
+    ends_at = [_record_time(r) for r in records if "over" in r]
     samples = read_rows(RecordedSample, raw.get("samples"))
-    times = [*map(_record_time, records), *(one.at for one in samples)]
+    times = [*map(_record_time, records), *(sample.at for sample in samples)]
     return HostRecord(
         host=host,
         began=number_or_none(raw.get("began")) or 0.0,
@@ -86,12 +86,12 @@ def read_host_record(host: str, raw: Mapping[str, Any]) -> HostRecord:
         inputs=read_host(inputs) if inputs else None,
         of_run=read_inputs(inputs),
         whole=next((read_pace(host, r["whole"]) for r in records if r.get("whole")), None),
-        starts=tuple((rank, at) for at, fact, rank in ranks if fact.get("started") is True),
-        ends=tuple((rank, at) for at, f, rank in ranks if "ended" in f),
+        starts=tuple((rank, time) for time, fact, rank in ranks if fact.get("started") is True),
+        ends=tuple((rank, time) for time, f, rank in ranks if "ended" in f),
         places=tuple((rank, _read_cpus(f["where"])) for _, f, rank in ranks if "where" in f),
         stalls=tuple(_read_stalls(facts)),
         tails=tuple((rank, plain_lines(f["tail"])) for _, f, rank in ranks if "tail" in f),
-        over=over[-1] if over else None,
+        over=ends_at[-1] if ends_at else None,
         seen=max(times, default=0.0),
         samples=samples,
     )
@@ -104,9 +104,9 @@ def plain_lines(text: Any) -> str:
     return "\n".join(indented_text(line, 400) for line in lines)
 
 
-def indented_text(line: str, most: int) -> str:
+def indented_text(line: str, limit: int) -> str:
     """Return plain text with its leading spaces."""
-    return " " * min(80, len(line) - len(line.lstrip(" "))) + plain(line, most)
+    return " " * min(80, len(line) - len(line.lstrip(" "))) + plain(line, limit)
 
 
 def host_pace(record: HostRecord, since: float, until: float) -> HostPace:
@@ -114,23 +114,23 @@ def host_pace(record: HostRecord, since: float, until: float) -> HostPace:
     rows = [sample for sample in record.samples if since <= sample.at <= until]
     own: dict[int, list[tuple[float, RankSample]]] = {}
     for sample in rows:
-        for one in sample.ranks:
-            own.setdefault(one.rank, []).append((sample.at, one))
+        for sample_of_rank in sample.ranks:
+            own.setdefault(sample_of_rank.rank, []).append((sample.at, sample_of_rank))
     cpu = [sample.cpu for sample in rows if sample.cpu is not None]
-    found = tuple(made for rank, seen in sorted(own.items()) if (made := _rank_pace(rank, seen)))
-    return HostPace(record.host, found, sum(cpu) / len(cpu) if cpu else None)
+    paces = tuple(pace for rank, seen in sorted(own.items()) if (pace := _rank_pace(rank, seen)))
+    return HostPace(record.host, paces, sum(cpu) / len(cpu) if cpu else None)
 
 
 def _rank_pace(rank: int, seen: list[tuple[float, RankSample]]) -> RankPace | None:
-    (first, a), (last, b) = seen[0], seen[-1]
+    (first, begin), (last, end) = seen[0], seen[-1]
     seconds = last - first
     if seconds < SHORTEST:
         return None
-    cpus = sum(one.cpus for _, one in seen[1:]) / (len(seen) - 1)
+    cpus = sum(sample.cpus for _, sample in seen[1:]) / (len(seen) - 1)
     sending = None
-    if a.sending is not None and b.sending is not None:
-        sending = min(1.0, max(0.0, (b.sending - a.sending) / seconds))
-    return RankPace(rank, seconds, cpus, max(0.0, b.sent - a.sent) / seconds, sending)
+    if begin.sending is not None and end.sending is not None:
+        sending = min(1.0, max(0.0, (end.sending - begin.sending) / seconds))
+    return RankPace(rank, seconds, cpus, max(0.0, end.sent - begin.sent) / seconds, sending)
 
 
 def _record_time(record: Mapping[str, Any]) -> float:
@@ -143,11 +143,11 @@ def _read_cpus(where: Any) -> tuple[int, ...]:
 
 def _read_stalls(facts: Iterable[tuple[float, Mapping[str, Any]]]) -> Iterable[tuple[float, Any]]:
     since: float | None = None
-    for at, fact in facts:
+    for time, fact in facts:
         if fact.get("event") == "stalled" and since is None:
-            since = max(0.0, at - (number_or_none(fact.get("seconds")) or 0.0))
+            since = max(0.0, time - (number_or_none(fact.get("seconds")) or 0.0))
         elif fact.get("event") == "moving" and since is not None:
-            yield since, at
+            yield since, time
             since = None
     if since is not None:
         yield since, None

@@ -51,36 +51,36 @@ class Attempt:
     @cached_property
     def steps(self) -> dict[int, list[curves.Point]]:
         """The (time, step) pairs of each rank."""
-        found: dict[int, list[curves.Point]] = {}
-        for one in self.printed:
-            if one.at is not None and one.step is not None:
-                found.setdefault(one.rank, []).append((one.at, one.step))
-        return {rank: curves.growing_points(points) for rank, points in sorted(found.items())}
+        by_rank: dict[int, list[curves.Point]] = {}
+        for line in self.printed:
+            if line.at is not None and line.step is not None:
+                by_rank.setdefault(line.rank, []).append((line.at, line.step))
+        return {rank: curves.growing_points(points) for rank, points in sorted(by_rank.items())}
 
     @cached_property
     def bad_loss(self) -> BadLoss | None:
         """The loss of the first rank whose loss became and stayed nan or infinite."""
         points: dict[int, list[Printed]] = {}
-        for one in self.printed:
-            points.setdefault(one.rank, []).append(one)
-        return next((bad for _, p in sorted(points.items()) if (bad := bad_loss(p))), None)
+        for line in self.printed:
+            points.setdefault(line.rank, []).append(line)
+        return next((loss for _, row in sorted(points.items()) if (loss := bad_loss(row))), None)
 
     @cached_property
     def training(self) -> tuple[float, float] | None:
         """The times of the first and the last printed step."""
-        times = [at for points in self.steps.values() for at, _ in points]
+        times = [time for points in self.steps.values() for time, _ in points]
         return (min(times), max(times)) if times and max(times) > min(times) else None
 
     @cached_property
     def rate(self) -> float | None:
         """Steps per second from the first to the last one; None if unknown."""
-        found = []
+        rates = []
         for points in self.steps.values():
             (t0, s0), (t1, s1) = points[0], points[-1]
             if t1 > t0 and s1 > s0:
-                found.append((s1 - s0) / (t1 - t0))
-        printed = [one.rate for one in self.printed if one.rate]
-        return median(found or printed) if found or printed else None
+                rates.append((s1 - s0) / (t1 - t0))
+        printed = [line.rate for line in self.printed if line.rate]
+        return median(rates or printed) if rates or printed else None
 
     @cached_property
     def paces(self) -> list[HostPace]:
@@ -89,31 +89,31 @@ class Attempt:
 
     @cached_property
     def slow(self) -> SlowSteps | None:
-        if self.plan is None or not any(one.ranks for one in self.paces):
+        if self.plan is None or not any(pace.ranks for pace in self.paces):
             return None
         return slow_steps.judge_slow_steps(self.plan, self.paces, self.rate, self.run.about.command)
 
     @cached_property
     def time_shares(self) -> dict[str, float] | None:
         """The shares of the ranks' time between the first and the last step."""
-        plan, paces = self.plan, {one.host: one for one in self.paces}
-        known = list[tuple[float, float]]()  # computing, sending
+        plan, paces = self.plan, {pace.host: pace for pace in self.paces}
+        shares = list[tuple[float, float]]()  # computing, sending
         hosts = list[float]()
         for host in plan.hosts if plan else ():
             ranks = paces[host.host].ranks if host.host in paces else ()
             if not ranks or not host.threads:
                 return None
             each = min(host.threads, host.quota / len(host.ranks)) if host.quota else host.threads
-            used = [min(1.0, rank.cpus / each) for rank in ranks]
-            known += zip(used, (rank.sending or 0.0 for rank in ranks), strict=True)
-            hosts.append(sum(used) / len(used))
-        if not known:
+            busy = [min(1.0, rank.cpus / each) for rank in ranks]
+            shares += zip(busy, (rank.sending or 0.0 for rank in ranks), strict=True)
+            hosts.append(sum(busy) / len(busy))
+        if not shares:
             return None
-        computing = sum(c for c, _ in known) / len(known)
-        sending = min(sum(s for _, s in known) / len(known), 1 - computing)
-        slow = min(max(hosts) - computing, 1 - computing - sending)
-        rest = 1 - computing - sending - slow
-        return {"computing": computing, "sending": sending, "slow": slow, "rest": rest}
+        computing = sum(cpus for cpus, _ in shares) / len(shares)
+        sending = min(sum(sent for _, sent in shares) / len(shares), 1 - computing)
+        waiting = min(max(hosts) - computing, 1 - computing - sending)
+        rest = 1 - computing - sending - waiting
+        return {"computing": computing, "sending": sending, "slow": waiting, "rest": rest}
 
 
 @dataclass(frozen=True)
@@ -143,12 +143,12 @@ class Material:
         """The start of each attempt in seconds since the run began, by the clocks of its hosts."""
         first = self.attempts[0]
         zero = {record.host: record.began for record in first.records}
-        found = [0.0]
-        for one in self.attempts[1:]:
-            since = [r.began - zero[r.host] for r in one.records if r.host in zero]
-            at = min(since, default=one.run.began - first.run.began)
-            found.append(max(found[-1], at))
-        return found
+        offsets = [0.0]
+        for attempt in self.attempts[1:]:
+            since = [r.began - zero[r.host] for r in attempt.records if r.host in zero]
+            offset = min(since, default=attempt.run.began - first.run.began)
+            offsets.append(max(offsets[-1], offset))
+        return offsets
 
     @property
     def seconds(self) -> float:

@@ -27,154 +27,154 @@ def with_steps(
     """Count steps from the start of training where each epoch counts from 0, and add steps to lines
     whose step is in a neighbouring line. The order of a rank's lines is kept."""
     ranks = [_by_rank(lines) for lines in attempts]
-    every = [own for rows in ranks for own in rows]
-    starts = [_epoch_starts(own) for own in every]
-    if any(start != 0 for one in starts for start in one):
-        epochs = [p.epoch for own in every for p in own if p.step is not None]
+    all_rows = [row for rows in ranks for row in rows]
+    starts = [_epoch_starts(row) for row in all_rows]
+    if any(start != 0 for row_starts in starts for start in row_starts):
+        epochs = [line.epoch for row in all_rows for line in row if line.step is not None]
         first = min((e for e in epochs if e is not None), default=None)
-        starts = [_epoch_starts(own, first) for own in every]
-    placed = iter(_number_lines(own, start) for own, start in zip(every, starts, strict=True))
-    return [tuple(p for _ in rows for p in next(placed)) for rows in ranks]
+        starts = [_epoch_starts(row, first) for row in all_rows]
+    numbered = iter(_number_lines(row, start) for row, start in zip(all_rows, starts, strict=True))
+    return [tuple(line for _ in rows for line in next(numbered)) for rows in ranks]
 
 
 def _by_rank(lines: Iterable[Printed]) -> list[list[Printed]]:
-    found: dict[int, list[Printed]] = {}
-    for one in lines:
-        found.setdefault(one.rank, []).append(one)
-    return [found[rank] for rank in sorted(found)]
+    by_rank: dict[int, list[Printed]] = {}
+    for line in lines:
+        by_rank.setdefault(line.rank, []).append(line)
+    return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 def _epoch_starts(lines: Sequence[Printed], first_epoch: float | None = None) -> list[int | None]:
     """Return for each line the step at which its count began; None if lines do not show it."""
     start: int | None = 0
-    before = begin = None
-    found = list[int | None]()
-    for one in lines:
-        if one.step is not None:
-            if before is None and first_epoch is not None and one.epoch and one.total:
-                start = int(one.epoch - first_epoch) * one.total
-            if before is not None and begin is not None and _begins_again(one, before, begin):
-                start = None if start is None or not before.total else start + before.total
-                begin = one
-            before, begin = one, begin or one
-        found.append(start)
-    return found
+    previous = begin = None
+    starts = list[int | None]()
+    for line in lines:
+        if line.step is not None:
+            if previous is None and first_epoch is not None and line.epoch and line.total:
+                start = int(line.epoch - first_epoch) * line.total
+            if previous is not None and begin is not None and _begins_again(line, previous, begin):
+                start = None if start is None or not previous.total else start + previous.total
+                begin = line
+            previous, begin = line, begin or line
+        starts.append(start)
+    return starts
 
 
-def _begins_again(one: Printed, before: Printed, begin: Printed) -> bool:
+def _begins_again(line: Printed, previous: Printed, begin: Printed) -> bool:
     """Decide if a new epoch restarts the count; a script may also go back for other reasons."""
-    assert one.step is not None and before.step is not None and begin.step is not None
-    if one.step >= before.step:
+    assert line.step is not None and previous.step is not None and begin.step is not None
+    if line.step >= previous.step:
         return False
-    later = one.epoch is not None and before.epoch is not None and one.epoch > before.epoch
-    return later or one.step <= begin.step
+    later = line.epoch is not None and previous.epoch is not None and line.epoch > previous.epoch
+    return later or line.step <= begin.step
 
 
 def _number_lines(lines: Sequence[Printed], starts: Sequence[int | None]) -> list[Printed]:
     """Add steps to lines: a line above a progress bar gets the step of the bar, which tqdm redraws
     below it. An evaluation's own step counts if it fits between its neighbours."""
-    above: list[int | None] = []  # the step printed last before each line
+    printed: list[int | None] = []  # the step printed last before each line
     last: int | None = None
-    for one in lines:
-        above.append(last)
-        last = last if one.step is None else one.step
-    below: Printed | None = None
-    found = list[Printed]()
-    for one, start, before in reversed([*zip(lines, starts, above, strict=True)]):
-        step = one.step
+    for line in lines:
+        printed.append(last)
+        last = last if line.step is None else line.step
+    following: Printed | None = None
+    numbered = list[Printed]()
+    for line, start, previous in reversed([*zip(lines, starts, printed, strict=True)]):
+        step = line.step
         if step is None:
-            step = _fitting_step(one, before, below.step if below else None)
-        if step is None and below and below.bar and below.loss is None:
-            step = below.step
-        below = below if one.step is None else one
-        one = replace(one, total=one.total if start == 0 and starts[-1] == 0 else None)
+            step = _fitting_step(line, previous, following.step if following else None)
+        if step is None and following and following.bar and following.loss is None:
+            step = following.step
+        following = following if line.step is None else line
+        line = replace(line, total=line.total if start == 0 and starts[-1] == 0 else None)
         if start is None:
-            found.append(replace(one, step=None, last=None))
+            numbered.append(replace(line, step=None, last=None))
             continue
-        near = [start + s for s in (step, before) if s is not None]
-        found.append(
-            replace(one, step=near[0] if step is not None else None, last=(*near, None)[0])
+        steps = [start + number for number in (step, previous) if number is not None]
+        numbered.append(
+            replace(line, step=steps[0] if step is not None else None, last=(*steps, None)[0])
         )
-    return found[::-1]
+    return numbered[::-1]
 
 
-def _fitting_step(one: Printed, before: int | None, after: int | None) -> int | None:
-    own = dict(one.numbers).get("step")
-    fits = own is not None and (before or 0) <= own and (after is None or own <= after)
+def _fitting_step(line: Printed, previous: int | None, following: int | None) -> int | None:
+    own = dict(line.numbers).get("step")
+    fits = own is not None and (previous or 0) <= own and (following is None or own <= following)
     return int(own) if fits and own is not None else None
 
 
 def common_axis(rows: Sequence[Sequence[Value]]) -> str:
     """Return the best axis that all values share. `rows`: of one name and attempt each."""
-    every = [one for row in rows for one, _ in row]
-    known = sum(one.step is not None for one in every)
-    if every and known >= ENOUGH * len(every):
+    lines = [line for row in rows for line, _ in row]
+    with_step = sum(line.step is not None for line in lines)
+    if lines and with_step >= ENOUGH * len(lines):
         return STEP
-    if all(one.epoch is not None for one in every) and all(map(_epochs_differ, rows)):
+    if all(line.epoch is not None for line in lines) and all(map(_epochs_differ, rows)):
         return EPOCH
-    return LAST if all(one.last is not None for one in every) else COUNT
+    return LAST if all(line.last is not None for line in lines) else COUNT
 
 
 def _epochs_differ(values: Sequence[Value]) -> bool:
     """Decide whether each value of a rank has an epoch of its own."""
-    places = {(one.rank, one.epoch) for one, _ in values}
+    places = {(line.rank, line.epoch) for line, _ in values}
     return len(places) == len(values)
 
 
-def points_along(values: Sequence[Value], along: str) -> list[Point]:
+def points_along(values: Sequence[Value], axis: str) -> list[Point]:
     """Return points of one attempt's values. A bar is drawn repeatedly at a step: the last value
     counts. Along a count, only ranks that print most are used: what another rank prints only at the
     end is not its first value.
     """
-    if along == COUNT:
-        printed = Counter(one.rank for one, _ in values)
-        most = max(printed.values(), default=0)
-        values = [v for v in values if printed[v[0].rank] == most]
+    if axis == COUNT:
+        printed = Counter(line.rank for line, _ in values)
+        highest = max(printed.values(), default=0)
+        values = [v for v in values if printed[v[0].rank] == highest]
     counts: dict[int, int] = {}
-    found = list[Point]()
+    points = list[Point]()
     bars: dict[tuple[int, float], float] = {}
-    for one, value in values:
-        counts[one.rank] = counts.get(one.rank, 0) + 1
-        at = {STEP: one.step, EPOCH: one.epoch, LAST: one.last}.get(along, counts[one.rank])
-        if at is not None and one.bar:
-            bars[one.rank, float(at)] = value
-        elif at is not None:
-            found.append((float(at), value))
-    return [*found, *((at, value) for (_, at), value in bars.items())]
+    for line, value in values:
+        counts[line.rank] = counts.get(line.rank, 0) + 1
+        place = {STEP: line.step, EPOCH: line.epoch, LAST: line.last}.get(axis, counts[line.rank])
+        if place is not None and line.bar:
+            bars[line.rank, float(place)] = value
+        elif place is not None:
+            points.append((float(place), value))
+    return [*points, *((place, value) for (_, place), value in bars.items())]
 
 
 def without_repeats(values: Sequence[Value]) -> list[Value]:
     """Drop repeated evaluations: a bar repeats the last value until there is a new one."""
     last: dict[int, float] = {}
-    found = list[Value]()
-    for one, value in values:
-        if not one.bar or last.get(one.rank) != value:
-            found.append((one, value))
-        last[one.rank] = value
-    return found
+    changed = list[Value]()
+    for line, value in values:
+        if not line.bar or last.get(line.rank) != value:
+            changed.append((line, value))
+        last[line.rank] = value
+    return changed
 
 
 EVALUATIONS = ("eval", "val", "test")
 Row = tuple[str, Sequence[Sequence[Value]]]  # name, and the values of each attempt
 
 
-def share_an_axis(of: Material) -> bool:
+def share_an_axis(material: Material) -> bool:
     """Decide whether the loss and the evaluation loss share an axis."""
-    one, other = (field_values(of.attempts, name) for name in ("loss", "eval_loss"))
-    return any(one) and common_axis(one) == common_axis(other if any(other) else one)
+    losses, other = (field_values(material.attempts, name) for name in ("loss", "eval_loss"))
+    return any(losses) and common_axis(losses) == common_axis(other if any(other) else losses)
 
 
 def field_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
-    rows = ([(one, getattr(one, name)) for one in a.printed] for a in attempts)
+    rows = ([(line, getattr(line, name)) for line in attempt.printed] for attempt in attempts)
     return known_values(rows, name)
 
 
 def known_values(
     rows: Iterable[Sequence[tuple[Printed, float | None]]], name: str
 ) -> list[list[Value]]:
-    found = ([(one, value) for one, value in row if value is not None] for row in rows)
+    known = ([(line, value) for line, value in row if value is not None] for row in rows)
     shorten = without_repeats if name.startswith(EVALUATIONS) else list[Value]
-    return [shorten(row) for row in found]
+    return [shorten(row) for row in known]
 
 
 def attempts_chart(rows: Sequence[Row]) -> dict[str, Any] | None:
@@ -183,12 +183,12 @@ def attempts_chart(rows: Sequence[Row]) -> dict[str, Any] | None:
     series = []
     for name, attempts in rows:
         for number, values in enumerate(attempts, 1):
-            again = f", attempt {number}" if len(attempts) > 1 else ""
+            suffix = f", attempt {number}" if len(attempts) > 1 else ""
             if found := points_along(values, axis):
-                series.append((name + again, found))
+                series.append((name + suffix, found))
     if not series:
         return None
-    x = curves.thin_values(at for _, points in series for at, _ in points)
-    odd = [at for _, points in series for at, value in points if not isfinite(value)]
-    note = f"nan or inf first at {axis.removesuffix(' n')} {min(odd):,.6g}" if odd else ""
+    x = curves.thin_values(place for _, points in series for place, _ in points)
+    places = [place for _, points in series for place, value in points if not isfinite(value)]
+    note = f"nan or inf first at {axis.removesuffix(' n')} {min(places):,.6g}" if places else ""
     return {**curves.make_chart(axis, "", x, series, band=True), "note": note}

@@ -17,56 +17,57 @@ from ipexctl.report.material.training_curves import (
 )
 
 
-def section_document(of: Material) -> dict[str, Any]:
-    cards = (_speed_card(of), _loss_card(of), _time_card(of), _waiting_card(of.last))
-    return {"cards": [*cards, *_exchange_cards(of.last)]}
+def section_document(material: Material) -> dict[str, Any]:
+    last = material.last
+    cards = (_speed_card(material), _loss_card(material), _time_card(material), _waiting_card(last))
+    return {"cards": [*cards, *_exchange_cards(last)]}
 
 
 def _make_card(label: str, value: str, note: str = "", tone: str = "") -> dict[str, str]:
     return {"label": label, "value": value, "note": note, "tone": tone}
 
 
-def _speed_card(of: Material) -> dict[str, str]:
-    last, other = of.last, of.other
+def _speed_card(material: Material) -> dict[str, str]:
+    last, other = material.last, material.other
     if last.rate is None:
         return _make_card("Speed", "unknown", "the output has no numbered steps")
-    took = 1 / last.rate
-    note = f"{took * 1e3:.3g} ms a step" if took < 1 else f"{took:.3g} s a step"
+    seconds = 1 / last.rate
+    note = f"{seconds * 1e3:.3g} ms a step" if seconds < 1 else f"{seconds:.3g} s a step"
     if other and other.rate:
         faster = f"{last.rate / other.rate - 1:+.0%}"
-        note = f"{faster} against {other.rate:.3g} in {of.other_name}"
+        note = f"{faster} against {other.rate:.3g} in {material.other_name}"
     return _make_card("Speed", f"{last.rate:.3g} steps/s", note)
 
 
-def _loss_card(of: Material) -> dict[str, str]:
-    last = of.last
-    ends = _loss_ends([last])
-    if ends is None:
+def _loss_card(material: Material) -> dict[str, str]:
+    last = material.last
+    end = _loss_ends([last])
+    if end is None:
         return _make_card("Loss", "unknown", "the output has no losses")
-    axis, at, value = ends
-    total = max((p.total for p in last.printed if p.total is not None), default=None)
-    note = f"at {axis.removesuffix(' n')} {at:,.6g}"
+    axis, place, value = end
+    total = max((line.total for line in last.printed if line.total is not None), default=None)
+    note = f"at {axis.removesuffix(' n')} {place:,.6g}"
     note += f" of {total:,}" if total and axis == STEP else ""
-    if of.other and (theirs := _loss_ends([of.other])):
-        note += f"; {theirs[2]:.4g} in {of.other_name}"
-    elif first := _loss_ends(of.attempts, first=True):
+    if material.other and (other_end := _loss_ends([material.other])):
+        note += f"; {other_end[2]:.4g} in {material.other_name}"
+    elif first := _loss_ends(material.attempts, first=True):
         note += f"; {first[2]:.4g} at first"
     if last.bad_loss:
         return _make_card("Loss", str(last.bad_loss), note, "bad")
     return _make_card("Loss", f"{value:.4g}", note)
 
 
-def _time_card(of: Material) -> dict[str, str]:
-    last = of.last
+def _time_card(material: Material) -> dict[str, str]:
+    last = material.last
     note = "no step was printed"
     if last.training:
         note = f"{_format_seconds(last.training[0])} until the first printed step"
-    if len(of.attempts) > 1:
-        took = duration(last.run.seconds)
-        note = f"all attempts; {took} in attempt {last.run.attempt}: {note}"
-    if of.other:
-        note = f"{duration(of.other.run.seconds)} in {of.other_name}"
-    return _make_card("Time", duration(of.seconds), note)
+    if len(material.attempts) > 1:
+        text = duration(last.run.seconds)
+        note = f"all attempts; {text} in attempt {last.run.attempt}: {note}"
+    if material.other:
+        note = f"{duration(material.other.run.seconds)} in {material.other_name}"
+    return _make_card("Time", duration(material.seconds), note)
 
 
 def _format_seconds(seconds: float) -> str:
@@ -74,10 +75,10 @@ def _format_seconds(seconds: float) -> str:
 
 
 def _waiting_card(last: Attempt) -> dict[str, str]:
-    parts = last.time_shares
-    if parts is None:
+    shares = last.time_shares
+    if shares is None:
         return _make_card("Waiting", "unknown", "too few samples of the ranks' CPUs")
-    waits = 1 - parts["computing"]
+    waits = 1 - shares["computing"]
     cores = sum(len(h.ranks) * (h.threads or 0) for h in last.plan.hosts) if last.plan else 0
     since, until = last.training or (0.0, last.run.seconds)
     hours = cores * (until - since) * waits / 3600
@@ -86,11 +87,11 @@ def _waiting_card(last: Attempt) -> dict[str, str]:
 
 
 def _exchange_cards(last: Attempt) -> list[dict[str, str]]:
-    said = (last.result or {}).get("exchange")
-    size = said.get("bytes") if isinstance(said, dict) else None
+    exchange = (last.result or {}).get("exchange")
+    size = exchange.get("bytes") if isinstance(exchange, dict) else None
     if isinstance(size, int) and size > 0:
         return [_make_card("Exchanged", format_bytes(size), "between the ranks")]
-    sent = sum(rank.sent for one in last.paces for rank in one.ranks)
+    sent = sum(rank.sent for pace in last.paces for rank in pace.ranks)
     return [_make_card("Exchanged", bit_rate(sent * 8), "sent by all ranks")] if sent else []
 
 
@@ -100,9 +101,9 @@ def _loss_ends(
     """Return the axis, the position of the last loss, and the median of the ranks' losses there."""
     rows = field_values(attempts, "loss")
     axis = common_axis(rows)
-    points = next((p for row in rows if (p := points_along(row, axis))), [])
+    points = next((row_points for row in rows if (row_points := points_along(row, axis))), [])
     if not points:
         return None
-    end = (min if first else max)(at for at, _ in points)
-    values = [value for at, value in points if at == end]
+    end = (min if first else max)(place for place, _ in points)
+    values = [value for place, value in points if place == end]
     return axis, end, next((v for v in values if not isfinite(v)), median(values))

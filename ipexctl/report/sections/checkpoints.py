@@ -15,11 +15,11 @@ MONO = (0,)
 EMPTY = "The hosts keep no copies of checkpoints of this run (--checkpoints GLOB)."
 
 
-def section_document(of: Material) -> dict[str, Any]:
-    return {"checkpoints": [_checkpoint_row(one) for one in of.checkpoints]}
+def section_document(material: Material) -> dict[str, Any]:
+    return {"checkpoints": [_checkpoint_row(checkpoint) for checkpoint in material.checkpoints]}
 
 
-def _checkpoint_row(one: ListedCheckpoint) -> list[str]:
-    state = "complete" if one.complete else one.why
-    step = "" if one.step is None else str(one.step)
-    return [one.name, step, format_bytes(one.bytes), state, fold(one.hosts)]
+def _checkpoint_row(checkpoint: ListedCheckpoint) -> list[str]:
+    state = "complete" if checkpoint.complete else checkpoint.why
+    step = "" if checkpoint.step is None else str(checkpoint.step)
+    return [checkpoint.name, step, format_bytes(checkpoint.bytes), state, fold(checkpoint.hosts)]

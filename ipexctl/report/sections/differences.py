@@ -16,10 +16,10 @@ LABELS = PARTS
 NEEDS = "other"
 
 
-def section_document(of: Material) -> dict[str, Any]:
-    pair = of.comparison
+def section_document(material: Material) -> dict[str, Any]:
+    pair = material.comparison
     return {
-        "other": of.other.run.id if of.other else "",
+        "other": material.other.run.id if material.other else "",
         "compared": [
             difference_lines.comparison_headline(pair),
             *difference_lines.step_cost_lines(pair),
@@ -30,30 +30,30 @@ def section_document(of: Material) -> dict[str, Any]:
     }
 
 
-def comparison_document(found: RunComparison) -> dict[str, Any]:
+def comparison_document(pair: RunComparison) -> dict[str, Any]:
     return {
-        "run": found.run.name,
-        "compared_with": found.other.name,
-        "speed_differs": found.speed_differs if found.factor is not None else None,
-        "times_as_fast": found.factor,
-        "measured": found.is_measured,
-        "noise": found.noise and found.noise - 1,
-        "steps_per_second": [_speed_document(one.speed) for one in (found.run, found.other)],
-        "step_seconds": _step_document(found),
-        "differences": [_difference_document(one) for one in found.differences],
+        "run": pair.run.name,
+        "compared_with": pair.other.name,
+        "speed_differs": pair.speed_differs if pair.factor is not None else None,
+        "times_as_fast": pair.factor,
+        "measured": pair.is_measured,
+        "noise": pair.noise and pair.noise - 1,
+        "steps_per_second": [_speed_document(run.speed) for run in (pair.run, pair.other)],
+        "step_seconds": _step_document(pair),
+        "differences": [_difference_document(item) for item in pair.differences],
     }
 
 
-def _step_document(found: RunComparison) -> dict[str, Any] | None:
-    if not found.step:
+def _step_document(comparison: RunComparison) -> dict[str, Any] | None:
+    if not comparison.step:
         return None
-    host, *costs = found.step
-    return {"host": host, **{part: [vars(c)[part] for c in costs] for part in PARTS}}
+    host, *costs = comparison.step
+    return {"host": host, **{part: [vars(cost)[part] for cost in costs] for part in PARTS}}
 
 
-def _difference_document(one: Difference) -> dict[str, Any]:
-    blank = {"host": one.host or None, "part": one.part or None}
-    return {**vars(one), "explains": one.explains, **blank}
+def _difference_document(difference: Difference) -> dict[str, Any]:
+    blank = {"host": difference.host or None, "part": difference.part or None}
+    return {**vars(difference), "explains": difference.explains, **blank}
 
 
 def _speed_document(speed: Speed | None) -> dict[str, float] | None:

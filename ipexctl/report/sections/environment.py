@@ -12,17 +12,18 @@ TITLE = "Environment"
 EMPTY = "The first host has no record of the run’s environment."
 
 
-def section_document(of: Material) -> dict[str, Any]:
-    return {"facts": _fact_rows(of), "environment": of.environment, "packages": of.packages}
+def section_document(material: Material) -> dict[str, Any]:
+    facts = _fact_rows(material)
+    return {"facts": facts, "environment": material.environment, "packages": material.packages}
 
 
-def _fact_rows(of: Material) -> list[list[str]]:
-    about = of.last.run.about
+def _fact_rows(material: Material) -> list[list[str]]:
+    about = material.last.run.about
     rows = [
-        ("Hosts", fold(about.hosts)), ("Started", of.began), ("Started by", about.by),
+        ("Hosts", fold(about.hosts)), ("Started", material.began), ("Started by", about.by),
         ("Folder", about.folder),
     ]  # fmt: skip
-    for one in (attempt.run for attempt in of.attempts[:-1]):
-        how = f"{duration(one.seconds)}, {one.cause or one.state.value}"
-        rows.append((f"Attempt {one.attempt}", f"{fold(one.about.hosts)}: {how}"))
+    for run in (attempt.run for attempt in material.attempts[:-1]):
+        how = f"{duration(run.seconds)}, {run.cause or run.state.value}"
+        rows.append((f"Attempt {run.attempt}", f"{fold(run.about.hosts)}: {how}"))
     return [[name, value] for name, value in rows if value]

@@ -13,5 +13,5 @@ EMPTY = (
 )
 
 
-def section_document(of: Material) -> dict[str, Any]:
-    return {"findings": of.last.of_run.findings if of.last.of_run else None}
+def section_document(material: Material) -> dict[str, Any]:
+    return {"findings": material.last.of_run.findings if material.last.of_run else None}

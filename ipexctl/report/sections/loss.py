@@ -11,10 +11,10 @@ TITLE = "Loss"
 EMPTY = "The output of this run has no losses. A line such as “step 10 loss 0.5” is enough."
 
 
-def section_document(of: Material) -> dict[str, Any]:
-    rows = [("loss", field_values(of.attempts, "loss"))]
-    if share_an_axis(of):
-        rows.append(("evaluation", field_values(of.attempts, "eval_loss")))
-    if of.other:
-        rows.append((f"loss of {of.other_name}", field_values([of.other], "loss")))
+def section_document(material: Material) -> dict[str, Any]:
+    rows = [("loss", field_values(material.attempts, "loss"))]
+    if share_an_axis(material):
+        rows.append(("evaluation", field_values(material.attempts, "eval_loss")))
+    if material.other:
+        rows.append((f"loss of {material.other_name}", field_values([material.other], "loss")))
     return {"loss": attempts_chart(rows)}

@@ -21,19 +21,21 @@ MOST_CURVES = 40  # curves of other numbers
 COUNTERS = ("step", "epoch")
 
 
-def section_document(of: Material) -> dict[str, Any]:
+def section_document(material: Material) -> dict[str, Any]:
     """Return one small curve for each name."""
     rows = list[Row]()
-    if not share_an_axis(of):
-        rows.append(("evaluation loss", field_values(of.attempts, "eval_loss")))
-    lines = [one for attempt in of.attempts for one in attempt.printed]
-    names = dict.fromkeys(name for one in lines for name, _ in one.numbers)
-    rows += [(name, _metric_values(of.attempts, name)) for name in names if name not in COUNTERS]
-    found = [(name, attempts_chart([(name, values)])) for name, values in rows]
-    return {"metrics": [{"title": name, **chart} for name, chart in found if chart][:MOST_CURVES]}
+    if not share_an_axis(material):
+        rows.append(("evaluation loss", field_values(material.attempts, "eval_loss")))
+    lines = [line for attempt in material.attempts for line in attempt.printed]
+    names = dict.fromkeys(name for line in lines for name, _ in line.numbers)
+    rows += [
+        (name, _metric_values(material.attempts, name)) for name in names if name not in COUNTERS
+    ]
+    charts = [(name, attempts_chart([(name, values)])) for name, values in rows]
+    return {"metrics": [{"title": name, **chart} for name, chart in charts if chart][:MOST_CURVES]}
 
 
 def _metric_values(attempts: Sequence[Attempt], name: str) -> list[list[Value]]:
     return known_values(
-        ([(p, dict(p.numbers).get(name)) for p in a.printed] for a in attempts), name
+        ([(p, dict(p.numbers).get(name)) for p in attempt.printed] for attempt in attempts), name
     )

@@ -11,15 +11,15 @@ TITLE = "Sockets, NUMA nodes and cores"
 EMPTY = "The plan of this run is not known."
 
 
-def section_document(of: Material) -> dict[str, Any]:
+def section_document(material: Material) -> dict[str, Any]:
     """Return the placement of ranks; equal hosts share one map."""
-    last = of.last
-    real = {rank: cpus for record in last.records for rank, cpus in record.places}
+    last = material.last
+    measured = {rank: cpus for record in last.records for rank, cpus in record.places}
     sockets = {record.host: record.inputs.sockets for record in last.records if record.inputs}
     groups: dict[Any, list[str]] = {}
     first: dict[Any, Any] = {}
     for host in last.plan.hosts if last.plan else ():
-        ranks = [(p.local_rank, p.cpus, real.get(p.rank)) for p in host.ranks]
+        ranks = [(place.local_rank, place.cpus, measured.get(place.rank)) for place in host.ranks]
         key = (sockets.get(host.host, ()), tuple(ranks))
         groups.setdefault(key, []).append(host.host)
         first.setdefault(key, host)
@@ -29,8 +29,8 @@ def section_document(of: Material) -> dict[str, Any]:
             "shown": names[0] if len(names) > 1 else "",
             "sockets": [[socket, node, cores] for socket, node, cores in key[0]],
             "ranks": [
-                {"rank": p.rank, "planned": p.cpus, "real": real.get(p.rank)}
-                for p in first[key].ranks
+                {"rank": place.rank, "planned": place.cpus, "real": measured.get(place.rank)}
+                for place in first[key].ranks
             ],
         }
         for key, names in groups.items()

@@ -16,16 +16,16 @@ LINES = 30  # of the last output of the first rank that failed
 TONES = {ListedState.DONE: "good", ListedState.FAILED: "bad", ListedState.LOST: "bad"}
 
 
-def section_document(of: Material) -> dict[str, Any]:
+def section_document(material: Material) -> dict[str, Any]:
     return {
-        "tone": "bad" if of.last.bad_loss else TONES.get(of.last.run.state, "plain"),
-        "headline": _headline_text(of),
-        "cause": _cause_document(of.last, of.mask),
+        "tone": "bad" if material.last.bad_loss else TONES.get(material.last.run.state, "plain"),
+        "headline": _headline_text(material),
+        "cause": _cause_document(material.last, material.mask),
     }
 
 
-def _headline_text(of: Material) -> str:
-    run, bad = of.last.run, of.last.bad_loss
+def _headline_text(material: Material) -> str:
+    run, bad = material.last.run, material.last.bad_loss
     size = f"{count(run.about.ranks, 'rank')} on {count(len(run.about.hosts), 'host')}"
     words = {
         ListedState.DONE: "Succeeded", ListedState.FAILED: f"Failed with exit code {run.exit_code}",
@@ -34,14 +34,14 @@ def _headline_text(of: Material) -> str:
         ListedState.LOST: "Lost",
     }  # fmt: skip
     verb = "for" if not run.over else "after"
-    text = f"{words[run.state]} {verb} {duration(of.seconds)}: {size}"
+    text = f"{words[run.state]} {verb} {duration(material.seconds)}: {size}"
     text += f"; the loss is {bad}" if bad else ""
-    again = len(of.attempts) - 1
-    return f"{text}, {count(again, 'restart')}" if again else text
+    restarts = len(material.attempts) - 1
+    return f"{text}, {count(restarts, 'restart')}" if restarts else text
 
 
 def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
-    run, said = last.run, last.result or {}
+    run, result = last.run, last.result or {}
     if run.verdict is None or run.verdict.exit_code == 0:
         return None
     first = run.verdict.first
@@ -51,12 +51,12 @@ def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     )
     lines = mask.text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
     lines = [line for line in lines if line.strip()]
-    known = said.get("known") if isinstance(said.get("known"), dict) else None
+    known = result.get("known") if isinstance(result.get("known"), dict) else None
     stall = stall_of(run)
     text = run.verdict.cause or f"exit code {run.verdict.exit_code}"
     return {
         "text": f"{text}; {stall}" if stall else text,
         "lines": lines[-LINES:],
         "known": known and f"{known.get('title', '')}: {known.get('fix', '')}",
-        "again": said.get("again") or "",
+        "again": result.get("again") or "",
     }

@@ -22,27 +22,27 @@ _USAGE: tuple[tuple[str, str, Callable[[Any], float | None]], ...] = (
 )
 
 
-def section_document(of: Material) -> dict[str, Any]:
+def section_document(material: Material) -> dict[str, Any]:
     """Chart what each host used, over all attempts."""
     samples = dict[str, list[RecordedSample]]()
-    for attempt, offset in zip(of.attempts, of.offsets, strict=True):
+    for attempt, offset in zip(material.attempts, material.offsets, strict=True):
         for record in attempt.records:
-            own = (replace(one, at=one.at + offset) for one in record.samples)
-            samples.setdefault(record.host, []).extend(own)
+            host_samples = (replace(row, at=row.at + offset) for row in record.samples)
+            samples.setdefault(record.host, []).extend(host_samples)
     charts = []
     for title, unit, value in _USAGE:
         rows = [
-            (host, [(s.at, v) for s in own if (v := value(s)) is not None])
-            for host, own in samples.items()
+            (host, [(s.at, v) for s in host_samples if (v := value(s)) is not None])
+            for host, host_samples in samples.items()
         ]
         charts.append((title, unit, rows))
-    sent = [(host, [*_sent_rates(own)]) for host, own in samples.items()]
-    charts.append(("Sent by the ranks to other hosts", "MB/s", sent))
-    return {"usage": [found for one in charts if (found := _hosts_chart(*one))]}
+    rates = [(host, [*_sent_rates(host_samples)]) for host, host_samples in samples.items()]
+    charts.append(("Sent by the ranks to other hosts", "MB/s", rates))
+    return {"usage": [chart for row in charts if (chart := _hosts_chart(*row))]}
 
 
 def _sent_rates(samples: Sequence[RecordedSample]) -> Iterable[Point]:
-    points = [(s.at, sum(one.sent for one in s.ranks)) for s in samples]
+    points = [(sample.at, sum(rank.sent for rank in sample.ranks)) for sample in samples]
     for (a, x), (b, y) in zip(points, points[1:], strict=False):
         if b > a and y >= x:
             yield b, (y - x) / (b - a) / 1e6
@@ -54,9 +54,9 @@ def _hosts_chart(
     rows = [(name, points) for name, points in rows if len(points) > 1]
     if not rows:
         return None
-    x = curves.thin_values(round(at, 1) for _, points in rows for at, _ in points)
+    x = curves.thin_values(round(time, 1) for _, points in rows for time, _ in points)
     if len(rows) <= FEW:
         return {"title": title, **curves.make_chart("time", unit, x, rows, band=False)}
-    everything = [point for _, points in rows for point in points]
-    series = [(f"median of {len(rows)} hosts", everything)]
+    all_points = [point for _, points in rows for point in points]
+    series = [(f"median of {len(rows)} hosts", all_points)]
     return {"title": title, **curves.make_chart("time", unit, x, series, band=True)}

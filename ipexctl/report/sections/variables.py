@@ -13,18 +13,18 @@ MONO = (0, 1)
 EMPTY = "The hosts did not keep the variables of this run."
 
 
-def section_document(of: Material) -> dict[str, Any]:
+def section_document(material: Material) -> dict[str, Any]:
     """Return rows of name, value, reason and hosts; hosts with other values than the first have
     rows of their own."""
-    found: dict[tuple[str, str, str], list[str]] = {}
-    for record, inputs in ((r, r.inputs) for r in of.last.records if r.inputs):
-        given, why = (dict(v) for v in (inputs.variables, inputs.reasons))
-        for name, value in given.items():
+    hosts: dict[tuple[str, str, str], list[str]] = {}
+    for record, inputs in ((item, item.inputs) for item in material.last.records if item.inputs):
+        values, why = (dict(v) for v in (inputs.variables, inputs.reasons))
+        for name, value in values.items():
             key = (name, value, why.get(name) or "set with --env")
-            found.setdefault(key, []).append(record.host)
-    every = len(of.last.records)
+            hosts.setdefault(key, []).append(record.host)
+    total = len(material.last.records)
     rows = [
-        [*key, "all hosts" if len(names) == every else fold(names)]
-        for key, names in sorted(found.items())
+        [*key, "all hosts" if len(names) == total else fold(names)]
+        for key, names in sorted(hosts.items())
     ]
     return {"variables": rows}

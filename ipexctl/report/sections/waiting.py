@@ -19,9 +19,9 @@ _PARTS = {
 _CROWDED = "Other programs keep the CPUs busy; other waits"
 
 
-def section_document(of: Material) -> dict[str, Any]:
-    last, slow, shares = of.last, of.last.slow, of.last.time_shares or {}
-    crowded = any((one.cpu or 0.0) >= slow_steps.CROWDED for one in last.paces)
+def section_document(material: Material) -> dict[str, Any]:
+    last, slow, shares = material.last, material.last.slow, material.last.time_shares or {}
+    crowded = any((pace.cpu or 0.0) >= slow_steps.CROWDED for pace in last.paces)
     names = {**_PARTS, "rest": _CROWDED} if crowded else _PARTS
     waiting = {
         "headline": slow.headline if slow else "",

@@ -72,8 +72,8 @@ def run(
             slug="module-missing",
         )
     _note_configured(options)
-    words, own = sys.argv[1:], (options.script, *options.args)
-    typed = Typed(tuple(words[: len(words) - len(own)]), own)
+    words, script_words = sys.argv[1:], (options.script, *options.args)
+    typed = Typed(tuple(words[: len(words) - len(script_words)]), script_words)
     if not options.module:
         _refuse_hostfile(options, typed)
     options = replace(
@@ -90,11 +90,11 @@ def run(
 
         show_plan(gather_run_plan(target, options), as_json=ui == "json")
         return
-    shown = make_view(ui, aside=options.detach, fold=not no_fold, verbose=verbose)
+    view = make_view(ui, aside=options.detach, fold=not no_fold, verbose=verbose)
     with counted_interrupts(
-        partial(end_command_at_once, shown), lives_on=options.lives_on
+        partial(end_command_at_once, view), lives_on=options.lives_on
     ) as interrupts:
-        result = verb(target, options, shown, interrupts)
+        result = verb(target, options, view, interrupts)
     if isinstance(result, DetachedRun) and ui == "json":
         print_event("left", run_id=result.run_id)
     elif options.detach and isinstance(result, DetachedRun):
@@ -109,10 +109,10 @@ def _note_configured(options: RunOptions) -> None:
     from ipexctl.local.settings import load_settings
 
     setting = load_settings().get("run.env")
-    used = setting.value.items() & options.env.items() if setting else set[tuple[str, str]]()
-    if setting and used:
-        shown = (k if is_secret_name(k) else f"{k}={v}" for k, v in sorted(used))
-        print_note(f"variables from {setting.origin}: {', '.join(shown)}")
+    variables = setting.value.items() & options.env.items() if setting else set[tuple[str, str]]()
+    if setting and variables:
+        words = (k if is_secret_name(k) else f"{k}={v}" for k, v in sorted(variables))
+        print_note(f"variables from {setting.origin}: {', '.join(words)}")
 
 
 def _lives_on(options: RunOptions) -> bool:
@@ -173,20 +173,20 @@ def _refuse_hostfile(options: RunOptions, typed: Typed) -> None:
         return
     has_script = any(word == "-m" or os.path.isfile(word) for word in args)
     rest = args if has_script else (*args, "SCRIPT")
-    meant = replace(typed, options=(*typed.options, "-f", script), script=rest)
+    corrected = replace(typed, options=(*typed.options, "-f", script), script=rest)
     raise InputError(
         f"{script} is a hostfile, not a script",
         why="a hostfile is given with -f",
-        hint=retry_command.compose_retry_command(meant, (), None),
+        hint=retry_command.compose_retry_command(corrected, (), None),
         slug="hostfile-as-script",
     )
 
 
-def end_command_at_once(shown: View) -> None:
+def end_command_at_once(view: View) -> None:
     """End the command at once, even if writing to stderr blocks."""
 
     def last_words() -> None:
-        shown.close()
+        view.close()
         print("\nipexctl: detached; the hosts end the run when they lose contact", file=sys.stderr)
 
     thread = threading.Thread(target=last_words, daemon=True)

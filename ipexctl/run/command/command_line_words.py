@@ -32,10 +32,10 @@ def without_launcher(args: list[str]) -> list[str]:
     over. What was typed before the launcher wins."""
     groups, rest = _split_at_script(args[1:])
     words = rest[1:] if rest[:1] == ["--"] else rest
-    own = _own_options(groups)
-    if "--json" in own.names:  # Click has not read it yet, and an error may follow
+    typed_options = _own_options(groups)
+    if "--json" in typed_options.names:  # Click has not read it yet, and an error may follow
         streams.errors_as_json = True
-    module = "-m" in own.names
+    module = "-m" in typed_options.names
     line = None
     if words and (module or Path(words[0]).is_absolute() or not os.path.isfile(words[0])):
         from ipexctl.local.shipped_tables import known_launchers
@@ -47,31 +47,31 @@ def without_launcher(args: list[str]) -> list[str]:
     from ipexctl.cli.options import print_note
     from ipexctl.user_code.launchers.translated_line import translate_line
 
-    file = _accelerate_config(own, line)
+    file = _accelerate_config(typed_options, line)
     typed = _flatten_groups([group for group in groups if group != ["-m"]])
-    made = translate_line(line, own, typed, _read_config(file) if file else None)
-    print_note(made.note)
-    return [args[0], *made.options, *made.script]
+    replacement = translate_line(line, typed_options, typed, _read_config(file) if file else None)
+    print_note(replacement.note)
+    return [args[0], *replacement.options, *replacement.script]
 
 
-def _accelerate_config(own: TypedOptions, line: PastedLine) -> str:
+def _accelerate_config(typed: TypedOptions, line: PastedLine) -> str:
     """Return the Accelerate config that a pasted `accelerate launch` would read."""
     from ipexctl.run.script_files import accelerate_file
 
-    if not line.reads_config or "--accelerate" in own.names:
+    if not line.reads_config or "--accelerate" in typed.names:
         return ""
-    named = next((value for one in line.requests for value in one.values("config")), "")
+    path = next((value for one in line.requests for value in one.values("config")), "")
     cpu = any("ACCELERATE_USE_CPU=true" in request.env for request in line.requests)
-    found = None if cpu else accelerate_file.find_accelerate_file(environment())
-    return named or str(found or "")
+    default = None if cpu else accelerate_file.find_accelerate_file(environment())
+    return path or str(default or "")
 
 
 def for_click(args: list[str]) -> list[str]:
     """Return words in spellings that Click accepts, after those of the --accelerate file."""
     groups, rest = _split_at_script(args[1:])
-    own = _own_options(groups)
+    typed = _own_options(groups)
     files = [group[-1].removeprefix("--accelerate=") for group in groups if _is_config(group)]
-    request = _split_at_script(_of_config(files[-1], own))[0] if files else []
+    request = _split_at_script(_of_config(files[-1], typed))[0] if files else []
     spelled = (
         [_MPI_SPELLINGS.get(group[0], group[0]), *group[1:]] for group in (*request, *groups)
     )
@@ -82,15 +82,15 @@ def _is_config(group: Sequence[str]) -> bool:
     return group[-1].startswith("--accelerate=") or (group[0] == "--accelerate" and len(group) > 1)
 
 
-def _of_config(file: str, own: TypedOptions) -> list[str]:
+def _of_config(file: str, typed: TypedOptions) -> list[str]:
     from ipexctl.base.quoting import quote_for_pasting
     from ipexctl.cli.options import print_note
     from ipexctl.user_code.launchers.line_request import merge_requests
 
-    made = merge_requests((_read_config(file),), own)
-    options = quote_for_pasting(tuple(made.options)) or "nothing"
-    print_note("; ".join([f"{file}: {options}", *made.note()]))
-    return made.options
+    merged = merge_requests((_read_config(file),), typed)
+    options = quote_for_pasting(tuple(merged.options)) or "nothing"
+    print_note("; ".join([f"{file}: {options}", *merged.note()]))
+    return merged.options
 
 
 def _read_config(file: str) -> LineRequest:
@@ -109,8 +109,8 @@ def _own_options(groups: Sequence[Sequence[str]]) -> TypedOptions:
         if _option_name(group[0]) == "--env"
     }
     hosts, counts = (
-        " ".join(" ".join(group) for group in groups if _option_name(group[0]) in wanted)
-        for wanted in (("-f", "-H"), ("-n", "--ppn"))
+        " ".join(" ".join(group) for group in groups if _option_name(group[0]) in flags)
+        for flags in (("-f", "-H"), ("-n", "--ppn"))
     )
     return TypedOptions(frozenset(names), frozenset(env), hosts, counts)
 
@@ -129,25 +129,25 @@ def _split_at_script(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
     """Return the options before the script, each with its value, and the rest for the script."""
     flags = _flag_options()
     groups: list[list[str]] = []
-    left = list(words)
-    while left and left[0].startswith("-") and left[0] != "--":
-        typed = left.pop(0)
+    remaining = list(words)
+    while remaining and remaining[0].startswith("-") and remaining[0] != "--":
+        typed = remaining.pop(0)
         name, sign, attached = typed.partition("=")
         if sign and name in _MPI_SPELLINGS:  # -np=4
             typed = name
-            left.insert(0, attached)
+            remaining.insert(0, attached)
         word = _MPI_SPELLINGS.get(typed, typed)
         alone = word in flags or "=" in word or (word[1:2] != "-" and len(word) > 2)
-        value = [] if alone or not left else [left.pop(0)]
+        value = [] if alone or not remaining else [remaining.pop(0)]
         if typed == "-genv" and value:
-            if "=" not in value[0] and left:
-                value = [f"{value[0]}={left.pop(0)}"]
+            if "=" not in value[0] and remaining:
+                value = [f"{value[0]}={remaining.pop(0)}"]
             groups.append(["--env", *value])
         elif typed == "-genvlist" and value:
             groups += [["--env", name] for name in value[0].split(",") if name]
         else:
             groups.append([typed, *value])
-    return groups, left
+    return groups, remaining
 
 
 @cache
@@ -155,7 +155,7 @@ def _flag_options() -> frozenset[str]:
     """Return the options that take no value."""
     command = found_at("run.command.cli:run")
     hints = map(get_args, get_type_hints(command, include_extras=True).values())
-    found = [hint[1] for hint in hints if hint[:1] == (bool,)]
+    infos = [hint[1] for hint in hints if hint[:1] == (bool,)]
     # inside Annotated, Typer keeps the first spelling where it otherwise has the default
-    words = (word for about in found for word in (about.default, *(about.param_decls or ())))
+    words = (word for info in infos for word in (info.default, *(info.param_decls or ())))
     return frozenset({*OTHERS, *(word for word in words if isinstance(word, str))})

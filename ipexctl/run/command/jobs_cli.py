@@ -54,8 +54,8 @@ def ps(
     from ipexctl.run.command.ps_text import runs_document, show_runs
     from ipexctl.run.jobs.ps import list_runs
 
-    found = list_runs(target, root, every=every)
-    end_command(found, runs_document, lambda runs: show_runs(runs, every=every), json=json)
+    listing = list_runs(target, root, every=every)
+    end_command(listing, runs_document, lambda runs: show_runs(runs, every=every), json=json)
 
 
 @command("Runs", 20, habits="resume reattach")
@@ -87,10 +87,10 @@ def attach(
     from ipexctl.run.follow_attempts import attach_and_follow
     from ipexctl.run.watch.run_watchers import counted_interrupts
 
-    shown = make_view("json" if json else ui, fold=not no_fold, verbose=verbose)
-    with counted_interrupts(partial(end_command_at_once, shown), lives_on=True) as interrupts:
+    view = make_view("json" if json else ui, fold=not no_fold, verbose=verbose)
+    with counted_interrupts(partial(end_command_at_once, view), lives_on=True) as interrupts:
         interrupts.leaving = (*interrupts.leaving, signal.SIGTERM)
-        result = attach_and_follow(target, run, shown, interrupts, root)
+        result = attach_and_follow(target, run, view, interrupts, root)
     raise typer.Exit(result.exit_code)
 
 
@@ -144,16 +144,16 @@ def logs(
     from ipexctl.terminal.console import stdout_console
 
     chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
-    wanted = Wanted(run, chosen, lines, since, follow)
+    request = Wanted(run, chosen, lines, since, follow)
     if follow and not json and len(chosen) != 1 and stdout_console().is_interactive:
         view = logs_text.FollowView(fold=not no_fold, ranks=len(chosen))
         try:
-            read = verb(target, wanted, view.show, root, view.show_bar)
+            read = verb(target, request, view.show, root, view.show_bar)
         finally:
             view.rest()
     else:
         show = logs_text.json_lines if json else logs_text.plain_line_writer(alone=len(chosen) == 1)
-        read = verb(target, wanted, show, root)
+        read = verb(target, request, show, root)
     logs_text.show_missing(read)
     raise typer.Exit(read.exit_code)
 
@@ -252,10 +252,10 @@ def fetch(
         from ipexctl.run.checkpoints.fetch_checkpoints import fetch_checkpoint
 
         limit = fetch_limit << 30
-        brought = fetch_checkpoint(target, run, checkpoint, limit, root, dest=dest)
-        end_command(brought, ps_text.brought_document, ps_text.show_brought, json=json)
-    done = verb(target, run, patterns or (), fetch_limit << 30, root, merge=merge, dest=dest)
-    end_command(done, ps_text.fetched_document, ps_text.show_fetched, json=json)
+        checkpoint_report = fetch_checkpoint(target, run, checkpoint, limit, root, dest=dest)
+        end_command(checkpoint_report, ps_text.brought_document, ps_text.show_brought, json=json)
+    report = verb(target, run, patterns or (), fetch_limit << 30, root, merge=merge, dest=dest)
+    end_command(report, ps_text.fetched_document, ps_text.show_fetched, json=json)
 
 
 @command(
@@ -336,8 +336,8 @@ def rm(
     from ipexctl.terminal.confirm import removal_agreed
 
     agreed = removal_agreed(show_going, yes=yes)
-    done = remove_run(target, run, None if check else agreed, root)
-    end_command(done, gone_document, show_gone, json=json)
+    report = remove_run(target, run, None if check else agreed, root)
+    end_command(report, gone_document, show_gone, json=json)
 
 
 @command("Runs", 40, interrupted="the run is not affected")
@@ -362,5 +362,5 @@ def metrics(
     from ipexctl.run.outcome.line_filter import rank_set
 
     chosen = tuple(sorted(rank_set(ranks))) if ranks else ()
-    found = verb(target, run, chosen, root)
-    end_command(found, metrics_document, write_csv if csv else show_metrics, json=json)
+    values = verb(target, run, chosen, root)
+    end_command(values, metrics_document, write_csv if csv else show_metrics, json=json)

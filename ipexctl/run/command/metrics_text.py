@@ -23,60 +23,60 @@ from ipexctl.terminal.recap_lines import not_shown
 VALUES = tuple(field.name for field in fields(Point))
 
 
-def show_metrics(found: Metrics) -> None:
+def show_metrics(metrics: Metrics) -> None:
     console = stdout_console()
-    if not found.points:
+    if not metrics.points:
         print_lines(console, [Text("the output of this run has no steps or losses")])
-    for rank, points in groupby(found.points, key=lambda p: p.rank):
+    for rank, points in groupby(metrics.points, key=lambda point: point.rank):
         print_lines(console, [_rank_line(rank, tuple(points))])
-    print_lines(stderr_console(), not_shown(found.recaps, found.answered))
+    print_lines(stderr_console(), not_shown(metrics.recaps, metrics.answered))
 
 
 def _rank_line(rank: int, points: Sequence[RankPoint]) -> Text:
-    losses = [p.point.loss for p in points if p.point.loss is not None]
-    steps = [p.point.step for p in points if p.point.step is not None]
-    rates = sorted(p.point.rate for p in points if p.point.rate is not None)
-    parts = [f"{points[0].host} r{rank:02d}"]
-    parts += [f"step {_from_to(' to ', steps, '')}"] if steps else []
-    epochs = [p.point.epoch for p in points if p.point.epoch is not None]
-    parts += [f"epoch {_from_to(' to ', epochs)}"] if epochs and not steps else []
-    parts += [f"loss {_from_to(' -> ', losses)}"] if losses else []
-    parts += [f"{rates[len(rates) // 2]:.3g} it/s"] if rates else []
-    line = Text("  ".join([*parts, count(len(points), "line")]))
-    bad = bad_loss(p.point for p in points)
-    return line.append(f"  loss {bad}", "red") if bad else line
+    losses = [point.point.loss for point in points if point.point.loss is not None]
+    steps = [point.point.step for point in points if point.point.step is not None]
+    rates = sorted(point.point.rate for point in points if point.point.rate is not None)
+    texts = [f"{points[0].host} r{rank:02d}"]
+    texts += [f"step {_from_to(' to ', steps, '')}"] if steps else []
+    epochs = [point.point.epoch for point in points if point.point.epoch is not None]
+    texts += [f"epoch {_from_to(' to ', epochs)}"] if epochs and not steps else []
+    texts += [f"loss {_from_to(' -> ', losses)}"] if losses else []
+    texts += [f"{rates[len(rates) // 2]:.3g} it/s"] if rates else []
+    line = Text("  ".join([*texts, count(len(points), "line")]))
+    loss = bad_loss(point.point for point in points)
+    return line.append(f"  loss {loss}", "red") if loss else line
 
 
-def _from_to(between: str, values: Sequence[float], form: str = ".4g") -> str:
+def _from_to(separator: str, values: Sequence[float], form: str = ".4g") -> str:
     """Format the first and the last value; a single value appears alone."""
-    ends = [values[0], values[-1]] if len(values) > 1 else [values[0]]
-    return between.join(format(value, form) for value in ends)
+    shown = [values[0], values[-1]] if len(values) > 1 else [values[0]]
+    return separator.join(format(value, form) for value in shown)
 
 
-def write_csv(found: Metrics) -> None:
+def write_csv(metrics: Metrics) -> None:
     """Write CSV; values that a line does not have are empty."""
     rows = csv.writer(sys.stdout, lineterminator="\n")
     rows.writerow(("rank", "host", "line", "time", *VALUES))
-    for p in found.points:
-        values = (getattr(p.point, name) for name in VALUES)
-        rows.writerow((p.rank, p.host, p.line, _utc(p.time), *values))
+    for point in metrics.points:
+        values = (getattr(point.point, name) for name in VALUES)
+        rows.writerow((point.rank, point.host, point.line, _utc(point.time), *values))
 
 
-def metrics_document(found: Metrics) -> dict[str, Any]:
+def metrics_document(metrics: Metrics) -> dict[str, Any]:
     """Return a document for JSON, which has no nan and inf: they become text."""
     return {
-        "run_id": found.run.id,
+        "run_id": metrics.run.id,
         "points": [
-            {"rank": p.rank, "host": p.host, "line": p.line, "time": _utc(p.time)}
-            | _values(p.point)
-            for p in found.points
+            {"rank": point.rank, "host": point.host, "line": point.line, "time": _utc(point.time)}
+            | _values(point.point)
+            for point in metrics.points
         ],
         "bad_loss": [
-            {"rank": rank, "loss": str(bad.value), "since": bad.since or None}
-            for rank, points in groupby(found.points, key=lambda p: p.rank)
-            if (bad := bad_loss(p.point for p in points))
+            {"rank": rank, "loss": str(loss.value), "since": loss.since or None}
+            for rank, points in groupby(metrics.points, key=lambda point: point.rank)
+            if (loss := bad_loss(point.point for point in points))
         ],
-        "command_exit_code": found.exit_code,
+        "command_exit_code": metrics.exit_code,
     }
 
 

@@ -36,8 +36,8 @@ def plan_lines(planned: Planned) -> Iterator[Text]:
     plan = planned.plan
     hosts, ranks = count(len(plan.hosts), "host"), count(plan.world_size, "rank")
     master = plan.master
-    started = mpi.flavour_title(plan.mpi)
-    yield Text(f"{ranks} on {hosts}, {started}, {plan.backend}, master {master}", "bold")
+    launcher = mpi.flavour_title(plan.mpi)
+    yield Text(f"{ranks} on {hosts}, {launcher}, {plan.backend}, master {master}", "bold")
     if plan.environment:
         yield from map(Text, _wrap_text(str(plan.environment), "", "  "))
     for group in _groups(plan):
@@ -58,11 +58,11 @@ def plan_lines(planned: Planned) -> Iterator[Text]:
 
 def _groups(plan: LaunchPlan) -> list[list[HostPlan]]:
     """Group hosts whose ranks have the same cores."""
-    found: dict[object, list[HostPlan]] = {}
+    groups: dict[object, list[HostPlan]] = {}
     for host in plan.hosts:
         places = tuple((place.cpus, place.comm, place.node) for place in host.ranks)
-        found.setdefault((places, host.nic, host.threads), []).append(host)
-    return list(found.values())
+        groups.setdefault((places, host.nic, host.threads), []).append(host)
+    return list(groups.values())
 
 
 def _host_lines(group: Sequence[HostPlan]) -> Iterator[Text]:
@@ -70,10 +70,10 @@ def _host_lines(group: Sequence[HostPlan]) -> Iterator[Text]:
     ranks = count(len(host.ranks), "rank")
     threads = f", {count(host.threads, 'thread')} per rank" if host.threads else ""
     each = " on each" if len(group) > 1 else ""
-    names = fold([one.host for one in group])
+    names = fold([host_plan.host for host_plan in group])
     yield Text(f"{names}: {ranks}{each}{threads}, interface {host.nic}", "bold")
     for i, place in enumerate(host.ranks):
-        all_ranks = fold_numbers(one.ranks[i].rank for one in group)
+        all_ranks = fold_numbers(host_plan.ranks[i].rank for host_plan in group)
         comm = f", communication on {fold_numbers(place.comm)}" if place.comm else ""
         node = f", memory of node {place.node} first" if place.node is not None else ""
         cpus = f"{'CPUs' if place.cpus[1:] else 'CPU'} {fold_numbers(place.cpus)}"
@@ -117,32 +117,32 @@ def _variables(plan: LaunchPlan) -> Iterator[Text]:
 
 def _variable(plan: LaunchPlan, name: str, values: Sequence[str | None]) -> Iterator[Text]:
     """Yield an entry for each value of a variable, with the hosts that have it."""
-    said: dict[tuple[str, str], list[str]] = {}
+    entries: dict[tuple[str, str], list[str]] = {}
     for host, value in zip(plan.hosts, values, strict=True):
         why = dict(host.reasons).get(name, "")
         # a value that the user has set for the script may be a secret
         short = (value or "").replace(f"{host.prefix}/", "ENV/")
-        shown = f"{name}={quote((short,))}" if why else name
-        said.setdefault((shown, why or "yours, with --env"), []).append(host.host)
-    for (shown, why), names in said.items():
-        where = f" ({fold(names)})" if len(said) > 1 else ""
-        yield from _variable_entry(shown, why + where)
+        entry = f"{name}={quote((short,))}" if why else name
+        entries.setdefault((entry, why or "yours, with --env"), []).append(host.host)
+    for (entry, why), names in entries.items():
+        where = f" ({fold(names)})" if len(entries) > 1 else ""
+        yield from _variable_entry(entry, why + where)
 
 
-def _variable_entry(shown: str, why: str) -> Iterator[Text]:
+def _variable_entry(entry: str, why: str) -> Iterator[Text]:
     indent = " " * (COLUMN + 4)
     rest = _wrap_text(why, indent, indent)
-    if len(shown) <= COLUMN:
+    if len(entry) <= COLUMN:
         first = next(rest)
-        yield Text(f"  {shown:{COLUMN}}  {first.lstrip()}")
+        yield Text(f"  {entry:{COLUMN}}  {first.lstrip()}")
     else:
-        yield Text(f"  {shown}")
+        yield Text(f"  {entry}")
     yield from map(Text, rest)
 
 
-def _wrap_text(text: str, first: str, then: str) -> Iterator[str]:
+def _wrap_text(text: str, first: str, rest: str) -> Iterator[str]:
     yield from textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=then, break_long_words=False,
+        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
 

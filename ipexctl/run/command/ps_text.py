@@ -32,16 +32,16 @@ _COLOURS = {
 }
 
 
-def show_runs(found: Runs, *, every: bool) -> None:
+def show_runs(listing: Runs, *, every: bool) -> None:
     console = stdout_console()
-    lines = [line for run in found.runs for line in run_lines(run, time.time())]
-    if not found.runs:
+    lines = [line for run in listing.runs for line in run_lines(run, time.time())]
+    if not listing.runs:
         lines = [
             Text("no runs on these hosts" if every else "no active runs; ipexctl ps -a lists all")
         ]
     print_lines(console, lines)
-    print_lines(console, [other_users_line(host, run) for host, run in found.other_users])
-    print_lines(console, not_shown(found.recaps, found.answered))
+    print_lines(console, [other_users_line(host, run) for host, run in listing.other_users])
+    print_lines(console, not_shown(listing.recaps, listing.answered))
 
 
 def other_users_line(host: str, run: LiveRun) -> Text:
@@ -53,9 +53,9 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
     about = run.about
     line = Text(f"{run.id}  ").append(f"{run.state.value:8}", style=_COLOURS[run.state])
     ok = about.ranks if run.state is ListedState.DONE else run.ok  # also on unreachable hosts
-    done = f"{ok} of {about.ranks or run.started} ranks succeeded"
+    succeeded = f"{ok} of {about.ranks or run.started} ranks succeeded"
     up = 0 if run.state is ListedState.RESTARTING else run.started - run.ok
-    ranks = done if run.over or run.all_ok else f"{up} of {about.ranks} ranks"
+    ranks = succeeded if run.over or run.all_ok else f"{up} of {about.ranks} ranks"
     hosts = fold(about.hosts or tuple(part.host for part in run.seen))
     line.append(f"  {ranks} on {hosts}")
     line.append(f", started {duration(now - run.began)} ago" if run.began else "")
@@ -67,7 +67,7 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
     if run.over:
         size = f", {format_bytes(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
-    lines += [Text(f"  {what}, for {duration(s)}", "yellow") for what, s in run.cut]
+    lines += [Text(f"  {cut}, for {duration(seconds)}", "yellow") for cut, seconds in run.cut]
     texts = ((run.cause, ""), (run.waits, "yellow"), (_stall(run), "yellow"), (run.last, ""))
     for text, style in texts:
         if text:
@@ -75,12 +75,12 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
     return lines
 
 
-def runs_document(found: Runs) -> dict[str, Any]:
+def runs_document(listing: Runs) -> dict[str, Any]:
     return {
-        "runs": [run_document(run) for run in found.runs],
-        "other_users": [other_users_document(host, run) for host, run in found.other_users],
-        "not_asked": host_documents(found.recaps),
-        "exit_code": found.exit_code,
+        "runs": [run_document(run) for run in listing.runs],
+        "other_users": [other_users_document(host, run) for host, run in listing.other_users],
+        "not_asked": host_documents(listing.recaps),
+        "exit_code": listing.exit_code,
     }
 
 
@@ -108,7 +108,7 @@ def run_document(run: ListedRun) -> dict[str, Any]:
         "ranks_ended_well": run.ok,
         "hosts": list(run.about.hosts),
         "hosts_alive": list(run.alive),
-        "cut": [{"what": what, "seconds": round(s, 1)} for what, s in run.cut],
+        "cut": [{"what": cut, "seconds": round(seconds, 1)} for cut, seconds in run.cut],
         "stalled": stall.document() if (stall := _stall(run)) else None,
         "waits": run.waits or None,
         "command": run.about.command,
@@ -137,26 +137,26 @@ def show_stopped(stopped: Stopped) -> None:
     elif run.over:
         print_text(console, f"{run.id} is stopped")
     else:
-        on = f" on {fold(run.alive)}" if run.alive else ""
-        print_text(console, f"{run.id} is still {run.state.value}{on}")
+        suffix = f" on {fold(run.alive)}" if run.alive else ""
+        print_text(console, f"{run.id} is still {run.state.value}{suffix}")
     print_lines(console, not_shown(stopped.recaps, stopped.answered))
 
 
-def show_fetched(brought: FetchReport) -> None:
-    console, (where, *missing) = stdout_console(), brought.fetched.words
-    print_lines(console, not_shown(brought.recaps, brought.answered))
+def show_fetched(report: FetchReport) -> None:
+    console, (where, *missing) = stdout_console(), report.fetched.words
+    print_lines(console, not_shown(report.recaps, report.answered))
     for text in (*missing, where):
         print_text(console, text)
 
 
-def fetched_document(brought: FetchReport) -> dict[str, Any]:
-    done = brought.fetched
+def fetched_document(report: FetchReport) -> dict[str, Any]:
+    fetched = report.fetched
     return {
-        **one_document(brought),
-        "outputs": str(done.folder) if done.files else "",
-        "files": done.files,
-        "fetched_bytes": done.size,
-        "fetched": list(done.words),
+        **one_document(report),
+        "outputs": str(fetched.folder) if fetched.files else "",
+        "files": fetched.files,
+        "fetched_bytes": fetched.size,
+        "fetched": list(fetched.words),
     }
 
 
@@ -190,24 +190,24 @@ def gone_document(gone: Gone) -> dict[str, Any]:
     }
 
 
-def one_document(found: Stopped | Waited | FetchReport) -> dict[str, Any]:
+def one_document(report: Stopped | Waited | FetchReport) -> dict[str, Any]:
     return {
-        **run_document(found.run),
-        "not_asked": host_documents(found.recaps),
-        "command_exit_code": found.exit_code,
+        **run_document(report.run),
+        "not_asked": host_documents(report.recaps),
+        "command_exit_code": report.exit_code,
     }
 
 
 NONE = "no checkpoints: it ran without --checkpoints, or none was finished"
 
 
-def show_listed(found: CheckpointList) -> None:
+def show_listed(listing: CheckpointList) -> None:
     console = stdout_console()
-    print_text(console, f"{found.run.id}  {found.run.about.name}".rstrip())
+    print_text(console, f"{listing.run.id}  {listing.run.about.name}".rstrip())
     print_lines(
-        console, [_checkpoint_line(one) for one in found.checkpoints] or [Text(f"  {NONE}")]
+        console, [_checkpoint_line(one) for one in listing.checkpoints] or [Text(f"  {NONE}")]
     )
-    print_lines(console, not_shown(found.recaps, found.answered))
+    print_lines(console, not_shown(listing.recaps, listing.answered))
 
 
 def _checkpoint_line(one: ListedCheckpoint) -> Text:
@@ -219,42 +219,42 @@ def _checkpoint_line(one: ListedCheckpoint) -> Text:
     return line.append(f"not complete: {one.why}", "yellow")
 
 
-def checkpoint_document(one: ListedCheckpoint) -> dict[str, Any]:
+def checkpoint_document(checkpoint: ListedCheckpoint) -> dict[str, Any]:
     return {
-        "name": one.name,
-        "step": one.step,
-        "bytes": one.bytes,
-        "complete": one.complete,
-        "why": one.why or None,
-        "hosts": list(one.hosts),
-        "age": None if one.age is None else round(one.age, 1),
+        "name": checkpoint.name,
+        "step": checkpoint.step,
+        "bytes": checkpoint.bytes,
+        "complete": checkpoint.complete,
+        "why": checkpoint.why or None,
+        "hosts": list(checkpoint.hosts),
+        "age": None if checkpoint.age is None else round(checkpoint.age, 1),
     }
 
 
-def listed_document(found: CheckpointList) -> dict[str, Any]:
+def listed_document(listing: CheckpointList) -> dict[str, Any]:
     return {
-        "run_id": found.run.id,
-        "name": found.run.about.name or None,
-        "checkpoints": [checkpoint_document(one) for one in found.checkpoints],
-        "not_asked": host_documents(found.recaps),
-        "exit_code": found.exit_code,
+        "run_id": listing.run.id,
+        "name": listing.run.about.name or None,
+        "checkpoints": [checkpoint_document(checkpoint) for checkpoint in listing.checkpoints],
+        "not_asked": host_documents(listing.recaps),
+        "exit_code": listing.exit_code,
     }
 
 
 def show_brought(done: FetchedCheckpoint) -> None:
     console = stdout_console()
     print_lines(console, not_shown(done.recaps, done.answered))
-    many = "file" if done.files == 1 else "files"
-    what = f"{done.checkpoint.told}: {done.files} {many}, {format_bytes(done.checkpoint.bytes)}"
-    print_text(console, f"{what} in {os.path.relpath(done.path)}")
+    noun = "file" if done.files == 1 else "files"
+    text = f"{done.checkpoint.told}: {done.files} {noun}, {format_bytes(done.checkpoint.bytes)}"
+    print_text(console, f"{text} in {os.path.relpath(done.path)}")
 
 
-def brought_document(done: FetchedCheckpoint) -> dict[str, Any]:
+def brought_document(report: FetchedCheckpoint) -> dict[str, Any]:
     return {
-        "run_id": done.run.id,
-        "checkpoint": checkpoint_document(done.checkpoint),
-        "path": str(done.path),
-        "files": done.files,
-        "not_asked": host_documents(done.recaps),
-        "exit_code": done.exit_code,
+        "run_id": report.run.id,
+        "checkpoint": checkpoint_document(report.checkpoint),
+        "path": str(report.path),
+        "files": report.files,
+        "not_asked": host_documents(report.recaps),
+        "exit_code": report.exit_code,
     }

@@ -52,8 +52,8 @@ class Prefixes:
         if len(group.ranks) == 1:
             rank = group.ranks[0]
             return self(self._host[rank], rank)
-        many = f"x{len(group.ranks)}"
-        return f"{self._who(group.ranks):{self._wide}} {many:{self._digits + 1}}"
+        size = f"x{len(group.ranks)}"
+        return f"{self._who(group.ranks):{self._wide}} {size:{self._digits + 1}}"
 
     def _who(self, ranks: Sequence[int]) -> str:
         if len(ranks) == self._many:
@@ -61,44 +61,44 @@ class Prefixes:
         hosts = {self._host[rank] for rank in ranks}
         if len(hosts) == 1 and len(ranks) == self._ranks[host := hosts.pop()]:
             return host
-        named = f"r{fold_numbers(ranks)}"
-        return named if len(named) <= max(self._wide, 24) else f"{named[:22]}.."
+        ranks_text = f"r{fold_numbers(ranks)}"
+        return ranks_text if len(ranks_text) <= max(self._wide, 24) else f"{ranks_text[:22]}.."
 
 
 def run_headline(run_id: str, plan: LaunchPlan) -> str:
-    hosts = fold([h.host for h in plan.hosts])
-    many = f" ({len(plan.hosts)} hosts)" if len(hosts) > 30 else ""
+    hosts = fold([host.host for host in plan.hosts])
+    total = f" ({len(plan.hosts)} hosts)" if len(hosts) > 30 else ""
     backend = dict(plan.hosts[0].rank_env).get("IPEXCTL_BACKEND", "gloo")
     return (
-        f"run {run_id}: {count(plan.world_size, 'rank')} on {hosts}{many}, "
+        f"run {run_id}: {count(plan.world_size, 'rank')} on {hosts}{total}, "
         f"{mpi.flavour_title(plan.mpi)}, {backend} at {plan.master}"
     )
 
 
 def rank_prefixes(plan: LaunchPlan) -> Prefixes:
-    found = Prefixes([h.host for h in plan.hosts], plan.world_size)
+    prefixes = Prefixes([item.host for item in plan.hosts], plan.world_size)
     for host in plan.hosts:
-        for placed in host.ranks:
-            found.place(placed.rank, host.host)
-    return found
+        for place in host.ranks:
+            prefixes.place(place.rank, host.host)
+    return prefixes
 
 
 def status_line(
     tally: Tally | None, progress: TrainingProgress, bar: str = "", *, width: int
 ) -> Text:
     """Format progress, ranks and loads, as far as they fit. `tally` None: known from logs only."""
-    known = "  ".join(progress_words(progress)) or bar[: width // 2]
-    parts = _status_parts(tally, known, width) if tally else [(f" {known}", "bold")] * bool(known)
+    words = "  ".join(progress_words(progress)) or bar[: width // 2]
+    parts = _status_parts(tally, words, width) if tally else [(f" {words}", "bold")] * bool(words)
     text = Text.assemble(*parts)
     text.truncate(width, overflow="crop")
     return text
 
 
-def _status_parts(tally: Tally, known: str, width: int) -> list[tuple[str, str]]:
+def _status_parts(tally: Tally, words: str, width: int) -> list[tuple[str, str]]:
     """Return the parts of the status line with their styles."""
     ranks = f"{tally.alive} of {tally.ranks} ranks up"
-    parts = [(f" {duration(tally.seconds)}  {known}", "bold"), ("  |  ", "dim")] if known else []
-    parts += [(ranks if known else f" {duration(tally.seconds)}  {ranks}", "bold")]
+    parts = [(f" {duration(tally.seconds)}  {words}", "bold"), ("  |  ", "dim")] if words else []
+    parts += [(ranks if words else f" {duration(tally.seconds)}  {ranks}", "bold")]
     parts += [(f"  {tally.done} done", "green")] if tally.done else []
     parts += [(f"  {tally.failed} failed", "red")] if tally.failed else []
     room = width - sum(len(part) for part, _ in parts)
@@ -148,8 +148,8 @@ def _load_text(tally: Tally, room: int) -> str:
 
 
 def _percent_span(low: float, high: float) -> str:
-    a, b = f"{low * 100:.0f}", f"{high * 100:.0f}"
-    return f"{a} %" if a == b else f"{a}..{b} %"
+    first, last = f"{low * 100:.0f}", f"{high * 100:.0f}"
+    return f"{first} %" if first == last else f"{first}..{last} %"
 
 
 def _memory_share(load: HostLoad) -> float | None:

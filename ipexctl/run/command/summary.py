@@ -39,12 +39,12 @@ def _failure_box(result: RunResult) -> list[Text]:
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow"), *stall]
     lines = [Text(""), Text(f"failed: {result.cause}", "bold red"), *stall]
-    said = [without_colour(text) for text in result.last_words]
-    lines += [_last_word(text) for text in short_traceback(said)]
+    texts = [without_colour(text) for text in result.last_words]
+    lines += [_last_word(text) for text in short_traceback(texts)]
     lines += _known_failure_lines(result)
     if result.same:
-        who = count(len(result.same), "more rank")
-        lines.append(Text(f"  {who} failed in the same way: {_rank_names(result.same)}"))
+        others = count(len(result.same), "more rank")
+        lines.append(Text(f"  {others} failed in the same way: {_rank_names(result.same)}"))
     if result.victims:
         names = _rank_names(result.victims)
         lines.append(Text(f"  likely consequences: {names}", "dim"))
@@ -80,15 +80,15 @@ def _rank_names(failed: Sequence[RankEnd]) -> str:
 
 
 def _result_lines(result: RunResult, *, detailed: bool) -> list[Text]:
-    good = result.exit_code == 0
-    word = "done" if good else f"exit code {result.exit_code}"
+    succeeded = result.exit_code == 0
+    word = "done" if succeeded else f"exit code {result.exit_code}"
     word += f": rank {result.first.rank} failed" if result.first else ""
     lines = [
         Text(""),
         Text(
             f"{word}: {count(result.plan.world_size, 'rank')} on "
             f"{count(len(result.plan.hosts), 'host')} in {_duration_text(result.seconds)}",
-            "bold green" if good else "bold red",
+            "bold green" if succeeded else "bold red",
         ),
     ]
     if crashed := [end for end in result.ends if end.at_exit]:
@@ -103,15 +103,15 @@ def _result_lines(result: RunResult, *, detailed: bool) -> list[Text]:
 
 
 def _exchange_lines(result: RunResult) -> list[Text]:
-    found = result.exchange
+    exchange = result.exchange
     headline = result.ended_by in ("not-together", "not-known")
-    if found is None or headline or found.quiet:
+    if exchange is None or headline or exchange.quiet:
         return []
-    text = f"  {describe_exchange(found, result.plan.world_size)}"
-    if found.alarming:
+    text = f"  {describe_exchange(exchange, result.plan.world_size)}"
+    if exchange.alarming:
         hint = f"    why, and what to change: ipexctl explain {TRAINED_ALONE}"
         return [Text(text, "bold yellow"), Text(hint, "yellow")]
-    if found.verdict is ExchangeVerdict.ALONE and found.steps:
+    if exchange.verdict is ExchangeVerdict.ALONE and exchange.steps:
         return [Text(f"{text}   (ipexctl explain {TRAINED_ALONE})")]
     return [Text(text)]
 
@@ -122,22 +122,22 @@ def _duration_text(seconds: float) -> str:
 
 def _load_lines(hosts: Sequence[HostEnd]) -> list[str]:
     """Return a line for each host; of many hosts, only for the busiest and the idlest."""
-    told = [h for h in hosts if h.load.cpu is not None or h.load.used is not None]
-    if len(told) > MOST_RANKS:
-        told.sort(key=lambda h: h.load.cpu or 0.0)
-        told = [*told[:2], *told[-2:]]
-    same: dict[str, list[str]] = {}
-    for host in told:
-        same.setdefault(_load_of_host(host), []).append(host.host)
-    wide = max(map(len, map(fold, same.values())), default=0)
-    return [f"{fold(hosts):{wide}}  {load}" for load, hosts in same.items()]
+    loaded = [end for end in hosts if end.load.cpu is not None or end.load.used is not None]
+    if len(loaded) > MOST_RANKS:
+        loaded.sort(key=lambda end: end.load.cpu or 0.0)
+        loaded = [*loaded[:2], *loaded[-2:]]
+    groups: dict[str, list[str]] = {}
+    for host in loaded:
+        groups.setdefault(_load_of_host(host), []).append(host.host)
+    wide = max(map(len, map(fold, groups.values())), default=0)
+    return [f"{fold(hosts):{wide}}  {load}" for load, hosts in groups.items()]
 
 
 def _load_of_host(host: HostEnd) -> str:
     parts = [] if host.load.cpu is None else [f"CPUs of the host {host.load.cpu:.0%} busy"]
     if host.load.used is not None:
-        whole = f" of {short_size(host.load.total)}" if host.load.total else ""
-        parts.append(f"memory {short_size(host.load.used)}{whole} at most")
+        total = f" of {short_size(host.load.total)}" if host.load.total else ""
+        parts.append(f"memory {short_size(host.load.used)}{total} at most")
     return ", ".join(parts)
 
 
@@ -155,19 +155,19 @@ def _step_lines(result: RunResult) -> list[Text]:
         return []
     if result.slow and result.steps.wait is not StepWait.SLOW_HOST:
         return []
-    said = "" if result.slow else f"{result.steps.headline}; "
-    return [Text(f"  {said}try: {result.steps.proposals[0].command}", "yellow")]
+    reason = "" if result.slow else f"{result.steps.headline}; "
+    return [Text(f"  {reason}try: {result.steps.proposals[0].command}", "yellow")]
 
 
 def _survivor_lines(hosts: Sequence[HostEnd], *, detailed: bool) -> list[Text]:
     """Format the number of processes left; unknown, and never 0, if a host was not reached."""
-    unknown = [h.host for h in hosts if h.survivors is None]
-    known = [h.survivors for h in hosts if h.survivors is not None]
+    unknown = [host.host for host in hosts if host.survivors is None]
+    counts = [host.survivors for host in hosts if host.survivors is not None]
     head = "  processes left on the hosts: "
     if not unknown:
-        return [Text(f"{head}{sum(known)}")] if detailed or any(known) else []
-    others = f", {sum(known)} on the others" if known else ""
-    return [Text(f"{head}unknown on {fold(unknown)}{others}", "red")]
+        return [Text(f"{head}{sum(counts)}")] if detailed or any(counts) else []
+    rest = f", {sum(counts)} on the others" if counts else ""
+    return [Text(f"{head}unknown on {fold(unknown)}{rest}", "red")]
 
 
 def _leftover_lines(result: RunResult, *, detailed: bool) -> list[Text]:
@@ -177,9 +177,9 @@ def _leftover_lines(result: RunResult, *, detailed: bool) -> list[Text]:
         lines.append(
             Text(f"  {count(result.hidden, 'line')} hidden: harmless warnings, frames of C++")
         )
-    far = result.hosts if detailed or not result.kept.folder else ()
-    for logs in dict.fromkeys(h.logs for h in far if h.logs):
-        hosts = fold([h.host for h in result.hosts if h.logs == logs])
+    listed = result.hosts if detailed or not result.kept.folder else ()
+    for logs in dict.fromkeys(host.logs for host in listed if host.logs):
+        hosts = fold([host.host for host in result.hosts if host.logs == logs])
         lines.append(Text(f"  logs on {hosts}: {logs}"))
     if result.kept.folder:
         lines.append(Text(f"  logs here: {short_path(result.kept.folder)}/logs"))

@@ -37,8 +37,8 @@ def make_view(
     if kind == "json":
         return JsonView()
     out = stdout_console()
-    wanted = kind == "stream" or (kind == "auto" and out.is_terminal)
-    if not wanted or is_dumb():
+    live = kind == "stream" or (kind == "auto" and out.is_terminal)
+    if not live or is_dumb():
         return PlainView(aside=aside, verbose=verbose)
     return TerminalView(out, fold=fold, verbose=verbose)
 
@@ -66,7 +66,7 @@ class JsonView(View):
 
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         event = {"schema_version": SCHEMA, "event": "line", "host": host, "rank": rank}
-        lines = (json.dumps({**event, "text": without_colour(t)}) for t in texts)
+        lines = (json.dumps({**event, "text": without_colour(text)}) for text in texts)
         print("\n".join(lines), flush=True)
 
     def bar(self, host: str, rank: int, text: str) -> None:
