@@ -76,7 +76,7 @@ def options_of(kind: Any) -> Mapping[str, Option]:
 def setting_types(kind: Any) -> Mapping[str, type]:
     """Return the types of the values that ipexctl.toml may set: int, str, bool, dict or tuple."""
     hints = typing.get_type_hints(kind)
-    names = [name for name, about in options_of(kind).items() if about.in_settings]
+    names = [name for name, spec in options_of(kind).items() if spec.in_settings]
     return {name: _without_none(hints[name]) for name in names}
 
 

@@ -187,23 +187,23 @@ def _names_next(word: str) -> bool:
 
 def _find_private_keys(text: str) -> Iterator[tuple[int, int]]:
     """Yield private keys; of one that is cut, everything up to its last mark or after its first."""
-    start, inside = 0, False
+    start, is_open = 0, False
     for mark in _KEY_MARK.finditer(text):
         if mark[1] == "END":
             yield start, mark.end()
-        start, inside = mark.start() if mark[1] == "BEGIN" else mark.end(), mark[1] == "BEGIN"
-    if inside:
+        start, is_open = mark.start() if mark[1] == "BEGIN" else mark.end(), mark[1] == "BEGIN"
+    if is_open:
         yield start, len(text)
 
 
 def _find_url_logins(text: str) -> Iterator[tuple[int, int]]:
     for url in _URL.finditer(text):
-        if at := url[1].rfind("@") + 1:
-            yield url.start(1), url.start(1) + at
+        if length := url[1].rfind("@") + 1:
+            yield url.start(1), url.start(1) + length
     for scheme in _SCHEME.finditer(text):
         yield scheme.span(1)
-    for form in _BESIDE:
-        yield from (f.span("value") for f in form.finditer(text) if is_secret_name(f["name"]))
+    for pattern in _BESIDE:
+        yield from (f.span("value") for f in pattern.finditer(text) if is_secret_name(f["name"]))
 
 
 def _find_named_secrets(text: str) -> Iterator[tuple[int, int]]:

@@ -188,8 +188,8 @@ class _Builder:
             self._add(make(start, nodes), start.anchor)
         elif kind == "AliasEvent":
             if event.anchor not in self._anchors:
-                what = f"the anchor &{event.anchor[:64]} is not defined before *{event.anchor[:64]}"
-                raise Bad(what, slug="yaml-unknown-anchor").placed(self._place(event))
+                text = f"the anchor &{event.anchor[:64]} is not defined before *{event.anchor[:64]}"
+                raise Bad(text, slug="yaml-unknown-anchor").placed(self._place(event))
             self._add(self._anchors[event.anchor], None)
         elif kind == "DocumentStartEvent" and self.root is not None:
             raise Bad(

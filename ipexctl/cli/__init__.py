@@ -182,8 +182,8 @@ def rewrite_args(args: list[str], kind: str) -> list[str]:
 def _spell_for_click(args: list[str]) -> list[str]:
     """Rewrite words for Click: `help`, MPI's one-dash words, --ipex without a version."""
     if args[:1] == ["help"]:
-        everything = args[-1:] == [EVERYTHING]
-        return [*args[1:-1], "--help", EVERYTHING] if everything else [*args[1:], "--help"]
+        all_options = args[-1:] == [EVERYTHING]
+        return [*args[1:-1], "--help", EVERYTHING] if all_options else [*args[1:], "--help"]
     if args == ["version"]:
         return ["--version"]
     return rewrite_args(args, "spelled")

@@ -190,8 +190,8 @@ def _lasting_settings(values: Mapping[str, Any], *, verbose: bool) -> dict[str, 
     keys = {key for key in settings if key in defaults and key not in typed}
     if proposed and unaccepted and any(s.key in keys for s in proposed.settings):
         raise refusal_error(proposed, keys)
-    used: dict[str, Setting] = {key: settings[key] for key in settings if key in keys}
-    for key, setting in used.items():
+    active: dict[str, Setting] = {key: settings[key] for key in settings if key in keys}
+    for key, setting in active.items():
         path = Path(setting.value)
         if key in ("ssh_config", "hostfile") and (
             why := untrusted_reason(path) or untrusted_above(path)
@@ -205,13 +205,13 @@ def _lasting_settings(values: Mapping[str, Any], *, verbose: bool) -> dict[str, 
             )
     forms = {"hostfile": "hosts from {}", "hosts": "hosts {}", "ssh_config": "SSH settings from {}"}
     texts = {
-        key: f"{text.format(short_path(used[key].value))} ({used[key].origin})"
+        key: f"{text.format(short_path(active[key].value))} ({active[key].origin})"
         for key, text in forms.items()
-        if key in used
+        if key in active
     }
     if remember_sources({"hostfile": "", "hosts": "", **texts}) or (texts and verbose):
         print_note("; ".join(texts.values()))
-    return used
+    return active
 
 
 def on_hosts(
@@ -230,24 +230,24 @@ def on_hosts(
         signature = inspect.signature(command, eval_str=True)
         unwanted = without if names else ("names", *without)
         host_options = options_of(HostOptions) if "target" in signature.parameters else ()
-        kept = [name for name in host_options if name not in unwanted]
-        options = {p.name: p for p in declared_parameters(HostOptions, kept)}
+        wanted_names = [name for name in host_options if name not in unwanted]
+        options = {p.name: p for p in declared_parameters(HostOptions, wanted_names)}
         if follows:
             options["hostfile"] = keyword_parameter("hostfile", LongHostfile, None)
         parameters: list[inspect.Parameter] = []
         declaring: dict[str, Any] = {}
         left_out = set(rare)
-        for own in signature.parameters.values():
-            if own.name == "target":
+        for item in signature.parameters.values():
+            if item.name == "target":
                 parameters += options.values()
-            elif dataclasses.is_dataclass(own.annotation):
-                kind = own.annotation
-                kept = [*(only or {}).get(kind, options_of(kind))]
-                declaring[own.name] = kind, kept
-                left_out |= {name for name in kept if options_of(kind)[name].rare}
-                parameters += declared_parameters(kind, kept)
+            elif dataclasses.is_dataclass(item.annotation):
+                kind = item.annotation
+                wanted_names = [*(only or {}).get(kind, options_of(kind))]
+                declaring[item.name] = kind, wanted_names
+                left_out |= {name for name in wanted_names if options_of(kind)[name].rare}
+                parameters += declared_parameters(kind, wanted_names)
             else:
-                parameters.append(keyword_parameter(own.name, own.annotation, own.default))
+                parameters.append(keyword_parameter(item.name, item.annotation, item.default))
         parameters.sort(
             key=lambda p: (p.default is not p.empty, p.name != "names", p.name == "forks")
         )
@@ -255,8 +255,8 @@ def on_hosts(
         @functools.wraps(command)
         def with_target(**given: Any) -> None:
             values = {
-                name: take_options(kind, given, readers or {}, kept)
-                for name, (kind, kept) in declaring.items()
+                name: take_options(kind, given, readers or {}, wanted_names)
+                for name, (kind, wanted_names) in declaring.items()
             }
             target = {name: given.pop(name) for name in options}
             if target:
@@ -335,11 +335,11 @@ def declared_parameters(
     hints = typing.get_type_hints(kind)
     defaults = {field.name: field.default for field in dataclasses.fields(kind)}
     for name in options_of(kind) if only is None else only:
-        about = options_of(kind)[name]
-        typed, default = _on_command_line(hints[name], about, defaults[name])
+        spec = options_of(kind)[name]
+        typed, default = _on_command_line(hints[name], spec, defaults[name])
         if default is dataclasses.MISSING:
             default = inspect.Parameter.empty
-        yield keyword_parameter(name, Annotated[typed, _for_typer(about, hints[name])], default)
+        yield keyword_parameter(name, Annotated[typed, _for_typer(spec, hints[name])], default)
 
 
 def declare_option(kind: Any, name: str) -> Any:
@@ -352,10 +352,10 @@ def keyword_parameter(name: str, annotation: Any, default: Any) -> inspect.Param
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-def _on_command_line(kind: Any, about: Option, default: Any) -> tuple[Any, Any]:
+def _on_command_line(kind: Any, spec: Option, default: Any) -> tuple[Any, Any]:
     """Return the type on the command line, and the default. Lists and mappings repeat."""
-    if about.typed or about.is_path:
-        return about.typed or Path | None, None
+    if spec.typed or spec.is_path:
+        return spec.typed or Path | None, None
     if typing.get_origin(kind) in (tuple, dict):
         return list[str] | None, None
     if _is_duration(kind):
@@ -367,19 +367,19 @@ def _is_duration(kind: Any) -> bool:
     return kind is Seconds or Seconds in typing.get_args(kind)
 
 
-def _for_typer(about: Option, kind: Any) -> Any:
-    if not about.flags:
-        return typer.Argument(metavar=about.metavar, help=about.help)
+def _for_typer(spec: Option, kind: Any) -> Any:
+    if not spec.flags:
+        return typer.Argument(metavar=spec.metavar, help=spec.help)
     timed = _is_duration(kind)
-    least = 1.0 if about.least is None else about.least
+    least = 1.0 if spec.least is None else spec.least
     return typer.Option(
-        *about.flags,
-        rich_help_panel=about.group or None,
-        metavar=about.metavar,
-        min=None if timed else about.least,
+        *spec.flags,
+        rich_help_panel=spec.group or None,
+        metavar=spec.metavar,
+        min=None if timed else spec.least,
         parser=functools.partial(_read_seconds, least=least) if timed else None,
-        show_default=about.show_default,
-        help=about.help,
+        show_default=spec.show_default,
+        help=spec.help,
     )
 
 

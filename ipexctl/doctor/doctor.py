@@ -122,8 +122,8 @@ def with_options(
     findings: Iterable[Finding], target: Target, root: str = ROOT
 ) -> tuple[Finding, ...]:
     """Return the findings with the user's options added to ipexctl commands."""
-    own = list_options(target, root)
-    return tuple(replace(f, fix=f.fix.with_options(own)) for f in findings)
+    options = list_options(target, root)
+    return tuple(replace(finding, fix=finding.fix.with_options(options)) for finding in findings)
 
 
 def _requirements_here(choice: EnvChoice | None) -> str:

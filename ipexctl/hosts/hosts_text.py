@@ -22,9 +22,9 @@ _COLUMNS = ("name", "address", "port", "user", "slots", "nic", "python", "root",
 
 def hosts_table(hosts: Inventory) -> str:
     """Return a table with only the columns that some host has a value for."""
-    used = [c for c in _COLUMNS if c == "name" or any(getattr(h, c) for h in hosts.hosts)]
-    rows = [[c.upper() for c in used], *([_host_cell(h, c) for c in used] for h in hosts.hosts)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(used))]
+    shown = [c for c in _COLUMNS if c == "name" or any(getattr(h, c) for h in hosts.hosts)]
+    rows = [[c.upper() for c in shown], *([_host_cell(h, c) for c in shown] for h in hosts.hosts)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(shown))]
     lines = ("  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)) for row in rows)
     return "".join(f"{line.rstrip()}\n" for line in lines)
 

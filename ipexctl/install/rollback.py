@@ -28,8 +28,8 @@ class Back(PerHost):
 
 def read_host_envs(fleet: Fleet, host: Host, *, sizes: bool) -> HostEnvs:
     fleet.connect(host)
-    done = fleet.call(host, "remove.root_upkeep.list", sizes=sizes)
-    return done.read(HostEnvs, host=host.name)
+    answer = fleet.call(host, "remove.root_upkeep.list", sizes=sizes)
+    return answer.read(HostEnvs, host=host.name)
 
 
 def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
@@ -39,8 +39,8 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     with Fleet(target, root) as fleet:
         all_hosts = fleet.each(lambda host: read_host_envs(fleet, host, sizes=False))
         seen = list(all_hosts.values())
-        before = core.project_before(seen, choice.project.id, choice.key)
-        key = before if choice.key else core.way_back(seen)
+        previous = core.project_before(seen, choice.project.id, choice.key)
+        key = previous if choice.key else core.way_back(seen)
 
         def say(host: str, text: str) -> None:
             target.note(f"{host}: {text}")
@@ -68,10 +68,10 @@ def _back_recap(on_host: HostEnvs, key: str, *, check: bool) -> HostResult:
     if env and key == on_host.current:
         return HostResult(on_host.host, HostState.OK, f"already uses {key}, {env.title}")
     if why := core.not_back(on_host, key):
-        stays = on_host.current or "nothing"
-        return HostResult(on_host.host, HostState.FAILED, why, notes=(f"still uses {stays}",))
-    now = "would use" if check else "now uses"
-    before = on_host.current or "nothing"
-    text = f"{now} {key}, {env.title if env else ''}; before: {before}"
+        current = on_host.current or "nothing"
+        return HostResult(on_host.host, HostState.FAILED, why, notes=(f"still uses {current}",))
+    verb = "would use" if check else "now uses"
+    previous = on_host.current or "nothing"
+    text = f"{verb} {key}, {env.title if env else ''}; before: {previous}"
     notes = (f"changed by hand: {describe_changes(env.changed)}",) if env and env.changed else ()
     return HostResult(on_host.host, HostState.CHANGED, text, notes=notes)

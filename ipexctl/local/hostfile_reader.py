@@ -44,8 +44,8 @@ def hostfile_here() -> str:
     """Return a hostfile of a usual name in the current folder, else the only file of hosts with a
     name that suggests it; "" if there is none."""
     words = ("host", "node", "machine", "cluster", "inventory")
-    named = [name for name in _folder_names(Path()) if any(word in name.lower() for word in words)]
-    hostfiles = [name for name in named[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
+    names = [name for name in _folder_names(Path()) if any(word in name.lower() for word in words)]
+    hostfiles = [name for name in names[:_LIKELY] if not name.endswith(".py") and is_hostfile(name)]
     usual = next((name for name in USUAL if is_hostfile(name)), "")
     return usual or (hostfiles[0] if len(hostfiles) == 1 else "")
 

@@ -48,12 +48,12 @@ def kept_here(dead_labs: Callable[[], Iterable[Path]]) -> tuple[OwnFiles, ...]:
         ("logs", "logs of runs that were started in folders of other users",
          _existing(state, "runs", ".gitignore")),
     )  # fmt: skip
-    kept = (OwnFiles(kind, what, tuple(paths), _total_size(paths)) for kind, what, paths in kinds)
+    kept = (OwnFiles(kind, text, tuple(paths), _total_size(paths)) for kind, text, paths in kinds)
     return tuple(files for files in kept if files.paths)
 
 
-def remove_own_files(kept: Iterable[OwnFiles]) -> None:
-    for path in (path for files in kept for path in files.paths):
+def remove_own_files(kinds: Iterable[OwnFiles]) -> None:
+    for path in (path for files in kinds for path in files.paths):
         try:
             if path.is_symlink() or not path.is_dir():
                 path.unlink(missing_ok=True)

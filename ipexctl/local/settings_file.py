@@ -65,10 +65,10 @@ def setting_kinds() -> dict[str, SettingKind]:
     from ipexctl.base.option import options_of, setting_types
     from ipexctl.local.run_options import RunOptions
 
-    types, about, run = setting_types(RunOptions), options_of(RunOptions), dict[str, SettingKind]()
+    types, specs, run = setting_types(RunOptions), options_of(RunOptions), dict[str, SettingKind]()
     for field in fields(RunOptions):
         if kind := types.get(field.name):
-            option, doc = about[field.name], field.metadata["doc"]
+            option, doc = specs[field.name], field.metadata["doc"]
             least = 1 if option.least is None else option.least
             default = None if field.default is MISSING else field.default
             run[f"run.{field.name}"] = SettingKind(kind, doc, default, least, option.choices)

@@ -48,8 +48,8 @@ class Logins:
         if login and login[1]:
             return login
         # .netrc identifies hosts, not ports
-        said = self._netrc.authenticators(parts.hostname or "") if self._netrc else None
-        return (said[0], said[2] or "") if said and (not login or login[0] == said[0]) else login
+        auth = self._netrc.authenticators(parts.hostname or "") if self._netrc else None
+        return (auth[0], auth[2] or "") if auth and (not login or login[0] == auth[0]) else login
 
 
 def pair_in(url: str) -> Pair | None:

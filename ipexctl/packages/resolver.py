@@ -190,7 +190,7 @@ def _other_builds(wheels: Sequence[FoundUv], arch: str) -> dict[str, str]:
 
 
 def _of_one_build(
-    uv: Uv, wanted: Sequence[str], pins: Pins, way: _Way, extra: Extra, versions: Mapping[str, str]
+    uv: Uv, needs: Sequence[str], pins: Pins, way: _Way, extra: Extra, versions: Mapping[str, str]
 ) -> list[FoundUv]:
     """Resolve again with the +cpu builds of torchvision and torchaudio. Raises Unresolved."""
     exact = [f"{n}=={v.partition('+')[0]}+cpu" for n, v in versions.items() if n != "torch"]
@@ -200,7 +200,7 @@ def _of_one_build(
         pins = {**pins, **{name: index for name in versions if name != "torch"}}
     try:
         if versions["torch"].endswith("+cpu"):
-            return uv.compile((*wanted, *exact), pins, constraints=extra.constraints)
+            return uv.compile((*needs, *exact), pins, constraints=extra.constraints)
     except Unresolved:
         pass
     names = " and ".join(f"{name} {versions[name]}" for name in TORCHES[::-1] if name in versions)

@@ -314,9 +314,9 @@ def _ask_to_send(folder: Path, listing: Listing, confirm: Confirm) -> None:
         )
 
 
-def _describe_folder(folder: Path, found: Listing) -> str:
-    cut = " or more" if found.cut else ""
-    where = core.largest_entry((path, info.st_size) for path, info in found.files)
+def _describe_folder(folder: Path, scan: Listing) -> str:
+    cut = " or more" if scan.cut else ""
+    where = core.largest_entry((path, info.st_size) for path, info in scan.files)
     return (
-        f"{folder} holds {core.amount_text(len(found.files), found.bytes)}{cut}; most is in {where}"
+        f"{folder} holds {core.amount_text(len(scan.files), scan.bytes)}{cut}; most is in {where}"
     )

@@ -33,11 +33,11 @@ def render_report_page(document: Mapping[str, Any], assets: Assets) -> str:
     title = f"{document['name'] or document['run']} · {document['state']} · ipexctl"
     licence = html.escape(assets.licence).replace("--", "- -")
     header = "".join(f'<div id="{name}"><div class="body"></div></div>\n' for name in HEADER)
-    panels = "".join(_titled("div", name, one, ' class="panel"') for name, one in PANELS.items())
+    panels = "".join(_titled("div", name, part, ' class="panel"') for name, part in PANELS.items())
     sections = "".join(
-        _titled("section", name, one, f' aria-labelledby="{name}-title"')
-        for name, one in BODY.items()
-        if not hasattr(one, "NEEDS") or document[one.NEEDS]
+        _titled("section", name, part, f' aria-labelledby="{name}-title"')
+        for name, part in BODY.items()
+        if not hasattr(part, "NEEDS") or document[part.NEEDS]
     )
     body = f"""<header>
 {header}<div class="two top">

@@ -153,7 +153,7 @@ def _with_output(
     """Return the attempts with what their ranks printed."""
     lines = [[_printed_by_rank(attempt, p) for p in points[attempt.run.id]] for attempt in attempts]
     numbered = with_steps(lines)
-    return [replace(attempt, printed=own) for attempt, own in zip(attempts, numbered, strict=True)]
+    return [replace(attempt, printed=row) for attempt, row in zip(attempts, numbered, strict=True)]
 
 
 def _printed_by_rank(attempt: Attempt, point: RankPoint) -> Printed:
@@ -226,7 +226,7 @@ def run_record(
 def _measured_speed(points: Sequence[RankPoint]) -> Speed | None:
     """Return the speed of the lowest rank that prints its steps."""
     for rank in sorted({point.rank for point in points}):
-        rank_points = [one for one in points if one.rank == rank]
+        rank_points = [item for item in points if item.rank == rank]
         steps = [(p.time, p.point.step) for p in rank_points if p.time and p.point.step is not None]
         rates = [p.point.rate for p in rank_points if p.point.rate]
         if speed := speed_of([(at, step) for at, step in steps if step is not None], rates):

@@ -94,7 +94,7 @@ def setup_of(
 ) -> Setup:  # fmt: skip
     first = plan.hosts[0]
     counts = [host.threads for host in plan.hosts]
-    nics, found = {host.nic for host in plan.hosts}, [dict(host.rank_env) for host in plan.hosts]
+    nics, envs = {host.nic for host in plan.hosts}, [dict(host.rank_env) for host in plan.hosts]
     mallocs = [{*entry.preload, *entry.allocators} for entry in prepared]
     shared = set.intersection(*mallocs) if mallocs else set[str]()
     return Setup(
@@ -106,8 +106,8 @@ def setup_of(
         nic=first.nic if len(nics) == 1 else "",
         backend=plan.backend,
         env=dict(env),
-        preload=found[0].get("LD_PRELOAD", ""),
-        variables=frozenset.intersection(*map(frozenset, found)),
+        preload=envs[0].get("LD_PRELOAD", ""),
+        variables=frozenset.intersection(*map(frozenset, envs)),
         allocators=tuple(sorted(path for path in shared if any(kind in path for kind in _MALLOCS))),
         options=frozenset(options),
         n=n,
@@ -129,7 +129,7 @@ def search_space(
     }
     halves = {"compression": {"first_wins": True, "offered": "numerics" not in allow}}
     rows = (
-        Dimension(name, tuple(found), **halves.get(name, {})) for name, found in changes.items()
+        Dimension(name, tuple(values), **halves.get(name, {})) for name, values in changes.items()
     )
     return tuple(dimension for dimension in rows if dimension.candidates)
 

@@ -180,7 +180,7 @@ def explain_mistake(context: Any, error: Any, words: list[str]) -> None:
     """Replace Click's error about a parameter that does not exist or is missing, or about a surplus
     word, by a clearer one."""
     parameters = context.command.get_params(context)
-    names = {name for one in parameters for name in (*one.opts, *one.secondary_opts)}
+    names = {name for item in parameters for name in (*item.opts, *item.secondary_opts)}
     if hasattr(error, "possibilities"):
         if "--ppn" in names:
             names.add("-ppn")

@@ -29,8 +29,8 @@ def _look_below(facts: Facts, feature: str, otherwise: str) -> Fix:
     """Return a fix for a feature that a hypervisor may hide, or `otherwise` on real hardware."""
     if not processors.anonymous_guest(facts.cpu):
         return do(otherwise)
-    there = do(f"if the physical machine has {feature} (", command("lscpu"), f" there): {_EXPOSE}")
-    return there | do(f"otherwise: {otherwise}")
+    outer = do(f"if the physical machine has {feature} (", command("lscpu"), f" there): {_EXPOSE}")
+    return outer | do(f"otherwise: {otherwise}")
 
 
 @cluster_check(

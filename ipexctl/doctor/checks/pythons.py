@@ -39,16 +39,16 @@ _LOOKED = "PATH, /usr/bin, /usr/local/bin, /opt/*/bin, ~/.pyenv or conda"
     why="PyTorch is available only for certain versions of Python.",
 )
 def unusable_python(cluster: CheckedHosts) -> list[Evidence]:
-    wanted = pythons_of(cluster.rows)
-    return [*_incomplete_pythons(cluster, wanted)] + [
+    usable = pythons_of(cluster.rows)
+    return [*_incomplete_pythons(cluster, usable)] + [
         Evidence(
             f"found {', '.join(map(_python_with_version, _newest_pythons(facts)))};"
-            f" {_dotted_version(min(wanted))} to {_dotted_version(max(wanted))} have packages",
+            f" {_dotted_version(min(usable))} to {_dotted_version(max(usable))} have packages",
             host=facts.host,
-            fix=fitting_python_fix(facts, wanted),
+            fix=fitting_python_fix(facts, usable),
         )
         for facts in cluster.hosts
-        if facts.pythons and not any(python.version[:2] in wanted for python in facts.pythons)
+        if facts.pythons and not any(python.version[:2] in usable for python in facts.pythons)
     ]
 
 

@@ -135,12 +135,12 @@ def _in_common(attempts: Sequence[Peer]) -> list[str]:
 
     If that holds for all hosts, the network between them is to blame, and the list is empty.
     """
-    ways: dict[tuple[str, str], list[Peer]] = {}
+    ends: dict[tuple[str, str], list[Peer]] = {}
     for peer in attempts:
-        ways.setdefault((peer.source, "sent"), []).append(peer)
-        ways.setdefault((peer.target, "got"), []).append(peer)
-    lost = {host: 0 for (host, _), way in ways.items() if len(way) > 1 and all(p.lost for p in way)}
-    return list(lost) if len(lost) < len({host for host, _ in ways}) else []
+        ends.setdefault((peer.source, "sent"), []).append(peer)
+        ends.setdefault((peer.target, "got"), []).append(peer)
+    lost = {host: 0 for (host, _), way in ends.items() if len(way) > 1 and all(p.lost for p in way)}
+    return list(lost) if len(lost) < len({host for host, _ in ends}) else []
 
 
 def _lost_packets_evidence(

@@ -287,7 +287,7 @@ def by_hand(facts: Facts) -> Evidence | None:
     current = facts.software.current if facts.software else None
     if not current or not current.changed:
         return None
-    gone = any(one.package == "torch" and (one.gone or not one.now) for one in current.changed)
+    gone = any(row.package == "torch" and (row.gone or not row.now) for row in current.changed)
     return Evidence(
         f"{package_changes.describe_changes(current.changed)}, in {current.prefix}",
         severity=Severity.FAIL if gone else None,

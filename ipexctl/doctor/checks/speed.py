@@ -36,13 +36,13 @@ SLOW = 0.7  # of the median of equal hosts: samples of half a second differ by 1
 def slow_host(cluster: CheckedHosts) -> Iterator[Evidence]:
     for equal in _equal_hosts(cluster):
         for label, unit, value in _SPEEDS:
-            known = [(bench, v) for bench in equal if (v := value(bench))]
-            if len(known) < EQUALS:
+            rates = [(bench, v) for bench in equal if (v := value(bench))]
+            if len(rates) < EQUALS:
                 continue
-            typical = median(v for _, v in known)
-            for bench, v in known:
+            typical = median(v for _, v in rates)
+            for bench, v in rates:
                 if v < SLOW * typical:
-                    evidence = f"{label} {v:.0f} {unit}, median {typical:.0f} of {len(known)} hosts"
+                    evidence = f"{label} {v:.0f} {unit}, median {typical:.0f} of {len(rates)} hosts"
                     yield Evidence(evidence, host=bench.host)
 
 
@@ -103,14 +103,14 @@ FAST_LINK = 5e9  # above that, one stream measures the hosts' processors rather 
     fix=look_at_link("IFACE"),
 )
 def slow_link(cluster: CheckedHosts) -> list[Evidence]:
-    good = [(link, link.rate) for link in cluster.measured.links if link.rate]
-    if not good:
+    rated = [(link, link.rate) for link in cluster.measured.links if link.rate]
+    if not rated:
         return []
-    typical = median(rate for _, rate in good)
-    relative = min(SLOW_BESIDE * typical, FAST_LINK) if len(good) >= EQUALS else 0.0
+    typical = median(rate for _, rate in rated)
+    relative = min(SLOW_BESIDE * typical, FAST_LINK) if len(rated) >= EQUALS else 0.0
     limit = max(SLOW_LINK, relative)
-    slow = [(link, rate) for link, rate in good if rate < limit]
-    return [_slow_links_evidence(cluster, host, own) for host, own in _hosts_to_blame(slow, good)]
+    slow = [(link, rate) for link, rate in rated if rate < limit]
+    return [_slow_links_evidence(cluster, host, own) for host, own in _hosts_to_blame(slow, rated)]
 
 
 LATENCY = 5e-3
@@ -211,10 +211,10 @@ def _equal_hosts(cluster: CheckedHosts) -> list[list[HostBench]]:
     groups: dict[tuple[object, ...], list[HostBench]] = {}
     machines = set[str]()
     for bench in cluster.measured.hosts:
-        own = facts.get(bench.host)
-        if own and bench.status == "ok" and (own.boot_id or bench.host) not in machines:
-            machines.add(own.boot_id or bench.host)
-            groups.setdefault((own.cpu.model_name, bench.threads, bench.torch), []).append(bench)
+        info = facts.get(bench.host)
+        if info and bench.status == "ok" and (info.boot_id or bench.host) not in machines:
+            machines.add(info.boot_id or bench.host)
+            groups.setdefault((info.cpu.model_name, bench.threads, bench.torch), []).append(bench)
     return list(groups.values())
 
 

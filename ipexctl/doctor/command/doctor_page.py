@@ -34,7 +34,7 @@ def write_doctor_page(report: Report, path: str) -> None:
     put_page(render_doctor_page(report, page_styles(), time.strftime("%Y-%m-%d %H:%M")), path)
 
 
-def render_doctor_page(report: Report, styles: str, made: str) -> str:
+def render_doctor_page(report: Report, styles: str, date: str) -> str:
     advice = sorted(report.recommendations, key=lambda item: -len(item.hosts))
     sections = [
         ("Hosts", _hosts_html(report)),
@@ -48,7 +48,7 @@ def render_doctor_page(report: Report, styles: str, made: str) -> str:
     for severity, title in _TITLES.items():
         problems = by_problem(report.findings, severity)
         sections.append((title, _panel_grid(_problem_panel(p, report.everyone) for p in problems)))
-    body = f"{_page_head(report)}{html_main(sections, made)}"
+    body = f"{_page_head(report)}{html_main(sections, date)}"
     title = f"{verdict_line(report).plain} · ipexctl doctor"
     return frame_page(title, body, command="doctor", styles=[styles])
 
@@ -80,9 +80,9 @@ def _cell_html(head: str, text: str) -> str:
 def _advice_html(r: Recommendation) -> str:
     reasons = [r.processor] * bool(r.processor) + list(r.why)
     verdict = html_tag("p", r.verdict, "warm") if r.verdict else ""
-    named = html_tag("h3", fold_hosts(r.hosts, None))
+    names = html_tag("h3", fold_hosts(r.hosts, None))
     return (
-        f"{named}{html_tag('p', advice_words(r, None))}{verdict}{html_paragraphs(reasons, 'soft')}"
+        f"{names}{html_tag('p', advice_words(r, None))}{verdict}{html_paragraphs(reasons, 'soft')}"
     )
 
 

@@ -152,16 +152,16 @@ def _first_lines(lines: list[str], limit: int | None) -> list[str]:
     return lines if hidden <= 0 else [*lines[:limit], f"… and {hidden} more: -v"]
 
 
-def _note_lines(found: Sequence[Problem], width: int | None, everyone: Sequence[str]) -> list[Text]:
+def _note_lines(notes: Sequence[Problem], width: int | None, everyone: Sequence[str]) -> list[Text]:
     """Return the notes, one line each."""
-    if not found:
+    if not notes:
         return []
     limit = None if width is None else max(16, width // 3)
-    names = [fold_hosts(p.hosts or everyone, limit) for p in found]
-    number = max(len(p.first.id) for p in found)
+    names = [fold_hosts(p.hosts or everyone, limit) for p in notes]
+    number = max(len(p.first.id) for p in notes)
     name = max(map(cell_len, names))
     text = [Text()]
-    for problem, host_names in zip(found, names, strict=True):
+    for problem, host_names in zip(notes, names, strict=True):
         start = f" {problem.first.id:{number}}  {host_names}{' ' * (name - cell_len(host_names))}  "
         room = None if width is None else max(20, width - 4 - cell_len(start))
         line = Text("note", STYLES["note"]).append(start)

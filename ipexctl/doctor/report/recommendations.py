@@ -123,9 +123,9 @@ def _dtype_reason(facts: Facts, cluster: CheckedHosts, dtype: str) -> str:
     if not isa.has_bf16(facts.cpu):
         if not hidden or not hidden.bf16:
             return f"fp32: {isa.cpu_level(facts.cpu) or 'this processor'} has no fast bf16"
-        what = "AMX" if hidden.level == "amx" else "AVX-512 BF16"
+        name = "AMX" if hidden.level == "amx" else "AVX-512 BF16"
         return (
-            f"fp32: {who} hides the {what} of its {hidden.name}; once it is exposed (CPU-005), bf16"
+            f"fp32: {who} hides the {name} of its {hidden.name}; once it is exposed (CPU-005), bf16"
         )
     unit = "AMX" if isa.cpu_level(facts.cpu) == "amx" else "AVX-512"
     if dtype == stack_decision.FP32:

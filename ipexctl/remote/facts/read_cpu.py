@@ -167,9 +167,9 @@ def _cpuinfo_cpus(text):
     rows = []
     cores = {}  # type: dict[object, int]
     for part in text.split("\n\n"):
-        one = fields_of(part)
-        cpu, socket_id = parse_number(one.get("processor")), parse_number(one.get("physical id"))
-        core = parse_number(one.get("core id"))
+        row = fields_of(part)
+        cpu, socket_id = parse_number(row.get("processor")), parse_number(row.get("physical id"))
+        core = parse_number(row.get("core id"))
         if cpu is None:
             continue
         if core is not None:

@@ -61,13 +61,13 @@ def _busy_between(before, after):
     ticks = float(after["all"] - before["all"]) / cpus
     if ticks <= 0:
         return None, []
-    used = {}  # type: dict[str, int]
+    sums = {}  # type: dict[str, int]
     for pid, (name, _, later) in after["programs"].items():
         earlier = before["programs"].get(pid, (name, 0, later))
         if earlier[0] == name:
-            used[name] = used.get(name, 0) + max(0, later - earlier[2])
-    busiest = sorted(used, key=lambda name: -used[name])[:TOP]
-    top = [[name, round(used[name] / ticks, 1)] for name in busiest if used[name] >= ticks / 10]
+            sums[name] = sums.get(name, 0) + max(0, later - earlier[2])
+    busiest = sorted(sums, key=lambda name: -sums[name])[:TOP]
+    top = [[name, round(sums[name] / ticks, 1)] for name in busiest if sums[name] >= ticks / 10]
     busy = min(float(cpus), max(0.0, (after["busy"] - before["busy"]) / ticks))
     return round(busy, 1), top
 

@@ -64,9 +64,9 @@ def read_system(fs, read, live):
 
 def _container(fs, read, env):
     """Return docker, podman, kubernetes, lxc, ...; "" outside of containers."""
-    told = read("/run/systemd/container")  # written by the container manager, also by ipexctl's lab
-    if told == PRACTICE:
-        return told
+    kind = read("/run/systemd/container")  # written by the container manager, also by ipexctl's lab
+    if kind == PRACTICE:
+        return kind
     if env.get("KUBERNETES_SERVICE_HOST"):
         return "kubernetes"
     if os.path.exists(fs + "/run/.containerenv"):
@@ -78,8 +78,8 @@ def _container(fs, read, env):
     for mark in marks:
         if "/" + mark in groups:
             return "kubernetes" if mark == "kubepods" else mark
-    if told and told != "wsl":
-        return told
+    if kind and kind != "wsl":
+        return kind
     return next((name.lower() for name in SIF if name + "_CONTAINER" in env), "")
 
 
@@ -120,8 +120,8 @@ def _logind(fs, read):
     files = []
     for folder in ("/usr/lib/systemd", "/etc/systemd"):
         files.append(folder + "/logind.conf")
-        there = folder + "/logind.conf.d"
-        files += [there + "/" + n for n in sorted(names_in(fs + there)) if n.endswith(".conf")]
+        extra = folder + "/logind.conf.d"
+        files += [extra + "/" + n for n in sorted(names_in(fs + extra)) if n.endswith(".conf")]
     for path in files:
         for line in read(path).splitlines():
             name, equals, value = line.partition("=")

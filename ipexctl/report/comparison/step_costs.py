@@ -54,9 +54,9 @@ def step_costs(run: RunRecord) -> dict[str, Cost]:
         computing = min(1.0, cpus / threads)
         waits = sum(rank.waited or 0.0 for rank in pace.ranks) / count
         waited = min(1 - computing, waits / threads)
-        left = 1 - computing - waited
-        sending = min(left, sum(rank.sending or 0.0 for rank in pace.ranks) / count)
-        costs[host] = Cost(computing * step, waited * step, sending * step, (left - sending) * step)
+        rest = 1 - computing - waited
+        sending = min(rest, sum(rank.sending or 0.0 for rank in pace.ranks) / count)
+        costs[host] = Cost(computing * step, waited * step, sending * step, (rest - sending) * step)
     return costs
 
 

@@ -112,12 +112,12 @@ def indented_text(line: str, limit: int) -> str:
 def host_pace(record: HostRecord, since: float, until: float) -> HostPace:
     """Return what the ranks of the host did between these times."""
     rows = [sample for sample in record.samples if since <= sample.at <= until]
-    own: dict[int, list[tuple[float, RankSample]]] = {}
+    ranks: dict[int, list[tuple[float, RankSample]]] = {}
     for sample in rows:
         for sample_of_rank in sample.ranks:
-            own.setdefault(sample_of_rank.rank, []).append((sample.at, sample_of_rank))
+            ranks.setdefault(sample_of_rank.rank, []).append((sample.at, sample_of_rank))
     cpu = [sample.cpu for sample in rows if sample.cpu is not None]
-    paces = tuple(pace for rank, seen in sorted(own.items()) if (pace := _rank_pace(rank, seen)))
+    paces = tuple(pace for rank, seen in sorted(ranks.items()) if (pace := _rank_pace(rank, seen)))
     return HostPace(record.host, paces, sum(cpu) / len(cpu) if cpu else None)
 
 

@@ -36,7 +36,7 @@ class Attempt:
     @cached_property
     def plan(self) -> LaunchPlan | None:
         raw = (record.plan for record in self.records)
-        return next((p for one in raw if (p := shown_plan.read_shown_plan(one, self.run.id))), None)
+        return next((p for row in raw if (p := shown_plan.read_shown_plan(row, self.run.id))), None)
 
     @property
     def of_run(self) -> RunInputs | None:

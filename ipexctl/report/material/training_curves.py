@@ -99,9 +99,9 @@ def _number_lines(lines: Sequence[Printed], starts: Sequence[int | None]) -> lis
 
 
 def _fitting_step(line: Printed, previous: int | None, following: int | None) -> int | None:
-    own = dict(line.numbers).get("step")
-    fits = own is not None and (previous or 0) <= own and (following is None or own <= following)
-    return int(own) if fits and own is not None else None
+    step = dict(line.numbers).get("step")
+    fits = step is not None and (previous or 0) <= step and (following is None or step <= following)
+    return int(step) if fits and step is not None else None
 
 
 def common_axis(rows: Sequence[Sequence[Value]]) -> str:
@@ -184,8 +184,8 @@ def attempts_chart(rows: Sequence[Row]) -> dict[str, Any] | None:
     for name, attempts in rows:
         for number, values in enumerate(attempts, 1):
             suffix = f", attempt {number}" if len(attempts) > 1 else ""
-            if found := points_along(values, axis):
-                series.append((name + suffix, found))
+            if curve := points_along(values, axis):
+                series.append((name + suffix, curve))
     if not series:
         return None
     x = curves.thin_values(place for _, points in series for place, _ in points)

@@ -60,7 +60,7 @@ def _accelerate_config(typed: TypedOptions, line: PastedLine) -> str:
 
     if not line.reads_config or "--accelerate" in typed.names:
         return ""
-    path = next((value for one in line.requests for value in one.values("config")), "")
+    path = next((value for item in line.requests for value in item.values("config")), "")
     cpu = any("ACCELERATE_USE_CPU=true" in request.env for request in line.requests)
     default = None if cpu else accelerate_file.find_accelerate_file(environment())
     return path or str(default or "")

@@ -170,23 +170,23 @@ def show_going(run: ListedRun) -> None:
     print_lines(console, run_lines(run, time.time()))
 
 
-def show_gone(gone: Gone) -> None:
-    if gone.declined:
+def show_gone(removal: Gone) -> None:
+    if removal.declined:
         print(DECLINED)
-    elif gone.removed:
-        print_lines(stdout_console(), host_lines(gone.recaps))
+    elif removal.removed:
+        print_lines(stdout_console(), host_lines(removal.recaps))
     else:
         print_text(stdout_console(), "would be removed:")
-        print_lines(stdout_console(), run_lines(gone.run, time.time()))
+        print_lines(stdout_console(), run_lines(removal.run, time.time()))
 
 
-def gone_document(gone: Gone) -> dict[str, Any]:
+def gone_document(removal: Gone) -> dict[str, Any]:
     return {
-        **run_document(gone.run),
-        "removed": gone.removed,
-        "declined": gone.declined,
-        "per_host": host_documents(gone.recaps),
-        "command_exit_code": gone.exit_code,
+        **run_document(removal.run),
+        "removed": removal.removed,
+        "declined": removal.declined,
+        "per_host": host_documents(removal.recaps),
+        "command_exit_code": removal.exit_code,
     }
 
 
@@ -205,18 +205,18 @@ def show_listed(listing: CheckpointList) -> None:
     console = stdout_console()
     print_text(console, f"{listing.run.id}  {listing.run.about.name}".rstrip())
     print_lines(
-        console, [_checkpoint_line(one) for one in listing.checkpoints] or [Text(f"  {NONE}")]
+        console, [_checkpoint_line(item) for item in listing.checkpoints] or [Text(f"  {NONE}")]
     )
     print_lines(console, not_shown(listing.recaps, listing.answered))
 
 
-def _checkpoint_line(one: ListedCheckpoint) -> Text:
-    step = "-" if one.step is None else str(one.step)
-    age = f"{duration(one.age)} ago" if one.age is not None else ""
-    line = Text(f"  step {step:>8}  {format_bytes(one.bytes):>9}  {age:>16}  {one.name}  ")
-    if one.complete:
-        return line.append(f"complete on {fold(one.hosts)}", "green")
-    return line.append(f"not complete: {one.why}", "yellow")
+def _checkpoint_line(item: ListedCheckpoint) -> Text:
+    step = "-" if item.step is None else str(item.step)
+    age = f"{duration(item.age)} ago" if item.age is not None else ""
+    line = Text(f"  step {step:>8}  {format_bytes(item.bytes):>9}  {age:>16}  {item.name}  ")
+    if item.complete:
+        return line.append(f"complete on {fold(item.hosts)}", "green")
+    return line.append(f"not complete: {item.why}", "yellow")
 
 
 def checkpoint_document(checkpoint: ListedCheckpoint) -> dict[str, Any]:
@@ -241,12 +241,12 @@ def listed_document(listing: CheckpointList) -> dict[str, Any]:
     }
 
 
-def show_brought(done: FetchedCheckpoint) -> None:
+def show_brought(copy: FetchedCheckpoint) -> None:
     console = stdout_console()
-    print_lines(console, not_shown(done.recaps, done.answered))
-    noun = "file" if done.files == 1 else "files"
-    text = f"{done.checkpoint.told}: {done.files} {noun}, {format_bytes(done.checkpoint.bytes)}"
-    print_text(console, f"{text} in {os.path.relpath(done.path)}")
+    print_lines(console, not_shown(copy.recaps, copy.answered))
+    noun = "file" if copy.files == 1 else "files"
+    text = f"{copy.checkpoint.told}: {copy.files} {noun}, {format_bytes(copy.checkpoint.bytes)}"
+    print_text(console, f"{text} in {os.path.relpath(copy.path)}")
 
 
 def brought_document(report: FetchedCheckpoint) -> dict[str, Any]:

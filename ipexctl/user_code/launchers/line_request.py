@@ -46,7 +46,7 @@ class LineRequest:
     nodes: int | None = None  # the number of hosts
 
     def values(self, meaning: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(g.value for g in self.given if g.flag.becomes == meaning))
+        return tuple(dict.fromkeys(row.value for row in self.given if row.flag.becomes == meaning))
 
     def words(self, *meanings: str) -> str:
         """Return the options with these meanings as they were typed."""
