@@ -83,3 +83,7 @@ def _section(folder: Path) -> str:
 def _first_paragraph(path: Path) -> str:
     text = " ".join(_docstring(path).split("\n\n")[0].split())
     return text.replace("<", "&lt;").replace("*", "\\*")
+
+
+if __name__ == "__main__":
+    print(page())
