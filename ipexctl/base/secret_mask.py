@@ -148,10 +148,10 @@ class SecretMask:
             }
         if isinstance(value, list | tuple):
             pairs = zip((None, *value), value, strict=False)
-            return [self._item(previous, item) for previous, item in pairs]
+            return [self._mask_item(previous, item) for previous, item in pairs]
         return self.text(value) if isinstance(value, str) else value
 
-    def _item(self, previous: Any, value: Any) -> Any:
+    def _mask_item(self, previous: Any, value: Any) -> Any:
         """Mask the item of a list after --api-key or HF_TOKEN: it is the secret."""
         if not isinstance(value, str):
             return self.document(value)

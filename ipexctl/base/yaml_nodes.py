@@ -177,24 +177,24 @@ class _Builder:
     def feed(self, event: Any) -> None:
         kind = type(event).__name__
         if kind == "ScalarEvent":
-            self._add(self._scalar(event), event.anchor)
+            self._add(self._make_scalar(event), event.anchor)
         elif kind in ("SequenceStartEvent", "MappingStartEvent"):
             if len(self._open) >= MAX_DEPTH:
-                raise _too_deep().placed(self._place(event))
+                raise _too_deep().placed(self._place_of(event))
             self._open.append((event, []))
         elif kind in ("SequenceEndEvent", "MappingEndEvent"):
             start, nodes = self._open.pop()
-            make = self._sequence if kind == "SequenceEndEvent" else self._mapping
+            make = self._make_sequence if kind == "SequenceEndEvent" else self._make_mapping
             self._add(make(start, nodes), start.anchor)
         elif kind == "AliasEvent":
             if event.anchor not in self._anchors:
                 text = f"the anchor &{event.anchor[:64]} is not defined before *{event.anchor[:64]}"
-                raise Bad(text, slug="yaml-unknown-anchor").placed(self._place(event))
+                raise Bad(text, slug="yaml-unknown-anchor").placed(self._place_of(event))
             self._add(self._anchors[event.anchor], None)
         elif kind == "DocumentStartEvent" and self.root is not None:
             raise Bad(
                 f"{self._what} can contain only one YAML document", slug="yaml-several-documents"
-            ).placed(self._place(event))
+            ).placed(self._place_of(event))
 
     def _add(self, node: Node, anchor: str | None) -> None:
         if anchor:
@@ -204,21 +204,21 @@ class _Builder:
         else:
             self.root = node
 
-    def _scalar(self, event: Any) -> Scalar:
+    def _make_scalar(self, event: Any) -> Scalar:
         plain = event.style in (None, "")
         null = plain and event.value in ("", "~", "null", "Null", "NULL") and not event.tag
         raw = self._text[event.start_mark.index : event.end_mark.index]
         same = raw == event.value
         return Scalar(
-            event.value, self._place(event), null, _event_tag(event), raw="" if same else raw
+            event.value, self._place_of(event), null, _event_tag(event), raw="" if same else raw
         )
 
-    def _sequence(self, start: Any, nodes: list[Node]) -> Sequence:
+    def _make_sequence(self, start: Any, nodes: list[Node]) -> Sequence:
         return Sequence(
-            tuple(nodes), self._place(start), _event_tag(start), self._weigh(start, nodes)
+            tuple(nodes), self._place_of(start), _event_tag(start), self._weigh_nodes(start, nodes)
         )
 
-    def _mapping(self, start: Any, nodes: list[Node]) -> Mapping:
+    def _make_mapping(self, start: Any, nodes: list[Node]) -> Mapping:
         items: dict[str, tuple[Scalar, Node]] = {}
         merged: list[Mapping] = []
         for key, value in zip(nodes[::2], nodes[1::2], strict=True):
@@ -230,7 +230,7 @@ class _Builder:
                     slug="yaml-key-not-text",
                 ).placed(key.place)
             if key.text == "<<":
-                merged += self._merges(value)
+                merged += self._merged_mappings(value)
             elif key.text in items:
                 message = f"duplicate key {key.text[:64]!r}"
                 why = f"it is also on line {items[key.text][0].place.line}"
@@ -242,13 +242,13 @@ class _Builder:
         for mapping in merged:
             self._merged += len(mapping.items)
             if self._merged > MAX_NODES:
-                raise _too_many().placed(self._place(start))
+                raise _too_many().placed(self._place_of(start))
             for key, value in mapping.items:
                 items.setdefault(key.text, (key, value))
-        weight = self._weigh(start, [node for item in items.values() for node in item])
-        return Mapping(tuple(items.values()), self._place(start), _event_tag(start), weight)
+        weight = self._weigh_nodes(start, [node for item in items.values() for node in item])
+        return Mapping(tuple(items.values()), self._place_of(start), _event_tag(start), weight)
 
-    def _merges(self, value: Node) -> Iterator[Mapping]:
+    def _merged_mappings(self, value: Node) -> Iterator[Mapping]:
         for node in value.items if isinstance(value, Sequence) else (value,):
             if not isinstance(node, Mapping):
                 raise Bad(
@@ -256,13 +256,13 @@ class _Builder:
                 ).placed(value.place)
             yield node
 
-    def _weigh(self, start: Any, nodes: list[Node]) -> int:
+    def _weigh_nodes(self, start: Any, nodes: list[Node]) -> int:
         weight = 1 + sum(node.weight for node in nodes)
         if weight > MAX_NODES:
-            raise _too_many().placed(self._place(start))
+            raise _too_many().placed(self._place_of(start))
         return weight
 
-    def _place(self, event: Any) -> Place:
+    def _place_of(self, event: Any) -> Place:
         mark = event.start_mark
         return Place(self._source, mark.line + 1, mark.column + 1)
 

@@ -370,7 +370,7 @@ def _explained_slow_hosts(
     for host, best in fastest.items():
         if rates[host] < SLOW * rates[best] and own_slugs[host]:
             text = f"fp32 {rates[host]:.0f} GFLOP/s, {rates[best]:.0f} on {best}"
-            yield check.finding(Evidence(text, host=host))
+            yield check.make_finding(Evidence(text, host=host))
 
 
 # --- the outcome ---------------------------------------------------------------------------------

@@ -210,6 +210,7 @@ def connect_all(
 
 
 def _read_peers(source: str, targets: Sequence[tuple[str, str, int]], answer: Answer) -> list[Peer]:
+    """Convert a host's answer to one Peer for each target that it tried to reach."""
     errors = dict(answer.value("results", tuple[tuple[str, str], ...]))
     attempts = answer.value("large", tuple[_Large, ...]) if "large" in answer else ()
     large = {name: (lost, passes) for name, lost, passes in attempts}

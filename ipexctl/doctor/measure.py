@@ -33,6 +33,7 @@ def measure_hosts(
 def _measure_compute(
     fleet: Fleet, capable: Mapping[Host, Facts], python: str, env: str
 ) -> tuple[HostBench, ...]:
+    """Measure the computing speed of all hosts; containers on one machine take turns."""
     waves, skipped = speed_facts.benchmark_waves(list(capable.values()))
 
     def one(host: Host) -> HostBench:
@@ -68,6 +69,7 @@ class _Servers:
 
 
 def _start_servers(fleet: Fleet, capable: Mapping[Host, Facts]) -> _Servers:
+    """Start the servers for measurements of links on all hosts that have an address."""
     token = secrets.token_hex(16)
 
     def serve(host: Host) -> int:
@@ -97,6 +99,7 @@ def _measure_losses(fleet: Fleet, servers: _Servers) -> tuple[Losses, ...]:
 
 
 def _measure_links(fleet: Fleet, servers: _Servers) -> tuple[MeasuredLink, ...]:
+    """Measure the links in rounds, so that no host is part of two measurements at a time."""
     links: list[MeasuredLink] = []
     for group in speed_facts.plan_rounds(list(servers.at)):
         plan = dict(group)

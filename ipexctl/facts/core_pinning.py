@@ -40,7 +40,7 @@ class CoreBlock:
 
 @dataclass(frozen=True)
 class Places:
-    """How the ranks of one host share it."""
+    """Placement of the ranks of one host on its cores."""
 
     parts: tuple[CoreBlock, ...]
     threads: int | None  # OpenMP threads of each rank; None if the host's CPUs are unknown
@@ -75,6 +75,7 @@ def place_ranks(facts: Facts, ranks: int, workers: int = 0, requested: int | Non
 
 
 def _shared_places(cpu: CpuFacts, ranks: int, workers: int) -> Places:
+    """Let all ranks share the cores: there are fewer cores than ranks."""
     usable = tuple(sorted(core[0] for core in fast_cores(cpu)))
     if not usable:
         return Places((CoreBlock((), (), None),) * ranks, None)

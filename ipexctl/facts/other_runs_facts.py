@@ -39,19 +39,19 @@ class LiveRun:
     def use(self) -> str:
         """Such as "ann, 4 ranks, 8 cores, 3.1 GB, for 2 h 5 min"."""
         memory = format_bytes(self.memory) if self.memory else ""
-        return _join_parts(self.owner, *self._size, memory, self._since)
+        return _join_parts(self.owner, *self._count_texts, memory, self._age_text)
 
     @property
     def use_of_cores(self) -> str:
         """The title and the use, which is mostly the same on each host of a run."""
-        return f"{self.title} of {_join_parts(self.owner, *self._size, self._since)}"
+        return f"{self.title} of {_join_parts(self.owner, *self._count_texts, self._age_text)}"
 
     @property
-    def _size(self) -> tuple[str, str]:
+    def _count_texts(self) -> tuple[str, str]:
         return _count_text(self.ranks, "rank"), _count_text(self.cores, "core")
 
     @property
-    def _since(self) -> str:
+    def _age_text(self) -> str:
         return f"for {duration(self.seconds)}" if self.seconds is not None else ""
 
 

@@ -105,7 +105,7 @@ _CUT = re.compile("Pentium|Celeron")
 
 
 def find_processor(cpu: CpuFacts) -> Processor:
-    """Return the processor; UNKNOWN if it is in no table, or a hypervisor's invention."""
+    """Look the processor up; return UNKNOWN for one that no table has or a hypervisor made up."""
     if cpu.family is None or cpu.model is None:
         return UNKNOWN
     if cpu.vendor.startswith("0x"):
@@ -147,6 +147,7 @@ def processor_generation(cpu: CpuFacts) -> str:
 
 
 def _intel_processor(cpu: CpuFacts) -> Processor:
+    """Look an Intel processor up by its model; one model number can be several generations."""
     if cpu.family != 6 or cpu.model is None:
         return UNKNOWN
     if cpu.model == 85:  # three generations, distinguished by the stepping

@@ -90,6 +90,7 @@ def plan_rounds(names: Sequence[str]) -> list[list[Pair]]:
 
 
 def _disjoint_groups(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    """Split pairs into groups that can be measured at once: no host occurs twice in a group."""
     groups: list[list[Pair]] = []
     for pair in pairs:
         for group in groups:

@@ -38,7 +38,7 @@ class Supply:
         self._one = threading.Lock()
         self._fetched: Future[int] = Future()
         if lacking:
-            threading.Thread(target=self._run, args=(fetch,), daemon=True).start()
+            threading.Thread(target=self._run_fetch, args=(fetch,), daemon=True).start()
         else:
             self._fetched.set_result(fetch())
 
@@ -77,7 +77,7 @@ class Supply:
                 write_lock(self._new_lock, self.lock)
             self._new_lock = None
 
-    def _run(self, fetch: Callable[[], int]) -> None:
+    def _run_fetch(self, fetch: Callable[[], int]) -> None:
         try:
             self._fetched.set_result(fetch())
         except BaseException as e:  # raised again where the files are needed

@@ -66,7 +66,7 @@ def on_hosts(
     read, say = default_store().read, work.progress.say
     carrier = Carrier(read, reached_at, say, supply.is_here)
     parts = {part.host: part for part in plan.parts if part.host not in fleet.downs}
-    building = any(part.builds for part in parts.values())
+    building = any(part.needs_build for part in parts.values())
     moved: dict[Host, Moved] = {}
 
     def apply(host: Host) -> HostResult:
@@ -80,7 +80,7 @@ def on_hosts(
             if building:
                 steps.offer()
             return steps.recap(HostState.OK, "nothing to do")
-        if part.builds:
+        if part.needs_build:
             # unpacked, they take at least as much again; the host checks before each wheel
             room = Room(2 * part.to_send, len(part.lacking))
             need_room(fleet.agents[host], part.state.root, room)
@@ -125,7 +125,9 @@ class EnvOnHost:
         return self._call(op, {**self._ours, **values})
 
     def _call(self, op: str, request: Mapping[str, object]) -> Answer:
-        return self._agent.call(op, request, timeout=SILENCE, total=LONG, on_event=self._hear).done
+        return self._agent.call(
+            op, request, timeout=SILENCE, total=LONG, on_event=self._show_progress
+        ).done
 
     def prove(
         self, starter: Mpi | None, env: Pairs, modules: Modules, *, system: bool,
@@ -151,9 +153,9 @@ class EnvOnHost:
         """Return the host's mpirun."""
         answer = self._call("run.run_environment.find_mpirun", values)
         host_mpi = answer.optional("system", mpi.HostMpi)
-        if host_mpi is None or host_mpi.recognised is None:
+        if host_mpi is None or host_mpi.recognised_mpi is None:
             raise mpi.no_mpirun(self.host, host_mpi)
-        return host_mpi.recognised
+        return host_mpi.recognised_mpi
 
     def switch(self) -> bool:
         """Make it current. Returns False if it already was."""
@@ -176,7 +178,7 @@ class EnvOnHost:
         self._doing = text
         self.tell(text)
 
-    def _hear(self, frame: Frame) -> None:
+    def _show_progress(self, frame: Frame) -> None:
         """Show progress; any frame from the host while it works is a sign of life."""
         if frame.header.get("event") == "waiting":
             self.tell("waiting for another install")
@@ -232,7 +234,9 @@ class _InstallOnHost(EnvOnHost):
     def built(self, number: int) -> bool:
         """Wait for the build. Returns False if another install built it meanwhile."""
         self._begin(BUILDING)
-        answer = self._agent.wait(number, timeout=SILENCE, total=LONG, on_event=self._hear).done
+        answer = self._agent.wait(
+            number, timeout=SILENCE, total=LONG, on_event=self._show_progress
+        ).done
         return answer.flag("built")
 
     def proved(self) -> str:

@@ -90,7 +90,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: AcceptedBundle | None = None) -> 
     def part(host: Host) -> HostInstall:
         planned = _plan_host(work, fleet, host, lock)
         address, free = peer_address(facts[host]), facts[host].disk.free
-        blobs = [package.blob for package in lock.files] if planned.builds else []
+        blobs = [package.blob for package in lock.files] if planned.needs_build else []
         missing = missing_blobs(fleet.agents[host], planned.state.root, blobs)
         return replace(planned, address=address, free=free, lacking=missing)
 

@@ -71,7 +71,7 @@ class HostInstall:
     free: int | None = field(default=None, compare=False)
 
     @property
-    def builds(self) -> bool:
+    def needs_build(self) -> bool:
         return not self.state.built or self.state.stale
 
     @property

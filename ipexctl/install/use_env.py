@@ -116,28 +116,28 @@ class _UseOnHost(EnvOnHost):
 
     def use(self, state: EnvState, path: str, look: EnvLook, *, system_mpi: bool) -> HostResult:
         linked = self.call("install.existing_env.link", path=path).flag("built")
-        starter, system = self._mpi(look, system_mpi=system_mpi)
-        ready = state.built and not linked and self._proved(system=system)
+        starter, system = self._find_mpi(look, system_mpi=system_mpi)
+        ready = state.built and not linked and self._is_proved(system=system)
         if ready and state.current == self.key:
             if not state.asked:
                 self.ask()
             return self.recap(HostState.OK, "nothing to do")
-        detail = "tested before" if ready else self._proof(look, starter, system=system)
+        detail = "tested before" if ready else self._prove_env(look, starter, system=system)
         self.switch()
         notes = () if starter else ("no mpirun: `run` starts the ranks itself",)
         return self.recap(HostState.CHANGED, detail, notes=notes)
 
-    def _proved(self, *, system: bool) -> bool:
+    def _is_proved(self, *, system: bool) -> bool:
         own_mpi = mpi.SYSTEM if system else ""
         answer = self.call("install.env_marks.state", mpi=own_mpi, project=self.project.id)
         return answer.flag("proved")
 
-    def _proof(self, look: EnvLook, starter: Mpi | None, *, system: bool) -> str:
+    def _prove_env(self, look: EnvLook, starter: Mpi | None, *, system: bool) -> str:
         env = mpi.env_vars(self.prefix, starter)
         with_it = f" with {starter}" if starter and system else ""
         return self.prove(starter, env, env_match.env_modules(look), system=system) + with_it
 
-    def _mpi(self, look: EnvLook, *, system_mpi: bool) -> tuple[Mpi | None, bool]:
+    def _find_mpi(self, look: EnvLook, *, system_mpi: bool) -> tuple[Mpi | None, bool]:
         """Return the MPI for its ranks, and whether to look for it at each run."""
         if wheel := mpi.in_packages(look.packages, self.prefix):
             return wheel, False

@@ -21,7 +21,7 @@ def remember_states(hosts: Inventory, states: Mapping[str, str], command: str = 
         key = _inventory_key(hosts)
     except OSError:  # the current folder was removed
         return
-    entry = MEMORY.entry(key)
+    entry = MEMORY.get_entry(key)
     entry["last"] = dict(states)
     if command == "doctor":
         entry["doctor"] = {**_states_table(entry, "doctor"), **states}
@@ -30,7 +30,7 @@ def remember_states(hosts: Inventory, states: Mapping[str, str], command: str = 
 
 def last_states(hosts: Inventory) -> dict[str, frozenset[str] | None]:
     """Return the hosts of @healthy and @last-failed; None if no command has run yet."""
-    entry = MEMORY.entry(_inventory_key(hosts))
+    entry = MEMORY.get_entry(_inventory_key(hosts))
     doctor, last = _states_table(entry, "doctor"), _states_table(entry, "last")
     return {
         HEALTHY: frozenset(h for h, s in doctor.items() if s in _GOOD) if doctor else None,

@@ -40,7 +40,7 @@ class Memory:
             return {}
         return document if isinstance(document, dict) else {}
 
-    def entry(self, key: str) -> dict[str, Any]:
+    def get_entry(self, key: str) -> dict[str, Any]:
         """Return the entry; {} if there is none, or not an object."""
         entry = self.load().get(key)
         return entry if isinstance(entry, dict) else {}

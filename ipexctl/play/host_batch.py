@@ -72,7 +72,7 @@ class HostBatches:
                 batch.lost(HostDown.of(host.name, e))
         return batch.outcomes
 
-    def predicted(self, host: str, preview: StepPrediction) -> State:
+    def predict_step_state(self, host: str, preview: StepPrediction) -> State:
         """Return the state of a step in check mode, given the changes pending on its host."""
         pending = self.pending.setdefault(host, set())
         state = predict_state(preview, pending)
@@ -99,12 +99,13 @@ class _Batch:
         self.outcomes: list[StepOutcome] = []
 
     def ask(self, steps: Sequence[BoundStep]) -> None:
+        """Send the steps as one request, and wait until the host has run them."""
         agent = self._batches.fleet.agents[self._host]
         requests, modules = [], set()
         for bound_step in steps:
             assert bound_step.bound
             modules.add(f"play.apply_{bound_step.step.kind}.apply")
-            requests.append(self._request(bound_step.step, bound_step.bound, bound_step.scope))
+            requests.append(self._step_request(bound_step.step, bound_step.bound, bound_step.scope))
         args = {
             "steps": requests, "check": self._batches.check, "diff": self._batches.diff,
             "password": self._batches.password,
@@ -112,7 +113,7 @@ class _Batch:
         self._number = agent.start(OP, args, also=sorted(modules))
         agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._on_event)
 
-    def _request(self, step: PlayStep, bound: HostStep, scope: Scope) -> dict[str, Any]:
+    def _step_request(self, step: PlayStep, bound: HostStep, scope: Scope) -> dict[str, Any]:
         try:
             args = bound.request(self._files, scope)
         except Bad as e:
@@ -127,7 +128,7 @@ class _Batch:
         step = self._steps.get(header.get("number", 0))
         event = header.get("event")
         if event == "need":
-            self._send(text_of(header.get("sha256")))
+            self._send_file(text_of(header.get("sha256")))
         elif step is None:
             return
         elif event == "begin":
@@ -136,9 +137,9 @@ class _Batch:
         elif event == "line":
             self._batches.listener.line(self._host.name, step, text_of(header.get("text")))
         elif event == "end":
-            self._end(step, header)
+            self._end_step(step, header)
 
-    def _send(self, sha256: str) -> None:
+    def _send_file(self, sha256: str) -> None:
         """Send only a file that a step of this request named, with the content it had then."""
         agent = self._batches.fleet.agents[self._host]
         path = self._files.paths.get(sha256, Path("/dev/null"))
@@ -147,7 +148,8 @@ class _Batch:
                 agent.feed(self._number, {"part": True}, piece)
         agent.feed(self._number, {"last": True})
 
-    def _end(self, step: PlayStep, header: Mapping[str, Any]) -> None:
+    def _end_step(self, step: PlayStep, header: Mapping[str, Any]) -> None:
+        """Convert the host's report on a step to its state and texts, and store the outcome."""
         failure = header.get("failure")
         changed = header.get("changed")
         preview = StepPrediction(
@@ -158,7 +160,7 @@ class _Batch:
         )
         state = State.FAILED if preview.failed else State.CHANGED if preview.changed else State.OK
         if self._batches.check:
-            state = self._batches.predicted(self._host.name, preview)
+            state = self._batches.predict_step_state(self._host.name, preview)
         if state is State.FAILED and step.ignore_errors:
             state = State.IGNORED
         result = Result(state, plain(header.get("detail")))

@@ -131,6 +131,7 @@ def validate_play(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
 
 
 def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
+    """Check one step, its condition and its files on each of its hosts. Raises InputError."""
     if step.sudo and issubclass(all_steps()[step.kind], FleetStep):
         step_sudo = f"{step.place}: {step.kind} cannot be combined with sudo"
         raise InputError(
@@ -196,8 +197,9 @@ class _PlayRun:
         return self._play.any_errors_fatal and bool(self._failed)
 
     def run(self) -> None:
+        """Run the steps on all hosts, then the handlers that they notified."""
         self._connect()
-        for segment in self._segments(self._steps):
+        for segment in self._split_segments(self._steps):
             if self.fatal:
                 break
             remaining = self._still_in_play()
@@ -205,9 +207,9 @@ class _PlayRun:
             if self._options.check:
                 self._add_unchecked(segment, {host.name for host in remaining})
         for name, steps in self._play.handlers.items():
-            hosts = self._notified.get(name, set()) | self._pending(name, steps)
+            hosts = self._notified.get(name, set()) | self._find_pending_hosts(name, steps)
             self._failed_before, self._failed = self._failed, set()
-            for segment in self._segments(steps):
+            for segment in self._split_segments(steps):
                 notified = [h for h in self._fleet.alive if h.name in hosts]
                 self._run_segment(segment, [h for h in notified if h.name not in self._failed])
             for host in self._fleet.alive:
@@ -223,7 +225,7 @@ class _PlayRun:
                     text = "not checked: an earlier step fails"
                     self._add(StepOutcome(step, host.name, State.UNKNOWN, text))
 
-    def _pending(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
+    def _find_pending_hosts(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
         """Return the hosts on which the last run of the play stopped before this handler."""
         names = {host.name for host in self._fleet.alive} - self._notified.get(handler, set())
         due = {name for name in names if self._journal.has(name, of_handler(handler))}
@@ -232,7 +234,7 @@ class _PlayRun:
             self._listener.line("", steps[0], text)
         return due
 
-    def _segments(self, steps: Sequence[PlayStep]) -> Iterator[list[PlayStep]]:
+    def _split_segments(self, steps: Sequence[PlayStep]) -> Iterator[list[PlayStep]]:
         """Group consecutive host steps; each step that needs all hosts is alone."""
 
         def key(step: PlayStep) -> int:
@@ -281,7 +283,7 @@ class _PlayRun:
         """Return the host's first step that would stop it if sudo is refused."""
         steps = (step for step in self._may_run if host.name in self._hosts.on[step.number])
         sudo_steps = (step for step in steps if self._wants_sudo(step) and not step.ignore_errors)
-        return next((step for step in sudo_steps if self._applies(step, host)), None)
+        return next((step for step in sudo_steps if self._is_step_due(step, host)), None)
 
     @property
     def _may_run(self) -> tuple[PlayStep, ...]:
@@ -289,12 +291,13 @@ class _PlayRun:
         notified = dict.fromkeys(name for step in self._steps for name in step.notify)
         return (*self._steps, *(step for name in notified for step in handlers[name]))
 
-    def _applies(self, step: PlayStep, host: Host) -> bool:
+    def _is_step_due(self, step: PlayStep, host: Host) -> bool:
         return condition_holds(step.when, self._scope.on(host, step.item))
 
     # -- steps --
 
     def _run_segment(self, segment: list[PlayStep], hosts: list[Host]) -> None:
+        """Run a fleet step once, or the host steps of a segment on all hosts in parallel."""
         kind = all_steps()[segment[0].kind]
         if not hosts:
             return
@@ -303,16 +306,16 @@ class _PlayRun:
             return
         on = self._hosts.on
         work = {
-            host: [self._bind(step, host) for step in segment if host.name in on[step.number]]
+            host: [self._bind_step(step, host) for step in segment if host.name in on[step.number]]
             for host in hosts
         }
         results = self._fleet.each(lambda host: self._batches.run(host, work[host]), hosts)
         for outcomes in results.values():
             for outcome in outcomes:
-                self._collect(outcome)
+                self._collect_outcome(outcome)
 
-    def _bind(self, step: PlayStep, host: Host) -> BoundStep:
-        if not self._applies(step, host):
+    def _bind_step(self, step: PlayStep, host: Host) -> BoundStep:
+        if not self._is_step_due(step, host):
             return BoundStep(step, None, WHEN)
         values = self._scope.on(host, step.item)
         bound = _bind_on(step, values)
@@ -340,8 +343,9 @@ class _PlayRun:
             self._show_end(outcome)
 
     def _run_fleet_step(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> None:
+        """Run a step once for all hosts on which its condition holds, and store their outcomes."""
         hosts = [host for host in hosts if host.name in self._hosts.on[step.number]]
-        matching = [host for host in hosts if self._applies(step, host)]
+        matching = [host for host in hosts if self._is_step_due(step, host)]
         for host in hosts:
             if host not in matching:
                 self._add(StepOutcome(step, host.name, State.SKIPPED, WHEN))
@@ -350,7 +354,7 @@ class _PlayRun:
         names = tuple(host.name for host in matching)
         for name in names:
             self._listener.begin(name, step)
-        bound = self._same_on_all(step, kind, matching)
+        bound = self._bind_for_all_hosts(step, kind, matching)
         done = [self._is_done(step, bound, name) for name in names]
         if all(done):
             for name in names:
@@ -361,19 +365,24 @@ class _PlayRun:
             self._listener.line(host, step, line)
 
         began = time.monotonic()
-        results = self._act_with_retries(bound, self._acting(names, say), step)
+        results = self._act_with_retries(bound, self._make_acting(names, say), step)
         seconds = time.monotonic() - began
         for name in names:
             result = results.get(name, Result(State.FAILED, "did not report a result"))
-            result = self._predicted(kind, name, result) if self._options.check else result
-            state = State.IGNORED if result.state.stops and step.ignore_errors else result.state
+            result = self._predict_result(kind, name, result) if self._options.check else result
+            state = (
+                State.IGNORED if result.state.stops_host and step.ignore_errors else result.state
+            )
             fields = vars(replace(result, state=state))
             self._add(StepOutcome(step, name, **fields, seconds=seconds))
 
-    def _acting(self, names: tuple[str, ...], say: Callable[[str, str], None]) -> Acting:
+    def _make_acting(self, names: tuple[str, ...], say: Callable[[str, str], None]) -> Acting:
         return Acting(self._fleet, names, self._options.check, say, self._options.password)
 
-    def _same_on_all(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> FleetStep:
+    def _bind_for_all_hosts(
+        self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]
+    ) -> FleetStep:
+        """Return the step with its values. Raises InputError if they differ between hosts."""
         bound_steps = [_bind_on(step, self._scope.on(host, step.item)) for host in hosts]
         for host, bound in zip(hosts, bound_steps, strict=True):
             if bound != bound_steps[0]:
@@ -389,22 +398,23 @@ class _PlayRun:
     def _act_with_retries(
         self, bound: FleetStep, acting: Acting, step: PlayStep
     ) -> Mapping[str, Result]:
+        """Run a fleet step until no host fails or its retries are used up."""
         for tries_left in range(step.retries, -1, -1):
             results = _act_on_fleet(bound, acting)
-            bad = [name for name, result in results.items() if result.state.stops]
+            bad = [name for name, result in results.items() if result.state.stops_host]
             if not bad or not tries_left or acting.check:
                 break
             acting.say("", f"failed on {len(bad)} of {len(results)}; next try in {step.delay:g} s")
             time.sleep(step.delay)
         return results
 
-    def _predicted(self, kind: type[FleetStep], host: str, result: Result) -> Result:
+    def _predict_result(self, kind: type[FleetStep], host: str, result: Result) -> Result:
         """Return the result in check mode: changes that earlier steps would make may affect it."""
         if result.state in (State.SKIPPED, State.UNREACHABLE):
             return result
         changed = {State.WOULD_CHANGE: True, State.UNKNOWN: None}.get(result.state, False)
         failed = result.state is State.FAILED
-        state = self._batches.predicted(
+        state = self._batches.predict_step_state(
             host, StepPrediction(changed, failed, kind.reads, kind.writes)
         )
         return replace(result, state=state)
@@ -413,11 +423,11 @@ class _PlayRun:
 
     def _add(self, outcome: StepOutcome) -> None:
         self._listener.end(outcome)
-        self._collect(outcome)
+        self._collect_outcome(outcome)
 
-    def _collect(self, outcome: StepOutcome) -> None:
+    def _collect_outcome(self, outcome: StepOutcome) -> None:
         self.outcomes.append(outcome)
-        if outcome.state.stops:
+        if outcome.state.stops_host:
             self._failed.add(outcome.host)
         if outcome.state in (State.CHANGED, State.WOULD_CHANGE, State.UNKNOWN):
             for handler in outcome.step.notify:

@@ -18,7 +18,7 @@ from ipexctl.quick_dataclass import dataclass
 
 @dataclass(frozen=True)
 class PlayHosts:
-    """The hosts of a play. `on`: the number of a step -> the names of its hosts."""
+    """Hosts of a play. `on` maps the number of a step to the names of its hosts."""
 
     inventory: Inventory
     on: Mapping[int, frozenset[str]]

@@ -34,12 +34,12 @@ class PlayJournal:
         """Add a note. `sync`: write it to the disk before the next step begins."""
         if not self.check:
             self.known.add(_journal_key(host, entry))
-            self._append(_journal_key(host, entry), sync)
+            self._append_line(_journal_key(host, entry), sync)
 
     def forget(self, host: str, entry: str, *, sync: bool = True) -> None:
         if not self.check and self.has(host, entry):
             self.known.discard(_journal_key(host, entry))
-            self._append(f"-{_journal_key(host, entry)}", sync)
+            self._append_line(f"-{_journal_key(host, entry)}", sync)
 
     def is_done(self, host: str, entry: str) -> bool:
         """Return whether the step can be skipped; without `resume` forget it: it runs again."""
@@ -47,7 +47,7 @@ class PlayJournal:
             self.forget(host, entry)
         return self.resume and self.has(host, entry)
 
-    def _append(self, line: str, sync: bool) -> None:
+    def _append_line(self, line: str, sync: bool) -> None:
         with self._lock, self.path.open("a") as file:
             file.write(line + "\n")
             file.flush()

@@ -60,15 +60,17 @@ class PlayScope:
             self._around,
         )
         scope = Scope(
-            values, tuple(NAMES), set() if facts else set(NAMES), self.used, self._owners()
+            values, tuple(NAMES), set() if facts else set(NAMES), self.used, self._variable_owners()
         )
         for name, (text, place) in self.play.vars.items():
-            self._set(play_vars, scope, name, text, place)
+            self._set_variable(play_vars, scope, name, text, place)
         for name, node in _item_variables(item):
-            self._set(items, scope, name, node.text, node.place)
+            self._set_variable(items, scope, name, node.text, node.place)
         return scope
 
-    def _set(self, into: dict[str, str], scope: Scope, name: str, text: str, place: Place) -> None:
+    def _set_variable(
+        self, into: dict[str, str], scope: Scope, name: str, text: str, place: Place
+    ) -> None:
         """Set a variable of the play, which may use those above it."""
         try:
             value = interpolate_text(text, scope)
@@ -82,7 +84,7 @@ class PlayScope:
         else:
             into[name] = value
 
-    def _owners(self) -> dict[str, str]:
+    def _variable_owners(self) -> dict[str, str]:
         names = {name for host in self.hosts for name, _ in host.vars}
         return {n: fold(h.name for h in self.hosts if n in dict(h.vars)) for n in names}
 

@@ -56,6 +56,7 @@ def ranks_of(plan: LaunchPlan) -> str:
 
 
 def run_results(on: Acting, ended: RunResult | DetachedRun) -> dict[str, Result]:
+    """Convert the outcome of a run to a result for each host of the step."""
     if isinstance(ended, DetachedRun):
         hint = suggest_command(on.fleet.target, f"attach {ended.run_id}", on.fleet.root)
         if ended.why:

@@ -232,7 +232,7 @@ def _try_peers(flight: Flight) -> tuple[Peer, ...]:
 
 def _recall_warnings(mark: str) -> tuple[float, list[str] | None]:
     """Return the time of the last note on these hosts and its lines; 0 and None without one."""
-    entry = MEMORY.entry(mark)
+    entry = MEMORY.get_entry(mark)
     lines = entry.get("told")
     if not is_newer(entry, core.FRESH) or not isinstance(lines, list):
         return 0.0, None

@@ -143,7 +143,7 @@ def findings_table(findings: Sequence[Finding]) -> list[str]:
 
 def list_fixes(findings: Iterable[Finding]) -> list[tuple[str, Fix]]:
     """Return id and fix; for many findings of one problem, the first ones."""
-    return [(p.first.id, fix) for p in by_problem(findings) for fix in list(p.fixes)[:ROWS]]
+    return [(p.first.id, fix) for p in by_problem(findings) for fix in list(p.hosts_by_fix)[:ROWS]]
 
 
 def fold_findings(findings: Iterable[Finding]) -> list[tuple[str, str, str]]:

@@ -173,7 +173,7 @@ class HostMpi:
     says: AnyText
 
     @property
-    def recognised(self) -> Mpi | None:
+    def recognised_mpi(self) -> Mpi | None:
         matches = ((name, re.search(pattern, self.says)) for name, pattern in _SAYS)
         return next((Mpi(name, match[1], self.bin) for name, match in matches if match), None)
 

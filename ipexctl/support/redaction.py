@@ -35,49 +35,49 @@ class Redactor:
         """Add names or addresses of hosts."""
         for name in names:
             if is_address(name):
-                self._alias("addr", name)
+                self._alias_of("addr", name)
                 continue
             short = name.partition(".")[0]
-            alias = self._alias("host", short)
+            alias = self._alias_of("host", short)
             if alias != short:
                 self._aliases.setdefault(name.lower(), f"{alias}.domain")
 
     def users(self, *names: str) -> None:
         for name in names:
-            self._alias("user", name)
+            self._alias_of("user", name)
 
     def text(self, text: str) -> str:
         text = self.mask.text(text)
         for home in self._homes:
             text = re.sub(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])", "~", text)
-        text = _OTHER_HOME.sub(lambda m: m[1] + self._alias("user", m[2]), text)
-        text = self._known(text)
+        text = _OTHER_HOME.sub(lambda m: m[1] + self._alias_of("user", m[2]), text)
+        text = self._replace_names(text)
         if "@" in text:
-            text = _AT.sub(self._person, text)
-        return _IP.sub(lambda m: self._alias("addr", m[0]) if is_address(m[0]) else m[0], text)
+            text = _AT.sub(self._redact_login, text)
+        return _IP.sub(lambda m: self._alias_of("addr", m[0]) if is_address(m[0]) else m[0], text)
 
     def value(self, value: Any) -> Any:
         """Redact a JSON document whose keys are our own; only its values are from elsewhere."""
-        return self._aliased(self.mask.document(value))
+        return self._redact_values(self.mask.document(value))
 
-    def _aliased(self, value: Any) -> Any:
+    def _redact_values(self, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {key: self._aliased(item) for key, item in value.items()}
+            return {key: self._redact_values(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self._aliased(item) for item in value]
+            return [self._redact_values(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
 
-    def _known(self, text: str) -> str:
+    def _replace_names(self, text: str) -> str:
         names = "|".join(map(re.escape, sorted(self._aliases, key=len, reverse=True)))
         pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{names or '(?!)'})(?![A-Za-z0-9])", re.I)
         return pattern.sub(lambda m: self._aliases.get(m[0].lower(), m[0]), text)
 
-    def _person(self, match: re.Match[str]) -> str:
+    def _redact_login(self, match: re.Match[str]) -> str:
         user, _, host = match[0].partition("@")
         self.hosts(host)
-        return f"{self._alias('user', user)}@{self._aliases.get(host.lower(), host)}"
+        return f"{self._alias_of('user', user)}@{self._aliases.get(host.lower(), host)}"
 
-    def _alias(self, kind: str, name: str) -> str:
+    def _alias_of(self, kind: str, name: str) -> str:
         key = name.lower()
         if not name or key in _SAYS_NOTHING or name.isdigit() or _ALIAS.fullmatch(name):
             return name

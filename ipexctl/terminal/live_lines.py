@@ -44,7 +44,7 @@ class LiveLines:
             self.console.show_cursor()  # else a command that is killed would leave it hidden
             _shown = self
             if self._every:
-                threading.Thread(target=self._again, args=(self._live,), daemon=True).start()
+                threading.Thread(target=self._redraw_lines, args=(self._live,), daemon=True).start()
 
     def draw(self) -> None:
         """Draw them in their present state; the first call starts them."""
@@ -69,7 +69,7 @@ class LiveLines:
         with self.lock:
             self.console.print(Segments([Segment(text)]), soft_wrap=True, end="")
 
-    def _again(self, live: Live) -> None:
+    def _redraw_lines(self, live: Live) -> None:
         with suppress(OSError):  # the terminal is gone, and the next print reports it
             while True:
                 time.sleep(self._every)

@@ -35,7 +35,7 @@ class ProgressView:
     _over: bool = False
 
     def __post_init__(self) -> None:
-        self.live = LiveLines(self.console, self._lines, every=0.125)
+        self.live = LiveLines(self.console, self._render_lines, every=0.125)
         self._print_new = lines_of(
             lambda host, text: self.console.print(f"{host or 'here'}: {text}", soft_wrap=True)
         )
@@ -74,12 +74,12 @@ class ProgressView:
         if not step.host and (own is None or own.text != step.text):
             self._steps.clear()
 
-    def _lines(self) -> Text:
-        lines = [(_step_hosts(group), self._doing(group)) for group in self._groups()]
+    def _render_lines(self) -> Text:
+        lines = [(_step_hosts(group), self._describe_work(group)) for group in self._group_steps()]
         width = max((len(names) for names, _ in lines), default=0)
         return Text("\n".join(f"{names:{width}}  {doing}" for names, doing in lines), self.style)
 
-    def _groups(self) -> list[list[ProgressStep]]:
+    def _group_steps(self) -> list[list[ProgressStep]]:
         """Group hosts that do the same without a known progress; each other host is alone."""
         places = {name: i for i, name in enumerate(self.hosts)}
         groups: dict[tuple[str, bool], list[ProgressStep]] = {}
@@ -89,7 +89,7 @@ class ProgressView:
                 groups.setdefault((kind, bool(step.host)), []).append(step)
         return list(groups.values())
 
-    def _doing(self, group: Sequence[ProgressStep]) -> str:
+    def _describe_work(self, group: Sequence[ProgressStep]) -> str:
         step = group[0]
         seconds = self.clock() - min(self._began[s.host][0] for s in group)
         if step.total:

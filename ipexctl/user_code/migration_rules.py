@@ -68,7 +68,7 @@ class Rules:
         """Return the first rule that matches: special names are before general ones."""
         return next((rule for rule in self.of(kind) if rule.matches(name, value)), None)
 
-    def argument(self, name: str, value: object) -> Rule | None:
+    def find_argument(self, name: str, value: object) -> Rule | None:
         """Return the rule for an argument of TrainingArguments; some apply to one value only."""
         rule = self.find("argument", name, str(value))
         return rule if rule and rule.value in ("", value) else None

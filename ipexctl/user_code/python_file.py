@@ -69,12 +69,12 @@ class PythonFile:
         self.main = main
         self.nodes = list(ast.walk(self.tree))
         self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
-        self.aliases = self._aliases()
+        self.aliases = self._find_aliases()
         self.assigned_once = self._assigned_once()
         self.functions = {s.name: s for s in self.tree.body if isinstance(s, _FUNCTIONS)}
-        self.calls = sorted(self._calls(), key=lambda call: call.line)
+        self.calls = sorted(self._find_calls(), key=lambda call: call.line)
         self.bases = [
-            (node.name, self.dotted(base))
+            (node.name, self.dotted_name(base))
             for node in self.nodes
             if isinstance(node, ast.ClassDef)
             for base in node.bases
@@ -88,7 +88,7 @@ class PythonFile:
 
     # --- names -----------------------------------------------------------------------------------
 
-    def _aliases(self) -> dict[str, str]:
+    def _find_aliases(self) -> dict[str, str]:
         """Return name in the file -> dotted name of what was imported: np -> numpy."""
         aliases = {}
         for node in self.nodes:
@@ -117,7 +117,7 @@ class PythonFile:
             if isinstance(target, ast.Name) and stored[target.id] == 1
         }
 
-    def dotted(self, node: ast.expr) -> str:
+    def dotted_name(self, node: ast.expr) -> str:
         """Return the name with its module: numpy.linalg for np.linalg; "" if it is not a name."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -133,10 +133,10 @@ class PythonFile:
 
     # --- calls, commands, environment variables --------------------------------------------------
 
-    def _calls(self) -> Iterator[Called]:
+    def _find_calls(self) -> Iterator[Called]:
         for node in self.nodes:
             if isinstance(node, ast.Call):
-                target = self.dotted(node.func)
+                target = self.dotted_name(node.func)
                 last = node.func.attr if isinstance(node.func, ast.Attribute) else target
                 keywords = {k.arg: k.value for k in node.keywords if k.arg}
                 yield Called(node, target, last.rpartition(".")[2], keywords)
@@ -164,7 +164,7 @@ class PythonFile:
     def variables(self) -> Iterator[SetVariable]:
         """Yield the environment variables that the file sets."""
         for node, target, value in self.assignments():
-            if isinstance(target, ast.Subscript) and self.dotted(target.value) == "os.environ":
+            if isinstance(target, ast.Subscript) and self.dotted_name(target.value) == "os.environ":
                 yield SetVariable(node, text_of(target.slice), value)
         for call in self.calls:
             if call.target == "os.environ.update":
@@ -178,7 +178,7 @@ class PythonFile:
 
     def guarded(self, node: ast.AST) -> bool:
         """Decide if it follows a version check, or its failure is caught: the file handles it."""
-        for child, parent in self._ancestors(node):
+        for child, parent in self._walk_ancestors(node):
             if isinstance(parent, _TRIES):
                 if child not in parent.finalbody and any(map(_catches_errors, parent.handlers)):
                     return True
@@ -199,7 +199,7 @@ class PythonFile:
         """Decide whether it runs whenever the file does, and its failure is not caught."""
         return self.runs(node) and not self.guarded(node)
 
-    def _ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    def _walk_ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """Yield (child, parent), from the node up to the module."""
         while (parent := self.parents.get(node)) is not None:
             yield node, parent
@@ -207,14 +207,14 @@ class PythonFile:
 
     def _runs_in(self, node: ast.AST) -> tuple[bool, Function | None]:
         """Return whether it runs if its function (None: the file) does, and that function."""
-        for child, parent in self._ancestors(node):
-            if child in self._after_ends or self._depends(child, parent):
+        for child, parent in self._walk_ancestors(node):
+            if child in self._after_ends or self._is_conditional(child, parent):
                 return False, None
             if isinstance(parent, _FUNCTIONS) and isinstance(child, ast.stmt):
                 return self.functions.get(parent.name) is parent, parent
         return True, None
 
-    def _depends(self, child: ast.AST, parent: ast.AST) -> bool:
+    def _is_conditional(self, child: ast.AST, parent: ast.AST) -> bool:
         """Decide whether a condition determines if the parent runs its child."""
         if isinstance(parent, _LOOPS):
             return isinstance(child, ast.stmt)
@@ -226,7 +226,7 @@ class PythonFile:
 
     def _statements_after_ends(self) -> Iterator[ast.stmt]:
         """Yield the statements after one that may end the function or the script."""
-        ending = set(self._may_end())
+        ending = set(self._possible_ends())
         for node in self.nodes:
             for name in ("body", "orelse", "finalbody"):
                 body = getattr(node, name, None)
@@ -234,12 +234,12 @@ class PythonFile:
                     first = next((i for i, part in enumerate(body) if part in ending), len(body))
                     yield from body[first + 1 :]
 
-    def _may_end(self) -> Iterator[ast.AST]:
+    def _possible_ends(self) -> Iterator[ast.AST]:
         for node in self.nodes:
-            call = isinstance(node, ast.Call) and self.dotted(node.func) in _ENDS
+            call = isinstance(node, ast.Call) and self.dotted_name(node.func) in _ENDS
             if call or isinstance(node, ast.Return | ast.Raise):
                 yield node
-                for _, parent in self._ancestors(node):
+                for _, parent in self._walk_ancestors(node):
                     if isinstance(parent, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
                         break
                     yield parent

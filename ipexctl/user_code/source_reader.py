@@ -76,7 +76,7 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
             if call.target not in _PARSERS
         ),
         parsers=tuple(
-            Parser(call.line, tuple(map(file.dotted, _parsed_classes(file, call))))
+            Parser(call.line, tuple(map(file.dotted_name, _parsed_classes(file, call))))
             for call in framework
             if call.target in _PARSERS
         ),
@@ -120,7 +120,7 @@ def _find_imports(file: PythonFile) -> Iterator[Import]:
 
 def _changes_path(file: PythonFile) -> bool:
     """Decide whether it uses sys.path or the module site."""
-    attributes = (file.dotted(node) for node in file.nodes if isinstance(node, ast.Attribute))
+    attributes = (file.dotted_name(node) for node in file.nodes if isinstance(node, ast.Attribute))
     return any(name == "sys.path" or name.startswith("site.") for name in attributes)
 
 
@@ -151,7 +151,9 @@ def _changes_argv(file: PythonFile) -> bool:
 
 def _reads_argv(file: PythonFile) -> bool:
     """Decide whether it takes arguments in a way that `_options` does not read."""
-    names = (file.dotted(node) for node in file.nodes if isinstance(node, ast.Attribute | ast.Name))
+    names = (
+        file.dotted_name(node) for node in file.nodes if isinstance(node, ast.Attribute | ast.Name)
+    )
     modules = {name.partition(".")[0] for name in file.aliases.values()}
     return not modules.isdisjoint(_ARGUMENT_READERS) or "sys.argv" in names
 
@@ -269,6 +271,6 @@ def _loopback_addresses(file: PythonFile, certain: Iterable[Called]) -> Iterator
 def _resolved_text(file: PythonFile, node: ast.expr) -> str:
     """Return a text, also through a name or torch.device()."""
     node = file.value_of(node)
-    if isinstance(node, ast.Call) and file.dotted(node.func) == "torch.device" and node.args:
+    if isinstance(node, ast.Call) and file.dotted_name(node.func) == "torch.device" and node.args:
         node = node.args[0]
     return literal_of(node)

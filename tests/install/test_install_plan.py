@@ -41,7 +41,7 @@ def test_what_a_host_gets_is_known_before_anything_is_changed(shop, asked):
     plan = planned(asked)
     (part,) = plan.todo
     assert [str(change) for change in part.changes] == ["numpy 2.0 added", "torch 2.13.0+cpu added"]
-    assert (part.builds, plan.to_send) == (True, plan.to_fetch)
+    assert (part.needs_build, plan.to_send) == (True, plan.to_fetch)
     assert (plan.to_send > plan.lock.size, plan.folder) == (True, shop.work)  # and uv
     assert (shop.envs(), list(shop.work.iterdir())) == ([], [])
     (recap,) = dry_run_recaps(plan, agreed=True).values()
@@ -92,4 +92,4 @@ def test_what_a_host_says_while_it_works_is_a_sign_of_life(agent: Agent, tmp_pat
 )
 def test_what_is_there_decides_what_is_done(state, complete, builds):
     part = HostInstall(Host("a"), state, state.complete("k"))
-    assert (part.complete, part.builds) == (complete, builds)
+    assert (part.complete, part.needs_build) == (complete, builds)

@@ -49,19 +49,19 @@ def test_building_and_proving_show_their_hosts_and_a_clock() -> None:
     for host in hosts:
         view.step(ProgressStep(host, "building"))
     clock[0] = 5.0
-    assert str(view._lines()) == "a[1-3]  building · 5 s"
+    assert str(view._render_lines()) == "a[1-3]  building · 5 s"
     view.step(ProgressStep("a1", "testing"))
     view.step(ProgressStep("a2", "testing"))
     clock[0] = 19.0
     view.step(ProgressStep("a1", "done"))
-    assert str(view._lines()).splitlines() == [
+    assert str(view._render_lines()).splitlines() == [
         "a2  testing · 14 s",
         "a3  building · 19 s",
     ]
     view.pause()
     view.step(ProgressStep("a1", "testing"))
     clock[0] = 21.0
-    assert str(view._lines()) == "a1  testing · 2 s"
+    assert str(view._render_lines()) == "a1  testing · 2 s"
     view.pause()
 
 
@@ -71,12 +71,12 @@ def test_a_line_of_this_machine_goes_when_the_hosts_take_over_and_hosts_keep_the
     view.hosts = ("b", "a")
     view.step(ProgressStep("", "fetching", 1, 2))
     view.step(ProgressStep("a", "sending"))
-    assert str(view._lines()) == "a     sending\nhere  fetching 1 byte of 2 bytes"
+    assert str(view._render_lines()) == "a     sending\nhere  fetching 1 byte of 2 bytes"
     view.step(ProgressStep("", "fetching", 2, 2))
     view.step(ProgressStep("b", "waiting"))
-    assert str(view._lines()) == "b  waiting\na  sending"
+    assert str(view._render_lines()) == "b  waiting\na  sending"
     view.step(ProgressStep("", "reading"))
-    assert str(view._lines()) == "here  reading"
+    assert str(view._render_lines()) == "here  reading"
     view.pause()
 
 
@@ -111,7 +111,7 @@ def test_hosts_that_wait_for_files_are_one_line() -> None:
     view.step(ProgressStep("a2", "sending", 1, 9))
     for n, host in enumerate(("a1", "a3")):
         view.step(ProgressStep(host, "waiting for files", n, 9))
-    assert str(view._lines()).splitlines() == [
+    assert str(view._render_lines()).splitlines() == [
         "a[1,3]  waiting for files",
         "a2      sending 1 byte of 9 bytes",
     ]
@@ -124,5 +124,5 @@ def test_on_a_terminal_a_clock_moves_where_nothing_else_does() -> None:
     for host in ("a1", "a2"):
         view.step(ProgressStep(host, "removing 1.7 GB"))
     clock[0] = 48.0
-    assert str(view._lines()) == "a[1-2]  removing 1.7 GB · 48 s"
+    assert str(view._render_lines()) == "a[1-2]  removing 1.7 GB · 48 s"
     view.pause()

@@ -224,7 +224,7 @@ def test_nothing_but_the_daemon_of_this_runs_mpi_is_started(found, argv, words):
     ],
 )
 def test_a_hosts_own_mpi_is_known_by_what_it_says(said, row):
-    assert mpi.row_of(mpi.HostMpi("/usr/bin", said).recognised) == row
+    assert mpi.row_of(mpi.HostMpi("/usr/bin", said).recognised_mpi) == row
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def _lacks_avx2(facts: Facts) -> bool:
 
 
 def _below_avx2(facts: Facts, needs: set[frozenset[str]]) -> Evidence | None:
+    """Report a processor without AVX2, or without what PyTorch needs at all."""
     if any(need <= facts.cpu.flags for need in needs):
         if processors.underreported_processor(facts.cpu):
             return None  # CPU-005 reports it

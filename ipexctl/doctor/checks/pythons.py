@@ -55,6 +55,7 @@ def unusable_python(cluster: CheckedHosts) -> list[Evidence]:
 def _incomplete_pythons(
     cluster: CheckedHosts, supported: Collection[tuple[int, ...]]
 ) -> Iterator[Evidence]:
+    """Report hosts whose newest usable Pythons all lack modules that packages import."""
     why = "torch, datasets or pip import these modules, and fail: No module named '_bz2'."
     title = "Python was built without modules that PyTorch or its packages need"
     for facts in cluster.hosts:

@@ -193,6 +193,7 @@ def _of_one_family(cluster: CheckedHosts) -> list[Peer]:
 
 
 def _open_firewall_fix(cluster: CheckedHosts, peer: Peer) -> Fix:
+    """Return the fix that lists routes and firewall rules on the hosts that may block."""
     rules = [
         (f"   on {h}: ", firewall_of(cluster.facts_of(h))) for h in _firewalled_hosts(cluster, peer)
     ]

@@ -76,9 +76,10 @@ class Check:
         return self.id.partition("-")[0]
 
     def findings(self, cluster: CheckedHosts) -> list[Finding]:
-        return [self.finding(evidence) for evidence in self.look(cluster)]
+        return [self.make_finding(evidence) for evidence in self.look(cluster)]
 
-    def finding(self, evidence: Evidence) -> Finding:
+    def make_finding(self, evidence: Evidence) -> Finding:
+        """Fill what the evidence leaves open from the declaration of the check."""
         severity = evidence.severity or self.severities[0]
         if severity not in self.severities:
             raise AssertionError(f"{self.id} does not declare the severity {severity.value}")

@@ -47,7 +47,9 @@ def render_doctor_page(report: Report, styles: str, date: str) -> str:
     ]
     for severity, title in _TITLES.items():
         problems = by_problem(report.findings, severity)
-        sections.append((title, _panel_grid(_problem_panel(p, report.everyone) for p in problems)))
+        sections.append(
+            (title, _panel_grid(_problem_panel(p, report.cluster_hosts) for p in problems))
+        )
     body = f"{_page_head(report)}{html_main(sections, date)}"
     title = f"{verdict_line(report).plain} · ipexctl doctor"
     return frame_page(title, body, command="doctor", styles=[styles])
@@ -89,7 +91,7 @@ def _advice_html(r: Recommendation) -> str:
 def _down_panels(report: Report) -> Iterator[str]:
     unknown = [down for down in report.down if down.slug == "host-key-unknown"]
     if unknown:
-        trust = f"{report.trust}   # compare the fingerprints first"
+        trust = f"{report.trust_command}   # compare the fingerprints first"
         yield _down_panel(unknown, "their host keys are not trusted yet", trust)
     for group in group_alike_downs([down for down in report.down if down not in unknown]):
         yield _down_panel(group, *brief_and_hint(group))
@@ -107,6 +109,7 @@ def _down_panel(group: Sequence[HostDown], title: str, fix: str) -> str:
 
 
 def _problem_panel(problem: Problem, everyone: Sequence[str]) -> str:
+    """Return one problem as HTML: hosts, evidence, reason, and the fixes by host."""
     first = problem.first
     parts = [
         _panel_heading(first.severity.value, f"{first.id} {first.title}", problem.hosts or everyone)
@@ -115,7 +118,7 @@ def _problem_panel(problem: Problem, everyone: Sequence[str]) -> str:
         html_paragraphs(evidence_lines(problem, verbose=True)),
         html_tag("p", first.why, "soft"),
     ]
-    for fix, hosts in problem.fixes.items():
+    for fix, hosts in problem.hosts_by_fix.items():
         if len(hosts) < len(problem.hosts):
             parts.append(html_tag("p", f"on {fold_hosts(hosts, None)}:", "command"))
         parts.append(html_pre(str(fix)))

@@ -49,7 +49,9 @@ def down_host_lines(report: Report, width: int | None, *, verbose: bool) -> list
             text += labelled_lines("key", f"{down.host}: {down.why or down.what}", width)
         if len(unknown) > KEYS and not verbose:
             text.append(Text(f"  … and {len(unknown) - KEYS} more keys: -v", "dim"))
-        text += command_lines("fix", f"{report.trust}   (compare the fingerprints first)", width)
+        text += command_lines(
+            "fix", f"{report.trust_command}   (compare the fingerprints first)", width
+        )
     for group in group_alike_downs([member for member in report.down if member not in unknown]):
         text += _no_answer(group, width, verbose=verbose)
     return text + command_lines("or", report.without_downs, width)
@@ -93,10 +95,10 @@ def finding_blocks(report: Report, width: int | None, *, verbose: bool) -> list[
         limit = {Severity.WARN: BLOCKS, Severity.NOTE: NOTES}.get(severity, len(problems))
         shown, hidden = (problems, []) if verbose else (problems[:limit], problems[limit:])
         if severity is Severity.NOTE and not verbose:
-            text += _note_lines(shown, width, report.everyone)
+            text += _note_lines(shown, width, report.cluster_hosts)
         else:
             for problem in shown:
-                text += _problem_block(problem, width, report.everyone, verbose=verbose)
+                text += _problem_block(problem, width, report.cluster_hosts, verbose=verbose)
         if hidden:
             word = severity.value if len(hidden) == 1 else _PLURAL[severity.value]
             ids = ", ".join(dict.fromkeys(p.first.id for p in hidden))
@@ -132,7 +134,7 @@ def evidence_lines(problem: Problem, *, verbose: bool) -> list[str]:
 
 def _fix_lines(problem: Problem, width: int | None, *, verbose: bool) -> list[Text]:
     """Return each different fix, under the hosts that it is for."""
-    fixes = problem.fixes
+    fixes = problem.hosts_by_fix
     if list(map(len, fixes.values())) == [max(1, len(problem.hosts))]:
         return command_lines("fix", str(problem.first.fix), width)
     text: list[Text] = []
@@ -172,6 +174,7 @@ def _note_lines(notes: Sequence[Problem], width: int | None, everyone: Sequence[
 def _block_heading(
     state: str, number: str, names: Sequence[str], title: str, width: int | None
 ) -> list[Text]:
+    """Return an empty line and the heading of a finding, with as many host names as fit."""
     text = Text(state, f"bold {STYLES[state]}")
     if number:
         text.append(f" {number}", "not bold")

@@ -25,6 +25,7 @@ def measurement_lines(report: Report, *, verbose: bool) -> list[Text]:
 
 
 def _compute_lines(hosts: Sequence[HostBench], *, verbose: bool) -> list[Text]:
+    """Return the table of measured speeds, slowest host first, and hosts that were not measured."""
     benches = [bench for bench in hosts if bench.status == "ok"]
     text: list[Text] = []
     if benches:

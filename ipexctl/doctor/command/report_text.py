@@ -92,6 +92,7 @@ def first_step(report: Report) -> tuple[str, str]:
 
 
 def _next_command(report: Report) -> str:
+    """Return the command to type after doctor: init, install or run."""
     if report.unchecked:
         return (
             f"ipexctl init   # every command uses the hosts in {quoting.quote((report.unchecked,))}"
@@ -109,10 +110,10 @@ def _next_command(report: Report) -> str:
 def _first_thing(report: Report) -> tuple[str, str]:
     """Return the hosts, and the command (or the sentence) that helps most."""
     if any(d.slug == "host-key-unknown" for d in report.down):
-        return "", report.trust
+        return "", report.trust_command
     for severity in (Severity.FAIL, Severity.WARN):
         for problem in by_problem(report.findings, severity):
-            for fix, hosts in problem.fixes.items():
+            for fix, hosts in problem.hosts_by_fix.items():
                 return fold(filter(None, hosts)), fix.lines[0].strip()
         if downs := [d for d in report.down if d.hint]:
             hints = {d.host: d.hint.splitlines()[0] for d in downs if d.slug == downs[0].slug}

@@ -44,7 +44,7 @@ def _script_text(names: Sequence[str], findings: Sequence[Finding]) -> str:
 def _script_of(problem: Problem, names: Sequence[str]) -> list[str]:
     """Return its commands; advice, choices and anything not plainly harmless become comments."""
     lines = ["", f"# {problem.first.id} {_comment_text(problem.first.title)}"]
-    for fix, hosts in problem.fixes.items():
+    for fix, hosts in problem.hosts_by_fix.items():
         ready = ready_commands(fix)
         where = "" if {*hosts} in ({*names}, {""}) else f"on {fold(hosts)}: "
         for line, command in zip(fix.lines, _unattended_commands(fix), strict=True):
@@ -135,6 +135,7 @@ def as_step(finding: Finding, command: Command | Shell) -> FixStep:
 
 
 def _step_for_command(command: Command | Shell) -> tuple[str, dict[str, object]]:
+    """Return the kind and the arguments of a play's step equivalent to the command."""
     if isinstance(command, Shell):
         return "sh", {"cmd": command.text.replace("sudo ", "").replace("${", "$${")}
     words = [word for word in command.argv if word != "sudo"]

@@ -41,7 +41,7 @@ class Report:
     unchecked: str = ""  # a hostfile in this folder if only this machine was examined
 
     @property
-    def trust(self) -> str:
+    def trust_command(self) -> str:
         """The command that accepts host keys that are not known yet."""
         return f"ipexctl trust {self.named}".strip()
 
@@ -52,17 +52,17 @@ class Report:
         return worst_exit([*codes, EXIT_FAILED if failed else EXIT_OK])
 
     def facts_of(self, host: str) -> Facts | None:
-        return self._facts.get(host)
+        return self._facts_by_host.get(host)
 
     def down_of(self, host: str) -> HostDown | None:
-        return self._down.get(host)
+        return self._down_by_host.get(host)
 
     def findings_of(self, host: str) -> tuple[Finding, ...]:
         """Return the findings of one host; those about the cluster for ""."""
-        return self._findings.get(host, ())
+        return self._findings_by_host.get(host, ())
 
     @property
-    def everyone(self) -> tuple[str, ...]:
+    def cluster_hosts(self) -> tuple[str, ...]:
         """The hosts that a finding about the cluster covers, without those that are down."""
         return tuple(facts.host for facts in self.facts) if self.down else ("all hosts",)
 
@@ -97,15 +97,15 @@ class Report:
         return next((s.value for s in (Severity.FAIL, Severity.WARN) if s in severities), "ok")
 
     @cached_property
-    def _facts(self) -> dict[str, Facts]:
+    def _facts_by_host(self) -> dict[str, Facts]:
         return {facts.host: facts for facts in self.facts}
 
     @cached_property
-    def _down(self) -> dict[str, HostDown]:
+    def _down_by_host(self) -> dict[str, HostDown]:
         return {down.host: down for down in self.down}
 
     @cached_property
-    def _findings(self) -> dict[str, tuple[Finding, ...]]:
+    def _findings_by_host(self) -> dict[str, tuple[Finding, ...]]:
         by_host: dict[str, list[Finding]] = {}
         for finding in self.findings:
             by_host.setdefault(finding.host, []).append(finding)
@@ -136,7 +136,7 @@ class Problem:
         return hosts
 
     @property
-    def fixes(self) -> dict[Fix, list[str]]:
+    def hosts_by_fix(self) -> dict[Fix, list[str]]:
         """Each distinct fix, with its hosts."""
         hosts: dict[Fix, list[str]] = {}
         for finding in self.findings:

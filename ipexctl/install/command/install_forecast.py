@@ -103,7 +103,7 @@ def _entry_key(plan: Plan, part: HostInstall) -> tuple[str, ...]:
     if part.complete:
         return (f"has {key} already: nothing to do",)
     current = f"has {current_env_text(part) or 'no environment'}"
-    if not part.builds:
+    if not part.needs_build:
         return current, f"switches to {place}, which is already built there"
     words = "to be rebuilt" if state.built else "to be built"
     changes = ": it was changed by hand" * bool(state.changed)
@@ -119,7 +119,7 @@ def current_env_text(part: HostInstall) -> str:
 
 
 def _disk_lines(plan: Plan, parts: Sequence[HostInstall]) -> Iterator[str]:
-    if not parts[0].builds:
+    if not parts[0].needs_build:
         return
     needed = disk_needed(plan, parts[0])
     known = [part.free for part in parts if part.free is not None]
@@ -158,9 +158,9 @@ def _host_document(plan: Plan, part: HostInstall) -> dict[str, Any]:
         "compared_with": part.state.before or None,
         "changes": [{"package": c.package, "was": c.was, "now": c.now} for c in part.changes],
         "complete": part.complete,
-        "builds": part.builds,
+        "builds": part.needs_build,
         "bytes_to_send": part.to_send,
         "files_to_send_of_unknown_size": sum(not blob.size for blob in part.lacking),
-        "disk_bytes_needed": disk_needed(plan, part) if part.builds else None,
+        "disk_bytes_needed": disk_needed(plan, part) if part.needs_build else None,
         "disk_bytes_free": part.free,
     }

@@ -44,12 +44,12 @@ class _Reader:
     def findings(self) -> Iterator[MigrationFinding]:
         for node in self.file.nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
-                yield from self._import(node)
+                yield from self._find_imports(node)
             elif isinstance(node, ast.Attribute | ast.Name):
-                yield from self._name(node)
+                yield from self._find_names(node)
         for call in self.file.calls:
-            yield from self._strings(call)
-            yield from self._keywords(call)
+            yield from self._find_strings(call)
+            yield from self._find_keywords(call)
         for variable in self.file.variables():
             if rule := self.rules.find("variable", variable.name, text_of(variable.value)):
                 yield make_finding(rule, variable.name, variable.node.lineno)
@@ -68,7 +68,7 @@ class _Reader:
 
     # --- imports and names -----------------------------------------------------------------------
 
-    def _import(self, node: ast.Import | ast.ImportFrom) -> Iterator[MigrationFinding]:
+    def _find_imports(self, node: ast.Import | ast.ImportFrom) -> Iterator[MigrationFinding]:
         for alias in node.names:
             module = node.module or "" if isinstance(node, ast.ImportFrom) else alias.name
             if isinstance(node, ast.ImportFrom) and node.level:
@@ -83,11 +83,11 @@ class _Reader:
             if name == top:
                 return  # one finding for each statement
 
-    def _name(self, node: ast.Attribute | ast.Name) -> Iterator[MigrationFinding]:
+    def _find_names(self, node: ast.Attribute | ast.Name) -> Iterator[MigrationFinding]:
         parent = self.file.parents.get(node)
         if isinstance(parent, ast.Attribute) or not isinstance(node.ctx, ast.Load):
             return
-        name = self.file.dotted(node)
+        name = self.file.dotted_name(node)
         if rule := self.rules.find("name", name):
             finding = make_finding(
                 rule, name.replace("intel_extension_for_pytorch", "ipex"), node.lineno
@@ -97,7 +97,7 @@ class _Reader:
 
     # --- calls -----------------------------------------------------------------------------------
 
-    def _strings(self, call: Called) -> Iterator[MigrationFinding]:
+    def _find_strings(self, call: Called) -> Iterator[MigrationFinding]:
         for rule in self.rules.of("string"):
             if call.name not in rule.calls or not _takes_a_backend(call):
                 continue
@@ -108,7 +108,7 @@ class _Reader:
                 if text_of(value) == rule.value:
                     yield make_finding(rule, rule.value, value.lineno)
 
-    def _keywords(self, call: Called) -> Iterator[MigrationFinding]:
+    def _find_keywords(self, call: Called) -> Iterator[MigrationFinding]:
         trainer = is_trainer_arguments(framework_class(self.file.bases, call.target))
         for keyword in call.node.keywords:
             name = keyword.arg or ""
@@ -119,7 +119,7 @@ class _Reader:
 
     def _trainer_argument(self, keyword: ast.keyword) -> Iterator[MigrationFinding]:
         value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
-        rule = self.rules.argument(keyword.arg or "", value)
+        rule = self.rules.find_argument(keyword.arg or "", value)
         if not rule:
             return
         argument = f'{keyword.arg}="{rule.value}"' if rule.value else keyword.arg or ""

@@ -50,10 +50,10 @@ class ShellReader:
         exported = dict[str, ShellWord]()
         for words in commands:
             line = line_of(words, self.tables)
-            unplaced = self._command(words, line)
+            unplaced = self._find_in_command(words, line)
             findings += (replace(finding, line=place(finding.line)) for finding in unplaced)
             _remember_exports(words, exported)
-            command = self._converted(line, exported) if isinstance(line, LauncherLine) else line
+            command = self._convert_line(line, exported) if isinstance(line, LauncherLine) else line
             if command:
                 rewrites.append(replace(command, line=place(words[0].start)))
         findings.sort(key=lambda finding: finding.line)
@@ -61,25 +61,25 @@ class ShellReader:
 
     # --- findings; their `line` is an offset here ------------------------------------------------
 
-    def _command(
+    def _find_in_command(
         self, words: Sequence[ShellWord], line: LauncherLine | LauncherRewrite | None
     ) -> Iterator[MigrationFinding]:
         first = words[0]
         if first in ("export", "declare", "setenv") or all(_NAME.match(word.raw) for word in words):
-            yield from self._assignments(words)
+            yield from self._find_assignments(words)
         elif first in ("source", ".") and len(words) > 1:
             if rule := self.rules.find("command", words[1]):
                 yield make_finding(rule, words[1].raw, words[0].start)
         elif "install" in words[:5]:  # pip, uv pip, python -m pip, conda
-            yield from self._packages(words)
+            yield from self._find_packages(words)
         if isinstance(line, LauncherLine):
-            yield from self._variables(line)
-            yield from self._launch(line.words[: line.read.start])
-            yield from self._arguments(line)
+            yield from self._find_variables(line)
+            yield from self._find_options(line.words[: line.read.start])
+            yield from self._find_arguments(line)
         elif line:
-            yield from self._launch(words)
+            yield from self._find_options(words)
 
-    def _assignments(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
+    def _find_assignments(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
         for word in filter(lambda word: _NAME.match(word.raw), words):
             name, _, value = word.partition("=")
             rule = self.rules.find("variable", name, value)
@@ -88,7 +88,7 @@ class ShellReader:
             if rule:
                 yield make_finding(rule, name, word.start)
 
-    def _variables(self, line: LauncherLine) -> Iterator[MigrationFinding]:
+    def _find_variables(self, line: LauncherLine) -> Iterator[MigrationFinding]:
         words = line.words[: line.read.start]
         for item in dict.fromkeys(item for request in line.read.requests for item in request.env):
             name, _, value = item.partition("=")
@@ -97,7 +97,7 @@ class ShellReader:
             if rule and start is not None:
                 yield make_finding(rule, name, start)
 
-    def _launch(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
+    def _find_options(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
         for word in words:
             name = word.partition("=")[0]
             if rule := self.rules.find("option", name):
@@ -105,20 +105,20 @@ class ShellReader:
             elif rule := self.rules.find("command", posixpath.basename(word)):
                 yield make_finding(rule, word, word.start)
 
-    def _packages(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
+    def _find_packages(self, words: Sequence[ShellWord]) -> Iterator[MigrationFinding]:
         for word in words:
             if finding := find_package(self.rules, word):
                 yield replace(finding, line=word.start)
 
     # --- arguments of transformers' Trainer ------------------------------------------------------
 
-    def _arguments(self, line: LauncherLine) -> Iterator[MigrationFinding]:
-        for rule, index, _ in self._obsolete(line):
+    def _find_arguments(self, line: LauncherLine) -> Iterator[MigrationFinding]:
+        for rule, index, _ in self._obsolete_arguments(line):
             name = line.args[index].partition("=")[0]
             written = f"{name} {rule.value}" if rule.value else name
             yield make_finding(rule, written, line.args[index].start)
 
-    def _obsolete(self, line: LauncherLine) -> Iterator[tuple[Rule, int, int]]:
+    def _obsolete_arguments(self, line: LauncherLine) -> Iterator[tuple[Rule, int, int]]:
         """Yield the script's obsolete arguments: the rule, which one, and how many words it has."""
         script_options = self._own_options(line)
         for index, word in enumerate(line.args):
@@ -129,20 +129,20 @@ class ShellReader:
             next_word = line.args[index + 1] if index + 1 < len(line.args) else ""
             takes_value = not sign and bool(next_word) and not next_word.startswith("-")
             value = value if sign else next_word if takes_value else "true"
-            rule = self.rules.argument(name, value)
+            rule = self.rules.find_argument(name, value)
             if rule and (self._is_trainers(line, word) or rule.id != "no-cuda"):
                 yield rule, index, 2 if takes_value else 1
 
     def _own_options(self, line: LauncherLine) -> frozenset[str]:
-        source = self._source(line)
+        source = self._read_script(line)
         return source.options if source else frozenset()
 
-    def _source(self, line: LauncherLine) -> PythonSource | None:
+    def _read_script(self, line: LauncherLine) -> PythonSource | None:
         return None if line.read.module else self.source(line.script)
 
     def _is_trainers(self, line: LauncherLine, word: str) -> bool:
         """Decide if TrainingArguments reads it, by the script, or else by the other arguments."""
-        source = self._source(line)
+        source = self._read_script(line)
         if source and not source.error:
             return any(
                 is_trainer_arguments(framework_class(source.bases, name))
@@ -154,10 +154,10 @@ class ShellReader:
 
     # --- commands --------------------------------------------------------------------------------
 
-    def _converted(
+    def _convert_line(
         self, line: LauncherLine, exported: Mapping[str, ShellWord]
     ) -> LauncherRewrite | None:
-        obsolete = list(self._obsolete(line))
+        obsolete = list(self._obsolete_arguments(line))
         if line.launcher == "python" and not obsolete and not self.always:
             return None
         return ipexctl_command(line, _arguments_today(line, obsolete), exported, self.tables)

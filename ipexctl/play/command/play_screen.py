@@ -76,13 +76,16 @@ class PlayScreen:
             self._print([Text(f"{host or 'all'} | ", "dim") + Text(self.masked(text))])
 
     def end(self, outcome: StepOutcome) -> None:
+        """Store the outcome, print a failure at once, then every step that is complete."""
         with self._lock:
             self.working.step(ProgressStep(outcome.host, DONE))
             self._found.setdefault(outcome.step.number, []).append(outcome)
-            if outcome.state.stops or outcome.state is State.IGNORED:
+            if outcome.state.stops_host or outcome.state is State.IGNORED:
                 goes_on = self.check and outcome.state is not State.UNREACHABLE
-                self._stopped |= {outcome.host} if outcome.state.stops and not goes_on else set()
-                self._print(self._failure(outcome))
+                self._stopped |= (
+                    {outcome.host} if outcome.state.stops_host and not goes_on else set()
+                )
+                self._print(self._failure_lines(outcome))
             self._print_ended()
 
     def finish(self) -> None:
@@ -113,6 +116,7 @@ class PlayScreen:
                 self._print_step(number)
 
     def _print_step(self, number: int) -> None:
+        """Print the states of a step on all hosts, with --diff the changes too."""
         self._printed.add(number)
         assert self._start
         order = {host: i for i, host in enumerate(self._start.hosts)}
@@ -123,7 +127,7 @@ class PlayScreen:
         words = Text(", ").join(
             Text(f"{n} {state.value}", COLOURS[state]) for state, n in counts.items()
         )
-        self._print([title + words + Text(self._details(outcomes), "dim")])
+        self._print([title + words + Text(self._describe_changes(outcomes), "dim")])
         if self.diff:
             hosts: dict[str, list[str]] = {}
             for outcome in outcomes:
@@ -132,9 +136,9 @@ class PlayScreen:
             for diff, names in hosts.items():
                 self._print(_diff_lines(diff, names))
 
-    def _details(self, outcomes: Sequence[StepOutcome]) -> str:
+    def _describe_changes(self, outcomes: Sequence[StepOutcome]) -> str:
         """Return what changed, once if it is the same on all hosts, else by host."""
-        details = {o.host: o.detail for o in outcomes if o.detail and not o.state.stops}
+        details = {o.host: o.detail for o in outcomes if o.detail and not o.state.stops_host}
         if not details:
             return ""
         texts = set(details.values())
@@ -145,7 +149,7 @@ class PlayScreen:
         suffix = f"; {len(parts) - _SHOWN_HOSTS} more" if len(parts) > _SHOWN_HOSTS else ""
         return "  " + "; ".join(parts[:_SHOWN_HOSTS]) + suffix
 
-    def _failure(self, outcome: StepOutcome) -> list[Text]:
+    def _failure_lines(self, outcome: StepOutcome) -> list[Text]:
         style, place = COLOURS[outcome.state], outcome.step.place
         head = f"{outcome.host}: {outcome.state.value}: {outcome.step.title} "
         reason = (outcome.step.number, outcome.detail, outcome.why)

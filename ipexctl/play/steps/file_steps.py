@@ -142,9 +142,9 @@ class Copy(HostStep):
 
     def validate_files(self, scope: Scope) -> None:
         if self.template:
-            self._filled(scope)
+            self._fill_template(scope)
 
-    def _filled(self, scope: Scope) -> str | None:
+    def _fill_template(self, scope: Scope) -> str | None:
         """Return the template with its values; None if some are not known yet."""
         try:
             text = read_file(Path(self.src).expanduser(), _LARGEST_TEMPLATE).decode()
@@ -159,21 +159,22 @@ class Copy(HostStep):
             raise e.prefixed("").masked(scope.masked).placed(place) from None
 
     def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
+        """Add the files and folders to send; a template is sent with its values."""
         path = Path(os.path.expanduser(self.src))  # noqa: PTH111  a Path would drop the last /
         try:
-            request = {**super().request(files, scope), **self._files(path, files)}
+            request = {**super().request(files, scope), **self._list_files(path, files)}
         except OSError as e:
             raise Bad(
                 f"cannot read {e.filename or self.src}: {e.strerror}", slug="local-file-unreadable"
             ) from None
         if self.template:
-            text = self._filled(scope) or ""
+            text = self._fill_template(scope) or ""
             data = text.encode()
             sha256 = hashlib.sha256(data).hexdigest()
             request["files"][0].update(text=text, sha256=sha256, size=len(data))
         return request
 
-    def _files(self, path: Path, files: LocalFiles) -> dict[str, Any]:
+    def _list_files(self, path: Path, files: LocalFiles) -> dict[str, Any]:
         if not path.exists():
             raise Bad(
                 f"src: there is no file {self.src} in {Path.cwd()}", slug="local-file-missing"

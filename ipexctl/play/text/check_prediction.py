@@ -37,7 +37,7 @@ def predict_state(preview: StepPrediction, pending: Iterable[str]) -> State:
 
 
 def _decided_by_earlier(reads: Iterable[str], pending: Iterable[str]) -> bool:
-    """Decide whether an earlier step determines if this one acts at all."""
+    """Decide whether an earlier step determines if this step does anything."""
     deciding = [read for read in reads if read == ANY or read.startswith(_EXISTS)]
     return any(_paths_overlap(read, write) for read in deciding for write in pending)
 

@@ -80,6 +80,7 @@ def check_condition(node: Node) -> None:
 
 
 def _check_value(test: _Test, value: Scalar) -> None:
+    """Raise InputError for a value that is not an instruction set, number or version."""
     if test.name.text == "isa" and value.text not in _ISA:
         what = f"{value.text[:64]!r} is not an instruction set{did_you_mean(value.text, _ISA)}"
         hint = f"one of: {', '.join(_ISA)}"
@@ -141,6 +142,7 @@ def _test_values(test: _Test, scope: Scope) -> list[str]:
 
 
 def _is_in_order(test: _Test, actual: str, limit: str, scope: Scope) -> bool:
+    """Compare a fact with a limit: instruction sets by level, other facts as versions."""
     minimum, name = test.comparison == "min", test.name.text
     if name == "isa":
         return isa.at_least(actual, limit) if minimum else isa.at_least(limit, actual)

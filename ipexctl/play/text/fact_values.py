@@ -18,7 +18,7 @@ class FactValue:
 
 
 def _count_different(numbers: Iterable[int | None]) -> int | None:
-    """Return how many distinct values there are; None if one is not known."""
+    """Return the number of distinct values; None if a value is unknown."""
     values = set(numbers)
     return None if None in values else len(values)
 

@@ -80,6 +80,7 @@ class Scope:
 
 
 def _unknown_name_error(name: str, names: tuple[str, ...], index: int) -> Bad:
+    """Return the error for a name that does not exist, with the likely reason."""
     kind, _, rest = name.partition(".")
     if kind in ("env", "secret") and rest:
         return Bad(

@@ -77,7 +77,7 @@ class _Reader:
             )
         for key, _ in root.items:
             with self.errors.kept():
-                self._known(key, step_arguments(Play), "a play")
+                self._require_known(key, step_arguments(Play), "a play")
         keys = read_keys(Play, root, ("steps", "vars", "handlers"))
         self.sudo = keys.get("sudo", False)
         steps = root.get("steps")
@@ -87,9 +87,9 @@ class _Reader:
             raise Bad(what, hint="steps:\n  - sh: hostname", slug="no-steps").placed(root.place)
         return Play(
             source=self.source,
-            steps=tuple(self._steps(steps, "steps")),
-            vars=self._vars(root.get("vars")),
-            handlers=self._handlers(root.get("handlers")),
+            steps=tuple(self._read_steps(steps, "steps")),
+            vars=self._read_vars(root.get("vars")),
+            handlers=self._read_handlers(root.get("handlers")),
             hosts_place=node.place if (node := root.get("hosts")) else None,
             **keys,
         )
@@ -107,9 +107,10 @@ class _Reader:
             ).placed(root.place)
         return root
 
-    def _vars(self, node: Node | None) -> dict[str, tuple[str, Place]]:
+    def _read_vars(self, node: Node | None) -> dict[str, tuple[str, Place]]:
+        """Return name -> (text, position) of the play's variables."""
         variables = {}
-        for key, value in self._items(node, "vars"):
+        for key, value in self._mapping_items(node, "vars"):
             if not _NAME.fullmatch(key.text) or key.text in _RESERVED:
                 what = f"{key.text[:64]!r} cannot be the name of a variable"
                 why = f"these names are reserved: {', '.join(_RESERVED)}"
@@ -124,28 +125,29 @@ class _Reader:
             variables[key.text] = (value.text, value.place)
         return variables
 
-    def _handlers(self, node: Node | None) -> dict[str, tuple[PlayStep, ...]]:
+    def _read_handlers(self, node: Node | None) -> dict[str, tuple[PlayStep, ...]]:
         handlers = {}
-        for key, value in self._items(node, "handlers"):
-            self.handler = self._name(key)
-            handlers[self.handler] = tuple(self._steps(value, f"handler {key.text[:64]}"))
+        for key, value in self._mapping_items(node, "handlers"):
+            self.handler = self._read_name(key)
+            handlers[self.handler] = tuple(self._read_steps(value, f"handler {key.text[:64]}"))
         return handlers
 
-    def _name(self, key: Scalar) -> str:
+    def _read_name(self, key: Scalar) -> str:
         with locate_errors(key.place):
             return one_line(key.text)
 
     # -- a step --
 
-    def _steps(self, node: Node, label: str) -> Iterator[PlayStep]:
+    def _read_steps(self, node: Node, label: str) -> Iterator[PlayStep]:
+        """Yield the steps of a list; errors in one step do not prevent checks of the others."""
         if not isinstance(node, Sequence):
             message = f"{label}: expected a list of steps, not {describe_shape(node)}"
             raise Bad(message, hint="- sh: hostname", slug="wrong-yaml-shape").placed(node.place)
         for item in node.items:
             with self.errors.kept():
-                yield from self._repeated(self._step(item))
+                yield from self._expand_loop(self._read_step(item))
 
-    def _repeated(self, step: PlayStep) -> Iterator[PlayStep]:
+    def _expand_loop(self, step: PlayStep) -> Iterator[PlayStep]:
         """Yield a step for each item of its loop."""
         loop = step.loop
         if loop is None:
@@ -161,7 +163,8 @@ class _Reader:
             self.number += n > 0
             yield replace(step, number=self.number, item=item)
 
-    def _step(self, node: Node) -> PlayStep:
+    def _read_step(self, node: Node) -> PlayStep:
+        """Read one step: its keyword with arguments, and the keys beside the keyword."""
         if isinstance(node, Scalar) and node.text in self.kinds:  # `- doctor`
             node = Mapping(((node, Scalar("", node.place, null=True)),), node.place)
         if not isinstance(node, Mapping):
@@ -176,7 +179,7 @@ class _Reader:
             if key.text not in (*self.kinds, *step_arguments(PlayStep)) and key not in beside:
                 self._refuse_outside(key, pairs)
                 args = [name for word, _ in pairs for name in step_arguments(self.kinds[word.text])]
-                self._known(
+                self._require_known(
                     key,
                     step_arguments(PlayStep),
                     "a step",
@@ -226,6 +229,7 @@ class _Reader:
         return {}
 
     def _refuse_outside(self, key: Scalar, pairs: list[tuple[Scalar, Node]]) -> None:
+        """Raise InputError if a key beside the keyword is an argument that belongs below it."""
         for keyword, value in pairs:
             if key.text not in step_arguments(self.kinds[keyword.text]):
                 continue
@@ -246,9 +250,10 @@ class _Reader:
 
     # -- values --
 
-    def _known(
+    def _require_known(
         self, key: Scalar, known: Collection[str], label: str, near: Collection[str] = ()
     ) -> None:
+        """Raise InputError for a key that is not in `known`, with the likely correction."""
         if key.text in known:
             return
         base = key.text.rpartition(".")[2]
@@ -269,7 +274,7 @@ class _Reader:
             f"unknown key {key.text[:64]!r} in {label}{suggestion}", hint=hint, slug="unknown-key"
         ).placed(key.place)
 
-    def _items(self, node: Node | None, label: str) -> tuple[tuple[Scalar, Node], ...]:
+    def _mapping_items(self, node: Node | None, label: str) -> tuple[tuple[Scalar, Node], ...]:
         if node is None or (isinstance(node, Scalar) and node.null):
             return ()
         if not isinstance(node, Mapping):
@@ -279,6 +284,7 @@ class _Reader:
 
 
 def _check_item(node: Node) -> None:
+    """Raise InputError for an item of a loop that is not a value or a mapping of values."""
     values = node.items if isinstance(node, Mapping) else (("item", node),)
     for key, value in values:
         if isinstance(key, Scalar) and not _NAME.fullmatch(key.text):

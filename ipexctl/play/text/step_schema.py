@@ -105,6 +105,7 @@ def step_arguments(kind: Any) -> dict[str, Argument]:
 
 
 def _read_arguments(kind: Any) -> dict[str, Argument]:
+    """Return the arguments that a step declares as fields of its dataclass."""
     hints = typing.get_type_hints(kind)
     arguments = {}
     for field in dataclasses.fields(kind):
@@ -204,6 +205,7 @@ def read_keys(kind: Any, node: MappingNode, skip: Collection[str]) -> dict[str, 
 
 
 def _read_value(kind: Any, node: Node, scope: Scope | None) -> Any:
+    """Convert a node to a value of this type; None if a name in it has no value yet. Raises Bad."""
     if node.tag:
         raise Bad(
             f"unknown YAML tag {node.tag[:40]}",
@@ -283,6 +285,7 @@ def one_line(text: str) -> str:
 
 
 def _read_code(text: str, scope: Scope) -> Code | None:
+    """Return shell code whose names became shell variables; None if one has no value yet."""
     shell = for_shell(text, scope)
     if shell is None:
         return None

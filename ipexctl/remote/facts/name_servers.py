@@ -39,6 +39,7 @@ def collect_dns_answers(queries):
 
 
 def _receive_answers(queries, limit):
+    """Wait for the answers of all queries, each at most `limit` seconds."""
     poll = select.poll()
     waiting = {query.sock.fileno(): query for query in queries if query.sock}
     for fd in waiting:

@@ -14,6 +14,7 @@ from ipexctl.remote.facts.probe_values import CPUS, expand_cpu_list, kib_to_byte
 
 
 def read_cpu(fs, groups, live, nodes):
+    """Read the processor's name and flags, and the topology of the CPUs."""
     info = fs + "/proc/cpuinfo"
     first = fields_of(read_text(info, until=b"\n\n").partition("\n\n")[0])
     base = fs + "/sys/devices/system/cpu"
@@ -51,7 +52,7 @@ def _allowed_cpus(cpuset, live):
 
 
 def _is_covered(fs, path):
-    """Decide whether another file is mounted over it; lxcfs does not count: its flags are true."""
+    """Decide whether another file, other than that of lxcfs, is mounted over this one."""
     for line in read_text(fs + "/proc/self/mountinfo").splitlines():
         place, _, kind = line.partition(" - ")
         if place.split()[4:5] == [path] and not kind.startswith("fuse"):
@@ -109,7 +110,7 @@ def _read_id(path):
 
 
 def _complete_from_cpuinfo(cpus, reported):
-    """Fill in from /proc/cpuinfo what sysfs did not say."""
+    """Fill in from /proc/cpuinfo what sysfs does not have."""
     if not cpus:
         return reported
     rows = {row[0]: row for row in reported}

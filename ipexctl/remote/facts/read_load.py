@@ -23,6 +23,7 @@ def begin_load_sample(read, fs, sampled):
 
 
 def finish_load_sample(read, fs, sample):
+    """Take the second look if one is needed; return load averages, pressure and busy programs."""
     blocked = [n for n in read(fs + "/proc/stat").splitlines() if n.startswith("procs_blocked ")]
     load = {
         "average": sample["average"],
@@ -73,7 +74,7 @@ def _busy_between(before, after):
 
 
 def _pressure(text, kind):
-    """Return the share in per cent of the last 10 s that programs lost; None without PSI."""
+    """Return the per cent of the last 10 s that programs waited; None if the kernel has no PSI."""
     for line in text.splitlines():
         words = line.split()
         if words and words[0] == kind and words[1].startswith("avg10="):

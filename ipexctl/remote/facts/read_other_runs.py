@@ -22,7 +22,7 @@ FIRST = 20  # records of a journal to read; its beginning describes the run
 
 
 def op_list(call, root):
-    """{root} -> {runs: as in `found`}"""
+    """{root} -> {runs}, as find_other_runs returns them."""
     return {"runs": find_other_runs(os.path.expanduser(root))}
 
 

@@ -15,7 +15,7 @@ PART_KEPT = 3600.0  # seconds, if a network could not be measured: it may be rep
 
 def recall_rates(memory: Memory, mark: str) -> Rates | None:
     """Return the remembered rates; None: not measured, or no longer valid."""
-    entry = memory.entry(mark)
+    entry = memory.get_entry(mark)
     rates = entry.get("rates")
     if not isinstance(rates, dict):
         return None

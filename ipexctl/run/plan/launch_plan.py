@@ -70,7 +70,7 @@ def read_prepared(answer: Answer, choice: EnvChoice | None = None) -> Prepared:
     """Read the environment that a host reports for a run. Raise HostFailed."""
     prefix, packages = answer.path("prefix"), answer.value("packages", dict[str, str])
     system = answer.optional("system", HostMpi)
-    starter = mpi.in_packages(packages, prefix) or (system.recognised if system else None)
+    starter = mpi.in_packages(packages, prefix) or (system.recognised_mpi if system else None)
     variables = answer.value("setvars", dict[str, AnyText])
     preload = answer.value("preload", tuple[str, ...])
     modules = answer.optional("modules", tuple[str, ...])

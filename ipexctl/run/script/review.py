@@ -190,7 +190,7 @@ class Review:
     def _removed(
         self, name: str, value: str, *, as_keyword: bool, use_cpu: bool
     ) -> Iterator[tuple[str, str]]:
-        rule = self.rules.argument(name, value)
+        rule = self.rules.find_argument(name, value)
         since = self._since(rule.first_versions()) if rule else ""
         if not rule or not since:
             return

@@ -74,7 +74,7 @@ class LineRequest:
         """The ranks of each host if only a number of hosts is given; 0: all hosts take part."""
         return self.launcher.default_ppn if self.launcher else 1
 
-    def filled(self, other: LineRequest) -> LineRequest:
+    def fill_counts(self, other: LineRequest) -> LineRequest:
         """Add missing counts from `other`: --num_machines, and a config with num_processes."""
         if not self.counts or not self.launcher or not self.launcher.config:
             return self

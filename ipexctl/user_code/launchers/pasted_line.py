@@ -134,10 +134,10 @@ class _Reader:
                     outer, request, gives_way=launcher.gives_way
                 )
             self.requests.append(request)
-            match = self._next(launcher, request, words)
+            match = self._next_launcher(launcher, request, words)
         return PastedLine(tuple(self.requests), tuple(words), size - len(words))
 
-    def _next(
+    def _next_launcher(
         self, launcher: Launcher, request: LineRequest, words: Sequence[str]
     ) -> tuple[Launcher, str, int] | None:
         """Return the launcher that this one starts; None if it starts the script."""
@@ -181,18 +181,18 @@ class _Options:
             word = self.words.pop(0)
             if word == "--":
                 break
-            self._take(self._one(word))
+            self._take_option(self._read_option(word))
         while self.launcher.assignments and self.words and ASSIGNMENT.fullmatch(self.words[0]):
             self.assigned.append(self.words.pop(0))
 
     def _is_option(self, word: str) -> bool:
         return word.startswith("-") and word != "-"
 
-    def _one(self, word: str) -> Given:
+    def _read_option(self, word: str) -> Given:
         name, sign, attached = word.partition("=")
         flags = self.launcher.named(name)
         if not flags:
-            raise self._unknown(word)
+            raise self._unknown_option_error(word)
         values = flags[0].values
         words = [attached] if sign else self.words[:values]
         if values == 2 and words and "=" in words[0]:
@@ -220,7 +220,7 @@ class _Options:
     def _is_known(self, word: str) -> bool:
         return self._is_option(word) and bool(self.launcher.named(word.partition("=")[0]))
 
-    def _unknown(self, word: str) -> InputError:
+    def _unknown_option_error(self, word: str) -> InputError:
         name = word.partition("=")[0]
         names = [name for flag in self.launcher.flags for name in flag.names]
         guess = did_you_mean(self.launcher.spelled(name), names)
@@ -231,7 +231,7 @@ class _Options:
             slug="launcher-option-unknown",
         )
 
-    def _take(self, given: Given) -> None:
+    def _take_option(self, given: Given) -> None:
         """Take an option. Raises InputError if it is unsupported, or contradicts an earlier one."""
         flag, value, typed = given.flag, given.value, given.typed
         if flag.becomes == "refused":

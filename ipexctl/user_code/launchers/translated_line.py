@@ -32,7 +32,7 @@ def translate_line(
     config: LineRequest | None = None,
 ) -> Replacement:
     """Return the command. `typed`: the words of `own`. `config`: an Accelerate config's request."""
-    requests = [request.filled(config) if config else request for request in line.requests]
+    requests = [request.fill_counts(config) if config else request for request in line.requests]
     merged = merge_requests(requests, own)
     options = [*merged.options, *(["--accelerate", config.who] if config else []), *typed]
     options += ["-m"] if line.module else []

@@ -64,6 +64,7 @@ def _agent_pythons(on: Acting) -> dict[str, str]:
 def _ansible_result(
     on: Acting, name: str, row: Counter[str] | None, code: int, lines: list[str]
 ) -> Result:
+    """Convert a host's row of Ansible's recap to the result of the step."""
     if row is None and code == 0:
         return Result(State.SKIPPED, "the playbook has no tasks for this host")
     if row is None:

@@ -56,14 +56,15 @@ class Data(FleetStep):
             }
             return {**results, **results_of(on, removed.recaps)}
         if self.pull:
-            return self._pull(on)
+            return self._pull_dataset(on)
         pushed = push_dataset(
             target, Path(self.push).expanduser(), self.name or None, progress_of(on), root,
             relay=self.relay, check=on.check,
         )  # fmt: skip
         return results_of(on, pushed.recaps)
 
-    def _pull(self, on: Acting) -> Mapping[str, Result]:
+    def _pull_dataset(self, on: Acting) -> Mapping[str, Result]:
+        """Let the hosts download the data; with --check compare what they have with its source."""
         from ipexctl.data.data import list_datasets
         from ipexctl.data.pull import Pull, pull_dataset
 

@@ -85,9 +85,9 @@ class Env(FleetStep):
             raise Bad("unused cannot be combined with other arguments", slug="arguments-conflict")
 
     def act(self, on: Acting) -> Mapping[str, Result]:
-        return self._run(on) if self.exec else self._remove(on)
+        return self._run_command(on) if self.exec else self._remove_envs(on)
 
-    def _remove(self, on: Acting) -> Mapping[str, Result]:
+    def _remove_envs(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.env.env import remove_environments
 
         keys = () if self.rm == (_UNUSED,) else self.rm
@@ -96,7 +96,7 @@ class Env(FleetStep):
         results = {removal.host: _removal_result(on, removal) for removal in outcome.removals}
         return {**results, **results_of(on, outcome.recaps)}
 
-    def _run(self, on: Acting) -> Mapping[str, Result]:
+    def _run_command(self, on: Acting) -> Mapping[str, Result]:
         from ipexctl.env.env_exec import run_in_env
 
         if on.check:

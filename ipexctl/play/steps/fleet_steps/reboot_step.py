@@ -28,13 +28,16 @@ class Reboot(FleetStep):
         if on.check:
             return dict.fromkeys(on.hosts, Result(State.WOULD_CHANGE, "reboot"))
         hosts = [host for host in on.fleet.alive if host.name in on.hosts]
-        results = fan_out(hosts, lambda host: self._reboot(host, on), forks=on.fleet.target.forks)
+        results = fan_out(
+            hosts, lambda host: self._reboot_host(host, on), forks=on.fleet.target.forks
+        )
         return {
             host.name: Result.of_down(result) if isinstance(result, HostDown) else result
             for host, result in results.items()
         }
 
-    def _reboot(self, host: Host, on: Acting) -> Result:
+    def _reboot_host(self, host: Host, on: Acting) -> Result:
+        """Reboot a host, and wait until its boot id has changed. Raises HostFailed."""
         agent = on.fleet.agents[host]
         began = time.monotonic()
         request = {"password": on.password}
