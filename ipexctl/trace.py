@@ -60,6 +60,7 @@ def mark(name: str, lane: str = HERE, **more: Any) -> None:
 
 
 def _write_trace() -> None:
+    """Write all spans as a Chrome trace, unless another user could replace the file."""
     lanes = {
         lane: number for number, lane in enumerate(dict.fromkeys([HERE, *(s[1] for s in _spans)]))
     }

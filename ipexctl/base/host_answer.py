@@ -53,20 +53,20 @@ class Answer(dict[str, Any]):
         self._host = host
 
     def __missing__(self, name: str) -> Any:
-        raise self.odd(f"{name!r} is missing")
+        raise self.invalid_reply(f"{name!r} is missing")
 
-    def odd(self, why: str) -> HostFailed:
+    def invalid_reply(self, why: str) -> HostFailed:
         return HostFailed(
             f"{self._host}: the agent sent an invalid reply ({why})",
             hint=REPORT,
             slug="agent-reply-invalid",
         )
 
-    def whole(self, name: str, most: int = _HUGE, least: int = 0) -> int:
+    def integer(self, name: str, most: int = _HUGE, least: int = 0) -> int:
         """Return a size or a count."""
         value = self[name]
         if type(value) is not int or not least <= value <= most:
-            raise self.odd(f"{name!r} is not a number in range")
+            raise self.invalid_reply(f"{name!r} is not a number in range")
         return value
 
     def text(self, name: str) -> str:
@@ -76,7 +76,7 @@ class Answer(dict[str, Any]):
         """Return an absolute path."""
         value = self.text(name)
         if read_absolute_path(value) is None:
-            raise self.odd(f"{name!r} is not an absolute path")
+            raise self.invalid_reply(f"{name!r} is not an absolute path")
         return value
 
     def flag(self, name: str) -> bool:
@@ -88,7 +88,7 @@ class Answer(dict[str, Any]):
         try:
             return as_type(type_, self[name])  # type: ignore[no-any-return]
         except Odd as e:
-            raise self.odd(f"{name!r}{e}") from None
+            raise self.invalid_reply(f"{name!r}{e}") from None
 
     def optional(self, name: str, type_: type[_T]) -> _T | None:
         """Return a value of this type, or None for null."""
@@ -100,7 +100,7 @@ class Answer(dict[str, Any]):
         try:
             return _record(kind, self, True, given)  # type: ignore[no-any-return]
         except Odd as e:
-            raise self.odd(str(e).strip()) from None
+            raise self.invalid_reply(str(e).strip()) from None
 
 
 class AnyText(str):
@@ -207,6 +207,7 @@ def _read_fixed_list(readers: tuple[Reader, ...], value: Any) -> tuple[Any, ...]
 
 
 def _read_many(collection: Any, read: Reader, strict: bool, value: Any) -> Any:
+    """Read a list into a collection; without `strict`, invalid items are left out."""
     if not strict and isinstance(value, Mapping):  # name: values, as rows
         value = [[n, *item] if isinstance(item, list) else [n, item] for n, item in value.items()]
     if not isinstance(value, list):
@@ -257,6 +258,7 @@ def _declare_in(kind: type[Message], name: str, type_: Any, strict: bool) -> _De
 
 
 def _declare_field(one: Field[Any], hints: Callable[[], dict[str, Any]], strict: bool) -> _Declared:
+    """Return how a field of a dataclass is read, by its metadata and type."""
     meta, default = one.metadata, one.default is not MISSING or one.default_factory is not MISSING
     needed = meta.get("needed", False)
     if reader := meta.get("reader"):

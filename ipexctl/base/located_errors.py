@@ -54,7 +54,7 @@ class FoundErrors:
         self._found: list[InputError] = []
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
+    def collect_errors(self) -> Iterator[None]:
         try:
             yield
         except InputError as e:

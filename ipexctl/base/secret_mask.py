@@ -82,6 +82,7 @@ def _secret_forms(secret: str) -> Iterator[str]:
 
 
 def _without_ends(text: str, secret: str, shortest: int) -> str:
+    """Mask a part of the secret that the text begins or ends with."""
     if text[:shortest] not in secret and text[-shortest:] not in secret:  # nearly always true
         return text
     for size in range(min(len(secret) - 1, len(text)), shortest - 1, -1):
@@ -132,33 +133,33 @@ class SecretMask:
     def __init__(self, known: Iterable[str] = (), *commands: str) -> None:
         self._known = frozenset(known).union(*map(secret_arguments, commands))
 
-    def text(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         text = _masked_at(
             text, _find_private_keys(text)
         )  # first: lines of a known key are its marks
         text = mask_secrets(text, self._known)
         return _masked_at(text, (*_find_url_logins(text), *_find_named_secrets(text)))
 
-    def document(self, value: Any) -> Any:
+    def mask_document(self, value: Any) -> Any:
         """Mask in all texts of a JSON document, and all values under or after a secret's name."""
         if isinstance(value, Mapping):
             return {
-                key: MASK if item and _names_a_secret(key, value) else self.document(item)
+                key: MASK if item and _names_a_secret(key, value) else self.mask_document(item)
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
             pairs = zip((None, *value), value, strict=False)
             return [self._mask_item(previous, item) for previous, item in pairs]
-        return self.text(value) if isinstance(value, str) else value
+        return self.mask_text(value) if isinstance(value, str) else value
 
     def _mask_item(self, previous: Any, value: Any) -> Any:
         """Mask the item of a list after --api-key or HF_TOKEN: it is the secret."""
         if not isinstance(value, str):
-            return self.document(value)
+            return self.mask_document(value)
         if isinstance(previous, str) and value and _is_name(previous):
             return MASK
         name, sign, _ = value.partition("=")
-        return f"{name}={MASK}" if sign and _is_name(name) else self.text(value)
+        return f"{name}={MASK}" if sign and _is_name(name) else self.mask_text(value)
 
 
 def _masked_at(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -176,7 +177,7 @@ def _is_name(word: str) -> bool:
 
 
 def _names_a_secret(key: str, pairs: Mapping[str, Any]) -> bool:
-    """Decide whether its name, or the name beside a "value", is that of a secret."""
+    """Decide whether the key, or the name beside a "value", is that of a secret."""
     name = pairs.get("name") if key.lower() == "value" else key
     return isinstance(name, str) and is_secret_name(name)
 
@@ -207,6 +208,7 @@ def _find_url_logins(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_named_secrets(text: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each value that follows the name of a secret."""
     position = 0
     while match := _NAME.search(text, position):
         start, position = match.end(), max(match.end("name"), position + 1)
@@ -224,6 +226,7 @@ def _find_named_secrets(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _value_end(text: str, name: re.Match[str], start: int) -> int:
+    """Return the position after the value of a named secret."""
     opening = _QUOTE.match(text, start)
     around = text[name.start() - 1 : name.start()]
     if opening is None and around in ("'", '"') and not name["close"]:  # '--token=two words'

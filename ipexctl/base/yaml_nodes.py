@@ -175,6 +175,7 @@ class _Builder:
         self._anchors: dict[str, Node] = {}
 
     def feed(self, event: Any) -> None:
+        """Add one event of the YAML parser. Raises InputError."""
         kind = type(event).__name__
         if kind == "ScalarEvent":
             self._add(self._make_scalar(event), event.anchor)
@@ -219,6 +220,7 @@ class _Builder:
         )
 
     def _make_mapping(self, start: Any, nodes: list[Node]) -> Mapping:
+        """Return a mapping, with the keys that << merges added. Raises InputError."""
         items: dict[str, tuple[Scalar, Node]] = {}
         merged: list[Mapping] = []
         for key, value in zip(nodes[::2], nodes[1::2], strict=True):

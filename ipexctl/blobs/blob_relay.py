@@ -169,7 +169,7 @@ class Carrier:
         request = {"root": root, "wanted": hashes, "keys": self._make_keys()}
         url = ""
         with suppress(HostFailed):
-            port = agent.call("blobs.blob_server.open", request).done.whole("port", 65535)
+            port = agent.call("blobs.blob_server.open", request).done.integer("port", 65535)
             url = peer_url(self._reached_at[name], port)
         with self._change:
             if url:
@@ -225,7 +225,7 @@ def fetch_there(
     def hear(frame: Frame) -> None:
         if frame.header.get("event") == "got":
             received = Answer(agent.host.name, frame.header)
-            on_bytes(received.whole("bytes", total, least=-total))  # less: it starts again from 0
+            on_bytes(received.integer("bytes", total, least=-total))  # less: it starts again from 0
 
     files = [[blob.name, blob.sha256, blob.size] for blob in blobs]
     request = {"root": root, "giver": giver, "files": files, "keys": dict(keys)}
@@ -233,7 +233,7 @@ def fetch_there(
         "blobs.blob_download.fetch", request,
         timeout=SILENCE, total=transfer_time(total), on_event=hear,
     ).done  # fmt: skip
-    return answer.whole("fetched")
+    return answer.integer("fetched")
 
 
 # --- the order of turns ---------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def missing_blobs(agent: Agent, root: str, blobs: Sequence[Blob]) -> tuple[Blob,
         answer = agent.call("blobs.blobs.have", request, timeout=SILENCE).done
         by_hash, missing = {blob.sha256: blob for blob in batch}, answer["missing"]
         if not isinstance(missing, list) or not {*map(str, missing)} <= by_hash.keys():
-            raise answer.odd("it lacks files that were not requested")
+            raise answer.invalid_reply("it lacks files that were not requested")
         lacking += [by_hash[sha] for sha in dict.fromkeys(map(str, missing))]
     return tuple(lacking)
 
@@ -91,14 +91,14 @@ def _send_batch(
     try:
         for sent_chunks, chunk in enumerate(_read_chunks(begins, source)):
             if sent_chunks >= WINDOW:
-                on_bytes(next(answers, Answer(agent.host.name, {})).whole("bytes", CHUNK))
+                on_bytes(next(answers, Answer(agent.host.name, {})).integer("bytes", CHUNK))
             agent.feed(number, {}, chunk)
             on_bytes(0)  # on a slow line this took long, and answers come later
     except InputError:
         agent.feed(number, {"abort": True})
         raise
     for answer in answers:
-        on_bytes(answer.whole("bytes", CHUNK))
+        on_bytes(answer.integer("bytes", CHUNK))
     return remaining
 
 
@@ -109,7 +109,7 @@ def _first_missing_bytes(blobs: Sequence[Blob], answer: Answer) -> dict[Blob, in
         begins = {blob: offsets[blob.sha256] for blob in blobs if blob.sha256 in offsets}
         if all(type(begin) is int and 0 <= begin <= blob.size for blob, begin in begins.items()):
             return begins
-    raise answer.odd("from where its files go on")
+    raise answer.invalid_reply("from where its files go on")
 
 
 def _transfer_answers(agent: Agent, number: int, size: int) -> Iterator[Answer]:

@@ -276,7 +276,7 @@ def use_datasets(agent: Agent, root: str, names: Sequence[str]) -> tuple[Held, .
 
 def _removal_recap(host: Host, answer: Answer) -> HostResult:
     if answer["removed"] is not None:
-        size = answer.whole("removed")
+        size = answer.integer("removed")
         return HostResult(host.name, HostState.CHANGED, f"{format_bytes(size)} removed")
     if answer.get("used"):
         return HostResult(

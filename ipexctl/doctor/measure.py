@@ -74,7 +74,7 @@ def _start_servers(fleet: Fleet, capable: Mapping[Host, Facts]) -> _Servers:
 
     def serve(host: Host) -> int:
         reply = fleet.agents[host].call("facts.read_speed.serve", {"token": token}, timeout=_QUIET)
-        return reply.done.whole("port", 65535)
+        return reply.done.integer("port", 65535)
 
     addressed = [host for host, facts in capable.items() if of.peer_address(facts)]
     answers = fan_out(addressed, serve, forks=fleet.target.forks) if len(addressed) > 1 else {}

@@ -147,7 +147,9 @@ def remove_environments(
                 return Removal(host.name, (), (), 0, 0)  # there may be no root: make none
             named = still_named_envs(on_host, choice)
             stays = {} if keys else named
-            going = [key for key in keys or on_host.unused if on_host.env(key) and key not in stays]
+            going = [
+                key for key in keys or on_host.unused if on_host.find_env(key) and key not in stays
+            ]
             answer = fleet.call(
                 host, "remove.root_upkeep.remove", total=LONG, keys=going, check=check
             )

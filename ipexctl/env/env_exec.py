@@ -65,6 +65,7 @@ def _on_host(
     fleet: Fleet, host: Host, argv: Sequence[str], one_line: OnLine, *, choice: EnvChoice,
     note: Callable[[str], None],
 ) -> int:  # fmt: skip
+    """Run the command on one host; return its exit code."""
     name, agent = host.name, fleet.agents[host]
     with hint_install(fleet.target, choice, fleet.root):
         answer = fleet.call(host, "run.run_environment.find", run_id="exec", **asked_env(choice))
@@ -82,7 +83,7 @@ def _on_host(
     request = {"argv": list(argv), "env": [list(pair) for pair in env]}
     code = agent.call(
         "run_files.exec_in_env.exec", request, timeout=SILENCE, total=math.inf, on_event=on_frame
-    ).done.whole("code", 255)
+    ).done.integer("code", 255)
     for event, lines in streams.items():
         for line in lines.end():
             one_line(name, line, event == "err")

@@ -42,8 +42,8 @@ def _host_lines(on_host: HostEnvs, choice: EnvChoice) -> tuple[str, ...]:
     size = f", {format_bytes(on_host.size)}" if n else ""
     head = f"{count} in {on_host.root}{size}, and {format_bytes(on_host.blobs)} of wheels"
     lines = [_env_line(on_host, env, choice) for env in on_host.envs]
-    if choice.key and not on_host.env(choice.key):
-        lines.append(f"  {choice.key}  missing   {choice.names(choice.key)}: ipexctl install")
+    if choice.key and not on_host.find_env(choice.key):
+        lines.append(f"  {choice.key}  missing   {choice.reason_for(choice.key)}: ipexctl install")
     return (head, *lines)
 
 
@@ -68,7 +68,7 @@ def _requested_text(env: BuiltEnv) -> str:
 def _users_text(env: BuiltEnv, choice: EnvChoice) -> str:
     built = f"built {env.built[:10]}" if env.built else ""
     users = map(str, env.users) if env.users else ["project unknown"]
-    return "; ".join(filter(None, [choice.names(env.key), built, *users]))
+    return "; ".join(filter(None, [choice.reason_for(env.key), built, *users]))
 
 
 def kept_document(listing: EnvListing) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _host_document(on_host: HostEnvs, choice: EnvChoice) -> dict[str, Any]:
             {
                 "key": env.key,
                 "use": use_of(on_host, env.key, choice),
-                "of_this_project": bool(choice.names(env.key)),
+                "of_this_project": bool(choice.reason_for(env.key)),
                 "whole": env.whole,
                 "proved": env.proved,
                 "bytes": env.size,

@@ -55,7 +55,7 @@ class EnvChoice:
     shown: str = "ipexctl.lock"  # its path relative to the working folder
     newer: tuple[str, ...] = ()  # its requirements files, if one is newer than the lock
 
-    def names(self, key: str) -> str:
+    def reason_for(self, key: str) -> str:
         """Return why this folder needs the environment, "" if it does not."""
         if self.instead and key == self.key:
             return f"used here by `{self.instead}`"
@@ -82,7 +82,7 @@ class EnvUsed:
     users: tuple[EnvUser, ...] = ()
     choice: EnvChoice | None = field(default=None, metadata=by(lambda value: None))  # is not sent
 
-    def of(self, choice: EnvChoice) -> EnvUsed:
+    def with_choice(self, choice: EnvChoice) -> EnvUsed:
         return replace(self, choice=choice)
 
     @property

@@ -234,7 +234,6 @@ def _read_df(lines: list[str]) -> dict[str, tuple[int | None, int | None]]:
 
 
 def _read_cpuinfo(text: str) -> dict[str, Any]:
-    """Parse /proc/cpuinfo of a host without Python."""
     blocks = [_read_fields(block) for block in text.split("\n\n") if block.strip()]
     cpus = []
     cores: dict[tuple[str, str], int] = {}

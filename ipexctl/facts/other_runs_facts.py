@@ -25,7 +25,7 @@ class LiveRun:
     memory: int | None = None  # bytes, without memory that processes share
     seconds: int | None = None
 
-    def meets(self, cpus: Set[int] | None) -> bool:
+    def uses_any_of(self, cpus: Set[int] | None) -> bool:
         """Decide whether it uses some of these CPUs, or unknown ones."""
         return self.cpus is None or cpus is None or bool(self.cpus & cpus)
 
@@ -36,7 +36,7 @@ class LiveRun:
         return f"run {self.id}" + f" ({details})" * bool(details)
 
     @property
-    def use(self) -> str:
+    def usage_text(self) -> str:
         """Such as "ann, 4 ranks, 8 cores, 3.1 GB, for 2 h 5 min"."""
         memory = format_bytes(self.memory) if self.memory else ""
         return _join_parts(self.owner, *self._count_texts, memory, self._age_text)

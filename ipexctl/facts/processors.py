@@ -147,7 +147,6 @@ def processor_generation(cpu: CpuFacts) -> str:
 
 
 def _intel_processor(cpu: CpuFacts) -> Processor:
-    """Look an Intel processor up by its model; one model number can be several generations."""
     if cpu.family != 6 or cpu.model is None:
         return UNKNOWN
     if cpu.model == 85:  # three generations, distinguished by the stepping

@@ -60,7 +60,7 @@ def bundle(
 ) -> Bundled:
     """Pack what `options` chooses for hosts with this glibc and architecture; "": those of the
     folder's lock. No host is contacted. Raises InputError, NothingFits, NotHere."""
-    check_request(options.wanted)
+    check_request(options.request)
     place = options.folder / LOCK_FILE
     old = read_lock(place)
     python = options.python
@@ -79,7 +79,7 @@ def bundle(
     work = Work(options, progress)
     host = table_view.as_host(python, "", glibc, arch)
     carried = carried_python.python_to_carry(work, [host], old)
-    decision = decide_stack([host], options.wanted, old, stack_rows(), carried)
+    decision = decide_stack([host], options.request, old, stack_rows(), carried)
     resolved = carried_python.in_lock(lock_for(work, decision.candidates, old)[0], carried)
     carried_python.check_here(resolved.lock)
     for note in resolved.notes:
@@ -127,7 +127,7 @@ def open_bundle(options: InstallOptions) -> AcceptedBundle | None:
                 "--lock-sha256 is about a bundle", hint="--bundle FILE", slug="option-needs-bundle"
             )
         return None
-    if options.wanted.names_a_stack or options.python_from or options.needs or options.upgrade:
+    if options.request.names_a_stack or options.python_from or options.needs or options.upgrade:
         raise InputError(
             "--bundle cannot be combined with options that select a stack",
             why="its lock has already chosen",
@@ -144,6 +144,7 @@ def open_bundle(options: InstallOptions) -> AcceptedBundle | None:
 
 
 def _known_by_hash(options: InstallOptions, text: bytes) -> None:
+    """Raise InputError unless the lock has the hash that --lock-sha256 names."""
     digest = options.lock_sha256.lower().removeprefix("sha256:")
     if hashlib.sha256(text).hexdigest() != digest:
         raise InputError(
@@ -155,6 +156,7 @@ def _known_by_hash(options: InstallOptions, text: bytes) -> None:
 
 
 def _known_by_lock(options: InstallOptions, own_lock: Lock | None, text: bytes) -> Lock:
+    """Return the lock of the bundle. Raises InputError unless it equals the folder's lock."""
     if own_lock is None:
         raise InputError(
             f"{options.bundle} cannot be verified: there is no ipexctl.lock in this folder",

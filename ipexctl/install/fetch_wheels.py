@@ -47,7 +47,7 @@ class Supply:
         """Whether all files are here, or the error of the fetch is known."""
         return self._fetched.done()
 
-    def came(self) -> int:
+    def fetched_bytes(self) -> int:
         """Return the bytes fetched, 0 while fetching. Raises the error of the fetch."""
         return self._fetched.result() if self.complete else 0
 
@@ -68,7 +68,7 @@ class Supply:
             )
         return False
 
-    def settle(self) -> None:
+    def wait_for_files(self) -> None:
         """Wait until all files are here, and write a new lock, once. Called by the threads of all
         hosts before any is changed; raises what keeps all hosts as they are."""
         self._fetched.result()

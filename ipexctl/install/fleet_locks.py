@@ -43,6 +43,7 @@ def hold_locks(fleet: Fleet, project: ProjectEnv, say: Say) -> Iterator[None]:
 
 
 def _take_all_locks(fleet: Fleet, project: ProjectEnv, say: Say) -> Mapping[Host, _Try]:
+    """Take the locks of all hosts; release all and wait whenever another install holds one."""
     request = {"install": secrets.token_hex(8), "who": f"{project.name} ({project.by})"}
     deadline = monotonic() + WAIT
 
@@ -95,5 +96,5 @@ def _release_locks(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
 
 
 def _lock_holder(answer: Answer) -> str:
-    holder, since = answer.text("who") or "another user", answer.whole("since")
+    holder, since = answer.text("who") or "another user", answer.integer("since")
     return holder + f", since {since} s" * bool(since)

@@ -76,25 +76,25 @@ def on_hosts(
         )
         if part.complete:
             if not part.state.asked:
-                steps.ask()
+                steps.note_project()
             if building:
-                steps.offer()
-            return steps.recap(HostState.OK, "nothing to do")
+                steps.offer_files()
+            return steps.make_recap(HostState.OK, "nothing to do")
         if part.needs_build:
             # unpacked, they take at least as much again; the host checks before each wheel
             room = Room(2 * part.to_send, len(part.lacking))
             need_room(fleet.agents[host], part.state.root, room)
-            with steps.building(part.state) as build:
-                moved[host] = steps.bring()
-            built = steps.built(build)
-        supply.settle()
-        proved, switched = steps.proved(), steps.switch()
+            with steps.start_build(part.state) as build:
+                moved[host] = steps.send_files()
+            built = steps.wait_for_build(build)
+        supply.wait_for_files()
+        proved, switched = steps.prove_build(), steps.make_current()
         work.switched.append(host.name)
-        steps.tell(DONE)
+        steps.report_step(DONE)
         state = HostState.CHANGED if built or switched else HostState.OK
-        return steps.recap(state, proved, sent=moved.get(host, Moved()).sent)
+        return steps.make_recap(state, proved, sent=moved.get(host, Moved()).sent)
 
-    recaps = fleet.each(work.progress.shown(apply), list(parts))
+    recaps = fleet.each(work.progress.track(apply), list(parts))
     return recaps, sum(moved.values(), Moved())
 
 
@@ -135,7 +135,7 @@ class EnvOnHost:
     ) -> str:  # fmt: skip
         """Prove the environment; returns what was proved, in words. `system`: `starter` is the
         host's own MPI. `requested`: distributions and their versions, imported after `modules`."""
-        self._begin(PROVING)
+        self._begin_step(PROVING)
         answer = self.call(
             "install.environments.prove",
             mpi=mpi.SYSTEM if system else "",
@@ -157,33 +157,33 @@ class EnvOnHost:
             raise mpi.no_mpirun(self.host, host_mpi)
         return host_mpi.recognised_mpi
 
-    def switch(self) -> bool:
-        """Make it current. Returns False if it already was."""
+    def make_current(self) -> bool:
+        """Make the environment current. Returns False if it already was."""
         answer = self.call("install.environments.switch", project=self.project.document())
         return answer.flag("changed")
 
-    def ask(self) -> None:
-        """Note that this project wants the environment, which is already current."""
+    def note_project(self) -> None:
+        """Record on the host that this project uses the environment, which is current already."""
         self.call("install.env_users.ask", project=self.project.document())
 
-    def recap(
+    def make_recap(
         self, state: HostState, detail: str, *, notes: tuple[str, ...] = (), sent: int = 0
     ) -> HostResult:
         return HostResult(self.host, state, detail, time.monotonic() - self._began, notes, sent)
 
-    def tell(self, text: str, done: int = 0, total: int = 0) -> None:
+    def report_step(self, text: str, done: int = 0, total: int = 0) -> None:
         self._step(ProgressStep(self.host, text, done, total))
 
-    def _begin(self, text: str) -> None:
+    def _begin_step(self, text: str) -> None:
         self._doing = text
-        self.tell(text)
+        self.report_step(text)
 
     def _show_progress(self, frame: Frame) -> None:
         """Show progress; any frame from the host while it works is a sign of life."""
         if frame.header.get("event") == "waiting":
-            self.tell("waiting for another install")
+            self.report_step("waiting for another install")
         elif self._doing:
-            self.tell(self._doing)
+            self.report_step(self._doing)
 
 
 class _InstallOnHost(EnvOnHost):
@@ -199,17 +199,17 @@ class _InstallOnHost(EnvOnHost):
         self._lock = lock
         self._carrier = carrier
 
-    def offer(self) -> None:
+    def offer_files(self) -> None:
         with suppress(HostFailed):  # it has what it needs
             blobs = [package.blob for package in self._lock.files]
             self._carrier.offer(self._agent, self._root, blobs)
 
-    def bring(self) -> Moved:
+    def send_files(self) -> Moved:
         blobs = [package.blob for package in in_order(self._lock)]
-        return self._carrier.bring(self._agent, self._root, blobs, self.tell)
+        return self._carrier.bring(self._agent, self._root, blobs, self.report_step)
 
     @contextmanager
-    def building(self, state: EnvState) -> Iterator[int]:
+    def start_build(self, state: EnvState) -> Iterator[int]:
         """Build while files are sent inside the context; the host unpacks what has arrived."""
         cpython = self._lock.cpython
         number = self._agent.start_beside(
@@ -220,7 +220,7 @@ class _InstallOnHost(EnvOnHost):
                 "wheels": [[p.file, p.sha256, p.size] for p in self._lock.packages],
                 "uv": [self._lock.uv.sha256, self._lock.uv.size],
                 "cpython": [cpython.sha256, cpython.size] if cpython else [],
-                "rebuild": state.mark if state.stale else "",
+                "rebuild": state.mark if state.needs_rebuild else "",
             },
         )
         try:
@@ -231,15 +231,16 @@ class _InstallOnHost(EnvOnHost):
             raise
         self._agent.feed(number, {"all": True})
 
-    def built(self, number: int) -> bool:
+    def wait_for_build(self, number: int) -> bool:
         """Wait for the build. Returns False if another install built it meanwhile."""
-        self._begin(BUILDING)
+        self._begin_step(BUILDING)
         answer = self._agent.wait(
             number, timeout=SILENCE, total=LONG, on_event=self._show_progress
         ).done
         return answer.flag("built")
 
-    def proved(self) -> str:
+    def prove_build(self) -> str:
+        """Start ranks and import the packages in the new environment; return what was proved."""
         system = self._lock.mpi == mpi.SYSTEM
         packages = {package.name: package.version for package in self._lock.packages}
         starter = self.own_mpi() if system else mpi.in_packages(packages, self.prefix)

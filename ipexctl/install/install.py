@@ -48,7 +48,7 @@ from ipexctl.terminal.progress import HostProgress
 def install(target: Target, options: InstallOptions, progress: HostProgress) -> InstallReport:
     """Install. Raises NothingFits, InputError, NotHere; a failure on one host is in its recap."""
     began = time.monotonic()
-    check_request(options.wanted)
+    check_request(options.request)
     bundle = bundles.open_bundle(options)
     work = Work(options, progress)
     with Fleet(target, options.root) as fleet:
@@ -109,7 +109,7 @@ def _plan_host(work: Work, fleet: Fleet, host: Host, lock: Lock) -> HostInstall:
     changes = compare_packages(
         dict(state.before_packages), {package.name: package.version for package in lock.packages}
     )
-    return HostInstall(host, state, state.complete(lock.key), changes)
+    return HostInstall(host, state, state.is_complete(lock.key), changes)
 
 
 def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
@@ -149,7 +149,7 @@ def _resolve_files(
     """Return the files to install, and whether ipexctl.lock does not name them yet."""
     folder = work.asked.folder
     old = bundle.lock if bundle else read_lock(folder / LOCK_FILE)
-    request = work.asked.wanted
+    request = work.asked.request
     python = carried_python.python_to_carry(work, facts, old)
     if bundle:
         return bundles.resolve_from_bundle(facts, request, python, bundle), bundle.new_lock
@@ -176,7 +176,7 @@ def _apply_plan(
 ) -> InstallReport:
     """Show the plan, and carry it out unless --check was given or the user declines."""
     work.progress.chosen(plan)
-    agreed = not plan.todo or work.agreed(plan)
+    agreed = not plan.todo or work.confirm_plan(plan)
     if work.asked.dry_run or not agreed:
         recaps = fleet.recaps(dry_run_recaps(plan, agreed=agreed))
         return InstallReport(recaps, plan=plan, declined=not agreed)
@@ -185,11 +185,11 @@ def _apply_plan(
     with fleet_locks.hold_locks(fleet, project, work.step) if plan.todo else nullcontext():
         plan = _seen_again(work, fleet, plan) if plan.todo else plan
         if files.complete:
-            files.settle()
+            files.wait_for_files()
         results, moved = on_hosts(work, fleet, plan, files)
         if files.complete:  # also if every host failed
-            files.settle()
+            files.wait_for_files()
         by_lock_again(plan.folder)
     return InstallReport(
-        fleet.recaps(results), files.came(), moved.sent, passed=moved.passed, plan=plan
+        fleet.recaps(results), files.fetched_bytes(), moved.sent, passed=moved.passed, plan=plan
     )  # fmt: skip

@@ -125,10 +125,10 @@ class InstallOptions(PackageOptions):
     def selects_packages(self) -> bool:
         """Whether the options change what is installed, not only where it comes from."""
         others = self.python or self.python_from or self.requirements or self.allow_cuda
-        return bool(self.wanted.names_a_stack or others or self.upgrade)
+        return bool(self.request.names_a_stack or others or self.upgrade)
 
     @property
-    def wanted(self) -> Request:
+    def request(self) -> Request:
         from ipexctl.stack.version_table import Request
 
         return Request(self.torch, self.mpi, self.python, self.ipex, self.backend, self.stack)

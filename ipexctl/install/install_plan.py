@@ -45,13 +45,13 @@ class EnvState:
     before_packages: tuple[tuple[str, str], ...] = ()
 
     @property
-    def stale(self) -> bool:
+    def needs_rebuild(self) -> bool:
         return self.built and bool(self.changed or self.again)
 
-    def complete(self, key: str) -> bool:
+    def is_complete(self, key: str) -> bool:
         """Decide if nothing is to do; `current` may be another project's if ours uses `key` too."""
         in_use = self.current == key or (self.asked and self.before == key)
-        return self.built and self.proved and in_use and not self.stale
+        return self.built and self.proved and in_use and not self.needs_rebuild
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class HostInstall:
 
     @property
     def needs_build(self) -> bool:
-        return not self.state.built or self.state.stale
+        return not self.state.built or self.state.needs_rebuild
 
     @property
     def to_send(self) -> int:
@@ -106,7 +106,7 @@ class Plan:
         return tuple(part.host.name for part in self.parts)
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def requested_packages(self) -> tuple[str, ...]:
         """The packages that the stack and -r name; all others are their dependencies."""
         requirements = ("torch", *stack_requirements(self.found.stack), *self.lock.requirements)
         names = dict.fromkeys(canonicalize_name(Requirement(text).name) for text in requirements)
@@ -153,7 +153,7 @@ class Work:
     waited: list[float] = field(default_factory=lambda: [0.0])
     switched: list[str] = field(default_factory=list)
 
-    def agreed(self, plan: Plan) -> bool:
+    def confirm_plan(self, plan: Plan) -> bool:
         began = time.monotonic()
         try:
             return self.progress.agreed(plan)

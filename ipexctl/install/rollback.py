@@ -64,7 +64,7 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
 
 
 def _back_recap(on_host: HostEnvs, key: str, *, check: bool) -> HostResult:
-    env = on_host.env(key)
+    env = on_host.find_env(key)
     if env and key == on_host.current:
         return HostResult(on_host.host, HostState.OK, f"already uses {key}, {env.title}")
     if why := core.not_back(on_host, key):

@@ -58,7 +58,7 @@ def use_env(
                 return _predict_use(host, state, report.key)
             agent, project = fleet.agents[host], choice.project
             steps = _UseOnHost(agent, state.root, report.key, project, progress.step)
-            return steps.use(state, path, looks[host], system_mpi=system_mpi)
+            return steps.use_env(state, path, looks[host], system_mpi=system_mpi)
 
         changes = looks and not check
         with fleet_locks.hold_locks(fleet, choice.project, say) if changes else nullcontext():
@@ -105,7 +105,7 @@ def _found_text(report: UseEnvReport) -> str:
 
 
 def _predict_use(host: Host, state: EnvState, key: str) -> HostResult:
-    if state.built and state.current == key and not state.stale:
+    if state.built and state.current == key and not state.needs_rebuild:
         return HostResult(host.name, HostState.OK, "already uses it")
     suffix = f", uses {state.current}" if state.current else ""
     return HostResult(host.name, HostState.CHANGED, f"would use it{suffix}")
@@ -114,18 +114,19 @@ def _predict_use(host: Host, state: EnvState, key: str) -> HostResult:
 class _UseOnHost(EnvOnHost):
     """Links, proves and switches to the environment."""
 
-    def use(self, state: EnvState, path: str, look: EnvLook, *, system_mpi: bool) -> HostResult:
+    def use_env(self, state: EnvState, path: str, look: EnvLook, *, system_mpi: bool) -> HostResult:
+        """Link the environment, prove it unless it was proved before, and make it current."""
         linked = self.call("install.existing_env.link", path=path).flag("built")
         starter, system = self._find_mpi(look, system_mpi=system_mpi)
         ready = state.built and not linked and self._is_proved(system=system)
         if ready and state.current == self.key:
             if not state.asked:
-                self.ask()
-            return self.recap(HostState.OK, "nothing to do")
+                self.note_project()
+            return self.make_recap(HostState.OK, "nothing to do")
         detail = "tested before" if ready else self._prove_env(look, starter, system=system)
-        self.switch()
+        self.make_current()
         notes = () if starter else ("no mpirun: `run` starts the ranks itself",)
-        return self.recap(HostState.CHANGED, detail, notes=notes)
+        return self.make_recap(HostState.CHANGED, detail, notes=notes)
 
     def _is_proved(self, *, system: bool) -> bool:
         own_mpi = mpi.SYSTEM if system else ""

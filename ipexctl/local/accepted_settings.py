@@ -57,7 +57,7 @@ def is_accepted(proposed: SettingsProposal) -> bool:
 
 
 def accept_proposal(proposed: SettingsProposal) -> None:
-    """Accept it. Raises InputError if one of its files cannot be read, or is too large."""
+    """Accept the settings. Raises InputError if one of their files is unreadable or large."""
     if proposed.unreadable:
         raise refusal_error(proposed)
     _MEMORY.save({proposed.project: proposed.digest})

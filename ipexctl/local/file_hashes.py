@@ -32,7 +32,7 @@ class Hashes:
         self._fresh: dict[str, list[int | str]] = {}
         self._began = time.time_ns()
 
-    def known(self, path: str, stamp: Stamp) -> str:
+    def known_hash(self, path: str, stamp: Stamp) -> str:
         """Return the hash, "" if the file must be read."""
         row = self._known.get(path)
         if not isinstance(row, list) or row[:-1] != [*stamp]:

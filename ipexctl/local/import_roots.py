@@ -91,7 +91,7 @@ def _has_modules(folder: Path) -> bool:
 
 
 def _is_inside(project: Path, name: str) -> bool:
-    """Decide whether it is a plain folder of the project whose name PYTHONPATH can contain."""
+    """Decide if the path is a plain folder of the project that PYTHONPATH can contain."""
     place = (project / name).resolve()
     is_below = place == project.resolve() or project.resolve() in place.parents
     return bool(name) and ":" not in name and is_below and place.is_dir()

@@ -18,7 +18,7 @@ ACCEPTED = "accepted.json"
 
 @dataclass(frozen=True)
 class OwnFiles:
-    """One kind of files. `goes`: removed even if the user does not name it."""
+    """Files of one kind. `is_removed`: they go even if the user does not name them."""
 
     kind: str
     what: str
@@ -26,7 +26,7 @@ class OwnFiles:
     bytes: int
 
     @property
-    def goes(self) -> bool:
+    def is_removed(self) -> bool:
         return self.kind not in ASKED
 
 

@@ -107,7 +107,7 @@ def own_git_root(folder: Path) -> Path | None:
 
 
 def project_top(folder: Path) -> Path:
-    """Return the user's project around it: Git work tree, else Python project, else the folder."""
+    """Return the user's project around a folder: Git work tree, Python project, or itself."""
     home = Path.home()
     root = own_git_root(folder)
     if root and (root == folder or root not in (home, *home.parents)):

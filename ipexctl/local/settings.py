@@ -128,7 +128,7 @@ def _from_folder(folder: Path, setting: Setting) -> Setting:
 
 
 def is_from_file(setting: Setting) -> bool:
-    """Decide whether later commands here have it too; a variable lasts as long as its shell."""
+    """Decide whether later commands here get the setting too: a variable ends with its shell."""
     return setting.origin not in {NODES, *(name for names in VARIABLES.values() for name in names)}
 
 

@@ -76,7 +76,7 @@ def _of_command(words: Sequence[str], missing: str) -> Migration:
         words = ("python3", *words)
     line = words[0] if len(words) == 1 else ""
     shell = ShellReader(migration_tables(), _source_finder(Path()), always=True)
-    reading = shell.read(line) if line else shell.of([as_typed(words)], lambda offset: 1)
+    reading = shell.read(line) if line else shell.read_commands([as_typed(words)], lambda offset: 1)
     if not reading.commands and not reading.findings:
         raise InputError(
             f"{missing}: no such file or folder",
@@ -131,7 +131,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _of_file(path: Path, *, named: bool) -> Migrated | None:
-    """Return None for a file of another kind. Raises OSError or ValueError if it is unreadable."""
+    """Read one file; None for a kind that is not searched. Raises OSError or ValueError."""
     if path.is_symlink():
         raise ValueError("a symbolic link: name the file that it points to")
     kind = file_kinds.kind_of(path.name)

@@ -66,14 +66,14 @@ class RunStatus:
         ranks = count(run.about.ranks, "rank")
         where = f"{ranks} on {fold(run.about.hosts)}, {duration(self.seconds)}"
         yield "state", f"{self.state}, {where}"
-        yield "command", mask.text(printable_text(run.about.command))
+        yield "command", mask.mask_text(printable_text(run.about.command))
         total = f" of {progress.total}" if progress.total else ""
         yield "step", "" if progress.step is None else f"{progress.step}{total}"
         yield "steps/s", "" if progress.rate is None else f"{progress.rate:.3g}"
         yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._ends()))
-        yield "first cause", mask.text(printable_text(run.cause))
+        yield "first cause", mask.mask_text(printable_text(run.cause))
         yield "held up by", printable_text(str(stall_of(run) or ""))
-        yield "last line", mask.text(printable_text(run.last)) if run.cause else ""
+        yield "last line", mask.mask_text(printable_text(run.last)) if run.cause else ""
 
     def _ends(self) -> Sequence[float]:
         return (self.losses[0], self.losses[-1]) if self.losses else ()
@@ -226,7 +226,7 @@ class RunList(list[RunHandle]):
             table_row((run.id, a.name, run.state.value, str(a.ranks), fold(a.hosts), cause))
             for run in self._runs
             for a in (run.about,)
-            for cause in (SecretMask((), a.command).text(run.cause),)
+            for cause in (SecretMask((), a.command).mask_text(run.cause),)
         ]
         return notebook_table(count(len(rows), "run"), [head, *rows])
 

@@ -147,7 +147,7 @@ class FileFetch:
         if not path.exists():
             return None
         mark = file_stamp(path.stat())
-        sha = self.hashes.known(file.local, mark) if self.hashes else ""
+        sha = self.hashes.known_hash(file.local, mark) if self.hashes else ""
         if sha and len(file.content) == len(sha) and sha != file.content:
             return None
         if not sha:

@@ -166,7 +166,7 @@ def _compile_with_torch(uv: Uv, intel: Pins, way: _Way, extra: Extra) -> list[Fo
     requirements = (way.torch, *stack_requirements(uv.stack), *extra.requirements)
     pins = dict(intel)
     if way.index:
-        torches = [name for name in TORCHES if name == "torch" or extra.names(name)]
+        torches = [name for name in TORCHES if name == "torch" or extra.names_package(name)]
         pins |= dict.fromkeys(torches, way.index)
     wheels = uv.compile(requirements, pins, constraints=extra.constraints)
     if builds := _other_builds(wheels, uv.stack.arch):

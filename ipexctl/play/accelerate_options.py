@@ -27,7 +27,7 @@ def config_options(
     """Read a config. `counts`: the step's own numbers of ranks, or "". The hosts are the play's."""
     step_options = TypedOptions(env=frozenset(env), hosts="the hosts of the play", counts=counts)
     merged = merge_requests((read_accelerate_file(path),), step_options)
-    for text in merged.note():
+    for text in merged.describe_conflicts():
         note(f"{path}: {text}")
     numbers: dict[str, int | None] = {"-n": None, "-ppn": None}
     added = {}

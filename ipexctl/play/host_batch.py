@@ -63,13 +63,13 @@ class HostBatches:
         batch = _Batch(self, host, steps)
         for bound_step in steps:
             if bound_step.bound is None:
-                batch.ended(bound_step.step, Result(State.SKIPPED, bound_step.skipped))
+                batch.add_outcome(bound_step.step, Result(State.SKIPPED, bound_step.skipped))
         runnable = [bound_step for bound_step in steps if bound_step.bound]
         if runnable:
             try:
-                batch.ask(runnable)
+                batch.send_steps(runnable)
             except IpexctlError as e:
-                batch.lost(HostDown.of(host.name, e))
+                batch.add_lost_host(HostDown.of(host.name, e))
         return batch.outcomes
 
     def predict_step_state(self, host: str, preview: StepPrediction) -> State:
@@ -98,7 +98,7 @@ class _Batch:
         self._began = time.monotonic()
         self.outcomes: list[StepOutcome] = []
 
-    def ask(self, steps: Sequence[BoundStep]) -> None:
+    def send_steps(self, steps: Sequence[BoundStep]) -> None:
         """Send the steps as one request, and wait until the host has run them."""
         agent = self._batches.fleet.agents[self._host]
         requests, modules = [], set()
@@ -114,6 +114,7 @@ class _Batch:
         agent.wait(self._number, timeout=SILENCE, total=TOTAL, on_event=self._on_event)
 
     def _step_request(self, step: PlayStep, bound: HostStep, scope: Scope) -> dict[str, Any]:
+        """Return the message that describes a step to the host."""
         try:
             args = bound.request(self._files, scope)
         except Bad as e:
@@ -124,6 +125,7 @@ class _Batch:
         }  # fmt: skip
 
     def _on_event(self, frame: Frame) -> None:
+        """Handle a frame of the host: it needs a file, or reports the progress of a step."""
         header = frame.header
         step = self._steps.get(header.get("number", 0))
         event = header.get("event")
@@ -170,9 +172,9 @@ class _Batch:
             what, why, hint = (as_written(text_of(failure.get(k))) for k in ("what", "why", "hint"))
             slug = slug_of(failure.get("slug"))
             result = Result(state, what, why, hint_of(self._host, hint), slug)
-        self.ended(step, result, text_of(header.get("diff")))
+        self.add_outcome(step, result, text_of(header.get("diff")))
 
-    def ended(self, step: PlayStep, result: Result, diff: str = "") -> None:
+    def add_outcome(self, step: PlayStep, result: Result, diff: str = "") -> None:
         seconds = time.monotonic() - self._began
         outcome = StepOutcome(step, self._host.name, **vars(result), diff=diff, seconds=seconds)
         self._began = time.monotonic()
@@ -180,10 +182,10 @@ class _Batch:
         self.outcomes.append(outcome)
         self._batches.listener.end(outcome)
 
-    def lost(self, down: HostDown) -> None:
+    def add_lost_host(self, down: HostDown) -> None:
         """Count the failure for the step that was running, or else for the next one."""
         ended = {outcome.step.number for outcome in self.outcomes}
         remaining = [step for number, step in self._steps.items() if number not in ended]
         step = self._current or (remaining[0] if remaining else None)
         if step:
-            self.ended(step, Result.of_down(down))
+            self.add_outcome(step, Result.of_down(down))

@@ -62,7 +62,7 @@ def run_play(
     validate_play(play, hosts, scope)
     names = tuple(host.name for host in hosts.inventory.hosts)
     on = {step.number: hosts.on[step.number] for step in steps}
-    started(PlayStart(play, steps, names, on, scope.masked))
+    started(PlayStart(play, steps, names, on, scope.mask_text))
     journal = open_journal(play.source, resume=options.resume, check=options.check)
     outcomes: list[StepOutcome] = []
     for part in _serial_parts(hosts.inventory, play.serial):
@@ -84,7 +84,7 @@ def run_play(
                 run.interrupted = True
                 raise
         outcomes += run.outcomes
-        if run.fatal:
+        if run.has_fatal_failure:
             break
     report = PlayReport(play, names, tuple(outcomes), options.check, time.monotonic() - began)
     if not options.check:
@@ -125,7 +125,7 @@ def validate_play(play: Play, hosts: PlayHosts, scope: PlayScope) -> None:
     """
     errors = FoundErrors()
     for step in play.all_steps:
-        with errors.kept():
+        with errors.collect_errors():
             _validate_step(step, hosts, scope)
     errors.raise_all()
 
@@ -138,11 +138,11 @@ def _validate_step(step: PlayStep, hosts: PlayHosts, scope: PlayScope) -> None:
             step_sudo, why="it works in the user's own folder", slug="step-takes-no-sudo"
         )
     if step.when is not None:
-        check_names(step.when, dict.fromkeys(scope.names(hosts.inventory.hosts)))
+        check_names(step.when, dict.fromkeys(scope.variable_names(hosts.inventory.hosts)))
     for host in hosts.of(step):
         if step.when is not None:
-            check_values(step.when, scope.on(host, step.item))
-        values = scope.on(host, step.item)
+            check_values(step.when, scope.scope_on(host, step.item))
+        values = scope.scope_on(host, step.item)
         bound = _bind_on(step, values)
         created_by_play = host.local and isinstance(bound, FleetStep)
         if bound is not None and not created_by_play:
@@ -156,12 +156,12 @@ def _check_files(step: PlayStep, bound: Step, scope: Scope) -> None:
             folder = "" if Path(path).is_absolute() else f" in {Path.cwd()}"
             what = f"{step.place}: {step.kind}: {name}: there is no file or folder {path}{folder}"
             why = "paths on this machine are relative to the current directory" if folder else ""
-            raise InputError(scope.masked(what), why=why, slug="local-file-missing")
+            raise InputError(scope.mask_text(what), why=why, slug="local-file-missing")
     if isinstance(bound, HostStep):
         try:
             bound.validate_files(scope)
         except Bad as e:
-            error = e.prefixed(f"{step.kind}: ").masked(scope.masked)
+            error = e.prefixed(f"{step.kind}: ").masked(scope.mask_text)
             raise error.placed(step.place) from None
 
 
@@ -193,14 +193,14 @@ class _PlayRun:
         self.outcomes: list[StepOutcome] = []
 
     @property
-    def fatal(self) -> bool:
+    def has_fatal_failure(self) -> bool:
         return self._play.any_errors_fatal and bool(self._failed)
 
     def run(self) -> None:
         """Run the steps on all hosts, then the handlers that they notified."""
         self._connect()
         for segment in self._split_segments(self._steps):
-            if self.fatal:
+            if self.has_fatal_failure:
                 break
             remaining = self._still_in_play()
             self._run_segment(segment, remaining)
@@ -214,7 +214,7 @@ class _PlayRun:
                 self._run_segment(segment, [h for h in notified if h.name not in self._failed])
             for host in self._fleet.alive:
                 if host.name in hosts and host.name not in self._failed:
-                    self._journal.forget(host.name, of_handler(name), sync=False)
+                    self._journal.forget_entry(host.name, of_handler(name), sync=False)
             self._failed |= self._failed_before
 
     def _add_unchecked(self, segment: Sequence[PlayStep], checked: Container[str]) -> None:
@@ -228,7 +228,7 @@ class _PlayRun:
     def _find_pending_hosts(self, handler: str, steps: Sequence[PlayStep]) -> set[str]:
         """Return the hosts on which the last run of the play stopped before this handler."""
         names = {host.name for host in self._fleet.alive} - self._notified.get(handler, set())
-        due = {name for name in names if self._journal.has(name, of_handler(handler))}
+        due = {name for name in names if self._journal.has_entry(name, of_handler(handler))}
         if due and steps:
             text = f"{handler}: notified on {fold(sorted(due))} by an earlier run, still to be run"
             self._listener.line("", steps[0], text)
@@ -292,7 +292,7 @@ class _PlayRun:
         return (*self._steps, *(step for name in notified for step in handlers[name]))
 
     def _is_step_due(self, step: PlayStep, host: Host) -> bool:
-        return condition_holds(step.when, self._scope.on(host, step.item))
+        return condition_holds(step.when, self._scope.scope_on(host, step.item))
 
     # -- steps --
 
@@ -317,7 +317,7 @@ class _PlayRun:
     def _bind_step(self, step: PlayStep, host: Host) -> BoundStep:
         if not self._is_step_due(step, host):
             return BoundStep(step, None, WHEN)
-        values = self._scope.on(host, step.item)
+        values = self._scope.scope_on(host, step.item)
         bound = _bind_on(step, values)
         assert isinstance(bound, HostStep)
         if self._is_done(step, bound, host.name):
@@ -383,7 +383,7 @@ class _PlayRun:
         self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]
     ) -> FleetStep:
         """Return the step with its values. Raises InputError if they differ between hosts."""
-        bound_steps = [_bind_on(step, self._scope.on(host, step.item)) for host in hosts]
+        bound_steps = [_bind_on(step, self._scope.scope_on(host, step.item)) for host in hosts]
         for host, bound in zip(hosts, bound_steps, strict=True):
             if bound != bound_steps[0]:
                 raise InputError(

@@ -53,7 +53,6 @@ def read_play_file(word: str) -> tuple[str, str]:
 
 
 def _missing_play_error(word: str) -> InputError:
-    """Return the error for a play that does not exist, with similar names."""
     if Path(word).is_file():
         what = f"there is no shipped play {word!r}"
         return InputError(

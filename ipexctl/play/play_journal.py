@@ -27,7 +27,7 @@ class PlayJournal:
     check: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def has(self, host: str, entry: str) -> bool:
+    def has_entry(self, host: str, entry: str) -> bool:
         return _journal_key(host, entry) in self.known
 
     def note(self, host: str, entry: str, *, sync: bool = True) -> None:
@@ -36,16 +36,16 @@ class PlayJournal:
             self.known.add(_journal_key(host, entry))
             self._append_line(_journal_key(host, entry), sync)
 
-    def forget(self, host: str, entry: str, *, sync: bool = True) -> None:
-        if not self.check and self.has(host, entry):
+    def forget_entry(self, host: str, entry: str, *, sync: bool = True) -> None:
+        if not self.check and self.has_entry(host, entry):
             self.known.discard(_journal_key(host, entry))
             self._append_line(f"-{_journal_key(host, entry)}", sync)
 
     def is_done(self, host: str, entry: str) -> bool:
         """Return whether the step can be skipped; without `resume` forget it: it runs again."""
         if not self.resume:
-            self.forget(host, entry)
-        return self.resume and self.has(host, entry)
+            self.forget_entry(host, entry)
+        return self.resume and self.has_entry(host, entry)
 
     def _append_line(self, line: str, sync: bool) -> None:
         with self._lock, self.path.open("a") as file:

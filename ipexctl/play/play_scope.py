@@ -45,7 +45,7 @@ class PlayScope:
             f"{kind}.{name}": value for name, value in env.items() for kind in ("env", "secret")
         }
 
-    def on(self, host: Host, item: Node | None = None) -> Scope:
+    def scope_on(self, host: Host, item: Node | None = None) -> Scope:
         """Return the scope of a host. `item`: the item of the step's loop."""
         facts = self.facts.get(host.name)
         play_vars: dict[str, str] = {}
@@ -88,9 +88,9 @@ class PlayScope:
         names = {name for host in self.hosts for name, _ in host.vars}
         return {n: fold(h.name for h in self.hosts if n in dict(h.vars)) for n in names}
 
-    def names(self, hosts: Iterable[Host]) -> set[str]:
+    def variable_names(self, hosts: Iterable[Host]) -> set[str]:
         """Return the variables that at least one host has."""
         return {*self.extra, *self.play.vars, *(name for host in hosts for name, _ in host.vars)}
 
-    def masked(self, text: str) -> str:
-        return Scope(self._around, used=self.used).masked(text)
+    def mask_text(self, text: str) -> str:
+        return Scope(self._around, used=self.used).mask_text(text)

@@ -207,7 +207,7 @@ def ask_missing(
         return answer, ()
     missing = _set_bits(bits, len(tree.files))
     if not missing or len(missing) != answer["missing"]:
-        raise answer.odd("which files it lacks")
+        raise answer.invalid_reply("which files it lacks")
     return answer, missing
 
 
@@ -217,7 +217,7 @@ def ask_complete(
     """Have the host complete the tree after everything that it lacked was sent."""
     answer, missing = ask_missing(agent, bundle, header, module)
     if missing:
-        raise answer.odd("it lacks files that were sent")
+        raise answer.invalid_reply("it lacks files that were sent")
     return answer
 
 

@@ -358,7 +358,7 @@ class ProjectReader:
 
     def _file(self, path: str, info: os.stat_result) -> ProjectFile:
         mark = file_stamp(info)
-        sha, size = self._hashes.known(path, mark), info.st_size
+        sha, size = self._hashes.known_hash(path, mark), info.st_size
         if not sha:
             sha, size = self._hash(path, mark)
         self._paths[sha] = path

@@ -78,7 +78,7 @@ def remove(
         show_plan(plan)
         if not confirm("Remove this? [y/N] ", sys.stdin):
             return Agreed(False)
-        open_kinds = [k for k in plan.here if not k.goes and k.kind not in kinds]
+        open_kinds = [k for k in plan.here if not k.is_removed and k.kind not in kinds]
         chosen = [
             k.kind for k in open_kinds if confirm(f"Also remove {k.what} here? [y/N] ", sys.stdin)
         ]

@@ -36,7 +36,7 @@ class RemovedHost:
     caches: tuple[tuple[str, int], ...] = ()  # of torch.compile, which stay as well
 
     @property
-    def goes(self) -> bool:
+    def is_removed(self) -> bool:
         return self.there and self.made and not self.busy
 
 
@@ -79,20 +79,20 @@ def remove_all(
 ) -> RemoveReport:
     """Remove everything; `agreed` sees the plan first. Hosts where something is in use keep all."""
     with Fleet(target, root) as fleet:
-        hosts = fleet.each(progress.shown(lambda host: _measure_root(fleet, host, progress)))
+        hosts = fleet.each(progress.track(lambda host: _measure_root(fleet, host, progress)))
         local_files = own_files.kept_here(dead_labs) if here else ()
         plan = RemovalPlan(tuple(hosts.values()), local_files, fleet.recaps())
         if check:
             recaps = {host: _predicted_recap(entry) for host, entry in hosts.items()}
             return RemoveReport(plan, fleet.recaps(recaps), done=False, check=True)
-        if not (any(entry.goes for entry in hosts.values()) or local_files):
+        if not (any(entry.is_removed for entry in hosts.values()) or local_files):
             recaps = {host: _predicted_recap(entry) for host, entry in hosts.items()}
             return RemoveReport(plan, fleet.recaps(recaps))
         answer = agreed(plan)
         if not answer.go:
             return RemoveReport(plan, (), done=False)
-        recaps = fleet.each(progress.shown(lambda host: _remove_root(fleet, host, hosts, progress)))
-    gone = tuple(entry for entry in local_files if entry.goes or entry.kind in answer.kinds)
+        recaps = fleet.each(progress.track(lambda host: _remove_root(fleet, host, hosts, progress)))
+    gone = tuple(entry for entry in local_files if entry.is_removed or entry.kind in answer.kinds)
     own_files.remove_own_files(gone)  # last, as it includes notes written when the connections end
     return RemoveReport(plan, fleet.recaps(recaps), gone)
 
@@ -115,7 +115,7 @@ def _remove_root(
     fleet: Fleet, host: Host, hosts: Mapping[Host, RemovedHost], progress: HostProgress
 ) -> HostResult:
     state = hosts[host]
-    if not state.goes:
+    if not state.is_removed:
         return _predicted_recap(state)
     progress.step(ProgressStep(host.name, f"removing {format_bytes(state.bytes)}"))
     answer = fleet.call(host, "remove.root_removal.remove", total=LONG)
@@ -125,7 +125,7 @@ def _remove_root(
     if remaining := answer.value("left", tuple[str, ...]):
         message = f"{state.root} could not be removed completely"
         return HostResult(host.name, HostState.FAILED, message, notes=remaining)
-    return _removal_recap(state, f"{format_bytes(answer.whole('removed'))} removed")
+    return _removal_recap(state, f"{format_bytes(answer.integer('removed'))} removed")
 
 
 def _predicted_recap(state: RemovedHost) -> HostResult:

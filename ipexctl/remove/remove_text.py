@@ -36,7 +36,7 @@ def _host_lines(state: RemovedHost) -> tuple[str, ...]:
 
 def _here_line(files: OwnFiles) -> str:
     places = ", ".join(map(str, files.paths[:4])) + ", ..." * (len(files.paths) > 4)
-    note = "" if files.goes else f"; asked about separately, or --also {files.kind}"
+    note = "" if files.is_removed else f"; asked about separately, or --also {files.kind}"
     return f"{files.kind}: {format_bytes(files.bytes)}, {files.what}{note} ({places})"
 
 

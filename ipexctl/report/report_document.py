@@ -32,7 +32,7 @@ def report_document(material: Material) -> dict[str, Any]:
         "began": material.began,
     }
     plain = _change_texts(document, _plain_text)
-    masked = material.mask.document(plain)
+    masked = material.mask.mask_document(plain)
     places = [name for name, value in masked.items() if MASK in str(value)]
     if places:
         masked["notes"].append(f"Secrets are masked ({MASK}) in: {', '.join(places)}.")

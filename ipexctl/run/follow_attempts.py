@@ -353,7 +353,7 @@ def _read_plan(
     options = RunOptions("", root=fleet.root, lives_on=True)
     with suppress(TypeError, ValueError):  # an older ipexctl did not record it
         options = replace(options, host_timeout=Seconds(done["plan"].get("host_timeout")))
-    return plan, run.seconds if run.over else float(done.whole("age")), options
+    return plan, run.seconds if run.over else float(done.integer("age")), options
 
 
 TRY_AGAIN = 5.0  # seconds between two tries to reach a host that is away

@@ -91,7 +91,7 @@ def keep_competing_runs(facts: Facts, plan: LaunchPlan) -> Facts:
     ranks = (place for host in plan.hosts if host.host == facts.host for place in host.ranks)
     cpus = {cpu for place in ranks for cpu in (*place.cpus, *place.comm)} or None
     load = facts.condition.load
-    load = replace(load, runs=tuple(run for run in load.runs if run.meets(cpus)))
+    load = replace(load, runs=tuple(run for run in load.runs if run.uses_any_of(cpus)))
     return replace(facts, condition=replace(facts.condition, load=load))
 
 

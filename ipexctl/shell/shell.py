@@ -106,7 +106,7 @@ def installed_variables(
         if told:
             answer = agent.call("facts.read_other_runs.list", {"root": fleet.root_of(host)}).done
             for run in read_rows(LiveRun, answer["runs"]):
-                note(f"{host.name}: {run.title} is running here: {run.use}")
+                note(f"{host.name}: {run.title} is running here: {run.usage_text}")
         choice = choice_here()
         request = {"root": fleet.root_of(host), "run_id": "shell", **asked_env(choice)}
         with hint_install(fleet.target, choice, fleet.root):

@@ -63,7 +63,7 @@ class HostEnvs:
     blobs: int  # bytes
     size: int = 0
 
-    def env(self, key: str) -> BuiltEnv | None:
+    def find_env(self, key: str) -> BuiltEnv | None:
         return next((e for e in self.envs if e.key == key), None)
 
     @property
@@ -95,7 +95,7 @@ def way_back(all_hosts: Sequence[HostEnvs]) -> str:
     reach = {
         key: sum(key in (s.current, s.previous) for s in all_hosts)
         for key in dict.fromkeys(s.previous for s in all_hosts if s.previous != s.current)
-        if any((env := s.env(key)) and env.whole for s in all_hosts)
+        if any((env := s.find_env(key)) and env.whole for s in all_hosts)
     }
     return max(reach, key=lambda key: reach[key], default="")
 
@@ -104,7 +104,7 @@ def not_back(on_host: HostEnvs, key: str) -> str:
     """Return why this host cannot be switched back to `key`, "" if it can."""
     if not key:
         return "there is no previous environment"
-    env = on_host.env(key)
+    env = on_host.find_env(key)
     return "" if env and env.whole else f"the environment {key} is not here"
 
 
@@ -113,7 +113,7 @@ def still_named_envs(on_host: HostEnvs, choice: EnvChoice) -> dict[str, str]:
     reasons = {}
     for env in (e for e in on_host.envs if e.key in on_host.unused):
         users = [user for user in env.users if user.project.id != choice.project.id]
-        if why := choice.names(env.key):
+        if why := choice.reason_for(env.key):
             reasons[env.key] = why
         elif users:
             rest = f" and {len(users) - 1} more" if len(users) > 1 else ""

@@ -150,7 +150,7 @@ def lock_fits(lock: Lock, stack: Stack) -> bool:
 
 
 def _platform_fits(wheels: str, host: str) -> bool:
-    """Decide whether hosts load the wheels: a newer glibc loads what was built for an older one."""
+    """Decide whether hosts load the wheels: a newer glibc loads what was built for older ones."""
     ours, theirs = _PLATFORM.fullmatch(wheels), _PLATFORM.fullmatch(host)
     if not ours or not theirs or ours[1] != theirs[1]:
         return wheels == host

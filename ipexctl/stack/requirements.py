@@ -44,7 +44,7 @@ class Extra:
     extra: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
 
-    def names(self, name: str) -> bool:
+    def names_package(self, name: str) -> bool:
         return any(canonicalize_name(Requirement(text).name) == name for text in self.requirements)
 
 

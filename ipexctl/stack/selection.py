@@ -179,6 +179,7 @@ def _no_python(row: StackRow, f: Facts, request: Request) -> str:
 
 
 def _across_hosts(row: StackRow, facts: Sequence[Facts], request: Request) -> Iterator[str]:
+    """Yield reasons why the row cannot serve all hosts together: architectures, Pythons."""
     kinds: dict[str, list[str]] = {}
     for host in facts:
         kinds.setdefault(host.cpu.arch, []).append(host.host)
@@ -297,7 +298,7 @@ def stack_modules(row: StackRow, version: Callable[[str], str]) -> tuple[tuple[s
 
 def proved_text(proof: Answer) -> str:
     """Return what a host's proof has shown, in words."""
-    step, ranks = proof.text("step"), proof.whole("ranks")
+    step, ranks = proof.text("step"), proof.integer("ranks")
     words = [f"torch {proof.text('torch')}"]
     words += [
         f"{name} {version}"

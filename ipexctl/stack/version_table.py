@@ -166,6 +166,6 @@ def brings_ipex(row: StackRow, request: Request) -> str:
 
 
 def is_version(version: str, requested: str) -> bool:
-    """Match versions by complete numbers: 1.12.100 is not 1.12.1."""
+    """Compare complete numbers, so that 1.12.100 does not match 1.12.1."""
     requested = requested.split("+")[0]
     return version == requested or version.startswith(requested + ".")

@@ -31,7 +31,7 @@ class Redactor:
         self._aliases: dict[str, str] = {}  # by lower-case names
         self._counts: Counter[str] = Counter()
 
-    def hosts(self, *names: str) -> None:
+    def add_hosts(self, *names: str) -> None:
         """Add names or addresses of hosts."""
         for name in names:
             if is_address(name):
@@ -42,12 +42,13 @@ class Redactor:
             if alias != short:
                 self._aliases.setdefault(name.lower(), f"{alias}.domain")
 
-    def users(self, *names: str) -> None:
+    def add_users(self, *names: str) -> None:
         for name in names:
             self._alias_of("user", name)
 
-    def text(self, text: str) -> str:
-        text = self.mask.text(text)
+    def redact_text(self, text: str) -> str:
+        """Mask secrets; replace home folders, hosts, users and addresses by aliases."""
+        text = self.mask.mask_text(text)
         for home in self._homes:
             text = re.sub(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])", "~", text)
         text = _OTHER_HOME.sub(lambda m: m[1] + self._alias_of("user", m[2]), text)
@@ -56,16 +57,16 @@ class Redactor:
             text = _AT.sub(self._redact_login, text)
         return _IP.sub(lambda m: self._alias_of("addr", m[0]) if is_address(m[0]) else m[0], text)
 
-    def value(self, value: Any) -> Any:
+    def redact_document(self, value: Any) -> Any:
         """Redact a JSON document whose keys are our own; only its values are from elsewhere."""
-        return self._redact_values(self.mask.document(value))
+        return self._redact_values(self.mask.mask_document(value))
 
     def _redact_values(self, value: Any) -> Any:
         if isinstance(value, Mapping):
             return {key: self._redact_values(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self._redact_values(item) for item in value]
-        return self.text(value) if isinstance(value, str) else value
+        return self.redact_text(value) if isinstance(value, str) else value
 
     def _replace_names(self, text: str) -> str:
         names = "|".join(map(re.escape, sorted(self._aliases, key=len, reverse=True)))
@@ -74,7 +75,7 @@ class Redactor:
 
     def _redact_login(self, match: re.Match[str]) -> str:
         user, _, host = match[0].partition("@")
-        self.hosts(host)
+        self.add_hosts(host)
         return f"{self._alias_of('user', user)}@{self._aliases.get(host.lower(), host)}"
 
     def _alias_of(self, kind: str, name: str) -> str:

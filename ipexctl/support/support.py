@@ -80,7 +80,7 @@ def support(
     redactor = Redactor(mask=SecretMask(known_secrets()), homes=_home_folders())
     hosts = _or_error(lambda: _hosts_document(read_inventory(target), redactor))
     _alias_person(redactor, project_of(Path.cwd()).by)
-    redactor.hosts(platform.node())
+    redactor.add_hosts(platform.node())
     parts: dict[str, tuple[str, Any]] = {
         "versions.json": (
             "versions of ipexctl, Python, libraries and system",
@@ -112,12 +112,12 @@ def _home_folders() -> Iterator[str]:
 def _alias_person(redactor: Redactor, by: str) -> None:
     """Add aliases. `by`: USER@MACHINE."""
     user, _, machine = by.partition("@")
-    redactor.users(user)
-    redactor.hosts(machine)
+    redactor.add_users(user)
+    redactor.add_hosts(machine)
 
 
 def _or_error(read: Callable[[], Any]) -> Any:
-    """Read a part, or return its error by slug only: the text of an error may quote anything."""
+    """Return a part, or the slug of its error: the error's text may quote anything."""
     try:
         return read()
     except IpexctlError as e:
@@ -167,8 +167,8 @@ def _stack_document() -> dict[str, Any] | None:
 
 def _hosts_document(inventory: Inventory, redactor: Redactor) -> dict[str, Any]:
     for host in inventory.hosts:
-        redactor.hosts(host.name, host.address)
-        redactor.users(host.user)
+        redactor.add_hosts(host.name, host.address)
+        redactor.add_users(host.user)
     rows = [_named_attributes(host, _HOST) for host in inventory.hosts]
     return {"hosts": rows, "last_command": _last_states_document(inventory)}
 
@@ -181,11 +181,12 @@ def _last_states_document(inventory: Inventory) -> dict[str, list[str] | None]:
 def _run_parts(
     target: Target, text: str, root: str, redactor: Redactor, *, output: bool
 ) -> dict[str, tuple[str, Any]]:
+    """Return the documents about a run, with `output` its last lines; or the error."""
     description = "the run, as its hosts recorded it"
     try:
         with Fleet(target, root) as fleet:
             run = find_run(fleet, text)
-            redactor.hosts(*run.about.hosts, *(part.target for part in run.seen))
+            redactor.add_hosts(*run.about.hosts, *(part.target for part in run.seen))
             _alias_person(redactor, run.about.by)
             record = run_record(read_attempt(fleet, run))
     except InputError:  # there is no such run
@@ -274,8 +275,8 @@ def _output_parts(target: Target, text: str, root: str) -> Iterator[tuple[str, t
 
 def _redacted_text(value: Any, redactor: Redactor) -> str:
     if isinstance(value, str):
-        return redactor.text(value)
-    return json.dumps(redactor.value(value), indent=2) + "\n"
+        return redactor.redact_text(value)
+    return json.dumps(redactor.redact_document(value), indent=2) + "\n"
 
 
 def _pack_archive(texts: Mapping[str, str]) -> bytes:

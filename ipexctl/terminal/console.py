@@ -48,6 +48,7 @@ def print_text(console: Console, text: str) -> None:
 
 
 def _fold_line(line: Text, width: int, indent: str) -> Iterator[Text]:
+    """Yield the parts of a line that fit the width, with their styles."""
     plain = re.sub(r"\s", " ", line.plain)
     if line.cell_len <= width or not plain.strip():
         yield line

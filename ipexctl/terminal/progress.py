@@ -37,7 +37,7 @@ class HostProgress:
     # Asked once, if there is something to do. False: the user answered no.
     agreed: Callable[[Any], bool] = lambda plan: True
 
-    def shown(self, work: Callable[[Host], T]) -> Callable[[Host], T]:
+    def track(self, work: Callable[[Host], T]) -> Callable[[Host], T]:
         """Wrap `work`: a host on which it fails is shown as failed."""
 
         def one(host: Host) -> T:

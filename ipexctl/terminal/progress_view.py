@@ -52,6 +52,7 @@ class ProgressView:
             self._steps.clear()
 
     def step(self, step: ProgressStep) -> None:
+        """Show what a host does now, or print it where lines cannot change."""
         if self.quiet or self._over:
             return
         step = replace(step, text=printable_text(step.text))

@@ -31,7 +31,7 @@ _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 
 @dataclass(frozen=True)
 class Frameworks:
-    """What the script's own code uses. It may use more: code can come from elsewhere."""
+    """Frameworks that the script's own code uses; imported files may use others."""
 
     used: frozenset[str] = frozenset()  # values of IMPORTED
     sharding: frozenset[str] = frozenset()  # DeepSpeed, FSDP: set in Accelerate or the Trainer

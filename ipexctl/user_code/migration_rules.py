@@ -43,7 +43,7 @@ class Rule:
     def first_versions(self) -> dict[str, tuple[int, ...]]:
         return {name: version_of(text) for name, text in self.versions.items()}
 
-    def says(self, name: str, since: str = "") -> str:
+    def describe_use(self, name: str, since: str = "") -> str:
         """Return what is wrong with a name. `since`: in place of the rule's own words."""
         return self.text.format(name=name, since=since or self.since)
 
@@ -66,14 +66,14 @@ class Rules:
 
     def find(self, kind: str, name: str, value: str = "") -> Rule | None:
         """Return the first rule that matches: special names are before general ones."""
-        return next((rule for rule in self.of(kind) if rule.matches(name, value)), None)
+        return next((rule for rule in self.rules_of(kind) if rule.matches(name, value)), None)
 
     def find_argument(self, name: str, value: object) -> Rule | None:
         """Return the rule for an argument of TrainingArguments; some apply to one value only."""
         rule = self.find("argument", name, str(value))
         return rule if rule and rule.value in ("", value) else None
 
-    def of(self, kind: str) -> tuple[Rule, ...]:
+    def rules_of(self, kind: str) -> tuple[Rule, ...]:
         return self.by_kind.get(kind, ())
 
 
@@ -127,7 +127,7 @@ class Reading:
 
 
 def make_finding(rule: Rule, name: str, line: int) -> MigrationFinding:
-    text = rule.says(name)
+    text = rule.describe_use(name)
     if text.endswith(" discontinued"):
         text += f" after {rule.since}"
     return MigrationFinding(rule, name, line, text, rule.use)

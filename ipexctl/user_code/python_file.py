@@ -46,7 +46,7 @@ class Called:
         return self.node.lineno
 
     @property
-    def first(self) -> ast.expr | None:
+    def first_argument(self) -> ast.expr | None:
         return self.node.args[0] if self.node.args else None
 
 
@@ -141,7 +141,7 @@ class PythonFile:
                 keywords = {k.arg: k.value for k in node.keywords if k.arg}
                 yield Called(node, target, last.rpartition(".")[2], keywords)
 
-    def assignments(self) -> Iterator[tuple[ast.stmt, ast.expr, ast.expr | None]]:
+    def find_assignments(self) -> Iterator[tuple[ast.stmt, ast.expr, ast.expr | None]]:
         """Yield (statement, target, value) of each target."""
         for node in self.nodes:
             if isinstance(node, ast.Assign):
@@ -155,29 +155,29 @@ class PythonFile:
             if isinstance(node, ast.ClassDef):
                 yield from node.body
 
-    def commands(self) -> Iterator[tuple[Called, list[str]]]:
+    def find_commands(self) -> Iterator[tuple[Called, list[str]]]:
         """Yield calls that start a program, and the words of its command line."""
         for call in self.calls:
             if call.target in STARTS_A_PROCESS:
                 yield call, _command_words(call)
 
-    def variables(self) -> Iterator[SetVariable]:
+    def find_variables(self) -> Iterator[SetVariable]:
         """Yield the environment variables that the file sets."""
-        for node, target, value in self.assignments():
+        for node, target, value in self.find_assignments():
             if isinstance(target, ast.Subscript) and self.dotted_name(target.value) == "os.environ":
                 yield SetVariable(node, text_of(target.slice), value)
         for call in self.calls:
             if call.target == "os.environ.update":
-                for name, value in [*_dict_items(call.first), *call.keywords.items()]:
+                for name, value in [*_dict_items(call.first_argument), *call.keywords.items()]:
                     yield SetVariable(call.node, name, value)
-            elif call.target in ("os.environ.setdefault", "os.putenv") and call.first:
+            elif call.target in ("os.environ.setdefault", "os.putenv") and call.first_argument:
                 value = call.node.args[1] if len(call.node.args) > 1 else None
-                yield SetVariable(call.node, text_of(call.first), value, default=True)
+                yield SetVariable(call.node, text_of(call.first_argument), value, default=True)
 
     # --- what certainly runs ---------------------------------------------------------------------
 
-    def guarded(self, node: ast.AST) -> bool:
-        """Decide if it follows a version check, or its failure is caught: the file handles it."""
+    def is_guarded(self, node: ast.AST) -> bool:
+        """Decide if the file itself handles a failure: after a version check, or in a `try`."""
         for child, parent in self._walk_ancestors(node):
             if isinstance(parent, _TRIES):
                 if child not in parent.finalbody and any(map(_catches_errors, parent.handlers)):
@@ -190,14 +190,14 @@ class PythonFile:
                 return True
         return False
 
-    def runs(self, node: ast.AST) -> bool:
-        """Decide whether it runs whenever the file does."""
+    def is_always_run(self, node: ast.AST) -> bool:
+        """Decide whether the node runs whenever the file does."""
         runs, function = self._runs_in(node)
         return runs and (function is None or function in self._running)
 
-    def sure(self, node: ast.AST) -> bool:
-        """Decide whether it runs whenever the file does, and its failure is not caught."""
-        return self.runs(node) and not self.guarded(node)
+    def is_certain(self, node: ast.AST) -> bool:
+        """Decide whether the node runs whenever the file does, and its failure is not caught."""
+        return self.is_always_run(node) and not self.is_guarded(node)
 
     def _walk_ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
         """Yield (child, parent), from the node up to the module."""
@@ -235,6 +235,7 @@ class PythonFile:
                     yield from body[first + 1 :]
 
     def _possible_ends(self) -> Iterator[ast.AST]:
+        """Yield what may end a function or the script, and the statements around it."""
         for node in self.nodes:
             call = isinstance(node, ast.Call) and self.dotted_name(node.func) in _ENDS
             if call or isinstance(node, ast.Return | ast.Raise):
@@ -250,7 +251,7 @@ class PythonFile:
         for call in self.calls:
             name = call.node.func.id if isinstance(call.node.func, ast.Name) else ""
             runs, function = self._runs_in(call.node) if name in self.functions else (False, None)
-            if runs and not self.guarded(call.node):
+            if runs and not self.is_guarded(call.node):
                 callees.setdefault(function, []).append(self.functions[name])
         running, waiting = set[Function](), callees.get(None, [])
         while waiting:
@@ -262,7 +263,7 @@ class PythonFile:
 
 
 def _catches_errors(handler: ast.ExceptHandler) -> bool:
-    """Decide whether it catches more than the end of the program."""
+    """Decide whether the handler catches more than the end of the program."""
     if handler.type is None:
         return True
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
@@ -300,7 +301,7 @@ def _dict_items(node: ast.expr | None) -> list[tuple[str, ast.expr]]:
 
 def _command_words(call: Called) -> list[str]:
     """Return the words of the command that is started, as far as the source has them."""
-    first = call.first or call.keywords.get("args") or call.keywords.get("cmd")
+    first = call.first_argument or call.keywords.get("args") or call.keywords.get("cmd")
     if isinstance(first, ast.List | ast.Tuple):
         return [literal_of(part) or _interpreter_word(part) for part in first.elts]
     return _split_command(literal_of(first))

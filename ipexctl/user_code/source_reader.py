@@ -58,8 +58,8 @@ def read_source(path: str, content: str | bytes, *, main: bool) -> PythonSource:
 
 
 def _read_source(path: str, file: PythonFile) -> PythonSource:
-    unguarded = [call for call in file.calls if not file.guarded(call.node)]
-    certain = [call for call in unguarded if file.runs(call.node)]
+    unguarded = [call for call in file.calls if not file.is_guarded(call.node)]
+    certain = [call for call in unguarded if file.is_always_run(call.node)]
     framework = list(_framework_calls(file, unguarded))
     return PythonSource(
         path,
@@ -83,8 +83,8 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
         hf_names=tuple(_hf_names(unguarded)),
         commands=tuple(
             StartedProgram(tuple(words), call.line)
-            for call, words in file.commands()
-            if words and not file.guarded(call.node)
+            for call, words in file.find_commands()
+            if words and not file.is_guarded(call.node)
         ),
         spawns=tuple(call.line for call in certain if call.target == SPAWN),
         bases=tuple(file.bases),
@@ -105,21 +105,21 @@ def _read_source(path: str, file: PythonFile) -> PythonSource:
 def _names_variable(file: PythonFile, name: str) -> bool:
     """Decide whether the file uses the variable's name except to set it."""
     uses = sum(isinstance(node, ast.expr) and text_of(node) == name for node in file.nodes)
-    return uses > sum(variable.name == name for variable in file.variables())
+    return uses > sum(variable.name == name for variable in file.find_variables())
 
 
 def _find_imports(file: PythonFile) -> Iterator[Import]:
     for node in file.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(alias.name, node.lineno, file.sure(node))
+                yield Import(alias.name, node.lineno, file.is_certain(node))
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names)
-            yield Import(node.module or "", node.lineno, file.sure(node), node.level, names)
+            yield Import(node.module or "", node.lineno, file.is_certain(node), node.level, names)
 
 
 def _changes_path(file: PythonFile) -> bool:
-    """Decide whether it uses sys.path or the module site."""
+    """Decide whether the file uses sys.path or the module site."""
     attributes = (file.dotted_name(node) for node in file.nodes if isinstance(node, ast.Attribute))
     return any(name == "sys.path" or name.startswith("site.") for name in attributes)
 
@@ -139,18 +139,18 @@ def _defined_options(file: PythonFile) -> Iterator[str]:
 
 
 def _changes_argv(file: PythonFile) -> bool:
-    """Decide whether its arguments differ from those of the command line."""
+    """Decide whether the script's arguments differ from those of the command line."""
     for call in file.calls:
         arguments = call.node.args or "args" in call.keywords
         if call.name in _CHANGE_ARGUMENTS or "sys.argv" in call.target:
             return True
         if call.name in _PARSE_ARGUMENTS and arguments:
             return True
-    return any("sys.argv" in ast.unparse(target) for _, target, _ in file.assignments())
+    return any("sys.argv" in ast.unparse(target) for _, target, _ in file.find_assignments())
 
 
 def _reads_argv(file: PythonFile) -> bool:
-    """Decide whether it takes arguments in a way that `_options` does not read."""
+    """Decide whether the file takes arguments in a way that `_defined_options` cannot read."""
     names = (
         file.dotted_name(node) for node in file.nodes if isinstance(node, ast.Attribute | ast.Name)
     )
@@ -160,7 +160,7 @@ def _reads_argv(file: PythonFile) -> bool:
 
 def _parsed_classes(file: PythonFile, call: Called) -> Iterable[ast.expr]:
     """Return the classes of HfArgumentParser((A, B)), also if the tuple has a name."""
-    argument = call.first or call.keywords.get("dataclass_types")
+    argument = call.first_argument or call.keywords.get("dataclass_types")
     classes = file.value_of(argument) if argument else None
     if isinstance(classes, ast.Tuple | ast.List):
         return classes.elts
@@ -219,11 +219,11 @@ def _hf_names(calls: Iterable[Called]) -> Iterator[HfName]:
 
 
 def _given_text(call: Called, keyword: str) -> str:
-    return text_of(call.keywords.get(keyword)) or text_of(call.first)
+    return text_of(call.keywords.get(keyword)) or text_of(call.first_argument)
 
 
 def _model_folders(calls: Iterable[Called]) -> Iterator[str]:
-    """Yield the folders to which it writes models."""
+    """Yield the folders to which the script writes models."""
     for call in calls:
         keywords = [call.keywords.get(name) for name in ("output_dir", "save_directory")]
         if call.name.startswith("save") or keywords[0] is not None:
@@ -236,7 +236,7 @@ def _model_folders(calls: Iterable[Called]) -> Iterator[str]:
 def _of_gpu(file: PythonFile, call: Called) -> str:
     """Return the text of a call that needs a GPU: model.cuda(), x.to("cuda:0"), backend "nccl"."""
     keywords = {name: _resolved_text(file, value) for name, value in call.keywords.items()}
-    first = _resolved_text(file, call.first) if call.first else ""
+    first = _resolved_text(file, call.first_argument) if call.first_argument else ""
     if call.name in ("init_process_group", "init_distributed"):
         backend = keywords.get("backend") or keywords.get("dist_backend") or first
         return f'the backend "{backend}"' if backend == "nccl" else ""
@@ -252,11 +252,11 @@ def _of_gpu(file: PythonFile, call: Called) -> str:
 
 
 def _loopback_addresses(file: PythonFile, certain: Iterable[Called]) -> Iterator[tuple[str, int]]:
-    """Yield what certainly sets the rendezvous to the loopback address, and its line."""
+    """Yield each call or variable that makes the rendezvous loopback, and its line."""
     places = [
         (MASTER, variable.value, variable.node)
-        for variable in file.variables()
-        if variable.name == MASTER and not variable.default and file.sure(variable.node)
+        for variable in file.find_variables()
+        if variable.name == MASTER and not variable.default and file.is_certain(variable.node)
     ]
     for call in certain:
         name, i = _MEETING.get(call.target.rpartition(".")[2], ("", 0))

@@ -99,7 +99,7 @@ def put(agent: Agent) -> object:
 
 
 def port(agent: Agent) -> object:
-    return agent.call("facts.read_speed.serve").done.whole("port", 65535)
+    return agent.call("facts.read_speed.serve").done.integer("port", 65535)
 
 
 def there(agent: Agent) -> object:

@@ -54,8 +54,8 @@ def test_a_file_that_was_fetched_and_is_gone_is_an_error(shop: Shop) -> None:
     package = LockedPackage("numpy", "2.0", "numpy.whl", "a" * 64, 5)
     lock = Lock("", "", "", "3.12", "", (package,), package)
     files = Supply(lock, [package], lambda: 5)
-    files.settle()
-    assert files.came() == 5
+    files.wait_for_files()
+    assert files.fetched_bytes() == 5
     with pytest.raises(IpexctlError):
         files.is_here(package.blob)
 

@@ -262,11 +262,10 @@ def test_hashes_are_kept_until_a_file_is_touched(tmp_path: Path) -> None:
     first.add("young", (1, 2**62, 2**62, 7), "sha")  # it may change again in the same tick
     first.save()
     again = Hashes(folder)
-    assert [again.known("a", old[0]), again.known("a", old[1]), again.known("young", old[0])] == [
-        "sha", "", "",
-    ]  # fmt: skip
+    stamps = [("a", old[0]), ("a", old[1]), ("young", old[0])]
+    assert [again.known_hash(*stamp) for stamp in stamps] == ["sha", "", ""]
     first.memory.path.write_text("[nonsense")
-    assert Hashes(folder).known("a", old[0]) == ""
+    assert Hashes(folder).known_hash("a", old[0]) == ""
     found = Walk(folder).run(send_project.Ignore())
     assert len(ProjectReader(folder, Hashes(folder)).tree(found).files) == 2
 

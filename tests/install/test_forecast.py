@@ -43,7 +43,7 @@ GB = 1000 * MB
 
 def part(name: str, state: EnvState, lacking: tuple[Blob, ...] = FILES, free: int = 9 * GB) -> Any:
     sent = () if state.built else lacking
-    whole = state.complete(LOCK.key)
+    whole = state.is_complete(LOCK.key)
     return HostInstall(Host(name), state, whole, lacking=sent, free=free)
 
 

@@ -91,5 +91,5 @@ def test_what_a_host_says_while_it_works_is_a_sign_of_life(agent: Agent, tmp_pat
     ],
 )
 def test_what_is_there_decides_what_is_done(state, complete, builds):
-    part = HostInstall(Host("a"), state, state.complete("k"))
+    part = HostInstall(Host("a"), state, state.is_complete("k"))
     assert (part.complete, part.needs_build) == (complete, builds)

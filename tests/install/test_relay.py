@@ -293,7 +293,7 @@ def port(site: Site) -> int:
     carrier = site.relay(a=HERE)
     site.bring(carrier, "a")
     asked = {"root": str(site.root("a")), "wanted": [BLOBS[0].sha256], "keys": KEYS}
-    return site.agents["a"].call("blobs.blob_server.open", asked).done.whole("port")
+    return site.agents["a"].call("blobs.blob_server.open", asked).done.integer("port")
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:

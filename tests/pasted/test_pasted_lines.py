@@ -304,12 +304,12 @@ def test_any_line_is_taken_over_or_refused(first: str, rest: list[str]) -> None:
 def test_the_entries_of_one_option_agree() -> None:
     for launcher in known_launchers().all:
         for flag in launcher.flags:
-            assert {other.values for name in flag.names for other in launcher.named(name)} == {
+            assert {other.values for name in flag.names for other in launcher.find_flags(name)} == {
                 flag.values
             }
             assert (flag.becomes in ("ignored", "refused")) == bool(flag.why)
             assert (flag.becomes == "refused") == bool(flag.type)
-            assert all(launcher.spelled(name) == name for name in flag.names)
+            assert all(launcher.normalize_option(name) == name for name in flag.names)
 
 
 @pytest.mark.parametrize("line", ["accelerate config", "mpirun --version", "env A=1", ""])

@@ -152,7 +152,7 @@ def finding(severity: Severity, host: str) -> Finding:
 )
 def test_doctor_fails_the_hosts_with_findings_of_the_severity(severity, on, fail_on, failed):
     report = Report((Host("a"), Host("b")), (), (), (), (finding(severity, on),), 0.1)
-    results = {host: Doctor(fail_on=fail_on).judged(report, host) for host in ("a", "b")}
+    results = {host: Doctor(fail_on=fail_on).judge_host(report, host) for host in ("a", "b")}
     assert [host for host, r in results.items() if r.state is State.FAILED] == failed
     for host in failed:
         assert (results[host].detail, results[host].hint) == (f"X-001 {SLOW}", "mount it")

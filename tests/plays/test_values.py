@@ -128,7 +128,7 @@ def _play(text: str) -> Play:
 def test_the_order_of_variables() -> None:
     play = _play("vars: {a: play, b: play, c: play}\nsteps: [sh: id]\n")
     host = Host("node01", vars=(("a", "host"), ("b", "host"), ("host", "x")))
-    values = PlayScope(play, {"a": "extra", "host": "x"}).on(host).values
+    values = PlayScope(play, {"a": "extra", "host": "x"}).scope_on(host).values
     assert [values[name] for name in ("a", "b", "c", "host")] == ["extra", "host", "play", "node01"]
 
 
@@ -136,7 +136,7 @@ def test_a_variable_uses_those_above_it() -> None:
     play = _play(
         "vars: {a: '${x}/1', b: '${a}/2', c: '$${a}', d: '${fact.isa}'}\nsteps: [sh: id]\n"
     )
-    scope = PlayScope(play, {"x": "${y}"}).on(Host("node01"))
+    scope = PlayScope(play, {"x": "${y}"}).scope_on(Host("node01"))
     assert [scope.values[name] for name in "abc"] == ["${y}/1", "${y}/1/2", "${a}"]
     assert interpolate_text("${d}", scope) is None
 
@@ -175,6 +175,6 @@ def test_a_step_with_a_loop_is_one_step_for_each_item() -> None:
     titles = ["sh", "say (name=${first})", "say (name=b\\n c)", "sh (1)", "sh (yes)", "h: sh (z)"]
     assert [step.title for step in play.all_steps] == titles
     scope = PlayScope(play, {})
-    found = [dict(scope.on(Host("n"), step.item).values) for step in play.all_steps]
+    found = [dict(scope.scope_on(Host("n"), step.item).values) for step in play.all_steps]
     assert [values.get("item.name") for values in found[:4]] == [None, "x", "b\\n c", None]
     assert [values.get("item") for values in found] == [None, None, None, "1", "yes", "z"]

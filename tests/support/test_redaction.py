@@ -14,8 +14,8 @@ from ipexctl.support.redaction import Redactor
 
 def redactor() -> Redactor:
     found = Redactor(mask=SecretMask(["from-the-environment"]), homes=["/home/ann"])
-    found.hosts("node01", "gpu7.lab.example", "10.1.2.3")
-    found.users("ann", "root")
+    found.add_hosts("node01", "gpu7.lab.example", "10.1.2.3")
+    found.add_users("ann", "root")
     return found
 
 
@@ -31,19 +31,21 @@ def redactor() -> Redactor:
     ("root is root", "root is root"),
 ])  # fmt: skip
 def test_a_text_says_nothing_that_others_may_not_read(text: str, expected: str) -> None:
-    assert redactor().text(text) == expected
+    assert redactor().redact_text(text) == expected
 
 
 def test_a_document_keeps_its_keys_and_its_numbers() -> None:
     given = {"node01": "node01", "port": 22, "api_token": "s", "list": ["ann", None, True]}
-    assert redactor().value(given) == {
+    assert redactor().redact_document(given) == {
         "node01": "host1", "port": 22, "api_token": "********", "list": ["user1", None, True],
     }  # fmt: skip
 
 
 @given(st.text(min_size=8, max_size=60), st.text(max_size=60))
 def test_a_known_secret_is_in_no_text(secret: str, around: str) -> None:
-    found = Redactor(mask=SecretMask([secret])).text(f"{around}{secret}{around} and {secret}")
+    found = Redactor(mask=SecretMask([secret])).redact_text(
+        f"{around}{secret}{around} and {secret}"
+    )
     assert secret not in found or secret in "********"
 
 
@@ -51,5 +53,5 @@ def test_a_known_secret_is_in_no_text(secret: str, around: str) -> None:
 def test_names_that_only_a_text_has_do_not_slow_it_down(size: int) -> None:
     text = "\n".join(f"u{i}@h{i}.example" for i in range(size))
     began = time.process_time()
-    redactor().text(text)
+    redactor().redact_text(text)
     assert time.process_time() - began < size / 2_000

@@ -60,19 +60,19 @@ KEPT = (
 
 @pytest.mark.parametrize(("text", "secret"), IN_TEXTS)
 def test_a_named_secret_is_masked(text: str, secret: str) -> None:
-    found = SecretMask().text(text.replace("§", secret))
+    found = SecretMask().mask_text(text.replace("§", secret))
     assert [part for part in (secret, *secret.split()) if part in found] == [] and MASK in found
 
 
 @pytest.mark.parametrize("text", KEPT)
 def test_other_texts_are_kept(text: str) -> None:
-    assert SecretMask().text(text) == text
+    assert SecretMask().mask_text(text) == text
 
 
 @pytest.mark.parametrize("path", TRAINING_LOGS, ids=lambda path: path.name)
 def test_a_training_log_is_kept(path: Path) -> None:
     lines = path.read_text("utf-8").splitlines()
-    changed = [line for line in lines if SecretMask().text(line) != line]
+    changed = [line for line in lines if SecretMask().mask_text(line) != line]
     assert [line for line in changed if "per token:" not in line] == []
 
 
@@ -81,7 +81,7 @@ def test_a_secret_of_the_command_line_is_masked_wherever_it_is_printed() -> None
     assert secret_arguments(command) == {
         "abc123", "two words", "u:p%40ss99", "p%40ss99", "p@ss99"
     }  # fmt: skip
-    said = SecretMask((), command).text("refused: abc123, two words, p@ss99; true")
+    said = SecretMask((), command).mask_text("refused: abc123, two words, p@ss99; true")
     assert said == f"refused: {MASK}, {MASK}, {MASK}; true"
 
 
@@ -91,7 +91,7 @@ def test_values_of_documents_are_judged_by_their_names() -> None:
         "rows": [["Cookie", WORD, "x"]], "api_key": [1],
         "env": [{"name": "MY_TOKEN", "value": TWO}, {"name": "RANKS", "value": "8"}],
     }  # fmt: skip
-    assert SecretMask().document(given) == {
+    assert SecretMask().mask_document(given) == {
         "argv": ["--api-key", MASK, f"--password={MASK}", "--lr", "0.1"],
         "rows": [["Cookie", MASK, "x"]],
         "env": [{"name": "MY_TOKEN", "value": MASK}, {"name": "RANKS", "value": "8"}],
@@ -102,8 +102,8 @@ def test_values_of_documents_are_judged_by_their_names() -> None:
 def test_a_variable_that_is_a_key_of_several_lines_is_masked_line_by_line() -> None:
     key = "-----BEGIN PRIVATE KEY-----\nAbCd1234\nEfGh5678\n-----END PRIVATE KEY-----"
     mask = SecretMask(secret_values({"DEPLOY_KEY": key, "TOKEN_CHECK": "true", "PWD": "/x/y/z"}))
-    assert mask.text(f"a {key!r}, EfGh5678\n{key}") == f"a '{MASK}', {MASK}\n{MASK}"
-    assert mask.text("/x/y/z true") == "/x/y/z true"
+    assert mask.mask_text(f"a {key!r}, EfGh5678\n{key}") == f"a '{MASK}', {MASK}\n{MASK}"
+    assert mask.mask_text("/x/y/z true") == "/x/y/z true"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def _seconds(text: str) -> float:
 
     def once() -> float:
         began = time.process_time()
-        mask.text(text)
+        mask.mask_text(text)
         return time.process_time() - began
 
     return min(once() for _ in range(3))

@@ -99,7 +99,6 @@ def _cpus_in_use(facts: Facts) -> float:
 
 
 def _describe_load(load: Load, cpus: int) -> str:
-    """Return the load average, what other programs use, and how long programs wait for CPUs."""
     text = f"load {load.average[0]:g} on {cpus} CPUs (15 min: {load.average[-1]:g})"
     if load.busy is not None:
         text += f"; other programs use {load.busy:g} CPUs now"

@@ -17,5 +17,5 @@ from ipexctl.facts.facts import Facts
     fix=do("see it: ", ipexctl_command("ps"), "   and wait until it ends, or use other hosts"),
 )
 def other_runs(facts: Facts) -> list[Evidence]:
-    runs = [run for run in facts.condition.load.runs if run.meets(of.usable_cpus(facts))]
+    runs = [run for run in facts.condition.load.runs if run.uses_any_of(of.usable_cpus(facts))]
     return [Evidence(run.use_of_cores) for run in runs]

@@ -75,7 +75,7 @@ class Check:
     def family(self) -> str:
         return self.id.partition("-")[0]
 
-    def findings(self, cluster: CheckedHosts) -> list[Finding]:
+    def make_findings(self, cluster: CheckedHosts) -> list[Finding]:
         return [self.make_finding(evidence) for evidence in self.look(cluster)]
 
     def make_finding(self, evidence: Evidence) -> Finding:
@@ -110,7 +110,7 @@ class host_check(Check):  # noqa: N801 - a decorator
 
 
 class cluster_check(Check):  # noqa: N801 - a decorator
-    """Declare a check that compares hosts; its Sights name the host to blame, or none."""
+    """Declare a check that compares hosts; its Evidence names the host to blame, or none."""
 
     cluster: ClassVar[bool] = True
 
@@ -153,7 +153,7 @@ def declared_checks(modules: Iterable[ModuleType]) -> tuple[Check, ...]:
 
 def run_checks(checks: Iterable[Check], cluster: CheckedHosts) -> tuple[Finding, ...]:
     """Return all findings by severity, worst first; then in the order of checks, then of hosts."""
-    findings = [finding for check in checks for finding in check.findings(cluster)]
+    findings = [finding for check in checks for finding in check.make_findings(cluster)]
     return tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.severity)))
 
 

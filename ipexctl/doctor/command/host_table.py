@@ -95,7 +95,6 @@ def _fit_columns(table: list[list[str]], width: int | None) -> list[list[str]]:
 
 
 def _table_line(row: list[str], table: list[list[str]], *, header: bool) -> Text:
-    """Return a row of the table, each cell padded to the width of its column."""
     text = Text()
     for i, cell in enumerate(row):
         size = max(cell_len(cells[i]) for cells in table)

@@ -110,7 +110,6 @@ def junit(report: Report) -> str:
 
 
 def _add_suite(root: ElementTree.Element, report: Report, name: str) -> None:
-    """Add the findings of a host, or of the cluster, as a JUnit test suite."""
     suite = ElementTree.SubElement(root, "testsuite", name=_escape_xml(name))
     host = "" if name == "all hosts" else name
     down = report.down_of(host) if host else None
@@ -172,7 +171,7 @@ def _findings_markdown(report: Report) -> Iterable[str]:
         )
     for severity in Severity:
         for problem in by_problem(report.findings, severity):
-            first, seen, fixes = problem.first, problem.evidence, problem.hosts_by_fix
+            first, seen, fixes = (problem.first, problem.evidence, problem.hosts_by_fix)
             names = _escape_md(fold(problem.hosts or report.cluster_hosts))
             yield f"\n### {severity.value} {first.id}: {_escape_md(first.title)} ({names})\n"
             for text, hosts in seen.items():

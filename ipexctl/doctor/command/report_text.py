@@ -103,8 +103,10 @@ def _next_command(report: Report) -> str:
     script = quoting.quote((report.script,))
     words = ("run", report.named, root, script) if ready else ("install", report.named, root, files)
     way = "in" if ready else "instead of"
-    origin = f"  # {way} the environment of project {plain(report.borrowed)}"
-    return " ".join(word for word in ("ipexctl", *words, origin * bool(report.borrowed)) if word)
+    origin = f"  # {way} the environment of project {plain(report.borrowed_project)}"
+    return " ".join(
+        word for word in ("ipexctl", *words, origin * bool(report.borrowed_project)) if word
+    )
 
 
 def _first_thing(report: Report) -> tuple[str, str]:

@@ -118,7 +118,6 @@ def _stack_reasons(decision: Decision) -> Iterator[str]:
 
 
 def _dtype_reason(facts: Facts, cluster: CheckedHosts, dtype: str) -> str:
-    """Return why the ranks should compute in this data type."""
     hidden = processors.underreported_processor(facts.cpu)
     who = "the virtual machine" if processors.is_guest(facts.cpu) else "this system"
     if not isa.has_bf16(facts.cpu):
@@ -150,7 +149,6 @@ def _without_bf16(cluster: CheckedHosts) -> str:
 
 
 def _ranks_reason(facts: Facts) -> str:
-    """Return the recommended number of ranks per host, and the reason."""
     nodes, ranks = usable_cores.numa_nodes(facts.cpu), usable_cores.default_ranks(facts.cpu)
     memory_only = sum(not n.cpus for n in facts.nodes)
     if facts.nodes_contradict:
@@ -163,7 +161,6 @@ def _ranks_reason(facts: Facts) -> str:
 
 
 def _threads_reason(facts: Facts) -> str:
-    """Return the recommended number of threads per rank, and the reason."""
     cpu = facts.cpu
     places = core_pinning.place_ranks(facts, usable_cores.default_ranks(cpu))
     threads = places.threads or 1

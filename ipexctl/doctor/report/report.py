@@ -73,12 +73,14 @@ class Report:
         for facts in self.facts:
             current = facts.software.current if facts.software else None
             if current and current.environment:
-                text = str(current.environment.of(self.env) if self.env else current.environment)
+                text = str(
+                    current.environment.with_choice(self.env) if self.env else current.environment
+                )
                 by_text.setdefault(text, []).append(facts.host)
         return by_text
 
     @property
-    def borrowed(self) -> str:
+    def borrowed_project(self) -> str:
         """The project whose environment `run` would use, "" for this one or an unknown one."""
         if not self.env or self.env.key:
             return ""

@@ -50,7 +50,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Match:
-    """A match. `number` counts lines from 1; `again` is how many further lines have it."""
+    """A match. `number` counts lines from 1; `again` is how many more lines match."""
 
     cause: Cause
     number: int
@@ -93,6 +93,7 @@ def find_causes(lines: Iterable[str], known: tuple[Cause, ...]) -> tuple[Match, 
 
 
 def _match_blocks(lines: Iterable[str], known: tuple[Cause, ...]) -> Iterator[Match]:
+    """Yield the known causes in the lines, block by block."""
     numbered = enumerate(lines, 1)
     while block := [(n, line[:MAX_LINE]) for n, line in islice(numbered, _BLOCK)]:
         text = "\n".join(line for _, line in block)

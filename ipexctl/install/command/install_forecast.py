@@ -59,7 +59,7 @@ def _short_host_names(parts: Sequence[HostInstall]) -> str:
 
 
 def _packages_text(plan: Plan) -> str:
-    requested = plan.asked
+    requested = plan.requested_packages
     added = len(plan.lock.packages) - len(requested)
     text = f"{len(requested)} requested ({', '.join(requested)})"
     return f"{text}, {added} {'dependency' if added == 1 else 'dependencies'}" if added else text
@@ -139,7 +139,7 @@ def disk_needed(plan: Plan, part: HostInstall) -> int:
 
 def forecast_document(plan: Plan) -> dict[str, Any]:
     """Return the data for --json. Bytes are of files whose size is known; null: unknown."""
-    requested = plan.asked
+    requested = plan.requested_packages
     return {
         "packages_asked": list(requested),
         "packages_added": len(plan.lock.packages) - len(requested),

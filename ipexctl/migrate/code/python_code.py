@@ -26,14 +26,14 @@ _UNKNOWN = re.compile(r"[?{}]")
 def read_python(text: str, tables: Tables) -> Reading:
     try:
         reader = _Reader(text, tables)
-        findings = sorted(reader.findings(), key=lambda finding: (finding.line, finding.rule.id))
+        findings = sorted(reader.find_uses(), key=lambda finding: (finding.line, finding.rule.id))
     except SyntaxError as e:
         version = ".".join(map(str, sys.version_info[:2]))
         why = f"line {e.lineno or 1}: Python {version} of this machine cannot read it: {e.msg}"
         return Reading(unread=why)
     except (ValueError, RecursionError, MemoryError) as e:
         return Reading(unread=f"it cannot be parsed: {e}")
-    return Reading(tuple(dict.fromkeys(findings)), tuple(reader.commands()))
+    return Reading(tuple(dict.fromkeys(findings)), tuple(reader.find_launches()))
 
 
 class _Reader:
@@ -41,7 +41,8 @@ class _Reader:
         self.tables, self.rules = tables, tables.rules
         self.file = PythonFile(text)
 
-    def findings(self) -> Iterator[MigrationFinding]:
+    def find_uses(self) -> Iterator[MigrationFinding]:
+        """Yield discontinued imports, names, strings, keywords and environment variables."""
         for node in self.file.nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 yield from self._find_imports(node)
@@ -50,13 +51,13 @@ class _Reader:
         for call in self.file.calls:
             yield from self._find_strings(call)
             yield from self._find_keywords(call)
-        for variable in self.file.variables():
+        for variable in self.file.find_variables():
             if rule := self.rules.find("variable", variable.name, text_of(variable.value)):
                 yield make_finding(rule, variable.name, variable.node.lineno)
 
-    def commands(self) -> Iterator[LauncherRewrite]:
+    def find_launches(self) -> Iterator[LauncherRewrite]:
         """Yield launcher lines that the file starts, as far as the source has their words."""
-        for call, words in self.file.commands():
+        for call, words in self.file.find_commands():
             line = line_of(as_typed(words), self.tables)
             if (
                 isinstance(line, LauncherLine)
@@ -98,7 +99,7 @@ class _Reader:
     # --- calls -----------------------------------------------------------------------------------
 
     def _find_strings(self, call: Called) -> Iterator[MigrationFinding]:
-        for rule in self.rules.of("string"):
+        for rule in self.rules.rules_of("string"):
             if call.name not in rule.calls or not _takes_a_backend(call):
                 continue
             arguments = [value for name, value in call.keywords.items() if name in rule.names]

@@ -42,9 +42,13 @@ class ShellReader:
 
     def read(self, text: str) -> Reading:
         starts = [line_break.end() for line_break in re.finditer(r"\r\n|\r|\n", text)]
-        return self.of(list(split_commands(text)), lambda at: bisect.bisect_right(starts, at) + 1)
+        return self.read_commands(
+            list(split_commands(text)), lambda at: bisect.bisect_right(starts, at) + 1
+        )
 
-    def of(self, commands: Sequence[Sequence[ShellWord]], place: Callable[[int], int]) -> Reading:
+    def read_commands(
+        self, commands: Sequence[Sequence[ShellWord]], place: Callable[[int], int]
+    ) -> Reading:
         """Read commands. `commands`: in order. `place`: converts an offset to a line."""
         findings, rewrites = list[MigrationFinding](), list[LauncherRewrite]()
         exported = dict[str, ShellWord]()
@@ -64,6 +68,7 @@ class ShellReader:
     def _find_in_command(
         self, words: Sequence[ShellWord], line: LauncherLine | LauncherRewrite | None
     ) -> Iterator[MigrationFinding]:
+        """Yield the discontinued names in the words of one command."""
         first = words[0]
         if first in ("export", "declare", "setenv") or all(_NAME.match(word.raw) for word in words):
             yield from self._find_assignments(words)
@@ -138,7 +143,7 @@ class ShellReader:
         return source.options if source else frozenset()
 
     def _read_script(self, line: LauncherLine) -> PythonSource | None:
-        return None if line.read.module else self.source(line.script)
+        return None if line.read.is_module else self.source(line.script)
 
     def _is_trainers(self, line: LauncherLine, word: str) -> bool:
         """Decide if TrainingArguments reads it, by the script, or else by the other arguments."""
@@ -180,6 +185,7 @@ def find_package(rules: Rules, text: str) -> MigrationFinding | None:
 
 
 def _arguments_today(line: LauncherLine, obsolete: Sequence[tuple[Rule, int, int]]) -> list[str]:
+    """Return the arguments of the script with obsolete ones replaced or left out."""
     words = list[str]()
     rules = {index: (rule, count) for rule, index, count in obsolete}
     args, skip = set(line.args), 0

@@ -57,7 +57,6 @@ def _read_pairs(pairs: list[str] | None) -> dict[str, str]:
 
 
 def _read_pair(text: str) -> tuple[str, str]:
-    """Split NAME=VALUE of -e. Raises InputError for a file, JSON, or an invalid name."""
     name, sign, value = text.partition("=")
     if text.startswith("@"):
         why = "variable files are not supported"
@@ -124,7 +123,6 @@ def play(
 
 
 def _read_sudo_password(file: str, *, ask: bool) -> str:
-    """Return the password from the file or a prompt; "" if neither option was given."""
     import getpass
 
     if file and ask:

@@ -60,7 +60,7 @@ class PlayScreen:
     def begin(self, host: str, step: PlayStep) -> None:
         self.working.step(ProgressStep(host, f"{step.number} {step.title}"))
 
-    def started(self, start: PlayStart) -> None:
+    def show_start(self, start: PlayStart) -> None:
         self._start = start
         self._found, self._printed, self._stopped, self._told = {}, set(), set(), set()
         self.working.hosts = tuple(start.hosts)
@@ -73,7 +73,7 @@ class PlayScreen:
 
     def line(self, host: str, step: PlayStep, text: str) -> None:
         with self._lock:
-            self._print([Text(f"{host or 'all'} | ", "dim") + Text(self.masked(text))])
+            self._print([Text(f"{host or 'all'} | ", "dim") + Text(self.mask_text(text))])
 
     def end(self, outcome: StepOutcome) -> None:
         """Store the outcome, print a failure at once, then every step that is complete."""
@@ -100,7 +100,7 @@ class PlayScreen:
         if not self.quiet:
             print_lines(self.console, lines)
 
-    def masked(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         return printable_text(self._start.mask(text) if self._start else text)
 
     def _print_ended(self) -> None:
@@ -132,7 +132,7 @@ class PlayScreen:
             hosts: dict[str, list[str]] = {}
             for outcome in outcomes:
                 if outcome.diff:
-                    hosts.setdefault(self.masked(outcome.diff), []).append(outcome.host)
+                    hosts.setdefault(self.mask_text(outcome.diff), []).append(outcome.host)
             for diff, names in hosts.items():
                 self._print(_diff_lines(diff, names))
 
@@ -143,13 +143,14 @@ class PlayScreen:
             return ""
         texts = set(details.values())
         if len(texts) == 1 and len(details) == len(outcomes):
-            return f"  {self.masked(texts.pop())}"
+            return f"  {self.mask_text(texts.pop())}"
         groups = {text: [host for host, t in details.items() if t == text] for text in texts}
-        parts = [f"{fold(hosts)}: {self.masked(text)}" for text, hosts in sorted(groups.items())]
+        parts = [f"{fold(hosts)}: {self.mask_text(text)}" for text, hosts in sorted(groups.items())]
         suffix = f"; {len(parts) - _SHOWN_HOSTS} more" if len(parts) > _SHOWN_HOSTS else ""
         return "  " + "; ".join(parts[:_SHOWN_HOSTS]) + suffix
 
     def _failure_lines(self, outcome: StepOutcome) -> list[Text]:
+        """Return the lines of a failure; a reason that was shown before is not repeated."""
         style, place = COLOURS[outcome.state], outcome.step.place
         head = f"{outcome.host}: {outcome.state.value}: {outcome.step.title} "
         reason = (outcome.step.number, outcome.detail, outcome.why)
@@ -157,9 +158,9 @@ class PlayScreen:
             return [Text(head, style) + Text("(for the same reason)", "dim")]
         self._told.add(reason)
         lines = [Text(head, style) + Text(f"({place.source}:{place.line})", "dim")]
-        lines += [Text(f"  {line}") for line in self.masked(outcome.detail).splitlines()]
+        lines += [Text(f"  {line}") for line in self.mask_text(outcome.detail).splitlines()]
         for label, text in (("why", outcome.why), ("try", outcome.hint)):
-            for i, line in enumerate(self.masked(text).splitlines()[-12:]):
+            for i, line in enumerate(self.mask_text(text).splitlines()[-12:]):
                 lines.append(Text(f"  {label + ':' if i == 0 else '':5}{line}"))
         return lines
 

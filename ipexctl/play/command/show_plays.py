@@ -26,9 +26,9 @@ def show_plays(
     for play in plays:
         screen = PlayScreen(console, options.diff, quiet=json, check=options.check)
         with screen.working:
-            report = run_play(play, target, options, screen.listener, screen.started)
+            report = run_play(play, target, options, screen.listener, screen.show_start)
         screen.finish()
-        masks.append(screen.masked)
+        masks.append(screen.mask_text)
         reports.append(report)
         if not json:
             ui.show_recap(report, console, again)

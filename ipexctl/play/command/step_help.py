@@ -38,7 +38,6 @@ def default_text(value: Any) -> str:
 
 
 def _step_details(keyword: str, kind: type[Step]) -> Iterator[str]:
-    """Yield the documentation, the example and the arguments of a kind of step."""
     for paragraph in (f"{keyword}: {step_doc(kind)[0]}", *step_doc(kind)[1:]):
         yield textwrap.fill(" ".join(paragraph.split()), _WIDTH) + "\n"
     yield f"  - {kind.example}\n"

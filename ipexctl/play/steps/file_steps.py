@@ -156,7 +156,7 @@ class Copy(HostStep):
             return interpolate_text(text, scope)
         except Bad as e:
             place = place_in(text, e.at, self.src)
-            raise e.prefixed("").masked(scope.masked).placed(place) from None
+            raise e.prefixed("").masked(scope.mask_text).placed(place) from None
 
     def request(self, files: LocalFiles, scope: Scope) -> dict[str, Any]:
         """Add the files and folders to send; a template is sent with its values."""

@@ -150,7 +150,7 @@ def _is_in_order(test: _Test, actual: str, limit: str, scope: Scope) -> bool:
         left, right = _version_numbers(actual), _version_numbers(limit)
     except ValueError:
         what = f"{test.comparison} compares numbers and versions, but {name} is {actual[:64]!r}"
-        raise Bad(scope.masked(what), slug="not-a-number").placed(test.place) from None
+        raise Bad(scope.mask_text(what), slug="not-a-number").placed(test.place) from None
     size = max(len(left), len(right))  # 5 equals 5.0
     left, right = (number + (0,) * (size - len(number)) for number in (left, right))
     return left >= right if minimum else left <= right

@@ -75,12 +75,11 @@ class Scope:
         names = sorted(name for name in self.used if name.startswith("secret."))
         return tuple(self.values[name] for name in names if self.values.get(name))
 
-    def masked(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         return mask_secrets(text, self.secrets)
 
 
 def _unknown_name_error(name: str, names: tuple[str, ...], index: int) -> Bad:
-    """Return the error for a name that does not exist, with the likely reason."""
     kind, _, rest = name.partition(".")
     if kind in ("env", "secret") and rest:
         return Bad(
@@ -183,7 +182,7 @@ def for_shell(text: str, scope: Scope) -> tuple[str, dict[str, str]] | None:
         if index in quoting:
             return quoting[index] % f"${{{_shell_name(name)}}}"
         value = values[name]
-        if _PLAIN_WORD.fullmatch(value) and value == scope.masked(value):
+        if _PLAIN_WORD.fullmatch(value) and value == scope.mask_text(value):
             return value
         what = f"${{{name}}} cannot be used here: its value is not a plain word"
         hint = f'v=${{{name}}} on a line before; then "$v"'

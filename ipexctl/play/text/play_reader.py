@@ -68,7 +68,8 @@ class _Reader:
 
     # -- a play --
 
-    def play(self, root: Node) -> Play:
+    def read_root(self, root: Node) -> Play:
+        """Read the keys of a play and its steps. Raises InputError with the position."""
         root = self._only_one(root)
         if not isinstance(root, Mapping):
             what = f"expected a play with steps, not {describe_shape(root)}"
@@ -76,7 +77,7 @@ class _Reader:
                 root.place
             )
         for key, _ in root.items:
-            with self.errors.kept():
+            with self.errors.collect_errors():
                 self._require_known(key, step_arguments(Play), "a play")
         keys = read_keys(Play, root, ("steps", "vars", "handlers"))
         self.sudo = keys.get("sudo", False)
@@ -144,7 +145,7 @@ class _Reader:
             message = f"{label}: expected a list of steps, not {describe_shape(node)}"
             raise Bad(message, hint="- sh: hostname", slug="wrong-yaml-shape").placed(node.place)
         for item in node.items:
-            with self.errors.kept():
+            with self.errors.collect_errors():
                 yield from self._expand_loop(self._read_step(item))
 
     def _expand_loop(self, step: PlayStep) -> Iterator[PlayStep]:
@@ -245,7 +246,7 @@ class _Reader:
                 near = did_you_mean(name.text, play.handlers)
                 what = f"there is no handler {name.text[:64]!r}{near}"
                 hint = "" if near else f"handlers:\n  {name.text[:64]}: [...]"
-                with self.errors.kept():
+                with self.errors.collect_errors():
                     raise Bad(what, hint=hint, slug="unknown-handler").placed(name.place)
 
     # -- values --
@@ -284,7 +285,6 @@ class _Reader:
 
 
 def _check_item(node: Node) -> None:
-    """Raise InputError for an item of a loop that is not a value or a mapping of values."""
     values = node.items if isinstance(node, Mapping) else (("item", node),)
     for key, value in values:
         if isinstance(key, Scalar) and not _NAME.fullmatch(key.text):
@@ -309,8 +309,8 @@ def read_play(text: str, source: str, kinds: Kinds) -> Play:
     """Read a play. `kinds`: the known steps. Raises InputError with the position."""
     reader = _Reader(source, kinds)
     root = read_yaml(text, source, "a play")
-    with reader.errors.kept():
-        play = reader.play(root)
+    with reader.errors.collect_errors():
+        play = reader.read_root(root)
         reader.check_notified(play)
     reader.errors.raise_all()
     return play

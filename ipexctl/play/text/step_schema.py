@@ -156,7 +156,7 @@ def bind_step(kind: type[S], node: Node, scope: Scope) -> S | None:
 def _locate_error(error: Bad, prefix: str, node: Node, scope: Scope | None) -> InputError:
     place = node.place_at(error.at) if isinstance(node, Scalar) else node.place
     error = error.prefixed(prefix)
-    return (error.masked(scope.masked) if scope else error).placed(place)
+    return (error.masked(scope.mask_text) if scope else error).placed(place)
 
 
 def _quote_arguments(names: list[str]) -> str:

@@ -14,7 +14,6 @@ from ipexctl.remote.facts.probe_values import CPUS, expand_cpu_list, kib_to_byte
 
 
 def read_cpu(fs, groups, live, nodes):
-    """Read the processor's name and flags, and the topology of the CPUs."""
     info = fs + "/proc/cpuinfo"
     first = fields_of(read_text(info, until=b"\n\n").partition("\n\n")[0])
     base = fs + "/sys/devices/system/cpu"

@@ -42,7 +42,6 @@ def find_pythons(home):
 
 
 def _python(path, target, running):
-    """Describe an interpreter; None for a file that is not an executable Python."""
     if target == running:
         version = list(sys.version_info[:3])
     elif not os.access(target, os.X_OK) or not _is_elf(target):

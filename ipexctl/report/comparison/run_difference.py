@@ -198,7 +198,7 @@ def _words_not_in(words: Sequence[str], others: Sequence[str]) -> list[str]:
     """Return options, with their values, that the others do not have."""
     other_options = set(_group_options(others))
     extra = [option for option in _group_options(words) if option not in other_options]
-    return [" ".join(SecretMask().document(option)) for option in extra]
+    return [" ".join(SecretMask().mask_document(option)) for option in extra]
 
 
 def _group_options(words: Sequence[str]) -> list[tuple[str, ...]]:

@@ -49,7 +49,7 @@ def _cause_document(last: Attempt, mask: SecretMask) -> dict[str, Any] | None:
     lines = (
         [without_rank_prefix(t) for t in tails.get(first.rank, "").splitlines()] if first else []
     )
-    lines = mask.text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
+    lines = mask.mask_text("\n".join(from_traceback(lines))).split("\n")  # a key has several lines
     lines = [line for line in lines if line.strip()]
     known = result.get("known") if isinstance(result.get("known"), dict) else None
     stall = stall_of(run)

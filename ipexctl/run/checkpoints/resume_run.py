@@ -101,7 +101,7 @@ def prepare_checkpoint_layout(
             host, "checkpoints.copy_requests.serve", run_id=resumed.run_id, shelf=giver.name,
             wanted=hashes, keys=dict(keys),
         )  # fmt: skip
-        urls[giver] = peer_url(peer_address(nodes[host].facts), done.whole("port", 65535))
+        urls[giver] = peer_url(peer_address(nodes[host].facts), done.integer("port", 65535))
 
     def one(host: Host) -> None:
         givers: list[dict[str, object]] = []

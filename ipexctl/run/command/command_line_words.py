@@ -60,7 +60,7 @@ def _accelerate_config(typed: TypedOptions, line: PastedLine) -> str:
 
     if not line.reads_config or "--accelerate" in typed.names:
         return ""
-    path = next((value for item in line.requests for value in item.values("config")), "")
+    path = next((value for item in line.requests for value in item.option_values("config")), "")
     cpu = any("ACCELERATE_USE_CPU=true" in request.env for request in line.requests)
     default = None if cpu else accelerate_file.find_accelerate_file(environment())
     return path or str(default or "")
@@ -89,7 +89,7 @@ def _of_config(file: str, typed: TypedOptions) -> list[str]:
 
     merged = merge_requests((_read_config(file),), typed)
     options = quote_for_pasting(tuple(merged.options)) or "nothing"
-    print_note("; ".join([f"{file}: {options}", *merged.note()]))
+    print_note("; ".join([f"{file}: {options}", *merged.describe_conflicts()]))
     return merged.options
 
 

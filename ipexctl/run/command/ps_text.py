@@ -45,7 +45,7 @@ def show_runs(listing: Runs, *, every: bool) -> None:
 
 
 def other_users_line(host: str, run: LiveRun) -> Text:
-    return Text(f"also on {host}: {run.use}")
+    return Text(f"also on {host}: {run.usage_text}")
 
 
 def run_lines(run: ListedRun, now: float) -> list[Text]:

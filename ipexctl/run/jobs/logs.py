@@ -125,10 +125,10 @@ def read_host(
         event = answer.get("event")
         if event not in ("log", "sizes"):
             continue
-        rank = answer.whole("key")
+        rank = answer.integer("key")
         if event == "sizes":
             sizes = answer.value("rows", tuple[tuple[float, int], ...])
-            clocks[rank] = LogTimes(sizes, answer.whole("first"))
+            clocks[rank] = LogTimes(sizes, answer.integer("first"))
             continue
         stream = streams.setdefault(rank, Lines(bars=wanted.bars))
         pieces = clocks[rank].pieces(frame.body) if rank in clocks else [(frame.body, None)]

@@ -74,7 +74,7 @@ def read_host_event(
     event = _parse_event(host, answer, body)
     for rank in _ranks_of(event):
         if ranks is not None and rank not in ranks:
-            raise answer.odd(f"rank {rank}, which is not on this host")
+            raise answer.invalid_reply(f"rank {rank}, which is not on this host")
     return event
 
 
@@ -88,13 +88,13 @@ def _parse_event(host: str, answer: Answer, body: bytes) -> Event:
         case "log" if isinstance(answer["key"], str):
             return Output(None, body, answer.text("key"))
         case "log":
-            rank = answer.whole("key")
+            rank = answer.integer("key")
             return OutputEnd(rank) if answer.get("end") is True else Output(rank, body)
         case "traffic":
             return Traffic(answer.read(ExchangeReport))
     kind = run_events.kind_of(answer)
     if kind is None:
-        raise answer.odd(f"an event named {name[:40]!r}")
+        raise answer.invalid_reply(f"an event named {name[:40]!r}")
     event = answer.read(kind)
     if isinstance(event, run_events.RankExited):
         end = RankEnd(event.rank, host, **vars(event.ended))

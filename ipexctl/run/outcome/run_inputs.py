@@ -76,5 +76,5 @@ def _host_inputs(plan: HostPlan, node: PlannedHost) -> dict[str, Any]:
 
 
 def _shown_value(name: str, value: str) -> str:
-    shown: str = SecretMask().document({name: value})[name]
+    shown: str = SecretMask().mask_document({name: value})[name]
     return shown[:LONGEST]

@@ -76,13 +76,13 @@ def read_prepared(answer: Answer, choice: EnvChoice | None = None) -> Prepared:
     modules = answer.optional("modules", tuple[str, ...])
     used = answer.optional("environment", EnvUsed)
     if choice and choice.key and (not used or used.key != choice.key):
-        raise answer.odd("an environment other than the requested one")
+        raise answer.invalid_reply("an environment other than the requested one")
     return Prepared(
         prefix,
         tuple(packages.items()),
         mpi.with_setvars(mpi.env_vars(prefix, starter), variables),
         answer.value("path", AnyText),
-        answer.whole("port", 65535, 1),
+        answer.integer("port", 65535, 1),
         mpi=starter,
         preload=tuple(path for path in preload if path.startswith(f"{prefix}/")),
         allocators=answer.value("allocators", tuple[str, ...]),
@@ -90,7 +90,7 @@ def read_prepared(answer: Answer, choice: EnvChoice | None = None) -> Prepared:
         accelerators=answer.value("accelerators", tuple[str, ...]),
         modules=None if modules is None else frozenset(modules),
         environment=replace(used, choice=choice) if used else None,
-        keeper_port=answer.whole("keeper_port", 65535),
+        keeper_port=answer.integer("keeper_port", 65535),
     )
 
 

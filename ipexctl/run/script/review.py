@@ -201,7 +201,7 @@ class Review:
         if rule.use == "--use_cpu" and use_cpu:
             use += " alone"
         installed = self.hosts[0].packages.get(since.partition(" ")[0], "")
-        yield f"{rule.says(written, since)}, the hosts have {installed}", use
+        yield f"{rule.describe_use(written, since)}, the hosts have {installed}", use
 
     def _since(self, versions: Mapping[str, tuple[int, ...]]) -> str:
         """Return the first package that every host has in such a version or later, with it."""

@@ -34,7 +34,7 @@ class Keys:
         names = (key.names[0] for key in self.all)
         return frozenset(name.partition(".")[0] for name in names if "." in name)
 
-    def named(self, name: str) -> tuple[Flag, ...]:
+    def find_keys(self, name: str) -> tuple[Flag, ...]:
         section = name.partition(".")[0]
         return tuple(key for key in self.all if key.names[0] in (name, f"{section}.*"))
 
@@ -89,7 +89,7 @@ def _flatten_config(root: Mapping, keys: Keys) -> Iterator[tuple[str, Scalar | N
 
 def _read_key(name: str, node: Node, keys: Keys) -> list[Given]:
     """Return the key's row of the table, with its value; empty for a default value. Raises Bad."""
-    entries = keys.named(name)
+    entries = keys.find_keys(name)
     value = _scalar_text(node)
     if not entries:
         names = [row.names[0] for row in keys.all]

@@ -34,7 +34,7 @@ class Flag:
     why: str = ""
     type: str = ""
 
-    def taken(self, value: str) -> str | None:
+    def accept_value(self, value: str) -> str | None:
         """Return the part of a value that is used; None if this entry does not apply to it."""
         match = re.fullmatch(self.value or "(?s:.*)", value)
         if not match:
@@ -68,13 +68,13 @@ class Launcher:
     starts_ranks: bool = True
     assignments: bool = False
 
-    def spelled(self, word: str) -> str:
+    def normalize_option(self, word: str) -> str:
         """Return a single spelling for those that the launcher accepts as equal."""
         name = word.lstrip("-")
         return f"-{name}" if self.any_dashes else word[: -len(name)] + name.replace("_", "-")
 
-    def named(self, word: str) -> tuple[Flag, ...]:
-        name = self.spelled(word)
+    def find_flags(self, word: str) -> tuple[Flag, ...]:
+        name = self.normalize_option(word)
         return tuple(flag for flag in self.flags if name in flag.names)
 
 
@@ -82,7 +82,7 @@ class Launcher:
 class Launchers:
     all: tuple[Launcher, ...]
 
-    def of(self, words: Sequence[str]) -> tuple[Launcher, str, int] | None:
+    def find_launcher(self, words: Sequence[str]) -> tuple[Launcher, str, int] | None:
         """Return the launcher that a command line starts with, its name and number of words."""
         if not words:
             return None
@@ -93,15 +93,15 @@ class Launchers:
                 if program in launcher.programs:
                     return launcher, program, count
         if ASSIGNMENT.fullmatch(words[0]):
-            return self.called("env"), "env", 0
+            return self.launcher_named("env"), "env", 0
         if _PYTHON.fullmatch(name):
-            return self.called("python"), name, 1
+            return self.launcher_named("python"), name, 1
         return None
 
     def of_module(self, module: str) -> Launcher | None:
         return next((launcher for launcher in self.all if module in launcher.modules), None)
 
-    def called(self, name: str) -> Launcher:
+    def launcher_named(self, name: str) -> Launcher:
         return next(launcher for launcher in self.all if launcher.name == name)
 
 

@@ -45,7 +45,7 @@ class LineRequest:
     ppn: int | None = None
     nodes: int | None = None  # the number of hosts
 
-    def values(self, meaning: str) -> tuple[str, ...]:
+    def option_values(self, meaning: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(row.value for row in self.given if row.flag.becomes == meaning))
 
     def words(self, *meanings: str) -> str:
@@ -58,16 +58,16 @@ class LineRequest:
         return tuple(dict.fromkeys((*self.assigned, *set_by_options)))
 
     @property
-    def module(self) -> bool:
+    def is_module(self) -> bool:
         return any(option.flag.becomes == "module" for option in self.given)
 
     @property
-    def counts(self) -> bool:
+    def has_counts(self) -> bool:
         return any(number is not None for number in (self.n, self.ppn, self.nodes))
 
     @property
     def names_hosts(self) -> bool:
-        return bool(self.values("hostfile") or self.values("hosts"))
+        return bool(self.option_values("hostfile") or self.option_values("hosts"))
 
     @property
     def default_ppn(self) -> int:
@@ -76,7 +76,7 @@ class LineRequest:
 
     def fill_counts(self, other: LineRequest) -> LineRequest:
         """Add missing counts from `other`: --num_machines, and a config with num_processes."""
-        if not self.counts or not self.launcher or not self.launcher.config:
+        if not self.has_counts or not self.launcher or not self.launcher.config:
             return self
         ppn = self.ppn or other.ppn
         return replace(self, n=self.n or other.n, ppn=ppn, nodes=self.nodes or other.nodes)
@@ -112,7 +112,7 @@ class Merged:
     overridden: list[str] = field(default_factory=list)
     counts: bool = False  # the number of ranks is given
 
-    def note(self) -> Iterator[str]:
+    def describe_conflicts(self) -> Iterator[str]:
         if self.ignored:
             reasons = dict.fromkeys(why for _, why in self.ignored)
             texts = {why: ", ".join(t for t, w in self.ignored if w == why) for why in reasons}
@@ -133,7 +133,7 @@ def merge_requests(layers: Sequence[LineRequest], typed: TypedOptions) -> Merged
             else:
                 merged.options += [name, given.value]
         for option, meaning in (("-l", "limit"), ("-x", "exclude")):
-            for value in request.values(meaning):
+            for value in request.option_values(meaning):
                 merged.options += [word for part in value.split("@") for word in (option, part)]
         merged.ignored += request.ignored
     _take_env(merged, layers, typed)
@@ -141,6 +141,7 @@ def merge_requests(layers: Sequence[LineRequest], typed: TypedOptions) -> Merged
 
 
 def _take_hosts(merged: Merged, layers: Sequence[LineRequest], typed: TypedOptions) -> None:
+    """Take the hosts of the first layer that names some; note those that are overridden."""
     winner = typed.hosts
     for request in layers:
         if not request.names_hosts:
@@ -151,13 +152,16 @@ def _take_hosts(merged: Merged, layers: Sequence[LineRequest], typed: TypedOptio
             continue
         winner = f"the hosts of {request.who}"
         for option, meaning in (("-f", "hostfile"), ("-H", "hosts")):
-            merged.options += [word for item in request.values(meaning) for word in (option, item)]
+            merged.options += [
+                word for item in request.option_values(meaning) for word in (option, item)
+            ]
 
 
 def _take_counts(merged: Merged, layers: Sequence[LineRequest], typed: TypedOptions) -> None:
+    """Take the counts of ranks from the first layer that has some; note the others."""
     winner = typed.counts
     for request in layers:
-        if not request.counts:
+        if not request.has_counts:
             continue
         text = request.words("ranks", "ranks-per-host", "host-count")
         if winner:
@@ -209,7 +213,7 @@ def nest_requests(
     outer: LineRequest, inner: LineRequest, *, gives_way: bool
 ) -> tuple[LineRequest, LineRequest]:
     """Decide which of mpirun and a launcher inside it sets the number of ranks."""
-    if gives_way or not (outer.counts and inner.counts):
+    if gives_way or not (outer.has_counts and inner.has_counts):
         return outer, inner
     if (inner.ppn or 1) == 1 and (inner.nodes or 1) == 1 and (inner.n or 1) == 1:
         return outer, inner

@@ -45,8 +45,8 @@ class PastedLine:
     start: int  # the index of the script among the words
 
     @property
-    def module(self) -> bool:
-        return self.requests[-1].module
+    def is_module(self) -> bool:
+        return self.requests[-1].is_module
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -77,8 +77,8 @@ def read_pasted_line(
         launcher = launchers.of_module(words[0]) if words else None
         match = (launcher, f"python -m {words[0]}", 1) if launcher else None
     else:
-        match = launchers.of(words)
-    return _Reader(launchers).line(words, match) if match else None
+        match = launchers.find_launcher(words)
+    return _Reader(launchers).read_words(words, match) if match else None
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,13 @@ class StartedRanks:
 
 def started_by(words: Sequence[str], launchers: Launchers) -> StartedRanks | None:
     """Return the ranks; None for a command that starts none. Only the run may know some words."""
-    match = launchers.of(words)
+    match = launchers.find_launcher(words)
     if not match or _ONLY_ASKS & set(words):
         return None
     reader, script = _Reader(launchers), ""
     with suppress(InputError):
-        line = reader.line(words, match)
-        script = f"-m {line.script[0]}" if line.module else line.script[0]
+        line = reader.read_words(words, match)
+        script = f"-m {line.script[0]}" if line.is_module else line.script[0]
     sure = script.endswith(".py") or script.startswith("-m ")
     return StartedRanks(reader.starters[0], script if sure else "") if reader.starters else None
 
@@ -108,7 +108,10 @@ class _Reader:
     requests: list[LineRequest] = field(default_factory=list)
     starters: list[str] = field(default_factory=list)  # that start ranks, as they are called
 
-    def line(self, words: Sequence[str], match: tuple[Launcher, str, int] | None) -> PastedLine:
+    def read_words(
+        self, words: Sequence[str], match: tuple[Launcher, str, int] | None
+    ) -> PastedLine:
+        """Read the options of each launcher, from the outer one to the script."""
         size = len(words)
         while match:
             launcher, name, count = match
@@ -128,7 +131,7 @@ class _Reader:
                 )
             reading = _Options(launcher, name, list(words[count:]))
             reading.read()
-            request, words = reading.request(), reading.words
+            request, words = reading.make_request(), reading.words
             for i, outer in enumerate(self.requests):
                 self.requests[i], request = nest_requests(
                     outer, request, gives_way=launcher.gives_way
@@ -147,12 +150,12 @@ class _Reader:
                 hint=f"ipexctl run {request.who} ... SCRIPT",
                 slug="script-not-given",
             )
-        if request.module:
+        if request.is_module:
             module = self.launchers.of_module(words[0]) if not launcher.starts_ranks else None
             return (module, f"{request.who} -m {words[0]}", 1) if module else None
         if launcher.starts == "script":
             return None
-        inner = self.launchers.of(words)
+        inner = self.launchers.find_launcher(words)
         if not inner and not words[0].endswith(".py"):
             why, hint = explain_not_script(words)
             program = quote_for_pasting((words[0],))
@@ -189,8 +192,9 @@ class _Options:
         return word.startswith("-") and word != "-"
 
     def _read_option(self, word: str) -> Given:
+        """Read an option and its value from `words`. Raises InputError."""
         name, sign, attached = word.partition("=")
-        flags = self.launcher.named(name)
+        flags = self.launcher.find_flags(name)
         if not flags:
             raise self._unknown_option_error(word)
         values = flags[0].values
@@ -209,7 +213,7 @@ class _Options:
             )
         value = "=".join(words)
         for flag in flags:
-            taken = flag.taken(value)
+            taken = flag.accept_value(value)
             if taken is not None:
                 return Given(flag, taken, typed)
         message, why, hint = _wrong_value([flag for flag in flags if flag.becomes != "refused"])
@@ -218,12 +222,12 @@ class _Options:
         )
 
     def _is_known(self, word: str) -> bool:
-        return self._is_option(word) and bool(self.launcher.named(word.partition("=")[0]))
+        return self._is_option(word) and bool(self.launcher.find_flags(word.partition("=")[0]))
 
     def _unknown_option_error(self, word: str) -> InputError:
         name = word.partition("=")[0]
         names = [name for flag in self.launcher.flags for name in flag.names]
-        guess = did_you_mean(self.launcher.spelled(name), names)
+        guess = did_you_mean(self.launcher.normalize_option(name), names)
         return InputError(
             f"{self.name}: unknown option {name}{guess}",
             why=f"ipexctl run replaces {self.name} and rejects options that it does not know",
@@ -262,7 +266,7 @@ class _Options:
         self.before.setdefault(_meaning_key(given), given)
         self.before.setdefault(("first", flag.becomes), given)
 
-    def request(self) -> LineRequest:
+    def make_request(self) -> LineRequest:
         return request_of(self.name, self.found, self.launcher, self.assigned)
 
 

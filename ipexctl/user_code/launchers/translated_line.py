@@ -35,8 +35,10 @@ def translate_line(
     requests = [request.fill_counts(config) if config else request for request in line.requests]
     merged = merge_requests(requests, own)
     options = [*merged.options, *(["--accelerate", config.who] if config else []), *typed]
-    options += ["-m"] if line.module else []
-    counted = merged.counts or (config is not None and config.counts) or "--accelerate" in own.names
+    options += ["-m"] if line.is_module else []
+    counted = (
+        merged.counts or (config is not None and config.has_counts) or "--accelerate" in own.names
+    )
     note = "; ".join(_translation_notes(line, options, merged, counted=counted))
     return Replacement(tuple(options), line.script, note)
 
@@ -48,7 +50,7 @@ def _translation_notes(
     command = retry_command.compose_retry_command(Typed(("run", *options), script), (), None)
     names = line.starts_ranks or [line.requests[-1].who]
     yield f"{' and '.join(names)} replaced by: {command}"
-    yield from merged.note()
+    yield from merged.describe_conflicts()
     if line.starts_ranks and not counted:
         yield "no number of ranks is given, so ipexctl's default applies"
     yield from line.remarks

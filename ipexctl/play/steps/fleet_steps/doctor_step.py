@@ -47,9 +47,9 @@ class Doctor(FleetStep):
                 on.say(
                     finding.host, f"{finding.severity.value} {finding.id} {_finding_title(finding)}"
                 )
-        return {name: self.judged(report, name) for name in on.hosts}
+        return {name: self.judge_host(report, name) for name in on.hosts}
 
-    def judged(self, report: Report, host: str) -> Result:
+    def judge_host(self, report: Report, host: str) -> Result:
         if down := report.down_of(host):
             return Result.of_down(down)
         findings = (*report.findings_of(host), *report.findings_of(""))
