@@ -68,7 +68,7 @@ class StepFailed(IpexctlError):
     slug = "step-failed"
 
     def __init__(self, outcomes: Mapping[str, StepOutcome]) -> None:
-        bad = [outcome for outcome in outcomes.values() if outcome.state.stops_host]
+        bad = [outcome for outcome in outcomes.values() if outcome.state.stops]
         first, more = bad[0], f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         what = f"{first.host}: {first.step.title}: {first.detail}{more}"
         super().__init__(what, why=first.why, hint=first.hint)

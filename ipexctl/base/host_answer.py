@@ -280,7 +280,7 @@ def _unknown_value(type_: Any) -> Any:
 
 
 def _record(kind: Any, raw: Any, strict: bool, given: Mapping[str, Any] = _NOTHING) -> Any:
-    """Build it from an object, or from a list with the values in the order of the fields."""
+    """Build a dataclass from an object, or from a list in the order of the fields."""
     declared, values = _declared_fields(kind, strict), dict(given)
     if isinstance(raw, list) and len(raw) <= len(declared):
         raw = dict(zip([field.key for field in declared], raw, strict=False))

@@ -47,7 +47,7 @@ def _show_cause(cause: Cause, console: Console) -> None:
 
 
 def doctor_coverage(cause: Cause) -> str:
-    """Return how it could have been detected before the run."""
+    """Return how the failure could have been detected before the run."""
     if cause.checks:
         return f"sees it before a run: {', '.join(cause.checks)}"
     return f"cannot see it before a run: {cause.unseen}"

@@ -31,7 +31,7 @@ def cores_per_rank(cpu: CpuFacts, ranks: int) -> tuple[tuple[Core, ...], ...]:
 
 @dataclass(frozen=True)
 class CoreBlock:
-    """What one rank gets of its host."""
+    """Cores and threads that one rank gets."""
 
     cpus: tuple[int, ...]  # for computing; () if the host's CPUs are unknown
     comm: tuple[int, ...]  # its communication threads run there

@@ -113,7 +113,7 @@ def is_loopback(address: str) -> bool:
 
 
 def link_local(address: str) -> bool:
-    """Decide if it is in fe80::/10; IPv4 link-local addresses (169.254.x.y) need no interface."""
+    """Decide if an address is in fe80::/10; IPv4 link-local ones need no interface."""
     ip = _parse_address(address)
     return ip is not None and ip.version == 6 and ip.is_link_local
 
@@ -146,7 +146,7 @@ def usable_cpus(facts: Facts) -> frozenset[int] | None:
 
 
 def share_cpus(one: Facts, other: Facts) -> bool:
-    """Decide whether they are hosts of one machine (containers) that may use the same CPUs."""
+    """Decide whether hosts are containers of one machine that may use the same CPUs."""
     if not one.boot_id or one.boot_id != other.boot_id:
         return False
     cpus, other_cpus = usable_cpus(one), usable_cpus(other)

@@ -27,7 +27,7 @@ from ipexctl.terminal.progress import HostProgress, ProgressStep
 
 @dataclass(frozen=True)
 class UseEnvReport(PerHost):
-    """`looks`: those of the hosts that have it."""
+    """Result of --use-env. `looks`: reports of the hosts that have the environment."""
 
     path: str
     key: str

@@ -64,7 +64,7 @@ def accept_proposal(proposed: SettingsProposal) -> None:
 
 
 def refusal_error(proposed: SettingsProposal, wanted: Container[str] = KEYS) -> InputError:
-    """Return the error for settings that are not accepted. `wanted`: keys the command would use."""
+    """Return the error for settings that were not accepted. `wanted`: keys that are needed."""
     if unreadable := proposed.unreadable:
         option = "-f" if unreadable.key == "hostfile" else "-F"
         lab = Path(unreadable.value).parent

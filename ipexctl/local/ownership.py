@@ -34,7 +34,7 @@ def untrusted_reason(path: Path) -> str:
 
 
 def chmod_command(path: Path, why: str) -> str:
-    """Return the command that resolves such a reason; "" for another user's file."""
+    """Return the command that makes a file trusted; "" for another user's file."""
     folder, is_named, _ = why.partition(" is ")
     return "" if "owned by" in why else f"chmod go-w {folder if is_named else path}"
 

@@ -354,7 +354,7 @@ class _PlayRun:
         names = tuple(host.name for host in matching)
         for name in names:
             self._listener.begin(name, step)
-        bound = self._bind_for_all_hosts(step, kind, matching)
+        bound = self._bind_once(step, kind, matching)
         done = [self._is_done(step, bound, name) for name in names]
         if all(done):
             for name in names:
@@ -370,18 +370,14 @@ class _PlayRun:
         for name in names:
             result = results.get(name, Result(State.FAILED, "did not report a result"))
             result = self._predict_result(kind, name, result) if self._options.check else result
-            state = (
-                State.IGNORED if result.state.stops_host and step.ignore_errors else result.state
-            )
+            state = State.IGNORED if result.state.stops and step.ignore_errors else result.state
             fields = vars(replace(result, state=state))
             self._add(StepOutcome(step, name, **fields, seconds=seconds))
 
     def _make_acting(self, names: tuple[str, ...], say: Callable[[str, str], None]) -> Acting:
         return Acting(self._fleet, names, self._options.check, say, self._options.password)
 
-    def _bind_for_all_hosts(
-        self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]
-    ) -> FleetStep:
+    def _bind_once(self, step: PlayStep, kind: type[FleetStep], hosts: list[Host]) -> FleetStep:
         """Return the step with its values. Raises InputError if they differ between hosts."""
         bound_steps = [_bind_on(step, self._scope.scope_on(host, step.item)) for host in hosts]
         for host, bound in zip(hosts, bound_steps, strict=True):
@@ -401,7 +397,7 @@ class _PlayRun:
         """Run a fleet step until no host fails or its retries are used up."""
         for tries_left in range(step.retries, -1, -1):
             results = _act_on_fleet(bound, acting)
-            bad = [name for name, result in results.items() if result.state.stops_host]
+            bad = [name for name, result in results.items() if result.state.stops]
             if not bad or not tries_left or acting.check:
                 break
             acting.say("", f"failed on {len(bad)} of {len(results)}; next try in {step.delay:g} s")
@@ -427,7 +423,7 @@ class _PlayRun:
 
     def _collect_outcome(self, outcome: StepOutcome) -> None:
         self.outcomes.append(outcome)
-        if outcome.state.stops_host:
+        if outcome.state.stops:
             self._failed.add(outcome.host)
         if outcome.state in (State.CHANGED, State.WOULD_CHANGE, State.UNKNOWN):
             for handler in outcome.step.notify:

@@ -43,7 +43,7 @@ class BuiltEnv:
 
     @property
     def title(self) -> str:
-        """Its content, in words."""
+        """Content of the environment, in words."""
         if self.use:
             return f"used from {self.use}"
         versions = {match[1]: match[2] for match in map(_WHEEL.match, self.wheels) if match}

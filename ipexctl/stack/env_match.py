@@ -19,7 +19,7 @@ _OLD_BINDINGS = ("1.10", "1.11")  # both distributions had the module torch_ccl 
 
 @dataclass(frozen=True)
 class EnvLook:
-    """A host's report about it. `packages`: name to version."""
+    """A host's report about an existing environment. `packages`: name to version."""
 
     host: str
     path: str = field(metadata=by(read_absolute_path))

@@ -137,13 +137,13 @@ def _has_cuda(package: LockedPackage) -> bool:
 
 
 def hosts_of(lock: Lock) -> tuple[str, str]:
-    """Return (architecture, glibc) of the oldest hosts it is for; glibc "" if unknown."""
+    """Return (architecture, glibc) of the oldest hosts the lock is for; glibc "" if unknown."""
     match = _PLATFORM.fullmatch(lock.platform)
     return (match[1], f"{match[2]}.{match[3]}") if match else (lock.platform.split("-")[0], "")
 
 
 def lock_fits(lock: Lock, stack: Stack) -> bool:
-    """Decide whether it was made for this row, torch, MPI and Python, and for hosts no newer."""
+    """Decide whether the lock is for this row, torch, MPI and Python, and for hosts no newer."""
     made_for = lock.row, lock.torch, lock.mpi, lock.python
     choice = stack.row.name, stack.row.torch, stack.mpi, stack.python_text
     return made_for == choice and _platform_fits(lock.platform, stack.platform)

@@ -123,7 +123,7 @@ FLAVOURS: Mapping[str, Flavour] = {f.name: f for f in (INTEL, MPICH, OPENMPI, OP
 
 
 def flavour_of_mpi(mpi: Mpi) -> Flavour:
-    """Return its row of the table."""
+    """Return the row of the table for this MPI."""
     old = mpi.flavour == "openmpi" and mpi.version.split(".")[0] in ("1", "2", "3", "4")
     return FLAVOURS["openmpi4" if old else mpi.flavour]
 

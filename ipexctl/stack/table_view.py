@@ -89,6 +89,6 @@ def _read_minor(option: str, text: str) -> Minor | None:
 
 
 def python_span(row: StackRow) -> str:
-    """Return its Python versions as "3.9-3.13"."""
+    """Return the Python versions of the row, such as "3.9-3.13"."""
     first, last = row.pythons[0], row.pythons[-1]
     return f"{first[0]}.{first[1]}-{last[0]}.{last[1]}"

@@ -63,7 +63,7 @@ class StackRow:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What is not tested about it."""
+        """What was not tested about the row."""
         run = (self.oneccl_run or NEVER_RUN,) if self.oneccl else ()
         return run + tuple(filter(None, self.uncertain.split("; ")))
 

@@ -90,7 +90,7 @@ class Redactor:
 
 @lru_cache(4096)
 def is_address(word: str) -> bool:
-    """Decide whether it is an IP address that reveals something about the user's network."""
+    """Decide whether a text is an IP address that reveals something about the network."""
     if "::" not in word and "." not in word and word.count(":") < 7:  # a time of day
         return False
     try:

@@ -110,7 +110,7 @@ def _home_folders() -> Iterator[str]:
 
 
 def _alias_person(redactor: Redactor, by: str) -> None:
-    """Add aliases. `by`: USER@MACHINE."""
+    """Add aliases for the user and the machine in `by`, which is USER@MACHINE."""
     user, _, machine = by.partition("@")
     redactor.add_users(user)
     redactor.add_hosts(machine)

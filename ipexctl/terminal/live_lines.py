@@ -47,14 +47,14 @@ class LiveLines:
                 threading.Thread(target=self._redraw_lines, args=(self._live,), daemon=True).start()
 
     def draw(self) -> None:
-        """Draw them in their present state; the first call starts them."""
+        """Draw the lines in their present state; the first call starts them."""
         with self.lock:
             self.start()
             if self._live:
                 self._live.refresh()
 
     def stop(self) -> None:
-        """Clear them. What is printed afterwards appears in their place."""
+        """Clear the lines; what is printed afterwards appears in their place."""
         global _shown
         with self.lock:
             live, self._live = self._live, None

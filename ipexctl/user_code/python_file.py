@@ -206,7 +206,7 @@ class PythonFile:
             node = parent
 
     def _runs_in(self, node: ast.AST) -> tuple[bool, Function | None]:
-        """Return whether it runs if its function (None: the file) does, and that function."""
+        """Return whether a node runs whenever its function (None: the file) does, and which."""
         for child, parent in self._walk_ancestors(node):
             if child in self._after_ends or self._is_conditional(child, parent):
                 return False, None

@@ -331,7 +331,7 @@ def not_everywhere(cluster: CheckedHosts) -> list[Evidence]:
 
 
 def _has_own_finding(facts: Facts) -> bool:
-    """Decide whether SOFT-012 or SOFT-026 reports it."""
+    """Decide whether SOFT-012 or SOFT-026 reports the host."""
     current = facts.software.current if facts.software else None
     return bool(current and (current.prefix or current.wanted))
 

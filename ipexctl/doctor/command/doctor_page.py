@@ -47,9 +47,7 @@ def render_doctor_page(report: Report, styles: str, date: str) -> str:
     ]
     for severity, title in _TITLES.items():
         problems = by_problem(report.findings, severity)
-        sections.append(
-            (title, _panel_grid(_problem_panel(p, report.cluster_hosts) for p in problems))
-        )
+        sections.append((title, _panel_grid(_problem_panel(p, report.all_hosts) for p in problems)))
     body = f"{_page_head(report)}{html_main(sections, date)}"
     title = f"{verdict_line(report).plain} · ipexctl doctor"
     return frame_page(title, body, command="doctor", styles=[styles])

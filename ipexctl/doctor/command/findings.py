@@ -95,10 +95,10 @@ def finding_blocks(report: Report, width: int | None, *, verbose: bool) -> list[
         limit = {Severity.WARN: BLOCKS, Severity.NOTE: NOTES}.get(severity, len(problems))
         shown, hidden = (problems, []) if verbose else (problems[:limit], problems[limit:])
         if severity is Severity.NOTE and not verbose:
-            text += _note_lines(shown, width, report.cluster_hosts)
+            text += _note_lines(shown, width, report.all_hosts)
         else:
             for problem in shown:
-                text += _problem_block(problem, width, report.cluster_hosts, verbose=verbose)
+                text += _problem_block(problem, width, report.all_hosts, verbose=verbose)
         if hidden:
             word = severity.value if len(hidden) == 1 else _PLURAL[severity.value]
             ids = ", ".join(dict.fromkeys(p.first.id for p in hidden))

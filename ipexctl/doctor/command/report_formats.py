@@ -172,7 +172,7 @@ def _findings_markdown(report: Report) -> Iterable[str]:
     for severity in Severity:
         for problem in by_problem(report.findings, severity):
             first, seen, fixes = (problem.first, problem.evidence, problem.hosts_by_fix)
-            names = _escape_md(fold(problem.hosts or report.cluster_hosts))
+            names = _escape_md(fold(problem.hosts or report.all_hosts))
             yield f"\n### {severity.value} {first.id}: {_escape_md(first.title)} ({names})\n"
             for text, hosts in seen.items():
                 yield (

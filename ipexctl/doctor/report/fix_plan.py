@@ -42,7 +42,7 @@ def _script_text(names: Sequence[str], findings: Sequence[Finding]) -> str:
 
 
 def _script_of(problem: Problem, names: Sequence[str]) -> list[str]:
-    """Return its commands; advice, choices and anything not plainly harmless become comments."""
+    """Return lines of a script; advice, choices and risky commands become comments."""
     lines = ["", f"# {problem.first.id} {_comment_text(problem.first.title)}"]
     for fix, hosts in problem.hosts_by_fix.items():
         ready = ready_commands(fix)

@@ -62,7 +62,7 @@ class Report:
         return self._findings_by_host.get(host, ())
 
     @property
-    def cluster_hosts(self) -> tuple[str, ...]:
+    def all_hosts(self) -> tuple[str, ...]:
         """The hosts that a finding about the cluster covers, without those that are down."""
         return tuple(facts.host for facts in self.facts) if self.down else ("all hosts",)
 
@@ -126,7 +126,7 @@ class Problem:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts it was found on; empty for one about the cluster."""
+        """Hosts that have the problem; empty for one about the cluster."""
         return tuple(dict.fromkeys(finding.host for finding in self.findings if finding.host))
 
     @property

@@ -146,7 +146,7 @@ class ShellReader:
         return None if line.read.is_module else self.source(line.script)
 
     def _is_trainers(self, line: LauncherLine, word: str) -> bool:
-        """Decide if TrainingArguments reads it, by the script, or else by the other arguments."""
+        """Decide if TrainingArguments reads the argument: by the script, else by the others."""
         source = self._read_script(line)
         if source and not source.error:
             return any(

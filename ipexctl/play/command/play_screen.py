@@ -80,11 +80,9 @@ class PlayScreen:
         with self._lock:
             self.working.step(ProgressStep(outcome.host, DONE))
             self._found.setdefault(outcome.step.number, []).append(outcome)
-            if outcome.state.stops_host or outcome.state is State.IGNORED:
+            if outcome.state.stops or outcome.state is State.IGNORED:
                 goes_on = self.check and outcome.state is not State.UNREACHABLE
-                self._stopped |= (
-                    {outcome.host} if outcome.state.stops_host and not goes_on else set()
-                )
+                self._stopped |= {outcome.host} if outcome.state.stops and not goes_on else set()
                 self._print(self._failure_lines(outcome))
             self._print_ended()
 
@@ -138,7 +136,7 @@ class PlayScreen:
 
     def _describe_changes(self, outcomes: Sequence[StepOutcome]) -> str:
         """Return what changed, once if it is the same on all hosts, else by host."""
-        details = {o.host: o.detail for o in outcomes if o.detail and not o.state.stops_host}
+        details = {o.host: o.detail for o in outcomes if o.detail and not o.state.stops}
         if not details:
             return ""
         texts = set(details.values())

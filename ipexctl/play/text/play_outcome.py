@@ -26,7 +26,7 @@ class State(str, Enum):
     UNREACHABLE = "unreachable"
 
     @property
-    def stops_host(self) -> bool:
+    def stops(self) -> bool:
         return self in (State.FAILED, State.UNREACHABLE)
 
     @property
@@ -73,7 +73,7 @@ class PlayReport:
 
     @property
     def failures(self) -> tuple[StepOutcome, ...]:
-        return tuple(outcome for outcome in self.outcomes if outcome.state.stops_host)
+        return tuple(outcome for outcome in self.outcomes if outcome.state.stops)
 
     @property
     def states(self) -> dict[str, str]:
