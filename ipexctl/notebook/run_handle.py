@@ -49,17 +49,17 @@ class RunStatus:
 
     def __repr__(self) -> str:
         """Return one line, for a terminal."""
-        rows = {name: text for name, text in self._rows() if text}
+        rows = {name: text for name, text in self._list_rows() if text}
         rows.pop("command", None)
         first = f"{self.run.id}: {rows.pop('state')}"
         return ", ".join([first, *(f"{name} {text}" for name, text in rows.items())])
 
     def _repr_html_(self) -> str:
         title = self.run.id + (f" ({self.run.about.name})" if self.run.about.name else "")
-        rows = [_labelled_row(name, escape(text)) for name, text in self._rows() if text]
+        rows = [_labelled_row(name, escape(text)) for name, text in self._list_rows() if text]
         return notebook_table(f"run {title}", rows)
 
-    def _rows(self) -> Iterator[tuple[str, str]]:
+    def _list_rows(self) -> Iterator[tuple[str, str]]:
         """Yield rows without secrets: notebooks are shared with their output."""
         run, progress = self.run, self.progress
         mask = SecretMask((), run.about.command)
@@ -70,12 +70,12 @@ class RunStatus:
         total = f" of {progress.total}" if progress.total else ""
         yield "step", "" if progress.step is None else f"{progress.step}{total}"
         yield "steps/s", "" if progress.rate is None else f"{progress.rate:.3g}"
-        yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._ends()))
+        yield "loss", " -> ".join(f"{loss:.4g}" for loss in dict.fromkeys(self._end_losses()))
         yield "first cause", mask.mask_text(printable_text(run.cause))
         yield "held up by", printable_text(str(stall_of(run) or ""))
         yield "last line", mask.mask_text(printable_text(run.last)) if run.cause else ""
 
-    def _ends(self) -> Sequence[float]:
+    def _end_losses(self) -> Sequence[float]:
         return (self.losses[0], self.losses[-1]) if self.losses else ()
 
 

@@ -122,8 +122,8 @@ def attach_and_follow(
             if run.kept or run.later or run.attempt > 1:
                 away = set(fleet.downs)
                 attempts = Attempts(fleet, run.first_id, painter, interrupts, silent=away)
-                with attempts.hosts_taken_back():
-                    result = attempts.from_attempt(run.attempt)
+                with attempts.watch_returned_hosts():
+                    result = attempts.follow_from(run.attempt)
             else:
                 result = attach_to_run(fleet, run, painter, interrupts, AttemptFolders())
             if isinstance(result, RunResult):
@@ -151,31 +151,35 @@ class Attempts:
     attempts: dict[int, AttemptBegins] = field(default_factory=dict)  # by number, as far as known
     leaves: bool = False  # -d: a further attempt is not shown
 
-    def hosts_taken_back(self) -> AbstractContextManager[None]:
+    def watch_returned_hosts(self) -> AbstractContextManager[None]:
         """Make lost hosts that are back spares of the run, until the block ends."""
         target, root = self.fleet.target, self.fleet.root
-        hosts = ReturnedHosts(target, root, self.run_id, lambda: self.busy, self._back)
-        return hosts.taken_back()
+        hosts = ReturnedHosts(target, root, self.run_id, lambda: self.busy, self._note_return)
+        return hosts.watch_in_thread()
 
-    def from_attempt(self, number: int) -> RunResult | DetachedRun:
+    def follow_from(self, number: int) -> RunResult | DetachedRun:
         """Return the result of the last attempt. Raise Unreachable."""
-        records = [attempts_in(read_record(answer["story"])) for answer in self._asked("record")]
+        records = [
+            attempts_in(read_record(answer["story"])) for answer in self._ask_hosts("record")
+        ]
         lines = [line for record in records for line in record]
         line = next((row for row in lines if row.attempt == number and row.run_id), None)
         if line and number > 1:
             self.painter.note(f"{line.why}; {in_words(line)}")
-        result = self._shown(line) if line else None
+        result = self._show_attempt(line) if line else None
         if result is None:
             raise Unreachable(
                 f"the hosts of {self.run_id} cannot be reached from here", slug="hub-unreachable"
             )
-        return self.followed(result, number)
+        return self.follow_attempts(result, number)
 
-    def followed(self, result: RunResult | DetachedRun, number: int = 1) -> RunResult | DetachedRun:
+    def follow_attempts(
+        self, result: RunResult | DetachedRun, number: int = 1
+    ) -> RunResult | DetachedRun:
         """Return the result of the last attempt; `result`: of the one before."""
         while isinstance(result, RunResult):
             pressed = self.interrupts.count
-            line = self._waited_for(number, ended_well=result.exit_code == 0)
+            line = self._wait_for_next(number, ended_well=result.exit_code == 0)
             if self.interrupts.detach:
                 return DetachedRun(self.run_id)
             if not isinstance(line, AttemptBegins):
@@ -184,7 +188,7 @@ class Attempts:
                 if line and result.exit_code:
                     self.painter.note(f"no further attempt: {line.end}")
                 returned = [host for host in self.silent if result.reachable(host.name)]
-                fan_out(returned, self._reach)
+                fan_out(returned, self._reconnect_host)
                 by_user = self.interrupts.count > pressed or (line and line.by_user)
                 return _as_interrupted(result, line) if by_user else result
             step = last_step(result.tails)
@@ -192,21 +196,23 @@ class Attempts:
             self.painter.note(f"{line.why}; {in_words(line)}{position}")
             if self.leaves:
                 return DetachedRun(self.run_id)
-            folder = self.records.of(result.run_id).kept()
-            self.records.ended(replace(result, kept=folder))
+            folder = self.records.find_folder(result.run_id).describe_folder()
+            self.records.keep_result(replace(result, kept=folder))
             number = line.attempt
-            result = self._shown(line) or result
+            result = self._show_attempt(line) or result
         return result
 
-    def _waited_for(self, number: int, *, ended_well: bool) -> AttemptBegins | RunEnded | None:
+    def _wait_for_next(self, number: int, *, ended_well: bool) -> AttemptBegins | RunEnded | None:
         """Wait for the next attempt, or the end. Ctrl-C stops the run, as during an attempt."""
         pressed, self.interrupts.armed, self.busy = self.interrupts.count, True, ()
         try:
-            return self._next(number, pressed, noted=ended_well)
+            return self._poll_next(number, pressed, noted=ended_well)
         finally:
             self.interrupts.armed = False
 
-    def _next(self, number: int, pressed: int, *, noted: bool) -> AttemptBegins | RunEnded | None:
+    def _poll_next(
+        self, number: int, pressed: int, *, noted: bool
+    ) -> AttemptBegins | RunEnded | None:
         """Return None if no host knows a next attempt or an end, or the user leaves."""
         last_answer = last_try = last_question = time.monotonic()
         reason = ""
@@ -214,8 +220,8 @@ class Attempts:
         while time.monotonic() - last_answer < SILENT and not self.interrupts.detach:
             if self.interrupts.count > pressed:
                 pressed = self.interrupts.count
-                self._asked("ask", ask=KeeperQuestion(stop=self.interrupts.last).document())
-            answers = self._asked("record")
+                self._ask_hosts("ask", ask=KeeperQuestion(stop=self.interrupts.last).document())
+            answers = self._ask_hosts("record")
             records = [read_record(answer["story"]) for answer in answers]
             lines = [line for record in records for line in attempts_in(record)]
             self.attempts |= {line.attempt: line for line in lines}
@@ -228,21 +234,21 @@ class Attempts:
             if endings := [line for line in ended if not line.cut_off]:
                 return endings[0]
             if ended and not alive:  # these hosts were cut off, and the rest goes on
-                self._reach_again(first=end is None)
+                self._reconnect_silent(first=end is None)
                 end = ended[0]
             elif time.monotonic() - last_try > REACH:  # these may be cut off
-                fan_out(list(self.silent), self._reach)
+                fan_out(list(self.silent), self._reconnect_host)
                 last_try = time.monotonic()
             if alive and not noted:
                 self.painter.note("no rank runs now: the hosts decide how the run goes on")
             if alive:
                 noted, last_answer = True, time.monotonic()
                 if last_answer - last_question > WAITS:
-                    reason, last_question = self._waits(reason), time.monotonic()
+                    reason, last_question = self._note_waits(reason), time.monotonic()
             time.sleep(LOOK)
         return end
 
-    def _waits(self, previous: str) -> str:
+    def _note_waits(self, previous: str) -> str:
         """Return what the hosts wait for, and note it if it has changed."""
         hosts = [host for host in self.fleet.agents if host not in self.silent]
         run = next(iter(gather_runs(self.fleet, only=self.run_id, hosts=hosts)), None)
@@ -251,7 +257,7 @@ class Attempts:
             self.painter.note(waits)
         return waits or previous
 
-    def _asked(self, operation: str, **fields: object) -> list[Answer]:
+    def _ask_hosts(self, operation: str, **fields: object) -> list[Answer]:
         """Ask the hosts; those that do not answer are not asked again: each would take long."""
 
         def one(host: Host) -> Answer:
@@ -263,7 +269,7 @@ class Attempts:
         self.silent |= {host for host, answer in answers.items() if isinstance(answer, HostDown)}
         return [answer for answer in answers.values() if not isinstance(answer, HostDown)]
 
-    def _shown(self, line: AttemptBegins) -> RunResult | DetachedRun | None:
+    def _show_attempt(self, line: AttemptBegins) -> RunResult | DetachedRun | None:
         """Show an attempt; None: its hosts did not report it in time. Lost hosts are not asked."""
         root = self.fleet.root
         target = replace(self.fleet.target, limit=tuple(line.hosts), exclude=())
@@ -276,17 +282,17 @@ class Attempts:
             time.sleep(LOOK)
         return None
 
-    def _back(self, name: str) -> None:
+    def _note_return(self, name: str) -> None:
         self.painter.note(f"{name} is back, for this attempt or the next one")
-        self._reach(next(host for host in self.fleet.hosts.hosts if host.name == name))
+        self._reconnect_host(next(host for host in self.fleet.hosts.hosts if host.name == name))
 
-    def _reach(self, host: Host) -> None:
+    def _reconnect_host(self, host: Host) -> None:
         with suppress(IpexctlError):
             self.fleet.reconnect(host)
             self.silent.discard(host)
 
-    def _reach_again(self, first: bool) -> None:
-        fan_out(list(self.silent), self._reach)
+    def _reconnect_silent(self, first: bool) -> None:
+        fan_out(list(self.silent), self._reconnect_host)
         if first and self.silent:
             names = fold(sorted(host.name for host in self.silent))
             self.painter.note(
@@ -325,7 +331,7 @@ def attach_to_run(
     if session.missing:
         painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
     for (name, rank), lines in kept_elsewhere(fleet, run, session.missing).items():
-        painter.output(name, rank, lines, 0)
+        painter.paint_lines(name, rank, lines, 0)
     return result.spelled(lambda name: suggest_command(target, name, root))
 
 
@@ -373,21 +379,21 @@ class ReturnedHosts:
     back: Callable[[str], None]
 
     @contextmanager
-    def taken_back(self) -> Iterator[None]:
+    def watch_in_thread(self) -> Iterator[None]:
         """Watch in a thread until the block ends."""
         over = threading.Event()
-        threading.Thread(target=self._look, args=(over,), daemon=True).start()
+        threading.Thread(target=self._watch_hosts, args=(over,), daemon=True).start()
         try:
             yield
         finally:
             over.set()
 
-    def _look(self, ended: threading.Event) -> None:
+    def _watch_hosts(self, ended: threading.Event) -> None:
         with Fleet(self.target, self.root) as self.fleet:
             self.asked = list(self.fleet.hosts.hosts)
             away_before, leader = set[Host](), None
             while not ended.wait(TRY_AGAIN):
-                if (away := self._away()) is None:
+                if (away := self._find_away_hosts()) is None:
                     continue
                 if leader != self.asked[0]:  # another host leads, which may never have missed these
                     away_before, leader = away_before & away, self.asked[0]
@@ -399,12 +405,12 @@ class ReturnedHosts:
                         self._take_back(host)
                 away_before = away
 
-    def _away(self) -> set[Host] | None:
+    def _find_away_hosts(self) -> set[Host] | None:
         """Return hosts without a connection to the leading keeper; None if that is not known."""
         for host in list(self.asked):
             with suppress(IpexctlError):
                 agent = self.fleet.agents.get(host) or self.fleet.connect(host)
-                request = self._of_run(host) | {"ask": {}}
+                request = self._compose_request(host) | {"ask": {}}
                 reply = agent.call("restart.attempts.ask", request, timeout=ANSWER).done
                 answer = reply.read(KeeperAnswer)
                 if answer.leads:
@@ -417,7 +423,7 @@ class ReturnedHosts:
     def _is_alone(self, host: Host) -> bool:
         """Return whether a host is reachable and has no keeper. With one, only its link is cut."""
         record = Ahead(
-            "restart.attempts.record", self._of_run(host),
+            "restart.attempts.record", self._compose_request(host),
             fork="restart.attempts.begin", also=(COPY_WORKER,),
         )  # fmt: skip
         with suppress(IpexctlError):
@@ -427,18 +433,20 @@ class ReturnedHosts:
     def _take_back(self, host: Host) -> None:
         """Start a keeper on a host."""
         with suppress(IpexctlError):
-            if orders := self._orders_of(host):
+            if orders := self._fetch_orders(host):
                 request = {**orders, "root": self.fleet.root_of(host), "host": host.name}
                 self.fleet.agents[host].call("restart.attempts.spare", request)
 
-    def _of_run(self, host: Host) -> dict[str, Any]:
+    def _compose_request(self, host: Host) -> dict[str, Any]:
         root = self.fleet.root_of(host)
         return {"root": root, "known_as": host.name, "run_id": self.run_id}
 
-    def _orders_of(self, away: Host) -> dict[str, Any]:
+    def _fetch_orders(self, away: Host) -> dict[str, Any]:
         """Get a host's orders from the leading host; {} if it cannot give them now."""
         leader = self.asked[0]
-        request = self._of_run(leader) | {"ask": KeeperQuestion(returned=away.name).document()}
+        request = self._compose_request(leader) | {
+            "ask": KeeperQuestion(returned=away.name).document()
+        }
         agent = self.fleet.agents[leader]
         answer = agent.call("restart.attempts.ask", request, timeout=ANSWER).done
         return answer.read(KeeperAnswer).orders

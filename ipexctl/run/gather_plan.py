@@ -65,7 +65,7 @@ def gather_run_plan(target: Target, options: RunOptions) -> Planned:
         start_keepers.review_restarts(options, script, len(used), len(spares), target.note)
         planned = [node for node in nodes.values() if node.host.name in used]
         agreeing = replace(options, confirm=send_agreed.answer_yes)
-        files = script.files(agreeing, target.note, contents=False)
+        files = script.read_files(agreeing, target.note, contents=False)
         review_script(
             script.argv, script.sources, plan, files, planned, target.note, force=options.force
         )

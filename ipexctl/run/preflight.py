@@ -60,7 +60,7 @@ class Flight:
     plan: LaunchPlan | None = None
 
     @property
-    def among(self) -> bool:
+    def tests_connections(self) -> bool:
         """Whether to test connections between hosts; with --ports, only those need to be open."""
         return self.options.ports is None
 
@@ -73,7 +73,11 @@ def run_preflight_checks(flight: Flight, note: Note) -> list[tuple[str, str, str
     prefixes = {node.host.name: node.prepared.prefix for node in flight.nodes.values()}
     mark = core.preflight_mark(facts, prefixes)
     noted_at, noted_before = _recall_warnings(mark)
-    peers = _try_peers(flight) if noted_before is None and flight.among and len(facts) > 1 else ()
+    peers = (
+        _try_peers(flight)
+        if noted_before is None and flight.tests_connections and len(facts) > 1
+        else ()
+    )
     judged = core.judge_preflight(
         facts, prefixes, peers=peers, rows=stack_rows(), lives_on=flight.options.lives_on
     )
@@ -83,7 +87,7 @@ def run_preflight_checks(flight: Flight, note: Note) -> list[tuple[str, str, str
     if judged.blockers and not flight.options.force:
         raise core.make_refusal(judged.blockers)
     noted = _note_warnings(judged, noted_before or [], note)
-    if flight.among and not judged.among_hosts:
+    if flight.tests_connections and not judged.among_hosts:
         MEMORY.add({mark: {"at": noted_at or time.time(), "told": noted}})
     return core.fold_findings((*judged.blockers, *judged.warnings))
 

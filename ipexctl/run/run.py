@@ -88,11 +88,11 @@ def start_and_follow_run(
             lambda: call_every_host(fleet, prepare, typed=script.typed, spares=spares)
         )
         with trace.span("project"):  # while the hosts start Python
-            files = script.files(_asking_after(connecting, options), target.note)
+            files = script.read_files(_asking_after(connecting, options), target.note)
         painter = Painter(view, target.note, choice)
         run = _Run(fleet, options, script, files, painter, interrupts, run_id, datasets, spares)
         try:
-            return run.whole(choice, connecting)
+            return run.execute_run(choice, connecting)
         finally:
             painter.close()
 
@@ -124,7 +124,7 @@ class _Run:
     limits: PruneLimits = field(default_factory=lambda: read_limits(load_settings()))
     findings: Sequence[tuple[str, str, str]] = ()  # findings of the preflight
 
-    def whole(
+    def execute_run(
         self, choice: Choice, connecting: Callable[[], dict[Host, PlannedHost]]
     ) -> RunResult | DetachedRun:
         agents = self.fleet.agents
@@ -140,9 +140,9 @@ class _Run:
         for text in (*other_pythons(agents.values()), *_borrowed_env_notes(nodes.values())):
             self.painter.note(text)
         with trace.span("plan"):
-            nodes = self._networked(nodes)
-            first = self._shared([node for host, node in nodes.items() if host not in spares])
-            plan = self._plan(first, self.options)
+            nodes = self._choose_network(nodes)
+            first = self._add_shares([node for host, node in nodes.items() if host not in spares])
+            plan = self._make_plan(first, self.options)
         for dataset in self.held[plan.hosts[0].host] if self.options.data else ():
             self.painter.note(f"dataset {dataset.name}: {dataset}")
         line_filter.require_selected_ranks(choice, plan)
@@ -152,34 +152,34 @@ class _Run:
             self.options, self.script, len(used), len(spares), self.painter.note
         )
         with trace.span("preflight"):
-            self._look(plan, {host: nodes[host] for host in used})
-        resumed = self._resumed()
+            self._run_preflight(plan, {host: nodes[host] for host in used})
+        resumed = self._find_checkpoint()
         self.painter.planned(self.run_id, plan)
         if self.options.detach:  # the user may be away when it ends
-            self._prune(used)
+            self._prune_old_runs(used)
         with trace.span("sync"):
             sent = call_every_host(
-                self.fleet, self._send, [*used, *spares], typed=self.script.typed
+                self.fleet, self._send_project, [*used, *spares], typed=self.script.typed
             )
         amount = sum(one.bytes for one in sent.values())
         noted = self.files.ignored or trace.took_here()["sync"] >= NOTED_SYNC
         if self.painter.view.detailed or (amount and noted):
             self.painter.note(self.files.told(amount))
         if resumed:
-            self._lay_out(resumed, nodes, sent)
+            self._lay_out_checkpoint(resumed, nodes, sent)
         records = AttemptFolders(None if self.options.trial else Path.cwd())
-        keys, session = self._keys(plan, spares), self._session(plan, records)
-        orders = self._orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
+        keys, session = self._make_link_keys(plan, spares), self._make_session(plan, records)
+        orders = self._compose_orders(plan, keys, nodes, resumed.checkpoint.name if resumed else "")
         if self.options.restarts:
             work = {host.name: (copy.cwd, copy.mark) for host, copy in sent.items()}
-            planned = self._shared([nodes[host] for host in (*used, *spares)])
-            orders = start_keepers.kept_going(self.fleet, orders, planned, work, self._plan)
+            planned = self._add_shares([nodes[host] for host in (*used, *spares)])
+            orders = start_keepers.kept_going(self.fleet, orders, planned, work, self._make_plan)
         with trace.span("run"):
             hosts = {host.name: (agents[host], sent[host].cwd) for host in used}
-            result = self._to_the_last(lambda: session.drive(orders, hosts), hosts, records)
-        return self._end(result, nodes, sent, records)
+            result = self._follow_attempts(lambda: session.start_run(orders, hosts), hosts, records)
+        return self._finish_run(result, nodes, sent, records)
 
-    def _end(
+    def _finish_run(
         self, result: RunResult | DetachedRun, nodes: Mapping[Host, PlannedHost],
         sent: Mapping[Host, send_project.Sent], records: AttemptFolders,
     ) -> RunResult | DetachedRun:  # fmt: skip
@@ -190,14 +190,17 @@ class _Run:
             return result
         if not self.options.trial:
             self.fleet.remember(_failed_states(result), "run")
-        local = self._kept(result, records.of(result.run_id), sent)
-        retry, left_out = self._again(result, list(nodes.values())), self._left_out(result, sent)
+        local = self._fetch_kept_files(result, records.find_folder(result.run_id), sent)
+        retry, left_out = (
+            self._compose_retry(result, list(nodes.values())),
+            self._find_left_out(result, sent),
+        )
         result = replace(result, kept=local, again=retry, left_out=left_out).spelled(
             lambda name: suggest_command(self.fleet.target, name, self.fleet.root)
         )
-        records.ended(result)
+        records.keep_result(result)
         if not self.options.trial:
-            self._conclude(result, sent)
+            self._record_result(result, sent)
         self.painter.result(result)
         return result
 
@@ -207,10 +210,10 @@ class _Run:
         if note := changed_note(self.fleet.target, self.script.env, self.fleet.root):
             self.painter.note(note)
 
-    def _plan(self, nodes: Sequence[PlannedHost], options: RunOptions) -> LaunchPlan:
+    def _make_plan(self, nodes: Sequence[PlannedHost], options: RunOptions) -> LaunchPlan:
         return plan_of(nodes, options, self.script, self.held, self.run_id)
 
-    def _lay_out(
+    def _lay_out_checkpoint(
         self, resumed: resume_run.Resumed, nodes: Mapping[Host, PlannedHost],
         sent: Mapping[Host, send_project.Sent],
     ) -> None:  # fmt: skip
@@ -223,17 +226,17 @@ class _Run:
             )
             call_every_host(self.fleet, lay_out, list(folders), typed=self.script.typed)
 
-    def _networked(self, nodes: Mapping[Host, PlannedHost]) -> dict[Host, PlannedHost]:
+    def _choose_network(self, nodes: Mapping[Host, PlannedHost]) -> dict[Host, PlannedHost]:
         arguments = (self.options, self.script, self.painter.note)
         return {
             node.host: node
             for node in with_chosen_network(self.fleet, [*nodes.values()], *arguments)[0]
         }
 
-    def _shared(self, nodes: Sequence[PlannedHost]) -> Sequence[PlannedHost]:
+    def _add_shares(self, nodes: Sequence[PlannedHost]) -> Sequence[PlannedHost]:
         return with_shares(self.fleet, nodes, self.options, self.script, self.painter.note)
 
-    def _to_the_last(
+    def _follow_attempts(
         self,
         first: Callable[[], RunResult | DetachedRun],
         busy: Collection[str],
@@ -248,10 +251,10 @@ class _Run:
             self.fleet, self.run_id, self.painter, self.interrupts, busy, records,
             leaves=self.options.detach,
         )  # fmt: skip
-        with attempts.hosts_taken_back():
-            return attempts.followed(first())
+        with attempts.watch_returned_hosts():
+            return attempts.follow_attempts(first())
 
-    def _look(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> None:
+    def _run_preflight(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> None:
         """Report what would break the run before anything is sent."""
         from ipexctl.run import preflight
 
@@ -265,10 +268,10 @@ class _Run:
         )  # fmt: skip
         self.findings = preflight.run_preflight_checks(flight, note)
 
-    def _send(self, host: Host) -> send_project.Sent:
+    def _send_project(self, host: Host) -> send_project.Sent:
         return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
 
-    def _session(self, plan: LaunchPlan, records: AttemptFolders) -> Session:
+    def _make_session(self, plan: LaunchPlan, records: AttemptFolders) -> Session:
         from ipexctl.run.jobs.ps import journal_verdict_reader
         from ipexctl.run.watch.host_link import HostLinks, WatchedRun
         from ipexctl.run.watch.run_output import RunOutput
@@ -278,7 +281,7 @@ class _Run:
         watched = WatchedRun(plan, self.run_id, self.options, hub=plan.hosts[0].host)
         return Session(
             watched,
-            HostLinks(watched, self._reach),
+            HostLinks(watched, self._reconnect_host),
             RunOutput(watched, self.painter, record),
             self.interrupts,
             noted=journal_verdict_reader(
@@ -286,7 +289,7 @@ class _Run:
             ),
         )
 
-    def _resumed(self) -> resume_run.Resumed | None:
+    def _find_checkpoint(self) -> resume_run.Resumed | None:
         if not self.options.resume:
             return None
         from ipexctl.run.checkpoints import resume_run
@@ -296,7 +299,7 @@ class _Run:
             self.painter.note(note)
         return resumed
 
-    def _orders(
+    def _compose_orders(
         self, plan: LaunchPlan, keys: Keys, nodes: Mapping[Host, PlannedHost], resumed: str = ""
     ) -> Orders:
         from ipexctl.run.watch.start_request import Orders
@@ -305,7 +308,7 @@ class _Run:
             plan,
             self.run_id,
             self.options,
-            about=self._about(plan),
+            about=self._describe_run(plan),
             before=trace.took_here(),
             reached={host.name: host for host in self.fleet.agents},
             data={
@@ -314,10 +317,10 @@ class _Run:
             },
             keys=keys,
             resumed=resumed,
-            inputs=self._inputs(plan, nodes),
+            inputs=self._collect_inputs(plan, nodes),
         )
 
-    def _inputs(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> Inputs:
+    def _collect_inputs(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> Inputs:
         from ipexctl.run.outcome import run_inputs
 
         files = self.files
@@ -325,10 +328,10 @@ class _Run:
         data = {dataset.name: dataset.version for dataset in self.held.get(plan.hosts[0].host, ())}
         return run_inputs.collect_run_inputs(plan.hosts, nodes.values(), sent, data, self.findings)
 
-    def _reach(self, name: str) -> Agent:
+    def _reconnect_host(self, name: str) -> Agent:
         return self.fleet.reconnect(next(host for host in self.fleet.agents if host.name == name))
 
-    def _keys(self, plan: LaunchPlan, spares: Sequence[Host]) -> Keys:
+    def _make_link_keys(self, plan: LaunchPlan, spares: Sequence[Host]) -> Keys:
         """Make the keys for the link between the hosts."""
         if len(plan.hosts) + len(spares) == 1:
             return {}
@@ -336,7 +339,7 @@ class _Run:
 
         return make_keys()
 
-    def _about(self, plan: LaunchPlan) -> dict[str, object]:
+    def _describe_run(self, plan: LaunchPlan) -> dict[str, object]:
         """Return the description of the run for `ipexctl ps`."""
         folder = self.script.project.folder
         return {
@@ -350,7 +353,7 @@ class _Run:
             "ipexctl": __version__,
         }
 
-    def _conclude(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
+    def _record_result(self, result: RunResult, sent: Mapping[Host, send_project.Sent]) -> None:
         """Record the result in the journals on the hosts, then apply the limits to old runs."""
         ending = {name: getattr(result, name) for name in ("exit_code", "ended_by", "cause")}
         request = {"run_id": result.run_id, "result": ending}
@@ -363,9 +366,9 @@ class _Run:
 
         reachable = [host for host in self.fleet.agents if result.reachable(host.name)]
         distinct = _one_host_per_folder({host: sent[host] for host in reachable if host in sent})
-        self._prune(distinct, one, [host for host in reachable if host not in distinct])
+        self._prune_old_runs(distinct, one, [host for host in reachable if host not in distinct])
 
-    def _prune(
+    def _prune_old_runs(
         self, hosts: Sequence[Host], first: Callable[[Host], None] = lambda host: None,
         others: Sequence[Host] = (),
     ) -> None:  # fmt: skip
@@ -375,7 +378,7 @@ class _Run:
             if pruned := prune.after_run(self.fleet, hosts, self.limits, first, others):
                 self.painter.note(pruned)
 
-    def _again(self, result: RunResult, nodes: Sequence[PlannedHost]) -> str:
+    def _compose_retry(self, result: RunResult, nodes: Sequence[PlannedHost]) -> str:
         lost = [node.host.name for node in nodes if node.host.name in result.lost]
         remaining = [node for node in nodes if node.host.name not in lost]
         if not lost or not remaining:
@@ -384,7 +387,7 @@ class _Run:
         fewer = None if fits == self.options.n else fits
         return retry_command.compose_retry_command(self.script.typed, lost, fewer)
 
-    def _left_out(
+    def _find_left_out(
         self, result: RunResult, sent: Mapping[Host, send_project.Sent]
     ) -> LeftOut | None:
         if result.first is None or not isinstance(self.files, send_project.Snapshot):
@@ -393,11 +396,11 @@ class _Run:
         start = next(copy.cwd for host, copy in sent.items() if host.name == name)
         return send_project.left_out_file(self.files, start, words, environment())
 
-    def _kept(
+    def _fetch_kept_files(
         self, result: RunResult, record: RunFolder, sent: Mapping[Host, send_project.Sent]
     ) -> LocalRunFolder:
         """Return what this machine keeps of the run: the logs, and the requested files."""
-        local = record.kept()
+        local = record.describe_folder()
         typed = (*self.options.fetch, *self.options.outputs)
         if not typed:
             return local

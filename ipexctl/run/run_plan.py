@@ -33,7 +33,7 @@ def with_chosen_network(
     from ipexctl.run.network import measure_networks
 
     choice = measure_networks.choose_network(fleet, nodes, request_of(options, script), note)
-    return (choice.nodes(nodes) if choice else nodes), choice
+    return (choice.assign_network(nodes) if choice else nodes), choice
 
 
 def with_shares(

@@ -41,7 +41,7 @@ class Script:
     typed: Typed = Typed()  # the command to suggest: ipexctl's options before the script
     notes: tuple[str, ...] = ()
 
-    def files(
+    def read_files(
         self, options: RunOptions, note: Note, *, contents: bool = True
     ) -> send_project.Snapshot | send_project.InPlace:
         """Return the files to send. `contents` False: none will be sent."""

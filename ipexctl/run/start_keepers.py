@@ -108,7 +108,7 @@ def _stand_by(
     fleet: Fleet, spares: Sequence[Host], orders: Orders, work: Mapping[str, tuple[str, str]]
 ) -> None:
     def stand_by(host: Host) -> None:
-        order = orders.of(host.name, work[host.name][0])
+        order = orders.compose_start_order(host.name, work[host.name][0])
         order = order.replace(spare=True, run=None, root=fleet.root_of(host), host=host.name)
         fleet.agents[host].call("restart.attempts.spare", order.document())
 

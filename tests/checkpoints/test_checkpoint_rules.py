@@ -117,12 +117,12 @@ ONE, TWO = manifest(1, "out/c-1", {"a": "s1"}), manifest(2, "out/c-2", {"a": "s2
 
 def test_a_checkpoint_is_complete_where_every_part_is_on_a_host_that_answers():
     found = listed.merge_checkpoints([on_host("b", [ONE, TWO], ["s1", "s2", "s3"])], alive=True)
-    assert [(c.name, c.complete, c.hosts) for c in found] == [
+    assert [(c.name, c.is_complete, c.hosts) for c in found] == [
         ("out/c-2", True, ("b",)),
         ("out/c-1", True, ("b",)),
     ]
     found = listed.merge_checkpoints([on_host("b", [ONE, TWO], ["s1", "s3"])], alive=True)
-    assert [(c.name, c.complete) for c in found] == [("out/c-2", False), ("out/c-1", True)]
+    assert [(c.name, c.is_complete) for c in found] == [("out/c-2", False), ("out/c-1", True)]
     assert listed.choose_checkpoint(found, "last", "R").name == "out/c-1"
 
 

@@ -109,7 +109,7 @@ def drive(folder, texts, *, view=None, host_timeout=5.0, interrupts=None):
     session = Session(watched, links, output, interrupts or Interrupts())
     orders = Orders(made, "made-run", options)
     try:
-        return session.drive(orders, {name: (agent, "/w") for name, agent in agents.items()})
+        return session.start_run(orders, {name: (agent, "/w") for name, agent in agents.items()})
     finally:
         for agent in agents.values():
             agent.channel._process.kill()

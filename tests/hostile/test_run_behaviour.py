@@ -75,7 +75,7 @@ def test_a_host_that_only_lives_is_ended_by_ctrl_c(tmp_path, name):
     def press() -> None:
         for pause in (2.0, 0.2, 1.5):
             time.sleep(pause)
-            interrupts.hit(2)
+            interrupts.handle_signal(2)
 
     threading.Thread(target=press, daemon=True).start()
     before, began = memory(), time.monotonic()

@@ -12,7 +12,7 @@ from ipexctl.run.watch.start_request import Orders
 
 
 def of_all(plan: LaunchPlan) -> HubOrder:
-    return Orders(plan, "20260101-000000-abcdef", RunOptions("train.py")).of_all()
+    return Orders(plan, "20260101-000000-abcdef", RunOptions("train.py")).compose_hub_order()
 
 
 def read_launch(plan: LaunchPlan, argv: Sequence[str]) -> tuple[str, tuple[str, ...]]:

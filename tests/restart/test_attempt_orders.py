@@ -48,7 +48,7 @@ def test_an_attempt_has_the_orders_of_a_plan_with_its_hosts(chosen: tuple[int, .
     wanted = orders(plan([FOUR[i] for i in chosen], SECOND))
     assert list(made) == names
     for name in names:
-        asked, expected = made[name], wanted.of(name, "/work").document()
+        asked, expected = made[name], wanted.compose_start_order(name, "/work").document()
         for rank in expected["ranks"]:
             rank["env"]["TORCHELASTIC_RESTART_COUNT"] = "1"
         assert asked.pop("about")["hosts"] == names

@@ -213,10 +213,10 @@ def test_the_runs_folder_is_private_and_holds_every_byte(tmp_path):
     record = RunFolder.make(tmp_path, "r1")
     pieces = [b"\x00\xff\r\n", b"no end", b"\n" * 70_000]
     for piece in pieces:
-        record.log("../n0:2", 3, piece)
-    record.log("n1", None, b"mpi")
+        record.append_log("../n0:2", 3, piece)
+    record.append_log("n1", None, b"mpi")
     secret = made_plan(env=(("TOKEN", "zq9"),))
-    record.keep("plan.json", full_plan(secret))
+    record.keep_document("plan.json", full_plan(secret))
     folder = tmp_path / ".ipexctl" / "runs" / "r1"
     files = {str(p.relative_to(folder)): p for p in folder.rglob("*") if p.is_file()}
     assert sorted(files) == ["logs/mpi.n1.log", "logs/rank00003..._n0_2.log", "plan.json"]
@@ -227,7 +227,7 @@ def test_the_runs_folder_is_private_and_holds_every_byte(tmp_path):
     assert (tmp_path / ".ipexctl" / ".gitignore").read_text() == "*\n"
     modes = {stat.S_IMODE(p.stat().st_mode) for p in files.values()}
     assert (modes, stat.S_IMODE(folder.stat().st_mode)) == ({0o600}, 0o700)
-    assert record.kept().trouble == ()
+    assert record.describe_folder().trouble == ()
 
 
 def test_a_log_that_somebody_made_a_link_of_is_not_followed(tmp_path):
@@ -235,10 +235,10 @@ def test_a_log_that_somebody_made_a_link_of_is_not_followed(tmp_path):
     other = tmp_path / "precious"
     other.write_text("precious")
     (record.folder / "logs" / "rank00000.n0.log").symlink_to(other)
-    record.log("n0", 0, b"x")
-    record.log("n0", 1, b"x")
+    record.append_log("n0", 0, b"x")
+    record.append_log("n0", 1, b"x")
     assert other.read_text() == "precious"
-    (trouble,) = record.kept().trouble
+    (trouble,) = record.describe_folder().trouble
     assert trouble.startswith(f"{record.folder} ") and f"({os.strerror(errno.ELOOP)})" in trouble
 
 
@@ -278,11 +278,11 @@ def bars_of(choice, *, times=1):
     state, view = RunState(made_plan(20)), Bars()
     painter = Painter(view, choice=choice)
     teller = Teller(state, painter)
-    teller.bars(1.0)
+    teller.show_bars(1.0)
     for rank in range(20):
         state.output(rank, f"1%\r{rank}%".encode())
     for look in range(1, times + 1):
-        teller.bars(1.0 + look * (BARS_EVERY + 1))
+        teller.show_bars(1.0 + look * (BARS_EVERY + 1))
     painter.close()
     return view.seen
 
@@ -333,11 +333,11 @@ def test_a_terminal_holds_no_host_back_and_says_what_it_did_not_draw():
     view = Slow(lossy=True)
     painter = Painter(view)
     for i in range(100):
-        if painter.full:
-            painter.drop("n0", 0, 10, 10_000)
+        if painter.is_full:
+            painter.drop_lines("n0", 0, 10, 10_000)
         else:
-            painter.output("n0", 0, [f"{i}" + "x" * 998] * 10, 10_000)
-    assert (painter.shown(), painter.missed(0)) == ({"n0": 1_000_000}, True)
+            painter.paint_lines("n0", 0, [f"{i}" + "x" * 998] * 10, 10_000)
+    assert (painter.take_shown_bytes(), painter.has_missed_lines(0)) == ({"n0": 1_000_000}, True)
     view.go.set()
     painter.result(result())
     painter.close()
@@ -349,12 +349,12 @@ def test_a_pipe_holds_the_hosts_back_and_misses_nothing():
     view = Slow(lossy=False)
     painter = Painter(view)
     for _ in range(100):
-        assert not painter.full
-        painter.output("n0", 0, ["x" * 999] * 10, 10_000)
-    assert painter.shown() == {}
+        assert not painter.is_full
+        painter.paint_lines("n0", 0, ["x" * 999] * 10, 10_000)
+    assert painter.take_shown_bytes() == {}
     view.go.set()
     painter.close()
-    assert (len(view.seen), painter.shown()) == (1000, {"n0": 1_000_000})
+    assert (len(view.seen), painter.take_shown_bytes()) == (1000, {"n0": 1_000_000})
 
 
 class Broken(Slow):
@@ -384,10 +384,10 @@ def test_only_a_reader_that_left_ends_a_run_and_not_a_full_disk(number, why, tol
     said: list[str] = []
     painter = Painter(Broken(number), said.append)
     for _ in range(3):
-        painter.output("n0", 0, ["x"], 10)
+        painter.paint_lines("n0", 0, ["x"], 10)
     painter.close()
     assert (painter.why if painter.gone else "", said) == (why, told)
-    assert painter.shown() == {"n0": 30}
+    assert painter.take_shown_bytes() == {"n0": 30}
 
 
 def test_the_logs_are_kept_in_no_folder_of_somebody_else_and_behind_no_link(tmp_path):

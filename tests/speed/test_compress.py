@@ -38,7 +38,9 @@ def made_plan(compress: str = "fp16", ranks: int = 2, **asked):
 
 def orders(**options) -> StartOrder:
     made = made_plan(options.get("compress", "off"))
-    return Orders(made, "made-run", RunOptions("t.py", **options)).of("node01", "/work")
+    return Orders(made, "made-run", RunOptions("t.py", **options)).compose_start_order(
+        "node01", "/work"
+    )
 
 
 @pytest.mark.parametrize(

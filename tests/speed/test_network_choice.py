@@ -190,7 +190,7 @@ def test_the_note_has_both_interfaces_and_rates():
 def test_explain_has_all_candidates_and_their_rates():
     nodes = two({**TWO_NICS, "ib0": IB0})
     chosen = choose_fastest_network(found(nodes), {ETH0: 94 * MBIT, ETH1: 940 * MBIT})
-    made_plan = make_launch_plan(chosen.nodes(nodes), RunRequest(("t.py",)), "r1")
+    made_plan = make_launch_plan(chosen.assign_network(nodes), RunRequest(("t.py",)), "r1")
     planned = Planned(made_plan, tuple(node.facts for node in nodes), chosen)
     shown = [line.plain.split() for line in plan_lines(planned)]
     rows = {
@@ -212,7 +212,7 @@ def test_all_of_the_plan_follows_the_choice():
     ready = replace(made.prepared(), mpi=mpich, packages=packages)
     nodes = [replace(node, prepared=ready) for node in nodes]
     chosen = choose_fastest_network(found(nodes), {ETH0: 94 * MBIT, ETH1: 940 * MBIT})
-    made_plan = make_launch_plan(chosen.nodes(nodes), RunRequest(("t.py",)), "r1")
+    made_plan = make_launch_plan(chosen.assign_network(nodes), RunRequest(("t.py",)), "r1")
     assert made_plan.master_addr == "10.1.0.1"
     assert [host.nic for host in made_plan.hosts] == ["eth1", "ens5"]
     assert made_plan.mpirun[made_plan.mpirun.index("-iface") + 1] == "eth1"

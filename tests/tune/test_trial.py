@@ -70,7 +70,7 @@ def test_the_run_of_a_trial_has_the_profile_and_keeps_nothing() -> None:
 def test_only_trials_and_chosen_buckets_bring_modules_of_tune() -> None:
     def modules(**more) -> set[str]:
         orders = Orders(planned(), "20260101-000000-abcdef", RunOptions("t.py", **more))
-        return set(orders.of("n1", "/w").modules)
+        return set(orders.compose_start_order("n1", "/w").modules)
 
     usual, asked = {"sitecustomize", "python_exit"}, {"thread_waits", "rank_groups"}
     assert modules() == usual | asked

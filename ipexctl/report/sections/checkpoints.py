@@ -20,6 +20,6 @@ def section_document(material: Material) -> dict[str, Any]:
 
 
 def _checkpoint_row(checkpoint: ListedCheckpoint) -> list[str]:
-    state = "complete" if checkpoint.complete else checkpoint.why
+    state = "complete" if checkpoint.is_complete else checkpoint.why
     step = "" if checkpoint.step is None else str(checkpoint.step)
     return [checkpoint.name, step, format_bytes(checkpoint.bytes), state, fold(checkpoint.hosts)]

@@ -45,7 +45,7 @@ class ListedCheckpoint:
     parts: tuple[CheckpointPart, ...] = ()
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         return not self.why
 
     @property
@@ -53,7 +53,7 @@ class ListedCheckpoint:
         return tuple(sorted({holder.target for part in self.parts for holder in part.holders}))
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """The name, as in `out/checkpoint-200 (step 200)`."""
         return self.name + (f" (step {self.step})" if self.step is not None else "")
 
@@ -117,11 +117,11 @@ def _with_holders(
 
 def choose_checkpoint(listed: Sequence[ListedCheckpoint], name: str, run: str) -> ListedCheckpoint:
     """Return the last complete checkpoint, or the last one with that name. Raise InputError."""
-    complete = [c for c in listed if c.complete]
+    complete = [c for c in listed if c.is_complete]
     named = [c for c in complete if name in (LAST, c.name, c.name.rpartition("/")[2], str(c.step))]
     if named:
         return named[0]
-    why = "; ".join(f"{c.told}: {c.why}" for c in listed if not c.complete)
+    why = "; ".join(f"{c.title}: {c.why}" for c in listed if not c.is_complete)
     problem = "has no complete checkpoint" if name == LAST else f"has no complete checkpoint {name}"
     names = ", ".join(c.name for c in complete)
     raise InputError(
@@ -136,7 +136,7 @@ def choose_checkpoint(listed: Sequence[ListedCheckpoint], name: str, run: str) -
 def left_behind(listed: Sequence[ListedCheckpoint], used: ListedCheckpoint) -> tuple[str, ...]:
     """Return checkpoints that are newer than `used` and not complete."""
     newer = listed[: listed.index(used)]
-    return tuple(f"{c.told}: {c.why}" for c in newer if not c.complete)
+    return tuple(f"{c.title}: {c.why}" for c in newer if not c.is_complete)
 
 
 def run_and_name(text: str) -> tuple[str, str]:

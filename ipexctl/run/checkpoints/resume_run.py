@@ -32,11 +32,11 @@ class Resumed:
     def notes(self) -> tuple[str, ...]:
         checkpoint = self.checkpoint
         return (
-            f"resuming from {checkpoint.told} of {self.run_id}, on {', '.join(checkpoint.hosts)}",
+            f"resuming from {checkpoint.title} of {self.run_id}, on {', '.join(checkpoint.hosts)}",
             *(f"not used: {text}" for text in self.left),
         )
 
-    def rows(self, host: str) -> list[tuple[str, str, int, int]]:
+    def list_host_files(self, host: str) -> list[tuple[str, str, int, int]]:
         """Return the files for a host, with the number of the part: those of all parts; if several
         hosts wrote a path, the host's own comes first."""
         order = sorted(range(len(self.files)), key=lambda n: self.files[n][0].host != host)
@@ -110,7 +110,7 @@ def prepare_checkpoint_layout(
                 givers.append({"run_id": resumed.run_id, "shelf": own_copy.name})
             else:
                 givers.append({"url": urls[part.holders[0]]})
-        rows = resumed.rows(host.name)
+        rows = resumed.list_host_files(host.name)
         request = {
             "root": fleet.root_of(host),
             "work": folders[host],

@@ -51,22 +51,22 @@ class FollowView(TerminalView):
 
     def show(self, run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
         with self._live.lock:
-            self._place(run, host, rank)
+            self._place_rank(run, host, rank)
             self.lines(host, rank, texts)
 
     def show_bar(self, run: ListedRun, host: str, rank: int, text: str) -> None:
         with self._live.lock:
-            self._place(run, host, rank)
+            self._place_rank(run, host, rank)
             self.bar(host, rank, text)
 
-    def _place(self, run: ListedRun, host: str, rank: int) -> None:
+    def _place_rank(self, run: ListedRun, host: str, rank: int) -> None:
         if self._run != run.id:
             self._run = run.id
             ranks = max(run.about.ranks, rank + 1)
             self.prefix = Prefixes(run.about.hosts, ranks)
             self.fold(self._chosen or ranks)
             self._live.start()
-        self.prefix.place(rank, host)
+        self.prefix.place_rank(rank, host)
 
     def _status(self) -> Text:
         """Return the status line; first show folded lines whose waiting time is over."""

@@ -86,7 +86,7 @@ def _networks(planned: Planned) -> Iterator[Text]:
         return
     yield Text("")
     yield Text("Networks of all hosts", "bold")
-    rows = planned.networks.rows()
+    rows = planned.networks.list_rows()
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for nics, name, rate, remark in rows:
         line = f"  {nics:{widths[0]}}  {name:{widths[1]}}  {rate:>{widths[2]}}  {remark}"

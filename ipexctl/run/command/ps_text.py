@@ -214,7 +214,7 @@ def _checkpoint_line(item: ListedCheckpoint) -> Text:
     step = "-" if item.step is None else str(item.step)
     age = f"{duration(item.age)} ago" if item.age is not None else ""
     line = Text(f"  step {step:>8}  {format_bytes(item.bytes):>9}  {age:>16}  {item.name}  ")
-    if item.complete:
+    if item.is_complete:
         return line.append(f"complete on {fold(item.hosts)}", "green")
     return line.append(f"not complete: {item.why}", "yellow")
 
@@ -224,7 +224,7 @@ def checkpoint_document(checkpoint: ListedCheckpoint) -> dict[str, Any]:
         "name": checkpoint.name,
         "step": checkpoint.step,
         "bytes": checkpoint.bytes,
-        "complete": checkpoint.complete,
+        "complete": checkpoint.is_complete,
         "why": checkpoint.why or None,
         "hosts": list(checkpoint.hosts),
         "age": None if checkpoint.age is None else round(checkpoint.age, 1),
@@ -245,7 +245,7 @@ def show_brought(copy: FetchedCheckpoint) -> None:
     console = stdout_console()
     print_lines(console, not_shown(copy.recaps, copy.answered))
     noun = "file" if copy.files == 1 else "files"
-    text = f"{copy.checkpoint.told}: {copy.files} {noun}, {format_bytes(copy.checkpoint.bytes)}"
+    text = f"{copy.checkpoint.title}: {copy.files} {noun}, {format_bytes(copy.checkpoint.bytes)}"
     print_text(console, f"{text} in {os.path.relpath(copy.path)}")
 
 

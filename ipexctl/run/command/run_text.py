@@ -40,7 +40,7 @@ class Prefixes:
         self._host: dict[int, str] = {}
         self._ranks: Counter[str] = Counter()
 
-    def place(self, rank: int, host: str) -> None:
+    def place_rank(self, rank: int, host: str) -> None:
         if rank not in self._host:
             self._host[rank] = host
             self._ranks[host] += 1
@@ -53,9 +53,9 @@ class Prefixes:
             rank = group.ranks[0]
             return self(self._host[rank], rank)
         size = f"x{len(group.ranks)}"
-        return f"{self._who(group.ranks):{self._wide}} {size:{self._digits + 1}}"
+        return f"{self._name_rank(group.ranks):{self._wide}} {size:{self._digits + 1}}"
 
-    def _who(self, ranks: Sequence[int]) -> str:
+    def _name_rank(self, ranks: Sequence[int]) -> str:
         if len(ranks) == self._many:
             return "all"
         hosts = {self._host[rank] for rank in ranks}
@@ -79,7 +79,7 @@ def rank_prefixes(plan: LaunchPlan) -> Prefixes:
     prefixes = Prefixes([item.host for item in plan.hosts], plan.world_size)
     for host in plan.hosts:
         for place in host.ranks:
-            prefixes.place(place.rank, host.host)
+            prefixes.place_rank(place.rank, host.host)
     return prefixes
 
 

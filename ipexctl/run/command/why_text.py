@@ -51,7 +51,7 @@ def _first_line(why: Why) -> str:
     quiet = why.situation.quiet
     if quiet is None:
         state = "making progress"
-    elif not why.stalled:
+    elif not why.is_stalled:
         state = f"quiet for {duration(quiet)}, but not stalled: a rank computes"
     elif run.over:
         state = f"ended after {duration(quiet)} without progress"
@@ -64,7 +64,7 @@ def _first_line(why: Why) -> str:
 
 def _without_looks(why: Why) -> str:
     run = why.run
-    if why.unknown:
+    if why.is_unknown:
         ending = f"the run is {run.state.value}" if run.verdict else ""
         return f"not known: {ending or 'no host reports what its ranks do'}"
     if run.over:
@@ -84,13 +84,13 @@ def why_document(why: Why, stacks: bool = False) -> dict[str, Any]:
         "run_id": run.id,
         "name": run.about.name or None,
         "state": run.state.value,
-        "stalled": why.stalled,
+        "stalled": why.is_stalled,
         "quiet_seconds": situation.quiet if situation else None,
         "cause": run.cause or None,
         **(
             diagnosis_layout.diagnosis_document(why.diagnosis)
             if why.diagnosis
-            else {"kind": "unknown" if why.unknown else None}
+            else {"kind": "unknown" if why.is_unknown else None}
         ),
         **({"stacks": seen} if stacks else {}),
         "steps": why.steps.document() if why.steps else None,

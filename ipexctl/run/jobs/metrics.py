@@ -43,10 +43,10 @@ class _Reader:
     _readers: dict[int, LineReader] = field(default_factory=dict)
     _times: dict[int, Span | None] = field(default_factory=dict)
 
-    def when(self, rank: int, span: Span | None) -> None:
+    def set_time(self, rank: int, span: Span | None) -> None:
         self._times[rank] = span
 
-    def show(self, run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
+    def add_lines(self, run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
         reader = self._readers.setdefault(rank, LineReader(metric_formats()))
         count = self._lines.get(rank, 0)
         span = self._times.get(rank)
@@ -66,6 +66,8 @@ def read_metrics(
     """Read the metrics on the hosts, during the run or after it; the output stays there. `named`:
     also return all named numbers, and lines that have nothing else."""
     reader = _Reader(named)
-    logs = show_logs(target, Wanted(run, ranks, bars=True), reader.show, root, when=reader.when)
+    logs = show_logs(
+        target, Wanted(run, ranks, bars=True), reader.add_lines, root, when=reader.set_time
+    )
     points = sorted(reader.points, key=lambda point: (point.rank, point.line))
     return Metrics(logs.run, logs.recaps, logs.answered, tuple(points))

@@ -49,18 +49,18 @@ class Why(AskedRun):
     steps: SlowSteps | None = None  # None: it is stalled, or nothing is known of its ranks
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         waits = self.diagnosis is not None and self.diagnosis.kind.stalls
         return waits and not self.computes
 
     @property
-    def unknown(self) -> bool:
+    def is_unknown(self) -> bool:
         idle = self.run.state is ListedState.RESTARTING or self.run.all_ok  # no rank runs then
         return self.situation is None and not self.run.over and not idle
 
     @property
     def exit_code(self) -> int:
-        failed = self.stalled or self.unknown
+        failed = self.is_stalled or self.is_unknown
         return worst_exit([super().exit_code, EXIT_FAILED if failed else EXIT_OK])
 
 
@@ -77,7 +77,7 @@ def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
         )
         seconds = time.monotonic() - began
         why = Why(run, fleet.recaps(), len(fleet.alive), seconds, *(diagnosis or ()))
-        if why.stalled or why.unknown:
+        if why.is_stalled or why.is_unknown:
             return why
         return replace(why, steps=_judge_steps(fleet, run, answers))
 

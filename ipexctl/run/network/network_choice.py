@@ -80,21 +80,26 @@ class NetworkChoice:
         usual = self.candidates.usual
         if self.taken == usual:
             return ""
-        return f"ranks use {self.taken.title}: {self._rate(self.taken)}; {self._named(usual)}"
+        return f"ranks use {self.taken.title}: {self._format_rate(self.taken)}; {self._describe_network(usual)}"
 
-    def nodes(self, nodes: Sequence[PlannedHost]) -> list[PlannedHost]:
+    def assign_network(self, nodes: Sequence[PlannedHost]) -> list[PlannedHost]:
         """Return the nodes with their interface in the chosen network."""
         if self.taken == self.candidates.usual:
             return list(nodes)
-        usual = self._named(self.candidates.usual)
-        why = f"the fastest network of all hosts: {self._rate(self.taken)}; {usual}"
+        usual = self._describe_network(self.candidates.usual)
+        why = f"the fastest network of all hosts: {self._format_rate(self.taken)}; {usual}"
         choices = {m.host: NicChoice(m.nic, m.address, why) for m in self.taken.members}
         return [replace(node, measured=choices.get(node.host.name)) for node in nodes]
 
-    def rows(self) -> list[tuple[str, str, str, str]]:
+    def list_rows(self) -> list[tuple[str, str, str, str]]:
         """Return rows of interface, network, rate, remark."""
         return [
-            (network.nics, network.name, self._rate(network), ", ".join(self._remarks(network)))
+            (
+                network.nics,
+                network.name,
+                self._format_rate(network),
+                ", ".join(self._list_remarks(network)),
+            )
             for network in self.candidates.all
         ]
 
@@ -110,16 +115,16 @@ class NetworkChoice:
             for network in self.candidates.all
         ]
 
-    def _remarks(self, network: Network) -> Iterator[str]:
+    def _list_remarks(self, network: Network) -> Iterator[str]:
         if network == self.taken:
             yield "used by the ranks"
         if network == self.candidates.usual:
             yield "used by SSH"
 
-    def _named(self, network: Network) -> str:
-        return f"{network.nics}: {self._rate(network)}"
+    def _describe_network(self, network: Network) -> str:
+        return f"{network.nics}: {self._format_rate(network)}"
 
-    def _rate(self, network: Network) -> str:
+    def _format_rate(self, network: Network) -> str:
         rate = self.rates.get(network.name)
         return bit_rate(rate) if rate else "not measured"
 
@@ -149,7 +154,7 @@ def find_candidate_networks(nodes: Sequence[PlannedHost]) -> NetworkCandidates |
         return None
     members = [NetworkMember(n.host.name, *pair) for n, pair in zip(nodes, pairs, strict=True)]
     hosts = [_Host(node) for node in nodes]
-    names = {host.network_of(member.address) for host, member in zip(hosts, members, strict=True)}
+    names = {host.find_network(member.address) for host, member in zip(hosts, members, strict=True)}
     usual = Network((names.pop() if len(names) == 1 else "") or ROUTED, tuple(members))
     shared = (network for network in _shared_networks(hosts) if network.name != usual.name)
     others = [network for network in shared if network.cards != usual.cards]
@@ -175,15 +180,15 @@ class _Host:
         by_network: dict[str, tuple[str, str]] = {}
         for nic in self.nics.values():
             for address in nic.addresses:
-                if network := self._network(nic, address):
+                if network := self._find_subnet(nic, address):
                     by_network.setdefault(network, (nic.name, address))
         return by_network
 
-    def network_of(self, address: str) -> str:
+    def find_network(self, address: str) -> str:
         nics = (nic for nic in self.nics.values() if address in nic.addresses)
-        return next((self._network(nic, address) for nic in nics), "")
+        return next((self._find_subnet(nic, address) for nic in nics), "")
 
-    def _network(self, nic: Nic, text: str) -> str:
+    def _find_subnet(self, nic: Nic, text: str) -> str:
         """Return the smallest network of the interface that contains this address."""
         try:
             address = IPv4Address(text)

@@ -61,11 +61,11 @@ class HostLink:
     away: float = 0.0  # time when the connection ended; the hub may still have one
 
     @property
-    def open(self) -> bool:
-        return not self.lost and not self.done
+    def is_open(self) -> bool:
+        return not self.lost and not self.has_ended
 
     @property
-    def done(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether it has sent its last message."""
         return self.end is not None and bool(self.end.logs)
 
@@ -109,19 +109,23 @@ class HostLinks:
 
     def start(self, link: HostLink, order: StartOrder) -> None:
         """Begin the host's part in the run."""
-        self._open(link, "run.run_watch.start", {**order.document(), **self._from(link)})
+        self._open_link(
+            link, "run.run_watch.start", {**order.document(), **self._compose_watch_order(link)}
+        )
 
     def attach(self, link: HostLink) -> None:
         """Watch a part of the run that has begun."""
-        self._open(link, "run.run_watch.attach", self._from(link))
+        self._open_link(link, "run.run_watch.attach", self._compose_watch_order(link))
 
     def reach_again(self, name: str) -> None:
         """Reconnect in the background; the inbox gets a Reached."""
         if self.reach and not self.closed and name not in self.awaited:
             self.awaited.add(name)
-            threading.Thread(target=self._reach, args=(name, self.reach), daemon=True).start()
+            threading.Thread(
+                target=self._retry_connection, args=(name, self.reach), daemon=True
+            ).start()
 
-    def reached(self, name: str, agent: Agent) -> None:
+    def resume_link(self, name: str, agent: Agent) -> None:
         """Continue where the previous connection was cut."""
         self.awaited.discard(name)
         previous = self.links.get(name)
@@ -138,14 +142,14 @@ class HostLinks:
             self.links[name].lost = True
         self.awaited.discard(name)
 
-    def wake(self) -> None:
+    def wake_loop(self) -> None:
         with suppress(queue.Full):  # a full inbox keeps the loop awake
             self.inbox.put_nowait(None)
 
     def root_of(self, agent: Agent) -> str:
         return root_of(agent.host, self.run.options.root)
 
-    def _from(self, link: HostLink) -> dict[str, object]:
+    def _compose_watch_order(self, link: HostLink) -> dict[str, object]:
         return WatchOrder(
             root=self.root_of(link.agent),
             run_id=self.run.run_id,
@@ -157,15 +161,15 @@ class HostLinks:
             logs=list(link.read.items()),
         ).document()
 
-    def _open(self, link: HostLink, op: str, request: Mapping[str, object]) -> None:
+    def _open_link(self, link: HostLink, op: str, request: Mapping[str, object]) -> None:
         self.links[link.name] = link
         link.heard = time.monotonic()
         link.agent.expect_frames_up_to(LARGEST_FRAME)
         link.agent.write_behind(self.run.options.host_timeout)
         link.number = link.agent.start(op, request)
-        threading.Thread(target=self._listen, args=(link,), daemon=True).start()
+        threading.Thread(target=self._listen_to_host, args=(link,), daemon=True).start()
 
-    def _listen(self, link: HostLink) -> None:
+    def _listen_to_host(self, link: HostLink) -> None:
         """Read and check a host's messages, in its own thread; wait while the inbox is full."""
         name = link.name
         failure: IpexctlError = Cut("the connection ended")
@@ -197,7 +201,7 @@ class HostLinks:
             )
         self.inbox.put(LinkEvent(link, name, failure))
 
-    def _reach(self, name: str, reach: Callable[[str], Agent]) -> None:
+    def _retry_connection(self, name: str, reach: Callable[[str], Agent]) -> None:
         wait = RETRY
         while name in self.awaited and not self.closed:
             try:

@@ -47,37 +47,37 @@ class RunFolder:
             return cls(None, [f"nothing is kept here ({why}); the logs stay on the hosts"])
         return cls(folder)
 
-    def log(self, host: str, rank: int | None, data: bytes) -> None:
+    def append_log(self, host: str, rank: int | None, data: bytes) -> None:
         """Write bytes of a rank, or of MPI's own programs on the host."""
         if self.folder is None or self._broken or not data:
             return
         name = f"mpi.{safe_host_name(host)}.log" if rank is None else log_name(host, rank)
-        self._append(self.folder / "logs" / name, data)
+        self._append_bytes(self.folder / "logs" / name, data)
 
-    def keep(self, name: str, document: Mapping[str, Any]) -> None:
+    def keep_document(self, name: str, document: Mapping[str, Any]) -> None:
         if self.folder is not None and not self._broken:
             try:
                 _write_file(self.folder / name, json.dumps(document, indent=1) + "\n")
             except OSError as e:
-                self._fail(e)
+                self._note_failure(e)
 
-    def lacks(self, hosts: list[str]) -> None:
+    def note_missing_logs(self, hosts: list[str]) -> None:
         """Note hosts whose last output did not come."""
         if hosts and self.folder is not None:
             self.trouble.append(f"the logs of {fold(hosts)} here end at the last contact")
 
-    def kept(self) -> LocalRunFolder:
+    def describe_folder(self) -> LocalRunFolder:
         return LocalRunFolder(str(self.folder) if self.folder else "", tuple(self.trouble))
 
-    def _append(self, path: Path, data: bytes) -> None:
+    def _append_bytes(self, path: Path, data: bytes) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         try:
             with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
                 file.write(data)
         except OSError as e:
-            self._fail(e)
+            self._note_failure(e)
 
-    def _fail(self, e: OSError) -> None:
+    def _note_failure(self, e: OSError) -> None:
         self.trouble.append(
             f"{self.folder} is not complete ({e.strerror or e}); the logs on the hosts are"
         )
@@ -94,14 +94,16 @@ class AttemptFolders:
     def make(self, run_id: str, plan: LaunchPlan) -> RunFolder:
         if self.here and run_id not in self._made:
             record = self._made[run_id] = RunFolder.make(self.here, run_id)
-            record.keep("plan.json", {"run_id": run_id, **full_plan(plan)})
-        return self.of(run_id)
+            record.keep_document("plan.json", {"run_id": run_id, **full_plan(plan)})
+        return self.find_folder(run_id)
 
-    def of(self, run_id: str) -> RunFolder:
+    def find_folder(self, run_id: str) -> RunFolder:
         return self._made.get(run_id, RunFolder(None))
 
-    def ended(self, result: RunResult) -> None:
-        self.of(result.run_id).keep("result.json", result_document(result, known_failures))
+    def keep_result(self, result: RunResult) -> None:
+        self.find_folder(result.run_id).keep_document(
+            "result.json", result_document(result, known_failures)
+        )
 
 
 def folder_for(here: Path, run_id: str) -> Path:

@@ -35,7 +35,7 @@ class Teller:
     _bars: float = 0.0
     _logs: float = 0.0
 
-    def tally(self, seconds: float, health: Health) -> Tally:
+    def make_tally(self, seconds: float, health: Health) -> Tally:
         state = self.state
         failed = sum(not end.ok for end in state.ends.values())
         return Tally(
@@ -49,7 +49,7 @@ class Teller:
             *health.judged(),
         )
 
-    def bars(self, now: float) -> None:
+    def show_bars(self, now: float) -> None:
         """Show unfinished progress bars every few seconds."""
         self._bars = self._bars or now
         redrawn = self.painter.view.lossy
@@ -57,19 +57,21 @@ class Teller:
             self._bars = now
             host_of = self.state.plan.host_of
             most = MOST_REDRAWN if redrawn else MOST_BARS
-            shown = self.state.bars(lambda r, text: self.painter.shows(host_of(r), r, text), most)
+            shown = self.state.bars(
+                lambda r, text: self.painter.is_line_shown(host_of(r), r, text), most
+            )
             for rank, text in shown:
                 self.painter.bar(host_of(rank), rank, text)
-                self.bad_loss(rank, self.loss.lines(rank, [text]))
+                self.note_bad_loss(rank, self.loss.lines(rank, [text]))
 
-    def bad_loss(self, rank: int, loss: BadLoss | None) -> None:
+    def note_bad_loss(self, rank: int, loss: BadLoss | None) -> None:
         if loss:
             who = f"rank {rank} ({self.state.plan.host_of(rank)})"
             text = f"the loss of {who} is {loss} (ipexctl explain nan-values)"
             self.state.warnings.append(text)
             self.painter.note(text)
 
-    def stragglers(self, now: float) -> None:
+    def note_stragglers(self, now: float) -> None:
         state = self.state
         if not state.ends or not state.alive:
             return
@@ -83,7 +85,7 @@ class Teller:
                 f"{STRAGGLE:.0f} s ago or earlier; still running: rank {names}{more}"
             )
 
-    def away(self, name: str, hub: str) -> None:
+    def note_lost_connection(self, name: str, hub: str) -> None:
         """Note that the connection to a host ended. `hub`: "" if the host itself is the hub."""
         text = "the run continues if its hosts are up; reconnecting until Ctrl-C"
         if hub:
@@ -91,7 +93,7 @@ class Teller:
             text += "is reconnected"
         self.painter.note(f"{name}: no connection from this machine; {text}")
 
-    def rest_of_logs(self, now: float, remaining: float) -> None:
+    def note_remaining_logs(self, now: float, remaining: float) -> None:
         """Note how much output has not arrived after the ranks have ended: `remaining` bytes."""
         self._logs = self._logs or now + LOGS_AFTER - LOGS_EVERY
         if remaining > 0 and now - self._logs > LOGS_EVERY:

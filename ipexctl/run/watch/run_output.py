@@ -46,30 +46,32 @@ class RunOutput:
         self.health.ended(end.rank)
         self.teller.last_end = now
 
-    def printed(self, host: str, event: Output, now: float) -> None:
+    def handle_output(self, host: str, event: Output, now: float) -> None:
         size = len(event.data)
-        self.record.log(host, event.rank, event.data)
+        self.record.append_log(host, event.rank, event.data)
         if event.rank is None:
             lines = self._mpi_lines.setdefault(host, Lines()).feed(event.data)
             tail = [line for line in lines if line.strip()]
             self.mpi_tail = [*self.mpi_tail, *tail][-MPI_TAIL:]
-            self.painter.output(host, -1, (), size)
+            self.painter.paint_lines(host, -1, (), size)
             return
-        if self.painter.full:
-            self.painter.drop(host, event.rank, self.state.skim(event.rank, event.data), size)
+        if self.painter.is_full:
+            self.painter.drop_lines(host, event.rank, self.state.skim(event.rank, event.data), size)
         else:
             texts = self.state.output(event.rank, event.data)
             self.exchange.printed(event.rank, event.data, texts, now)
-            self.painter.output(host, event.rank, texts, size)
-            self.teller.bad_loss(event.rank, self.teller.loss.lines(event.rank, texts))
+            self.painter.paint_lines(host, event.rank, texts, size)
+            self.teller.note_bad_loss(event.rank, self.teller.loss.lines(event.rank, texts))
 
-    def log_ended(self, host: str, rank: int) -> None:
+    def handle_log_end(self, host: str, rank: int) -> None:
         last = self.state.output_end(rank)
-        if self.painter.missed(rank):  # after a flood, its last lines are shown
+        if self.painter.has_missed_lines(rank):  # after a flood, its last lines are shown
             last = self.state.tails.get(rank, [])
-        self.painter.output(host, rank, last, 0)
-        self.painter.ended(host, rank)
-        self.teller.bad_loss(rank, self.teller.loss.lines(rank, last) or self.teller.loss.end(rank))
+        self.painter.paint_lines(host, rank, last, 0)
+        self.painter.end_rank_output(host, rank)
+        self.teller.note_bad_loss(
+            rank, self.teller.loss.lines(rank, last) or self.teller.loss.end(rank)
+        )
 
     def note_silence(self, now: float, heard: Mapping[str, float], *, exchange: bool) -> None:
         """Note silent hosts and stopped ranks. `heard`: when each host last sent a message.
@@ -79,7 +81,7 @@ class RunOutput:
         for text in self.exchange.news(now) if exchange else ():
             self.painter.note(text)
         quiet = ((host, now - when) for host, when in heard.items() if now - when >= SHOWN_AFTER)
-        self.stall.tick(now, tuple(quiet))
+        self.stall.note_new_stall(now, tuple(quiet))
 
 
 @dataclass
@@ -97,51 +99,53 @@ class StallNotes:
     ended: float | None = None  # when the run was told to end
     ends: dict[int, str] = field(default_factory=dict)  # of ranks; later ones were ended
 
-    def looked(self, host: str, event: RanksLooked) -> None:
+    def add_look(self, host: str, event: RanksLooked) -> None:
         self.looks.setdefault(event.number, {})[host] = event.ranks
 
-    def stands_still(self, event: Stalled, now: float) -> None:
+    def begin_stall(self, event: Stalled, now: float) -> None:
         self.stalled, self.since, self.noted = event, now, None
         self.ends = {rank: end.short for rank, end in self.state.ends.items()}
 
-    def moves(self) -> None:
+    def end_stall(self) -> None:
         if self.stalled and self.noted:
             self.painter.note("the run makes progress again")
         self.stalled = self.noted = None
         self.looks.clear()
 
-    def tick(self, now: float, silent: tuple[tuple[str, float], ...]) -> None:
+    def note_new_stall(self, now: float, silent: tuple[tuple[str, float], ...]) -> None:
         """Note a new stall. `silent`: hosts that do not respond, and for how many seconds."""
         if self.stalled is None or self.noted:
             return
-        late = self._active() - self._there(self.stalled).keys()
+        late = self._find_active_hosts() - self._find_looks(self.stalled).keys()
         if not late or now - self.since >= PATIENCE:
-            self.tell(now, silent)
+            self.note_stall(now, silent)
 
-    def tell(self, now: float, silent: tuple[tuple[str, float], ...] = ()) -> None:
+    def note_stall(self, now: float, silent: tuple[tuple[str, float], ...] = ()) -> None:
         """Note a stall unless it was noted; also at the end of a run that stalled before."""
         if self.stalled is None or self.noted:
             return
-        self.noted = self._diagnosed(self._there(self.stalled), self._seconds(now), silent)
+        self.noted = self._diagnose_stall(
+            self._find_looks(self.stalled), self._count_seconds(now), silent
+        )
         self.painter.note(f"{self.noted} (ipexctl why {self.run})")
 
-    def at_end(self, now: float) -> Stall | None:
+    def finish_stall(self, now: float) -> Stall | None:
         """Return what held the run up when it was told to end; all looks have been sent."""
-        self.tell(now)
-        return replace(self.noted, seconds=self._seconds(now)) if self.noted else None
+        self.note_stall(now)
+        return replace(self.noted, seconds=self._count_seconds(now)) if self.noted else None
 
-    def _seconds(self, now: float) -> float:
+    def _count_seconds(self, now: float) -> float:
         until = now if self.ended is None else self.ended
         return (self.stalled.seconds if self.stalled else 0.0) + until - self.since
 
-    def _there(self, stalled: Stalled) -> dict[str, Any]:
+    def _find_looks(self, stalled: Stalled) -> dict[str, Any]:
         return self.looks.get(stalled.number, {})
 
-    def _active(self) -> set[str]:
+    def _find_active_hosts(self) -> set[str]:
         host_of = self.state.plan.host_of
         return {host_of(rank) for rank in self.state.started - self.state.ends.keys()}
 
-    def _diagnosed(
+    def _diagnose_stall(
         self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
     ) -> Stall:
         from ipexctl.run.hang.diagnosis import diagnose_run

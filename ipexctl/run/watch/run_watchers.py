@@ -38,7 +38,7 @@ class Interrupts:
     detach: bool = False  # Ctrl-\, or the terminal was closed
     leaving: tuple[signal.Signals, ...] = (signal.SIGHUP, signal.SIGQUIT)  # of a run that lives on
 
-    def hit(self, number: int, *_: object) -> None:
+    def handle_signal(self, number: int, *_: object) -> None:
         if self.armed and self.lives_on and number in self.leaving:
             self.detach = True
             return
@@ -66,7 +66,7 @@ def counted_interrupts(
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGQUIT] if lives_on else [])]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # else it outlives its terminal
         numbers.append(signal.SIGHUP)
-    handlers = [signal.signal(number, interrupts.hit) for number in numbers]
+    handlers = [signal.signal(number, interrupts.handle_signal) for number in numbers]
     try:
         yield interrupts
     finally:
@@ -129,7 +129,7 @@ class Painter:
         self._data = getattr(view, "as_data", False)  # a view for programs gets every line
         self._traces: InterruptTraces | None = None
         self._bug: BaseException | None = None
-        self._thread = threading.Thread(target=self._paint, daemon=True)
+        self._thread = threading.Thread(target=self._paint_queue, daemon=True)
         self._thread.start()
 
     def note(self, text: str) -> None:
@@ -138,21 +138,23 @@ class Painter:
     def planned(self, run_id: str, plan: LaunchPlan) -> None:
         self._todo.put(lambda: self.view.planned(run_id, plan))
 
-    def interrupted(self) -> None:
+    def hide_interrupt_traces(self) -> None:
         """Hide the tracebacks of ranks that are ended from now on."""
         if not self._data:
             self._traces = self._traces or InterruptTraces(known_failures)
 
-    def ended(self, host: str, rank: int) -> None:
+    def end_rank_output(self, host: str, rank: int) -> None:
         """Note that the rank's output is over."""
         if self._traces and (lines := self._traces.rest(rank)):
-            self._output(host, rank, lines, 0)
+            self._queue_lines(host, rank, lines, 0)
 
-    def output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
+    def paint_lines(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
         """Paint lines. `size`: the bytes that are acknowledged to the host once painted."""
-        self._output(host, rank, self._traces.shown(rank, texts) if self._traces else texts, size)
+        self._queue_lines(
+            host, rank, self._traces.shown(rank, texts) if self._traces else texts, size
+        )
 
-    def _output(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
+    def _queue_lines(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
         length = sum(map(len, texts))
         with self._lock:
             self._waiting += 1
@@ -171,34 +173,34 @@ class Painter:
                     self._waiting -= 1
                     self._backlog -= length
                 if not self.view.lossy:
-                    self._give_back(host, size)
+                    self._acknowledge_bytes(host, size)
 
         self._todo.put(paint)
         if self.view.lossy:
-            self._give_back(host, size)
+            self._acknowledge_bytes(host, size)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Return whether the terminal is behind: call `drop` instead of `output` for new output."""
         with self._lock:
             return self.view.lossy and self._backlog > BACKLOG
 
-    def drop(self, host: str, rank: int, lines: int, size: int) -> None:
+    def drop_lines(self, host: str, rank: int, lines: int, size: int) -> None:
         with self._lock:
             self._dropped += lines
             self._missed.add(rank)
-        self._give_back(host, size)
+        self._acknowledge_bytes(host, size)
 
-    def missed(self, rank: int) -> bool:
+    def has_missed_lines(self, rank: int) -> bool:
         """Return whether the rank's last lines were dropped."""
         with self._lock:
             return rank in self._missed
 
-    def shows(self, host: str, rank: int, text: str) -> bool:
+    def is_line_shown(self, host: str, rank: int, text: str) -> bool:
         return self.choice.shows(host, rank, text)
 
     def bar(self, host: str, rank: int, text: str) -> None:
-        if not self.full:
+        if not self.is_full:
             self._todo.put(lambda: self.view.bar(host, rank, text))
 
     def tick(self, tally: Tally) -> None:
@@ -219,12 +221,12 @@ class Painter:
         self._todo.put(lambda: self.view.result(result))
 
     @property
-    def behind(self) -> bool:
+    def is_behind(self) -> bool:
         """Return whether there is output that is not painted yet."""
         with self._lock:
             return self._waiting > 0
 
-    def shown(self) -> dict[str, int]:
+    def take_shown_bytes(self) -> dict[str, int]:
         """Return the bytes per host that were painted since the last call."""
         with self._lock:
             shown, self._shown = self._shown, {}
@@ -239,22 +241,22 @@ class Painter:
         if self._bug:
             raise self._bug
 
-    def _give_back(self, host: str, size: int) -> None:
+    def _acknowledge_bytes(self, host: str, size: int) -> None:
         with self._lock:
             self._shown[host] = self._shown.get(host, 0) + size
         self.on_shown()
 
-    def _paint(self) -> None:
+    def _paint_queue(self) -> None:
         while (work := self._todo.get()) is not None:
             try:
                 work()
             except OSError as e:
-                self._failed(e)
+                self._handle_view_error(e)
             except BaseException as e:
                 self._bug = self._bug or e
                 self.gone = True
 
-    def _failed(self, error: OSError) -> None:
+    def _handle_view_error(self, error: OSError) -> None:
         """Handle an error of the view. A full disk does not end the run; a closed stdout does."""
         if error.errno not in _DISK_FULL:
             self.gone = True

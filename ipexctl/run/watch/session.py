@@ -85,39 +85,39 @@ class Session:
         self.missing: list[str] = []  # hosts with incomplete output
         self.told_away: set[str] = set()  # unreachable hosts that were reported to the user
 
-    def drive(
+    def start_run(
         self, orders: Orders, hosts: Mapping[str, tuple[Agent, str]]
     ) -> RunResult | DetachedRun:
         """Start the run. `hosts`: the agent of each, and the folder in which its ranks start."""
 
         def start(link: HostLink) -> None:
-            self.wires.start(link, orders.of(link.name, hosts[link.name][1]))
+            self.wires.start(link, orders.compose_start_order(link.name, hosts[link.name][1]))
 
-        return self._watch({name: agent for name, (agent, _) in hosts.items()}, start)
+        return self._watch_run({name: agent for name, (agent, _) in hosts.items()}, start)
 
     def attach(self, agents: Mapping[str, Agent]) -> RunResult | DetachedRun:
         """Join the run. `agents`: those of the hosts of the run that could be reached."""
-        return self._watch(agents, self.wires.attach)
+        return self._watch_run(agents, self.wires.attach)
 
-    def _watch(
+    def _watch_run(
         self, agents: Mapping[str, Agent], begin: Callable[[HostLink], None]
     ) -> RunResult | DetachedRun:
-        self.painter.on_shown = self.wires.wake
+        self.painter.on_shown = self.wires.wake_loop
         self.interrupts.armed = True
         try:
             for host in self.run.plan.hosts:
                 if host.host in agents:
                     begin(HostLink(host.host, agents[host.host]))
-            while not self._over() and not self._leaves():
-                self._step()
+            while not self._is_over() and not self._check_leaving():
+                self._process_messages()
             if not self.left:
-                self._stop()
+                self._stop_hosts()
         finally:
             self.wires.closed = True
             self.interrupts.armed = False
-        return self.left or self._result()
+        return self.left or self._compose_result()
 
-    def _leaves(self) -> bool:
+    def _check_leaving(self) -> bool:
         """Return whether to leave the run: on request, or because its hub cannot be reached."""
         begun = self.run.attached or bool(self.output.state.started)
         ends = self.ends.facts or self.seen_interrupts
@@ -126,12 +126,12 @@ class Session:
         if self.run.options.lives_on and begun and (self.interrupts.detach or detach):
             self.left = DetachedRun(self.run.run_id)
         elif self.cut_off is not None:
-            self._without_hub(self.now - self.cut_off)
+            self._handle_lost_hub(self.now - self.cut_off)
         return self.left is not None
 
-    def _without_hub(self, seconds: float) -> None:
+    def _handle_lost_hub(self, seconds: float) -> None:
         """Handle a hub that is lost or unreachable. If it is lost, the other hosts end the run."""
-        if seconds > SETTLED and any(link.done for link in self.links.values()):
+        if seconds > SETTLED and any(link.has_ended for link in self.links.values()):
             self.ends.seen.append(HubRecord(self.hub, run_events.HostLost(self.lost_hub)))
             self.over = True
         elif self.interrupts.count or (
@@ -140,12 +140,12 @@ class Session:
         ):
             self.left = DetachedRun(self.run.run_id, self.lost_hub)
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
         if self.patience is not None and self.now >= self.patience:
             return True
         return self.over
 
-    def _step(self) -> None:
+    def _process_messages(self) -> None:
         """Process messages for at most 0.1 s, then do what is due."""
         until = time.monotonic() + 0.1
         wait = 0.1
@@ -153,29 +153,29 @@ class Session:
             while time.monotonic() < until:
                 message = self.wires.inbox.get(timeout=wait)
                 wait = 0.0
-                self._look_at_clock()
+                self._read_clock()
                 if isinstance(message, Reached):
-                    self._reached(message.host, message.agent)
+                    self._resume_link(message.host, message.agent)
                 elif message is not None:
-                    self._take(message)
-        self._look_at_clock()
-        self._give_back()
-        self._ping()
+                    self._handle_message(message)
+        self._read_clock()
+        self._acknowledge_output()
+        self._ping_hosts()
         self._heed_interrupts()
-        self._heed_time()
-        self.teller.bars(self.now)
+        self._note_silence()
+        self.teller.show_bars(self.now)
         if not (self.ends.facts or self.stopping):
-            self.teller.stragglers(self.now)
-        self.painter.tick(self.teller.tally(self.now - self.began, self.output.health))
+            self.teller.note_stragglers(self.now)
+        self.painter.tick(self.teller.make_tally(self.now - self.began, self.output.health))
 
-    def _look_at_clock(self) -> None:
+    def _read_clock(self) -> None:
         """Read the clock. A gap means that this process was suspended; hosts were not silent."""
         gap, self.now = time.monotonic() - self.now, time.monotonic()
         if gap > 2.0:
             for link in self.links.values():
                 link.heard = self.now
         timeout = self.run.options.host_timeout
-        if gap > timeout - self._ping_every() and not self.run.options.lives_on:
+        if gap > timeout - self._ping_interval() and not self.run.options.lives_on:
             self.painter.note(
                 f"this machine was suspended for {gap:.0f} s, and hosts end a run if they receive "
                 f"no message for {timeout:.0f} s"
@@ -183,39 +183,39 @@ class Session:
 
     # -- to the hosts --
 
-    def _tell(self, name: str, order: watch_orders.Said) -> None:
+    def _send_order(self, name: str, order: watch_orders.Said) -> None:
         link = self.links.get(name)
-        if link is None or not link.open:
+        if link is None or not link.is_open:
             return
         try:
             link.agent.feed(link.number, order.document())
         except IpexctlError as e:
-            self._cut(link, e.what)
+            self._handle_cut(link, e.what)
 
-    def _ping(self) -> None:
+    def _ping_hosts(self) -> None:
         silence = self.run.options.host_timeout
         for name in self.given_up & self.links.keys():
             if self.now - self.links[name].heard > SETTLED:
                 self.wires.give_up(name)
-        if self.now - self.last_ping < self._ping_every():
+        if self.now - self.last_ping < self._ping_interval():
             return
         self.last_ping = self.now
         for name, link in tuple(self.links.items()):
-            self._tell(name, watch_orders.Ping())
-            if link.open and self.now - link.heard > silence:
-                self._cut(link, f"no message from it for {silence:.0f} s")
+            self._send_order(name, watch_orders.Ping())
+            if link.is_open and self.now - link.heard > silence:
+                self._handle_cut(link, f"no message from it for {silence:.0f} s")
 
-    def _ping_every(self) -> float:
+    def _ping_interval(self) -> float:
         return min(PING_EVERY, self.run.options.host_timeout / 4)
 
-    def _give_back(self) -> None:
-        for name, size in self.painter.shown().items():
+    def _acknowledge_output(self) -> None:
+        for name, size in self.painter.take_shown_bytes().items():
             if not (link := self.links.get(name)):  # of the previous attempt
                 continue
             link.unshown = max(0, link.unshown - size)  # the previous connection may have been cut
             link.owed += size
             if link.owed >= WINDOW // 4:
-                self._tell(name, watch_orders.Shown(link.owed))
+                self._send_order(name, watch_orders.Shown(link.owed))
                 link.owed = 0
 
     def _heed_interrupts(self) -> None:
@@ -229,58 +229,58 @@ class Session:
         again = self.seen_interrupts or self.interrupts.count > 1
         self.seen_interrupts = self.interrupts.count
         self.ends.seen.append(HubRecord(self.hub, run_events.EndAsked(self.interrupts.last, 0)))
-        self.painter.interrupted()
+        self.painter.hide_interrupt_traces()
         order = watch_orders.Interrupt(self.interrupts.last, INTERRUPT_GRACE)
-        self._tell(self.hub, order)
+        self._send_order(self.hub, order)
         if again:
-            self._tell(self.hub, order)
+            self._send_order(self.hub, order)
             self.patience = self.now + HUB_WAIT
 
-    def _heed_time(self) -> None:
+    def _note_silence(self) -> None:
         """Note ranks and hosts that do not respond."""
         if self.stopping:
             return
         for name, link in self.links.items():
             if link.lost and name not in self.told_away and not self.ends.facts:
                 self._tell_away(link)
-        heard = {name: link.heard for name, link in self.links.items() if link.open}
+        heard = {name: link.heard for name, link in self.links.items() if link.is_open}
         self.output.note_silence(self.now, heard, exchange=not self.run.attached)
 
     def _tell_away(self, link: HostLink) -> None:
         if not link.away or self.now - link.away < AWAY_TOLD:
             return
         self.told_away.add(link.name)
-        self.teller.away(link.name, "" if link.name == self.hub else self.hub)
+        self.teller.note_lost_connection(link.name, "" if link.name == self.hub else self.hub)
 
-    def _passed_on(self, why: str, seconds: float, hint: str = "") -> None:
+    def _note_interrupt(self, why: str, seconds: float, hint: str = "") -> None:
         self.painter.note(
             f"{why}: the ranks were sent Ctrl-C and have {seconds:.0f} s to exit.{hint}"
         )
 
     # -- from the hosts --
 
-    def _take(self, message: LinkEvent) -> None:
+    def _handle_message(self, message: LinkEvent) -> None:
         link, event = message.link, message.event
         if isinstance(event, Cut):
-            if link.open:
-                self._cut(link, event.what.removeprefix(f"{link.name}: "))
+            if link.is_open:
+                self._handle_cut(link, event.what.removeprefix(f"{link.name}: "))
         elif isinstance(event, IpexctlError):
-            if link.open:
-                self._lost(link, event.what.removeprefix(f"{link.name}: "))
+            if link.is_open:
+                self._handle_lost_host(link, event.what.removeprefix(f"{link.name}: "))
         elif not link.lost:
             link.at = max(link.at, message.at)
-            self._event(link, message.of, event)
+            self._handle_event(link, message.of, event)
 
-    def _reached(self, name: str, agent: Agent) -> None:
+    def _resume_link(self, name: str, agent: Agent) -> None:
         """Use a connection that is back; the host has kept everything since then."""
         if name not in self.wires.awaited:
             return  # the hub has lost it, too
         previous = self.links.get(name)
         since = previous.away if previous else self.began
         try:
-            self.wires.reached(name, agent)
+            self.wires.resume_link(name, agent)
         except IpexctlError as e:
-            self._cut(self.links[name], e.what)
+            self._handle_cut(self.links[name], e.what)
             return
         if name == self.hub:
             self.cut_off = None
@@ -288,37 +288,37 @@ class Session:
             self.told_away.discard(name)
             self.painter.note(f"{name}: reconnected after {self.now - since:.0f} s")
 
-    def _event(self, link: HostLink, host: str, event: event_reader.Event) -> None:
+    def _handle_event(self, link: HostLink, host: str, event: event_reader.Event) -> None:
         name = link.name
         if isinstance(event, run_events.EndAsked | run_events.TimedOut):  # before its ranks print
-            self.painter.interrupted()
+            self.painter.hide_interrupt_traces()
         match event:
             case run_events.Ready(port):
-                self._ready(name, port)
+                self._forward_hub_port(name, port)
             case event_reader.Output():
-                self._output(link, event)
+                self._handle_output(link, event)
             case event_reader.OutputEnd(rank):
-                self.output.log_ended(name, rank)
+                self.output.handle_log_end(name, rank)
             case run_events.Sample():
                 self.output.health.sample(name, event)
             case run_events.RanksLooked():
-                self.output.stall.looked(name, event)
+                self.output.stall.add_look(name, event)
             case event_reader.Traffic(report):
                 self.output.exchange.add(name, report, self.now)
             case run_events.Swept(survivors, rest):
                 link.end, link.left = HostEnd(name, survivors, ""), rest
             case event_reader.RunDone():
-                self._done(link, event)
+                self._handle_run_done(link, event)
             case run_events.Broken(problem) if name == host:
                 self.ends.seen.append(HubRecord(host, event))
                 self.wires.give_up(host)
-                self._tell(self.hub, watch_orders.CannotGoOn(host, problem))
+                self._send_order(self.hub, watch_orders.CannotGoOn(host, problem))
                 self.over = self.over or host == self.hub
                 self.patience = self.patience or self.now + HUB_WAIT
             case _ if name == self.hub:
-                self._decided(host, event)
+                self._handle_hub_event(host, event)
 
-    def _decided(self, host: str, event: event_reader.Event) -> None:
+    def _handle_hub_event(self, host: str, event: event_reader.Event) -> None:
         """Handle a message of the hub, about a host or the run."""
         fact = HubRecord(host, event)
         if fact.decisive and not self.stopping:
@@ -332,20 +332,20 @@ class Session:
                     self.painter.failed(end.rank)
                 self.output.rank_ended(end, self.now)
             case run_events.HostLost():
-                self._tell(host, watch_orders.EndPart())
+                self._send_order(host, watch_orders.EndPart())
                 self.given_up.add(host)
                 self.wires.awaited.discard(host)
             case run_events.Broken():
                 self.wires.give_up(host)
             case run_events.Stalled():
-                self.output.stall.stands_still(event, self.now)
+                self.output.stall.begin_stall(event, self.now)
             case run_events.Moving():
-                self.output.stall.moves()
+                self.output.stall.end_stall()
             case run_events.TimedOut(seconds):
-                self._passed_on(took_too_long(seconds), INTERRUPT_GRACE)
+                self._note_interrupt(took_too_long(seconds), INTERRUPT_GRACE)
             case run_events.EndAsked(actor, seconds):
                 hint = " Another Ctrl-C kills them now." if self.seen_interrupts else ""
-                self._passed_on(actor, seconds, hint)
+                self._note_interrupt(actor, seconds, hint)
             case run_events.ProgramEnded():
                 self.output.mpi_tail += [f"{host}: {event.said}"] if event.said else []
             case run_events.Noted(text):
@@ -355,7 +355,7 @@ class Session:
             case run_events.Over():
                 self.over = self.ends.complete = True
 
-    def _done(self, link: HostLink, last: event_reader.RunDone) -> None:
+    def _handle_run_done(self, link: HostLink, last: event_reader.RunDone) -> None:
         link.end = HostEnd(link.name, last.survivors, last.logs)
         self.output.exchange.add(link.name, last.traffic, self.now)
         self.paces += [last.pace] if last.pace else []
@@ -365,16 +365,16 @@ class Session:
             if last.killed:
                 self.ends.seen.append(HubRecord(self.hub, run_events.HostLost(last.killed)))
         elif last.killed:
-            self._tell(self.hub, watch_orders.Doubt(link.name, last.killed))
+            self._send_order(self.hub, watch_orders.Doubt(link.name, last.killed))
 
-    def _ready(self, name: str, port: int) -> None:
+    def _forward_hub_port(self, name: str, port: int) -> None:
         """Tell the other hosts where the hub listens."""
         if name == self.hub:
             for other in self.links:
                 if other != self.hub:
-                    self._tell(other, watch_orders.HubAt((self.run.plan.master_addr, port)))
+                    self._send_order(other, watch_orders.HubAt((self.run.plan.master_addr, port)))
 
-    def _output(self, link: HostLink, event: event_reader.Output) -> None:
+    def _handle_output(self, link: HostLink, event: event_reader.Output) -> None:
         size = len(event.data)
         log = event.program if event.rank is None else event.rank
         link.read[log] = link.read.get(log, 0) + size
@@ -382,17 +382,17 @@ class Session:
         link.left -= size
         link.came += size
         if link.unshown > 2 * WINDOW:
-            self._lost(link, "it sends more output than allowed")
+            self._handle_lost_host(link, "it sends more output than allowed")
             return
-        self.output.printed(link.name, event, self.now)
+        self.output.handle_output(link.name, event, self.now)
 
-    def _cut(self, link: HostLink, why: str) -> None:
+    def _handle_cut(self, link: HostLink, why: str) -> None:
         """Handle the end of a connection. Reconnect if the run survives that."""
         if self.run.options.lives_on or link.name != self.hub:
             self.wires.reach_again(link.name)
-        self._lost(link, why)
+        self._handle_lost_host(link, why)
 
-    def _lost(self, link: HostLink, why: str) -> None:
+    def _handle_lost_host(self, link: HostLink, why: str) -> None:
         """Handle a host that is unreachable. The hub decides whether it is lost, but for itself."""
         name = link.name
         link.lost = True
@@ -403,58 +403,60 @@ class Session:
             self.ends.seen.append(HubRecord(name, run_events.HostLost(why)))
             self.over = True
         else:
-            self._tell(self.hub, watch_orders.Doubt(name, why))
+            self._send_order(self.hub, watch_orders.Doubt(name, why))
 
     # -- the end --
 
-    def _stop(self) -> None:
+    def _stop_hosts(self) -> None:
         """Let every host end what is left, report what it found, and send the rest of the output.
 
         That may take long if the reader here is slow: another Ctrl-C skips the rest.
         """
         self.stopping = True
         for name in self.links:
-            self._tell(name, watch_orders.EndPart())
+            self._send_order(name, watch_orders.EndPart())
         began, patience = time.monotonic(), self.interrupts.count
         waited, previous = 0.0, began  # for the hosts, not for the reader
         for link in self.links.values():
             link.came = 0
-        while any(link.open for link in self.links.values()) or (
+        while any(link.is_open for link in self.links.values()) or (
             self.wires.awaited and waited < SETTLED
         ):
-            self._step()
-            waited += 0.0 if self.painter.behind else self.now - previous
+            self._process_messages()
+            waited += 0.0 if self.painter.is_behind else self.now - previous
             previous = self.now
-            largest_rest = max((k.came for k in self.links.values() if k.open), default=0)
+            largest_rest = max((k.came for k in self.links.values() if k.is_open), default=0)
             if waited > STOP_WAIT + largest_rest / SLOWEST_REST:
                 break
             if self.interrupts.count > patience and self.now - began > 1.0:
                 break
-            self.teller.rest_of_logs(self.now, sum(k.left for k in self.links.values() if k.open))
-        hosts, complete = (host.host for host in self.run.plan.hosts), self._told_all()
+            self.teller.note_remaining_logs(
+                self.now, sum(k.left for k in self.links.values() if k.is_open)
+            )
+        hosts, complete = (host.host for host in self.run.plan.hosts), self._list_complete_hosts()
         self.missing = [host for host in hosts if host not in complete]
-        self.output.record.lacks(self.missing)
+        self.output.record.note_missing_logs(self.missing)
 
-    def _told_all(self) -> list[str]:
+    def _list_complete_hosts(self) -> list[str]:
         """Return the hosts whose last message, and thus all output, has arrived."""
-        return [name for name, link in self.links.items() if link.done]
+        return [name for name, link in self.links.items() if link.has_ended]
 
-    def _noted(self) -> Verdict | None:
-        hub, complete = self.links.get(self.hub), self._told_all()
-        if hub and not hub.done and self.now - hub.heard < self.run.options.host_timeout:
+    def _read_verdict(self) -> Verdict | None:
+        hub, complete = self.links.get(self.hub), self._list_complete_hosts()
+        if hub and not hub.has_ended and self.now - hub.heard < self.run.options.host_timeout:
             return self.noted([*complete, self.hub], self.hub)  # its silence proves nothing
         return self.noted(complete)
 
-    def _result(self) -> RunResult:
+    def _compose_result(self) -> RunResult:
         output, started = self.output, not self.run.attached
         state, counted = output.state, started or output.exchange.is_complete
         ending = Ending(
             run_id=self.run.run_id,
             seconds=time.monotonic() - self.began,
             hosts=tuple(self._host_end(host.host) for host in self.run.plan.hosts),
-            verdict=self.ends.verdict(self._noted, known_failures, all_of_it=started),
+            verdict=self.ends.verdict(self._read_verdict, known_failures, all_of_it=started),
             mpi_tail=tuple(output.mpi_tail),
-            stall=output.stall.at_end(self.now),
+            stall=output.stall.finish_stall(self.now),
             exchange=output.exchange.end(completed=state.all_ok) if counted else None,
             require_together=self.run.options.require_together,
             slow=output.health.rank_loads.mostly(),

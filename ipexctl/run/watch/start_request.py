@@ -43,7 +43,7 @@ class Orders:
     restart_plans: Mapping[str, RestartPlan] = field(default_factory=dict, repr=False)
     inputs: Inputs = Inputs({}, {})
 
-    def of(self, name: str, work: str) -> StartOrder:
+    def compose_start_order(self, name: str, work: str) -> StartOrder:
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
         row = mpi.FLAVOURS.get(self.plan.mpi)
         return StartOrder(
@@ -53,7 +53,7 @@ class Orders:
             lease=self.options.host_timeout,
             env=dict(host.env),
             cwd=work,
-            ranks=[self._rank(host, place, work) for place in host.ranks],
+            ranks=[self._compose_rank_order(host, place, work) for place in host.ranks],
             checkpoints=list(patterns_of(self.options.checkpoints)),
             machinefile=self.plan.machinefile,
             store_port=self.plan.master_port,
@@ -62,8 +62,8 @@ class Orders:
             starts=[list(self.plan.mpirun or rank_starter_command(host))],
             daemons=[f"{host.mpi_bin}/{name}" for name in sorted(row.daemons)] if row else [],
             data=list(self.data.get(name, ())),
-            modules=self._modules(),
-            run=self.of_all() if host is first else None,
+            modules=self._choose_rank_modules(),
+            run=self.compose_hub_order() if host is first else None,
             restart_plan=self.restart_plans.get(name),
             keys=dict(self.keys),
             **_same_options(
@@ -71,7 +71,7 @@ class Orders:
             ),
         )
 
-    def _modules(self) -> dict[str, str]:
+    def _choose_rank_modules(self) -> dict[str, str]:
         """Return the modules that each rank's Python imports before the script: name -> text."""
         options = self.options
         names = ["python_exit"] + ["half_gradients"] * (options.compress != "off")
@@ -83,31 +83,31 @@ class Orders:
         names += [] if options.no_inspect else ["thread_waits", "rank_groups"]
         return {"sitecustomize": site, **{name: rank_module(name) for name in names}}
 
-    def of_all(self) -> HubOrder:
+    def compose_hub_order(self) -> HubOrder:
         """Return what the hub needs to know about all hosts."""
         row = mpi.FLAVOURS.get(self.plan.mpi)
         ports = self.options.ports
         names = MpiNames(sorted(row.daemons), sorted(row.dropped), row.own_names) if row else None
         return HubOrder(
-            hosts=[self.row(h) for h in self.plan.hosts],
+            hosts=[self.describe_host(h) for h in self.plan.hosts],
             mpirun=list(self.plan.mpirun),
             mpi=names,
             grace=INTERRUPT_GRACE,
             address=self.plan.master_addr,
             ports=[ports[0], port_plan.reserved_ports(ports)[0] - 1] if ports else None,
-            shown=self.shown(),
+            shown=self.describe_plan(),
             inputs=dict(self.inputs.of_all),
             **_same_options(HubOrder, self.options, "ports"),
         )
 
-    def shown(self) -> dict[str, object]:
+    def describe_plan(self) -> dict[str, object]:
         """Return the plan for commands that attach."""
         return {
             **shown_plan.shown_plan_document(self.plan),
             "host_timeout": self.options.host_timeout,
         }
 
-    def row(self, host: HostPlan) -> HostOfRun:
+    def describe_host(self, host: HostPlan) -> HostOfRun:
         to = self.reached.get(host.host, Host(host.host))
         return HostOfRun(
             host=host.host,
@@ -121,7 +121,7 @@ class Orders:
             groups=list(to.groups),
         )
 
-    def _rank(self, host: HostPlan, place: RankPlace, work: str) -> RankOrder:
+    def _compose_rank_order(self, host: HostPlan, place: RankPlace, work: str) -> RankOrder:
         path = posixpath.join(work, self.resumed) if self.resumed else ""
         words = resume_words(self.options.resume_arg, path)
         return RankOrder(
@@ -192,12 +192,12 @@ def compose_restart_plans(
 
 
 def _common_orders(orders: Orders, resumed: str) -> RestartCommon:
-    shown = orders.shown()
+    shown = orders.describe_plan()
     same = ("argv", "mpi", "ddp", "joins", "trains", "tuned", "secret", "host_timeout")
     return RestartCommon(
         run_id=orders.run_id,
         about=dict(orders.about),
-        of_all=orders.of_all(),
+        of_all=orders.compose_hub_order(),
         shown={name: shown[name] for name in same},
         varies=rank_variables.VARIES,
         resume=list(resume_words(orders.options.resume_arg, "{checkpoint}")),
@@ -212,9 +212,9 @@ def _compose_host_plan(
     cwd, mark = work
     mpirun = [N if before == "-n" else word for before, word in pairwise(("", *lead.mpirun))]
     return RestartHost(
-        asked=orders.of(host.host, cwd).replace(host=host.host, run=None, keys={}),
+        asked=orders.compose_start_order(host.host, cwd).replace(host=host.host, run=None, keys={}),
         work=mark or host.host,
-        row=orders.row(host),
+        row=orders.describe_host(host),
         mpirun=mpirun,
         line=machinefile_text([host], lead.mpi),
         address=lead.master_addr,
