@@ -156,7 +156,7 @@ class Cluster:
         from ipexctl.local.settings import load_settings, option_defaults
         from ipexctl.play.run_lines import RunLines
         from ipexctl.run.run import start_and_follow_run
-        from ipexctl.run.watch.run_watchers import counted_interrupts
+        from ipexctl.run.watch.run_watchers import count_interrupts
 
         usual = option_defaults(load_settings(), "run").items()
         given = {k: v for k, v in usual if k in ("compress", "restarts", "checkpoints")} | arguments
@@ -164,7 +164,7 @@ class Cluster:
         with _as_input_error():
             step.check()
         options = step.run_options(self.root, self._say)
-        with counted_interrupts() as interrupts:
+        with count_interrupts() as interrupts:
             begun = start_and_follow_run(self.target, options, RunLines(self._say), interrupts)
         if getattr(begun, "ended_by", "") == "interrupted":
             raise KeyboardInterrupt

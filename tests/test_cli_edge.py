@@ -21,7 +21,7 @@ from ipexctl.errors import (
     EXIT_OK,
     EXIT_UNREACHABLE,
 )
-from ipexctl.run.watch.run_watchers import counted_interrupts
+from ipexctl.run.watch.run_watchers import count_interrupts
 from tests.cli import Ended, command_tree
 from tests.cli import ipexctl as run_here
 
@@ -305,7 +305,7 @@ def test_the_program_exits_after_its_threads_and_atexit_functions(thread, lines,
 def test_a_run_under_nohup_outlives_its_terminal(handler, counted):
     before = signal.signal(signal.SIGHUP, handler)
     try:
-        with counted_interrupts() as interrupts:
+        with count_interrupts() as interrupts:
             interrupts.armed = True
             os.kill(os.getpid(), signal.SIGHUP)
         assert interrupts.count == counted

@@ -15,7 +15,7 @@ from ipexctl.local.run_options import RunOptions
 from ipexctl.local.settings_file import setting_kinds
 from ipexctl.play.text.step_schema import step_arguments
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.command.command_line_words import for_click
+from ipexctl.run.command.command_line_words import spell_for_click
 from tests.cli import command_tree, ipexctl
 
 
@@ -69,7 +69,11 @@ def test_the_words_of_an_option_are_told_from_the_script(name: str) -> None:
     flag = options_of(RunOptions)[name].flags[-1]
     value = [] if RunOptions.__annotations__[name] == "bool" else ["none"]
     if name != "accelerate":  # its file is read
-        assert for_click(["run", flag, *value, "-np", "3", "t.py"])[-3:] == ["-n", "3", "t.py"]
+        assert spell_for_click(["run", flag, *value, "-np", "3", "t.py"])[-3:] == [
+            "-n",
+            "3",
+            "t.py",
+        ]
 
 
 def test_a_variable_is_passed_openly_or_as_a_secret(tmp_path: Path) -> None:

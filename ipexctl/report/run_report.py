@@ -33,9 +33,9 @@ from ipexctl.report.report_document import report_document
 from ipexctl.report.report_page import Assets, join_scripts, render_report_page
 from ipexctl.run.checkpoints import fetch_checkpoints
 from ipexctl.run.jobs.metrics import RankPoint, read_metrics
-from ipexctl.run.jobs.ps import AskedRun, find_run, gather_runs, reporting_hosts
+from ipexctl.run.jobs.ps import AskedRun, find_run, gather_runs, map_reporting_hosts
 from ipexctl.run.outcome.listed_runs import ListedRun
-from ipexctl.run.watch.run_folder import FOLDER, folder_for
+from ipexctl.run.watch.run_folder import FOLDER, find_run_folder
 from ipexctl.stack.mpi import in_packages
 from ipexctl.terminal.console import print_lines, print_text, stderr_console, stdout_console
 from ipexctl.terminal.recap_lines import not_shown
@@ -64,7 +64,7 @@ def report(
                 hint="ipexctl ps -a   # other runs",
                 slug="report-same-run",
             )
-        place = Path(to) if to else folder_for(Path.cwd(), run.id) / "report.html"
+        place = Path(to) if to else find_run_folder(Path.cwd(), run.id) / "report.html"
         path = None if to == "-" else free_place(place, "report", "-o")
         runs = [
             item
@@ -133,7 +133,7 @@ def read_assets() -> Assets:
 
 def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
     """Read the hosts' records of an attempt."""
-    names = {host: name for name, host in reporting_hosts(fleet, run).items()}
+    names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
 
     def ask(host: Host) -> HostRecord:
         op = "run.run_list.record"

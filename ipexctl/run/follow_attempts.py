@@ -31,13 +31,13 @@ from ipexctl.machines.fleet import Fleet, fan_out
 from ipexctl.machines.suggested_commands import suggest_command
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.logs import kept_elsewhere
+from ipexctl.run.jobs.logs import read_kept_tails
 from ipexctl.run.jobs.ps import (
     NEWEST,
     find_run,
     gather_runs,
-    journal_verdict_reader,
-    reporting_hosts,
+    make_verdict_reader,
+    map_reporting_hosts,
 )
 from ipexctl.run.outcome import verdict
 from ipexctl.run.outcome.listed_runs import ListedRun
@@ -49,8 +49,8 @@ from ipexctl.run.prepare_hosts import COPY_WORKER
 from ipexctl.run.watch.host_link import HostLinks, WatchedRun
 from ipexctl.run.watch.metric_formats import metric_formats
 from ipexctl.run.watch.run_folder import AttemptFolders
-from ipexctl.run.watch.run_format import require_same
-from ipexctl.run.watch.run_notices import tell_left
+from ipexctl.run.watch.run_format import require_same_format
+from ipexctl.run.watch.run_notices import note_detached_run
 from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 from ipexctl.run.watch.session import Session
@@ -63,7 +63,8 @@ WAITS = 5.0  # seconds without an attempt, until hosts are asked what they wait 
 REACH = 30.0  # seconds without a decision, until hosts that did not answer are tried again
 
 
-def in_words(line: AttemptBegins) -> str:
+def describe_attempt(line: AttemptBegins) -> str:
+    """Describe an attempt that begins: its hosts, and the checkpoint that it starts from."""
     attempt = f"attempt {line.attempt} on {fold(line.hosts)}"
     rest = [f"and {len(line.open) - 4} more"] if len(line.open) > 4 else []
     gaps = f"; not complete: {', '.join([*line.open[:4], *rest])}" if line.open else ""
@@ -84,15 +85,15 @@ def read_record(raw: Any) -> tuple[RecordLine, ...]:
     return tuple(lines)
 
 
-def attempts_in(record: Iterable[RecordLine]) -> list[AttemptBegins]:
+def filter_attempts(record: Iterable[RecordLine]) -> list[AttemptBegins]:
     return [line for line in record if isinstance(line, AttemptBegins)]
 
 
-def _last_attempt(record: Iterable[RecordLine]) -> int:
-    return max((line.attempt for line in attempts_in(record)), default=0)
+def _find_last_attempt(record: Iterable[RecordLine]) -> int:
+    return max((line.attempt for line in filter_attempts(record)), default=0)
 
 
-def attempt_lines(attempts: Mapping[int, AttemptBegins]) -> list[str]:
+def describe_attempts(attempts: Mapping[int, AttemptBegins]) -> list[str]:
     """Return a line for each attempt but the last, whose result follows."""
     lines = [attempts[number] for number in sorted(attempts)]
     return [
@@ -101,7 +102,7 @@ def attempt_lines(attempts: Mapping[int, AttemptBegins]) -> list[str]:
     ]
 
 
-def last_step(tails: Iterable[Sequence[str]]) -> int | None:
+def find_last_step(tails: Iterable[Sequence[str]]) -> int | None:
     """Return the highest step of all ranks, by their last lines."""
     steps = []
     for tail in tails:
@@ -133,7 +134,7 @@ def attach_and_follow(
             painter.close()
 
 
-def _as_interrupted(result: RunResult, end: RunEnded | None) -> RunResult:
+def _mark_interrupted(result: RunResult, end: RunEnded | None) -> RunResult:
     """Return the result of a run that Ctrl-C stopped between two attempts."""
     cause = end.end if end else ""
     return replace(result, exit_code=EXIT_INTERRUPTED, ended_by=verdict.INTERRUPTED, cause=cause)
@@ -160,12 +161,12 @@ class Attempts:
     def follow_from(self, number: int) -> RunResult | DetachedRun:
         """Return the result of the last attempt. Raise Unreachable."""
         records = [
-            attempts_in(read_record(answer["story"])) for answer in self._ask_hosts("record")
+            filter_attempts(read_record(answer["story"])) for answer in self._ask_hosts("record")
         ]
         lines = [line for record in records for line in record]
         line = next((row for row in lines if row.attempt == number and row.run_id), None)
         if line and number > 1:
-            self.painter.note(f"{line.why}; {in_words(line)}")
+            self.painter.note(f"{line.why}; {describe_attempt(line)}")
         result = self._show_attempt(line) if line else None
         if result is None:
             raise Unreachable(
@@ -183,17 +184,17 @@ class Attempts:
             if self.interrupts.detach:
                 return DetachedRun(self.run_id)
             if not isinstance(line, AttemptBegins):
-                for text in attempt_lines(self.attempts):
+                for text in describe_attempts(self.attempts):
                     self.painter.note(text)
                 if line and result.exit_code:
                     self.painter.note(f"no further attempt: {line.end}")
                 returned = [host for host in self.silent if result.reachable(host.name)]
                 fan_out(returned, self._reconnect_host)
                 by_user = self.interrupts.count > pressed or (line and line.by_user)
-                return _as_interrupted(result, line) if by_user else result
-            step = last_step(result.tails)
+                return _mark_interrupted(result, line) if by_user else result
+            step = find_last_step(result.tails)
             position = "" if step is None else f"; the ranks were at step {step:,}"
-            self.painter.note(f"{line.why}; {in_words(line)}{position}")
+            self.painter.note(f"{line.why}; {describe_attempt(line)}{position}")
             if self.leaves:
                 return DetachedRun(self.run_id)
             folder = self.records.find_folder(result.run_id).describe_folder()
@@ -213,7 +214,7 @@ class Attempts:
     def _poll_next(
         self, number: int, pressed: int, *, noted: bool
     ) -> AttemptBegins | RunEnded | None:
-        """Return None if no host knows a next attempt or an end, or the user leaves."""
+        """Ask hosts for the next attempt or the end; None if none knows, or the user leaves."""
         last_answer = last_try = last_question = time.monotonic()
         reason = ""
         end: RunEnded | None = None
@@ -223,9 +224,9 @@ class Attempts:
                 self._ask_hosts("ask", ask=KeeperQuestion(stop=self.interrupts.last).document())
             answers = self._ask_hosts("record")
             records = [read_record(answer["story"]) for answer in answers]
-            lines = [line for record in records for line in attempts_in(record)]
+            lines = [line for record in records for line in filter_attempts(record)]
             self.attempts |= {line.attempt: line for line in lines}
-            furthest = sorted(records, key=_last_attempt, reverse=True)
+            furthest = sorted(records, key=_find_last_attempt, reverse=True)
             later = [line for line in lines if line.attempt > number]
             if later:
                 return min(later, key=lambda line: line.attempt)
@@ -308,9 +309,9 @@ def attach_to_run(
 ) -> RunResult | DetachedRun:
     """Follow a run from its first output, until it ends or the user leaves it."""
     target, root = fleet.target, fleet.root
-    require_same(run)
-    hosts = reporting_hosts(fleet, run)
-    hub = _hub_of_run(run, hosts)
+    require_same_format(run)
+    hosts = map_reporting_hosts(fleet, run)
+    hub = _find_hub(run, hosts)
     plan, age, options = _read_plan(fleet, run, hub, hosts[hub])
     ending = f"{run.id} has ended: {run.state.value}"
     painter.note(ending if run.over else f"attached to {run.id}: {KEYS}")
@@ -321,21 +322,21 @@ def attach_to_run(
         HostLinks(watched, lambda name: fleet.reconnect(hosts[name])),
         RunOutput(watched, painter, records.make(run.id, plan)),
         interrupts,
-        noted=journal_verdict_reader(fleet, run.id, hosts),
+        noted=make_verdict_reader(fleet, run.id, hosts),
     )
     reachable = [host.host for host in plan.hosts if host.host in hosts]
     result = session.attach({name: fleet.agents[hosts[name]] for name in reachable})
     if isinstance(result, DetachedRun):
-        tell_left(painter, result, target, root)
+        note_detached_run(painter, result, target, root)
         return result
     if session.missing:
         painter.note(f"the output of {fold(session.missing)} is not complete: not reached")
-    for (name, rank), lines in kept_elsewhere(fleet, run, session.missing).items():
+    for (name, rank), lines in read_kept_tails(fleet, run, session.missing).items():
         painter.paint_lines(name, rank, lines, 0)
     return result.spelled(lambda name: suggest_command(target, name, root))
 
 
-def _hub_of_run(run: ListedRun, hosts: Mapping[str, Host]) -> str:
+def _find_hub(run: ListedRun, hosts: Mapping[str, Host]) -> str:
     """Return the host that controls the run; if the run is over, any host has its record."""
     first = next(iter(run.about.hosts), "")
     if first not in hosts and not (run.over and hosts):
@@ -389,6 +390,7 @@ class ReturnedHosts:
             over.set()
 
     def _watch_hosts(self, ended: threading.Event) -> None:
+        """Report hosts that are back, and start a keeper on those that have none."""
         with Fleet(self.target, self.root) as self.fleet:
             self.asked = list(self.fleet.hosts.hosts)
             away_before, leader = set[Host](), None

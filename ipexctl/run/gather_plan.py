@@ -16,10 +16,10 @@ from ipexctl.run import start_keepers
 from ipexctl.run.outcome import line_filter
 from ipexctl.run.plan.launch import LaunchPlan, Prepared
 from ipexctl.run.preflight import review_script
-from ipexctl.run.prepare_hosts import call_every_host, prepare_on
-from ipexctl.run.run import check_run_options, choice_of, new_run_id
-from ipexctl.run.run_plan import plan_of, with_chosen_network, with_shares
-from ipexctl.run.run_script import script_of
+from ipexctl.run.prepare_hosts import call_every_host, prepare_host
+from ipexctl.run.run import check_run_options, new_run_id, read_line_choice
+from ipexctl.run.run_plan import add_shares, choose_run_network, make_run_plan
+from ipexctl.run.run_script import read_script
 
 if TYPE_CHECKING:
     from ipexctl.run.network.network_choice import NetworkChoice
@@ -38,28 +38,28 @@ class Planned:
 def gather_run_plan(target: Target, options: RunOptions) -> Planned:
     """Make the plan. Raise IpexctlError if `run` would, before it starts anything."""
     options = check_run_options(options)
-    fleet = Fleet(start_keepers.with_spares(target, options), options.root)
-    choice = choice_of(options, fleet.hosts)
-    script = script_of(options)
+    fleet = Fleet(start_keepers.add_spares(target, options), options.root)
+    choice = read_line_choice(options, fleet.hosts)
+    script = read_script(options)
     for note in script.notes:
         target.note(note)
     datasets: dict[str, tuple[Held, ...]] = {}
     run_id = new_run_id()
     with fleet:
-        spares = start_keepers.spares_of(options, fleet.hosts)
+        spares = start_keepers.select_spares(options, fleet.hosts)
         nodes = call_every_host(
             fleet,
-            lambda host: prepare_on(fleet, host, options, script, run_id, datasets),
+            lambda host: prepare_host(fleet, host, options, script, run_id, datasets),
             typed=script.typed,
             spares=spares,
         )
-        on_network, networks = with_chosen_network(
+        on_network, networks = choose_run_network(
             fleet, [*nodes.values()], options, script, target.note
         )
         spares = tuple(host for host in spares if host in nodes)
         first = [node for node in on_network if node.host not in spares]
-        shared = with_shares(fleet, first, options, script, target.note)
-        plan = plan_of(shared, options, script, datasets, run_id)
+        shared = add_shares(fleet, first, options, script, target.note)
+        plan = make_run_plan(shared, options, script, datasets, run_id)
         line_filter.require_selected_ranks(choice, plan)
         used = {host.host for host in plan.hosts}
         start_keepers.review_restarts(options, script, len(used), len(spares), target.note)

@@ -124,7 +124,7 @@ def review_script(
         beside,
         data=f"{roots.pop()}/data" if len(roots) == 1 else "",
         variables=variables | {*plan.secret},
-        kept_here=dict(_kept_here(files, sent_sources)),
+        kept_here=dict(_find_unsent_imports(files, sent_sources)),
     )
     counts = {len(host.ranks) for host in plan.hosts}
     review = Review(
@@ -138,12 +138,12 @@ def review_script(
     )
     if not force:
         review.check_syntax()
-    local = {name: path for _, name, _ in review.named() if (path := _local_path(files, name))}
+    local = {name: path for _, name, _ in review.named() if (path := _find_local_path(files, name))}
     for line in replace(review, files=replace(project_files, local=local)).notes():
         note(f"preflight: {line}")
 
 
-def _local_path(files: Snapshot, name: str) -> LocalPath | None:
+def _find_local_path(files: Snapshot, name: str) -> LocalPath | None:
     """Return the path that a name means, relative to where ranks start or the command was typed."""
     project = files.project
     places = (os.path.normpath(place / name) for place in (project.start, Path.cwd()))
@@ -160,7 +160,7 @@ def _local_path(files: Snapshot, name: str) -> LocalPath | None:
     return LocalPath(shown, f"only {project.folder} is sent", command)
 
 
-def _kept_here(
+def _find_unsent_imports(
     files: Snapshot, sources: Sequence[PythonSource]
 ) -> Iterator[tuple[tuple[str, int], str]]:
     """Yield imports of project modules that are not sent: (file and line, why and what to do)."""
@@ -179,6 +179,7 @@ def _kept_here(
 
 
 def _host_environment(node: PlannedHost) -> HostEnvironment:
+    """Return what the review of the script has to know of a host's environment."""
     prepared, facts = node.prepared, node.facts
     complete = prepared.modules is not None and not prepared.borrowed
     modules = STDLIB.union(prepared.modules or ()) if complete else None

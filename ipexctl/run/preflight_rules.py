@@ -77,7 +77,8 @@ def judge_preflight(
     ids = TELL | AT_LOGOUT if lives_on else TELL
     checks = [check for check in all_checks() if check.id in ids]
     findings = [
-        _for_a_run(f, facts) for f in run_checks(checks, CheckedHosts(tuple(facts), peers, rows))
+        _adapt_finding(f, facts)
+        for f in run_checks(checks, CheckedHosts(tuple(facts), peers, rows))
     ]
     if not any(f.id == "SOFT-015" for f in findings):
         findings += _environment_findings(facts, prefixes)
@@ -95,7 +96,7 @@ def keep_competing_runs(facts: Facts, plan: LaunchPlan) -> Facts:
     return replace(facts, condition=replace(facts.condition, load=load))
 
 
-def _for_a_run(finding: Finding, facts: Sequence[Facts]) -> Finding:
+def _adapt_finding(finding: Finding, facts: Sequence[Facts]) -> Finding:
     """Adapt a finding of the doctor. It fails a disk that has no room for an environment, which
     exists here; and it only notes that a logout ends processes, which would end this run."""
     if finding.id in AT_LOGOUT:
@@ -120,6 +121,7 @@ def _environment_findings(facts: Sequence[Facts], prefixes: Mapping[str, str]) -
 
 
 def make_refusal(blockers: Sequence[Finding]) -> RunFailed:
+    """Make the error for findings that stop the run: the problems, then their fixes."""
     hosts = {f.host for f in blockers if f.host}
     n = len(by_problem(blockers))
     problems = "a problem" if n == 1 else f"{n} problems"

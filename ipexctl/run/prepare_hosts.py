@@ -35,11 +35,11 @@ COPY_WORKER = "checkpoints.copy_worker.work"  # supervisors import it by name
 T = TypeVar("T")
 
 
-def prepare_on(
+def prepare_host(
     fleet: Fleet, host: Host, options: RunOptions, script: Script, run_id: str,
     datasets: dict[str, tuple[Held, ...]],
 ) -> PlannedHost:  # fmt: skip
-    """Ask a host. The questions are sent with the agent, which saves two round trips."""
+    """Connect to a host; read its facts and environment in the same round trip."""
     root, env = fleet.root_of(host), script.env.key if script.env else ""
     facts_asked = replace(
         facts_request(root, listen=False, env=env, load=False),
@@ -101,14 +101,14 @@ def call_every_host(
             fleet.leave_out(host)
     if downs := list(fleet.downs.values()):
         if downs[0].slug == "not-installed" and not (fleet.target.hostfile or fleet.target.hosts):
-            raise _no_hosts(downs[0], typed)
+            raise _explain_no_hosts(downs[0], typed)
         blamed = [down.host for down in downs if down.slug not in NOT_THE_HOST]
         retry = retry_without(typed, blamed) if results and len(blamed) == len(downs) else ""
         raise unknown_keys(downs, fleet.target) or _merge_host_failures(downs, len(results), retry)
     return results
 
 
-def _no_hosts(down: HostDown, typed: Typed) -> RunFailed:
+def _explain_no_hosts(down: HostDown, typed: Typed) -> RunFailed:
     """Make the error for a command without hosts that this machine cannot run either."""
     file = hostfile_reader.hostfile_here()
     complete = replace(typed, options=(*typed.options, "-f", file or "HOSTFILE"))
@@ -125,6 +125,7 @@ def _no_hosts(down: HostDown, typed: Typed) -> RunFailed:
 
 
 def _merge_host_failures(downs: Sequence[HostDown], succeeded: int, retry: str) -> IpexctlError:
+    """Make one error of all failures. `succeeded`: number of hosts without one."""
     first, total = downs[0], len(downs) + succeeded
     what, why, slug = first.what, first.why, first.slug
     hint = "\n".join(filter(None, (merged_hints(downs), retry)))

@@ -41,12 +41,12 @@ from ipexctl.run.outcome.run_result import DetachedRun, LocalRunFolder, RunResul
 from ipexctl.run.output.rank_lines import without_colour
 from ipexctl.run.plan.launch import LaunchPlan, PlannedHost
 from ipexctl.run.plan.ranks_per_host import fit_rank_count
-from ipexctl.run.prepare_hosts import call_every_host, prepare_on
-from ipexctl.run.run_plan import plan_of, request_of, with_chosen_network, with_shares
-from ipexctl.run.run_script import Script, script_of
+from ipexctl.run.prepare_hosts import call_every_host, prepare_host
+from ipexctl.run.run_plan import add_shares, choose_run_network, make_run_plan, make_run_request
+from ipexctl.run.run_script import Script, read_script
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.run_folder import AttemptFolders, RunFolder
-from ipexctl.run.watch.run_notices import tell_left
+from ipexctl.run.watch.run_notices import note_detached_run
 from ipexctl.run.watch.run_watchers import Interrupts, Painter, View
 
 CONCLUDED = 10.0  # seconds for a host to record the result
@@ -72,23 +72,23 @@ def start_and_follow_run(
     ended. `script`: one of ipexctl's own, instead of the one that the options name."""
     trace.mark("imported")
     options = check_run_options(options)
-    target = start_keepers.with_spares(target, options)
+    target = start_keepers.add_spares(target, options)
     fleet = Fleet(target, options.root)
-    choice = choice_of(options, fleet.hosts)
+    choice = read_line_choice(options, fleet.hosts)
     with trace.span("script"):
-        script = script or script_of(options)
+        script = script or read_script(options)
     run_id, datasets = new_run_id(), dict[str, tuple[Held, ...]]()
 
     def prepare(host: Host) -> PlannedHost:
-        return prepare_on(fleet, host, options, script, run_id, datasets)
+        return prepare_host(fleet, host, options, script, run_id, datasets)
 
     with fleet:
-        spares = start_keepers.spares_of(options, fleet.hosts)
+        spares = start_keepers.select_spares(options, fleet.hosts)
         connecting = start_in_thread(
             lambda: call_every_host(fleet, prepare, typed=script.typed, spares=spares)
         )
         with trace.span("project"):  # while the hosts start Python
-            files = script.read_files(_asking_after(connecting, options), target.note)
+            files = script.read_files(_delay_questions(connecting, options), target.note)
         painter = Painter(view, target.note, choice)
         run = _Run(fleet, options, script, files, painter, interrupts, run_id, datasets, spares)
         try:
@@ -97,7 +97,7 @@ def start_and_follow_run(
             painter.close()
 
 
-def _asking_after(connecting: Callable[[], object], options: RunOptions) -> RunOptions:
+def _delay_questions(connecting: Callable[[], object], options: RunOptions) -> RunOptions:
     """Delay questions to the user until the hosts are connected, which may ask for a password."""
 
     def confirm(question: str) -> bool:
@@ -127,6 +127,7 @@ class _Run:
     def execute_run(
         self, choice: Choice, connecting: Callable[[], dict[Host, PlannedHost]]
     ) -> RunResult | DetachedRun:
+        """Plan the run, send the project, start the ranks and follow them to the result."""
         agents = self.fleet.agents
         for note in (*self.script.notes, *self.files.notes):
             self.painter.note(note)
@@ -137,7 +138,7 @@ class _Run:
         with trace.span("hosts"):
             nodes = connecting()
         spares = [host for host in self.spares if host in nodes]
-        for text in (*other_pythons(agents.values()), *_borrowed_env_notes(nodes.values())):
+        for text in (*other_pythons(agents.values()), *_note_borrowed_envs(nodes.values())):
             self.painter.note(text)
         with trace.span("plan"):
             nodes = self._choose_network(nodes)
@@ -173,7 +174,9 @@ class _Run:
         if self.options.restarts:
             work = {host.name: (copy.cwd, copy.mark) for host, copy in sent.items()}
             planned = self._add_shares([nodes[host] for host in (*used, *spares)])
-            orders = start_keepers.kept_going(self.fleet, orders, planned, work, self._make_plan)
+            orders = start_keepers.prepare_keepers(
+                self.fleet, orders, planned, work, self._make_plan
+            )
         with trace.span("run"):
             hosts = {host.name: (agents[host], sent[host].cwd) for host in used}
             result = self._follow_attempts(lambda: session.start_run(orders, hosts), hosts, records)
@@ -185,8 +188,8 @@ class _Run:
     ) -> RunResult | DetachedRun:  # fmt: skip
         """Show and record how the run ended, fetch files, and clean up on the hosts."""
         if isinstance(result, DetachedRun):
-            patterns = fetch_outputs.typed_words(self.options)
-            tell_left(self.painter, result, self.fleet.target, self.fleet.root, patterns)
+            patterns = fetch_outputs.compose_fetch_words(self.options)
+            note_detached_run(self.painter, result, self.fleet.target, self.fleet.root, patterns)
             return result
         if not self.options.trial:
             self.fleet.remember(_failed_states(result), "run")
@@ -211,15 +214,16 @@ class _Run:
             self.painter.note(note)
 
     def _make_plan(self, nodes: Sequence[PlannedHost], options: RunOptions) -> LaunchPlan:
-        return plan_of(nodes, options, self.script, self.held, self.run_id)
+        return make_run_plan(nodes, options, self.script, self.held, self.run_id)
 
     def _lay_out_checkpoint(
         self, resumed: resume_run.Resumed, nodes: Mapping[Host, PlannedHost],
         sent: Mapping[Host, send_project.Sent],
     ) -> None:  # fmt: skip
+        """Put the checkpoint's files into the folder of the ranks on each host."""
         from ipexctl.run.checkpoints import resume_run
 
-        folders = {host: sent[host].cwd for host in _one_host_per_folder(sent)}
+        folders = {host: sent[host].cwd for host in _choose_host_per_folder(sent)}
         with trace.span("resume"):
             lay_out = resume_run.prepare_checkpoint_layout(
                 self.fleet, resumed, nodes, folders, self.options.checkpoints
@@ -230,11 +234,11 @@ class _Run:
         arguments = (self.options, self.script, self.painter.note)
         return {
             node.host: node
-            for node in with_chosen_network(self.fleet, [*nodes.values()], *arguments)[0]
+            for node in choose_run_network(self.fleet, [*nodes.values()], *arguments)[0]
         }
 
     def _add_shares(self, nodes: Sequence[PlannedHost]) -> Sequence[PlannedHost]:
-        return with_shares(self.fleet, nodes, self.options, self.script, self.painter.note)
+        return add_shares(self.fleet, nodes, self.options, self.script, self.painter.note)
 
     def _follow_attempts(
         self,
@@ -272,7 +276,7 @@ class _Run:
         return self.files.bring(self.fleet.agents[host], self.fleet.root_of(host), self.run_id)
 
     def _make_session(self, plan: LaunchPlan, records: AttemptFolders) -> Session:
-        from ipexctl.run.jobs.ps import journal_verdict_reader
+        from ipexctl.run.jobs.ps import make_verdict_reader
         from ipexctl.run.watch.host_link import HostLinks, WatchedRun
         from ipexctl.run.watch.run_output import RunOutput
         from ipexctl.run.watch.session import Session
@@ -284,7 +288,7 @@ class _Run:
             HostLinks(watched, self._reconnect_host),
             RunOutput(watched, self.painter, record),
             self.interrupts,
-            noted=journal_verdict_reader(
+            noted=make_verdict_reader(
                 fleet, self.run_id, {host.name: host for host in fleet.agents}
             ),
         )
@@ -365,13 +369,14 @@ class _Run:
                 self.fleet.agents[host].call("run.run_watch.conclude", message, timeout=CONCLUDED)
 
         reachable = [host for host in self.fleet.agents if result.reachable(host.name)]
-        distinct = _one_host_per_folder({host: sent[host] for host in reachable if host in sent})
+        distinct = _choose_host_per_folder({host: sent[host] for host in reachable if host in sent})
         self._prune_old_runs(distinct, one, [host for host in reachable if host not in distinct])
 
     def _prune_old_runs(
         self, hosts: Sequence[Host], first: Callable[[Host], None] = lambda host: None,
         others: Sequence[Host] = (),
     ) -> None:  # fmt: skip
+        """Apply the limits to old runs on the hosts, and note what was removed."""
         from ipexctl.remove import prune
 
         with trace.span("prune"), suppress(KeyboardInterrupt):
@@ -383,7 +388,7 @@ class _Run:
         remaining = [node for node in nodes if node.host.name not in lost]
         if not lost or not remaining:
             return retry_command.compose_retry_command(self.script.typed, (), None)
-        fits = fit_rank_count(remaining, request_of(self.options, self.script))
+        fits = fit_rank_count(remaining, make_run_request(self.options, self.script))
         fewer = None if fits == self.options.n else fits
         return retry_command.compose_retry_command(self.script.typed, lost, fewer)
 
@@ -407,9 +412,9 @@ class _Run:
         if not record.folder:
             return replace(local, outputs=("outputs: not fetched, as nothing is kept here",))
         reachable = {host: copy for host, copy in sent.items() if result.reachable(host.name)}
-        agents = {host: self.fleet.agents[host] for host in _one_host_per_folder(reachable)}
+        agents = {host: self.fleet.agents[host] for host in _choose_host_per_folder(reachable)}
         roots = {host.name: self.fleet.root_of(host) for host in agents}
-        patterns = fetch_outputs.from_the_top(self.script.project.cwd, typed)
+        patterns = fetch_outputs.resolve_patterns(self.script.project.cwd, typed)
         first, limit = result.plan.hosts[0].host, self.options.fetch_limit << 30
         merge, dest = self.options.merge, _dest_folder(self.options)
         wish = fetch_outputs.Wish(patterns, self.run_id, roots, first, limit, merge, dest)
@@ -429,7 +434,7 @@ def _import_late_modules(several: bool) -> None:  # noqa: FBT001
         import cryptography.x509  # noqa: F401  tls_keys.py needs it
 
 
-def _one_host_per_folder(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
+def _choose_host_per_folder(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
     """Return hosts, but only the first of those that share a home, and so the run's folder."""
     first: dict[str, Host] = {}
     for host, copy in sent.items():
@@ -437,7 +442,8 @@ def _one_host_per_folder(sent: Mapping[Host, send_project.Sent]) -> list[Host]:
     return list(first.values())
 
 
-def _borrowed_env_notes(nodes: Iterable[PlannedHost]) -> Iterator[str]:
+def _note_borrowed_envs(nodes: Iterable[PlannedHost]) -> Iterator[str]:
+    """Yield a note for each host whose ranks use a Python that ipexctl did not install."""
     for node in nodes:
         if node.prepared.borrowed:
             version = dict(node.prepared.packages).get("torch", "")
@@ -468,7 +474,7 @@ def check_run_options(options: RunOptions) -> RunOptions:
     return replace(options, data=checked_names(options.data), lives_on=lives_on)
 
 
-def choice_of(options: RunOptions, hosts: Inventory) -> Choice:
+def read_line_choice(options: RunOptions, hosts: Inventory) -> Choice:
     """Return which lines are shown. Raise InputError for that, and for files to be fetched."""
     choice = line_filter.read_line_filter(
         options, hosts, last_states(hosts) if options.show_hosts else {}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ipexctl.run.network.network_choice import NetworkChoice
 
 
-def with_chosen_network(
+def choose_run_network(
     fleet: Fleet, nodes: Sequence[PlannedHost], options: RunOptions, script: Script,
     note: Callable[[str], None],
 ) -> tuple[Sequence[PlannedHost], NetworkChoice | None]:  # fmt: skip
@@ -32,11 +32,11 @@ def with_chosen_network(
         return nodes, None
     from ipexctl.run.network import measure_networks
 
-    choice = measure_networks.choose_network(fleet, nodes, request_of(options, script), note)
+    choice = measure_networks.choose_network(fleet, nodes, make_run_request(options, script), note)
     return (choice.assign_network(nodes) if choice else nodes), choice
 
 
-def with_shares(
+def add_shares(
     fleet: Fleet, nodes: Sequence[PlannedHost], options: RunOptions, script: Script,
     note: Callable[[str], None],
 ) -> Sequence[PlannedHost]:  # fmt: skip
@@ -46,17 +46,18 @@ def with_shares(
         return nodes
     from ipexctl.run.shares import measure_speeds
 
-    return measure_speeds.with_shares(fleet, nodes, request_of(options, script), note)
+    return measure_speeds.measure_shares(fleet, nodes, make_run_request(options, script), note)
 
 
-def plan_of(
+def make_run_plan(
     nodes: Sequence[PlannedHost],
     options: RunOptions,
     script: Script,
     datasets: Mapping[str, tuple[Held, ...]],
     run_id: str,
 ) -> LaunchPlan:
-    plan = launch_plan.make_launch_plan(nodes, request_of(options, script), run_id)
+    """Make the plan of a run; check that its ranks and datasets fit the hosts."""
+    plan = launch_plan.make_launch_plan(nodes, make_run_request(options, script), run_id)
     facts = {node.host.name: node.facts for node in nodes}
     plan = ranks_per_host.check_rank_room(plan, facts, force=options.force)
     plan = replace(plan, restarts=options.restarts)
@@ -80,7 +81,7 @@ def _tuned_mark(plan: LaunchPlan) -> str:
     return "\n".join([str(Path.cwd()), *sorted(host.host for host in plan.hosts)])
 
 
-def request_of(options: RunOptions, script: Script) -> RunRequest:
+def make_run_request(options: RunOptions, script: Script) -> RunRequest:
     return RunRequest(
         argv=script.argv,
         n=options.n,

@@ -64,21 +64,22 @@ class Script:
         return send_project.InPlace(self.project.start, "" if options.module else self.argv[0])
 
 
-def script_of(options: RunOptions) -> Script:
-    script = _script_of(options)
+def read_script(options: RunOptions) -> Script:
+    """Read the script that the options name: its sources, frameworks and environment."""
+    script = _find_script(options)
     script = replace(script, env=env_choice_of(script.project.start))
     if options.no_sync:
-        return _with_command(script, options)
+        return _add_suggested_command(script, options)
     sources = tuple(read_sources(script.project.folder, script.project.cwd, script.argv))
     detected = frameworks.of_run(sources, script.argv, options.env)
     folder, cwd = script.project.folder, script.project.cwd or "."
     roots = tuple(posixpath.relpath(root, cwd) for root in import_roots(folder))
-    notes = _compression_notes(options.compress, detected, force=options.force)
+    notes = _check_compression(options.compress, detected, force=options.force)
     script = replace(script, frameworks=detected, sources=sources, roots=roots, notes=notes)
-    return _with_command(script, options)
+    return _add_suggested_command(script, options)
 
 
-def _compression_notes(mode: str, detected: Frameworks | None, *, force: bool) -> tuple[str, ...]:
+def _check_compression(mode: str, detected: Frameworks | None, *, force: bool) -> tuple[str, ...]:
     """Raise InputError if DDP exchanges no gradients of the script; with `force`, return a note."""
     if mode == "off" or not detected or not detected.instead_of_ddp:
         return ()
@@ -94,17 +95,19 @@ def _compression_notes(mode: str, detected: Frameworks | None, *, force: bool) -
     )
 
 
-def _with_command(script: Script, options: RunOptions) -> Script:
+def _add_suggested_command(script: Script, options: RunOptions) -> Script:
+    """Add the command to suggest, with ipexctl's own options before the script."""
     own_options = frozenset[str]().union(*(source.options for source in script.sources))
-    reordered = options_first(options.typed, options.args, own_options)
+    reordered = move_options_first(options.typed, options.args, own_options)
     certain = script.sources and not any(source.reads_argv for source in script.sources)
     if certain and not options.force:
         refuse_misplaced(options.typed, reordered)
-    note = misplaced_note(options.typed, reordered)
+    note = describe_misplaced(options.typed, reordered)
     return replace(script, typed=reordered, notes=(*script.notes, *filter(None, (note,))))
 
 
-def _script_of(options: RunOptions) -> Script:
+def _find_script(options: RunOptions) -> Script:
+    """Find the script or module and its project. Raise InputError if that is not Python."""
     cwd = Path.cwd()
     if options.module or not os.path.isfile(options.script):
         why, hint = not_scripts.explain_not_script((options.script, *options.args))
@@ -122,7 +125,7 @@ def _script_of(options: RunOptions) -> Script:
         start = path.parent if path.is_absolute() and cwd not in path.parents else cwd
         return Script(send_project.Project(start), (_script_argument(path, start), *options.args))
     if not os.path.isfile(path):
-        raise _no_script(path, options)
+        raise _explain_missing_script(path, options)
     _refuse_other_file(path)
     script = path.resolve()  # Python also uses the folder of a link's target
     project = send_project.project_of(script.parent, cwd)
@@ -139,13 +142,14 @@ def _refuse_other_file(script: Path) -> None:
             )
 
 
-def _no_script(typed: Path, options: RunOptions) -> InputError:
+def _explain_missing_script(typed: Path, options: RunOptions) -> InputError:
+    """Make the error for a missing script, with the command that was probably meant."""
     is_folder = os.path.isdir(typed)
     folder = typed if is_folder else typed.parent
     names = [path.name for path in folder.glob("*.py")]
     candidates = names if is_folder and len(names) == 1 else nearest_files(typed.name, names)
     near = next(iter(candidates), "")
-    if hint := _hosts_apart(options):
+    if hint := _suggest_host_list(options):
         return InputError(
             f"there is no script {typed}", why="-H takes one list", hint=hint, slug="hosts-apart"
         )
@@ -164,7 +168,7 @@ def _no_script(typed: Path, options: RunOptions) -> InputError:
     )
 
 
-def _hosts_apart(options: RunOptions) -> str:
+def _suggest_host_list(options: RunOptions) -> str:
     """Return the command that `-H node1 node2 train.py` meant; "" for anything else."""
     words, args = options.typed.options, options.args
     if len(words) < 2 or words[-2] not in ("-H", "--hosts") or "." in options.script:
@@ -193,11 +197,11 @@ _OPTIONS = frozenset(
 )
 
 
-def options_first(typed: Typed, args: Sequence[str], own_options: Container[str]) -> Typed:
+def move_options_first(typed: Typed, args: Sequence[str], own_options: Container[str]) -> Typed:
     """Return the command with such options before the script. `own_options`: those that the script
     defines, without dashes."""
     typed_options = {word.partition("=")[0] for word in typed.options}
-    words = leading_own_options(args, own_options, typed_options)
+    words = find_leading_options(args, own_options, typed_options)
     if not words or not typed_options or "--" in typed_options:
         return typed
     script = (*typed.script[:1], *args[len(words) :])
@@ -205,7 +209,7 @@ def options_first(typed: Typed, args: Sequence[str], own_options: Container[str]
 
 
 def refuse_misplaced(typed: Typed, reordered: Typed) -> None:
-    """Raise InputError for such options if the script does not define them."""
+    """Raise InputError for ipexctl's options after a script that does not define them."""
     if words := quote_for_pasting(reordered.options[len(typed.options) :]):
         script = quote_for_pasting(typed.script[:1])
         dashed = replace(typed, options=(*typed.options, "--"))
@@ -218,7 +222,7 @@ def refuse_misplaced(typed: Typed, reordered: Typed) -> None:
         )
 
 
-def misplaced_note(typed: Typed, reordered: Typed) -> str:
+def describe_misplaced(typed: Typed, reordered: Typed) -> str:
     """Return a note about options that look misplaced; "" if there are none."""
     words = reordered.options[len(typed.options) :]
     if not words:
@@ -231,7 +235,7 @@ def misplaced_note(typed: Typed, reordered: Typed) -> str:
     )
 
 
-def leading_own_options(
+def find_leading_options(
     args: Sequence[str], own_options: Container[str], typed_options: Container[str]
 ) -> Sequence[str]:
     """Return the arguments up to the first that is not one of ipexctl's options. `typed_options`:

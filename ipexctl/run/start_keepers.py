@@ -36,7 +36,7 @@ def check_restart_options(options: RunOptions) -> None:
             raise InputError(f"{option} needs --restarts", hint="--restarts 3", slug=NEEDED)
 
 
-def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
+def select_spares(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
     """Return the spares. Raise InputError."""
     if not options.spares:
         return ()
@@ -48,7 +48,7 @@ def spares_of(options: RunOptions, hosts: Inventory) -> tuple[Host, ...]:
     return spares
 
 
-def with_spares(target: Target, options: RunOptions) -> Target:
+def add_spares(target: Target, options: RunOptions) -> Target:
     """Add the spares to the target, whichever hosts --limit selects."""
     if not target.limit or not options.spares:
         return target
@@ -82,7 +82,7 @@ def review_restarts(
         )
 
 
-def kept_going(
+def prepare_keepers(
     fleet: Fleet, orders: Orders, nodes: Sequence[PlannedHost], work: Mapping[str, tuple[str, str]],
     plan: Callable[[Sequence[PlannedHost], RunOptions], LaunchPlan],
 ) -> Orders:  # fmt: skip
@@ -100,13 +100,15 @@ def kept_going(
     spares = [node.host for node in nodes if node.host.name not in starting]
     if spares:
         everywhere = replace(orders, plan=plan(nodes, options), restart_plans=plans)
-        _stand_by(fleet, spares, everywhere, work)
+        _start_spares(fleet, spares, everywhere, work)
     return replace(orders, restart_plans=plans)
 
 
-def _stand_by(
+def _start_spares(
     fleet: Fleet, spares: Sequence[Host], orders: Orders, work: Mapping[str, tuple[str, str]]
 ) -> None:
+    """Start a keeper on each spare host."""
+
     def stand_by(host: Host) -> None:
         order = orders.compose_start_order(host.name, work[host.name][0])
         order = order.replace(spare=True, run=None, root=fleet.root_of(host), host=host.name)

@@ -134,7 +134,7 @@ def test_the_last_complete_one_is_chosen_and_what_is_newer_is_told():
     last = listed.choose_checkpoint(found, "last", "R")
     assert (last.number, last.step) == (2, 2)
     assert [c.number for c in found] == [0, 2, 1]
-    assert len(listed.left_behind(found, last)) == 1
+    assert len(listed.list_unused_checkpoints(found, last)) == 1
     rows = [[f"out/c-{n}", n, MIB, 100.0 - n, "it is being written"] for n in (80, 100, 90)]
     later = listed.merge_checkpoints([on_host("a", [ONE], ["s1"], rows)], alive=True)
     assert [c.step for c in later] == [100, 90, 80, 1]
@@ -157,8 +157,8 @@ def test_resume_arguments():
     text = "--resume_from_checkpoint {checkpoint} 'a b'"
     assert resume_words(text, "/w/c") == ("--resume_from_checkpoint", "/w/c", "a b")
     assert resume_words(text, "") == ()
-    assert listed.run_and_name("bert") == ("bert", "last")
-    assert listed.run_and_name("bert:out/c-1") == ("bert", "out/c-1")
+    assert listed.split_checkpoint_name("bert") == ("bert", "last")
+    assert listed.split_checkpoint_name("bert:out/c-1") == ("bert", "out/c-1")
     for text in ("'", "--resume", "--resume {ckpt}"):
         with pytest.raises(InputError) as e:
             resume_words(text, "/w/c")

@@ -17,7 +17,7 @@ from ipexctl.project.files.project_files import Ignore
 from ipexctl.project.project_folder import Walk
 from ipexctl.project.send_agreed import answer_no, answer_yes
 from ipexctl.project.send_project import Project, project_of, read_project
-from ipexctl.run.run_script import script_of
+from ipexctl.run.run_script import read_script
 from ipexctl.run.script_files.script_sources import _read_source
 
 
@@ -79,7 +79,7 @@ def test_a_plan_reads_no_file_that_would_be_sent(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = RunOptions("train.py", confirm=answer_yes)
     began, notes = time.monotonic(), []
-    snapshot = script_of(options).files(options, notes.append, contents=False)
+    snapshot = read_script(options).files(options, notes.append, contents=False)
     assert time.monotonic() - began < 5
     assert snapshot.holds("model.bin")
     assert any("a large folder" in note for note in notes)

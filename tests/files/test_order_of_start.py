@@ -11,7 +11,7 @@ from ipexctl.errors import Unreachable
 from ipexctl.local.run_options import RunOptions
 from ipexctl.machines.fleet import start_in_thread
 from ipexctl.project.send_agreed import answer_no
-from ipexctl.run.run import _asking_after
+from ipexctl.run.run import _delay_questions
 
 
 def test_a_question_waits_until_the_hosts_are_connected() -> None:
@@ -22,7 +22,7 @@ def test_a_question_waits_until_the_hosts_are_connected() -> None:
         return True
 
     connecting = start_in_thread(lambda: connected.wait(10))
-    options = _asking_after(connecting, RunOptions("train.py", confirm=confirm))
+    options = _delay_questions(connecting, RunOptions("train.py", confirm=confirm))
     threading.Timer(0.2, connected.set).start()
     assert options.confirm("Send it?")
     assert asked == [("Send it?", True)]
@@ -34,9 +34,9 @@ def test_a_host_that_cannot_be_reached_is_reported_before_a_question() -> None:
 
     options = RunOptions("train.py", confirm=lambda question: pytest.fail("it asks"))
     with pytest.raises(Unreachable):
-        _asking_after(start_in_thread(fail), options).confirm("Send it?")
+        _delay_questions(start_in_thread(fail), options).confirm("Send it?")
 
 
 def test_without_a_terminal_nothing_waits() -> None:
     options = replace(RunOptions("train.py"), confirm=answer_no)
-    assert _asking_after(lambda: pytest.fail("it waits"), options) is options
+    assert _delay_questions(lambda: pytest.fail("it waits"), options) is options

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ipexctl.run.watch.fetch_outputs import from_the_top, why_not_taken
+from ipexctl.run.watch.fetch_outputs import explain_refusal, resolve_patterns
 from tests.run.test_ps_local import Here
 
 OBEYED = (
@@ -41,9 +41,9 @@ def test_what_programs_here_obey_is_not_fetched(tmp_path: Path, words: list[str]
 @pytest.mark.parametrize("where", [".git", ".git/hooks", "src/.vscode"])
 def test_a_hidden_folder_that_a_host_says_the_ranks_started_in_is_not_named(where: str) -> None:
     typed = ("*",)
-    wanted = from_the_top(where, typed)
-    assert why_not_taken(f"{where}/config", wanted, typed)
-    assert not why_not_taken("src/config", from_the_top("src", typed), typed)
+    wanted = resolve_patterns(where, typed)
+    assert explain_refusal(f"{where}/config", wanted, typed)
+    assert not explain_refusal("src/config", resolve_patterns("src", typed), typed)
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_a_hidden_folder_that_a_host_says_the_ranks_started_in_is_not_named(wher
     ],
 )
 def test_only_what_was_asked_for_is_fetched(path: str, pattern: str, taken: bool) -> None:
-    assert (why_not_taken(path, (pattern,)) == "") == taken
+    assert (explain_refusal(path, (pattern,)) == "") == taken

@@ -249,7 +249,7 @@ def test_a_run_of_which_another_attempt_followed_may_go_on_where_hosts_do_not_an
     seen = replace(part("a", lost("b", SILENT, 12)), about=About(hosts=("a", "b")))
     for over, away in (({"later": True}, ["b"]), ({"settled": True}, [])):
         (run,) = listed_runs.merge_runs([replace(seen, **over)])
-        assert [down.host for down in ps._unanswering_hosts(fleet, run)] == away
+        assert [down.host for down in ps._find_unanswering(fleet, run)] == away
 
 
 def lost_in(cause: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ipexctl.errors import InputError
-from ipexctl.run.command.command_line_words import for_click, without_launcher
+from ipexctl.run.command.command_line_words import remove_launcher, spell_for_click
 from ipexctl.run.script_files import accelerate_file
 
 ALONE = """\
@@ -78,7 +78,7 @@ CPU = "--env ACCELERATE_USE_CPU=true"
 
 def expanded(text: str, *own: str) -> str:
     Path("c.yaml").write_text(text)
-    words = for_click(["run", "--accelerate", "c.yaml", *own, "t.py"])
+    words = spell_for_click(["run", "--accelerate", "c.yaml", *own, "t.py"])
     assert words[-1] == "t.py"
     return shlex.join(words[1 : words.index("--accelerate")])
 
@@ -168,28 +168,28 @@ def test_it_is_where_accelerate_looks(home: Path, monkeypatch: pytest.MonkeyPatc
     file.parent.mkdir(parents=True)
     file.write_text(ALONE)
     launch = ["run", "accelerate", "launch"]
-    assert without_launcher([*launch, "t.py"]) == ["run", "--accelerate", str(file), "t.py"]
-    assert "--accelerate" not in without_launcher([*launch, "--cpu", "t.py"])
-    assert without_launcher(["run", "--accelerate", "x", *launch[1:], "t.py"]) == [
+    assert remove_launcher([*launch, "t.py"]) == ["run", "--accelerate", str(file), "t.py"]
+    assert "--accelerate" not in remove_launcher([*launch, "--cpu", "t.py"])
+    assert remove_launcher(["run", "--accelerate", "x", *launch[1:], "t.py"]) == [
         "run", "--accelerate", "x", "t.py",
     ]  # fmt: skip
     monkeypatch.setenv("HF_HOME", str(home / "elsewhere"))
-    assert without_launcher([*launch, "t.py"]) == ["run", "t.py"]
+    assert remove_launcher([*launch, "t.py"]) == ["run", "t.py"]
 
 
 def test_options_of_accelerate_launch_win_over_its_config() -> None:
     Path("c.yaml").write_text(SEVERAL)
     line = "accelerate launch --config_file c.yaml --num_machines 2 --mixed_precision no t.py"
-    words = without_launcher(["run", *line.split()])
+    words = remove_launcher(["run", *line.split()])
     assert shlex.join(words) == (
         "run -n 16 -ppn 8 --env ACCELERATE_MIXED_PRECISION=no --accelerate c.yaml t.py"
     )
-    words = for_click(words)
+    words = spell_for_click(words)
     assert "ACCELERATE_MIXED_PRECISION=bf16" not in words
     assert words.count("-n") == 1
 
 
 def test_a_config_that_is_missing_is_named() -> None:
     with pytest.raises(InputError) as e:
-        without_launcher(["run", "accelerate", "launch", "--config_file", "nowhere.yaml", "t.py"])
+        remove_launcher(["run", "accelerate", "launch", "--config_file", "nowhere.yaml", "t.py"])
     assert "nowhere.yaml" in e.value.what and "--config_file" in e.value.hint

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ipexctl.errors import InputError
 from ipexctl.local.shipped_tables import known_launchers
-from ipexctl.run.command.command_line_words import for_click, without_launcher
+from ipexctl.run.command.command_line_words import remove_launcher, spell_for_click
 from ipexctl.user_code.launchers.launcher_table import Flag, Launcher
 from ipexctl.user_code.launchers.line_request import TypedOptions
 from ipexctl.user_code.launchers.pasted_line import StartedRanks, read_pasted_line, started_by
@@ -23,7 +23,7 @@ DDP = "--no_cuda --ddp_backend ccl --use_ipex"
 
 
 def became(line: str) -> str:
-    return shlex.join(without_launcher(["run", *shlex.split(line)])).removeprefix("run ")
+    return shlex.join(remove_launcher(["run", *shlex.split(line)])).removeprefix("run ")
 
 
 TAKEN = [
@@ -112,7 +112,7 @@ def test_what_a_line_becomes(line: str, said: str) -> None:
 def test_words_of_mpi_for_click() -> None:
     typed = "run -genv A=1 -genv B 2 -genvlist C,D -np 2 t.py -genv x"
     said = "run --env A=1 --env B=2 --env C --env D -n 2 t.py -genv x"
-    assert for_click(shlex.split(typed)) == shlex.split(said)
+    assert spell_for_click(shlex.split(typed)) == shlex.split(said)
 
 
 def test_a_file_of_the_launchers_name_is_a_script(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ OFF = "ipexctl: note: "
 def test_one_note_says_what_was_taken_over_and_what_was_not(
     line: str, note: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    without_launcher(["run", *shlex.split(line)])
+    remove_launcher(["run", *shlex.split(line)])
     assert capsys.readouterr().err == f"{OFF}{note}\n"
 
 
@@ -267,12 +267,12 @@ def _check_option(launcher: Launcher, flag: Flag, capsys: pytest.CaptureFixture[
     line = _line_with(launcher, flag, value)
     if flag.becomes == "refused":
         with pytest.raises(InputError) as e:
-            without_launcher(line)
+            remove_launcher(line)
         assert flag.names[0] in e.value.what
         assert e.value.slug == "launcher-option-unsupported"
         assert (e.value.why, e.value.hint) == (flag.why, flag.type)
         return
-    words = without_launcher(line)
+    words = remove_launcher(line)
     note = capsys.readouterr().err
     assert words[-1] == "t.py"
     if flag.becomes == "ignored":

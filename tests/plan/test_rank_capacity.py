@@ -14,7 +14,7 @@ from ipexctl.facts.memory_and_swap_facts import MemFacts
 from ipexctl.local.run_options import RunOptions
 from ipexctl.project.send_project import Project
 from ipexctl.run.plan.launch import LaunchPlan
-from ipexctl.run.run_plan import plan_of
+from ipexctl.run.run_plan import make_run_plan
 from ipexctl.run.run_script import Script
 from tests import made
 from tests.plan.hosts import node, on_network
@@ -30,7 +30,7 @@ def machine(name: str, i: int = 1, *, cores: int = 4, free: int | None = 12 * GI
 def planned(*machines: Facts, force: bool = False, **asked: int) -> LaunchPlan:
     script = Script(Project(Path()), ("train.py",))
     options = RunOptions("train.py", force=force, **asked)
-    return plan_of([node(f) for f in machines], options, script, {}, "r1")
+    return make_run_plan([node(f) for f in machines], options, script, {}, "r1")
 
 
 def refused(*machines: Facts, **asked: int) -> InputError:

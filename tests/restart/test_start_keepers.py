@@ -67,5 +67,5 @@ def test_more_hosts_than_there_are_are_refused_before_anything_is_sent() -> None
 def test_spares_take_part_whichever_hosts_are_selected() -> None:
     options = RunOptions("train.py", restarts=3, spares=("node05",))
     some, every = Target(Path("hosts"), limit=("node01",)), Target(Path("hosts"))
-    assert start_keepers.with_spares(some, options).limit == ("node01", "node05")
-    assert start_keepers.with_spares(every, options) == every
+    assert start_keepers.add_spares(some, options).limit == ("node01", "node05")
+    assert start_keepers.add_spares(every, options) == every

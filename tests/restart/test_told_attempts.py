@@ -5,11 +5,17 @@ from __future__ import annotations
 import pytest
 
 from ipexctl.common.attempt_record import AttemptBegins
-from ipexctl.run.follow_attempts import attempt_lines, attempts_in, in_words, last_step, read_record
+from ipexctl.run.follow_attempts import (
+    describe_attempt,
+    describe_attempts,
+    filter_attempts,
+    find_last_step,
+    read_record,
+)
 
 
 def read_attempts(said: list[object]) -> list[AttemptBegins]:
-    return attempts_in(read_record(said))
+    return filter_attempts(read_record(said))
 
 
 FIRST = {"attempt": 1, "run_id": "run-1", "hosts": ["node01", "node02"]}
@@ -22,26 +28,28 @@ SECOND = {
 def test_an_attempt_names_its_checkpoint_its_age_and_what_was_not_complete() -> None:
     _, second = read_attempts([FIRST, SECOND])
     for text in ("out/c-4", "9 s", "out/c-5", "node[01,03]"):
-        assert text in in_words(second)
+        assert text in describe_attempt(second)
     (many,) = read_attempts([SECOND | {"open": [f"out/c-{n}" for n in range(5, 12)]}])
-    assert "out/c-8, and 3 more" in in_words(many)
+    assert "out/c-8, and 3 more" in describe_attempt(many)
     bare = SECOND | {"checkpoint": "", "open": []}
     kept, not_kept = read_attempts([bare, bare | {"kept": False}])
-    assert in_words(kept).startswith(in_words(not_kept)) and in_words(kept) != in_words(not_kept)
+    assert describe_attempt(kept).startswith(describe_attempt(not_kept)) and describe_attempt(
+        kept
+    ) != describe_attempt(not_kept)
     (away,) = read_attempts([bare | {"away": "out/c-9"}])
-    assert "out/c-9" in in_words(away)
+    assert "out/c-9" in describe_attempt(away)
 
 
 def test_the_summary_has_how_each_attempt_but_the_last_ended() -> None:
     first, second = read_attempts([FIRST, SECOND])
-    (line,) = attempt_lines({2: second, 1: first})
+    (line,) = describe_attempts({2: second, 1: first})
     assert "node[01-02]" in line and "1 min 20 s" in line and second.why in line
 
 
 def test_the_last_step_is_that_of_the_rank_that_came_furthest() -> None:
     tails = [("step 3/10 loss 0.5", "step 4/10 loss 0.4"), ("step 5/10 loss 0.4", "Traceback")]
-    assert last_step(tails) == 5
-    assert last_step([("up",), ()]) is None
+    assert find_last_step(tails) == 5
+    assert find_last_step([("up",), ()]) is None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ipexctl.remote.run import run_list
 from ipexctl.remote.run_files import journal
 from ipexctl.run.outcome import listed_runs
 from ipexctl.run.outcome.listed_runs import FORMAT, ListedState, RunOnHost
-from ipexctl.run.watch.run_format import written_by
+from ipexctl.run.watch.run_format import find_other_version
 from tests.refused import refused
 
 RUN = "20260101-000000-000001"
@@ -217,9 +217,9 @@ def test_an_empty_journal_beside_a_written_one_is_not_of_another_version() -> No
         row("b", alive=True),
     )
     (run,) = listed_runs.merge_runs([row("a", written), empty])
-    assert written_by(run) == ""
+    assert find_other_version(run) == ""
     (run,) = listed_runs.merge_runs([row("a", {**written, "version": 9}), empty])
-    assert written_by(run)
+    assert find_other_version(run)
 
 
 def test_a_run_is_chosen_by_the_beginning_of_its_id_its_name_or_as_the_last() -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from ipexctl.base.typed_command import Typed
 from ipexctl.local.run_options import RunOptions
-from ipexctl.run.run_script import misplaced_note, options_first, script_of
+from ipexctl.run.run_script import describe_misplaced, move_options_first, read_script
 from ipexctl.user_code.source_reader import read_source
 from tests.refused import refused
 
 
 def said_of(typed: Typed, args: list[str], own: frozenset[str] = frozenset()) -> str:
-    return misplaced_note(typed, options_first(typed, args, own))
+    return describe_misplaced(typed, move_options_first(typed, args, own))
 
 
 OWN = "ipexctl's own options go before the script: ipexctl run"
@@ -87,9 +87,9 @@ def test_options_after_a_script_that_does_not_read_them_stop_the_run(
     args = ("-ppn", "1", "--lr", "2")
     options = RunOptions("a.py", args, typed=Typed(before, ("a.py", *args)))
     if not stops:
-        script_of(options)
+        read_script(options)
         return
     with refused("options-after-script") as e:
-        script_of(options)
+        read_script(options)
     assert e.value.hint.splitlines()[0] == "ipexctl run -ppn 1 a.py --lr 2"
-    script_of(replace(options, force=True))
+    read_script(replace(options, force=True))

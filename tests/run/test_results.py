@@ -17,7 +17,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.agent import Agent, Reply
 from ipexctl.machines.agent_start import start_host_agent
 from ipexctl.machines.wire.transport import LocalTransport
-from ipexctl.run.watch.fetch_outputs import Wish, check_patterns, fetch_outputs, from_the_top
+from ipexctl.run.watch.fetch_outputs import Wish, check_patterns, fetch_outputs, resolve_patterns
 from tests.refused import refused
 
 RUN = "20261120-122117-df9ddb"
@@ -43,7 +43,7 @@ def matching(agent: Agent, tmp_path: Path) -> Callable[[str, str], list[str]]:
         (work / name).write_text("")
 
     def ask(cwd: str, pattern: str) -> list[str]:
-        patterns = from_the_top(cwd, [pattern])
+        patterns = resolve_patterns(cwd, [pattern])
         asked = {"root": str(tmp_path), "run_id": RUN, "patterns": list(patterns)}
         found = agent.call("run_files.result_files.list", asked).done["files"]
         return sorted(path for path, _ in found)

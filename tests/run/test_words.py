@@ -2,7 +2,7 @@
 
 import pytest
 
-from ipexctl.run.command.command_line_words import for_click
+from ipexctl.run.command.command_line_words import spell_for_click
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from ipexctl.run.command.command_line_words import for_click
     ],
 )
 def test_words_before_the_script_are_ours(given, read):
-    assert for_click(["run", *given.split()]) == ["run", *read.split()]
+    assert spell_for_click(["run", *given.split()]) == ["run", *read.split()]

@@ -13,7 +13,7 @@ from ipexctl.local.run_options import RunOptions
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
 from ipexctl.run.run import check_run_options
-from ipexctl.run.run_script import script_of
+from ipexctl.run.run_script import read_script
 from ipexctl.run.watch.start_request import Orders
 from tests.cli import ipexctl
 from tests.made import facts, host, prepared
@@ -105,9 +105,9 @@ def test_what_exchanges_gradients_without_ddp_is_refused(
     Path("t.py").write_text(source)
     options = RunOptions("t.py", args, env=env, compress="fp16")
     with refused("compress-needs-ddp", "fp16", what, "--force"):
-        script_of(options)
-    assert script_of(replace(options, compress="off")).notes == ()
-    assert [what in note for note in script_of(replace(options, force=True)).notes] == [True]
+        read_script(options)
+    assert read_script(replace(options, compress="off")).notes == ()
+    assert [what in note for note in read_script(replace(options, force=True)).notes] == [True]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_what_exchanges_gradients_without_ddp_is_refused(
 def test_scripts_that_may_use_ddp_are_not_refused(source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("t.py").write_text(source)
-    assert script_of(RunOptions("t.py", compress="bf16")).notes == ()
+    assert read_script(RunOptions("t.py", compress="bf16")).notes == ()
 
 
 def test_a_settings_file_can_set_it(tmp_path):

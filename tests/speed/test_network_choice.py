@@ -29,7 +29,7 @@ from ipexctl.run.network.network_choice import (
 from ipexctl.run.plan import interface_choice
 from ipexctl.run.plan.launch import PlannedHost, RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.run_plan import with_chosen_network
+from ipexctl.run.run_plan import choose_run_network
 from tests import made
 from tests.refused import refused
 
@@ -126,7 +126,7 @@ def test_then_nothing_is_imported(monkeypatch, nodes, env):
     for name in ("measure_networks", "network_choice", "rate_cache"):
         monkeypatch.setitem(sys.modules, f"ipexctl.run.network.{name}", None)
     options = RunOptions("t.py", env=env)
-    assert with_chosen_network(None, nodes, options, None, pytest.fail) == (nodes, None)
+    assert choose_run_network(None, nodes, options, None, pytest.fail) == (nodes, None)
 
 
 def test_the_fastest_cards_are_among_those_measured():

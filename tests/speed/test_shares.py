@@ -12,7 +12,7 @@ from ipexctl.local.run_options import RunOptions
 from ipexctl.project.send_project import Project
 from ipexctl.run.plan.launch import RunRequest
 from ipexctl.run.plan.launch_plan import make_launch_plan
-from ipexctl.run.run_plan import with_shares
+from ipexctl.run.run_plan import add_shares
 from ipexctl.run.run_script import Script
 from ipexctl.run.shares import measure_speeds
 from ipexctl.run.shares.host_shares import compute_batch_shares
@@ -93,7 +93,7 @@ def test_the_plan_has_each_share_with_its_reason_and_a_second_run_measures_nothi
     measured, tmp_path
 ):
     for _ in range(2):
-        nodes = with_shares(None, two(), RunOptions("train.py"), script(ASKS, tmp_path), print)
+        nodes = add_shares(None, two(), RunOptions("train.py"), script(ASKS, tmp_path), print)
         (fast, why), (slow, _) = values(nodes)
         assert (fast, slow) == ("0.75", "0.25") and "30 of 40 GFLOP/s" in why
     assert measured == [2]
@@ -104,7 +104,7 @@ def test_the_plan_has_each_share_with_its_reason_and_a_second_run_measures_nothi
 )
 def test_nothing_is_measured_where_nobody_asks_or_the_user_sets_it(measured, tmp_path, text, env):
     nodes, options = two(), RunOptions("train.py", env=env)
-    assert with_shares(None, nodes, options, script(text, tmp_path), print) == nodes
+    assert add_shares(None, nodes, options, script(text, tmp_path), print) == nodes
     assert measured == [] and values(nodes) == [(None, "")] * 2
 
 
@@ -116,7 +116,7 @@ def test_other_placement_or_another_boot_is_measured_again(measured, tmp_path):
         (nodes, RunOptions("train.py", ppn=2)),
         (booted, RunOptions("train.py", ppn=1)),
     ):
-        with_shares(None, hosts, options, asks, print)
+        add_shares(None, hosts, options, asks, print)
     assert measured == [2, 2, 2]
 
 
@@ -126,7 +126,7 @@ def test_a_host_that_cannot_be_measured_is_noted_and_nothing_is_kept(monkeypatch
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     notes: list[str] = []
     options = RunOptions("train.py")
-    nodes = with_shares(None, two(), options, script(ASKS, tmp_path), notes.append)
+    nodes = add_shares(None, two(), options, script(ASKS, tmp_path), notes.append)
     assert [value for value, _ in values(nodes)] == ["0.5", "0.5"]
     assert len(notes) == 1 and "node02: no torch" in notes[0]
     assert not (tmp_path / "state").exists()

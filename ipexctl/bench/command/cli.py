@@ -42,8 +42,8 @@ def allreduce(
     from ipexctl.bench.allreduce import bench_allreduce
     from ipexctl.bench.command.allreduce_text import benchmark_document, show_benchmark
     from ipexctl.run.command.stream import PlainView
-    from ipexctl.run.watch.run_watchers import counted_interrupts
+    from ipexctl.run.watch.run_watchers import count_interrupts
 
     options = replace(options, root=root)
-    result = bench_allreduce(target, options, PlainView(aside=True), counted_interrupts, print_note)
+    result = bench_allreduce(target, options, PlainView(aside=True), count_interrupts, print_note)
     end_command(result, benchmark_document, show_benchmark, json=json)

@@ -26,7 +26,7 @@ from ipexctl.run.checkpoints.listed_checkpoints import (
 from ipexctl.run.jobs.ps import AskedRun, find_run
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch import fetch_outputs
-from ipexctl.run.watch.run_folder import folder_for
+from ipexctl.run.watch.run_folder import find_run_folder
 
 Row = tuple[str, str, int]  # path below the checkpoint's name, sha256, bytes
 
@@ -61,7 +61,7 @@ def gather_checkpoints(fleet: Fleet, run: ListedRun) -> tuple[ListedCheckpoint, 
     return listed_checkpoints.merge_checkpoints(reports, alive=bool(run.alive))
 
 
-def rows_of(
+def read_part_rows(
     agent: Agent, root: str, run_id: str, holder: Holder, part: CheckpointPart
 ) -> list[Row]:
     """Return the files of a part, from a host that has it."""
@@ -84,19 +84,19 @@ def fetch_checkpoint(
                 hint="--fetch-limit GB",
                 slug="checkpoint-over-limit",
             )
-        top = (dest or folder_for(Path.cwd(), run.id) / "checkpoints").absolute()
-        if why := fetch_outputs.why_not_taken(chosen.name, ("**",)):
+        top = (dest or find_run_folder(Path.cwd(), run.id) / "checkpoints").absolute()
+        if why := fetch_outputs.explain_refusal(chosen.name, ("**",)):
             raise HostFailed(
                 f"a checkpoint called {chosen.name[:200]} is not taken",
                 why=why,
                 slug="checkpoint-refused",
             )
-        path = _free_place(top, chosen.name)
+        path = _prepare_target(top, chosen.name)
         budget = fetch_outputs.Budget(limit, fetch_outputs.ENTRIES)
         fresh, hashes = top / f".{secrets.token_hex(8)}.part", dict[str, str]()
         try:
             for part in chosen.parts:
-                _bring_part(fleet, run.id, (chosen, part), (fresh, budget), hashes)
+                _fetch_part(fleet, run.id, (chosen, part), (fresh, budget), hashes)
             sync_disk(fresh)
             fresh.rename(path)
         finally:
@@ -106,7 +106,8 @@ def fetch_checkpoint(
         return FetchedCheckpoint(run, fleet.recaps(), len(fleet.alive), chosen, path, len(hashes))
 
 
-def _free_place(top: Path, name: str) -> Path:
+def _prepare_target(top: Path, name: str) -> Path:
+    """Return the path for a checkpoint below `top`. Raise if it exists or a link leads out."""
     path = top / name
     if not fetch_outputs.is_inside(name) or os.path.lexists(path):
         raise InputError(f"{path} is there already", hint="-o DIR", slug="checkpoint-already-here")
@@ -117,7 +118,7 @@ def _free_place(top: Path, name: str) -> Path:
     return path
 
 
-def _bring_part(
+def _fetch_part(
     fleet: Fleet, run_id: str, source: tuple[ListedCheckpoint, CheckpointPart],
     target: tuple[Path, fetch_outputs.Budget], hashes: dict[str, str],
 ) -> None:  # fmt: skip
@@ -129,12 +130,12 @@ def _bring_part(
         host = next(candidate for candidate in fleet.alive if candidate.name == holder.target)
         agent, root = fleet.agents[host], fleet.root_of(host)
         try:
-            for file, sha, size in rows_of(agent, root, run_id, holder, part):
+            for file, sha, size in read_part_rows(agent, root, run_id, holder, part):
                 if hashes.get(file) == sha:
                     continue
                 place = f"@{part.host}/{file}" if file in hashes else file
                 path = f"{checkpoint.name}/{place}" if place else checkpoint.name
-                why = fetch_outputs.why_not_taken(path, ("**",))
+                why = fetch_outputs.explain_refusal(path, ("**",))
                 if why or not fetch_outputs.is_inside(path):
                     refused = f"{host.name}: {path[:200]} was not taken"
                     raise HostFailed(refused, why=why, slug="checkpoint-refused")
@@ -154,6 +155,7 @@ def _bring_part(
 
 
 def _read_part(agent: Agent, request: dict[str, str], size: int, path: Path) -> None:
+    """Write a file of a checkpoint part; check its size and hash."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     digest, remaining = hashlib.sha256(), size
     with path.open("wb") as file:

@@ -73,7 +73,7 @@ def read_on_host(target: str, answer: Answer) -> list[CheckpointsOnHost]:
     return [
         CheckpointsOnHost(
             Holder(target, report.host),
-            tuple(map(_complete_checkpoint, report.manifests)),
+            tuple(map(_read_published, report.manifests)),
             frozenset(report.held),
             tuple(ListedCheckpoint(p.name, p.why, p.bytes, p.age, p.step) for p in report.pending),
         )
@@ -81,7 +81,7 @@ def read_on_host(target: str, answer: Answer) -> list[CheckpointsOnHost]:
     ]
 
 
-def _complete_checkpoint(report: Manifest) -> ListedCheckpoint:
+def _read_published(report: Manifest) -> ListedCheckpoint:
     parts = tuple(
         CheckpointPart(h, piece.sha, piece.bytes, ()) for h, piece in sorted(report.parts.items())
     )
@@ -97,15 +97,16 @@ def merge_checkpoints(
     for report in reports:
         for checkpoint in report.published:
             by_number.setdefault(checkpoint.number, checkpoint)
-    complete = [_with_holders(by_number[n], reports) for n in sorted(by_number, reverse=True)]
+    complete = [_add_holders(by_number[n], reports) for n in sorted(by_number, reverse=True)]
     ended = "the attempt ended before it was copied"
     pending = [replace(c, why=c.why if alive else ended) for r in reports for c in r.pending]
     return (*sorted(pending, key=lambda c: c.age or 0.0), *complete)
 
 
-def _with_holders(
+def _add_holders(
     checkpoint: ListedCheckpoint, reports: Sequence[CheckpointsOnHost]
 ) -> ListedCheckpoint:
+    """Add the hosts that hold each part; without one, the checkpoint is incomplete."""
     parts = tuple(
         replace(part, holders=tuple(r.holder for r in reports if part.sha256 in r.held))
         for part in checkpoint.parts
@@ -133,13 +134,15 @@ def choose_checkpoint(listed: Sequence[ListedCheckpoint], name: str, run: str) -
     )
 
 
-def left_behind(listed: Sequence[ListedCheckpoint], used: ListedCheckpoint) -> tuple[str, ...]:
+def list_unused_checkpoints(
+    listed: Sequence[ListedCheckpoint], used: ListedCheckpoint
+) -> tuple[str, ...]:
     """Return checkpoints that are newer than `used` and not complete."""
     newer = listed[: listed.index(used)]
     return tuple(f"{c.title}: {c.why}" for c in newer if not c.is_complete)
 
 
-def run_and_name(text: str) -> tuple[str, str]:
+def split_checkpoint_name(text: str) -> tuple[str, str]:
     """Split RUN[:NAME]."""
     run, _, name = text.partition(":")
     return run, name or LAST

@@ -14,7 +14,7 @@ from ipexctl.machines.agent import transfer_time
 from ipexctl.machines.fleet import SILENCE, Fleet
 from ipexctl.quick_dataclass import dataclass
 from ipexctl.run.checkpoints import listed_checkpoints
-from ipexctl.run.checkpoints.fetch_checkpoints import Row, gather_checkpoints, rows_of
+from ipexctl.run.checkpoints.fetch_checkpoints import Row, gather_checkpoints, read_part_rows
 from ipexctl.run.checkpoints.listed_checkpoints import CheckpointPart, Holder, ListedCheckpoint
 from ipexctl.run.jobs.ps import find_run
 from ipexctl.run.plan.checkpoint_options import patterns_of, resume_words
@@ -66,7 +66,8 @@ def check_resume_options(options: RunOptions) -> None:
 
 
 def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
-    run_name, name = listed_checkpoints.run_and_name(text)
+    """Find the checkpoint to resume from, and list the files of its parts."""
+    run_name, name = listed_checkpoints.split_checkpoint_name(text)
     run = find_run(fleet, run_name)
     listed = gather_checkpoints(fleet, run)
     chosen = listed_checkpoints.choose_checkpoint(listed, name, run.id)
@@ -75,8 +76,10 @@ def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
     for part in chosen.parts:
         host = hosts[part.holders[0].target]
         agent, root = fleet.agents[host], fleet.root_of(host)
-        files.append((part, tuple(rows_of(agent, root, run.id, part.holders[0], part))))
-    return Resumed(run.id, chosen, tuple(files), listed_checkpoints.left_behind(listed, chosen))
+        files.append((part, tuple(read_part_rows(agent, root, run.id, part.holders[0], part))))
+    return Resumed(
+        run.id, chosen, tuple(files), listed_checkpoints.list_unused_checkpoints(listed, chosen)
+    )
 
 
 def prepare_checkpoint_layout(
@@ -93,7 +96,7 @@ def prepare_checkpoint_layout(
     urls: dict[Holder, str] = {}
     for part, rows in resumed.files:
         giver = part.holders[0]
-        if giver in urls or all(_own_copy(part, host) for host in folders):
+        if giver in urls or all(_find_own_copy(part, host) for host in folders):
             continue
         hashes = [sha for p, rows in resumed.files if p.holders[0] == giver for _, sha, _ in rows]
         host = hosts[giver.target]
@@ -106,7 +109,7 @@ def prepare_checkpoint_layout(
     def one(host: Host) -> None:
         givers: list[dict[str, object]] = []
         for part, _ in resumed.files:
-            if own_copy := _own_copy(part, host):
+            if own_copy := _find_own_copy(part, host):
                 givers.append({"run_id": resumed.run_id, "shelf": own_copy.name})
             else:
                 givers.append({"url": urls[part.holders[0]]})
@@ -127,5 +130,5 @@ def prepare_checkpoint_layout(
     return one
 
 
-def _own_copy(part: CheckpointPart, host: Host) -> Holder | None:
+def _find_own_copy(part: CheckpointPart, host: Host) -> Holder | None:
     return next((holder for holder in part.holders if holder.target == host.name), None)

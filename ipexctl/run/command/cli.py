@@ -21,7 +21,7 @@ from ipexctl.errors import InputError
 from ipexctl.local.environment import environment
 from ipexctl.local.run_options import RunOptions
 from ipexctl.project.send_agreed import send_agreed
-from ipexctl.run.command.command_line_words import for_click, without_launcher
+from ipexctl.run.command.command_line_words import remove_launcher, spell_for_click
 from ipexctl.run.typed_values import READERS
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @command(
     "Start here", 40, habits="launch start submit rerun",
-    keeps_rest=True, pasted=without_launcher, spelled=for_click,
+    keeps_rest=True, pasted=remove_launcher, spelled=spell_for_click,
 )  # fmt: skip
 @on_hosts(names=False, readers=READERS, rare=("ui", "no_fold"))
 def run(
@@ -59,7 +59,7 @@ def run(
     from ipexctl.run.command.views import check_ui, make_view, print_event
     from ipexctl.run.outcome.run_result import DetachedRun
     from ipexctl.run.run import start_and_follow_run as verb
-    from ipexctl.run.watch.run_watchers import counted_interrupts
+    from ipexctl.run.watch.run_watchers import count_interrupts
 
     _refuse_exports(target.exclude)
     _refuse_open_secrets(options)
@@ -91,7 +91,7 @@ def run(
         show_plan(gather_run_plan(target, options), as_json=ui == "json")
         return
     view = make_view(ui, aside=options.detach, fold=not no_fold, verbose=verbose)
-    with counted_interrupts(
+    with count_interrupts(
         partial(end_command_at_once, view), lives_on=options.lives_on
     ) as interrupts:
         result = verb(target, options, view, interrupts)
@@ -117,7 +117,7 @@ def _note_configured(options: RunOptions) -> None:
 
 def _lives_on(options: RunOptions) -> bool:
     """Return whether the run continues when this command ends: without a terminal, only with -d."""
-    from ipexctl.run.watch.fetch_outputs import typed_words
+    from ipexctl.run.watch.fetch_outputs import compose_fetch_words
 
     if options.die_with_me and (options.detach or options.restarts):
         raise InputError(
@@ -126,7 +126,7 @@ def _lives_on(options: RunOptions) -> bool:
             hint="leave one of them out",
             slug="options-conflict",
         )
-    fetched = shlex.join(typed_words(options))
+    fetched = shlex.join(compose_fetch_words(options))
     if options.detach and fetched:
         raise InputError(
             "-d cannot be combined with --fetch or --outputs",

@@ -27,12 +27,12 @@ _SAME = {
 }  # fmt: skip
 
 
-def without_launcher(args: list[str]) -> list[str]:
+def remove_launcher(args: list[str]) -> list[str]:
     """Turn `run -ppn 2 torchrun train.py` into `run -ppn 2 train.py`; a note says what was taken
     over. What was typed before the launcher wins."""
     groups, rest = _split_at_script(args[1:])
     words = rest[1:] if rest[:1] == ["--"] else rest
-    typed_options = _own_options(groups)
+    typed_options = _collect_typed_options(groups)
     if "--json" in typed_options.names:  # Click has not read it yet, and an error may follow
         streams.errors_as_json = True
     module = "-m" in typed_options.names
@@ -47,14 +47,14 @@ def without_launcher(args: list[str]) -> list[str]:
     from ipexctl.cli.options import print_note
     from ipexctl.user_code.launchers.translated_line import translate_line
 
-    file = _accelerate_config(typed_options, line)
+    file = _find_accelerate_config(typed_options, line)
     typed = _flatten_groups([group for group in groups if group != ["-m"]])
     replacement = translate_line(line, typed_options, typed, _read_config(file) if file else None)
     print_note(replacement.note)
     return [args[0], *replacement.options, *replacement.script]
 
 
-def _accelerate_config(typed: TypedOptions, line: PastedLine) -> str:
+def _find_accelerate_config(typed: TypedOptions, line: PastedLine) -> str:
     """Return the Accelerate config that a pasted `accelerate launch` would read."""
     from ipexctl.run.script_files import accelerate_file
 
@@ -66,12 +66,12 @@ def _accelerate_config(typed: TypedOptions, line: PastedLine) -> str:
     return path or str(default or "")
 
 
-def for_click(args: list[str]) -> list[str]:
+def spell_for_click(args: list[str]) -> list[str]:
     """Return words in spellings that Click accepts, after those of the --accelerate file."""
     groups, rest = _split_at_script(args[1:])
-    typed = _own_options(groups)
+    typed = _collect_typed_options(groups)
     files = [group[-1].removeprefix("--accelerate=") for group in groups if _is_config(group)]
-    request = _split_at_script(_of_config(files[-1], typed))[0] if files else []
+    request = _split_at_script(_read_config_options(files[-1], typed))[0] if files else []
     spelled = (
         [_MPI_SPELLINGS.get(group[0], group[0]), *group[1:]] for group in (*request, *groups)
     )
@@ -82,7 +82,8 @@ def _is_config(group: Sequence[str]) -> bool:
     return group[-1].startswith("--accelerate=") or (group[0] == "--accelerate" and len(group) > 1)
 
 
-def _of_config(file: str, typed: TypedOptions) -> list[str]:
+def _read_config_options(file: str, typed: TypedOptions) -> list[str]:
+    """Return the options of an Accelerate config, and print which of them are used."""
     from ipexctl.base.quoting import quote_for_pasting
     from ipexctl.cli.options import print_note
     from ipexctl.user_code.launchers.line_request import merge_requests
@@ -99,7 +100,8 @@ def _read_config(file: str) -> LineRequest:
     return accelerate_file.read_accelerate_file(Path(file))
 
 
-def _own_options(groups: Sequence[Sequence[str]]) -> TypedOptions:
+def _collect_typed_options(groups: Sequence[Sequence[str]]) -> TypedOptions:
+    """Return which options were typed, with their variables, hosts and rank counts."""
     from ipexctl.user_code.launchers.line_request import TypedOptions
 
     names = {_option_name(group[0]) for group in groups}

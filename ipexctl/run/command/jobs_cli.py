@@ -85,10 +85,10 @@ def attach(
     from ipexctl.run.command.cli import end_command_at_once
     from ipexctl.run.command.views import make_view
     from ipexctl.run.follow_attempts import attach_and_follow
-    from ipexctl.run.watch.run_watchers import counted_interrupts
+    from ipexctl.run.watch.run_watchers import count_interrupts
 
     view = make_view("json" if json else ui, fold=not no_fold, verbose=verbose)
-    with counted_interrupts(partial(end_command_at_once, view), lives_on=True) as interrupts:
+    with count_interrupts(partial(end_command_at_once, view), lives_on=True) as interrupts:
         interrupts.leaving = (*interrupts.leaving, signal.SIGTERM)
         result = attach_and_follow(target, run, view, interrupts, root)
     raise typer.Exit(result.exit_code)
@@ -204,9 +204,11 @@ def checkpoints(
       ipexctl checkpoints @last --json
     """
     from ipexctl.run.checkpoints.fetch_checkpoints import list_checkpoints
-    from ipexctl.run.command.ps_text import listed_document, show_listed
+    from ipexctl.run.command.ps_text import checkpoints_document, show_checkpoints
 
-    end_command(list_checkpoints(target, run, root), listed_document, show_listed, json=json)
+    end_command(
+        list_checkpoints(target, run, root), checkpoints_document, show_checkpoints, json=json
+    )
 
 
 @command("Runs", 80, habits="cp download")
@@ -253,7 +255,12 @@ def fetch(
 
         limit = fetch_limit << 30
         checkpoint_report = fetch_checkpoint(target, run, checkpoint, limit, root, dest=dest)
-        end_command(checkpoint_report, ps_text.brought_document, ps_text.show_brought, json=json)
+        end_command(
+            checkpoint_report,
+            ps_text.fetched_checkpoint_document,
+            ps_text.show_fetched_checkpoint,
+            json=json,
+        )
     report = verb(target, run, patterns or (), fetch_limit << 30, root, merge=merge, dest=dest)
     end_command(report, ps_text.fetched_document, ps_text.show_fetched, json=json)
 
@@ -287,10 +294,10 @@ def stop(
       ipexctl stop bert
       ipexctl stop @last --time 2m             # time to save a checkpoint
     """
-    from ipexctl.run.command.ps_text import one_document, show_stopped
+    from ipexctl.run.command.ps_text import asked_run_document, show_stopped
     from ipexctl.run.jobs.ps import stop_run as verb
 
-    end_command(verb(target, run, seconds, root), one_document, show_stopped, json=json)
+    end_command(verb(target, run, seconds, root), asked_run_document, show_stopped, json=json)
 
 
 @command("Runs", 110, interrupted="the run continues")
@@ -308,10 +315,10 @@ def wait(
       ipexctl wait bert
       ipexctl wait bert && ipexctl fetch bert out
     """
-    from ipexctl.run.command.ps_text import one_document, show_waited
+    from ipexctl.run.command.ps_text import asked_run_document, show_waited
     from ipexctl.run.jobs.ps import wait_for_run as verb
 
-    end_command(verb(target, run, root), one_document, show_waited, json=json)
+    end_command(verb(target, run, root), asked_run_document, show_waited, json=json)
 
 
 @command("Runs", 120, habits="delete")
@@ -331,13 +338,13 @@ def rm(
       ipexctl rm bert --check
       ipexctl rm @last --yes
     """
-    from ipexctl.run.command.ps_text import gone_document, show_going, show_gone
+    from ipexctl.run.command.ps_text import removed_document, show_removal, show_removed
     from ipexctl.run.jobs.ps import remove_run
     from ipexctl.terminal.confirm import removal_agreed
 
-    agreed = removal_agreed(show_going, yes=yes)
+    agreed = removal_agreed(show_removal, yes=yes)
     report = remove_run(target, run, None if check else agreed, root)
-    end_command(report, gone_document, show_gone, json=json)
+    end_command(report, removed_document, show_removed, json=json)
 
 
 @command("Runs", 40, interrupted="the run is not affected")

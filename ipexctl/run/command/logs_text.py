@@ -23,6 +23,7 @@ from ipexctl.terminal.recap_lines import not_shown
 
 
 def plain_line_writer(*, alone: bool) -> Show:
+    """Return a function that prints lines of ranks. `alone`: without their prefix."""
     console = stdout_console()
     colour = console.is_terminal and not console.no_color
 

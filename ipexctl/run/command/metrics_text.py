@@ -33,21 +33,22 @@ def show_metrics(metrics: Metrics) -> None:
 
 
 def _rank_line(rank: int, points: Sequence[RankPoint]) -> Text:
+    """Format a rank's metrics: first and last step and loss, and the median rate."""
     losses = [point.point.loss for point in points if point.point.loss is not None]
     steps = [point.point.step for point in points if point.point.step is not None]
     rates = sorted(point.point.rate for point in points if point.point.rate is not None)
     texts = [f"{points[0].host} r{rank:02d}"]
-    texts += [f"step {_from_to(' to ', steps, '')}"] if steps else []
+    texts += [f"step {_format_span(' to ', steps, '')}"] if steps else []
     epochs = [point.point.epoch for point in points if point.point.epoch is not None]
-    texts += [f"epoch {_from_to(' to ', epochs)}"] if epochs and not steps else []
-    texts += [f"loss {_from_to(' -> ', losses)}"] if losses else []
+    texts += [f"epoch {_format_span(' to ', epochs)}"] if epochs and not steps else []
+    texts += [f"loss {_format_span(' -> ', losses)}"] if losses else []
     texts += [f"{rates[len(rates) // 2]:.3g} it/s"] if rates else []
     line = Text("  ".join([*texts, count(len(points), "line")]))
     loss = bad_loss(point.point for point in points)
     return line.append(f"  loss {loss}", "red") if loss else line
 
 
-def _from_to(separator: str, values: Sequence[float], form: str = ".4g") -> str:
+def _format_span(separator: str, values: Sequence[float], form: str = ".4g") -> str:
     """Format the first and the last value; a single value appears alone."""
     shown = [values[0], values[-1]] if len(values) > 1 else [values[0]]
     return separator.join(format(value, form) for value in shown)

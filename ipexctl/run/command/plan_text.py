@@ -33,6 +33,7 @@ def show_plan(planned: Planned, *, as_json: bool) -> None:
 
 
 def plan_lines(planned: Planned) -> Iterator[Text]:
+    """Yield the plan as text: hosts, networks, variables and notes."""
     plan = planned.plan
     hosts, ranks = count(len(plan.hosts), "host"), count(plan.world_size, "rank")
     master = plan.master
@@ -43,8 +44,8 @@ def plan_lines(planned: Planned) -> Iterator[Text]:
     for group in _groups(plan):
         yield Text("")
         yield from _host_lines(group)
-    yield from _networks(planned)
-    yield from _variables(plan)
+    yield from _network_lines(planned)
+    yield from _variable_lines(plan)
     if plan.notes:
         yield Text("")
     for note in plan.notes:
@@ -66,6 +67,7 @@ def _groups(plan: LaunchPlan) -> list[list[HostPlan]]:
 
 
 def _host_lines(group: Sequence[HostPlan]) -> Iterator[Text]:
+    """Describe hosts of equal placement: a headline, then the CPUs of each rank."""
     host = group[0]
     ranks = count(len(host.ranks), "rank")
     threads = f", {count(host.threads, 'thread')} per rank" if host.threads else ""
@@ -81,7 +83,8 @@ def _host_lines(group: Sequence[HostPlan]) -> Iterator[Text]:
         yield from map(Text, _wrap_text(f"rank {all_ranks}: {cpus}{comm}{node}", "  ", "     "))
 
 
-def _networks(planned: Planned) -> Iterator[Text]:
+def _network_lines(planned: Planned) -> Iterator[Text]:
+    """Yield a table of the networks that were compared."""
     if not planned.networks:
         return
     yield Text("")
@@ -96,7 +99,7 @@ def _networks(planned: Planned) -> Iterator[Text]:
 # --- variables -----------------------------------------------------------------------------------
 
 
-def _variables(plan: LaunchPlan) -> Iterator[Text]:
+def _variable_lines(plan: LaunchPlan) -> Iterator[Text]:
     yield Text("")
     yield Text("Variables of the ranks", "bold")
     for name in dict.fromkeys(name for host in plan.hosts for name, _ in host.rank_env):
@@ -130,6 +133,7 @@ def _variable(plan: LaunchPlan, name: str, values: Sequence[str | None]) -> Iter
 
 
 def _variable_entry(entry: str, why: str) -> Iterator[Text]:
+    """Yield a variable and its reason, on one line if the variable is short."""
     indent = " " * (COLUMN + 4)
     rest = _wrap_text(why, indent, indent)
     if len(entry) <= COLUMN:

@@ -68,7 +68,7 @@ def run_lines(run: ListedRun, now: float) -> list[Text]:
         size = f", {format_bytes(run.bytes)} on its hosts" if run.bytes is not None else ""
         lines.append(Text(f"  took {duration(run.seconds)}{size}"))
     lines += [Text(f"  {cut}, for {duration(seconds)}", "yellow") for cut, seconds in run.cut]
-    texts = ((run.cause, ""), (run.waits, "yellow"), (_stall(run), "yellow"), (run.last, ""))
+    texts = ((run.cause, ""), (run.waits, "yellow"), (_find_stall(run), "yellow"), (run.last, ""))
     for text, style in texts:
         if text:
             lines.append(Text(f"  {text}", style))
@@ -109,7 +109,7 @@ def run_document(run: ListedRun) -> dict[str, Any]:
         "hosts": list(run.about.hosts),
         "hosts_alive": list(run.alive),
         "cut": [{"what": cut, "seconds": round(seconds, 1)} for cut, seconds in run.cut],
-        "stalled": stall.document() if (stall := _stall(run)) else None,
+        "stalled": stall.document() if (stall := _find_stall(run)) else None,
         "waits": run.waits or None,
         "command": run.about.command,
         "started_by": run.about.by or None,
@@ -122,7 +122,7 @@ def run_document(run: ListedRun) -> dict[str, Any]:
     }
 
 
-def _stall(run: ListedRun) -> Stall | None:
+def _find_stall(run: ListedRun) -> Stall | None:
     if run.stall is None:
         return None
     from ipexctl.run.hang.diagnosis import stall_of
@@ -152,7 +152,7 @@ def show_fetched(report: FetchReport) -> None:
 def fetched_document(report: FetchReport) -> dict[str, Any]:
     fetched = report.fetched
     return {
-        **one_document(report),
+        **asked_run_document(report),
         "outputs": str(fetched.folder) if fetched.files else "",
         "files": fetched.files,
         "fetched_bytes": fetched.size,
@@ -164,13 +164,13 @@ def show_waited(waited: Waited) -> None:
     print_lines(stdout_console(), run_lines(waited.run, time.time()))
 
 
-def show_going(run: ListedRun) -> None:
+def show_removal(run: ListedRun) -> None:
     console = stderr_console()
     print_text(console, "to be removed, with its logs and results on the hosts:")
     print_lines(console, run_lines(run, time.time()))
 
 
-def show_gone(removal: Gone) -> None:
+def show_removed(removal: Gone) -> None:
     if removal.declined:
         print(DECLINED)
     elif removal.removed:
@@ -180,7 +180,7 @@ def show_gone(removal: Gone) -> None:
         print_lines(stdout_console(), run_lines(removal.run, time.time()))
 
 
-def gone_document(removal: Gone) -> dict[str, Any]:
+def removed_document(removal: Gone) -> dict[str, Any]:
     return {
         **run_document(removal.run),
         "removed": removal.removed,
@@ -190,7 +190,7 @@ def gone_document(removal: Gone) -> dict[str, Any]:
     }
 
 
-def one_document(report: Stopped | Waited | FetchReport) -> dict[str, Any]:
+def asked_run_document(report: Stopped | Waited | FetchReport) -> dict[str, Any]:
     return {
         **run_document(report.run),
         "not_asked": host_documents(report.recaps),
@@ -201,7 +201,7 @@ def one_document(report: Stopped | Waited | FetchReport) -> dict[str, Any]:
 NONE = "no checkpoints: it ran without --checkpoints, or none was finished"
 
 
-def show_listed(listing: CheckpointList) -> None:
+def show_checkpoints(listing: CheckpointList) -> None:
     console = stdout_console()
     print_text(console, f"{listing.run.id}  {listing.run.about.name}".rstrip())
     print_lines(
@@ -231,7 +231,7 @@ def checkpoint_document(checkpoint: ListedCheckpoint) -> dict[str, Any]:
     }
 
 
-def listed_document(listing: CheckpointList) -> dict[str, Any]:
+def checkpoints_document(listing: CheckpointList) -> dict[str, Any]:
     return {
         "run_id": listing.run.id,
         "name": listing.run.about.name or None,
@@ -241,7 +241,7 @@ def listed_document(listing: CheckpointList) -> dict[str, Any]:
     }
 
 
-def show_brought(copy: FetchedCheckpoint) -> None:
+def show_fetched_checkpoint(copy: FetchedCheckpoint) -> None:
     console = stdout_console()
     print_lines(console, not_shown(copy.recaps, copy.answered))
     noun = "file" if copy.files == 1 else "files"
@@ -249,7 +249,7 @@ def show_brought(copy: FetchedCheckpoint) -> None:
     print_text(console, f"{text} in {os.path.relpath(copy.path)}")
 
 
-def brought_document(report: FetchedCheckpoint) -> dict[str, Any]:
+def fetched_checkpoint_document(report: FetchedCheckpoint) -> dict[str, Any]:
     return {
         "run_id": report.run.id,
         "checkpoint": checkpoint_document(report.checkpoint),

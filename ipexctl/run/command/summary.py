@@ -35,12 +35,13 @@ def summary_lines(result: RunResult, *, detailed: bool = False) -> list[Text]:
 
 
 def _failure_box(result: RunResult) -> list[Text]:
+    """Say what failed, with the rank's last lines, known causes and consequences."""
     stall = [Text(f"  {result.stall}")] if result.stall else []
     if result.ended_by == "interrupted":
         return [Text(""), Text(result.cause, "bold yellow"), *stall]
     lines = [Text(""), Text(f"failed: {result.cause}", "bold red"), *stall]
     texts = [without_colour(text) for text in result.last_words]
-    lines += [_last_word(text) for text in short_traceback(texts)]
+    lines += [_format_last_line(text) for text in short_traceback(texts)]
     lines += _known_failure_lines(result)
     if result.same:
         others = count(len(result.same), "more rank")
@@ -53,12 +54,13 @@ def _failure_box(result: RunResult) -> list[Text]:
     return lines
 
 
-def _last_word(text: str) -> Text:
+def _format_last_line(text: str) -> Text:
     """Format a line of a traceback: frames in the user's own files stand out."""
     return Text(f"{OUTPUT}{shorten_paths(text)}", "bold" if is_own_frame(text) else "")
 
 
 def _known_failure_lines(result: RunResult) -> list[Text]:
+    """Name the known failure that the output fits, its cause and its fix."""
     from ipexctl.explain.known_failures import known_failures
 
     known = known_cause(result, known_failures)
@@ -80,6 +82,7 @@ def _rank_names(failed: Sequence[RankEnd]) -> str:
 
 
 def _result_lines(result: RunResult, *, detailed: bool) -> list[Text]:
+    """Format how the run ended, its warnings, loads, slow ranks and leftovers."""
     succeeded = result.exit_code == 0
     word = "done" if succeeded else f"exit code {result.exit_code}"
     word += f": rank {result.first.rank} failed" if result.first else ""
@@ -103,6 +106,7 @@ def _result_lines(result: RunResult, *, detailed: bool) -> list[Text]:
 
 
 def _exchange_lines(result: RunResult) -> list[Text]:
+    """Say what ranks exchanged, unless the headline says it or it is as usual."""
     exchange = result.exchange
     headline = result.ended_by in ("not-together", "not-known")
     if exchange is None or headline or exchange.quiet:
@@ -128,12 +132,12 @@ def _load_lines(hosts: Sequence[HostEnd]) -> list[str]:
         loaded = [*loaded[:2], *loaded[-2:]]
     groups: dict[str, list[str]] = {}
     for host in loaded:
-        groups.setdefault(_load_of_host(host), []).append(host.host)
+        groups.setdefault(_format_load(host), []).append(host.host)
     wide = max(map(len, map(fold, groups.values())), default=0)
     return [f"{fold(hosts):{wide}}  {load}" for load, hosts in groups.items()]
 
 
-def _load_of_host(host: HostEnd) -> str:
+def _format_load(host: HostEnd) -> str:
     parts = [] if host.load.cpu is None else [f"CPUs of the host {host.load.cpu:.0%} busy"]
     if host.load.used is not None:
         total = f" of {short_size(host.load.total)}" if host.load.total else ""

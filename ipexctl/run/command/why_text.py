@@ -43,11 +43,12 @@ def _step_lines(why: Why, width: int) -> Iterator[str]:
 
 
 def _first_line(why: Why) -> str:
+    """Return the headline: whether the run makes progress, its name and its hosts."""
     run = why.run
     name = f"run {run.about.name or run.id}"
     where = f"{run.about.ranks} ranks on {fold(run.about.hosts)}"
     if why.situation is None or why.diagnosis is None:
-        return f"{_without_looks(why)} · {name} · {where}"
+        return f"{_describe_without_looks(why)} · {name} · {where}"
     quiet = why.situation.quiet
     if quiet is None:
         state = "making progress"
@@ -62,7 +63,7 @@ def _first_line(why: Why) -> str:
     return f"{state} · {name} · {where}"
 
 
-def _without_looks(why: Why) -> str:
+def _describe_without_looks(why: Why) -> str:
     run = why.run
     if why.is_unknown:
         ending = f"the run is {run.state.value}" if run.verdict else ""

@@ -12,11 +12,11 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import AskedRun, find_run, reporting_hosts
+from ipexctl.run.jobs.ps import AskedRun, find_run, map_reporting_hosts
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.watch import fetch_outputs
 from ipexctl.run.watch.fetch_outputs import FetchResult, Wish
-from ipexctl.run.watch.run_folder import folder_for
+from ipexctl.run.watch.run_folder import find_run_folder
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def fetch_files(
     fetch_outputs.check_dest(dest)
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text)
-        hosts, removed = _hosts_with_own_folder(fleet, run)
+        hosts, removed = _choose_folder_hosts(fleet, run)
         if not hosts:
             raise InputError(
                 f"{run.id} has no files on these hosts",
@@ -60,7 +60,7 @@ def fetch_files(
             )
         first = hosts.get(next(iter(run.about.hosts), ""))
         roots = {host.name: fleet.root_of(host) for host in hosts.values()}
-        paths = fetch_outputs.from_the_top(run.about.cwd, patterns)
+        paths = fetch_outputs.resolve_patterns(run.about.cwd, patterns)
         wish = Wish(
             paths,
             run.first_id,  # all attempts start in one folder
@@ -72,7 +72,7 @@ def fetch_files(
             named=tuple(patterns),
         )
         agents = {host: fleet.agents[host] for host in hosts.values()}
-        folder = folder_for(Path.cwd(), run.id)
+        folder = find_run_folder(Path.cwd(), run.id)
         result = fetch_outputs.fetch_outputs(agents, wish, folder, target.note)
         if removed:
             words = (*result.words, f"removed before: the files of {run.id} on {fold(removed)}")
@@ -80,14 +80,14 @@ def fetch_files(
         return FetchReport(run, fleet.recaps(), len(fleet.alive), result)
 
 
-def _hosts_with_own_folder(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host], list[str]]:
+def _choose_folder_hosts(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host], list[str]]:
     """Return hosts that have the run's folder, by their names in the run; if several share it, the
     first. Also return the names of hosts that answer and do not have it."""
 
     def look_on(host: Host) -> str:
         return fleet.call(host, "run_files.result_files.look", run_id=run.first_id).text("mark")
 
-    hosts = reporting_hosts(fleet, run)
+    hosts = map_reporting_hosts(fleet, run)
     marks: Mapping[Host, str] = fleet.each(look_on, list(hosts.values()))
     first: dict[str, str] = {}
     removed = [name for name, host in hosts.items() if marks.get(host) == ""]

@@ -12,7 +12,7 @@ from ipexctl.inventory.inventory import Host
 from ipexctl.machines.fleet import Fleet
 from ipexctl.machines.target import ROOT, Target
 from ipexctl.quick_dataclass import dataclass
-from ipexctl.run.jobs.ps import AskedRun, find_run, reporting_hosts
+from ipexctl.run.jobs.ps import AskedRun, find_run, map_reporting_hosts
 from ipexctl.run.outcome.listed_runs import ListedRun
 from ipexctl.run.output.rank_lines import Lines, LogTimes, Span
 
@@ -40,10 +40,10 @@ def show_logs(
     bar: ShowBar | None = None, when: ShowTime | None = None,
 ) -> AskedRun:  # fmt: skip
     with Fleet(target, root) as fleet:
-        return logs_of(fleet, find_run(fleet, wanted.run), wanted, show, bar=bar, when=when)
+        return show_run_logs(fleet, find_run(fleet, wanted.run), wanted, show, bar=bar, when=when)
 
 
-def logs_of(
+def show_run_logs(
     fleet: Fleet, run: ListedRun, wanted: Wanted, show: Show, *,
     bar: ShowBar | None = None, when: ShowTime | None = None,
 ) -> AskedRun:  # fmt: skip
@@ -71,28 +71,28 @@ def logs_of(
                 if state and bar:
                     bar(run, names[host], rank, state)
 
-        read_host(
+        read_host_logs(
             fleet, host, name=names[host], run=run.id, wanted=wanted, shown=shown,
             times=when is not None,
         )  # fmt: skip
 
-    names = {host: name for name, host in reporting_hosts(fleet, run).items()}
+    names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
     for group in [list(names)] if wanted.follow else [[host] for host in names]:
         fleet.each(read, group)
     lost = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
-    for (name, rank), texts in kept_elsewhere(fleet, run, lost).items():
+    for (name, rank), texts in read_kept_tails(fleet, run, lost).items():
         if not wanted.ranks or rank in wanted.ranks:
             cut = len(texts) if wanted.lines is None else min(wanted.lines, len(texts))
             show(run, name, rank, texts[len(texts) - cut :])
     return AskedRun(run, fleet.recaps(), len(fleet.alive))
 
 
-def kept_elsewhere(
+def read_kept_tails(
     fleet: Fleet, run: ListedRun, lost: Sequence[str]
 ) -> dict[tuple[str, int], list[str]]:
     """Return last lines of ranks on unreachable hosts: all hosts get them when a rank ends."""
     tails: dict[tuple[str, int], list[str]] = {}
-    names = {host: name for name, host in reporting_hosts(fleet, run).items()}
+    names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
 
     def ask(host: Host) -> None:
         op = "run.run_list.tails"
@@ -108,7 +108,7 @@ def kept_elsewhere(
     return dict(sorted(tails.items()))
 
 
-def read_host(
+def read_host_logs(
     fleet: Fleet, host: Host, name: str, run: str, wanted: Wanted,
     shown: Callable[[int, Sequence[str], str, Span | None], None], *, times: bool,
 ) -> None:  # fmt: skip

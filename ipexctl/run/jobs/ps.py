@@ -75,12 +75,12 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
     runs = gather_runs(fleet, newest=newest, sizes=sizes)
     try:
         run = listed_runs.choose_run(runs, text)
-        if note := run_format.version_note(run):
+        if note := run_format.describe_version(run):
             fleet.target.note(note)
         return run
     except InputError as e:
         if not fleet.failures:
-            if e.why or not _asked_here(fleet):
+            if e.why or not _is_only_local(fleet):
                 raise
             hint = "add -f HOSTFILE, or run it in your project's folder (with ipexctl.toml)"
             raise InputError(e.what, why=_ONLY_HERE, hint=hint, slug=e.slug) from None
@@ -93,7 +93,7 @@ def find_run(fleet: Fleet, text: str, *, newest: int = 0, sizes: bool = False) -
         ) from None
 
 
-def _asked_here(fleet: Fleet) -> bool:
+def _is_only_local(fleet: Fleet) -> bool:
     """Return whether only this machine was asked, because no hosts are given."""
     return not fleet.target.hostfile and not fleet.target.hosts
 
@@ -103,15 +103,15 @@ def list_runs(target: Target, root: str = ROOT, *, every: bool = False) -> Runs:
     with Fleet(target, root) as fleet:
         gathered = gather_runs(fleet, newest=0 if every else 1, sizes=every)
         runs = tuple(run for run in gathered if every or not run.over)
-        for note in filter(None, map(run_format.version_note, runs)):
+        for note in filter(None, map(run_format.describe_version, runs)):
             target.note(note)
-        other_users = _other_users(fleet)
-        if not runs and _asked_here(fleet):
+        other_users = _list_other_users(fleet)
+        if not runs and _is_only_local(fleet):
             target.note(_ONLY_HERE)
         return Runs(runs, fleet.recaps(), len(fleet.alive), other_users)
 
 
-def _other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
+def _list_other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     def one(host: Host) -> tuple[LiveRun, ...]:
         return read_rows(LiveRun, fleet.call(host, "facts.read_other_runs.list")["runs"])
 
@@ -136,21 +136,21 @@ def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Sto
             fleet.call(host, op, known_as=names[host], run_id=run.id, by=user, seconds=seconds)
 
         was = run.state
-        names = {host: name for name, host in reporting_hosts(fleet, run).items()}
+        names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
         keepers = {report.host for report in run.seen if report.kept}
         if keepers:
             fleet.each(no_more, [host for host, name in names.items() if name in keepers])
             run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
-            names = {host: name for name, host in reporting_hosts(fleet, run).items()}
+            names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
         fleet.each(ask, [host for host, name in names.items() if name in run.alive])
-        run = until_over(fleet, run, seconds + END_WAIT)
+        run = wait_until_over(fleet, run, seconds + END_WAIT)
         ended = (
             run.over and run.state is not ListedState.STOPPED and was is not ListedState.RESTARTING
         )
         return Stopped(run, fleet.recaps(), len(fleet.alive), was_over=ended)
 
 
-def reporting_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Host]:
+def map_reporting_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Host]:
     """Return the hosts that reported the run, by their names in it."""
     alive = {host.name: host for host in fleet.alive}
     return {report.host: alive[report.target] for report in run.seen if report.target in alive}
@@ -195,17 +195,18 @@ def wait_for_run(
 ) -> Waited:
     with Fleet(target, root) as fleet:
         run = _require_answering(fleet, find_run(fleet, text, newest=NEWEST))
-        return Waited(until_over(fleet, run, seconds), fleet.recaps(), len(fleet.alive))
+        return Waited(wait_until_over(fleet, run, seconds), fleet.recaps(), len(fleet.alive))
 
 
-def _unanswering_hosts(fleet: Fleet, run: ListedRun) -> list[HostDown]:
+def _find_unanswering(fleet: Fleet, run: ListedRun) -> list[HostDown]:
     """Return hosts of the run that do not answer, unless another host knows how it ended."""
     ended = run.state is not ListedState.LOST and not run.later
     return [d for d in fleet.failures if not ended and d.host in (*run.about.hosts, *run.targets)]
 
 
 def _require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:
-    if downs := _unanswering_hosts(fleet, run):
+    """Return the run. Raise Unreachable if a host where it may still run does not answer."""
+    if downs := _find_unanswering(fleet, run):
         raise Unreachable(
             f"{fold(d.host for d in downs)} did not answer; {run.id} may still be running there",
             why=downs[0].what,
@@ -215,7 +216,7 @@ def _require_answering(fleet: Fleet, run: ListedRun) -> ListedRun:
     return run
 
 
-def until_over(fleet: Fleet, run: ListedRun, seconds: float | None) -> ListedRun:
+def wait_until_over(fleet: Fleet, run: ListedRun, seconds: float | None) -> ListedRun:
     """Return the run when it has ended, or after this time."""
     began = tried = time.monotonic()
     pause = SOON
@@ -243,7 +244,7 @@ def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
     while True:
         runs = gather_runs(fleet, only=run.first_id)
         attempt = runs[0] if runs else replace(run, state=ListedState.LOST)
-        if not _unanswering_hosts(fleet, attempt):
+        if not _find_unanswering(fleet, attempt):
             break
         if time.monotonic() - began > AWAY:
             return _require_answering(fleet, attempt)
@@ -256,7 +257,7 @@ def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
     return attempt
 
 
-def journal_verdict_reader(
+def make_verdict_reader(
     fleet: Fleet, run_id: str, by_name: Mapping[str, Host]
 ) -> Callable[..., Verdict | None]:
     """Return a function that reads how the run ended from the journals of the named hosts, once
@@ -268,7 +269,7 @@ def journal_verdict_reader(
             agent.close()
         began, hosts = time.monotonic(), [by_name[name] for name in names if name in by_name]
         while True:
-            run = look_at(fleet, run_id, hosts)
+            run = reread_attempt(fleet, run_id, hosts)
             ended = not run or run.over or run.state is ListedState.RESTARTING
             if ended or time.monotonic() - began > NOTED_WAIT:
                 return run.verdict if run else None
@@ -277,7 +278,9 @@ def journal_verdict_reader(
     return ask
 
 
-def look_at(fleet: Fleet, run_id: str, hosts: Sequence[Host] | None = None) -> ListedRun | None:
+def reread_attempt(
+    fleet: Fleet, run_id: str, hosts: Sequence[Host] | None = None
+) -> ListedRun | None:
     """Return one attempt of a run."""
     attempts = gather_runs(fleet, only=run_id, hosts=hosts)
     return next((run for run in attempts if run.id == run_id), None)

@@ -20,8 +20,8 @@ from ipexctl.run.hang.hang_report import (
     situation_from_journals,
     situation_from_looks,
 )
-from ipexctl.run.jobs.logs import Wanted, read_host
-from ipexctl.run.jobs.ps import NEWEST, AskedRun, find_run, look_at, reporting_hosts
+from ipexctl.run.jobs.logs import Wanted, read_host_logs
+from ipexctl.run.jobs.ps import NEWEST, AskedRun, find_run, map_reporting_hosts, reread_attempt
 from ipexctl.run.outcome.listed_runs import ListedRun, ListedState, read_ends
 from ipexctl.run.output.rank_lines import Span
 from ipexctl.run.output.training_state import Training
@@ -65,11 +65,12 @@ class Why(AskedRun):
 
 
 def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
+    """Explain what a run waits for, by its journals if it has ended, else by its hosts."""
     with Fleet(target, root) as fleet:
         run = find_run(fleet, text, newest=NEWEST)
         began = time.monotonic()
         answers = _ask_hosts(fleet, run)
-        run = _as_it_is_now(fleet, run)
+        run = _reread_run(fleet, run)
         diagnosis = (
             _diagnose_from_journals(run)
             if run.over or run.verdict
@@ -82,12 +83,12 @@ def explain_run_state(target: Target, text: str, root: str = ROOT) -> Why:
         return replace(why, steps=_judge_steps(fleet, run, answers))
 
 
-def _as_it_is_now(fleet: Fleet, run: ListedRun) -> ListedRun:
+def _reread_run(fleet: Fleet, run: ListedRun) -> ListedRun:
     """Return the run as it is now. While it is being stopped, wait until its hosts have looked at
     the ranks for the last time: what ranks do once they are told to end does not count."""
     began = time.monotonic()
     while True:
-        run = look_at(fleet, run.id) or run
+        run = reread_attempt(fleet, run.id) or run
         waits = run.state is ListedState.STOPPING and run.stall is None
         if not waits or time.monotonic() - began > LAST_LOOK:
             return run
@@ -96,7 +97,7 @@ def _as_it_is_now(fleet: Fleet, run: ListedRun) -> ListedRun:
 
 def _ask_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Answer]:
     """Return what each host reports; hosts of an active run look at their ranks."""
-    names = {host: name for name, host in reporting_hosts(fleet, run).items()}
+    names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
 
     def ask(host: Host) -> Answer:
         return fleet.call(host, "run.run_list.why", known_as=names[host], run_id=run.id)
@@ -104,27 +105,28 @@ def _ask_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Answer]:
     return {names[host]: answer for host, answer in fleet.each(ask, list(names)).items()}
 
 
-def _first_plan(answers: Mapping[str, Answer], run: ListedRun) -> LaunchPlan | None:
+def _read_first_plan(answers: Mapping[str, Answer], run: ListedRun) -> LaunchPlan | None:
     return next(
         (p for a in answers.values() if (p := shown_plan.read_shown_plan(a["plan"], run.id))), None
     )
 
 
 def _judge_steps(fleet: Fleet, run: ListedRun, answers: Mapping[str, Answer]) -> SlowSteps | None:
-    plan = _first_plan(answers, run)
+    """Judge what the steps of a run wait for; None if no rank's pace is known."""
+    plan = _read_first_plan(answers, run)
     paces = [read_pace(name, answer["pace"]) for name, answer in answers.items()]
     if plan is None or not any(pace.ranks for pace in paces):
         return None
     first = plan.hosts[0]
-    rate = _steps_per_second(fleet, run, first.host, first.ranks[0].rank)
+    rate = _measure_step_rate(fleet, run, first.host, first.ranks[0].rank)
     steps = slow_steps.judge_slow_steps(plan, paces, rate, run.about.command)
     return steps.spelled(lambda name: suggest_command(fleet.target, name, fleet.root))
 
 
-def _steps_per_second(fleet: Fleet, run: ListedRun, name: str, rank: int) -> float | None:
+def _measure_step_rate(fleet: Fleet, run: ListedRun, name: str, rank: int) -> float | None:
     """Read the rate from the last lines of the rank and the times at which they were printed; None
     if the lines do not have it or the host cannot be reached."""
-    host = reporting_hosts(fleet, run).get(name)
+    host = map_reporting_hosts(fleet, run).get(name)
     if host is None:
         return None
     training, last = Training(metric_formats()), 0.0
@@ -138,7 +140,7 @@ def _steps_per_second(fleet: Fleet, run: ListedRun, name: str, rank: int) -> flo
 
     wanted = Wanted(run.id, (rank,), LAST_LINES, bars=True)
     try:
-        read_host(fleet, host, name=name, run=run.id, wanted=wanted, shown=shown, times=True)
+        read_host_logs(fleet, host, name=name, run=run.id, wanted=wanted, shown=shown, times=True)
     except IpexctlError:
         return None
     return training.progress(last).rate
@@ -156,7 +158,7 @@ def _diagnose_now(
     fleet: Fleet, answers: Mapping[str, Answer], run: ListedRun, began: float
 ) -> tuple[Situation, Diagnosis, bool] | None:
     """Diagnose an active run from the looks of all hosts."""
-    plan = _first_plan(answers, run)
+    plan = _read_first_plan(answers, run)
     if plan is None:
         raise InputError(
             f"{run.id} has not started its ranks", hint="ipexctl ps", slug="run-not-begun"

@@ -80,7 +80,8 @@ class NetworkChoice:
         usual = self.candidates.usual
         if self.taken == usual:
             return ""
-        return f"ranks use {self.taken.title}: {self._format_rate(self.taken)}; {self._describe_network(usual)}"
+        rate, other = self._format_rate(self.taken), self._describe_network(usual)
+        return f"ranks use {self.taken.title}: {rate}; {other}"
 
     def assign_network(self, nodes: Sequence[PlannedHost]) -> list[PlannedHost]:
         """Return the nodes with their interface in the chosen network."""
@@ -162,7 +163,7 @@ def find_candidate_networks(nodes: Sequence[PlannedHost]) -> NetworkCandidates |
     others = physical or (others if _is_virtual(usual) else [])
     if not others:
         return None
-    others.sort(key=lambda network: -_told_speed(network, hosts))
+    others.sort(key=lambda network: -_slowest_speed(network, hosts))
     candidates = (usual, *others[: MOST_NETWORKS - 1])
     return NetworkCandidates(usual, candidates[1:], _networks_mark(candidates, hosts))
 
@@ -214,13 +215,14 @@ def _is_virtual(network: Network) -> bool:
     return any(_VIRTUAL.match(member.nic) for member in network.members)
 
 
-def _told_speed(network: Network, hosts: Sequence[_Host]) -> int:
+def _slowest_speed(network: Network, hosts: Sequence[_Host]) -> int:
     """Return the reported speed of its slowest interface; 0: unknown."""
     pairs = zip(network.members, hosts, strict=True)
     return min(host.nics[member.nic].speed or 0 for member, host in pairs)
 
 
 def _networks_mark(networks: Sequence[Network], hosts: Sequence[_Host]) -> str:
+    """Return a mark that changes if a host reboots or its interfaces change."""
     marks = sorted(
         [
             network.name,

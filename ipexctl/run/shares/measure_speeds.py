@@ -26,18 +26,19 @@ LOADING = 90.0  # seconds for a cold import of torch from a slow disk
 Note = Callable[[str], None]
 
 
-def with_shares(
+def measure_shares(
     fleet: Fleet, nodes: Sequence[PlannedHost], request: RunRequest, note: Note
 ) -> list[PlannedHost]:
     """Return the nodes, each with the share of its ranks."""
     sites = decide_placement(nodes, request).sites
     ranks = {site.node.host.name: len(site.places.parts) for site in sites}
-    speeds = _host_speeds(fleet, sites, note) if len(sites) > 1 else {}
+    speeds = _recall_or_measure(fleet, sites, note) if len(sites) > 1 else {}
     shares = host_shares.compute_batch_shares(ranks, speeds)
     return [replace(node, share=shares.get(node.host.name)) for node in nodes]
 
 
-def _host_speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
+def _recall_or_measure(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
+    """Return the hosts' speeds: remembered ones, or measured now."""
     mark = host_shares.speeds_mark(sites)
     if speeds := rate_cache.recall_rates(rate_cache.SPEEDS, mark):
         return speeds
@@ -52,7 +53,7 @@ def _host_speeds(fleet: Fleet, sites: Sequence[Site], note: Note) -> Speeds:
 
 
 def _measure_speeds(fleet: Fleet, sites: Sequence[Site]) -> tuple[Speeds, list[str]]:
-    """Return the speeds, and why that of a host is unknown."""
+    """Measure all hosts at the same time; return their speeds, and errors."""
     barrier = threading.Barrier(len(sites))
     by_host = {site.node.host: site for site in sites}
 

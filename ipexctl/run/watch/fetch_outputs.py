@@ -82,6 +82,7 @@ class Budget:
         self._left, self._entries, self._lock = size, entries, threading.Lock()
 
     def take(self, size: int, entries: int) -> bool:
+        """Reserve this much; return False, and reserve nothing, if that exceeds the budget."""
         with self._lock:
             if size > self._left or entries > self._entries:
                 return False
@@ -128,7 +129,7 @@ def check_dest(dest: Path | None) -> None:
         )
 
 
-def typed_words(options: RunOptions) -> tuple[str, ...]:
+def compose_fetch_words(options: RunOptions) -> tuple[str, ...]:
     """Return the words of `ipexctl fetch RUN` that fetch what these options request, if any."""
     patterns = (*options.fetch, *options.outputs)
     if not patterns:
@@ -137,7 +138,7 @@ def typed_words(options: RunOptions) -> tuple[str, ...]:
     return (*patterns, *["--merge"] * options.merge, *dest)
 
 
-def from_the_top(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
+def resolve_patterns(cwd: str, patterns: Sequence[str]) -> tuple[str, ...]:
     """Return the patterns relative to the top of the project, for ranks that start in `cwd`."""
     paths = (posixpath.normpath(posixpath.join(glob.escape(cwd), pattern)) for pattern in patterns)
     return tuple("**" if path == "." else path for path in paths)
@@ -158,14 +159,15 @@ class FetchResult:
 def fetch_outputs(
     agents: Mapping[Host, Agent], wish: Wish, folder: Path, note: Note
 ) -> FetchResult:
+    """Fetch matching files from all hosts into a new folder; the words say what is missing."""
     try:
-        outputs = _new_folder(folder)
+        outputs = _create_folder(folder)
     except OSError as e:
         return FetchResult((f"outputs: not fetched ({e.strerror or e}); they are on the hosts",))
 
     budget = Budget(wish.limit, ENTRIES)
     lists = fan_out(tuple(agents), lambda host: _list_outputs(agents[host], wish), forks=16)
-    owners = _path_owners(lists, wish)
+    owners = _find_path_owners(lists, wish)
     listed_files = sum(len(row.files) for row in lists.values() if isinstance(row, OutputFiles))
     if wish.merge and (apart := listed_files - len(owners)):
         note(
@@ -176,7 +178,7 @@ def fetch_outputs(
         listed = lists[host]
         if isinstance(listed, HostDown):
             return listed
-        return _bring_outputs(
+        return _fetch_host_outputs(
             agents[host], wish, listed, owners=owners, outputs=outputs, note=note, budget=budget
         )
 
@@ -211,11 +213,11 @@ def fetch_outputs(
         except OSError as e:
             why = f"{e.strerror or e}: {e.filename or wish.dest}"
             words.append(f"cannot write to {wish.dest} ({why}); the rest is in {outputs}")
-    first = _outputs_line(outputs, files, size, replaced)
+    first = _format_outputs_line(outputs, files, size, replaced)
     return FetchResult((first, *words), outputs, files, size, whole=not words, new=new)
 
 
-def _outputs_line(outputs: Path, files: int, size: int, replaced: list[str]) -> str:
+def _format_outputs_line(outputs: Path, files: int, size: int, replaced: list[str]) -> str:
     noun = "file" if files == 1 else "files"
     amount = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size:,} byte{'s' * (size != 1)}"
     suffix = f"; replaced {some_paths(replaced)}" if replaced else ""
@@ -244,6 +246,7 @@ def move_into(folder: Path, dest: Path) -> tuple[int, list[str]]:
 
 
 def _replace_path(path: Path, target: Path) -> None:
+    """Move a file over `target`; onto another file system, by a copy next to it."""
     try:
         path.replace(target)
     except OSError as e:
@@ -257,7 +260,7 @@ def _replace_path(path: Path, target: Path) -> None:
             partial.unlink(missing_ok=True)
 
 
-def _new_folder(folder: Path) -> Path:
+def _create_folder(folder: Path) -> Path:
     """Create a new folder; files that were fetched before stay in theirs."""
     number = 1
     while True:
@@ -271,17 +274,17 @@ def _new_folder(folder: Path) -> Path:
 
 
 def _list_outputs(agent: Agent, wish: Wish) -> OutputFiles:
-    request = {**_run_on(agent, wish), "patterns": list(wish.patterns)}
+    request = {**_compose_request(agent, wish), "patterns": list(wish.patterns)}
     done = agent.call("run_files.result_files.list", request, timeout=120).done
     files = done.value("files", tuple[tuple[AnyText, int], ...])
     return OutputFiles(files, done.get("more") is True)
 
 
-def _run_on(agent: Agent, wish: Wish) -> dict[str, object]:
+def _compose_request(agent: Agent, wish: Wish) -> dict[str, object]:
     return {"root": wish.roots[agent.host.name], "run_id": wish.run_id}
 
 
-def _path_owners(lists: Mapping[Host, OutputFiles | HostDown], wish: Wish) -> dict[str, str]:
+def _find_path_owners(lists: Mapping[Host, OutputFiles | HostDown], wish: Wish) -> dict[str, str]:
     """Return for each path on top of the outputs the host from which it comes."""
     owners: dict[str, str] = {}
     for host in sorted(lists, key=lambda host: host.name != wish.first):
@@ -292,13 +295,13 @@ def _path_owners(lists: Mapping[Host, OutputFiles | HostDown], wish: Wish) -> di
     return owners
 
 
-def _bring_outputs(
+def _fetch_host_outputs(
     agent: Agent, wish: Wish, listed: OutputFiles, owners: Mapping[str, str], outputs: Path,
     note: Note, budget: Budget,
 ) -> HostFetch:  # fmt: skip
     """Fetch a host's files. `owners`: for each path on top of `outputs`, its host."""
-    name, request, files = agent.host.name, _run_on(agent, wish), listed.files
-    reserved = other_folders(wish)
+    name, request, files = agent.host.name, _compose_request(agent, wish), listed.files
+    reserved = name_other_folders(wish)
     count, total = 0, 0
     refused: list[str] = []
     if sum(size for _, size in files) > 100e6:
@@ -308,7 +311,7 @@ def _bring_outputs(
             refused.append(f"{name}: a file called {path[:80]!r} was not taken")
             continue
         on_top, entries = owners.get(path) == name, 1 + path.count("/")
-        why = why_not_taken(path, wish.patterns, wish.named)
+        why = explain_refusal(path, wish.patterns, wish.named)
         if not why and on_top and path.partition("/")[0].casefold() in reserved:
             why = "that name is used for files of other hosts"
         if not why and not budget.take(size + ENTRY * entries, entries):
@@ -317,7 +320,7 @@ def _bring_outputs(
             break
         try:
             if not why:
-                folder = outputs if on_top else outputs / folder_of(name)
+                folder = outputs if on_top else outputs / name_host_folder(name)
                 _read_output(agent, {**request, "path": path}, size, folder / path)
                 count, total = count + 1, total + size
         except OSError as e:
@@ -331,13 +334,13 @@ def _bring_outputs(
     return HostFetch(count, total, tuple(refused), bool(files))
 
 
-def folder_of(host: str) -> str:
+def name_host_folder(host: str) -> str:
     return f"@{safe_host_name(host)}"
 
 
-def other_folders(wish: Wish) -> frozenset[str]:
+def name_other_folders(wish: Wish) -> frozenset[str]:
     """Return the names of other hosts' folders, as a case-insensitive disk compares them."""
-    return frozenset(folder_of(name).casefold() for name in wish.roots if name != wish.first)
+    return frozenset(name_host_folder(name).casefold() for name in wish.roots if name != wish.first)
 
 
 def is_inside(path: str) -> bool:
@@ -348,7 +351,7 @@ def is_inside(path: str) -> bool:
     return path.isprintable() and not any(part in ("", ".", "..") for part in parts)
 
 
-def why_not_taken(path: str, patterns: Sequence[str], named: Sequence[str] | None = None) -> str:
+def explain_refusal(path: str, patterns: Sequence[str], named: Sequence[str] | None = None) -> str:
     """Return why a listed path is refused: it was not requested, or programs obey such files here,
     most of which are hidden. `named`: what the user typed, if not `patterns`."""
     names = path.split("/")
@@ -365,6 +368,7 @@ def why_not_taken(path: str, patterns: Sequence[str], named: Sequence[str] | Non
 
 
 def _read_output(agent: Agent, request: Mapping[str, object], size: int, target: Path) -> None:
+    """Write a file of a host to `target` in pieces; remove it if it does not arrive complete."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     file = os.fdopen(os.open(target, flags, 0o600), "wb")

@@ -66,7 +66,7 @@ class HostLink:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether it has sent its last message."""
+        """Return whether the host has sent its last message."""
         return self.end is not None and bool(self.end.logs)
 
 
@@ -202,6 +202,7 @@ class HostLinks:
         self.inbox.put(LinkEvent(link, name, failure))
 
     def _retry_connection(self, name: str, reach: Callable[[str], Agent]) -> None:
+        """Try to reach the host, with growing pauses, until it answers or is given up."""
         wait = RETRY
         while name in self.awaited and not self.closed:
             try:

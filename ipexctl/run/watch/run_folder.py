@@ -38,8 +38,9 @@ class RunFolder:
 
     @classmethod
     def make(cls, here: Path, run_id: str) -> RunFolder:
+        """Create the folder of an attempt; if that fails, `trouble` says why."""
         try:
-            folder = _below_private(here, run_id)
+            folder = _make_private_parents(here, run_id)
             folder.mkdir(mode=0o700)
             (folder / "logs").mkdir(mode=0o700)
         except OSError as e:
@@ -106,10 +107,10 @@ class AttemptFolders:
         )
 
 
-def folder_for(here: Path, run_id: str) -> Path:
+def find_run_folder(here: Path, run_id: str) -> Path:
     """Return the folder of a run that may have been started elsewhere. Raise InputError."""
     try:
-        folder = _below_private(here, run_id)
+        folder = _make_private_parents(here, run_id)
         _require_private(folder)
     except OSError as e:
         raise InputError(
@@ -120,7 +121,7 @@ def folder_for(here: Path, run_id: str) -> Path:
     return folder
 
 
-def _below_private(here: Path, run_id: str) -> Path:
+def _make_private_parents(here: Path, run_id: str) -> Path:
     """Return the folder's path; it is not created, but private folders above it are. If others
     could replace `.ipexctl`, it is below the user's state folder."""
     top = here / FOLDER

@@ -9,7 +9,7 @@ from ipexctl.run.outcome.listed_runs import FORMAT, ListedRun
 _HERE = f"this is ipexctl {__version__} (run format {FORMAT})"
 
 
-def written_by(run: ListedRun) -> str:
+def find_other_version(run: ListedRun) -> str:
     """Return which version started the run, if its format of runs differs; else ""."""
     if run.unreadable:
         return "another version of ipexctl, or its record is damaged"
@@ -22,9 +22,9 @@ def written_by(run: ListedRun) -> str:
     return f"{version} ({f'run format {other}' if other else 'no run format'})"
 
 
-def version_note(run: ListedRun) -> str:
+def describe_version(run: ListedRun) -> str:
     """Return a note about a run of another format, else ""."""
-    if not (version := written_by(run)):
+    if not (version := find_other_version(run)):
         return ""
     details = "whether it runs is all that ps shows" if run.unreadable else "details may be missing"
     return (
@@ -33,9 +33,9 @@ def version_note(run: ListedRun) -> str:
     )
 
 
-def require_same(run: ListedRun) -> None:
+def require_same_format(run: ListedRun) -> None:
     """Refuse attach for another format: it has to understand all messages of the supervisors."""
-    if version := written_by(run):
+    if version := find_other_version(run):
         raise InputError(
             f"cannot attach to {run.id}: it was started by {version}",
             why=f"{_HERE}, and attach needs the same run format",

@@ -36,6 +36,7 @@ class Teller:
     _logs: float = 0.0
 
     def make_tally(self, seconds: float, health: Health) -> Tally:
+        """Count the ranks that are alive, done and failed, and add the hosts' loads."""
         state = self.state
         failed = sum(not end.ok for end in state.ends.values())
         return Tally(
@@ -72,6 +73,7 @@ class Teller:
             self.painter.note(text)
 
     def note_stragglers(self, now: float) -> None:
+        """Name the ranks that still run some time after others ended without error."""
         state = self.state
         if not state.ends or not state.alive:
             return
@@ -104,7 +106,7 @@ class Teller:
             )
 
 
-def tell_left(
+def note_detached_run(
     painter: Painter, run: DetachedRun, target: Target, root: str, patterns: Sequence[str] = ()
 ) -> None:
     """Say how to return to a run that continues. `patterns`: files to fetch when it has ended."""
@@ -121,7 +123,7 @@ def tell_left(
         painter.note("  " + spell_hint(f"ipexctl fetch {run.run_id} {globs}", target, root))
 
 
-def checkpoint_note(event: run_events.Checkpoint) -> str:
+def describe_checkpoint(event: run_events.Checkpoint) -> str:
     """Return the note about a checkpoint that is complete."""
     if event.withdrawn:
         return f"checkpoint {event.name} was not complete: another host wrote to it later"

@@ -25,7 +25,7 @@ PATIENCE = 3.0  # seconds for the looks of slow or unreachable hosts
 
 @dataclass
 class RunOutput:
-    """Fed with the events of all hosts. No clock here: `now` is given."""
+    """Handle the events of all hosts. No clock is read: callers pass `now`."""
 
     run: WatchedRun
     painter: Painter
@@ -47,6 +47,7 @@ class RunOutput:
         self.teller.last_end = now
 
     def handle_output(self, host: str, event: Output, now: float) -> None:
+        """Record output of a host, and show it unless the terminal is behind."""
         size = len(event.data)
         self.record.append_log(host, event.rank, event.data)
         if event.rank is None:
@@ -148,6 +149,7 @@ class StallNotes:
     def _diagnose_stall(
         self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
     ) -> Stall:
+        """Diagnose which rank holds up the run."""
         from ipexctl.run.hang.diagnosis import diagnose_run
         from ipexctl.run.hang.hang_report import situation_from_looks
 

@@ -39,6 +39,7 @@ class Interrupts:
     leaving: tuple[signal.Signals, ...] = (signal.SIGHUP, signal.SIGQUIT)  # of a run that lives on
 
     def handle_signal(self, number: int, *_: object) -> None:
+        """Count an interrupt or detach; raise KeyboardInterrupt if the run cannot react to it."""
         if self.armed and self.lives_on and number in self.leaving:
             self.detach = True
             return
@@ -54,7 +55,7 @@ class Interrupts:
 
 
 @contextmanager
-def counted_interrupts(
+def count_interrupts(
     leave: Callable[[], None] = lambda: None, *, lives_on: bool = False
 ) -> Iterator[Interrupts]:
     """Count Ctrl-C (and the end of the terminal) instead of raising it, while a run can react to
@@ -155,6 +156,7 @@ class Painter:
         )
 
     def _queue_lines(self, host: str, rank: int, texts: Sequence[str], size: int) -> None:
+        """Queue lines for the painting thread; a lossy view acknowledges their bytes at once."""
         length = sum(map(len, texts))
         with self._lock:
             self._waiting += 1
@@ -211,6 +213,7 @@ class Painter:
         self._todo.put(lambda: self.view.failed(rank))
 
     def result(self, result: RunResult) -> None:
+        """Show the result, after how many lines were dropped and tracebacks hidden."""
         with self._lock:
             dropped, self._dropped = self._dropped, 0
         if dropped:
@@ -247,6 +250,7 @@ class Painter:
         self.on_shown()
 
     def _paint_queue(self) -> None:
+        """Paint what is queued, until None; `close` raises the view's first bug."""
         while (work := self._todo.get()) is not None:
             try:
                 work()

@@ -40,7 +40,7 @@ from ipexctl.run.watch.host_link import (
     Reached,
     WatchedRun,
 )
-from ipexctl.run.watch.run_notices import checkpoint_note
+from ipexctl.run.watch.run_notices import describe_checkpoint
 from ipexctl.run.watch.run_output import RunOutput
 from ipexctl.run.watch.run_watchers import Interrupts
 from ipexctl.run.watch.start_request import INTERRUPT_GRACE, Orders
@@ -102,6 +102,7 @@ class Session:
     def _watch_run(
         self, agents: Mapping[str, Agent], begin: Callable[[HostLink], None]
     ) -> RunResult | DetachedRun:
+        """Process messages until the run has ended or the user leaves it."""
         self.painter.on_shown = self.wires.wake_loop
         self.interrupts.armed = True
         try:
@@ -193,6 +194,7 @@ class Session:
             self._handle_cut(link, e.what)
 
     def _ping_hosts(self) -> None:
+        """Ping all hosts from time to time, and cut links that are silent for too long."""
         silence = self.run.options.host_timeout
         for name in self.given_up & self.links.keys():
             if self.now - self.links[name].heard > SETTLED:
@@ -209,6 +211,7 @@ class Session:
         return min(PING_EVERY, self.run.options.host_timeout / 4)
 
     def _acknowledge_output(self) -> None:
+        """Tell hosts how much of their output was shown, so that they send more."""
         for name, size in self.painter.take_shown_bytes().items():
             if not (link := self.links.get(name)):  # of the previous attempt
                 continue
@@ -219,6 +222,7 @@ class Session:
                 link.owed = 0
 
     def _heed_interrupts(self) -> None:
+        """Pass a new Ctrl-C, or a closed stdout, to the hub as an interrupt."""
         run = self.run
         if self.painter.gone and (run.attached or (self.painter.hung_up and run.options.lives_on)):
             self.interrupts.detach = True
@@ -260,6 +264,7 @@ class Session:
     # -- from the hosts --
 
     def _handle_message(self, message: LinkEvent) -> None:
+        """Handle what came over a link: an event, or how the connection failed."""
         link, event = message.link, message.event
         if isinstance(event, Cut):
             if link.is_open:
@@ -289,6 +294,7 @@ class Session:
             self.painter.note(f"{name}: reconnected after {self.now - since:.0f} s")
 
     def _handle_event(self, link: HostLink, host: str, event: event_reader.Event) -> None:
+        """Handle an event of the link's own host, or one that the hub passes on."""
         name = link.name
         if isinstance(event, run_events.EndAsked | run_events.TimedOut):  # before its ranks print
             self.painter.hide_interrupt_traces()
@@ -351,11 +357,12 @@ class Session:
             case run_events.Noted(text):
                 self.painter.note(text)
             case run_events.Checkpoint():
-                self.painter.note(checkpoint_note(event))
+                self.painter.note(describe_checkpoint(event))
             case run_events.Over():
                 self.over = self.ends.complete = True
 
     def _handle_run_done(self, link: HostLink, last: event_reader.RunDone) -> None:
+        """Record the last message of a host; that of the hub ends the run."""
         link.end = HostEnd(link.name, last.survivors, last.logs)
         self.output.exchange.add(link.name, last.traffic, self.now)
         self.paces += [last.pace] if last.pace else []
@@ -375,6 +382,7 @@ class Session:
                     self._send_order(other, watch_orders.HubAt((self.run.plan.master_addr, port)))
 
     def _handle_output(self, link: HostLink, event: event_reader.Output) -> None:
+        """Count and show output; a host that sends more than its window is lost."""
         size = len(event.data)
         log = event.program if event.rank is None else event.rank
         link.read[log] = link.read.get(log, 0) + size
@@ -448,6 +456,7 @@ class Session:
         return self.noted(complete)
 
     def _compose_result(self) -> RunResult:
+        """Compose the result from what the hosts have reported."""
         output, started = self.output, not self.run.attached
         state, counted = output.state, started or output.exchange.is_complete
         ending = Ending(

@@ -44,6 +44,7 @@ class Orders:
     inputs: Inputs = Inputs({}, {})
 
     def compose_start_order(self, name: str, work: str) -> StartOrder:
+        """Compose the order by which a host starts its ranks in the folder `work`."""
         host, first = next(h for h in self.plan.hosts if h.host == name), self.plan.hosts[0]
         row = mpi.FLAVOURS.get(self.plan.mpi)
         return StartOrder(
@@ -66,7 +67,7 @@ class Orders:
             run=self.compose_hub_order() if host is first else None,
             restart_plan=self.restart_plans.get(name),
             keys=dict(self.keys),
-            **_same_options(
+            **_copy_same_options(
                 StartOrder, self.options, "checkpoints", "data", "env", "ranks", "root"
             ),
         )
@@ -97,7 +98,7 @@ class Orders:
             ports=[ports[0], port_plan.reserved_ports(ports)[0] - 1] if ports else None,
             shown=self.describe_plan(),
             inputs=dict(self.inputs.of_all),
-            **_same_options(HubOrder, self.options, "ports"),
+            **_copy_same_options(HubOrder, self.options, "ports"),
         )
 
     def describe_plan(self) -> dict[str, object]:
@@ -108,6 +109,7 @@ class Orders:
         }
 
     def describe_host(self, host: HostPlan) -> HostOfRun:
+        """Describe a host to the hub: its ranks, and how to start and reach them."""
         to = self.reached.get(host.host, Host(host.host))
         return HostOfRun(
             host=host.host,
@@ -122,6 +124,7 @@ class Orders:
         )
 
     def _compose_rank_order(self, host: HostPlan, place: RankPlace, work: str) -> RankOrder:
+        """Compose a rank's part of the order: CPUs, variables and command."""
         path = posixpath.join(work, self.resumed) if self.resumed else ""
         words = resume_words(self.options.resume_arg, path)
         return RankOrder(
@@ -139,7 +142,7 @@ class Orders:
         )
 
 
-def _same_options(kind: type[Message], options: RunOptions, *different: str) -> dict[str, Any]:
+def _copy_same_options(kind: type[Message], options: RunOptions, *different: str) -> dict[str, Any]:
     """Return the options that hosts get as they are: those with the name of a field of the order.
     `different`: fields with such a name whose value is another one."""
     names = kind.__annotations__.keys() - different
@@ -181,7 +184,7 @@ def compose_restart_plans(
     )
     of_voters = VoterPlan(
         **vars(restart_plan),
-        common=_common_orders(orders, first.resumed),
+        common=_compose_restart_common(orders, first.resumed),
         host_plans={
             host.host: _compose_host_plan(host, leads[host.host], orders, work[host.host])
             for host in orders.plan.hosts
@@ -191,7 +194,8 @@ def compose_restart_plans(
     return {name: of_voters if name in voters else restart_plan for name in work}
 
 
-def _common_orders(orders: Orders, resumed: str) -> RestartCommon:
+def _compose_restart_common(orders: Orders, resumed: str) -> RestartCommon:
+    """Compose the part of the restart plan that holds for all hosts."""
     shown = orders.describe_plan()
     same = ("argv", "mpi", "ddp", "joins", "trains", "tuned", "secret", "host_timeout")
     return RestartCommon(

@@ -9,14 +9,14 @@ from typing import Any
 from ipexctl.cli.declared_command import command
 from ipexctl.cli.options import Json, Root, on_hosts
 from ipexctl.local.run_options import RunOptions
-from ipexctl.run.command.command_line_words import for_click, without_launcher
+from ipexctl.run.command.command_line_words import remove_launcher, spell_for_click
 from ipexctl.run.typed_values import READERS
 from ipexctl.tune.tune_options import OF_RUN, TuneOptions
 
 
 @command(
     "Runs", 70, interrupted="nothing is written",
-    keeps_rest=True, pasted=without_launcher, spelled=for_click,
+    keeps_rest=True, pasted=remove_launcher, spelled=spell_for_click,
 )  # fmt: skip
 @on_hosts(names=False, readers=READERS, only={RunOptions: OF_RUN})
 def tune(
@@ -42,7 +42,7 @@ def tune(
     from ipexctl.base.typed_command import Typed
     from ipexctl.cli.options import print_json
     from ipexctl.project.send_agreed import send_agreed
-    from ipexctl.run.watch.run_watchers import counted_interrupts
+    from ipexctl.run.watch.run_watchers import count_interrupts
     from ipexctl.tune.command.tune_text import Screen, offer_settings, tune_document
     from ipexctl.tune.tune import settings_to_write, write_settings
     from ipexctl.tune.tune import tune as verb
@@ -57,7 +57,7 @@ def tune(
     )
     screen = Screen(as_json=json)
     try:
-        with counted_interrupts() as interrupts:
+        with count_interrupts() as interrupts:
             tuned = verb(target, run, wanted, screen, interrupts)
     finally:
         screen.live.stop()

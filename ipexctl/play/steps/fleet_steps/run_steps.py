@@ -61,13 +61,13 @@ class Run(RunOptions, FleetStep):
         from ipexctl.play.run_lines import RunLines, ranks_of, run_results
         from ipexctl.run.gather_plan import gather_run_plan
         from ipexctl.run.run import start_and_follow_run
-        from ipexctl.run.watch.run_watchers import counted_interrupts
+        from ipexctl.run.watch.run_watchers import count_interrupts
 
         options, target = self.run_options(on.fleet.root, on.say), target_of(on)
         if on.check:
             plan = gather_run_plan(target, options).plan
             return dict.fromkeys(on.hosts, Result(State.UNKNOWN, f"would start {ranks_of(plan)}"))
-        with counted_interrupts() as interrupts:
+        with count_interrupts() as interrupts:
             return run_results(
                 on, start_and_follow_run(target, options, RunLines(on.say), interrupts)
             )
