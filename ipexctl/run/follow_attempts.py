@@ -172,11 +172,9 @@ class Attempts:
             raise Unreachable(
                 f"the hosts of {self.run_id} cannot be reached from here", slug="hub-unreachable"
             )
-        return self.follow_attempts(result, number)
+        return self.follow(result, number)
 
-    def follow_attempts(
-        self, result: RunResult | DetachedRun, number: int = 1
-    ) -> RunResult | DetachedRun:
+    def follow(self, result: RunResult | DetachedRun, number: int = 1) -> RunResult | DetachedRun:
         """Return the result of the last attempt; `result`: of the one before."""
         while isinstance(result, RunResult):
             pressed = self.interrupts.count
@@ -207,13 +205,11 @@ class Attempts:
         """Wait for the next attempt, or the end. Ctrl-C stops the run, as during an attempt."""
         pressed, self.interrupts.armed, self.busy = self.interrupts.count, True, ()
         try:
-            return self._poll_next(number, pressed, noted=ended_well)
+            return self._poll(number, pressed, noted=ended_well)
         finally:
             self.interrupts.armed = False
 
-    def _poll_next(
-        self, number: int, pressed: int, *, noted: bool
-    ) -> AttemptBegins | RunEnded | None:
+    def _poll(self, number: int, pressed: int, *, noted: bool) -> AttemptBegins | RunEnded | None:
         """Ask hosts for the next attempt or the end; None if none knows, or the user leaves."""
         last_answer = last_try = last_question = time.monotonic()
         reason = ""

@@ -179,7 +179,6 @@ def _find_unsent_imports(
 
 
 def _host_environment(node: PlannedHost) -> HostEnvironment:
-    """Return what the review of the script has to know of a host's environment."""
     prepared, facts = node.prepared, node.facts
     complete = prepared.modules is not None and not prepared.borrowed
     modules = STDLIB.union(prepared.modules or ()) if complete else None

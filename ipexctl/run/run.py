@@ -143,7 +143,7 @@ class _Run:
         with trace.span("plan"):
             nodes = self._choose_network(nodes)
             first = self._add_shares([node for host, node in nodes.items() if host not in spares])
-            plan = self._make_plan(first, self.options)
+            plan = self._plan_run(first, self.options)
         for dataset in self.held[plan.hosts[0].host] if self.options.data else ():
             self.painter.note(f"dataset {dataset.name}: {dataset}")
         line_filter.require_selected_ranks(choice, plan)
@@ -175,7 +175,7 @@ class _Run:
             work = {host.name: (copy.cwd, copy.mark) for host, copy in sent.items()}
             planned = self._add_shares([nodes[host] for host in (*used, *spares)])
             orders = start_keepers.prepare_keepers(
-                self.fleet, orders, planned, work, self._make_plan
+                self.fleet, orders, planned, work, self._plan_run
             )
         with trace.span("run"):
             hosts = {host.name: (agents[host], sent[host].cwd) for host in used}
@@ -194,10 +194,8 @@ class _Run:
         if not self.options.trial:
             self.fleet.remember(_failed_states(result), "run")
         local = self._fetch_kept_files(result, records.find_folder(result.run_id), sent)
-        retry, left_out = (
-            self._compose_retry(result, list(nodes.values())),
-            self._find_left_out(result, sent),
-        )
+        retry = self._compose_retry(result, list(nodes.values()))
+        left_out = self._find_left_out(result, sent)
         result = replace(result, kept=local, again=retry, left_out=left_out).spelled(
             lambda name: suggest_command(self.fleet.target, name, self.fleet.root)
         )
@@ -213,14 +211,13 @@ class _Run:
         if note := changed_note(self.fleet.target, self.script.env, self.fleet.root):
             self.painter.note(note)
 
-    def _make_plan(self, nodes: Sequence[PlannedHost], options: RunOptions) -> LaunchPlan:
+    def _plan_run(self, nodes: Sequence[PlannedHost], options: RunOptions) -> LaunchPlan:
         return make_run_plan(nodes, options, self.script, self.held, self.run_id)
 
     def _lay_out_checkpoint(
         self, resumed: resume_run.Resumed, nodes: Mapping[Host, PlannedHost],
         sent: Mapping[Host, send_project.Sent],
     ) -> None:  # fmt: skip
-        """Put the checkpoint's files into the folder of the ranks on each host."""
         from ipexctl.run.checkpoints import resume_run
 
         folders = {host: sent[host].cwd for host in _choose_host_per_folder(sent)}
@@ -256,7 +253,7 @@ class _Run:
             leaves=self.options.detach,
         )  # fmt: skip
         with attempts.watch_returned_hosts():
-            return attempts.follow_attempts(first())
+            return attempts.follow(first())
 
     def _run_preflight(self, plan: LaunchPlan, nodes: Mapping[Host, PlannedHost]) -> None:
         """Report what would break the run before anything is sent."""
@@ -336,7 +333,6 @@ class _Run:
         return self.fleet.reconnect(next(host for host in self.fleet.agents if host.name == name))
 
     def _make_link_keys(self, plan: LaunchPlan, spares: Sequence[Host]) -> Keys:
-        """Make the keys for the link between the hosts."""
         if len(plan.hosts) + len(spares) == 1:
             return {}
         from ipexctl.blobs.tls_keys import make_keys
@@ -376,7 +372,6 @@ class _Run:
         self, hosts: Sequence[Host], first: Callable[[Host], None] = lambda host: None,
         others: Sequence[Host] = (),
     ) -> None:  # fmt: skip
-        """Apply the limits to old runs on the hosts, and note what was removed."""
         from ipexctl.remove import prune
 
         with trace.span("prune"), suppress(KeyboardInterrupt):
@@ -443,7 +438,6 @@ def _choose_host_per_folder(sent: Mapping[Host, send_project.Sent]) -> list[Host
 
 
 def _note_borrowed_envs(nodes: Iterable[PlannedHost]) -> Iterator[str]:
-    """Yield a note for each host whose ranks use a Python that ipexctl did not install."""
     for node in nodes:
         if node.prepared.borrowed:
             version = dict(node.prepared.packages).get("torch", "")

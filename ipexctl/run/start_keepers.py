@@ -107,8 +107,6 @@ def prepare_keepers(
 def _start_spares(
     fleet: Fleet, spares: Sequence[Host], orders: Orders, work: Mapping[str, tuple[str, str]]
 ) -> None:
-    """Start a keeper on each spare host."""
-
     def stand_by(host: Host) -> None:
         order = orders.compose_start_order(host.name, work[host.name][0])
         order = order.replace(spare=True, run=None, root=fleet.root_of(host), host=host.name)

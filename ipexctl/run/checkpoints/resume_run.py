@@ -66,7 +66,6 @@ def check_resume_options(options: RunOptions) -> None:
 
 
 def find_checkpoint(fleet: Fleet, text: str) -> Resumed:
-    """Find the checkpoint to resume from, and list the files of its parts."""
     run_name, name = listed_checkpoints.split_checkpoint_name(text)
     run = find_run(fleet, run_name)
     listed = gather_checkpoints(fleet, run)

@@ -255,12 +255,7 @@ def fetch(
 
         limit = fetch_limit << 30
         checkpoint_report = fetch_checkpoint(target, run, checkpoint, limit, root, dest=dest)
-        end_command(
-            checkpoint_report,
-            ps_text.fetched_checkpoint_document,
-            ps_text.show_fetched_checkpoint,
-            json=json,
-        )
+        end_command(checkpoint_report, ps_text.copy_document, ps_text.show_copy, json=json)
     report = verb(target, run, patterns or (), fetch_limit << 30, root, merge=merge, dest=dest)
     end_command(report, ps_text.fetched_document, ps_text.show_fetched, json=json)
 

@@ -33,7 +33,6 @@ def show_plan(planned: Planned, *, as_json: bool) -> None:
 
 
 def plan_lines(planned: Planned) -> Iterator[Text]:
-    """Yield the plan as text: hosts, networks, variables and notes."""
     plan = planned.plan
     hosts, ranks = count(len(plan.hosts), "host"), count(plan.world_size, "rank")
     master = plan.master
@@ -84,7 +83,6 @@ def _host_lines(group: Sequence[HostPlan]) -> Iterator[Text]:
 
 
 def _network_lines(planned: Planned) -> Iterator[Text]:
-    """Yield a table of the networks that were compared."""
     if not planned.networks:
         return
     yield Text("")

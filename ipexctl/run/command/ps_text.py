@@ -241,7 +241,7 @@ def checkpoints_document(listing: CheckpointList) -> dict[str, Any]:
     }
 
 
-def show_fetched_checkpoint(copy: FetchedCheckpoint) -> None:
+def show_copy(copy: FetchedCheckpoint) -> None:
     console = stdout_console()
     print_lines(console, not_shown(copy.recaps, copy.answered))
     noun = "file" if copy.files == 1 else "files"
@@ -249,7 +249,7 @@ def show_fetched_checkpoint(copy: FetchedCheckpoint) -> None:
     print_text(console, f"{text} in {os.path.relpath(copy.path)}")
 
 
-def fetched_checkpoint_document(report: FetchedCheckpoint) -> dict[str, Any]:
+def copy_document(report: FetchedCheckpoint) -> dict[str, Any]:
     return {
         "run_id": report.run.id,
         "checkpoint": checkpoint_document(report.checkpoint),

@@ -60,7 +60,6 @@ def _format_last_line(text: str) -> Text:
 
 
 def _known_failure_lines(result: RunResult) -> list[Text]:
-    """Name the known failure that the output fits, its cause and its fix."""
     from ipexctl.explain.known_failures import known_failures
 
     known = known_cause(result, known_failures)
@@ -82,7 +81,6 @@ def _rank_names(failed: Sequence[RankEnd]) -> str:
 
 
 def _result_lines(result: RunResult, *, detailed: bool) -> list[Text]:
-    """Format how the run ended, its warnings, loads, slow ranks and leftovers."""
     succeeded = result.exit_code == 0
     word = "done" if succeeded else f"exit code {result.exit_code}"
     word += f": rank {result.first.rank} failed" if result.first else ""

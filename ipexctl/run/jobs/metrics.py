@@ -47,7 +47,6 @@ class _Reader:
         self._times[rank] = span
 
     def add_lines(self, run: ListedRun, host: str, rank: int, texts: Sequence[str]) -> None:
-        """Read the metrics in a rank's next lines."""
         reader = self._readers.setdefault(rank, LineReader(metric_formats()))
         count = self._lines.get(rank, 0)
         span = self._times.get(rank)

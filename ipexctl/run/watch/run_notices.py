@@ -36,7 +36,6 @@ class Teller:
     _logs: float = 0.0
 
     def make_tally(self, seconds: float, health: Health) -> Tally:
-        """Count the ranks that are alive, done and failed, and add the hosts' loads."""
         state = self.state
         failed = sum(not end.ok for end in state.ends.values())
         return Tally(

@@ -149,7 +149,6 @@ class StallNotes:
     def _diagnose_stall(
         self, looks: dict[str, Any], seconds: float, silent: tuple[tuple[str, float], ...]
     ) -> Stall:
-        """Diagnose which rank holds up the run."""
         from ipexctl.run.hang.diagnosis import diagnose_run
         from ipexctl.run.hang.hang_report import situation_from_looks
 

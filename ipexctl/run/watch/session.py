@@ -456,7 +456,6 @@ class Session:
         return self.noted(complete)
 
     def _compose_result(self) -> RunResult:
-        """Compose the result from what the hosts have reported."""
         output, started = self.output, not self.run.attached
         state, counted = output.state, started or output.exchange.is_complete
         ending = Ending(

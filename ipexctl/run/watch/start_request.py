@@ -109,7 +109,6 @@ class Orders:
         }
 
     def describe_host(self, host: HostPlan) -> HostOfRun:
-        """Describe a host to the hub: its ranks, and how to start and reach them."""
         to = self.reached.get(host.host, Host(host.host))
         return HostOfRun(
             host=host.host,
@@ -124,7 +123,6 @@ class Orders:
         )
 
     def _compose_rank_order(self, host: HostPlan, place: RankPlace, work: str) -> RankOrder:
-        """Compose a rank's part of the order: CPUs, variables and command."""
         path = posixpath.join(work, self.resumed) if self.resumed else ""
         words = resume_words(self.options.resume_arg, path)
         return RankOrder(
@@ -195,7 +193,6 @@ def compose_restart_plans(
 
 
 def _compose_restart_common(orders: Orders, resumed: str) -> RestartCommon:
-    """Compose the part of the restart plan that holds for all hosts."""
     shown = orders.describe_plan()
     same = ("argv", "mpi", "ddp", "joins", "trains", "tuned", "secret", "host_timeout")
     return RestartCommon(
