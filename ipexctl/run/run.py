@@ -243,7 +243,6 @@ class _Run:
         busy: Collection[str],
         records: AttemptFolders,
     ) -> RunResult | DetachedRun:
-        """Return the result of the last attempt."""
         if not self.options.restarts:
             return first()
         from ipexctl.run.follow_attempts import Attempts
