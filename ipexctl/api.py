@@ -132,7 +132,7 @@ class Cluster:
     def facts(self) -> dict[str, Facts]:
         """Return the facts of the hosts that answered. Raises the first failure if none did."""
         with Fleet(self.target, self.root, self.inventory) as fleet:
-            found = fleet.each(lambda h: probe_facts(fleet.connect(h), fleet.root_of(h)))
+            found = fleet.map_hosts(lambda h: probe_facts(fleet.connect(h), fleet.root_of(h)))
             if not found and fleet.failures:
                 down = fleet.failures[0]
                 raise IpexctlError(down.what, why=down.why, hint=down.hint)

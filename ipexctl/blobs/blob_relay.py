@@ -79,11 +79,11 @@ class Carrier:
                 self._turns.leave(agent.host.name)
             return Moved()
         relayed = bool(self._reached_at) and sum(blob.size for blob in missing) >= self._least
-        self._join(agent, blobs, missing, alone=not relayed)
+        self._join_relay(agent, blobs, missing, alone=not relayed)
         gone = True
         try:
             if len(missing) < len({blob.sha256 for blob in blobs}):
-                self._open(agent, root, blobs)
+                self._open_server(agent, root, blobs)
             moved = self._take_turns(_Getter(agent, root, missing, tell), blobs)
             gone = False
         finally:
@@ -94,12 +94,14 @@ class Carrier:
 
     def offer(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
         """Let a host that needs nothing give its files to others."""
-        self._join(agent, blobs, missing_blobs(agent, root, blobs), alone=not self._reached_at)
+        self._join_relay(
+            agent, blobs, missing_blobs(agent, root, blobs), alone=not self._reached_at
+        )
         with self._change:
             self._turns.leave(agent.host.name)
-        self._open(agent, root, blobs)
+        self._open_server(agent, root, blobs)
 
-    def _join(
+    def _join_relay(
         self, agent: Agent, blobs: Sequence[Blob], missing: Sequence[Blob], *, alone: bool
     ) -> None:
         with self._change:
@@ -108,13 +110,15 @@ class Carrier:
     def _take_turns(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
         moved = Moved()
         while turn := self._next(host):
-            outcome = self._fetch(turn, host) if turn.giver else self._send(turn, host)
+            outcome = (
+                self._fetch_from_host(turn, host) if turn.giver else self._send_files(turn, host)
+            )
             if isinstance(outcome, str):
-                self._failed(turn, outcome)
+                self._record_failure(turn, outcome)
                 continue
             moved += outcome
             host.has(turn.blobs)
-            self._open(host.agent, host.root, blobs)
+            self._open_server(host.agent, host.root, blobs)
             with self._change:
                 self._turns.done(turn)
                 self._change.notify_all()
@@ -133,15 +137,15 @@ class Carrier:
                 self._change.wait(POLL)
         return None
 
-    def _send(self, turn: Turn, host: _Getter) -> Moved:
-        count = host.counter("sending")
+    def _send_files(self, turn: Turn, host: _Getter) -> Moved:
+        count = host.make_counter("sending")
         return Moved(
             sent=send_blobs(host.agent, host.root, turn.blobs, self._source, count, Room())
         )
 
-    def _fetch(self, turn: Turn, host: _Getter) -> Moved | str:
+    def _fetch_from_host(self, turn: Turn, host: _Getter) -> Moved | str:
         """Fetch from another host; returns what came, or why that was not possible."""
-        url, count = self._givers[turn.giver], host.counter(f"fetching from {turn.giver}")
+        url, count = self._givers[turn.giver], host.make_counter(f"fetching from {turn.giver}")
         try:
             passed = fetch_there(host.agent, host.root, turn.blobs, url, count, self._make_keys())
         except HostFailed as e:
@@ -151,7 +155,7 @@ class Carrier:
             return f"{host.name} did not receive everything from {turn.giver} ({why})"
         return Moved(passed=passed)
 
-    def _failed(self, turn: Turn, why: str) -> None:
+    def _record_failure(self, turn: Turn, why: str) -> None:
         with self._change:
             self._turns.failed(turn)
             reported, self._told = self._told, True
@@ -159,11 +163,11 @@ class Carrier:
         if not reported:
             self._say(f"{why}: this machine sends them")
 
-    def _open(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
+    def _open_server(self, agent: Agent, root: str, blobs: Sequence[Blob]) -> None:
         """Open the host's port if another host may need it."""
         name = agent.host.name
         with self._change:
-            if name in self._givers or not self._turns.wanted_by_others(name):
+            if name in self._givers or not self._turns.is_wanted_by_others(name):
                 return
         hashes = [blob.sha256 for blob in blobs]
         request = {"root": root, "wanted": hashes, "keys": self._make_keys()}
@@ -176,7 +180,7 @@ class Carrier:
                 self._givers[name] = url
                 self._turns.gives(name)
             else:
-                self._turns.is_mute(name)
+                self._turns.remove_giver(name)
             self._change.notify_all()
 
     def _make_keys(self) -> Keys:
@@ -200,7 +204,7 @@ class _Getter:
         total = self._total if self._done else 0
         self._tell("waiting for files", self._done, total)
 
-    def counter(self, what: str) -> OnBytes:
+    def make_counter(self, what: str) -> OnBytes:
         return byte_counter(what, self._total, self._tell, self._done)
 
 
@@ -280,17 +284,17 @@ class Turns:
         if alone:
             self._awaited.discard(host)
             self._alone.add(host)
-            self.is_mute(host)
+            self.remove_giver(host)
 
     def gives(self, host: str) -> None:
         """Let others fetch from the host from now on."""
         self._givers.add(host)
         self._held |= self._have[host]
 
-    def is_mute(self, host: str) -> None:
+    def remove_giver(self, host: str) -> None:
         self._mute.add(host)
         self._givers.discard(host)
-        self._hold()
+        self._update_held()
 
     def leave(self, host: str, *, gone: bool = False) -> None:
         """Remove a host that gets nothing more; `gone`: it gives nothing, either."""
@@ -298,9 +302,9 @@ class Turns:
         self._todo.pop(host, None)
         self._now.pop(host, None)
         if gone:
-            self.is_mute(host)
+            self.remove_giver(host)
 
-    def wanted_by_others(self, host: str) -> bool:
+    def is_wanted_by_others(self, host: str) -> bool:
         """Decide whether another host will fetch from this one."""
         return host not in self._mute and bool(self._awaited - {host})
 
@@ -309,7 +313,7 @@ class Turns:
 
     def next(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
         """Begin the host's next turn. None: it has to wait. `is_here`: on the controller."""
-        turn = self._from_here(host, is_here) or self._from_host(host)
+        turn = self._take_from_controller(host, is_here) or self._take_from_host(host)
         if turn:
             self._now[host] = turn
             if host not in self._mute:
@@ -329,9 +333,9 @@ class Turns:
         self._alone.add(turn.host)
         if self._failures > 1 and not self._passed:
             self._alone |= self._awaited | self._todo.keys()
-        self.is_mute(turn.giver)
+        self.remove_giver(turn.giver)
 
-    def _from_here(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
+    def _take_from_controller(self, host: str, is_here: Callable[[Blob], bool]) -> Turn | None:
         """Send files that others can then fetch from this host to one host at a time, so that it
         has them soon."""
         apart = self._mute | self._alone
@@ -340,18 +344,18 @@ class Turns:
         offered = set() if host in self._alone else self._held
         todo = self._todo[host].items()
         blobs = (blob for sha, blob in todo if sha not in offered and is_here(blob))
-        return self._turn(host, "", blobs)
+        return self._make_turn(host, "", blobs)
 
-    def _from_host(self, host: str) -> Turn | None:
+    def _take_from_host(self, host: str) -> Turn | None:
         busy = {turn.giver for turn in self._now.values()} | {host}
         for giver in sorted(self._givers - busy) if host not in self._alone else ():
             hashes = self._have[giver]
             blobs = (blob for sha, blob in self._todo[host].items() if sha in hashes)
-            if turn := self._turn(host, giver, blobs):
+            if turn := self._make_turn(host, giver, blobs):
                 return turn
         return None
 
-    def _turn(self, host: str, giver: str, blobs: Iterable[Blob]) -> Turn | None:
+    def _make_turn(self, host: str, giver: str, blobs: Iterable[Blob]) -> Turn | None:
         """Take the first files, up to a size; a host that gets all from here gets them at once."""
         taken: list[Blob] = []
         size = 0
@@ -362,6 +366,6 @@ class Turns:
             taken.append(blob)
         return Turn(host, giver, tuple(taken)) if taken else None
 
-    def _hold(self) -> None:
+    def _update_held(self) -> None:
         coming = ([b.sha256 for b in t.blobs] for h, t in self._now.items() if h not in self._mute)
         self._held = set(chain(*(self._have[h] for h in self._givers), *coming))

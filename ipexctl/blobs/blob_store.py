@@ -182,7 +182,7 @@ class Store:
             make_private(parts)
             fd, part = tempfile.mkstemp(dir=parts)
             try:
-                return self._keep(name, fd, Path(part), chunks, sha256)
+                return self._write_blob(name, fd, Path(part), chunks, sha256)
             finally:
                 Path(part).unlink(missing_ok=True)
         except OSError as e:
@@ -193,7 +193,9 @@ class Store:
                 slug="cache-not-writable",
             ) from None
 
-    def _keep(self, name: str, fd: int, part: Path, chunks: Iterable[bytes], sha256: str) -> Blob:
+    def _write_blob(
+        self, name: str, fd: int, part: Path, chunks: Iterable[bytes], sha256: str
+    ) -> Blob:
         digest, size = hashlib.sha256(), 0
         with os.fdopen(fd, "wb") as file:
             for chunk in chunks:

@@ -100,7 +100,9 @@ def push_dataset(
         progress.say(note)
     if check:
         with Fleet(target, root) as fleet:
-            recaps = fleet.recaps(fleet.each(lambda host: _predict_push(fleet, host, name, tree)))
+            recaps = fleet.recaps(
+                fleet.map_hosts(lambda host: _predict_push(fleet, host, name, tree))
+            )
         return _push_result(name, tree, Moved(), recaps)
     source = f"{project_of(folder).by}:{folder}"
     header = {"name": name, "hub": core.hf_cache_kind(tree), "source": source}
@@ -118,7 +120,7 @@ def push_bundle(
     """Push a tree to hosts. `header`: {name, hub, source}, as the hosts read it."""
     with fleet:
         work = _Push(fleet, bundle, header, progress, relay)
-        recaps = fleet.recaps(work.to_all())
+        recaps = fleet.recaps(work.push_to_all())
     moved = sum((transfer.moved for transfer in work.transfers.values()), Moved())
     return _push_result(header["name"], bundle.tree, moved, recaps)
 
@@ -155,44 +157,46 @@ class _Push:
     relay: bool
     transfers: dict[Host, Transfer] = field(default_factory=dict)
 
-    def to_all(self) -> dict[Host, HostResult]:
-        self.transfers = transfers = self.fleet.each(self._begin)
+    def push_to_all(self) -> dict[Host, HostResult]:
+        self.transfers = transfers = self.fleet.map_hosts(self._begin_transfer)
         lacking = [host for host, transfer in transfers.items() if transfer.missing]
         busy = [host for host, transfer in transfers.items() if transfer.busy]
-        rounds = self._on(lacking, lambda host: transfers[host].rounds())
-        addresses = self._addresses(rounds)
+        rounds = self._run_on(lacking, lambda host: transfers[host].rounds())
+        addresses = self._find_addresses(rounds)
         for number in range(max(map(len, rounds.values()), default=0)):
             current = {host: queue[number] for host, queue in rounds.items() if number < len(queue)}
-            self._round(current, addresses)
+            self._run_round(current, addresses)
         answers = {host: push.done for host, push in transfers.items() if push.done is not None}
-        answers |= self._on(lacking, lambda host: transfers[host].finish())
+        answers |= self._run_on(lacking, lambda host: transfers[host].finish())
         # another push, or a host that shares its home, is creating it meanwhile
         carrier = Carrier(self.bundle.read)
-        answers |= self._on(busy, lambda h: transfers[h].bring_alone(carrier, self._tell(h)))
+        answers |= self._run_on(busy, lambda h: transfers[h].bring_alone(carrier, self._tell(h)))
         return {host: _push_recap(host, answers[host], transfers[host].moved) for host in answers}
 
-    def _begin(self, host: Host) -> Transfer:
+    def _begin_transfer(self, host: Host) -> Transfer:
         agent = self.fleet.connect(host)
         return Transfer(self.bundle, self.asked, agent, self.fleet.root_of(host)).begin()
 
-    def _round(self, rounds: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
+    def _run_round(self, rounds: Mapping[Host, Round], addresses: Mapping[str, str]) -> None:
         names = (host.name for host in rounds if host not in self.fleet.downs) if addresses else ()
         reached_at = {name: addresses.get(name, "") for name in names}
         carrier = Carrier(self.bundle.read, reached_at, self.progress.say, least=LEAST)
-        self._on(rounds, lambda h: self.transfers[h].bring(carrier, rounds[h], self._tell(h)))
-        self._on(rounds, lambda h: self.transfers[h].take(rounds[h]))
+        self._run_on(rounds, lambda h: self.transfers[h].bring(carrier, rounds[h], self._tell(h)))
+        self._run_on(rounds, lambda h: self.transfers[h].take(rounds[h]))
 
-    def _on(self, hosts: Iterable[Host], work: Callable[[Host], T]) -> dict[Host, T]:
-        return self.fleet.each(work, [host for host in hosts if host not in self.fleet.downs])
+    def _run_on(self, hosts: Iterable[Host], work: Callable[[Host], T]) -> dict[Host, T]:
+        return self.fleet.map_hosts(work, [host for host in hosts if host not in self.fleet.downs])
 
-    def _addresses(self, rounds: Mapping[Host, Sequence[Round]]) -> dict[str, str]:
+    def _find_addresses(self, rounds: Mapping[Host, Sequence[Round]]) -> dict[str, str]:
         """Return the addresses at which other hosts reach those that get much."""
         heavy = [
             h for h, queue in rounds.items() if sum(b.size for r in queue for b in r.blobs) >= LEAST
         ]
         if not self.relay or len(heavy) < 2:
             return {}
-        facts = self._on(heavy, lambda h: probe_facts(self.fleet.agents[h], self.fleet.root_of(h)))
+        facts = self._run_on(
+            heavy, lambda h: probe_facts(self.fleet.agents[h], self.fleet.root_of(h))
+        )
         return {h.name: peer_address(host_facts) for h, host_facts in facts.items()}
 
     def _tell(self, host: Host) -> Tell:
@@ -227,7 +231,7 @@ def _outcome_text(answer: Answer, moved: Moved) -> str:
 
 def list_datasets(target: Target, root: str = ROOT) -> DatasetList:
     with Fleet(target, root) as fleet:
-        by_host = fleet.each(lambda host: _datasets_on_host(fleet, host))
+        by_host = fleet.map_hosts(lambda host: _datasets_on_host(fleet, host))
         return DatasetList(tuple((h.name, held) for h, held in by_host.items()), fleet.recaps())
 
 
@@ -242,7 +246,7 @@ def remove_dataset(
     """
     core.checked_name(name)
     with Fleet(target, root) as fleet:
-        by_host = fleet.each(lambda host: _datasets_on_host(fleet, host))
+        by_host = fleet.map_hosts(lambda host: _datasets_on_host(fleet, host))
         matching = tuple(
             (host.name, tuple(d for d in held if d.name == name)) for host, held in by_host.items()
         )
@@ -255,7 +259,7 @@ def remove_dataset(
         going = DatasetList(matching, fleet.recaps())
         if agreed is None or not agreed(going):
             return RemovedDatasets(name, going.recaps, False, going, agreed is not None)
-        recaps = fleet.each(
+        recaps = fleet.map_hosts(
             lambda host: _removal_recap(
                 host, fleet.call(host, "data.datasets.remove", total=LONG, name=name)
             )

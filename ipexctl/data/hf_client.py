@@ -70,9 +70,11 @@ class HfClient:
     def look(self, source: HfSource) -> Repository:
         """Return the repository. Raises InputError or PullFailed."""
         kinds = [source.kind] if source.kind else [MODELS, DATASETS]
-        repositories = [repository for kind in kinds if (repository := self._look(source, kind))]
+        repositories = [
+            repository for kind in kinds if (repository := self._find_kind(source, kind))
+        ]
         if not repositories:
-            page = self._page(source.kind or MODELS, source.repository)
+            page = self._page_url(source.kind or MODELS, source.repository)
             raise InputError(
                 f"the hub has no {source.repository} at {source.revision}, or does not show it",
                 why="private repositories are shown only to users with access",
@@ -90,7 +92,7 @@ class HfClient:
     def bring(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
         download = Download(self._open, wait=self._pause, longest=LONGEST)
         try:
-            download.into(out, file.url, on_bytes, file.size)
+            download.append_to(out, file.url, on_bytes, file.size)
         except BodyBroken as e:
             refused = e.status in (401, 403)
             page = file.url.partition("/resolve/")[0]
@@ -111,7 +113,7 @@ class HfClient:
             self.progress.step(ProgressStep("", f"waiting {duration(seconds)}, as the hub asks"))
         self.wait(seconds)
 
-    def _look(self, source: HfSource, kind: str) -> Repository | None:
+    def _find_kind(self, source: HfSource, kind: str) -> Repository | None:
         """Return the repository; None if there is none of this kind."""
         revision = quote(source.revision, safe="")
         url = f"{self._endpoint}/api/{kind}/{source.repository}/revision/{revision}?blobs=true"
@@ -120,22 +122,22 @@ class HfClient:
         wrong_token = "Invalid credentials" in answer.headers.get("X-Error-Message", "")
         unknown = code in ("RepoNotFound", "RevisionNotFound")
         if answer.status in (401, 403) and (code == "GatedRepo" or wrong_token):
-            raise self._refused(source, kind)
+            raise self._refused_error(source, kind)
         if unknown or answer.status == 401:  # the answer for private and for missing ones
             return None
         if answer.status == 403:
-            raise self._refused(source, kind)
+            raise self._refused_error(source, kind)
         if answer.status != 200:
-            hint = next_step(answer.status, self._page(kind, source.repository))
+            hint = next_step(answer.status, self._page_url(kind, source.repository))
             raise _hf_error(source, f"HTTP {answer.status}", hint)
         try:
             info = json.loads(answer.body)
-            files = tuple(self._files(info, source, kind))
+            files = tuple(self._read_files(info, source, kind))
             return Repository(kind, source.repository, source.revision, str(info["sha"]), files)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise _hf_error(source, "it sent something else than a list of files") from None
 
-    def _files(self, info: Any, source: HfSource, kind: str) -> Iterator[RemoteFile]:
+    def _read_files(self, info: Any, source: HfSource, kind: str) -> Iterator[RemoteFile]:
         for entry in info["siblings"]:
             lfs = entry.get("lfs")
             content = str(lfs["sha256"] if lfs else entry["blobId"])
@@ -146,15 +148,15 @@ class HfClient:
             )  # fmt: skip
             yield RemoteFile(str(entry["rfilename"]), url, content, size, content)
 
-    def _refused(self, source: HfSource, kind: str) -> PullFailed:
+    def _refused_error(self, source: HfSource, kind: str) -> PullFailed:
         return PullFailed(
             f"the hub refused access to {source.repository}",
             why="it is gated or private" + " and no token was found" * (not self._token),
-            hint=LOGIN.format(url=self._page(kind, source.repository)),
+            hint=LOGIN.format(url=self._page_url(kind, source.repository)),
             slug="hub-refused",
         )
 
-    def _page(self, kind: str, name: str) -> str:
+    def _page_url(self, kind: str, name: str) -> str:
         return f"{self._endpoint}/{'datasets/' * (kind == DATASETS)}{name}"
 
 

@@ -40,8 +40,8 @@ class UrlClient:
 
     def look(self) -> tuple[RemoteFile, ...]:
         if self._is_http:
-            return (self._head(),)
-        source, filesystem = self.source, self._filesystem()
+            return (self._ask_head(),)
+        source, filesystem = self.source, self._open_filesystem()
         try:
             entries = filesystem.find(source.url, detail=True)
         except Exception as e:  # each filesystem has its own
@@ -49,7 +49,7 @@ class UrlClient:
         if not entries:
             raise InputError(f"there is nothing at {source.url}", slug="source-empty")
         top = filesystem._strip_protocol(source.url).rstrip("/")
-        files = [self._described(path, info, top) for path, info in sorted(entries.items())]
+        files = [self._describe_entry(path, info, top) for path, info in sorted(entries.items())]
         if source.sha256 and len(files) > 1:
             raise InputError(f"{source.url} is not one file: it has no sha256", slug="no-hash")
         return tuple(files)
@@ -58,11 +58,11 @@ class UrlClient:
         if self._is_http:
             try:
                 download = Download(self._opener().open, longest=330.0)
-                return download.into(out, file.url, on_bytes, max(file.size, 0))
+                return download.append_to(out, file.url, on_bytes, max(file.size, 0))
             except BodyBroken as e:
                 raise self._failed(str(e), e.status) from None
         try:
-            with self._filesystem().open(file.url, "rb") as opened:
+            with self._open_filesystem().open(file.url, "rb") as opened:
                 opened.seek(out.tell())
                 while chunk := opened.read(CHUNK):
                     out.write(chunk)
@@ -79,7 +79,7 @@ class UrlClient:
     def _opener(self) -> Opener:
         return Opener(Indexes(), environment())
 
-    def _head(self) -> RemoteFile:
+    def _ask_head(self) -> RemoteFile:
         """Return the file's size and version, as far as the server reports them."""
         answer = request_url(self._opener().open, "HEAD", self.source.url)
         if answer.status != 200:
@@ -88,14 +88,14 @@ class UrlClient:
         size = headers.get("Content-Length", "")
         mark = headers.get("ETag") or headers.get("Last-Modified") or ""
         file = posixpath.basename(unquote(self.source.file)) or "data"
-        return self._file(file, self.source.url, int(size) if size.isdecimal() else -1, mark)
+        return self._make_file(file, self.source.url, int(size) if size.isdecimal() else -1, mark)
 
-    def _described(self, path: str, info: Any, top: str) -> RemoteFile:
+    def _describe_entry(self, path: str, info: Any, top: str) -> RemoteFile:
         relative = path[len(top) :].lstrip("/") or posixpath.basename(path)
         marks = [str(info[key]) for key in ("ETag", "etag", "LastModified", "mtime") if key in info]
-        return self._file(relative, path, int(info.get("size") or 0), " ".join(marks))
+        return self._make_file(relative, path, int(info.get("size") or 0), " ".join(marks))
 
-    def _file(self, path: str, url: str, size: int, mark: str) -> RemoteFile:
+    def _make_file(self, path: str, url: str, size: int, mark: str) -> RemoteFile:
         if not is_plain(path):
             raise InputError(
                 f"{url} would become a file called {path[:200]!r}, which is not taken",
@@ -104,7 +104,7 @@ class UrlClient:
         local = hashlib.sha256(f"{path} {mark}".encode()).hexdigest()[:32]
         return RemoteFile(path, url, local, size, self.source.sha256)
 
-    def _filesystem(self) -> Any:
+    def _open_filesystem(self) -> Any:
         scheme = urlsplit(self.source.url).scheme
         try:
             from fsspec.core import url_to_fs

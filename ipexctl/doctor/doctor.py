@@ -152,7 +152,7 @@ def _ask_hosts(
         agent = fleet.connect(host, ahead=[facts_request(root, listen=several, env=env, dns=True)])
         return ConnectedHost(agent, *read_facts_reply(agent, AHEAD, agent.hello.sent, root))
 
-    seen = {host.name: connected for host, connected in fleet.each(first).items()}
+    seen = {host.name: connected for host, connected in fleet.map_hosts(first).items()}
     for text in other_pythons(connected.agent for connected in seen.values()):
         fleet.target.note(text)
     attempts = fleet.record(connect_all(fleet.alive, seen, fleet.target.forks))

@@ -79,7 +79,9 @@ class RemovedEnvs(PerHost):
 def list_envs(target: Target, root: str = ROOT) -> EnvListing:
     choice = choice_here()
     with Fleet(target, root) as fleet:
-        all_hosts = tuple(fleet.each(lambda host: read_host_envs(fleet, host, sizes=True)).values())
+        all_hosts = tuple(
+            fleet.map_hosts(lambda host: read_host_envs(fleet, host, sizes=True)).values()
+        )
         uses = {use_of(on_host, env.key, choice) for on_host in all_hosts for env in on_host.envs}
         remove = suggest_command(target, "env rm", root) + " --unused" if "unused" in uses else ""
         return EnvListing(all_hosts, fleet.recaps(), choice, remove)
@@ -97,7 +99,7 @@ def compare_environments(target: Target, root: str = ROOT, *, full: bool = False
             answer = fleet.call(host, "install.env_drift.compare", total=LONG, **request)
             return answer.read(Drift, host=host.name)
 
-        drifts = tuple(fleet.each(one).values())
+        drifts = tuple(fleet.map_hosts(one).values())
         return Compared(drifts, fleet.recaps(), _repair_command(target, root, drifts))
 
 
@@ -134,7 +136,7 @@ def remove_environments(
                 slug="env-key-invalid",
             )
     with Fleet(target, root) as fleet:
-        all_hosts = fleet.each(lambda host: read_host_envs(fleet, host, sizes=False))
+        all_hosts = fleet.map_hosts(lambda host: read_host_envs(fleet, host, sizes=False))
         existing = {e.key for on_host in all_hosts.values() for e in on_host.envs}
         unknown = [key for key in keys if key not in existing]
         if all_hosts and unknown and not absent_ok:
@@ -163,10 +165,10 @@ def remove_environments(
                 removed, kept=kept, root=on_host.root, current=on_host.current, titles=titles
             )
 
-        removals = tuple(fleet.each(lambda host: one(host, check=True)).values())
+        removals = tuple(fleet.map_hosts(lambda host: one(host, check=True)).values())
         if agreed is None or not any(removal.removed or removal.blobs for removal in removals):
             return RemovedEnvs(removals, fleet.recaps(), done=False)
         done = agreed(removals)
         if done:
-            removals = tuple(fleet.each(lambda host: one(host, check=False)).values())
+            removals = tuple(fleet.map_hosts(lambda host: one(host, check=False)).values())
         return RemovedEnvs(removals, fleet.recaps(), done, declined=not done)

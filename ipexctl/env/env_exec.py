@@ -53,7 +53,7 @@ def run_in_env(target: Target, argv: Sequence[str], on_line: OnLine, root: str =
             finally:
                 fleet.disconnect(host)
 
-        codes = fleet.each(one)
+        codes = fleet.map_hosts(one)
     recaps = {
         host: HostResult(host.name, HostState.FAILED if code else HostState.OK, f"exit {code}")
         for host, code in codes.items()

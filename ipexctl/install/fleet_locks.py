@@ -51,13 +51,13 @@ def _take_all_locks(fleet: Fleet, project: ProjectEnv, say: Say) -> Mapping[Host
         return _take_lock(fleet, host, {**request, "wait": wait}, say)
 
     while True:
-        tries = fleet.each(take)
+        tries = fleet.map_hosts(take)
         busy = [host for host, attempt in tries.items() if attempt.holder]
         if not busy:
             return tries
         _release_locks(fleet, tries)
         wait_for = partial(take, wait=max(0.0, deadline - monotonic()))
-        waited = fleet.each(wait_for, busy[:1])
+        waited = fleet.map_hosts(wait_for, busy[:1])
         _release_locks(fleet, waited)
         for host, attempt in waited.items():
             if attempt.holder:
@@ -92,7 +92,7 @@ def _release_locks(fleet: Fleet, tries: Mapping[Host, _Try]) -> None:
         agent.feed(numbers[host], {"release": True})
         agent.wait(numbers[host], timeout=SILENCE)
 
-    fleet.each(release, list(numbers))
+    fleet.map_hosts(release, list(numbers))
 
 
 def _lock_holder(answer: Answer) -> str:

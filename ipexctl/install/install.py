@@ -81,7 +81,7 @@ def install(target: Target, options: InstallOptions, progress: HostProgress) -> 
 
 def plan_for(work: Work, fleet: Fleet, bundle: AcceptedBundle | None = None) -> Plan | None:
     """Build the plan without changing anything. None if no host answered."""
-    facts = fleet.each(lambda host: _read_facts(work, fleet, host))
+    facts = fleet.map_hosts(lambda host: _read_facts(work, fleet, host))
     if not facts:
         return None
     resolved, new_lock = _resolve_files(work, tuple(facts.values()), bundle)
@@ -94,7 +94,7 @@ def plan_for(work: Work, fleet: Fleet, bundle: AcceptedBundle | None = None) -> 
         missing = missing_blobs(fleet.agents[host], planned.state.root, blobs)
         return replace(planned, address=address, free=free, lacking=missing)
 
-    parts = tuple(fleet.each(part).values())
+    parts = tuple(fleet.map_hosts(part).values())
     return Plan(
         resolved, parts, work.asked.folder, new_lock, () if bundle else not_here(lock),
         bool(bundle), work.asked.relay, fleet.failures,
@@ -124,7 +124,7 @@ def _seen_again(work: Work, fleet: Fleet, plan: Plan) -> Plan:
         )
 
     reachable = [host for host in parts if host not in fleet.downs]
-    return replace(plan, parts=tuple(fleet.each(part, reachable).values()))
+    return replace(plan, parts=tuple(fleet.map_hosts(part, reachable).values()))
 
 
 def _read_facts(work: Work, fleet: Fleet, host: Host) -> Facts:

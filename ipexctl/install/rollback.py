@@ -37,7 +37,7 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
     and `previous` are swapped on the hosts where that leads to the same environment."""
     choice = choice_here()
     with Fleet(target, root) as fleet:
-        all_hosts = fleet.each(lambda host: read_host_envs(fleet, host, sizes=False))
+        all_hosts = fleet.map_hosts(lambda host: read_host_envs(fleet, host, sizes=False))
         seen = list(all_hosts.values())
         previous = core.project_before(seen, choice.project.id, choice.key)
         key = previous if choice.key else core.way_back(seen)
@@ -55,7 +55,7 @@ def rollback(target: Target, root: str = ROOT, *, check: bool = False) -> Back:
 
         changes = key and not check
         with fleet_locks.hold_locks(fleet, choice.project, say) if changes else nullcontext():
-            recaps = fleet.recaps(fleet.each(lambda host: back(host, all_hosts[host])))
+            recaps = fleet.recaps(fleet.map_hosts(lambda host: back(host, all_hosts[host])))
     if not check:
         if any(recap.state is HostState.CHANGED for recap in recaps):
             choose_instead(choice, key, "install --rollback")

@@ -44,7 +44,7 @@ def use_env(
     Raises InputError if the hosts' environments do not match."""
     began, choice = time.monotonic(), choice_here()
     with Fleet(target, root) as fleet:
-        looks = fleet.each(lambda host: _inspect_env(fleet, host, path, progress))
+        looks = fleet.map_hosts(lambda host: _inspect_env(fleet, host, path, progress))
         report = _judge_envs(path, tuple(looks.values()))
         if looks:
             progress.say(_found_text(report))
@@ -62,7 +62,7 @@ def use_env(
 
         changes = looks and not check
         with fleet_locks.hold_locks(fleet, choice.project, say) if changes else nullcontext():
-            recaps = fleet.recaps(fleet.each(one))
+            recaps = fleet.recaps(fleet.map_hosts(one))
     if not check:
         choose_instead(choice, report.key, "install --use-env")
         fleet.remember_recaps(recaps)

@@ -60,16 +60,16 @@ class _Finder:
     def find(self, patterns: Iterable[str], option: str) -> frozenset[str]:
         """Return the hosts in any order of patterns: all names, then those with &, then with !."""
         texts = list(patterns)
-        items = [part for pattern in texts for part in self._items(pattern)]
+        items = [part for pattern in texts for part in self._split_pattern(pattern)]
         if texts and not items:  # an unset shell variable must not mean all hosts
             raise InputError(f"{option} is empty", hint=self.hint, slug="pattern-empty")
         all_hosts = frozenset(self._names.values())
-        host_sets = [self._hosts_of(part) for part in items if not part.startswith(("!", "&"))]
+        host_sets = [self._find_hosts(part) for part in items if not part.startswith(("!", "&"))]
         selected = frozenset[str]().union(*host_sets) if host_sets else all_hosts
         for item in items:
-            selected = selected & self._hosts_of(item[1:]) if item.startswith("&") else selected
+            selected = selected & self._find_hosts(item[1:]) if item.startswith("&") else selected
         for item in items:
-            selected = selected - self._hosts_of(item[1:]) if item.startswith("!") else selected
+            selected = selected - self._find_hosts(item[1:]) if item.startswith("!") else selected
         return selected
 
     def without(self, patterns: Iterable[str]) -> frozenset[str]:
@@ -77,7 +77,7 @@ class _Finder:
         texts = [pattern for pattern in patterns if pattern.strip(" ,")]
         return self.find(texts, "-x") if texts else frozenset()
 
-    def _items(self, pattern: str) -> list[str]:
+    def _split_pattern(self, pattern: str) -> list[str]:
         """Split at commas, then at colons, except in an IPv6 address."""
         items = []
         for piece in (text.strip() for text, _ in split_outside_brackets(pattern, ",")):
@@ -91,19 +91,19 @@ class _Finder:
             items += [part for part in pieces if part]
         return items
 
-    def _hosts_of(self, item: str) -> frozenset[str]:
+    def _find_hosts(self, item: str) -> frozenset[str]:
         name = item.strip("[]") if item.count(":") > 1 else item
         if item in _EVERYTHING:
             return frozenset(self._names.values())
         if item.startswith("@"):
-            return self._group(item[1:])
+            return self._find_group(item[1:])
         if name.lower() in self._names and item not in self._groups:
             return frozenset([self._names[name.lower()]])
-        return self._matching(item, hosts=True)
+        return self._find_matching(item, hosts=True)
 
-    def _group(self, name: str) -> frozenset[str]:
+    def _find_group(self, name: str) -> frozenset[str]:
         if name not in self._known:
-            return self._matching(name, hosts=False)
+            return self._find_matching(name, hosts=False)
         hosts = self._known[name]
         if hosts is None:
             raise InputError(
@@ -113,19 +113,19 @@ class _Finder:
             )
         return hosts & frozenset(self._names.values())
 
-    def _matching(self, item: str, *, hosts: bool) -> frozenset[str]:
+    def _find_matching(self, item: str, *, hosts: bool) -> frozenset[str]:
         """Return matching hosts. `hosts`: names of hosts may match, too; a group comes first."""
         if item in self._groups:
             return self._groups[item]
         selected = frozenset[str]()
-        for name in self._written_out(item):
-            host_sets = self._named(name, hosts=hosts)
+        for name in self._expand_item(item):
+            host_sets = self._find_named(name, hosts=hosts)
             if not host_sets:
                 raise self._no_match(name) if hosts else self._no_group(name)
             selected = selected.union(*host_sets)
         return selected
 
-    def _named(self, name: str, *, hosts: bool) -> list[frozenset[str]]:
+    def _find_named(self, name: str, *, hosts: bool) -> list[frozenset[str]]:
         """Return the groups and hosts of that name or pattern."""
         if name in self._groups:
             return [self._groups[name]]
@@ -137,7 +137,7 @@ class _Finder:
         singles = frozenset(full for lower, full in self._names.items() if hosts and matches(lower))
         return [*groups, singles] if singles else groups
 
-    def _written_out(self, item: str) -> list[str]:
+    def _expand_item(self, item: str) -> list[str]:
         try:
             return expand_names(item) if "[" in item or "]" in item else [item]
         except Bad as e:

@@ -68,15 +68,15 @@ class Draft:
     def finish(self) -> Inventory:
         if not self.hosts:
             raise no_hosts(self.source)
-        order = self._parents_first()
-        members = self._members(order)
+        order = self._sort_parents_first()
+        members = self._collect_members(order)
         unused: set[str] = set()
         inherited: dict[tuple[str, ...], Values] = {}
         hosts = []
         for key, (host, own_values) in self.hosts.items():
             groups = tuple(name for name in order if key in members[name])
             if groups not in inherited:
-                inherited[groups] = self._inherited(groups)
+                inherited[groups] = self._collect_inherited(groups)
             values = _nearest_variables(host, inherited[groups], own_values)
             full, ignored = apply_variables(host, values, strict=self.strict)
             hosts.append(replace(full, groups=tuple(sorted(groups))))
@@ -85,7 +85,7 @@ class Draft:
             tuple(hosts), self.source, _inventory_notes(hosts, unused, set(self.groups))
         )
 
-    def _inherited(self, groups: tuple[str, ...]) -> Values:
+    def _collect_inherited(self, groups: tuple[str, ...]) -> Values:
         """Return inherited variables, by field if they set one: several keys can set a field."""
         values: Values = {}
         for name in ("all", *(groups or ("ungrouped",))):
@@ -94,7 +94,7 @@ class Draft:
                 values[field_of(key) or key] = value
         return values
 
-    def _parents_first(self) -> list[str]:
+    def _sort_parents_first(self) -> list[str]:
         """Return groups by depth below `all`, then priority, then name: later ones win."""
         for group in self.groups.values():
             for child, place in group.children.items():
@@ -125,7 +125,7 @@ class Draft:
             key=lambda n: (depth[n], _group_priority(self.groups[n]), n),
         )
 
-    def _members(self, order: list[str]) -> dict[str, set[str]]:
+    def _collect_members(self, order: list[str]) -> dict[str, set[str]]:
         members: dict[str, set[str]] = {}
         for name in reversed(order):
             group = self.groups[name]

@@ -89,7 +89,7 @@ class Agent:
             number = self._next
             self._next += 1
             self._asked[number] = (op, time.monotonic())
-            self._ship(
+            self._send_modules(
                 agent_sources.modules_for_op(op).union(*map(agent_sources.modules_for_op, also))
             )
             self._write({**(args or {}), "id": number, "op": op}, body)
@@ -102,7 +102,7 @@ class Agent:
         self._beside[number] = None
         return number
 
-    def _ship(self, names: frozenset[str]) -> None:
+    def _send_modules(self, names: frozenset[str]) -> None:
         """Send the modules that this agent lacks, ahead of the first request that needs them."""
         if missing := names - self._shipped:
             packed = agent_sources.pack_modules(missing, bytecode=self._bytecode)
@@ -137,8 +137,8 @@ class Agent:
         on_event: OnEvent | None = None,
     ) -> Reply:
         end_frame = self._beside.pop(number, None)
-        answers = self._answers(number, timeout, total, ANSWER_LIMIT)
-        for frame in self._of(number, iter([end_frame]) if end_frame else answers):
+        answers = self._read_answers(number, timeout, total, ANSWER_LIMIT)
+        for frame in self._select_frames(number, iter([end_frame]) if end_frame else answers):
             if "done" in frame.header:
                 return Reply(Answer(self.host.name, frame.header["done"]), frame.body)
             if on_event:
@@ -147,9 +147,11 @@ class Agent:
 
     def answers(self, number: int, timeout: float, size: int) -> Iterator[Frame]:
         """Yield the frames of a transfer of `size` bytes; its `done` is the last one."""
-        return self._of(number, self._answers(number, timeout, transfer_time(size), math.inf))
+        return self._select_frames(
+            number, self._read_answers(number, timeout, transfer_time(size), math.inf)
+        )
 
-    def _of(self, number: int, frames: Iterator[Frame]) -> Iterator[Frame]:
+    def _select_frames(self, number: int, frames: Iterator[Frame]) -> Iterator[Frame]:
         for frame in frames:
             if (other_id := frame.header["id"]) != number:
                 if other_id in self._beside and ("done" in frame.header or "error" in frame.header):
@@ -158,7 +160,7 @@ class Agent:
             if "error" in frame.header:
                 raise agent_failure(self.host, frame.header["error"])
             if "done" in frame.header:
-                self._trace(number, frame.header.get("took"))
+                self._trace_request(number, frame.header.get("took"))
             yield frame
             if "done" in frame.header:
                 return
@@ -169,7 +171,7 @@ class Agent:
             slug="connection-lost",
         )
 
-    def _trace(self, number: int, took: object) -> None:
+    def _trace_request(self, number: int, took: object) -> None:
         now, (op, began) = time.monotonic(), self._asked.pop(number, ("", 0.0))
         seconds = took if isinstance(took, float) and 0 <= took < now - began else 0.0
         trace.add(op, now - seconds, now, self.host.name, asked=round(now - began, 6))
@@ -179,10 +181,12 @@ class Agent:
         while True:
             while self._ready:
                 yield self._ready.pop(0)
-            if not self._more(timeout):
+            if not self._read_more(timeout):
                 return
 
-    def _answers(self, number: int, timeout: float, total: float, limit: float) -> Iterator[Frame]:
+    def _read_answers(
+        self, number: int, timeout: float, total: float, limit: float
+    ) -> Iterator[Frame]:
         """Yield frames until the operation ends, within a time limit even for a host that never
         stops sending or sends frames of other operations only."""
         began, taken, waited = time.monotonic(), self._taken, 0.0
@@ -201,20 +205,20 @@ class Agent:
             if self._taken - taken > limit:
                 raise invalid_reply(self.host, f"more than {ANSWER_LIMIT >> 20} MiB", self.channel)
             if waited >= timeout:
-                raise self._silent(timeout)
+                raise self._silence_error(timeout)
             before = time.monotonic()
-            if not self._more(min(timeout - waited, remaining), timeout):
+            if not self._read_more(min(timeout - waited, remaining), timeout):
                 return
             waited += time.monotonic() - before
 
-    def _silent(self, timeout: float | None) -> Unreachable:
+    def _silence_error(self, timeout: float | None) -> Unreachable:
         return Unreachable(
             f"{self.host.name}: no answer for {timeout:.0f} s",
             hint=login_command.ssh_to(self.host, "uptime"),
             slug="no-answer",
         )
 
-    def _more(self, timeout: float | None, limit: float | None = None) -> bool:
+    def _read_more(self, timeout: float | None, limit: float | None = None) -> bool:
         """Wait for further bytes; False if there are none to come. `timeout` is what is left of
         `limit`."""
         try:
@@ -222,7 +226,7 @@ class Agent:
             self._taken += len(data)
             self._ready += self._decoder.feed(data)
         except ChannelTimeout:
-            raise self._silent(limit or timeout) from None
+            raise self._silence_error(limit or timeout) from None
         except BadFrame as e:
             raise invalid_reply(self.host, str(e), self.channel) from None
         return bool(data)

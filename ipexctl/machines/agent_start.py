@@ -133,7 +133,7 @@ class Ahead:
     def ops(self) -> tuple[str, ...]:
         return (self.op, self.fork, *self.also) if self.fork else (self.op,)
 
-    def encoded(self, number: int) -> bytes:
+    def encode_frames(self, number: int) -> bytes:
         fork = encode_frame({"id": 0, "fork": self.fork}) if self.fork else b""
         return fork + encode_frame({**self.args, "id": number, "op": self.op})
 
@@ -187,7 +187,7 @@ def _start_on_channel(
     marker = "ipexctl" + secrets.token_hex(12)
     ops = [op for request in ahead for op in request.ops]
     shipped = frozenset[str]().union(*map(agent_sources.modules_for_op, ops))
-    frames = b"".join(request.encoded(number) for number, request in enumerate(ahead, AHEAD))
+    frames = b"".join(request.encode_frames(number) for number, request in enumerate(ahead, AHEAD))
     channel = transport.open(host, command_line(marker, python, after=after), timeout)
     try:
         sent = time.monotonic()

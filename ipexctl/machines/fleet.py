@@ -130,7 +130,9 @@ class Fleet:
         """The hosts that have not failed, in hostfile order."""
         return [host for host in self.hosts.hosts if host not in self.downs]
 
-    def each(self, work: Callable[[Host], T], hosts: Sequence[Host] | None = None) -> dict[Host, T]:
+    def map_hosts(
+        self, work: Callable[[Host], T], hosts: Sequence[Host] | None = None
+    ) -> dict[Host, T]:
         """Run `work` on `hosts` (default: all alive). Returns the results of those that succeed."""
         hosts = self.alive if hosts is None else hosts
         return self.record(fan_out(hosts, work, forks=self.target.forks))

@@ -43,7 +43,9 @@ class Download:
     wait: Callable[[float], None] = time.sleep
     longest: float = LONGEST_PAUSE
 
-    def into(self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], size: int = 0) -> None:
+    def append_to(
+        self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], size: int = 0
+    ) -> None:
         """Append all that the server has to `out`. Raises Broken, or OSError for our disk.
 
         `size`: of the file, 0 if it is not known. A larger file is refused.
@@ -52,7 +54,7 @@ class Download:
         while True:
             start = out.seek(0, os.SEEK_END)
             try:
-                return self._once(out, url, on_bytes, size or MOST_BYTES)
+                return self._try_once(out, url, on_bytes, size or MOST_BYTES)
             except TooLarge:
                 out.truncate(0)
                 raise
@@ -63,10 +65,12 @@ class Download:
                     raise
                 self.wait(min(self.longest, float(failures) if e.pause is None else e.pause))
 
-    def _once(self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], limit: int) -> None:
+    def _try_once(
+        self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], limit: int
+    ) -> None:
         offset = out.seek(0, os.SEEK_END)
         headers = {**HEADERS, "Range": f"bytes={offset}-"} if offset else HEADERS
-        answer = self._answer(urllib.request.Request(url, headers=headers))
+        answer = self._open_request(urllib.request.Request(url, headers=headers))
         if answer is None:
             return  # all of it is already here; the hash will be checked
         with answer:
@@ -77,7 +81,7 @@ class Download:
                 out.write(piece)
                 on_bytes(len(piece))
 
-    def _answer(self, request: urllib.request.Request) -> http.client.HTTPResponse | None:
+    def _open_request(self, request: urllib.request.Request) -> http.client.HTTPResponse | None:
         try:
             return self.open(request, timeout=self.timeout)
         except urllib.error.HTTPError as e:
@@ -86,19 +90,19 @@ class Download:
                 return None
             raise BodyBroken(f"HTTP {e.code} {e.reason}", e.code, _retry_after(e)) from None
         except TimeoutError:
-            raise self._stalled() from None
+            raise self._stall_error() from None
         except urllib.error.URLError as e:
             if isinstance(e.reason, ssl.SSLCertVerificationError):
                 host = urlsplit(e.filename or request.full_url).hostname or ""
                 words = f"the certificate of {host} is not valid: {e.reason.verify_message}"
                 raise BodyBroken(words, untrusted=host) from None
             if isinstance(e.reason, TimeoutError):
-                raise self._stalled() from None
+                raise self._stall_error() from None
             raise BodyBroken(str(e.reason)) from None
         except (http.client.HTTPException, OSError) as e:
             raise BodyBroken(str(e) or type(e).__name__) from None
 
-    def _stalled(self) -> BodyBroken:
+    def _stall_error(self) -> BodyBroken:
         return BodyBroken(f"the server stalls: no answer for {self.timeout:.0f} s", stalled=True)
 
 

@@ -78,7 +78,9 @@ class FileFetch:
         self._total = sum(max(remote.size, 0) for remote in unique)
         self._need_space(unique)
         try:
-            return dict(fetch_all(unique, lambda file: (file.local, self._one(file)), self._over))
+            return dict(
+                fetch_all(unique, lambda file: (file.local, self._get_file(file)), self._over)
+            )
         finally:
             if self.hashes:
                 self.hashes.save()
@@ -104,11 +106,11 @@ class FileFetch:
                 slug="no-space-here",
             )
 
-    def _one(self, file: RemoteFile) -> Content:
+    def _get_file(self, file: RemoteFile) -> Content:
         path = self.folder / file.local
         try:
             if content := self._read(file, path):
-                self._count(content.size, 0)
+                self._count_bytes(content.size, 0)
                 return content
             for _ in range(TRIES):
                 if content := self._fetch(file, path):
@@ -131,16 +133,16 @@ class FileFetch:
                 return content
             if not is_named(out.fileno(), part):  # discarded by the process that had it
                 return None
-            self._count(out.seek(0, os.SEEK_END), 0)
-            self.bring(out, file, lambda n: self._count(n, n))
+            self._count_bytes(out.seek(0, os.SEEK_END), 0)
+            self.bring(out, file, lambda n: self._count_bytes(n, n))
             out.flush()
             os.fsync(out.fileno())
             if not (sha := right_hash(file, out)):
-                self._count(-out.tell(), 0)
+                self._count_bytes(-out.tell(), 0)
                 part.unlink(missing_ok=True)
                 return None
             part.replace(path)
-        return self._learned(file, file_stamp(path.stat()), sha)
+        return self._remember_content(file, file_stamp(path.stat()), sha)
 
     def _read(self, file: RemoteFile, path: Path) -> Content | None:
         """Read a local file; None if it is not the right one, which stays until it is replaced."""
@@ -155,14 +157,14 @@ class FileFetch:
                 sha = right_hash(file, opened)
             if not sha:
                 return None
-        return self._learned(file, mark, sha)
+        return self._remember_content(file, mark, sha)
 
-    def _learned(self, file: RemoteFile, mark: Stamp, sha: str) -> Content:
+    def _remember_content(self, file: RemoteFile, mark: Stamp, sha: str) -> Content:
         if self.hashes:
             self.hashes.add(file.local, mark, sha)
         return Content(sha, mark[0])
 
-    def _count(self, size: int, fetched: int) -> None:
+    def _count_bytes(self, size: int, fetched: int) -> None:
         with self._lock:
             self._done += size
             self.fetched += fetched

@@ -116,7 +116,7 @@ class _Https(urllib.request.HTTPSHandler):
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         # not req.host, which may be a proxy
-        trusted = self._indexes.trusts(req.full_url)
+        trusted = self._indexes.is_trusted(req.full_url)
         context = self._unchecked if trusted else self._checked
         try:
             return self.do_open(http.client.HTTPSConnection, req, context=context)

@@ -53,7 +53,7 @@ class Indexes:
             variables["UV_INDEX"] = " ".join(filter(_place_exists, self.extra))
         return {name: value for name, value in variables.items() if value}
 
-    def trusts(self, url: str) -> bool:
+    def is_trusted(self, url: str) -> bool:
         """Decide whether the site's certificate need not be valid."""
         return any(host == "*" or _is_at(url, host) for host in self.trusted)
 

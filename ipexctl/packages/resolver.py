@@ -67,7 +67,7 @@ def resolve_stack(
     Raises InputError with uv's message about each way to get torch.
     """
     search = _Search([Uv(stack, indexes, environ, preferred) for stack in candidates], extra)
-    stack, wheels = search.solve()
+    stack, wheels = search.find_stack()
     tool = _resolve_uv(stack, indexes, environ)
     lock = Lock(
         row=stack.row.name,
@@ -109,21 +109,21 @@ class _Search:
         self._reasons: dict[tuple[str, str], list[str]] = {}
         self._silent: set[str] = set()  # indexes that gave no answer; they are skipped from then on
 
-    def solve(self) -> tuple[Stack, list[FoundUv]]:
+    def find_stack(self) -> tuple[Stack, list[FoundUv]]:
         """Try each way for every Python before the next way: the user's own indexes come first."""
-        usable = list(self._with_intel())
-        for way in self._ways() if usable else ():
+        usable = list(self._pin_intel())
+        for way in self._list_ways() if usable else ():
             for uv, intel in usable:
                 try:
                     return uv.stack, _compile_with_torch(uv, intel, way, self._extra)
                 except Unresolved as e:
-                    self._note(str(way), uv, str(e))
+                    self._note_reason(str(way), uv, str(e))
                     if e.network and not way.index:  # every way uses the user's own indexes
-                        raise self._failure() from None
+                        raise self._unsolved_error() from None
                     if e.network and way.index:
                         self._silent.add(way.index.url)
                         break
-        raise self._failure()
+        raise self._unsolved_error()
 
     def no_cpu_build(self) -> str:
         index = self._row.torch_index
@@ -134,7 +134,7 @@ class _Search:
             reasons.append(f"{index} has no version that fits")
         return ", and ".join(reasons)
 
-    def _ways(self) -> Iterator[_Way]:
+    def _list_ways(self) -> Iterator[_Way]:
         index = of_torch(self._row)
         cpu, plainly = f"torch=={self._row.torch}+cpu", f"torch=={self._row.torch}"
         yield _Way(cpu)
@@ -143,17 +143,17 @@ class _Search:
             yield _Way(cpu if index.flat else plainly, index)
         yield _Way(plainly)
 
-    def _with_intel(self) -> Iterator[tuple[Uv, Pins]]:
+    def _pin_intel(self) -> Iterator[tuple[Uv, Pins]]:
         for uv in self._uvs:
             try:
                 yield uv, intel_pins(uv, self._silent)
             except Unresolved as e:
-                self._note("", uv, str(e))
+                self._note_reason("", uv, str(e))
 
-    def _note(self, way: str, uv: Uv, why: str) -> None:
+    def _note_reason(self, way: str, uv: Uv, why: str) -> None:
         self._reasons.setdefault((way, why), []).append(uv.stack.python_text)
 
-    def _failure(self) -> InputError:
+    def _unsolved_error(self) -> InputError:
         why = "\n".join(
             f"{way + ', ' if way else ''}Python {', '.join(dict.fromkeys(pythons))}: {why}"
             for (way, why), pythons in self._reasons.items()

@@ -84,13 +84,13 @@ class Uv:
         constraints: Sequence[str] = (),
     ) -> list[FoundUv]:
         """Return one wheel for each package. Raises Unresolved with uv's message."""
-        return [wheels[0] for wheels in self._resolved(requirements, pins, options, constraints)]
+        return [wheels[0] for wheels in self._resolve(requirements, pins, options, constraints)]
 
     def wheels(self, requirements: Sequence[str], pins: Pins, *options: str) -> list[FoundUv]:
         """Return every wheel of each package that the hosts can load. Raises Unresolved."""
-        return [wheel for wheels in self._resolved(requirements, pins, options) for wheel in wheels]
+        return [wheel for wheels in self._resolve(requirements, pins, options) for wheel in wheels]
 
-    def _resolved(
+    def _resolve(
         self, requirements: Sequence[str], pins: Pins, options: Sequence[str],
         constraints: Sequence[str] = (),
     ) -> list[list[FoundUv]]:  # fmt: skip

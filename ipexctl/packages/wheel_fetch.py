@@ -63,11 +63,11 @@ class Fetcher:
         """Return the lock with the size of every file, as far as servers report it separately."""
         lock = with_sizes(lock, self.store)
         with ThreadPoolExecutor(8) as pool:
-            sized_files = pool.map(lambda f: self._sized(f, urls.get(f.sha256, "")), lock.files)
+            sized_files = pool.map(lambda f: self._ask_size(f, urls.get(f.sha256, "")), lock.files)
             by_hash = {file.sha256: file for file in sized_files}
         return lock.each_file(lambda file: by_hash[file.sha256])
 
-    def _sized(self, file: LockedPackage, url: str) -> LockedPackage:
+    def _ask_size(self, file: LockedPackage, url: str) -> LockedPackage:
         if file.size or not url:
             return file
         request = urllib.request.Request(url, headers=HEADERS, method="HEAD")
@@ -81,7 +81,7 @@ class Fetcher:
         if urlsplit(file.url).scheme == "file":
             return self._copy(out, file, on_bytes)
         try:
-            Download(self._opener.open, self._timeout).into(
+            Download(self._opener.open, self._timeout).append_to(
                 out, file.url, on_bytes, max(file.size, 0)
             )
         except BodyBroken as e:

@@ -261,10 +261,10 @@ class _PlayRun:
             agent = self._fleet.connect(host, ahead=[facts_request(root, listen=False)])
             self._scope.facts[host.name] = read_facts_reply(agent, AHEAD, agent.hello.sent, root)[0]
 
-        self._fleet.each(connect)
+        self._fleet.map_hosts(connect)
         if any(self._wants_sudo(step) for step in self._may_run):
             hosts = [host for host in self._fleet.alive if self._needs_sudo(host)]
-            self._fleet.each(self._batches.require_sudo, hosts)
+            self._fleet.map_hosts(self._batches.require_sudo, hosts)
         by_name = {host.name: host for host in self._fleet.hosts.hosts}
         for down in self._fleet.failures:
             refused = self._needs_sudo(by_name[down.host]) if down.slug == "sudo" else None
@@ -309,7 +309,7 @@ class _PlayRun:
             host: [self._bind_step(step, host) for step in segment if host.name in on[step.number]]
             for host in hosts
         }
-        results = self._fleet.each(lambda host: self._batches.run(host, work[host]), hosts)
+        results = self._fleet.map_hosts(lambda host: self._batches.run(host, work[host]), hosts)
         for outcomes in results.values():
             for outcome in outcomes:
                 self._collect_outcome(outcome)

@@ -74,8 +74,8 @@ class TreeContents:
         small = tuple(i for i in one_of_each if files[i].size <= PACKED)
         with self._lock:
             if small not in self._packs:
-                self._packs[small] = tuple(self._packed(small))
-            return tuple(map(self._large, large)), self._packs[small]
+                self._packs[small] = tuple(self._make_packs(small))
+            return tuple(map(self._place_large, large)), self._packs[small]
 
     def read(self, blob: Blob, offset: int, size: int) -> bytes:
         """Return a part of a blob, from the present content of its file."""
@@ -87,11 +87,11 @@ class TreeContents:
             self._scratch.seek(begin + offset)
             return self._scratch.read(size)
 
-    def _large(self, file: ProjectFile) -> Blob:
+    def _place_large(self, file: ProjectFile) -> Blob:
         self._places[file.sha256] = self.contents.path(file.sha256), 0
         return Blob(file.path, file.sha256, file.size)
 
-    def _packed(self, indices: Sequence[int]) -> Iterator[Pack]:
+    def _make_packs(self, indices: Sequence[int]) -> Iterator[Pack]:
         datas: list[bytes] = []
         files: list[Pair] = []
         size = 0
@@ -106,10 +106,10 @@ class TreeContents:
             files.append((file.sha256, file.size))
             size += file.size
             if size >= PACK or i == indices[-1]:
-                yield self._pack(b"".join(datas), tuple(files))
+                yield self._make_pack(b"".join(datas), tuple(files))
                 datas, files, size = [], [], 0
 
-    def _pack(self, data: bytes, files: tuple[Pair, ...]) -> Pack:
+    def _make_pack(self, data: bytes, files: tuple[Pair, ...]) -> Pack:
         """Make a pack, compressed if that helps: sources shrink, compressed data does not."""
         helps = len(zlib.compress(data[:65536], 1)) <= 0.9 * len(data[:65536])
         body = zlib.compress(data, 1) if helps else data

@@ -91,10 +91,10 @@ class Walk:
         self.found = Listing()
 
     def run(self, ignore: Ignore) -> Listing:
-        self._enter("", ignore, inherited=False)
+        self._walk_folder("", ignore, inherited=False)
         return self.found
 
-    def _enter(self, base: str, ignore: Ignore, *, inherited: bool) -> None:
+    def _walk_folder(self, base: str, ignore: Ignore, *, inherited: bool) -> None:
         """Walk `base`, which is "" or ends with a slash; `inherited`: Git's rules exclude it."""
         if base.count("/") > DEEPEST:
             raise InputError(
@@ -120,13 +120,15 @@ class Walk:
             ignore = _ignore_within(self._top, base, ignore)
         for entry in items:
             try:
-                self._one(entry, base + entry.name, ignore, inherited)
+                self._visit_entry(entry, base + entry.name, ignore, inherited)
             except OSError as e:
                 self.found.unreadable.append((base + entry.name, reason_of(e)))
 
-    def _one(self, entry: os.DirEntry[str], path: str, ignore: Ignore, inherited: bool) -> None:
+    def _visit_entry(
+        self, entry: os.DirEntry[str], path: str, ignore: Ignore, inherited: bool
+    ) -> None:
         if entry.is_dir(follow_symlinks=False):
-            self._folder(entry.name, path + "/", ignore, inherited)
+            self._visit_folder(entry.name, path + "/", ignore, inherited)
             return
         if self._everything and is_secret_in_data(entry.name):
             self.found.secrets.append(path)
@@ -138,7 +140,7 @@ class Walk:
                 elif (
                     self._scans and not ignore.ours_leave_out(path) and not is_of_no_use(entry.name)
                 ):
-                    self._left_out(entry, path)
+                    self._note_ignored(entry, path)
                 return
             if is_never_sent(entry.name):
                 if is_secret_file(entry.name):
@@ -148,28 +150,28 @@ class Walk:
         if stat.S_ISREG(info.st_mode):
             self.found.files.append((path, info))
         elif stat.S_ISLNK(info.st_mode):
-            self._link(path)
+            self._visit_link(path)
         else:
             self.found.odd.append(path)
 
-    def _folder(self, name: str, path: str, ignore: Ignore, inherited: bool) -> None:
+    def _visit_folder(self, name: str, path: str, ignore: Ignore, inherited: bool) -> None:
         if self._everything and is_secret_in_data(name):
             self.found.secrets.append(path)
         elif self._everything:
-            self._enter(path, ignore, inherited=False)
+            self._walk_folder(path, ignore, inherited=False)
         elif is_never_sent(name):
             if is_secret_file(name) and not ignore(path, inherited=inherited):
                 self.found.secrets.append(path)
             elif is_secret_file(name) and not ignore.ours_leave_out(path):
                 self.found.unseen.append(path)
         elif not ignore(path, inherited=inherited):
-            self._enter(path, ignore, inherited=False)
+            self._walk_folder(path, ignore, inherited=False)
         elif ignore.may_open(path):
-            self._enter(path, ignore, inherited=True)
+            self._walk_folder(path, ignore, inherited=True)
         elif not ignore.ours_leave_out(path) and not is_of_no_use(name):
-            self._look_through(path, ignore)
+            self._list_ignored_folder(path, ignore)
 
-    def _left_out(self, entry: os.DirEntry[str], path: str) -> None:
+    def _note_ignored(self, entry: os.DirEntry[str], path: str) -> None:
         self._scans -= 1
         if self._scans:
             self.found.ignored.append((path, entry.stat(follow_symlinks=False)))
@@ -177,7 +179,7 @@ class Walk:
             self.found.ignored_cut = True
             self.found.unseen.append(path.removesuffix(entry.name) or "./")
 
-    def _look_through(self, top: str, ignore: Ignore) -> None:
+    def _list_ignored_folder(self, top: str, ignore: Ignore) -> None:
         """List the files of a folder that Git's rules leave out, unless there are too many."""
         files: list[Found] = []
         limit = min(SCANNED, self._scans)
@@ -212,7 +214,7 @@ class Walk:
         else:
             self.found.ignored += sorted(files)
 
-    def _link(self, path: str) -> None:
+    def _visit_link(self, path: str) -> None:
         full = Path(f"{self._top}/{path}")
         target = os.fspath(full.readlink())
         end = os.path.realpath(full)
@@ -240,7 +242,7 @@ def _ignore_within(top: str, base: str, ignore: Ignore) -> Ignore:
                 slug="ignore-file-unreadable",
             ) from None
 
-    return ignore.within(base, text(".gitignore"), text(".ipexctlignore"))
+    return ignore.with_folder(base, text(".gitignore"), text(".ipexctlignore"))
 
 
 def left_out(top: Path, path: str, ignore: Ignore, beside: Sequence[str] = ()) -> tuple[str, str]:
@@ -322,7 +324,9 @@ class ProjectReader:
         unreadable = list(listing.unreadable)
         for path, info in listing.files:
             try:
-                files.append(self._file(path, info) if contents else self._unread(path, info))
+                files.append(
+                    self._read_file(path, info) if contents else self._describe_file(path, info)
+                )
             except OSError as e:
                 unreadable.append((path, reason_of(e)))
         if unreadable:
@@ -351,20 +355,20 @@ class ProjectReader:
             )
         return data
 
-    def _unread(self, path: str, info: os.stat_result) -> ProjectFile:
+    def _describe_file(self, path: str, info: os.stat_result) -> ProjectFile:
         if not os.access(f"{self._top}/{path}", os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return ProjectFile(path, info.st_size, "", bool(info.st_mode & 0o100))
 
-    def _file(self, path: str, info: os.stat_result) -> ProjectFile:
+    def _read_file(self, path: str, info: os.stat_result) -> ProjectFile:
         mark = file_stamp(info)
         sha, size = self._hashes.known_hash(path, mark), info.st_size
         if not sha:
-            sha, size = self._hash(path, mark)
+            sha, size = self._hash_file(path, mark)
         self._paths[sha] = path
         return ProjectFile(path, size, sha, bool(info.st_mode & 0o100))
 
-    def _hash(self, path: str, mark: Stamp) -> tuple[str, int]:
+    def _hash_file(self, path: str, mark: Stamp) -> tuple[str, int]:
         size = mark[0]
         if size <= PACKED:
             data = self._read(path, size)

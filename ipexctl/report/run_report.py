@@ -142,7 +142,7 @@ def read_attempt(fleet: Fleet, run: ListedRun) -> Attempt:
         return read_host_record(names[host], {name: answer[name] for name in fields})
 
     order = {name: number for number, name in enumerate(run.about.hosts)}
-    records = sorted(fleet.each(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
+    records = sorted(fleet.map_hosts(ask, list(names)).values(), key=lambda r: order.get(r.host, 0))
     run = replace(run, seconds=run.seconds_at(time.time()))
     return Attempt(run, tuple(records), result=_kept_here(run.id))
 

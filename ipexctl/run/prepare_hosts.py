@@ -94,7 +94,7 @@ def call_every_host(
     not reached is left out."""
     from ipexctl.hosts.trust import unknown_keys
 
-    results = fleet.each(work, hosts)
+    results = fleet.map_hosts(work, hosts)
     for host in spares if results else ():
         if (down := fleet.downs.get(host)) and down.state is HostState.UNREACHABLE:
             fleet.target.note(f"{host.name} does not stand by as a spare: {down.what}")

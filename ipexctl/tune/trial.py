@@ -134,7 +134,7 @@ def _remove_run(target: Target, root: str, run_id: str) -> None:
             fleet.connect(host)
             fleet.call(host, "remove.prune_rules.remove_run", run_id=run_id)
 
-        fleet.each(one)
+        fleet.map_hosts(one)
 
 
 def _trial_result(view: TrialView, ended: str, why: str, seconds: float) -> Trial:

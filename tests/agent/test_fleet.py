@@ -121,15 +121,15 @@ def test_nobody_else_connects_to_hosts():
 
 def test_a_host_that_was_lost_is_not_asked_again():
     hosts = fleet()
-    assert hosts.each(fail_on("b")) == {A: "A", C: "C"}
+    assert hosts.map_hosts(fail_on("b")) == {A: "A", C: "C"}
     assert hosts.alive == [A, C]
-    assert hosts.each(fail_on("c")) == {A: "A"}
+    assert hosts.map_hosts(fail_on("c")) == {A: "A"}
     assert [down.host for down in hosts.failures] == ["b", "c"]
 
 
 def test_every_host_has_one_recap_in_the_order_of_the_hostfile():
     hosts = fleet(Target(hosts=("a", "b", "c")))
-    hosts.each(fail_on("b"))
+    hosts.map_hosts(fail_on("b"))
     recaps = hosts.recaps({C: HostResult("c", HostState.OK), A: HostResult("a", HostState.CHANGED)})
     assert [(r.host, r.state) for r in recaps] == [
         ("a", HostState.CHANGED),
@@ -145,7 +145,7 @@ def test_every_host_has_one_recap_in_the_order_of_the_hostfile():
 def test_what_it_remembers_is_what_last_failed_means(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     hosts = fleet()
-    hosts.each(fail_on("b"))
+    hosts.map_hosts(fail_on("b"))
     hosts.remember_recaps(hosts.recaps({A: HostResult("a", HostState.OK)}))
     assert last_states(HOSTS)["last-failed"] == {"b"}
 
@@ -153,7 +153,7 @@ def test_what_it_remembers_is_what_last_failed_means(tmp_path, monkeypatch):
 def test_connections_end_with_the_fleet_and_its_error_suggests_what_works():
     target = Target(hosts=("a", "b", "c"))
     with pytest.raises(InputError) as raised, fleet(target) as hosts:
-        agents = hosts.each(hosts.connect)
+        agents = hosts.map_hosts(hosts.connect)
         assert hosts.call(A, "remove.root_upkeep.list", root="/nothing", sizes=False)["envs"] == []
         hosts.disconnect(B)
         assert set(hosts.agents) == {A, C}

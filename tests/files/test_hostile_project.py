@@ -100,7 +100,7 @@ def test_how_much_is_read_is_said_before_it_is_read(tmp_path):
 
 @pytest.mark.parametrize("line", ["a[b-!]c", "!", "[z-a]", "x[!]", "\\\\[", "a["])
 def test_a_line_that_is_no_pattern_leaves_the_others_as_they_are(line):
-    ignore = Ignore().within("", f"{line}\n*.log\n", "")
+    ignore = Ignore().with_folder("", f"{line}\n*.log\n", "")
     assert ignore("x.log")
     assert not ignore("train.py")
     assert ignore.why("x.log") == ("*.log in .gitignore:2", False)

@@ -100,7 +100,7 @@ def _play(
     left = {h for h in hosts if have[h] != set(wanted)}
     for host in left:
         turns.join(host, wanted, [b for b in wanted if b not in have[host]])
-        if have[host] and turns.wanted_by_others(host):
+        if have[host] and turns.is_wanted_by_others(host):
             turns.gives(host)
     now: dict[str, Turn] = {}
     for step in range(1000):
@@ -126,7 +126,7 @@ def _play(
                 turns.failed(turn)
                 continue
         have[host] |= set(turn.blobs)
-        if turns.wanted_by_others(host):
+        if turns.is_wanted_by_others(host):
             turns.gives(host)
         turns.done(turn)
         if not turns.lacks(host):

@@ -228,7 +228,7 @@ def project_(data: bytes) -> None:
     text = _text(data)
     source_reader.read_source("train.py", text, main=True)
     path, _, rules = text.partition("\n")
-    ignore = project_files.Ignore().within("", rules, rules)
+    ignore = project_files.Ignore().with_folder("", rules, rules)
     ignore(path.strip("/") or "x")
 
 

@@ -62,7 +62,7 @@ def server() -> Iterator[Endless]:
 def _index(url: str) -> None:
     with pytest.raises(BodyBroken):
         download = Download(Opener(Indexes(), {}).open, timeout=5.0, wait=lambda s: None)
-        download.into(io.BytesIO(), url, lambda n: None, 1000)
+        download.append_to(io.BytesIO(), url, lambda n: None, 1000)
 
 
 def _get(url: str) -> None:

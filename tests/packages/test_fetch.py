@@ -138,7 +138,7 @@ def test_a_server_that_gives_nothing_is_given_up(
     opener = urllib.request.build_opener()
     download = Download(opener.open, timeout=0.1, wait=waited.append)
     with (tmp_path / "out").open("a+b") as out, pytest.raises(BodyBroken) as told:
-        download.into(out, f"{server.url}/files/{FILE.file}", lambda n: None)
+        download.append_to(out, f"{server.url}/files/{FILE.file}", lambda n: None)
     assert (str(told.value), waited) == (words, pauses)
 
 
@@ -151,5 +151,5 @@ def test_a_server_that_sends_more_than_was_locked_is_not_listened_to(
     with (tmp_path / "out").open("a+b") as out:
         out.write(CONTENT[:resumed])
         with pytest.raises(TooLarge, match=" 100 bytes "):
-            download.into(out, f"{server.url}/files/{FILE.file}", lambda n: None, 100)
+            download.append_to(out, f"{server.url}/files/{FILE.file}", lambda n: None, 100)
         assert (out.seek(0, 2), waited) == (0, [])

@@ -182,7 +182,7 @@ def flight(monkeypatch, tmp_path):
         change = part("net", ssh_address=f"127.0.0.{i}", nics=())
         nodes[host] = PlannedHost(host, change(facts), made.prepared())
     with Fleet(Target(), hosts=Inventory(tuple(hosts), "")) as fleet:
-        fleet.each(fleet.connect)
+        fleet.map_hosts(fleet.connect)
         yield verb.Flight(fleet, nodes, RunOptions("t.py"))
 
 

@@ -91,7 +91,7 @@ def boot_hosts(
     try:
         for host in hosts:
             started[host.name].expect("spaces")
-            started[host.name].plug(host, switch)
+            started[host.name].plug_nics(host, switch)
         for host in hosts:
             started[host.name].expect("up")
             lab_network.announce_host(host, switch, started[host.name].pid)
@@ -134,18 +134,18 @@ class _Start:
         if word == "up":
             os.close(self._said)
 
-    def plug(self, host: LabHostPlan, switch: int) -> None:
+    def plug_nics(self, host: LabHostPlan, switch: int) -> None:
         """Give it its network cards and let it continue; a host that has ended reports why."""
         try:
             lab_network.plug_host_nics(host, switch, self.pid)
         except HostFailed:
-            if self._said_something():
+            if self._has_reported():
                 self.expect("up")
             raise
         os.write(self._go, b"g")
         os.close(self._go)
 
-    def _said_something(self) -> bool:
+    def _has_reported(self) -> bool:
         return bool(self._buffer or select.select([self._said], [], [], 0.5)[0])
 
     def kill(self) -> None:

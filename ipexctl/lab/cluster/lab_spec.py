@@ -59,7 +59,7 @@ class LabSpec:
         """Return the same with every host named, or raise InputError."""
         check_name(self.name)
         if self.flat:
-            return self._checked_flat()
+            return self._check_flat()
         if not 1 <= len(self.hosts) <= MAX_HOSTS:
             raise InputError(
                 f"a lab must have 1 to {MAX_HOSTS} hosts, not {len(self.hosts)}",
@@ -72,7 +72,7 @@ class LabSpec:
             raise InputError(f"host name '{repeated[0]}' is listed twice", slug="host-listed-twice")
         return replace(self, hosts=hosts)
 
-    def _checked_flat(self) -> LabSpec:
+    def _check_flat(self) -> LabSpec:
         if self.ipv6:
             raise InputError(
                 "a flat lab has IPv4 addresses",

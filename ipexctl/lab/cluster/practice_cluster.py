@@ -170,34 +170,34 @@ class Lab:
 
     def status(self) -> dict[str, tuple[int, list[str]]]:
         """Return process 1 (0 if down) and the present faults of each host."""
-        return {name: (pid, faults) for name, (pid, faults) in self._ask("status").items()}
+        return {name: (pid, faults) for name, (pid, faults) in self._ask_watchdog("status").items()}
 
     def fault(self, host: str, kind: str) -> None:
-        self._known(host)
+        self._require_host(host)
         if kind not in FAULTS:
             command = lab_command("fault", self.name, host, nearest_word(kind, FAULTS) or "KIND")
             kinds = f"kinds: {', '.join(FAULTS)}"
             raise InputError(
                 f"unknown fault '{kind}'", hint=f"{command}   # {kinds}", slug="unknown-fault"
             )
-        self._ask("fault", host=host, kind=kind)
+        self._ask_watchdog("fault", host=host, kind=kind)
 
     def heal(self, host: str) -> None:
         """Undo every fault of the host; one that was killed starts again."""
-        self._known(host)
-        self._ask("heal", host=host)
+        self._require_host(host)
+        self._ask_watchdog("heal", host=host)
 
     def is_up(self) -> bool:
         return is_up(self.folder)
 
     def down(self) -> None:
         """End the lab; returns when it is removed completely."""
-        self._ask("down")
+        self._ask_watchdog("down")
         _wait_down(self.folder, self.link)
 
     def shell_argv(self, host: str, argv: Sequence[str] = (), *, user: str = "") -> list[str]:
         """Return a command that enters the host's namespaces without sshd."""
-        pid = self.status()[self._known(host)][0]
+        pid = self.status()[self._require_host(host)][0]
         if not pid:
             raise InputError(
                 f"{host} is not running",
@@ -210,7 +210,7 @@ class Lab:
         env = ["env", "-i", f"PATH={config_text.PATH}", f"HOME={home}", f"USER={user}"]
         env += [f"LOGNAME={user}", "SHELL=/bin/bash", f"TERM={environment().get('TERM', 'dumb')}"]
         inside = ["sh", "-c", 'cd && exec "$@"', "sh", *(argv or ("bash", "-l"))]
-        return [*self._way_in(pid, 0 if user == "root" else self._uid), *env, *inside]
+        return [*self._enter_command(pid, 0 if user == "root" else self._uid), *env, *inside]
 
     def login_argv(self, host: str, argv: Sequence[str] = (), *, root: bool = False) -> list[str]:
         """Return a command that logs in over SSH and runs `argv`, or a shell; with `root`, or if
@@ -218,11 +218,11 @@ class Lab:
         if root or self.rung == rung_limits.FLAT:
             return self.shell_argv(host, argv, user="root")
         if host not in self.addresses:
-            self._known(host)
+            self._require_host(host)
         target = self.addresses[0] if host in self.hosts and self.addresses else host
         return ["ssh", "-F", str(self.ssh_config), target, *([quote(argv)] if argv else ())]
 
-    def _way_in(self, pid: int, uid: int) -> list[str]:
+    def _enter_command(self, pid: int, uid: int) -> list[str]:
         if self.rung == rung_limits.FLAT:
             return []
         if self.rung == rung_limits.FULL:
@@ -239,7 +239,7 @@ class Lab:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
         )
 
-    def _known(self, host: str) -> str:
+    def _require_host(self, host: str) -> str:
         if host not in self.hosts:
             hint = f"{lab_command('status', self.name)}   # hosts: {fold(list(self.hosts))}"
             raise InputError(
@@ -247,7 +247,7 @@ class Lab:
             )
         return host
 
-    def _ask(self, op: str, **rest: str) -> Any:
+    def _ask_watchdog(self, op: str, **rest: str) -> Any:
         return _ask(self.folder, {"op": op, **rest})
 
 

@@ -44,10 +44,10 @@ class Watchdog:
     def __init__(self, folder: Path, spec: LabSpec, rung: str, left_out: Sequence[str]) -> None:
         self.folder, self.rung, self.left_out = folder, rung, left_out
         self.switch = lab_network.start_switch()
-        self.plan = self._claim(spec)
+        self.plan = self._claim_network(spec)
         self.hosts: dict[str, Running] = {}
 
-    def _claim(self, spec: LabSpec) -> lab_plan.LabPlan:
+    def _claim_network(self, spec: LabSpec) -> lab_plan.LabPlan:
         for block in lab_plan.find_free_blocks(spec.name, lab_network.list_used_networks()):
             planned = lab_plan.plan_lab(spec, block, self.rung)
             if lab_network.connect_uplink(planned.link, self.switch):
@@ -77,14 +77,14 @@ class Watchdog:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Handle one request of the client; errors are returned as what / why / hint."""
         try:
-            return {"ok": self._do(request)}
+            return {"ok": self._run_request(request)}
         except IpexctlError as error:
             return {"error": _document(error)}
         except Exception as error:
             failure = HostFailed(f"the lab failed: {error}", why=repr(error), slug="lab-failed")
             return {"error": _document(failure)}
 
-    def _do(self, request: dict[str, Any]) -> Any:
+    def _run_request(self, request: dict[str, Any]) -> Any:
         if request["op"] == "status":
             return {name: [host.pid, sorted(host.faults)] for name, host in self.hosts.items()}
         if request["op"] == "fault":

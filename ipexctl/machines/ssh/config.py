@@ -58,17 +58,17 @@ class SshConfig:
         self.me = current_user()
         self._file = config_file
         self._ssh = shutil.which("ssh") if self.me.known else None
-        self._config = self._read()
+        self._config = self._read_config()
 
     def answers(self, hosts: Sequence[Host]) -> dict[Host, SshSettings]:
         """Return one answer per host; the hostfile's user and port take precedence.
 
         The question for a host with an address names the address, as ssh would be given it.
         """
-        questions = {host: self._question(host) for host in hosts}
+        questions = {host: self._make_question(host) for host in hosts}
         distinct = list(dict.fromkeys(questions.values()))
         if self._ssh is None:
-            by_question = {host: self._without_ssh(host) for host in distinct}
+            by_question = {host: self._answer_without_ssh(host) for host in distinct}
         else:
             by_question = self._ask_by_class(distinct)
         answers = {host: by_question[question] for host, question in questions.items()}
@@ -85,7 +85,7 @@ class SshConfig:
         """Return the hosts that have a `Host` line of their own, in its order."""
         return self._config.names
 
-    def _question(self, host: Host) -> Host:
+    def _make_question(self, host: Host) -> Host:
         """Return the question: only a name where only names decide, so that no host gets another's
         user or port. Elsewhere a `Match` may test the user, and ssh has to know it."""
         name = host.address or host.name
@@ -98,17 +98,17 @@ class SshConfig:
             classes.setdefault(self._config.host_class(host), host)
         with ThreadPoolExecutor(8) as pool:
             firsts = tuple(classes.values())
-            answers.update(zip(firsts, pool.map(self._ask, firsts), strict=True))
+            answers.update(zip(firsts, pool.map(self._ask_ssh, firsts), strict=True))
             for host in hosts:
                 first = answers[classes[self._config.host_class(host)]]
                 answer = for_another(first, self._config, host.name)
                 if answer and host not in answers:
                     answers[host] = answer
             unanswered = [host for host in hosts if host not in answers]
-            answers.update(zip(unanswered, pool.map(self._ask, unanswered), strict=True))
+            answers.update(zip(unanswered, pool.map(self._ask_ssh, unanswered), strict=True))
         return answers
 
-    def _ask(self, host: Host) -> SshSettings:
+    def _ask_ssh(self, host: Host) -> SshSettings:
         argv = [str(self._ssh), "-G", "-T", *ssh_options(host, self._file)]
         try:
             process = subprocess.run(
@@ -121,23 +121,23 @@ class SshConfig:
         except subprocess.TimeoutExpired:
             raise InputError(
                 f"{host.name}: ssh_config was not read in {ASK_TIMEOUT:.0f} s",
-                hint=f"{self._check(host)}   # a `Match exec` that hangs?",
+                hint=f"{self._check_command(host)}   # a `Match exec` that hangs?",
                 slug="ssh-config-timeout",
             ) from None
         if process.returncode:
             raise InputError(
                 f"{host.name}: ssh cannot read its configuration",
                 why=process.stderr.decode("utf-8", "replace").strip(),
-                hint=self._check(host),
+                hint=self._check_command(host),
                 slug="ssh-config-invalid",
             )
         return read_answer(process.stdout.decode("utf-8", "replace"), host.name)
 
-    def _check(self, host: Host) -> str:
+    def _check_command(self, host: Host) -> str:
         file = ("-F", str(self._file)) if self._file else ()
         return login_command.ssh_to(host, options=("-G", *file))
 
-    def _without_ssh(self, host: Host) -> SshSettings:
+    def _answer_without_ssh(self, host: Host) -> SshSettings:
         """Answer from the hostfile alone, which is enough if ssh_config contains no settings."""
         if any(key != "include" for key, _ in self._config.settings):
             raise NotHere(
@@ -149,7 +149,7 @@ class SshConfig:
             )
         return replace(DEFAULTS, name=host.name, hostname=host.name, user=self.me.user)
 
-    def _read(self) -> Config:
+    def _read_config(self) -> Config:
         folder = Path(self.me.home, ".ssh")
         if self._file is None:
             files = [(folder / "config", folder), (SYSTEM_CONFIG, SYSTEM_CONFIG.parent)]

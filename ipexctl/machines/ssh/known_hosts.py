@@ -114,7 +114,7 @@ class KnownHosts:
         """Judge a key; names after the first (see lookup_names) can only confirm or revoke it."""
         verdict = KeyVerdict(Standing.UNKNOWN)
         for name in reversed(names):
-            judged = self._judge_one(name, key_type, blob)
+            judged = self._judge_under_name(name, key_type, blob)
             if judged.standing is Standing.REVOKED:
                 return judged
             if name == names[0] and judged.standing is not Standing.UNKNOWN:
@@ -123,7 +123,7 @@ class KnownHosts:
                 verdict = judged
         return verdict
 
-    def _judge_one(self, name: str, key_type: str, blob: bytes) -> KeyVerdict:
+    def _judge_under_name(self, name: str, key_type: str, blob: bytes) -> KeyVerdict:
         lines = self.find(name)
         matching = [line for line in lines if line.key == blob]
         revoked = tuple(line for line in matching if line.marker == "@revoked")

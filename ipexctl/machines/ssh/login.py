@@ -65,7 +65,7 @@ class KeyRing:
         )
         with self._lock:
             if question not in self._found:
-                self._found[question] = self._collect(*question)
+                self._found[question] = self._collect_keys(*question)
             return self._found[question]
 
     def unlock(self, answers: Sequence[SshSettings]) -> None:
@@ -97,7 +97,7 @@ class KeyRing:
             return self._me.env.get(agent[1:].strip("{}"), "")
         return expand_path(agent, answer, self._me)
 
-    def _collect(
+    def _collect_keys(
         self, files: tuple[str, ...], certificates: tuple[str, ...], only: bool, agent: str
     ) -> LoginCandidates:
         """Collect keys in ssh's order: sshd closes the connection after a few keys (MaxAuthTries),
@@ -254,14 +254,14 @@ def authenticate(
     """Try every key in turn, then the password the user gave, until one is accepted."""
     login = _Login(link, deadline)
     waiting = list(candidates.keys)
-    while waiting and login.takes("publickey"):
+    while waiting and login.may_accept("publickey"):
         candidate = waiting.pop(0)
         login.attempt(candidate.label, link.transport.auth_publickey, candidate.key)
     untried = [key.label for key in waiting] + ["the password"] * (password is not None)
     if untried and login.tried and not link.transport.is_active():
         raise _hung_up(login, untried)
     if password is not None:
-        if login.takes("password"):
+        if login.may_accept("password"):
             no_fallback = partial(link.transport.auth_password, fallback=False)
             login.attempt("the password", no_fallback, password)
         if "password" not in login.allowed and "keyboard-interactive" in login.allowed:
@@ -284,7 +284,7 @@ class _Login:
     def done(self) -> bool:
         return self.link.transport.is_authenticated()
 
-    def takes(self, method: str) -> bool:
+    def may_accept(self, method: str) -> bool:
         """Decide whether the method is worth trying; the first refusal lists the host's methods."""
         if self.done or not self.link.transport.is_active():
             return False

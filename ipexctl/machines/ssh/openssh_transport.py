@@ -66,38 +66,38 @@ class OpenSshTransport:
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
         deadline = time.monotonic() + timeout
-        return retry_dropped(lambda: self._try(host, command, deadline), deadline)
+        return retry_dropped(lambda: self._try_login(host, command, deadline), deadline)
 
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
         """Implement RemoteTransport.attend; ssh itself reports errors."""
-        argv = self._argv(host, timeout, "-t" if pty else "-T")
+        argv = self._build_argv(host, timeout, "-t" if pty else "-T")
         code = subprocess.call((*argv, "--", host.address or host.name, command))
         return code if code >= 0 else 128 - code
 
     def options(self, host: Host, timeout: float) -> tuple[str, ...]:
         """Return options for another program that uses ssh or sftp: jump hosts, and the keys to
         verify. User and port are left to that program."""
-        words = self._argv(host, timeout)[1:]
+        words = self._build_argv(host, timeout)[1:]
         pairs = zip(words[::2], words[1::2], strict=True)
         return tuple(word for pair in pairs if pair[0] in ("-F", "-o") for word in pair)
 
     def close(self) -> None:
         return None
 
-    def _try(self, host: Host, command: str, deadline: float) -> Channel:
+    def _try_login(self, host: Host, command: str, deadline: float) -> Channel:
         marker = "ipexctl" + secrets.token_hex(8)
         limit = max(1.0, deadline - time.monotonic())
         # `echo` and `;` mean the same to sh, csh and fish
-        argv = (*self._argv(host, limit, "-T"), "--", host.address or host.name)
+        argv = (*self._build_argv(host, limit, "-T"), "--", host.address or host.name)
         argv += (f"echo {marker}; {command}",)
         channel = _SshProcess(argv)
         try:
-            if channel.speaks(marker, deadline - INPUT_WAIT):
+            if channel.wait_for_login(marker, deadline - INPUT_WAIT):
                 return channel
             if channel.exit_status(0.0) is None:
                 with suppress(OSError):
                     channel.write(b"\n")
-                if channel.speaks(marker, deadline):
+                if channel.wait_for_login(marker, deadline):
                     evidence = f"it was silent for {limit - INPUT_WAIT:.0f} s, until it got a line"
                     raise startup_files.input_gone(host, evidence)
             configured = self._answer(host).configured
@@ -107,7 +107,7 @@ class OpenSshTransport:
             channel.close()
             raise
 
-    def _argv(
+    def _build_argv(
         self, host: Host, limit: float, *words: str, via: Hops | None = None
     ) -> tuple[str, ...]:
         argv = [self._program, *words, *ssh_options(host, self._file)]
@@ -116,18 +116,18 @@ class OpenSshTransport:
         options = [*_FORCED, f"ConnectTimeout={timeout}", _known_hosts(answer)]
         hops = jump_chain(answer, self._answer) if via is None else via
         if hops:
-            options.append(f"ProxyCommand={self._to_last(hops, limit)}")
+            options.append(f"ProxyCommand={self._build_proxy_command(hops, limit)}")
         elif not answer.proxy_command:
             options.append("ProxyJump=none")  # else `Host *` may send a jump host to itself
         return (*argv, *(word for option in options for word in ("-o", option)))
 
-    def _to_last(self, hops: Hops, limit: float) -> str:
+    def _build_proxy_command(self, hops: Hops, limit: float) -> str:
         """Return a ProxyJump replacement with our options: ssh's own would have only -F.
 
         The shell reads it after ssh has replaced the % tokens.
         """
         host = hop_host(hops[-1])
-        argv = (*self._argv(host, limit, "-T", via=hops[:-1]), "-W")
+        argv = (*self._build_argv(host, limit, "-T", via=hops[:-1]), "-W")
         words = " ".join(shlex.quote(word) for word in argv).replace("%", "%%")
         return f"{words} '[%h]:%p' {shlex.quote(host.name).replace('%', '%%')}"
 
@@ -144,7 +144,7 @@ class _SshProcess(PipeChannel):
         super().__init__(argv)
         self._first = b""
 
-    def speaks(self, marker: str, deadline: float) -> bool:
+    def wait_for_login(self, marker: str, deadline: float) -> bool:
         """Wait until the login is done; False if ssh failed. Keeps what follows the marker; without
         a marker, all that was printed."""
         expected = marker.encode("ascii") + b"\n"

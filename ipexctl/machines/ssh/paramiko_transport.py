@@ -69,7 +69,7 @@ class SshTransport:
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
         deadline = time.monotonic() + timeout
-        link = self._login(self._answer(host), deadline)
+        link = self._log_in(self._answer(host), deadline)
         try:
             return SshChannel(host, link, open_exec_channel(host, link, command.encode(), deadline))
         except BaseException:
@@ -79,7 +79,7 @@ class SshTransport:
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
         """Implement RemoteTransport.attend."""
         deadline = time.monotonic() + timeout
-        link = self._login(self._answer(host), deadline)
+        link = self._log_in(self._answer(host), deadline)
         try:
             if not pty:
                 return stdio.run_command(host, link, command, deadline)
@@ -92,9 +92,9 @@ class SshTransport:
     def host_key(self, host: Host, timeout: float) -> HostKey:
         """Return the key that the host shows before any login, through its jump hosts."""
         deadline = time.monotonic() + timeout
-        link = self._greet(self._answer(host), deadline)
+        link = self._open_link(self._answer(host), deadline)
         try:
-            return self._judge(link)
+            return self._judge_key(link)
         finally:
             link.close()
 
@@ -102,12 +102,12 @@ class SshTransport:
         """Return the jump hosts on the way to the host, the nearest first."""
         return tuple(hop_host(hop) for hop in jump_chain(self._answer(host), self._answer))
 
-    def needs_program(self, host: Host) -> str:
+    def find_ssh_only_feature(self, host: Host) -> str:
         """Return what the way to the host needs that only the ssh program supports, or ""."""
         answers = (self._answer(hop) for hop in (*self.jump_hosts(host), host))
-        return next((need for answer in answers if (need := self._need(answer))), "")
+        return next((need for answer in answers if (need := self._find_need(answer))), "")
 
-    def _need(self, answer: SshSettings) -> str:
+    def _find_need(self, answer: SshSettings) -> str:
         if need := next(iter(answer.needs), "") or unsupported_setting(answer):
             return need
         if self._known.for_host(answer).has_authority(_known_hosts_names(answer)):
@@ -131,7 +131,7 @@ class SshTransport:
 
     def fabric_connection(self, host: Host, timeout: float) -> Any:
         """Return a fabric.Connection; it ends with this transport."""
-        link = self._login(self._answer(host), time.monotonic() + timeout)
+        link = self._log_in(self._answer(host), time.monotonic() + timeout)
         from ipexctl.machines.ssh import terminal
 
         return terminal.fabric_connection(link)
@@ -154,16 +154,16 @@ class SshTransport:
                 self._answers.update(self._config.answers([host]))
             return self._answers[host]
 
-    def _login(self, answer: SshSettings, deadline: float, via: Hops | None = None) -> SshLink:
+    def _log_in(self, answer: SshSettings, deadline: float, via: Hops | None = None) -> SshLink:
         if "RevokedHostKeys" in answer.needs:
             raise Unreachable(
                 f"{answer.name}: only the ssh program reads the RevokedHostKeys of ssh_config",
                 hint="leave out --ask-pass, and log in with a key",
                 slug="revoked-keys-unreadable",
             )
-        link = self._greet(answer, deadline, via)
+        link = self._open_link(answer, deadline, via)
         try:
-            require_known_key(self._judge(link))
+            require_known_key(self._judge_key(link))
             candidates = self._keys.candidates(answer)
             authenticate(link, candidates, deadline, self._secrets.password())
         except BaseException:
@@ -171,27 +171,27 @@ class SshTransport:
             raise
         return link
 
-    def _greet(self, answer: SshSettings, deadline: float, via: Hops | None = None) -> SshLink:
+    def _open_link(self, answer: SshSettings, deadline: float, via: Hops | None = None) -> SshLink:
         """Return a connection with its keys exchanged."""
 
         def attempt() -> SshLink:
-            return self._exchange_keys(answer, self._wire(answer, deadline, via), deadline)
+            return self._exchange_keys(answer, self._open_wire(answer, deadline, via), deadline)
 
         return retry_dropped(attempt, deadline)
 
-    def _wire(self, answer: SshSettings, deadline: float, via: Hops | None) -> Wire:
+    def _open_wire(self, answer: SshSettings, deadline: float, via: Hops | None) -> Wire:
         hops = jump_chain(answer, self._answer) if via is None else via
         if hops:
-            return self._through(answer, hops, deadline)
+            return self._dial_through(answer, hops, deadline)
         if answer.proxy_command:
             return dial_command(proxy_command(answer, self._config.me))
         return dial_host(answer, deadline)
 
-    def _through(self, answer: SshSettings, hops: Hops, deadline: float) -> Wire:
+    def _dial_through(self, answer: SshSettings, hops: Hops, deadline: float) -> Wire:
         """Return a channel of the last jump host, which all hosts behind it share."""
         import paramiko
 
-        jump = self._jump(answer, hops, deadline)
+        jump = self._connect_jump(answer, hops, deadline)
         target = (answer.hostname, answer.port)
         try:
             channel = forward_tcp(jump.transport, target, seconds_left(deadline))
@@ -204,14 +204,14 @@ class SshTransport:
             ) from None
         return Wire(channel)
 
-    def _jump(self, answer: SshSettings, hops: Hops, deadline: float) -> SshLink:
+    def _connect_jump(self, answer: SshSettings, hops: Hops, deadline: float) -> SshLink:
         with self._lock:
             jump = self._jumps.setdefault(hops, _Jump())
         with jump.lock:
             if not jump.error and not (jump.link and jump.link.transport.is_active()):
                 try:
                     hop = self._answer(hop_host(hops[-1]))
-                    jump.link = self._login(hop, deadline, hops[:-1])
+                    jump.link = self._log_in(hop, deadline, hops[:-1])
                 except Unreachable as e:
                     jump.error = e
             if jump.error:
@@ -223,17 +223,17 @@ class SshTransport:
 
     def _exchange_keys(self, answer: SshSettings, wire: Wire, deadline: float) -> SshLink:
         types = self._known.for_host(answer).types(_known_hosts_names(answer))
-        link = SshLink(answer, new_transport(answer, wire, types), wire, self._forget)
+        link = SshLink(answer, new_transport(answer, wire, types), wire, self._forget_link)
         with self._lock:
             self._links.add(link)
         link.exchange_keys(deadline)
         return link
 
-    def _forget(self, link: SshLink) -> None:
+    def _forget_link(self, link: SshLink) -> None:
         with self._lock:
             self._links.discard(link)
 
-    def _judge(self, link: SshLink) -> HostKey:
+    def _judge_key(self, link: SshLink) -> HostKey:
         names = _known_hosts_names(link.answer)
         key_type, blob = link.host_key()
         verdict = self._known.for_host(link.answer).judge(names, key_type, blob)

@@ -21,7 +21,7 @@ def choose_transport(
     """Return a transport; `note` gets the hosts that take the ssh program, and why. With --ask-pass
     none does: ssh would ask for the password itself."""
     ssh = SshTransport(hosts, config_file, secrets)
-    needs = {host: "" if secrets.ask_pass else ssh.needs_program(host) for host in hosts}
+    needs = {host: "" if secrets.ask_pass else ssh.find_ssh_only_feature(host) for host in hosts}
     ssh.unlock([host for host in hosts if not needs[host]])
     by_program = tuple(host for host in hosts if needs[host])
     if not by_program:
@@ -43,14 +43,14 @@ class _Both:
         self._ssh, self._program, self._by_program = ssh, program, by_program
 
     def open(self, host: Host, command: str, timeout: float) -> Channel:
-        return self._way(host).open(host, command, timeout)
+        return self._choose_way(host).open(host, command, timeout)
 
     def attend(self, host: Host, command: str, timeout: float, *, pty: bool) -> int:
-        return self._way(host).attend(host, command, timeout, pty=pty)
+        return self._choose_way(host).attend(host, command, timeout, pty=pty)
 
     def close(self) -> None:
         self._ssh.close()
         self._program.close()
 
-    def _way(self, host: Host) -> RemoteTransport:
+    def _choose_way(self, host: Host) -> RemoteTransport:
         return self._program if host in self._by_program else self._ssh

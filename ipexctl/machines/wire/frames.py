@@ -36,11 +36,11 @@ class Decoder:
     def feed(self, data: bytes) -> list[Frame]:
         self._buffer += data
         frames = []
-        while (frame := self._take()) is not None:
+        while (frame := self._take_frame()) is not None:
             frames.append(frame)
         return frames
 
-    def _take(self) -> Frame | None:
+    def _take_frame(self) -> Frame | None:
         buffer = self._buffer
         if len(buffer) < HEAD.size:
             return None

@@ -130,14 +130,14 @@ class PipeChannel:
             wait = None if deadline is None else max(0.0, deadline - time.monotonic())
             ready = [fd for fd, _ in self._ready.poll(wait if wait is None else wait * 1000)]
             if self._err in ready:
-                self._drain()
+                self._drain_stderr()
             if self._out in ready:
                 return os.read(self._out, size)
             if not ready or wait == 0.0:  # stderr alone, however long, is not an answer
                 raise ChannelTimeout
         return b""
 
-    def _drain(self) -> None:
+    def _drain_stderr(self) -> None:
         with contextlib.suppress(BlockingIOError):
             for _ in range(_DRAIN):  # a command that never stops writing must not keep us here
                 data = os.read(self._err, 65536)
@@ -149,7 +149,7 @@ class PipeChannel:
 
     def stderr(self) -> bytes:
         if not self._err_closed:
-            self._drain()
+            self._drain_stderr()
         return self._tail
 
     def exit_status(self, timeout: float) -> int | None:

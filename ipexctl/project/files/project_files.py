@@ -153,7 +153,7 @@ class Ignore:
                 return rules.line(path) if decision else "", rules in self.ours
         return "", False
 
-    def within(self, base: str, git: str, ours: str) -> Ignore:
+    def with_folder(self, base: str, git: str, ours: str) -> Ignore:
         """Return the rules with the texts of the ignore files in the folder `base`."""
         ignore = self.also(git, base, f"{base}.gitignore")
         rules = [_parse_rules(base, f"{base}.ipexctlignore", ours)] if ours.strip() else []

@@ -57,7 +57,7 @@ def gather_checkpoints(fleet: Fleet, run: ListedRun) -> tuple[ListedCheckpoint, 
         answer = fleet.call(host, "checkpoints.copy_requests.list", run_id=run.id)
         return listed_checkpoints.read_on_host(host.name, answer)
 
-    reports = [report for reports in fleet.each(one).values() for report in reports]
+    reports = [report for reports in fleet.map_hosts(one).values() for report in reports]
     return listed_checkpoints.merge_checkpoints(reports, alive=bool(run.alive))
 
 

@@ -78,7 +78,7 @@ def show_run_logs(
 
     names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
     for group in [list(names)] if wanted.follow else [[host] for host in names]:
-        fleet.each(read, group)
+        fleet.map_hosts(read, group)
     lost = [down.host for down in fleet.downs.values() if down.host in run.about.hosts]
     for (name, rank), texts in read_kept_tails(fleet, run, lost).items():
         if not wanted.ranks or rank in wanted.ranks:
@@ -102,7 +102,7 @@ def read_kept_tails(
                 stream = Lines()
                 tails[name, rank] = [*stream.feed(text.encode()), *stream.end()]
 
-    fleet.each(ask, list(names) if lost else [])
+    fleet.map_hosts(ask, list(names) if lost else [])
     for name, rank in sorted(tails):
         fleet.target.note(f"{name}: not reached; other hosts have the last lines of rank {rank}")
     return dict(sorted(tails.items()))

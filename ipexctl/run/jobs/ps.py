@@ -115,7 +115,7 @@ def _list_other_users(fleet: Fleet) -> tuple[tuple[str, LiveRun], ...]:
     def one(host: Host) -> tuple[LiveRun, ...]:
         return read_rows(LiveRun, fleet.call(host, "facts.read_other_runs.list")["runs"])
 
-    by_host = fleet.each(one).items()
+    by_host = fleet.map_hosts(one).items()
     return tuple((host.name, run) for host, runs in by_host for run in runs if not run.own)
 
 
@@ -139,7 +139,7 @@ def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Sto
         names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
         keepers = {report.host for report in run.seen if report.kept}
         if keepers:
-            fleet.each(no_more, [host for host, name in names.items() if name in keepers])
+            fleet.map_hosts(no_more, [host for host, name in names.items() if name in keepers])
             run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
             names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
         fleet.each(ask, [host for host, name in names.items() if name in run.alive])
@@ -187,7 +187,7 @@ def remove_run(
                 return HostResult(host.name, HostState.CHANGED, "removed")
             return HostResult(host.name, HostState.OK, "nothing to remove")
 
-        return Gone(run, fleet.recaps(fleet.each(one)), removed=True)
+        return Gone(run, fleet.recaps(fleet.map_hosts(one)), removed=True)
 
 
 def wait_for_run(
@@ -311,5 +311,5 @@ def gather_runs(
         rows = done.value("runs", tuple[dict[str, Any], ...])
         return [listed_runs.read_on_host(host.name, row, known_failures) for row in rows]
 
-    reports = fleet.each(one, hosts).values()
+    reports = fleet.map_hosts(one, hosts).values()
     return listed_runs.merge_runs(report for rows in reports for report in rows)

@@ -102,7 +102,7 @@ def _ask_hosts(fleet: Fleet, run: ListedRun) -> dict[str, Answer]:
     def ask(host: Host) -> Answer:
         return fleet.call(host, "run.run_list.why", known_as=names[host], run_id=run.id)
 
-    return {names[host]: answer for host, answer in fleet.each(ask, list(names)).items()}
+    return {names[host]: answer for host, answer in fleet.map_hosts(ask, list(names)).items()}
 
 
 def _read_first_plan(answers: Mapping[str, Answer], run: ListedRun) -> LaunchPlan | None:
