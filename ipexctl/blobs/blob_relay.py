@@ -108,6 +108,7 @@ class Carrier:
             self._turns.join(agent.host.name, blobs, missing, alone=alone)
 
     def _take_turns(self, host: _Getter, blobs: Sequence[Blob]) -> Moved:
+        """Get files, turn by turn, until the host has all of them."""
         moved = Moved()
         while turn := self._next(host):
             outcome = (

@@ -81,6 +81,7 @@ def _batches(blobs: Sequence[Blob]) -> Iterator[Sequence[Blob]]:
 def _send_batch(
     agent: Agent, root: str, blobs: Sequence[Blob], source: Source, on_bytes: OnBytes, room: Room
 ) -> int:
+    """Send blobs in chunks, with at most WINDOW of them unanswered. Returns the bytes sent."""
     pairs = [[blob.sha256, blob.size] for blob in blobs]
     request = {"root": root, "blobs": pairs, "room": [room.bytes, room.files]}
     number = agent.start("blobs.blobs.put", request)
@@ -196,6 +197,7 @@ class Store:
     def _write_blob(
         self, name: str, fd: int, part: Path, chunks: Iterable[bytes], sha256: str
     ) -> Blob:
+        """Write the bytes to `part`, check their hash, and move the file to its place."""
         digest, size = hashlib.sha256(), 0
         with os.fdopen(fd, "wb") as file:
             for chunk in chunks:

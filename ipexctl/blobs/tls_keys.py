@@ -13,6 +13,7 @@ Keys = Mapping[str, str]  # cert and key, as PEM
 
 
 def make_keys() -> Keys:
+    """Return a new self-signed certificate and its private key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -158,6 +158,7 @@ class _Push:
     transfers: dict[Host, Transfer] = field(default_factory=dict)
 
     def push_to_all(self) -> dict[Host, HostResult]:
+        """Push to all hosts, round by round. Returns the outcome for each host."""
         self.transfers = transfers = self.fleet.map_hosts(self._begin_transfer)
         lacking = [host for host, transfer in transfers.items() if transfer.missing]
         busy = [host for host, transfer in transfers.items() if transfer.busy]

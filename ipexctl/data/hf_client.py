@@ -90,6 +90,7 @@ class HfClient:
         return checked_repository(repositories[0])
 
     def bring(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
+        """Append the rest of the file to `out`."""
         download = Download(self._open, wait=self._pause, longest=LONGEST)
         try:
             download.append_to(out, file.url, on_bytes, file.size)

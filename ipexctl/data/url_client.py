@@ -39,6 +39,7 @@ class UrlClient:
         return cache_dir() / "pulled" / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def look(self) -> tuple[RemoteFile, ...]:
+        """Return the files at the address. Raises PullFailed or InputError."""
         if self._is_http:
             return (self._ask_head(),)
         source, filesystem = self.source, self._open_filesystem()
@@ -55,6 +56,7 @@ class UrlClient:
         return tuple(files)
 
     def bring(self, out: BinaryIO, file: RemoteFile, on_bytes: OnBytes) -> None:
+        """Append the rest of the file to `out`."""
         if self._is_http:
             try:
                 download = Download(self._opener().open, longest=330.0)

@@ -92,6 +92,7 @@ class _Finder:
         return items
 
     def _find_hosts(self, item: str) -> frozenset[str]:
+        """Return the hosts of one item: all, @GROUP, a name or a pattern."""
         name = item.strip("[]") if item.count(":") > 1 else item
         if item in _EVERYTHING:
             return frozenset(self._names.values())

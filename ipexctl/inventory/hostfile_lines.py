@@ -99,6 +99,7 @@ def unquote_value(value: str) -> str:
 
 
 def _read_line(line: HostfileLine) -> Iterator[Host]:
+    """Yield the hosts of a line, each with the line's options."""
     if not line.words:
         return
     text, column = line.words[0]

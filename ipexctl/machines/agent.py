@@ -136,6 +136,7 @@ class Agent:
         total: float = TOTAL,
         on_event: OnEvent | None = None,
     ) -> Reply:
+        """Wait for a started operation to end. Raises HostFailed or Unreachable."""
         end_frame = self._beside.pop(number, None)
         answers = self._read_answers(number, timeout, total, ANSWER_LIMIT)
         for frame in self._select_frames(number, iter([end_frame]) if end_frame else answers):

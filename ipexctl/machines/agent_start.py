@@ -183,6 +183,7 @@ def _start_on_channel(
     bytecode: bool,
     after: _NoAnswer | None = None,
 ) -> Agent:
+    """Start the agent over a new channel, which is closed on any error."""
     deadline = time.monotonic() + timeout
     marker = "ipexctl" + secrets.token_hex(12)
     ops = [op for request in ahead for op in request.ops]

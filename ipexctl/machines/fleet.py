@@ -83,6 +83,7 @@ class Fleet:
     # -- one host; called from worker threads --
 
     def connect(self, host: Host, *, python: str = "", ahead: Sequence[Ahead] = ()) -> Agent:
+        """Start the host's agent and keep it in `agents`."""
         transport = self._ssh if self._ssh and not host.local else self._local
         key = agent_sources.python_key(host, python)
         with trace.span("connect", host.name):

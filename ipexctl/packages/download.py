@@ -68,6 +68,7 @@ class Download:
     def _try_once(
         self, out: BinaryIO, url: str, on_bytes: Callable[[int], None], limit: int
     ) -> None:
+        """Append the rest of the file in one request."""
         offset = out.seek(0, os.SEEK_END)
         headers = {**HEADERS, "Range": f"bytes={offset}-"} if offset else HEADERS
         answer = self._open_request(urllib.request.Request(url, headers=headers))
@@ -82,6 +83,7 @@ class Download:
                 on_bytes(len(piece))
 
     def _open_request(self, request: urllib.request.Request) -> http.client.HTTPResponse | None:
+        """Send a request; None if the server has no bytes after the offset."""
         try:
             return self.open(request, timeout=self.timeout)
         except urllib.error.HTTPError as e:

@@ -107,6 +107,7 @@ class FileFetch:
             )
 
     def _get_file(self, file: RemoteFile) -> Content:
+        """Return the content of a file that is here, else fetch it."""
         path = self.folder / file.local
         try:
             if content := self._read(file, path):

@@ -247,6 +247,7 @@ def _find_pin(uv: Uv, name: str, version: str, silent: set[str]) -> Pin | None:
 
 
 def _places_to_try(row: StackRow, name: str, indexes: Indexes) -> Iterator[Pin | None]:
+    """Yield the sources of Intel's wheels, the user's own first; None is the default index."""
     for place in indexes.find_links:
         if "://" in place:
             yield Pin(place, flat=True)

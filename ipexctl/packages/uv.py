@@ -111,6 +111,7 @@ class Uv:
     def _run(
         self, folder: str, environ: Mapping[str, str], pins: Pins, options: Sequence[str]
     ) -> None:
+        """Run `uv pip compile`. Raises Unresolved with its message."""
         command = (
             self._binary, "pip", "compile", "pyproject.toml", "--output-file", "pylock.toml",
             "--format", "pylock.toml", "--quiet", "--only-binary", ":all:",

@@ -92,6 +92,7 @@ class TreeContents:
         return Blob(file.path, file.sha256, file.size)
 
     def _make_packs(self, indices: Sequence[int]) -> Iterator[Pack]:
+        """Read small files and yield them in packs of about PACK bytes."""
         datas: list[bytes] = []
         files: list[Pair] = []
         size = 0

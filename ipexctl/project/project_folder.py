@@ -127,6 +127,7 @@ class Walk:
     def _visit_entry(
         self, entry: os.DirEntry[str], path: str, ignore: Ignore, inherited: bool
     ) -> None:
+        """Add an entry to the listing, or the reason why it is left out."""
         if entry.is_dir(follow_symlinks=False):
             self._visit_folder(entry.name, path + "/", ignore, inherited)
             return
@@ -155,6 +156,7 @@ class Walk:
             self.found.odd.append(path)
 
     def _visit_folder(self, name: str, path: str, ignore: Ignore, inherited: bool) -> None:
+        """Walk a subfolder if it is sent; else note it where the user should know."""
         if self._everything and is_secret_in_data(name):
             self.found.secrets.append(path)
         elif self._everything:
@@ -215,6 +217,7 @@ class Walk:
             self.found.ignored += sorted(files)
 
     def _visit_link(self, path: str) -> None:
+        """Keep a link that stays inside the folder; note any other."""
         full = Path(f"{self._top}/{path}")
         target = os.fspath(full.readlink())
         end = os.path.realpath(full)
@@ -228,6 +231,8 @@ class Walk:
 
 
 def _ignore_within(top: str, base: str, ignore: Ignore) -> Ignore:
+    """Return the rules, with those of the ignore files in the folder `base`."""
+
     def text(name: str) -> str:
         path = Path(f"{top}/{base}{name}")
         try:
@@ -369,6 +374,7 @@ class ProjectReader:
         return ProjectFile(path, size, sha, bool(info.st_mode & 0o100))
 
     def _hash_file(self, path: str, mark: Stamp) -> tuple[str, int]:
+        """Return a file's hash and size; keep small contents in memory while there is room."""
         size = mark[0]
         if size <= PACKED:
             data = self._read(path, size)

@@ -185,6 +185,7 @@ def _of_the_ignored(
 def _left_out_notes(
     folder: Path, withheld: Sequence[Found], others: Sequence[Found], unseen: Sequence[str]
 ) -> Iterator[str]:
+    """Yield messages about files that .gitignore leaves out, with the command to send them."""
     file = quote((os.path.relpath(folder / ".ipexctlignore"),))
     exists = (folder / ".ipexctlignore").exists()
     command = f"put !* at the top of {file}" if exists else f"echo '!*' > {file}"

@@ -303,6 +303,7 @@ def _take(folder: Path, tries: int = 1) -> int | None:
 
 
 def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
+    """Start the watchdog process and wait until the lab is up."""
     ready, out = os.pipe()
     argv = [sys.executable, "-m", "ipexctl.lab.cluster.watchdog", str(folder), str(out), str(owner)]
     with open(folder / "watchdog.log", "wb") as log:
@@ -325,6 +326,7 @@ def _start_watchdog(folder: Path, lock: int, owner: int) -> None:
 
 
 def _ask(folder: Path, request: dict[str, str]) -> Any:
+    """Send a request to the lab's watchdog and return its answer."""
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with socket.socket(socket.AF_UNIX) as client:

@@ -48,6 +48,7 @@ class Watchdog:
         self.hosts: dict[str, Running] = {}
 
     def _claim_network(self, spec: LabSpec) -> lab_plan.LabPlan:
+        """Connect the switch under the first address block that is free."""
         for block in lab_plan.find_free_blocks(spec.name, lab_network.list_used_networks()):
             planned = lab_plan.plan_lab(spec, block, self.rung)
             if lab_network.connect_uplink(planned.link, self.switch):

@@ -92,6 +92,7 @@ class SshConfig:
         return Host(name) if self._config.plain else replace(host, name=name)
 
     def _ask_by_class(self, hosts: Sequence[Host]) -> dict[Host, SshSettings]:
+        """Ask ssh about one host of each class, and derive the answers for the others from it."""
         answers: dict[Host, SshSettings] = {}
         classes: dict[Hashable, Host] = {}
         for host in hosts:
@@ -109,6 +110,7 @@ class SshConfig:
         return answers
 
     def _ask_ssh(self, host: Host) -> SshSettings:
+        """Return what `ssh -G` prints for the host."""
         argv = [str(self._ssh), "-G", "-T", *ssh_options(host, self._file)]
         try:
             process = subprocess.run(
@@ -150,6 +152,7 @@ class SshConfig:
         return replace(DEFAULTS, name=host.name, hostname=host.name, user=self.me.user)
 
     def _read_config(self) -> Config:
+        """Parse the user's and the system's ssh_config, or the file given with -F."""
         folder = Path(self.me.home, ".ssh")
         if self._file is None:
             files = [(folder / "config", folder), (SYSTEM_CONFIG, SYSTEM_CONFIG.parent)]

@@ -124,6 +124,7 @@ class KnownHosts:
         return verdict
 
     def _judge_under_name(self, name: str, key_type: str, blob: bytes) -> KeyVerdict:
+        """Judge a key by the lines about one name."""
         lines = self.find(name)
         matching = [line for line in lines if line.key == blob]
         revoked = tuple(line for line in matching if line.marker == "@revoked")

@@ -85,6 +85,7 @@ class OpenSshTransport:
         return None
 
     def _try_login(self, host: Host, command: str, deadline: float) -> Channel:
+        """Start ssh once, and wait for the marker that its remote shell prints."""
         marker = "ipexctl" + secrets.token_hex(8)
         limit = max(1.0, deadline - time.monotonic())
         # `echo` and `;` mean the same to sh, csh and fish
@@ -110,6 +111,7 @@ class OpenSshTransport:
     def _build_argv(
         self, host: Host, limit: float, *words: str, via: Hops | None = None
     ) -> tuple[str, ...]:
+        """Return the ssh command with our options, which override those of ssh_config."""
         argv = [self._program, *words, *ssh_options(host, self._file)]
         timeout = max(1, math.floor(limit) - 1)  # so that ssh itself still reports why
         answer = self._answer(host)

@@ -108,6 +108,7 @@ class SshTransport:
         return next((need for answer in answers if (need := self._find_need(answer))), "")
 
     def _find_need(self, answer: SshSettings) -> str:
+        """Return what the host needs that only the ssh program supports, or ""."""
         if need := next(iter(answer.needs), "") or unsupported_setting(answer):
             return need
         if self._known.for_host(answer).has_authority(_known_hosts_names(answer)):
@@ -155,6 +156,7 @@ class SshTransport:
             return self._answers[host]
 
     def _log_in(self, answer: SshSettings, deadline: float, via: Hops | None = None) -> SshLink:
+        """Connect, check the host key and authenticate."""
         if "RevokedHostKeys" in answer.needs:
             raise Unreachable(
                 f"{answer.name}: only the ssh program reads the RevokedHostKeys of ssh_config",
@@ -205,6 +207,7 @@ class SshTransport:
         return Wire(channel)
 
     def _connect_jump(self, answer: SshSettings, hops: Hops, deadline: float) -> SshLink:
+        """Return the connection to the last jump host, made once and shared."""
         with self._lock:
             jump = self._jumps.setdefault(hops, _Jump())
         with jump.lock:

@@ -41,6 +41,7 @@ class Decoder:
         return frames
 
     def _take_frame(self) -> Frame | None:
+        """Remove the first frame from the buffer; None if it is not complete yet."""
         buffer = self._buffer
         if len(buffer) < HEAD.size:
             return None
