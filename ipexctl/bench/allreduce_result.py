@@ -142,10 +142,11 @@ class BenchLines:
         if line is None:
             return False
         if 0 <= rank < self.ranks:
-            self._take(rank, line)
+            self._read_document(rank, line)
         return True
 
-    def _take(self, rank: int, line: Mapping[str, Any]) -> None:
+    def _read_document(self, rank: int, line: Mapping[str, Any]) -> None:
+        """Record the document of one printed line; invalid values are left out."""
         kind = line.get("kind")
         if kind == "size":
             size, count = count_or_none(line.get("size")), count_or_none(line.get("iterations"))

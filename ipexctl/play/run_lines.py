@@ -42,7 +42,7 @@ class RunLines(View):
         self.lines(host, rank, [text])
 
     def result(self, result: RunResult) -> None:
-        if result.exchange and result.exchange.alarming:
+        if result.exchange and result.exchange.is_alarming:
             self.note(f"warning: {describe_exchange(result.exchange, result.plan.world_size)}")
         if result.gpu_check:
             self.note(f"warning: the script ended itself: {result.gpu_check}")

@@ -53,6 +53,7 @@ def _put_variables(
     lines: list[str], env: Mapping[str, str | None], existing: Mapping[str, Any],
     comments: Mapping[str, str],
 ) -> None:  # fmt: skip
+    """Set the variables in the inline, dotted or [run.env] form that the file already uses."""
     inline = next((i for i in _section_lines(lines, "run") if _INLINE.match(lines[i])), None)
     if inline is not None:
         merged = {name: value for name, value in {**existing, **env}.items() if value is not None}

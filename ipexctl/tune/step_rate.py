@@ -66,17 +66,21 @@ class Rates:
     @property
     def steps(self) -> int:
         """The number of steps that every rank has done, warm-up included."""
-        return min((process.last[0] for process in self._each()), default=0)
+        return min((process.last[0] for process in self._main_processes()), default=0)
 
     @property
     def measured(self) -> tuple[int, float]:
         """The steps and seconds of the rank with the fewest measured steps."""
-        return min((process.measured for process in self._each()), default=(0, 0.0))
+        return min((process.measured for process in self._main_processes()), default=(0, 0.0))
 
     @property
     def rate(self) -> float | None:
         """The steps per second of the slowest rank; None before there are any."""
-        rates = [n / seconds for n, seconds in (o.measured for o in self._each()) if seconds > 0]
+        rates = [
+            n / seconds
+            for n, seconds in (o.measured for o in self._main_processes())
+            if seconds > 0
+        ]
         return min(rates, default=None)
 
     def is_enough(self, seconds: float) -> bool:
@@ -97,7 +101,7 @@ class Rates:
             if process.measured[0] < LEAST and process.last[0] - process.first[0] >= LEAST:
                 process.warm = process.first
 
-    def _each(self) -> list[Steps]:
+    def _main_processes(self) -> list[Steps]:
         """Return one process of each rank: the one with the most steps."""
         best: dict[int, Steps] = {}
         for (rank, _), process in self.found.items():

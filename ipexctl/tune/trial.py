@@ -48,26 +48,26 @@ class TrialView(View):
     def lines(self, host: str, rank: int, texts: Sequence[str]) -> None:
         reports = [text for text in texts if self.rates.read(rank, text)]
         if reports:
-            self._look()
+            self._end_if_decided()
 
     def tick(self, tally: Tally) -> None:
-        self._look()
+        self._end_if_decided()
         steps = self.rates.steps
         self.tick_seen(f"{steps:,} steps" if steps else f"{tally.alive} of {tally.ranks} ranks up")
 
-    def _look(self) -> None:
+    def _end_if_decided(self) -> None:
         if self.ended:
             return
         if self.interrupts.hits > self.hits:
-            self._end("interrupted")
+            self._end_run("interrupted")
         elif self.rates.is_enough(self.ask.seconds):
-            self._end("measured")
+            self._end_run("measured")
         elif self.rates.is_hopeless(self.ask.seconds, self.ask.floor):
-            self._end("stopped")
+            self._end_run("stopped")
         elif time.monotonic() > self.deadline:
-            self._end("out-of-time")
+            self._end_run("out-of-time")
 
-    def _end(self, why: str) -> None:
+    def _end_run(self, why: str) -> None:
         """End the run as two Ctrl-C do: the hub kills the ranks at once."""
         self.ended = why
         self.interrupts.last = BY
@@ -103,7 +103,7 @@ class Trials:
                 raise
             ended, why = "failed", e.what
         finally:
-            self._remove(view.run_id)
+            self._remove_later(view.run_id)
         if self.interrupts.hits > view.hits:
             raise KeyboardInterrupt
         self.options = replace(self.options, confirm=send_agreed.answer_yes)  # asked once
@@ -118,7 +118,7 @@ class Trials:
         with suppress(KeyboardInterrupt):
             self.removed()
 
-    def _remove(self, run_id: str) -> None:
+    def _remove_later(self, run_id: str) -> None:
         if run_id:
             self.close()
             self.removed = start_in_thread(

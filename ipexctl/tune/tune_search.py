@@ -107,16 +107,16 @@ class Search:
 
     def run(self) -> Asking:
         for _ in range(SAME):
-            if len(self.trials) < 2 or self._fits():
-                yield from self._try(BASELINE, NOISE)
+            if len(self.trials) < 2 or self._has_time_left():
+                yield from self._run_trial(BASELINE, NOISE)
             if self.trials[-1].score is None:
                 return
         scores = self.scores[BASELINE]
         self.noise = max(LEAST_NOISE, OF_RANGE * (max(scores) - min(scores)) / _mean(scores))
         for dimension in self.space(self.trials[0].seen):
-            yield from self._dimension(dimension)
+            yield from self._search_dimension(dimension)
         if self.best != BASELINE:
-            yield from self._final()
+            yield from self._compare_best()
 
     def found(self) -> SearchResult:
         count = len(self.rounds)
@@ -126,13 +126,13 @@ class Search:
             self.noise,
             self.best,
             ratio - 1 if ratio else None,
-            ratio * self._spread() if ratio else 0.0,
+            ratio * self._estimate_spread() if ratio else 0.0,
             count,
             tuple(self.offers),
             tuple(self.untried),
         )
 
-    def _spread(self) -> float:
+    def _estimate_spread(self) -> float:
         """Return how much runs of the same settings differ in this search, including runs that are
         minutes apart. Trials that chose the best are left out: they were lucky."""
         score_lists = [self.scores[BASELINE], [after for _, after in self.rounds]]
@@ -142,48 +142,52 @@ class Search:
         width = T95[min(freedom, len(T95)) - 1] * math.sqrt(2 + 2 / len(self.rounds))
         return max(LEAST_NOISE, width * deviation)
 
-    def _dimension(self, dimension: Dimension) -> Asking:
+    def _search_dimension(self, dimension: Dimension) -> Asking:
+        """Try the candidates of one dimension, and keep those that exceed the noise."""
         for change in dimension.candidates:
             profile, best = self.best.replaced(dimension.name, change), self._best_score()
-            if not self._fits():
+            if not self._has_time_left():
                 self.untried += [] if dimension.offered else [change.label]
                 continue
-            floor = best * (1 - 2 * self._noise() - FAR)
-            trial = yield from self._try(profile, dimension.name, floor)
-            gain = self._gain(profile, trial, best)
-            close = self._noise() < gain < 3 * self._noise()
-            if close and self._fits():  # measure again
-                trial = yield from self._try(profile, dimension.name, floor)
-                gain = self._gain(profile, trial, best)
-            if gain > self._noise() and dimension.offered:
+            floor = best * (1 - 2 * self._assumed_noise() - FAR)
+            trial = yield from self._run_trial(profile, dimension.name, floor)
+            gain = self._gain_of(profile, trial, best)
+            close = self._assumed_noise() < gain < 3 * self._assumed_noise()
+            if close and self._has_time_left():  # measure again
+                trial = yield from self._run_trial(profile, dimension.name, floor)
+                gain = self._gain_of(profile, trial, best)
+            if gain > self._assumed_noise() and dimension.offered:
                 self.offers.append((change, gain))
-            elif gain > self._noise():
+            elif gain > self._assumed_noise():
                 self.best = profile
                 if dimension.first_wins:
                     return
 
-    def _final(self) -> Asking:
+    def _compare_best(self) -> Asking:
+        """Measure the best profile and the baseline in turns."""
         for number in range(ROUNDS):
             turns = (BASELINE, self.best) if number % 2 == 0 else (self.best, BASELINE)
-            if self.spent + len(turns) * self._cost() > self.budget:
+            if self.spent + len(turns) * self._estimate_cost() > self.budget:
                 return
             scores = {}
             for profile in turns:
-                trial = yield from self._try(profile, FINAL)
+                trial = yield from self._run_trial(profile, FINAL)
                 scores[profile] = trial.score
             before, after = scores[BASELINE], scores[self.best]
             if before and after is not None:
                 self.rounds.append((before, after))
 
-    def _try(self, profile: Profile, part: str, floor: float = 0.0) -> Generator[Ask, Trial, Trial]:
-        trial = yield Ask(profile, part, self._seconds(), floor)
+    def _run_trial(
+        self, profile: Profile, part: str, floor: float = 0.0
+    ) -> Generator[Ask, Trial, Trial]:
+        trial = yield Ask(profile, part, self._trial_seconds(), floor)
         self.trials.append(trial)
         self.spent += trial.seconds
         if trial.score is not None:
             self.scores.setdefault(profile, []).append(trial.score)
         return trial
 
-    def _gain(self, profile: Profile, trial: Trial, best: float) -> float:
+    def _gain_of(self, profile: Profile, trial: Trial, best: float) -> float:
         if trial.score is None or trial.ended != "measured":
             return -math.inf
         return _mean(self.scores[profile]) / best - 1
@@ -191,10 +195,10 @@ class Search:
     def _best_score(self) -> float:
         return _mean(self.scores[self.best])
 
-    def _noise(self) -> float:
+    def _assumed_noise(self) -> float:
         return LEAST_NOISE if self.noise is None else self.noise
 
-    def _seconds(self) -> float:
+    def _trial_seconds(self) -> float:
         """Return the seconds to measure, so that a few dozen trials fit the budget."""
         least, most = MEASURE
         usual = min(most, max(least, self.budget / 45))
@@ -202,14 +206,14 @@ class Search:
         seconds = usual if rate is None else max(usual, STEPS / rate)
         return min(seconds, max(usual, self.budget / 15))
 
-    def _cost(self) -> float:
+    def _estimate_cost(self) -> float:
         """Estimate the cost of one trial; one that ended early says nothing about the next."""
         full = [trial.seconds for trial in self.trials if trial.ended == "measured"]
-        return _mean(full) if full else self._seconds()
+        return _mean(full) if full else self._trial_seconds()
 
-    def _fits(self) -> bool:
+    def _has_time_left(self) -> bool:
         """Decide whether there is time for one more trial, and for the turns at the end."""
-        cost = self._cost()
+        cost = self._estimate_cost()
         rounds = min(ROUNDS, max(1, int(self.budget / cost / 5)))
         return self.spent + (1 + 2 * rounds) * cost <= self.budget
 

@@ -92,6 +92,7 @@ def setup_of(
     plan: LaunchPlan, facts: Sequence[Facts], prepared: Sequence[Prepared],
     env: Mapping[str, str], options: Collection[str], n: int | None,
 ) -> Setup:  # fmt: skip
+    """Collect from the plan what the candidates depend on."""
     first = plan.hosts[0]
     counts = [host.threads for host in plan.hosts]
     nics, envs = {host.nic for host in plan.hosts}, [dict(host.rank_env) for host in plan.hosts]

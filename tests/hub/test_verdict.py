@@ -59,7 +59,7 @@ FACTS = [LOST, ASKED, TIME, WELL, OVER, ALONE, FROZEN, BROKEN, REFUSED, NOTE,
 def live(facts: list[dict[str, Any]]) -> Verdict | None:
     """As a session hears it."""
     read = [fact for raw in facts if (fact := verdict.read_fact(raw))]
-    return verdict.decide_verdict([fact for fact in read if fact.decisive], 2, known_failures)
+    return verdict.decide_verdict([fact for fact in read if fact.is_decisive], 2, known_failures)
 
 
 def part(name: str, *records: dict[str, Any], alive: bool = False, target: str = "") -> RunOnHost:

@@ -38,20 +38,20 @@ def test_slow(busy: tuple[float, ...], slow: Slow | None):
 
 
 def test_who_was_slow_most_of_the_time():
-    mostly = loads(0.4, 1.0, 0.4, samples=9).mostly()
+    mostly = loads(0.4, 1.0, 0.4, samples=9).find_mostly_slow()
     assert mostly and mostly.ranks == (1,) and mostly.waits == pytest.approx(0.6)
     changed = loads(0.4, 1.0, 0.4)
     for _ in range(30):
         changed.add(enumerate((1.0, 1.0, 1.0)))
-    assert changed.mostly() is None
+    assert changed.find_mostly_slow() is None
 
 
 def test_the_start_of_a_run_in_which_all_are_busy_does_not_count():
     made = loads(1.0, 1.0, 1.0, samples=40)
-    assert made.mostly() is None
+    assert made.find_mostly_slow() is None
     for _ in range(20):
         made.add(enumerate((0.1, 1.0, 0.1)))
-    mostly = made.mostly()
+    mostly = made.find_mostly_slow()
     assert mostly and mostly.ranks == (1,)
 
 

@@ -81,7 +81,11 @@ def test_ranks_that_ran_collectives_in_one_group_train_together(watch):
     found = watch()
     say(found, groups=lambda rank: [group()])
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.alarming, seen.collectives) == (ExchangeVerdict.TOGETHER, False, 7)
+    assert (seen.verdict, seen.is_alarming, seen.collectives) == (
+        ExchangeVerdict.TOGETHER,
+        False,
+        7,
+    )
     assert describe_exchange(seen, 4) == "ranks exchanged data in 7 collectives"
 
 
@@ -98,7 +102,7 @@ def test_no_group_and_one_in_which_nothing_ran_are_each_alone(watch, groups):
     say(found, groups=groups)
     steps(found, 1)
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.alarming) == (ExchangeVerdict.ALONE, True)
+    assert (seen.verdict, seen.is_alarming) == (ExchangeVerdict.ALONE, True)
     assert " 4 trained " in describe_exchange(seen, 4)
 
 
@@ -132,7 +136,7 @@ def test_where_a_rank_may_have_exchanged_more_the_answer_is_not_known(watch, fac
     say(found, **facts)
     steps(found, 1)
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.reason, seen.alarming) == (ExchangeVerdict.UNKNOWN, reason, False)
+    assert (seen.verdict, seen.reason, seen.is_alarming) == (ExchangeVerdict.UNKNOWN, reason, False)
     assert not seen.quiet
 
 
@@ -186,7 +190,7 @@ def test_code_that_trains_is_alarmed_about_without_printed_steps_only_after_a_wh
         found = watch()
         say(found, seconds=seconds)
         seen = found.end(completed=True)
-        assert (seen.verdict, seen.alarming) == (ExchangeVerdict.ALONE, alarm)
+        assert (seen.verdict, seen.is_alarming) == (ExchangeVerdict.ALONE, alarm)
         assert " 4 ran " in describe_exchange(seen, 4)
 
 
@@ -197,7 +201,7 @@ def test_independent_ranks_of_a_sweep_get_a_plain_line(watch, seconds, printed, 
     steps(found, printed)
     assert found.warning(100.0) == ""
     seen = found.end(completed=True)
-    assert (seen.verdict, seen.alarming, seen.quiet) == (ExchangeVerdict.ALONE, False, quiet)
+    assert (seen.verdict, seen.is_alarming, seen.quiet) == (ExchangeVerdict.ALONE, False, quiet)
     assert " 4 ran " in describe_exchange(seen, 4)
 
 
@@ -205,7 +209,7 @@ def test_a_run_that_failed_before_its_first_step_accuses_nobody(watch):
     found = watch()
     say(found)
     seen = found.end(completed=False)
-    assert (seen.alarming, " 4 " in describe_exchange(seen, 4)) == (False, False)
+    assert (seen.is_alarming, " 4 " in describe_exchange(seen, 4)) == (False, False)
 
 
 def test_the_warning_comes_once_and_by_what_ranks_said_after_the_second_step(watch):

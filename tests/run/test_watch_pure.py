@@ -75,8 +75,8 @@ def test_a_hosts_load_is_the_mean_of_its_cpus_and_the_peak_of_its_memory():
     health = Health(made_plan(), 30)
     for cpu, used in ((0.2, 10), (0.6, 30), (None, 20)):
         health.sample("n0", Sample(cpu, used, 100))
-    assert health.overall("n0") == HostLoad(pytest.approx(0.4), 30, 100)
-    assert health.overall("n1") == HostLoad()
+    assert health.summarize_load("n0") == HostLoad(pytest.approx(0.4), 30, 100)
+    assert health.summarize_load("n1") == HostLoad()
 
 
 # --- the cause -----------------------------------------------------------------------------------

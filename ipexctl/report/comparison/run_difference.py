@@ -102,6 +102,7 @@ class RunComparison:
 
 
 def compare_runs(run: RunRecord, other: RunRecord) -> RunComparison:
+    """Compare two runs: speed, parts of a step, and recorded inputs."""
     factor, noise = speed_change(run, other) or (None, None)
     pair = RunComparison(run, other, (), factor, noise)
     if factor is not None and pair.speed_differs:
@@ -170,6 +171,7 @@ def _input_differences(pair: RunComparison) -> Iterator[Difference]:
 
 
 def _code_difference(ours: RunInputs, theirs: RunInputs) -> Difference:
+    """Name the files that were changed, added or removed, code first."""
     now, was = dict(ours.files or ()), dict(theirs.files or ())
     names = [name for name in {**now, **was} if now.get(name) != was.get(name)]
     code = [name for name in names if name.endswith(SOURCE)]
@@ -202,6 +204,7 @@ def _words_not_in(words: Sequence[str], others: Sequence[str]) -> list[str]:
 
 
 def _group_options(words: Sequence[str]) -> list[tuple[str, ...]]:
+    """Group each option with its value."""
     groups: list[tuple[str, ...]] = []
     for word in words:
         takes = groups and len(groups[-1]) == 1 and groups[-1][0].startswith("-")
@@ -239,6 +242,7 @@ def _fact_differences(pair: RunComparison) -> Iterator[Difference]:
 
 
 def _of_host(pair: RunComparison, host: str) -> Iterator[Difference]:
+    """Yield facts, placement and variables of a host that differ between the runs."""
     facts, other = pair.run.hosts[host], pair.other.hosts[host]
     ours, theirs = pair.run.plan_of(host), pair.other.plan_of(host)
     rows = (

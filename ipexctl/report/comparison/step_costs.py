@@ -44,6 +44,7 @@ class Growth:
 
 
 def step_costs(run: RunRecord) -> dict[str, Cost]:
+    """Return the cost of a step on each host, by the CPU time and sending of its ranks."""
     costs = {}
     for host, pace in run.paces.items():
         if not pace.ranks or not run.speed:

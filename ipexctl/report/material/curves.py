@@ -85,6 +85,7 @@ def interval_rates(points: Sequence[Point], edges: Sequence[float]) -> list[floa
 
 
 def _interpolate_value(points: Sequence[Point], time: float) -> float | None:
+    """Interpolate between the two nearest points; None outside of their range."""
     if not points or not points[0][0] <= time <= points[-1][0]:
         return None
     first, last = 0, len(points) - 1

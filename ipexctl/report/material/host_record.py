@@ -142,6 +142,7 @@ def _read_cpus(where: Any) -> tuple[int, ...]:
 
 
 def _read_stalls(facts: Iterable[tuple[float, Mapping[str, Any]]]) -> Iterable[tuple[float, Any]]:
+    """Yield the (start, end) of each stall; the end is None if it lasts."""
     since: float | None = None
     for time, fact in facts:
         if fact.get("event") == "stalled" and since is None:

@@ -110,7 +110,7 @@ def _exchange_lines(result: RunResult) -> list[Text]:
     if exchange is None or headline or exchange.quiet:
         return []
     text = f"  {describe_exchange(exchange, result.plan.world_size)}"
-    if exchange.alarming:
+    if exchange.is_alarming:
         hint = f"    why, and what to change: ipexctl explain {TRAINED_ALONE}"
         return [Text(text, "bold yellow"), Text(hint, "yellow")]
     if exchange.verdict is ExchangeVerdict.ALONE and exchange.steps:

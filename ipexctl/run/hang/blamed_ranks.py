@@ -34,7 +34,7 @@ def _late_ranks(view: HangView) -> Blame | None:
     calls = (alignment.collective_name(view.calls.waits_in[rank]) for rank in waiting)
     call = Counter(calls).most_common(1)[0][0]
     verb = "has" if len(late) == 1 else "have"
-    return Blame(late, f"{view.named(late).partition(' (')[0]} {verb} not reached {call}. ")
+    return Blame(late, f"{view.ranks_text(late).partition(' (')[0]} {verb} not reached {call}. ")
 
 
 def _ranks_that_do_not_wait(view: HangView) -> set[int]:
@@ -49,7 +49,9 @@ def _ranks_that_do_not_wait(view: HangView) -> set[int]:
 
 def _ranks_unlike_most(view: HangView) -> set[int]:
     """Return the minority if there is one, else those whose activity explains most."""
-    activities = {rank: (view.kind(rank).name, *does.alike) for rank, does in view.does.items()}
+    activities = {
+        rank: (view.kind(rank).name, *does.comparison_key) for rank, does in view.does.items()
+    }
     counts = Counter(activities.values())
     if len(counts) < 2:
         return set()

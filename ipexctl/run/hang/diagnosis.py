@@ -56,16 +56,16 @@ def _diagnose_blamed_ranks(view: HangView, blame: Blame) -> Diagnosis:
     first, kind, fact = ranks[0], view.kind(ranks[0]), blame.fact
     same = [rank for rank in ranks if view.kind(rank) is kind]
     if first not in view.does:
-        headline = f"no evidence from {view.named(same)}, and the others wait"
+        headline = f"no evidence from {view.ranks_text(same)}, and the others wait"
         finding = RunFinding(headline, ranks, "See its log.", f"{fact}{headline}. ")
         return _make_diagnosis(view, kind, finding)
     activity = view.does[first]
     place = f" in {activity.where.replace(' in ', ' ')}" if activity.where else ""
     be, verb = ("is", kind.verb[0]) if len(same) == 1 else ("are", kind.verb[1])
     action = view.action(first)
-    headline = f"{view.named(same)} {verb}{place}{':' * bool(place or verb != be)} {action}"
+    headline = f"{view.ranks_text(same)} {verb}{place}{':' * bool(place or verb != be)} {action}"
     if len(same) < len(ranks):
-        fact += f"{view.named(same).partition(' (')[0]} {be} {action}. "
+        fact += f"{view.ranks_text(same).partition(' (')[0]} {be} {action}. "
     every = not view.waiting and len(ranks) == len(view.does) > 1
     advice = view.advice(first, awaited=bool(view.waiting), every=every)
     return _make_diagnosis(view, kind, RunFinding(headline, ranks, advice, fact))
@@ -81,7 +81,7 @@ def _make_diagnosis(view: HangView, kind: CauseKind, finding: RunFinding) -> Dia
     return Diagnosis(
         kind,
         headline,
-        suspects=tuple(view.suspect(rank) for rank in ranks),
+        suspects=tuple(view.make_suspect(rank) for rank in ranks),
         groups=view.groups(() if finding.ends_wait else ranks),
         likely=lead + advice if advice else "",
         limits=evidence_limits(view),

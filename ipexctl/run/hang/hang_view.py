@@ -74,14 +74,14 @@ class HangView:
     def on(self, host: str) -> list[int]:
         return [rank for rank, name in self.situation.hosts.items() if name == host]
 
-    def named(self, ranks: Iterable[int]) -> str:
+    def ranks_text(self, ranks: Iterable[int]) -> str:
         """Format ranks, such as `rank 5 (node03)`, `ranks 3,5 (node[02-03])`."""
         ordered = sorted(ranks)
         folded = fold(host for rank in ordered if (host := self.situation.hosts.get(rank, "")))
         label = f"rank{'s' * (len(ordered) > 1)} {fold_numbers(ordered)}"
         return label + (f" ({folded})" if folded else "")
 
-    def suspect(self, rank: int) -> Suspect:
+    def make_suspect(self, rank: int) -> Suspect:
         host = self.situation.hosts.get(rank, "")
         if rank in self.ended:
             code = self.ended[rank]
@@ -95,9 +95,9 @@ class HangView:
 
     def action(self, rank: int) -> str:
         activity = self.does[rank]
-        return activity.action or f"waiting in {self.operation(rank)}"
+        return activity.action or f"waiting in {self.operation_text(rank)}"
 
-    def operation(self, rank: int) -> str:
+    def operation_text(self, rank: int) -> str:
         call, activity = self.calls.waits_in.get(rank), self.does[rank]
         if call:
             return alignment.collective_text(call, backward=activity.backward)
@@ -108,14 +108,14 @@ class HangView:
         by_activity = defaultdict[tuple[str, str, bool], list[int]](list)
         for rank, activity in self.does.items():
             if rank not in suspects:
-                what = self.operation(rank) if activity.waits else activity.action
+                what = self.operation_text(rank) if activity.waits else activity.action
                 by_activity[what, activity.where, activity.waits].append(rank)
         return tuple(
-            HangGroup(tuple(ranks), what, place, self._age(ranks), waits)
+            HangGroup(tuple(ranks), what, place, self._longest_wait(ranks), waits)
             for (what, place, waits), ranks in sorted(by_activity.items(), key=lambda i: -len(i[1]))
         )
 
-    def _age(self, ranks: list[int]) -> float | None:
+    def _longest_wait(self, ranks: list[int]) -> float | None:
         calls = [self.calls.waits_in[rank] for rank in ranks if rank in self.calls.waits_in]
         ages = [call.age for call in calls if call.age is not None]
         return max(ages) if ages else self.situation.quiet
@@ -142,7 +142,7 @@ def _waiting_ranks(activities: Mapping[int, Activity]) -> frozenset[int]:
 def evidence_limits(view: HangView) -> tuple[str, ...]:
     limits = list[str]()
     if view.unseen:
-        limits.append(f"no evidence from {view.named(view.unseen)}")
+        limits.append(f"no evidence from {view.ranks_text(view.unseen)}")
     explanations = {
         "none": "Python was started without ipexctl (--no-inspect, -I)",
         "blocked": "the signal is blocked",
@@ -150,13 +150,14 @@ def evidence_limits(view: HangView) -> tuple[str, ...]:
     }
     for stacks, why in explanations.items():
         if ranks := [rank for rank, look in view.looks.items() if look.stacks == stacks]:
-            limits.append(f"no stacks from {view.named(ranks)}: {why}")
+            limits.append(f"no stacks from {view.ranks_text(ranks)}: {why}")
     reasons = defaultdict[str, list[int]](list)
     for rank, look in view.looks.items():
         if look.collectives is None and look.collectives_why != "not asked":
             reasons[look.collectives_why or "not recorded"].append(rank)
     limits += [
-        f"no record of collectives from {view.named(ids)}: {why}" for why, ids in reasons.items()
+        f"no record of collectives from {view.ranks_text(ids)}: {why}"
+        for why, ids in reasons.items()
     ]
     return tuple(limits[:6])
 

@@ -46,7 +46,7 @@ class Activity:
     advice: str = ""
 
     @property
-    def alike(self) -> tuple[str, ...]:
+    def comparison_key(self) -> tuple[str, ...]:
         return self.op, self.where, self.thing
 
 
@@ -72,13 +72,13 @@ class RankEvidence:
         imports, where = len(inner) < len(called), where_text(place, called)
         return RankEvidence(look, master, place, inner, imports, where, backward)
 
-    def does(self, action: str, advice: str = "", thing: str = "") -> Activity:
+    def make_activity(self, action: str, advice: str = "", thing: str = "") -> Activity:
         return Activity(action, self.where, thing=thing, advice=advice)
 
-    def calls(self, paths: re.Pattern[str]) -> bool:
+    def has_call_in(self, paths: re.Pattern[str]) -> bool:
         return any(paths.search(frame.path) for frame in self.inner)
 
-    def in_syscall(self, numbers: set[int]) -> bool:
+    def is_in_syscall(self, numbers: set[int]) -> bool:
         return bool(self.look.syscall) and self.look.syscall[0] in numbers
 
     @property
@@ -92,16 +92,16 @@ class RankEvidence:
         return self.is_busy or (self.look.state == "R" and not self.look.syscall)
 
     @property
-    def in_sleep_syscall(self) -> bool:
-        return self.in_syscall(_SLEEP) or "nanosleep" in self.look.wchan
+    def is_in_sleep_syscall(self) -> bool:
+        return self.is_in_syscall(_SLEEP) or "nanosleep" in self.look.wchan
 
     @property
-    def sleeps(self) -> bool:
+    def is_sleeping(self) -> bool:
         """Return whether it sleeps, also in a `time.sleep(1)` whose system call is unknown."""
         look = self.look
         innermost = bool(look.frames) and look.frames[0] == self.place
         called = re.search(r"\bsleep\(", look.source.text) if look.source else None
-        return self.in_sleep_syscall or (innermost and called is not None and not look.syscall)
+        return self.is_in_sleep_syscall or (innermost and called is not None and not look.syscall)
 
     @property
     def c_function(self) -> str:
@@ -120,12 +120,12 @@ class RankEvidence:
         if exchanges:
             names = [frame.function for frame in exchanges if "wrapper" not in frame.function]
             return names[-1] if names else ""
-        idle = not self.is_busy and not self.in_sleep_syscall
+        idle = not self.is_busy and not self.is_in_sleep_syscall
         if idle and inner and _MAY_EXCHANGE.search(inner[0].path):
             return ""
-        waiting = not look.wchan or "futex" in look.wchan or self.in_syscall(FUTEX)
+        waiting = not look.wchan or "futex" in look.wchan or self.is_in_syscall(FUTEX)
         started = [call.op for call in look.collectives or () if not call.done]
-        own_wait = bool(look.wait.what) or self.calls(LOCKS) or self.calls(LOADER)
+        own_wait = bool(look.wait.what) or self.has_call_in(LOCKS) or self.has_call_in(LOADER)
         # `work.wait()` has no Python frame
         return "" if started and idle and waiting and look.state != "D" and not own_wait else None
 

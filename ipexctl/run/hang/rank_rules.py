@@ -63,19 +63,20 @@ def is_stopped(rank: RankEvidence) -> Activity | None:
     look = rank.look
     if look.state == "t":
         advice = "Detach the debugger or tracer (gdb, strace, py-spy)."
-        return rank.does("stopped by a debugger", advice)
+        return rank.make_activity("stopped by a debugger", advice)
     resume = f"Continue it: kill -CONT {look.pid} on {look.host}" if look.pid else ""
-    return rank.does("stopped by a signal", resume) if look.state == "T" else None
+    return rank.make_activity("stopped by a signal", resume) if look.state == "T" else None
 
 
 def has_ended(rank: RankEvidence) -> Activity | None:
-    return rank.does("ended") if rank.look.state in ("Z", "X") else None
+    return rank.make_activity("ended") if rank.look.state in ("Z", "X") else None
 
 
 def joins_run(rank: RankEvidence) -> Activity | None:
+    """Recognize a rank in the rendezvous of torch.distributed, or in new_group."""
     if any(f.function == "new_group" for f in rank.inner):
         advice = "Every rank must call it, also those that are not in the group."
-        return rank.does("waiting for the other ranks in new_group", advice)
+        return rank.make_activity("waiting for the other ranks in new_group", advice)
     look = rank.look
     peer = look.blocked_on.peer if look.blocked_on else ""
     store = look.source is not None and _STORE.search(look.source.text)
@@ -84,7 +85,7 @@ def joins_run(rank: RankEvidence) -> Activity | None:
         or (store and not rank.is_busy)
         or (not rank.inner and bool(peer) and peer == rank.master)
     ):
-        return rank.does(f"joining the run at {rank.master or 'its master'}")
+        return rank.make_activity(f"joining the run at {rank.master or 'its master'}")
     return None
 
 
@@ -98,9 +99,9 @@ def exchanges_data(rank: RankEvidence) -> Activity | None:
 
 
 def runs_program(rank: RankEvidence) -> Activity | None:
-    if not rank.calls(_PROGRAM) or (rank.look.cpu or 0) < WORKS:
+    if not rank.has_call_in(_PROGRAM) or (rank.look.cpu or 0) < WORKS:
         return None
-    return rank.does(f"running {child_text(child_waited_for(rank.look))}")
+    return rank.make_activity(f"running {child_text(child_waited_for(rank.look))}")
 
 
 def lacks_cpu_time(rank: RankEvidence) -> Activity | None:
@@ -108,25 +109,25 @@ def lacks_cpu_time(rank: RankEvidence) -> Activity | None:
     idle = not rank.is_busy and not rank.imports and (look.cpu or 0) < WORKS
     if not rank.runs or not idle or look.waits_in_loop:
         return None
-    return rank.does("ready to run, with hardly any CPU time")
+    return rank.make_activity("ready to run, with hardly any CPU time")
 
 
 def spins_in_loop(rank: RankEvidence) -> Activity | None:
     if not rank.runs or not rank.look.waits_in_loop:
         return None
-    return rank.does(f"spinning{_source_line_text(rank.look)}")
+    return rank.make_activity(f"spinning{_source_line_text(rank.look)}")
 
 
 def is_computing(rank: RankEvidence) -> Activity | None:
     if not rank.runs:
         return None
     inside = f" inside {rank.look.wait.call}" if rank.look.wait.call else ""
-    return rank.does("importing modules" if rank.imports else f"computing{inside}")
+    return rank.make_activity("importing modules" if rank.imports else f"computing{inside}")
 
 
 def computes_in_other_threads(rank: RankEvidence) -> Activity | None:
     busy = (rank.look.cpu or 0) >= BUSY
-    return rank.does("computing in other threads or processes") if busy else None
+    return rank.make_activity("computing in other threads or processes") if busy else None
 
 
 # --- workers --------------------------------------------------------------------------------------
@@ -134,24 +135,29 @@ def computes_in_other_threads(rank: RankEvidence) -> Activity | None:
 
 def waits_for_computing_loader(rank: RankEvidence) -> Activity | None:
     slowest = slowest_worker(rank.look)
-    if not rank.calls(LOADER) or slowest is None or slowest.state != "R" or dead_worker(rank.look):
+    if (
+        not rank.has_call_in(LOADER)
+        or slowest is None
+        or slowest.state != "R"
+        or dead_worker(rank.look)
+    ):
         return None
     text = f"waiting for data loader worker {slowest.pid}, which computes"
-    return rank.does(text + _worker_state_text(slowest))
+    return rank.make_activity(text + _worker_state_text(slowest))
 
 
 def waits_for_loader(rank: RankEvidence) -> Activity | None:
-    if not rank.calls(LOADER):
+    if not rank.has_call_in(LOADER):
         return None
     if lost := dead_worker(rank.look):
         ending = how_ended_text(lost)
         advice = _NO_MEMORY if ending.endswith("by signal 9") else ""
-        return rank.does(f"waiting for a data loader worker that {ending}", advice)
+        return rank.make_activity(f"waiting for a data loader worker that {ending}", advice)
     slowest = slowest_worker(rank.look)
     if slowest is None:
-        return rank.does("waiting for a data loader worker")
+        return rank.make_activity("waiting for a data loader worker")
     text = f"waiting for data loader worker {slowest.pid}"
-    return rank.does(text + _worker_state_text(slowest))
+    return rank.make_activity(text + _worker_state_text(slowest))
 
 
 def _worker_state_text(worker: RankLook) -> str:
@@ -170,15 +176,15 @@ def has_lost_worker(rank: RankEvidence) -> Activity | None:
     if lost and not (alive and lost.ended == "exit code 0"):
         pid, ending = f" (PID {lost.pid})" if lost.pid else "", how_ended_text(lost)
         advice = _NO_MEMORY if ending.endswith("by signal 9") else _LOST_TASK
-        return rank.does(f"{_lock_action(rank)}; a worker process{pid} {ending}", advice)
+        return rank.make_activity(f"{_lock_action(rank)}; a worker process{pid} {ending}", advice)
     workers = [child for child in look.children if any(POOL.search(f.path) for f in child.frames)]
-    if not workers or not rank.calls(POOL):
+    if not workers or not rank.has_call_in(POOL):
         return None
     feeds = any(thread.source for thread in look.threads if not thread.main)
     if feeds or len(look.children) >= MOST_CHILDREN or any(map(has_task, workers)):
         return None
     text = "waiting for a task that a pool's worker took; that worker has ended"
-    return rank.does(text, _LOST_TASK)
+    return rank.make_activity(text, _LOST_TASK)
 
 
 # --- files, and what is outside the run -----------------------------------------------------------
@@ -198,69 +204,79 @@ def _blocked_activity(rank: RankEvidence) -> Activity:
     if target and target.what == "pipe":
         pipe = f"the named pipe {target.path}" if target.path else "a pipe"
         advice = "Likely: the process at the other end of the pipe does not write or read."
-        return rank.does(f"waiting for the other end of {pipe}", advice, target.path)
+        return rank.make_activity(f"waiting for the other end of {pipe}", advice, target.path)
     if target and target.path:
-        verb = "writing" if rank.in_syscall(_WRITE) else "reading"
-        return rank.does(f"{verb} {target.path}", thing=target.path)
-    return rank.does("blocked in the kernel" + (f" ({look.wchan})" if look.wchan else ""))
+        verb = "writing" if rank.is_in_syscall(_WRITE) else "reading"
+        return rank.make_activity(f"{verb} {target.path}", thing=target.path)
+    return rank.make_activity("blocked in the kernel" + (f" ({look.wchan})" if look.wchan else ""))
 
 
 def waits_for_input(rank: RankEvidence) -> Activity | None:
+    """Recognize a wait for stdin, a terminal or a debugger."""
     look, target = rank.look, rank.look.blocked_on
     advice = "A run has no input: remove input() or breakpoint() from the script."
-    if rank.calls(_DEBUGGERS):
-        return rank.does("waiting in a debugger", advice, "stdin")
-    reads_stdin = rank.in_syscall(_READ) and look.syscall[1:2] == (0,) and not look.name
+    if rank.has_call_in(_DEBUGGERS):
+        return rank.make_activity("waiting in a debugger", advice, "stdin")
+    reads_stdin = rank.is_in_syscall(_READ) and look.syscall[1:2] == (0,) and not look.name
     text = look.source.text if look.source else ""
     asks = re.search(r"\b(?:input|breakpoint|set_trace)\(", text)
     if asks or reads_stdin or (target and re.match(r"/dev/(?:pts/|tty)", target.path)):
-        return rank.does("waiting for input", advice, "stdin")
+        return rank.make_activity("waiting for input", advice, "stdin")
     return None
 
 
 def waits_for_program(rank: RankEvidence) -> Activity | None:
-    if not rank.calls(_PROGRAM) and not rank.in_syscall(_WAIT_CHILD):
+    if not rank.has_call_in(_PROGRAM) and not rank.is_in_syscall(_WAIT_CHILD):
         return None
     advice = "Likely: the command that it started hangs."
-    return rank.does(f"waiting for {child_text(child_waited_for(rank.look))}", advice, "program")
+    return rank.make_activity(
+        f"waiting for {child_text(child_waited_for(rank.look))}", advice, "program"
+    )
 
 
 def waits_for_file_lock(rank: RankEvidence) -> Activity | None:
     look, target = rank.look, rank.look.blocked_on
     of_file = (target is None or target.what in ("file", "")) and "poll" not in look.wchan
-    locks = (rank.in_syscall(_FLOCK) and of_file) or re.search(
+    locks = (rank.is_in_syscall(_FLOCK) and of_file) or re.search(
         "flock|posix_lock|lock_inode", look.wchan
     )
     if not locks and not any("/filelock/" in frame.path for frame in rank.inner):
         return None
     path = target.path if target else ""
     advice = "Likely: another process holds the lock file."
-    return rank.does(f"waiting for the file lock {path}".strip(), advice, path or "file lock")
+    return rank.make_activity(
+        f"waiting for the file lock {path}".strip(), advice, path or "file lock"
+    )
 
 
 def waits_for_peer(rank: RankEvidence) -> Activity | None:
+    """Recognize a wait for data or a connection from outside the run."""
     look, target = rank.look, rank.look.blocked_on
-    if rank.in_sleep_syscall or look.wait.what:
+    if rank.is_in_sleep_syscall or look.wait.what:
         return None
     if any(frame.function == "accept" and _SOCKETS.search(frame.path) for frame in rank.inner[:2]):
         advice = "Likely: the program that should connect does not."
-        return rank.does("waiting for a connection", advice, "connection")
+        return rank.make_activity("waiting for a connection", advice, "connection")
     if target and target.peer and target.what in ("socket", "poll"):
         advice = f"Likely: {target.peer} does not answer."
-        return rank.does(f"waiting for data from {target.peer}", advice, target.peer)
+        return rank.make_activity(f"waiting for data from {target.peer}", advice, target.peer)
     advice = "Likely: a server outside the run does not answer; set a timeout."
-    sockets = rank.calls(_SOCKETS)
-    return rank.does("waiting for data from a socket", advice, "socket") if sockets else None
+    sockets = rank.has_call_in(_SOCKETS)
+    return (
+        rank.make_activity("waiting for data from a socket", advice, "socket") if sockets else None
+    )
 
 
 # --- sleeping, locks, unknown ---------------------------------------------------------------------
 
 
 def is_sleeping(rank: RankEvidence) -> Activity | None:
-    if not rank.sleeps:
+    if not rank.is_sleeping:
         return None
     if rank.look.waits_in_loop:
-        return rank.does(f"sleeping in a loop{_source_line_text(rank.look)}", NEVER_HAPPENS)
+        return rank.make_activity(
+            f"sleeping in a loop{_source_line_text(rank.look)}", NEVER_HAPPENS
+        )
     call = rank.c_function
     if call and not call.endswith("sleep"):
         return _inside_activity(rank, "waiting", call)
@@ -272,7 +288,9 @@ def is_sleeping(rank: RankEvidence) -> Activity | None:
 def _inside_activity(rank: RankEvidence, verb: str, call: str) -> Activity:
     """Name the function or the library that the rank has called, if that is known."""
     return (
-        rank.does(f"{verb} inside {call}", f"{call} has not returned.") if call else rank.does(verb)
+        rank.make_activity(f"{verb} inside {call}", f"{call} has not returned.")
+        if call
+        else rank.make_activity(verb)
     )
 
 
@@ -284,7 +302,7 @@ def waits_for_lock(rank: RankEvidence) -> Activity | None:
     if rank.look.wait.what or any(LOCKS.search(frame.path) for frame in rank.inner[:4]):
         action = _lock_action(rank)
         full = action.endswith("is full")
-        return rank.does(action, "Likely: nothing takes items out of it." if full else "")
+        return rank.make_activity(action, "Likely: nothing takes items out of it." if full else "")
     return _futex_activity(rank) if rank.look.frames else None  # else it may wait for other ranks
 
 
@@ -292,21 +310,22 @@ def does_unknown_thing(rank: RankEvidence) -> Activity:
     if activity := _futex_activity(rank):
         return activity
     if rank.look.state != "S":
-        return rank.does("doing nothing known")
+        return rank.make_activity("doing nothing known")
     return _inside_activity(rank, "waiting", rank.c_function)
 
 
 def _futex_activity(rank: RankEvidence) -> Activity | None:
     look = rank.look
-    if not rank.in_syscall(FUTEX) and "futex" not in look.wchan:
+    if not rank.is_in_syscall(FUTEX) and "futex" not in look.wchan:
         return None
     call, lock = rank.c_function, _named_lock(look)
     if call and not lock.startswith("the"):
         return _inside_activity(rank, "waiting", call)
-    return rank.does(f"waiting for {lock}")
+    return rank.make_activity(f"waiting for {lock}")
 
 
 def _lock_action(rank: RankEvidence) -> str:
+    """Describe what the rank waits for by its Python objects, else by its frames."""
     look, wait = rank.look, rank.look.wait
     holder = next((thread for thread in look.threads if wait.by and thread.id == wait.by), None)
     if wait.what in ("thread", "exit"):

@@ -39,6 +39,7 @@ def _mentions_host(text: str, host: str) -> bool:
 
 
 def ranks_left_early(view: HangView) -> RunFinding | None:
+    """Find ranks that have ended while others wait for them."""
     awaited = {rank for late in view.calls.waits_for.values() for rank in late} & view.ended.keys()
     others = set(view.does) - view.waiting - _joining_ranks(view)
     if not awaited and view.ended and not view.calls.waits_in and not others:
@@ -47,7 +48,7 @@ def ranks_left_early(view: HangView) -> RunFinding | None:
         return None
     ending = ended_text(view.ended[min(awaited)])
     advice = "Likely: it had fewer batches than the others; give all ranks the same number."
-    head = f"{view.named(awaited)} {ending} while others wait"
+    head = f"{view.ranks_text(awaited)} {ending} while others wait"
     return RunFinding(head, awaited, advice if "exit code 0" in ending else None)
 
 
@@ -79,13 +80,13 @@ def _different_calls(view: HangView) -> RunFinding | None:
     (usual, majority), (other, minority) = mismatch[:2]
     first, second = alignment.describe_difference(other, usual)
     sides = [
-        f"{view.named(ranks)} called {call}"
+        f"{view.ranks_text(ranks)} called {call}"
         + (f" at {place}" if (place := _most_common_place(view, ranks)) else "")
         for ranks, call in ((minority, first), (majority, second))
     ]
     if other.op != usual.op:
         first, second = alignment.collective_name(other), alignment.collective_name(usual)
-    head = f"{view.named(minority)} called {first}, {view.named(majority)} {second}"
+    head = f"{view.ranks_text(minority)} called {first}, {view.ranks_text(majority)} {second}"
     equal = len(minority) == len(majority)  # then either side may be wrong
     suspects = mismatch if equal else mismatch[1:]
     ranks = [rank for _, side in suspects for rank in side]
@@ -97,7 +98,7 @@ def _calls_in_cycle(view: HangView) -> RunFinding | None:
     if view.calls.roots() - view.ended.keys() or not cycle:
         return None
     advice = "Likely: they call the collectives of different groups in a different order."
-    pairs = (f"rank {rank} waits in {view.operation(rank)}" for rank in cycle[:2])
+    pairs = (f"rank {rank} waits in {view.operation_text(rank)}" for rank in cycle[:2])
     head = f"ranks {fold_numbers(cycle)} wait for each other: {', '.join(pairs)}"
     return RunFinding(head, cycle, advice)
 
@@ -112,7 +113,7 @@ def _calls_without_partner(view: HangView) -> RunFinding | None:
         return None
     minority = [rank for rank in view.waiting if view.does[rank].op != ops.most_common(1)[0][0]]
     examples = [
-        f"{view.named(ranks)} in {op} ({_most_common_place(view, ranks)})"
+        f"{view.ranks_text(ranks)} in {op} ({_most_common_place(view, ranks)})"
         for op in sorted(named, key=ops.__getitem__)[:2]
         if (ranks := [rank for rank in view.waiting if view.does[rank].op == op])
     ]
@@ -152,7 +153,7 @@ def rendezvous_is_incomplete(view: HangView) -> RunFinding | None:
         why = view.causes["unknown"].advice
     elif first in view.does:
         why = view.advice(first, awaited=True)
-    head = f"{view.named(missing)} {verb} not joined the rendezvous{place}"
+    head = f"{view.ranks_text(missing)} {verb} not joined the rendezvous{place}"
     return RunFinding(head, missing, why)
 
 
@@ -171,14 +172,15 @@ def all_ranks_wait_alike(view: HangView) -> RunFinding | None:
 
 
 def exchange_is_stalled(view: HangView) -> RunFinding | None:
+    """Recognize a collective that all ranks have reached and that does not finish."""
     examined = len(view.does) + len(view.ended)
     if not view.waiting or examined < view.situation.world_size or find_blamed_ranks(view):
         return None
     stalled = view.calls.waits_in.keys() - view.calls.waits_for.keys()
     first = min(stalled or view.waiting)
-    operation = view.operation(first)
-    same = [rank for rank in view.waiting if view.operation(rank) == operation]
-    subject = f"all {len(same)} ranks" if len(same) == len(view.does) else view.named(same)
+    operation = view.operation_text(first)
+    same = [rank for rank in view.waiting if view.operation_text(rank) == operation]
+    subject = f"all {len(same)} ranks" if len(same) == len(view.does) else view.ranks_text(same)
     head = f"{subject} {'is' if len(same) == 1 else 'are'} in {operation}, and it does not finish"
     if first not in view.calls.waits_in:
         head = f"{subject} wait{'s' if len(same) == 1 else ''} in {operation}"
@@ -190,7 +192,7 @@ def nothing_tells_why(view: HangView) -> RunFinding | None:
     if find_blamed_ranks(view) or (view.does and not view.waiting):
         return None
     if view.waiting:
-        head = f"{view.named(view.does)} wait in {view.operation(min(view.does))}"
+        head = f"{view.ranks_text(view.does)} wait in {view.operation_text(min(view.does))}"
         return RunFinding(f"{head}; nothing is known of the others yet", advice="")
     why = "nothing tells a rank that hangs from those that wait for it"
     return RunFinding(f"the reason is unknown: {why}", advice="")

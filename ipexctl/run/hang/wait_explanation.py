@@ -76,6 +76,7 @@ def of_thread(look: RankLook, thread: Thread) -> RankLook:
 
 
 def _thread_cause(look: RankLook, classify: Classify) -> str:
+    """Follow the chain of threads that wait for each other, and describe each link."""
     lines, thread = list[str](), _main_thread(look)
     visited = list[str]()
     while thread is not None and len(lines) < LINKS:
@@ -139,6 +140,7 @@ def _other_threads_cause(look: RankLook, classify: Classify) -> str:
 
 
 def explain_child(look: RankLook, child: RankLook | None, classify: Classify) -> str:
+    """Follow the chain of child processes that are waited for, and describe each."""
     lines = list[str]()
     while len(lines) < LINKS and child is not None:
         kind, activity = classify(child, "")

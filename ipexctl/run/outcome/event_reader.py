@@ -79,6 +79,7 @@ def read_host_event(
 
 
 def _parse_event(host: str, answer: Answer, body: bytes) -> Event:
+    """Read an event, a rank's output or the host's last message by the keys of the header."""
     if "event" not in answer and "error" in answer:
         return Answer(host, answer["error"]).read(run_events.Broken)
     if "event" not in answer:

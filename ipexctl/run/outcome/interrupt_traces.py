@@ -36,20 +36,20 @@ class InterruptTraces:
         self._held: dict[int, _Held] = {}
 
     def shown(self, rank: int, texts: Sequence[str]) -> list[str]:
-        return [line for text in texts for line in self._line(rank, text)]
+        return [line for text in texts for line in self._filter_line(rank, text)]
 
     def rest(self, rank: int) -> list[str]:
         """Return what was held back when the output ended: an incomplete traceback."""
         held = self._held.pop(rank, None)
         return held.lines if held and any(held.lines) else []
 
-    def _line(self, rank: int, text: str) -> Iterator[str]:
+    def _filter_line(self, rank: int, text: str) -> Iterator[str]:
         plain = _PREFIX.sub("", without_colour(text)).rstrip()
         held = self._held.get(rank)
         if held and held.begun and len(held.lines) < MOST_LINES and plain[:1] in ("", " "):
             held.lines.append(text)
         elif held and held.begun:
-            ended = self._was_ended(plain)
+            ended = self._follows_from_end(plain)
             self._held[rank] = _Held(hidden=ended)
             if ended:
                 self.hidden.add(rank)
@@ -64,7 +64,7 @@ class InterruptTraces:
             yield from (line for line in held.lines if line.strip() or not held.hidden)
             yield text
 
-    def _was_ended(self, last: str) -> bool:
+    def _follows_from_end(self, last: str) -> bool:
         """Return whether an exception with this last line follows from the end of the ranks."""
         if last.split(":")[0] == "KeyboardInterrupt":
             return True

@@ -38,9 +38,9 @@ class Choice:
         return [text for text in texts if self.shows(host, rank, text)]
 
     def shows(self, host: str, rank: int, text: str) -> bool:
-        return self.source(host, rank) and self._line(without_colour(text))
+        return self.source(host, rank) and self._matches_patterns(without_colour(text))
 
-    def _line(self, text: str) -> bool:
+    def _matches_patterns(self, text: str) -> bool:
         if self.include and not any(pattern.search(text) for pattern in self.include):
             return False
         return not any(pattern.search(text) for pattern in self.exclude)

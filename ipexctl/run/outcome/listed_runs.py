@@ -292,6 +292,7 @@ def _was_there(report: RunOnHost) -> bool:
 
 
 def _merge_run(reports: tuple[RunOnHost, ...]) -> ListedRun:
+    """Merge the reports of all hosts about one run."""
     about = max((report.about for report in reports), key=lambda a: (a.ranks, a.command))
     ok, started = (sum(getattr(report, name) for report in reports) for name in ("ok", "started"))
     deciding = _deciding_reports(reports, about)

@@ -58,7 +58,7 @@ class Exchange:
     completed: bool = True  # the ranks came to their end
 
     @property
-    def alarming(self) -> bool:
+    def is_alarming(self) -> bool:
         return self.trained and self.verdict in (ExchangeVerdict.ALONE, ExchangeVerdict.APART)
 
 
@@ -134,7 +134,7 @@ class ExchangeWatch:
             self.processes[rank] = processes
             self.written[rank] = now - min(process.age for process in processes)
         self.moved[host] = report.moved or self.moved.get(host, ())
-        if self._met is None and self._at_loopback():
+        if self._met is None and self._describe_loopback():
             self._met = now
 
     def printed(self, rank: int, data: bytes, texts: Sequence[str], now: float) -> None:
@@ -162,7 +162,7 @@ class ExchangeWatch:
         exchange = self.judge()
         if exchange is None or exchange.verdict is ExchangeVerdict.UNKNOWN:
             return ""
-        if exchange.alarming:
+        if exchange.is_alarming:
             warned_before, self._warned = self._warned, True
             hint = f"   (ipexctl explain {TRAINED_ALONE})"
             return "" if warned_before else f"WARNING: {so_far(exchange)}{hint}"
@@ -175,9 +175,9 @@ class ExchangeWatch:
         if not later or self._waited or self.written.get(0, 0.0) < (self._met or 0.0) + AGAIN:
             return ""
         self._waited = True
-        return self._at_loopback()
+        return self._describe_loopback()
 
-    def _at_loopback(self) -> str:
+    def _describe_loopback(self) -> str:
         """Return the note if rank 0 waits at a loopback address for ranks of other hosts."""
         rank_0 = self.processes.get(0, ())
         waiting = (process for process in rank_0 if process.joined and not process.groups)
@@ -206,7 +206,7 @@ class ExchangeWatch:
 
     def end(self, *, completed: bool) -> Exchange | None:
         exchange = self.judge(completed=completed, over=True)
-        return exchange and replace(exchange, stuck=self._at_loopback())
+        return exchange and replace(exchange, stuck=self._describe_loopback())
 
     def judge(self, *, completed: bool = False, over: bool = False) -> Exchange | None:
         """Judge the exchange; None for one rank. `completed`: the script came to its end."""
@@ -215,8 +215,8 @@ class ExchangeWatch:
             return None
         steps = max(self.steps.values(), default=0)
         joins = self.plan.joins or any(p.joined for row in self.processes.values() for p in row)
-        shortest = min((self._seconds(rank) for rank in self._hosts), default=0.0)
-        ran_long, received = completed and shortest >= LONG, self._received()
+        shortest = min((self._rank_seconds(rank) for rank in self._hosts), default=0.0)
+        ran_long, received = completed and shortest >= LONG, self._received_bytes()
         exchange = Exchange(
             ExchangeVerdict.UNKNOWN,
             sum(received.values()),
@@ -226,7 +226,7 @@ class ExchangeWatch:
             trained=joins and self.plan.trains and (steps > 0 or ran_long),
             completed=completed,
         )
-        proven = self._proven()
+        proven = self._find_exchanging_ranks()
         partial = {group: ranks for group, ranks in proven.items() if len(ranks) < len(group)}
         complete = proven.keys() - partial.keys()
         groups = _connected_groups(world, (pair for group in complete for pair in pairwise(group)))
@@ -236,16 +236,16 @@ class ExchangeWatch:
             group, ranks = min(partial.items())
             why = f"of {_rank_text(group)}, only {_rank_text(ranks)} ran a collective that is known"
             return replace(exchange, reason=why, quiet=not (joins and completed))
-        doubts = (self._doubt(rank, received[rank], over) for rank in self._hosts)
+        doubts = (self._find_doubt(rank, received[rank], over) for rank in self._hosts)
         if why := next(filter(None, doubts), ""):
             return replace(exchange, reason=why, quiet=not (joins and completed))
         verdict = ExchangeVerdict.ALONE if len(groups) == world else ExchangeVerdict.APART
         return replace(exchange, verdict=verdict, groups=groups)
 
-    def _seconds(self, rank: int) -> float:
+    def _rank_seconds(self, rank: int) -> float:
         return max((process.seconds for process in self.processes.get(rank, ())), default=0.0)
 
-    def _proven(self) -> dict[tuple[int, ...], set[int]]:
+    def _find_exchanging_ranks(self) -> dict[tuple[int, ...], set[int]]:
         """Return {members of a group: those that report that they ran collectives in it}."""
         proven: dict[tuple[int, ...], set[int]] = {}
         for process in self.processes_in_groups():
@@ -255,7 +255,7 @@ class ExchangeWatch:
                     proven.setdefault(members, set()).add(process.rank)
         return proven
 
-    def _doubt(self, rank: int, received: int, over: bool) -> str:
+    def _find_doubt(self, rank: int, received: int, over: bool) -> str:
         """Return why a rank may have exchanged more than is known, or "". `received`: bytes."""
         host, world = self._hosts[rank], self.plan.world_size
         processes = self.processes.get(rank, ())
@@ -281,7 +281,7 @@ class ExchangeWatch:
             return f"rank {rank} exchanged {short_size(received)} outside of torch.distributed"
         return ""
 
-    def _received(self) -> dict[int, int]:
+    def _received_bytes(self) -> dict[int, int]:
         """Return the bytes that each rank received from addresses of the run's ranks."""
         rows = [row for moved in self.moved.values() for row in moved]
         own_addresses = {local for _, local, _, _, _ in rows}

@@ -130,7 +130,7 @@ def _exchange_document(exchange: Exchange) -> dict[str, Any]:
         "collectives": exchange.collectives,
         "groups": [list(group) for group in exchange.groups],
         "printed_steps": exchange.steps,
-        "alarm": exchange.alarming,
+        "alarm": exchange.is_alarming,
         "reason": exchange.reason or None,
     }
 

@@ -105,7 +105,7 @@ class RunResult:
         """Complete suggested commands. `spell`: adds the user's options to a command."""
         return replace(self, steps=self.steps.spelled(spell)) if self.steps else self
 
-    def reachable(self, host: str) -> bool:
+    def is_reachable(self, host: str) -> bool:
         """Return whether the host was reachable at the end of the run."""
         return any(h.host == host and h.logs for h in self.hosts)
 

@@ -45,9 +45,11 @@ class RankEnd:
         """Describe the end. A host's count of OOM kills explains it if one rank was killed."""
         killed = self.lost or self.signal == 9
         hints = [hint for hint in self.hints if killed or hint != "oom"]
-        return self._how() + "".join(f"; {_HINTS[hint]}" for hint in hints if hint in _HINTS)
+        return self._describe_ending() + "".join(
+            f"; {_HINTS[hint]}" for hint in hints if hint in _HINTS
+        )
 
-    def _how(self) -> str:
+    def _describe_ending(self) -> str:
         if self.signal is not None:
             return f"was ended by signal {self.signal}{_SIGNALS.get(self.signal, '')}"
         return "was killed" if self.lost else f"exited with code {self.code}"
@@ -100,7 +102,7 @@ class RunState:
         passed, lines = self._streams.setdefault(rank, Lines()).skim(data)
         return passed + len(self._remember(rank, lines))
 
-    def output_end(self, rank: int) -> list[str]:
+    def end_output(self, rank: int) -> list[str]:
         stream = self._streams.get(rank)
         return self._remember(rank, stream.end()) if stream else []
 

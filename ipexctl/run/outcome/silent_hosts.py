@@ -44,7 +44,7 @@ class Health:
         self.rank_loads.ended(rank)
         self._stopped.pop(rank, None)
 
-    def overall(self, host: str) -> HostLoad:
+    def summarize_load(self, host: str) -> HostLoad:
         """Return the mean of its CPUs, the peak of its memory."""
         last, (total, count) = self.loads.get(host, HostLoad()), self._cpu.get(host, (0.0, 0))
         return HostLoad(total / count if count else None, self._peak.get(host), last.total)
@@ -77,7 +77,7 @@ class Health:
         ]
         stopped = {r: s for r, s in self._stopped.items() if s >= SHOWN_AFTER}
         notes += [
-            f"{self._name(rank)} has been stopped for {seconds:.0f} s (all its threads are in "
+            f"{self._rank_text(rank)} has been stopped for {seconds:.0f} s (all its threads are in "
             f"state T); after {self.host_timeout:g} s the run ends (--host-timeout)"
             for rank, seconds in stopped.items()
             if rank not in self._told
@@ -88,5 +88,5 @@ class Health:
         self._told = {*quiet, *stopped}
         return notes
 
-    def _name(self, rank: int) -> str:
+    def _rank_text(self, rank: int) -> str:
         return f"rank {rank} on {self.plan.host_of(rank)}"

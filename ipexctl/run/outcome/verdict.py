@@ -58,7 +58,7 @@ class HubRecord:
     event: Event
 
     @property
-    def decisive(self) -> bool:
+    def is_decisive(self) -> bool:
         return _verdict_of_fact(self, 0) is not None
 
 

@@ -100,7 +100,9 @@ class Fold:
     def add(self, rank: int, texts: Sequence[str], now: float) -> None:
         for text in texts:
             key, numbers = line_template(text) if self._all > 1 else (text, ())
-            group = self._joinable(key, text, self._last.get(rank, -1)) or self._new(key, now)
+            group = self._find_joinable(key, text, self._last.get(rank, -1)) or self._add_group(
+                key, now
+            )
             group.ranks.append(rank)
             group.texts.append(text)
             group.numbers.append(numbers)
@@ -114,11 +116,11 @@ class Fold:
             or len(queue[0].ranks) == self._all
             or len(queue) > MOST_LINES
         ):
-            yield self._leave()
+            yield self._take_first()
 
     def rest(self) -> Iterator[LineGroup]:
         while self._queue:
-            yield self._leave()
+            yield self._take_first()
 
     def without(self, rank: int) -> int:
         """Drop the groups in which this rank is not. Return the number of their lines."""
@@ -128,21 +130,21 @@ class Fold:
             self._close(group)
         return sum(len(group.ranks) for group in dropped)
 
-    def _joinable(self, key: str, text: str, last: int) -> LineGroup | None:
+    def _find_joinable(self, key: str, text: str, last: int) -> LineGroup | None:
         """Return a group that the line can join, preferably one with the same numbers."""
         groups = self._open.get(key, [])
         start = bisect_right(groups, last, key=lambda group: group.number)
         near = groups[start : start + NEAR]
         return next((group for group in near if text in group.texts), near[0] if near else None)
 
-    def _new(self, key: str, now: float) -> LineGroup:
+    def _add_group(self, key: str, now: float) -> LineGroup:
         group = LineGroup(key, self._next, now)
         self._next += 1
         self._queue.append(group)
         self._open.setdefault(key, []).append(group)
         return group
 
-    def _leave(self) -> LineGroup:
+    def _take_first(self) -> LineGroup:
         group = self._queue.popleft()
         self._close(group)
         return group

@@ -97,7 +97,7 @@ class Formats:
         text = _FROM.sub("", text)
         lower = text.lower()
         if text.startswith("::metric "):
-            return _make_point(self._named(text.removeprefix("::metric "), explicit=True))
+            return _make_point(self._read_named(text.removeprefix("::metric "), explicit=True))
         if "%|" in text and (bar := _BAR.search(text)):
             return _make_point(self._bar(bar, text))
         if not any(word in lower for word in self.needed):
@@ -111,10 +111,10 @@ class Formats:
                 if form.alone:
                     return _make_point(values.items())
         special = bool(values)
-        for name, value in self._named(text):
+        for name, value in self._read_named(text):
             values.setdefault(name, value)
         if {"step", "epoch"} & values.keys() and not {"loss", "eval_loss"} & values.keys():
-            values |= self._only_part(text)
+            values |= self._read_only_loss(text)
         if self.evaluation.match(text) or self.evaluation_marks.search(text):
             loss = values.get("eval_loss", values.get("loss"))
             return _make_point([("eval_loss", loss)] if loss else [])
@@ -125,7 +125,7 @@ class Formats:
             return None
         return _make_point((values | _read_rate(text)).items())
 
-    def _named(self, text: str, *, explicit: bool = False) -> Iterator[tuple[str, str]]:
+    def _read_named(self, text: str, *, explicit: bool = False) -> Iterator[tuple[str, str]]:
         seen = set()
         for match in self.named.finditer(text):
             key, value = self.keys[match["key"].lower()], match["value"]
@@ -133,20 +133,20 @@ class Formats:
                 continue
             if key in seen or (key == "step" and not _WHOLE.fullmatch(value)):
                 continue
-            if not explicit and self._is_part(match, text):
+            if not explicit and self._is_part_of_loss(match, text):
                 continue
             seen.add(key)
             yield key, value
             if match["of"] and key in _TOTALS:
                 yield _TOTALS[key], match["of"]
 
-    def _is_part(self, match: re.Match[str], text: str) -> bool:
+    def _is_part_of_loss(self, match: re.Match[str], text: str) -> bool:
         """Recognize a part of the loss, or one of several: `D loss: 0.1`, `Loc Loss 0.2`."""
         if match["key"].lower() != "loss" or not (word := _WORD.search(text[: match.start()])):
             return False
         return not self.whole_loss.fullmatch(word[1])
 
-    def _only_part(self, text: str) -> dict[str, str]:
+    def _read_only_loss(self, text: str) -> dict[str, str]:
         """Treat the only loss in a line with a step or an epoch as the loss, whatever its name."""
         matches = list(_PART.finditer(text))
         if len(matches) != 1 or self.other_loss.search(text[: matches[0].end()]):
@@ -167,7 +167,7 @@ class Formats:
                 yield "rate", str(number)
             elif number:
                 yield "rate", str(1 / number)
-        for key, value in self._named(f"{bar['title'] or ''} ; {text[bar.end() :]}"):
+        for key, value in self._read_named(f"{bar['title'] or ''} ; {text[bar.end() :]}"):
             if key != "step":
                 yield key, value
 
@@ -263,7 +263,7 @@ class LineReader:
         if "%|" in text:
             return self._bar(text)
         if _KERAS.search(text):
-            return self._largest(self.formats.point(text))
+            return self._keep_largest(self.formats.point(text))
         separator = next((mark for mark in ("|", ",") if mark in text), None)
         cells = [cell.strip().strip("\"'") for cell in text.split(separator)]
         if len(cells) > 2:
@@ -292,9 +292,9 @@ class LineReader:
         bar = _BAR.search(text)
         if bar is None or (bar["title"] or "").strip():
             return point
-        return self._largest(point)
+        return self._keep_largest(point)
 
-    def _largest(self, point: Point | None) -> Point | None:
+    def _keep_largest(self, point: Point | None) -> Point | None:
         if point is None or point.total is None:
             return point
         self._most = max(self._most, point.total)

@@ -66,7 +66,7 @@ class Lines:
             data = data.replace(b"\r", b"\n")
         block, newline, rest = (self._rest + data).rpartition(b"\n")
         if newline and not self._bars and (self._held or b"%|" in block):
-            lines_left = self._without_moves(block.split(b"\n"), rest)
+            lines_left = self._join_nested_bars(block.split(b"\n"), rest)
             block, newline = b"\n".join(lines_left), b"\n" if lines_left else b""
         lines = _shown_lines(block, self._bars) if newline else []
         if self._held and _UP in rest:
@@ -79,7 +79,7 @@ class Lines:
         self._rest = rest
         return lines
 
-    def _without_moves(self, lines: list[bytes], rest: bytes) -> list[bytes]:
+    def _join_nested_bars(self, lines: list[bytes], rest: bytes) -> list[bytes]:
         """Handle nested bars of tqdm: a newline, the inner bar, and the cursor up. No line ends."""
         finished: list[bytes] = []
         for i, line in enumerate(lines):

@@ -47,7 +47,7 @@ class RankLoads:
             previous = self._busy.get(rank, cpus)
             self._busy[rank] = previous + SMOOTH * (cpus - previous)
             self._seen[rank] = self._seen.get(rank, 0) + 1
-        if self._judged():
+        if self._has_enough_samples():
             slow = self.slow() or Slow((), 0.0)
             if slow.ranks or self._found:  # while all ranks start, they are equally busy
                 self._found[slow.ranks] += 1
@@ -61,10 +61,10 @@ class RankLoads:
     def ended(self, rank: int) -> None:
         self._busy.pop(rank, None)
 
-    def _judged(self) -> bool:
+    def _has_enough_samples(self) -> bool:
         return len(self._busy) > 1 and all(self._seen[rank] >= LEAST for rank in self._busy)
 
-    def mostly(self) -> Slow | None:
+    def find_mostly_slow(self) -> Slow | None:
         """Return ranks that were slow most of the time since one was."""
         if not self._found:
             return None
@@ -74,7 +74,7 @@ class RankLoads:
         return Slow(ranks, self._waits[ranks] / count / 1000)
 
     def slow(self) -> Slow | None:
-        result = find_slow_ranks(self._busy) if self._judged() else None
+        result = find_slow_ranks(self._busy) if self._has_enough_samples() else None
         return Slow(*result) if result else None
 
 

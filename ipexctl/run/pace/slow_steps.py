@@ -101,30 +101,31 @@ class _Judge:
 
     def found(self) -> SlowSteps:
         ranks = [rank for pace in self.paces.values() for rank in pace.ranks]
-        computing = {host.host: self._computing(host) for host in self.plan.hosts}
+        computing = {host.host: self._computing_share(host) for host in self.plan.hosts}
         shares = {name: share for name, share in computing.items() if share is not None}
         largest = max(shares.values(), default=None)
         rates = [rank.sending for rank in ranks if rank.sending is not None]
         sending = max(rates) if len(rates) == len(ranks) > 1 else None
         sent = max(rank.sent for rank in ranks)
-        wait, headline, proposals = self._judged(ranks, shares, sending)
+        wait, headline, proposals = self._find_wait(ranks, shares, sending)
         return SlowSteps(wait, headline, proposals, self.rate, largest, sending, sent)
 
-    def _judged(
+    def _find_wait(
         self, ranks: Sequence[RankPace], computing: Mapping[str, float], sending: float | None
     ) -> tuple[StepWait, str, tuple[PaceProposal, ...]]:
+        """Return what the steps wait for, a headline and proposals."""
         if len(computing) < len(self.plan.hosts):
             return StepWait.UNKNOWN, "the CPUs of some hosts are unknown", ()
         largest = max(computing.values())
         if sending is not None and sending >= MUCH and largest <= 1 - WAITS:
-            return StepWait.EXCHANGE, self._exchange(ranks), self._faster(ranks)
+            return StepWait.EXCHANGE, self._exchange_text(ranks), self._propose_compression(ranks)
         if slow := find_slow_ranks(computing, LATE):
-            return StepWait.SLOW_HOST, *self._slow_host(*slow)
-        if few := self._few_threads(computing):
+            return StepWait.SLOW_HOST, *self._explain_slow_host(*slow)
+        if few := self._explain_few_threads(computing):
             return StepWait.FEW_THREADS, *few
         if largest >= COMPUTES:
             text = f"the ranks compute {_percent_text(largest)} of the time"
-            return StepWait.COMPUTING, self._says(text), ()
+            return StepWait.COMPUTING, self._with_step_time(text), ()
         busiest = max(self.paces.values(), key=lambda pace: pace.cpu or 0.0)
         crowded = busiest.cpu is not None and busiest.cpu >= CROWDED
         usage = f"the ranks use {_percent_text(largest)} of their CPUs"
@@ -132,12 +133,12 @@ class _Judge:
         measured = sending is not None or len(self.plan.hosts) == 1
         if largest <= IDLE and begun and measured and not crowded:
             text = f"{usage}, and wait neither for the network nor for a slow host"
-            return StepWait.IDLE, self._says(text), self._tune()
+            return StepWait.IDLE, self._with_step_time(text), self._propose_tune()
         if crowded:
             usage += f"; all programs together keep those of {busiest.host} busy"
-        return StepWait.MIXED, self._says(usage), ()
+        return StepWait.MIXED, self._with_step_time(usage), ()
 
-    def _computing(self, host: HostPlan) -> float | None:
+    def _computing_share(self, host: HostPlan) -> float | None:
         """Return the mean over its ranks of the share of their CPU time that they use."""
         threads = asked_threads(host) or host.threads
         if threads is None:
@@ -146,37 +147,39 @@ class _Judge:
         cpus = [rank.cpus for rank in self.paces[host.host].ranks]
         return min(1.0, sum(cpus) / len(cpus) / per_rank)
 
-    def _says(self, finding: str) -> str:
+    def _with_step_time(self, finding: str) -> str:
         return f"a step takes {_seconds_text(1 / self.rate)}; {finding}" if self.rate else finding
 
     # --- the exchange -----------------------------------------------------------------------------
 
-    def _exchange(self, ranks: Sequence[RankPace]) -> str:
+    def _exchange_text(self, ranks: Sequence[RankPace]) -> str:
         sender = max(ranks, key=lambda rank: rank.sending or 0.0)
         share = sender.sending or 1.0
         speed = bit_rate(sender.sent * 8 / share)
         if self.rate:
             spent, size = _seconds_text(share / self.rate), short_size(sender.sent / self.rate)
-            return self._says(f"{spent} of it the ranks exchange {size} at {speed}")
+            return self._with_step_time(f"{spent} of it the ranks exchange {size} at {speed}")
         size = short_size(sender.sent)
         return f"{_percent_text(share)} of the time the ranks exchange {size} per second at {speed}"
 
-    def _faster(self, ranks: Sequence[RankPace]) -> tuple[PaceProposal, ...]:
+    def _propose_compression(self, ranks: Sequence[RankPace]) -> tuple[PaceProposal, ...]:
         compressed = any("IPEXCTL_COMPRESS" in dict(host.rank_env) for host in self.plan.hosts)
         large = max(rank.sent for rank in ranks) >= LEAST
         if self.plan.ddp and large and not compressed:
             command = f"ipexctl run --compress bf16 {self.script}"
             return (PaceProposal("compress", "gradients as bf16 are half the bytes", command),)
-        return self._tune()
+        return self._propose_tune()
 
-    def _tune(self) -> tuple[PaceProposal, ...]:
+    def _propose_tune(self) -> tuple[PaceProposal, ...]:
         text = "trials of threads, buckets and connections"
         proposal = PaceProposal("tune", text, f"ipexctl tune {self.script}")
         return () if self.plan.tuned else (proposal,)
 
     # --- hosts and threads ------------------------------------------------------------------------
 
-    def _slow_host(self, slow: Sequence[str], waits: float) -> tuple[str, tuple[PaceProposal, ...]]:
+    def _explain_slow_host(
+        self, slow: Sequence[str], waits: float
+    ) -> tuple[str, tuple[PaceProposal, ...]]:
         name = fold(slow)
         text = f"the other ranks wait {_percent_text(waits)} of the time for {name}"
         limits = {host.quota for host in self.plan.hosts if host.host in slow and host.quota}
@@ -186,9 +189,9 @@ class _Judge:
         if not any("IPEXCTL_SHARE" in dict(host.rank_env) for host in self.plan.hosts):
             why = "a script that reads IPEXCTL_SHARE gives slow hosts smaller batches"
             proposals.append(PaceProposal("share", why, f"ipexctl run {self.script}"))
-        return self._says(text), tuple(proposals)
+        return self._with_step_time(text), tuple(proposals)
 
-    def _few_threads(
+    def _explain_few_threads(
         self, computing: Mapping[str, float]
     ) -> tuple[str, tuple[PaceProposal, ...]] | None:
         """Explain a user's number of threads far below the cores, if ranks use all of them."""
@@ -199,7 +202,7 @@ class _Judge:
             text = f"ranks on {host.host} compute with {asked} of {planned} threads"
             why = "without OMP_NUM_THREADS, a thread for each core"
             command = f"ipexctl run --env OMP_NUM_THREADS={planned} {self.script}"
-            return self._says(text), (PaceProposal("threads", why, command),)
+            return self._with_step_time(text), (PaceProposal("threads", why, command),)
         return None
 
 

@@ -27,6 +27,7 @@ from ipexctl.stack.mpi import HostMpi
 
 
 def make_launch_plan(nodes: Sequence[PlannedHost], request: RunRequest, run_id: str) -> LaunchPlan:
+    """Plan the ranks, variables and mpirun command of a run. Raise RunFailed, InputError."""
     placement = decide_placement(nodes, request)
     first = placement.sites[0].node
     installed = _common_mpi([site.node for site in placement.sites])

@@ -38,6 +38,7 @@ class Decided:
 
 
 def decide_placement(nodes: Sequence[PlannedHost], request: RunRequest) -> Decided:
+    """Decide ranks per host, their cores, the backend and the master's address."""
     counts = ranks_per_host.share_out(nodes, request)
     used = [(node, count) for node, count in zip(nodes, counts, strict=True) if count]
     backend = tuning_variables.choose_backend([node for node, _ in used], request)
@@ -169,6 +170,7 @@ def _tight_notes(sites: Sequence[Site]) -> Iterator[str]:
 
 
 def _of_one(site: Site) -> Iterator[str]:
+    """Yield notes about too few CPUs on one host."""
     places, cpu = site.places, site.node.facts.cpu
     ranks = len(places.parts)
     if places.threads is None:
@@ -204,6 +206,7 @@ def _unequal_notes(sites: Sequence[Site]) -> Iterator[str]:
 def _override_notes(
     sites: Sequence[Site], request: RunRequest, master: Mapping[str, str]
 ) -> Iterator[str]:
+    """Yield notes about variables of --env that replace planned values."""
     env = dict(request.env)
     for name in sorted(env.keys() & rank_variables.FIXED):
         yield f"--env {name}: not used, as it differs in each rank"

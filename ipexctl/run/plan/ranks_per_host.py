@@ -80,6 +80,7 @@ def _rank_limits(nodes: Sequence[PlannedHost], request: RunRequest) -> tuple[lis
 
 
 def _fill_hosts(limits: list[int], n: int, limited_by: str) -> list[int]:
+    """Distribute n ranks, filling each host to its limit. Raise InputError if they do not fit."""
     if n > sum(limits):
         hosts = "1 host has" if len(limits) == 1 else f"{len(limits)} hosts have"
         raise InputError(
@@ -125,6 +126,7 @@ def check_rank_room(plan: LaunchPlan, facts: Mapping[str, Facts], *, force: bool
 
 
 def _excesses(facts: Facts, ranks: int) -> Iterator[_Excess]:
+    """Yield how the ranks exceed the cores and the memory of a host."""
     cores = len(fast_cores(facts.cpu))
     if facts.cpu.quota is not None:
         cores = min(cores, ceil(facts.cpu.quota))

@@ -121,6 +121,7 @@ def _ccl_variables(site: Site) -> Iterator[Variable]:
 
 
 def _preload_variables(site: Site) -> Iterator[Variable]:
+    """Yield LD_PRELOAD for libiomp5 and an allocator, with their settings."""
     # the loader takes a space and a colon for the end of a path
     usable = (path for path in site.node.prepared.preload if not set(path) & set(" :"))
     libraries = {path.rpartition("/")[2].partition(".")[0]: path for path in usable}

@@ -26,7 +26,7 @@ class HostEnvironment:
         return tuple(int(number) for number in re.findall(r"\d+", self.packages.get(name, ""))[:2])
 
     @property
-    def for_cpus(self) -> bool:
+    def is_cpu_only(self) -> bool:
         """Whether its torch is a build that uses no GPU."""
         torch = self.packages.get("torch", "")
         return "+cpu" in torch or not any(name.startswith("nvidia-") for name in self.packages)

@@ -74,18 +74,18 @@ class Review:
         if not self.hosts:
             return []
         notes = [
-            *map(self._unreadable, self._invalid), *self._arguments(), *self._keywords(),
+            *map(self._unreadable_note, self._syntax_errors), *self._argument_notes(), *self._keyword_notes(),
             *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
-            *self._hub(), *self._launchers(), *self._lightning(),
-            *self._gpu(), *self._loopback(),
+            *self._hf_notes(), *self._launcher_notes(), *self._lightning_notes(),
+            *self._gpu_notes(), *self._loopback_notes(),
         ]  # fmt: skip
         return list(dict.fromkeys(map(str, notes)))
 
     @property
-    def _invalid(self) -> list[tuple[str, str, int]]:
+    def _syntax_errors(self) -> list[tuple[str, str, int]]:
         return [(source.path, *source.error) for source in self.sources if source.error]
 
-    def _unreadable(self, error: tuple[str, str, int]) -> ScriptNote:
+    def _unreadable_note(self, error: tuple[str, str, int]) -> ScriptNote:
         path, why, line = error
         version = ".".join(map(str, sys.version_info[:2]))
         return ScriptNote(
@@ -94,8 +94,10 @@ class Review:
 
     def check_syntax(self) -> None:
         """Raise InputError for what no host can parse: a newer Python there may accept more."""
-        if self._invalid and not any(host.python > sys.version_info[:2] for host in self.hosts):
-            path, why, line = self._invalid[0]
+        if self._syntax_errors and not any(
+            host.python > sys.version_info[:2] for host in self.hosts
+        ):
+            path, why, line = self._syntax_errors[0]
             raise InputError(
                 str(ScriptNote(f"{path}:{line}", f"SyntaxError: {why}")),
                 why="every rank would end with this error",
@@ -106,14 +108,14 @@ class Review:
     # --- arguments of transformers' Trainer ------------------------------------------------------
 
     @property
-    def _script(self) -> str:
+    def _script_path(self) -> str:
         return self.sources[0].path if self.sources else " ".join(self.argv[:1])
 
     @property
     def _own_options(self) -> frozenset[str]:
         return frozenset().union(*(source.options for source in self.sources))
 
-    def _parsed(self) -> tuple[str, str]:
+    def _find_argument_parser(self) -> tuple[str, str]:
         """Return where the arguments are parsed into a framework's class, and the class."""
         for source in self.sources:
             for parser in source.parsers:
@@ -123,8 +125,9 @@ class Review:
                         return f"{source.path}:{parser.line}", target
         return "", ""
 
-    def _arguments(self) -> Iterator[ScriptNote]:
-        place, target = self._parsed()
+    def _argument_notes(self) -> Iterator[ScriptNote]:
+        """Note removed or GPU-only arguments of transformers' Trainer on the command line."""
+        place, target = self._find_argument_parser()
         if not place:
             return
         options, own_options = _parse_options(self.argv[1:]), self._own_options
@@ -132,49 +135,54 @@ class Review:
             if name in own_options:
                 continue
             use_cpu = _is_true(options.get("use_cpu", "false"))
-            for text, use in self._removed(name, value, as_keyword=False, use_cpu=use_cpu):
-                yield ScriptNote(self._script, text, use)
+            for text, use in self._removed_arguments(
+                name, value, as_keyword=False, use_cpu=use_cpu
+            ):
+                yield ScriptNote(self._script_path, text, use)
         if not (own_options & {"bf16", "use_cpu"} or any(s.changes_argv for s in self.sources)):
-            yield from self._bf16_argument(place, target, options)
+            yield from self._bf16_argument_notes(place, target, options)
 
-    def _bf16_argument(
+    def _bf16_argument_notes(
         self, place: str, target: str, options: Mapping[str, str]
     ) -> Iterator[ScriptNote]:
-        name = posixpath.splitext(self._script)[0]
+        name = posixpath.splitext(self._script_path)[0]
         from_file = any(word.endswith((".json", ".yaml", ".yml")) for word in self.argv[1:])
         if from_file or f"{name}.args" in self.files.sent or not self._refuses_bf16():
             return
         words = {key: _is_true(value) for key, value in options.items()}
-        if words.get("use_cpu", False) or (words.get("no_cuda") and self._before((5, 0))):
+        if words.get("use_cpu", False) or (
+            words.get("no_cuda") and self._is_transformers_before((5, 0))
+        ):
             return
         if words.get("bf16") or words.get("bf16_full_eval"):
             option = "--bf16" if words.get("bf16") else "--bf16_full_eval"
             text = f"{option} without --use_cpu requires a GPU in transformers"
-            yield ScriptNote(self._script, text, f"{option} --use_cpu")
+            yield ScriptNote(self._script_path, text, f"{option} --use_cpu")
         elif self._is_bf16_by_default(target) and not _PRECISIONS & words.keys():
             text = (
                 f"{_last_name(target)} sets bf16 by default, which requires a GPU without use_cpu"
             )
             yield ScriptNote(place, text, "the argument --use_cpu")
 
-    def _keywords(self) -> Iterator[ScriptNote]:
+    def _keyword_notes(self) -> Iterator[ScriptNote]:
         own_options = self._own_options
         for source in self.sources:
             for call in source.calls:
                 target = framework_class(source.bases, call.target)
                 if is_trainer_arguments(target):
-                    yield from self._call(source, call, target, own_options)
+                    yield from self._call_notes(source, call, target, own_options)
 
-    def _call(
+    def _call_notes(
         self, source: PythonSource, call: SourceCall, target: str, own_options: frozenset[str]
     ) -> Iterator[ScriptNote]:
+        """Note removed or GPU-only keywords in a call that creates a framework's arguments."""
         place, kwargs = f"{source.path}:{call.line}", dict(call.keywords)
         for name, value in kwargs.items():
             if name in own_options and not call.target.startswith(FRAMEWORK_MODULES):
                 continue
             word = value if isinstance(value, str) else "true"
             use_cpu = kwargs.get("use_cpu") is True
-            for text, use in self._removed(name, word, as_keyword=True, use_cpu=use_cpu):
+            for text, use in self._removed_arguments(name, word, as_keyword=True, use_cpu=use_cpu):
                 yield ScriptNote(place, text, use)
         if {"use_cpu", "no_cuda"} & kwargs.keys() or not call.complete or not self._refuses_bf16():
             return
@@ -187,7 +195,7 @@ class Review:
             )
             yield ScriptNote(place, text, f"{_last_name(target)}(..., use_cpu=True)")
 
-    def _removed(
+    def _removed_arguments(
         self, name: str, value: str, *, as_keyword: bool, use_cpu: bool
     ) -> Iterator[tuple[str, str]]:
         rule = self.rules.find_argument(name, value)
@@ -203,28 +211,32 @@ class Review:
         installed = self.hosts[0].packages.get(since.partition(" ")[0], "")
         yield f"{rule.describe_use(written, since)}, the hosts have {installed}", use
 
-    def _since(self, versions: Mapping[str, tuple[int, ...]]) -> str:
+    def _find_common_version(self, versions: Mapping[str, tuple[int, ...]]) -> str:
         """Return the first package that every host has in such a version or later, with it."""
         for name, version in versions.items():
             if all(host.version(name) >= version for host in self.hosts):
                 return f"{name} {'.'.join(map(str, version))}"
         return ""
 
-    def _before(self, version: tuple[int, int]) -> bool:
+    def _is_transformers_before(self, version: tuple[int, int]) -> bool:
         return all(() < host.version("transformers") < version for host in self.hosts)
 
     def _refuses_bf16(self) -> bool:
-        since = self._since({"transformers": BF16_NEEDS_USE_CPU})
-        return bool(since) and all(host.for_cpus for host in self.hosts)
+        since = self._find_common_version({"transformers": BF16_NEEDS_USE_CPU})
+        return bool(since) and all(host.is_cpu_only for host in self.hosts)
 
     def _is_bf16_by_default(self, target: str) -> bool:
-        return target in TRL_CONFIGS and bool(self._since({"trl": TRL_BF16}))
+        return target in TRL_CONFIGS and bool(self._find_common_version({"trl": TRL_BF16}))
 
-    def _lightning(self) -> Iterator[ScriptNote]:
+    def _lightning_notes(self) -> Iterator[ScriptNote]:
         """Note Lightning's defaults: on CPUs, the Trainer uses one rank on one host. Fabric takes
         LT_DEVICES and LT_NUM_NODES, which every rank has."""
         hosts, per_host = len(self.hosts), self.ranks_per_host
-        if not per_host or hosts * per_host == 1 or not all(host.for_cpus for host in self.hosts):
+        if (
+            not per_host
+            or hosts * per_host == 1
+            or not all(host.is_cpu_only for host in self.hosts)
+        ):
             return
         for source in self.sources:
             for call in source.calls:
@@ -245,9 +257,9 @@ class Review:
 
     # --- GPUs ------------------------------------------------------------------------------------
 
-    def _gpu(self) -> Iterator[ScriptNote]:
+    def _gpu_notes(self) -> Iterator[ScriptNote]:
         """Note the first use of a GPU in each file: users who change one look at the next."""
-        if not all(host.for_cpus for host in self.hosts):
+        if not all(host.is_cpu_only for host in self.hosts):
             return
         own_cuda = any(source.own_cuda for source in self.sources)
         for source in self.sources:
@@ -256,7 +268,7 @@ class Review:
                 text = f"{words} needs a GPU, but torch on the hosts is built for CPUs"
                 yield ScriptNote(f"{source.path}:{line}", text, use)
 
-    def _loopback(self) -> Iterator[ScriptNote]:
+    def _loopback_notes(self) -> Iterator[ScriptNote]:
         """Note a loopback address: each host would look for rank 0 on itself."""
         for source in self.sources if len(self.hosts) > 1 else ():
             for words, line in source.loopback[:1]:
@@ -271,16 +283,17 @@ class Review:
 
     # --- models and datasets ---------------------------------------------------------------------
 
-    def _hub(self) -> Iterator[ScriptNote]:
+    def _hf_notes(self) -> Iterator[ScriptNote]:
+        """Note models and datasets that the hosts neither have nor can download."""
         offline = [host.host for host in self.hosts if not host.has_route]
         planned = HUB_VARIABLES & {*self.files.variables}
         for place, name, dataset in self.named():
-            if self._is_written(name):
+            if self._is_written_by_script(name):
                 continue
             kind = "dataset" if dataset else "model"
             if local_path := self.files.local.get(name):
                 if not self.files.holds(name):
-                    yield self._stays(place, name, kind, local_path)
+                    yield self._local_path_note(place, name, kind, local_path)
             elif offline and not planned and _HUB_ID.fullmatch(name):
                 source = f"hf:{kind}s/{name}"
                 yield ScriptNote(
@@ -290,12 +303,14 @@ class Review:
                     f"`ipexctl data pull {source}` and run with --data {data_name(name)}",
                 )
 
-    def _stays(self, place: str, name: str, kind: str, local_path: LocalPath) -> ScriptNote:
+    def _local_path_note(
+        self, place: str, name: str, kind: str, local_path: LocalPath
+    ) -> ScriptNote:
         """Note a path that is not sent. If it is an argument, propose another path for it."""
         why = f": {local_path.why}" if local_path.why else ""
         way = f"`{local_path.way}` (the complete work tree is sent), or " if local_path.way else ""
         use = f"load it from $IPEXCTL_DATA_{kind.upper()}"
-        if place == self._script and self.files.data:
+        if place == self._script_path and self.files.data:
             use = f"pass {self.files.data}/{kind}/current/files instead of {name}"
         push = quoting.quote(("ipexctl", "data", "push", local_path.path, "--as", kind))
         return ScriptNote(
@@ -304,7 +319,7 @@ class Review:
             f"{way}`{push}`, run with --data {kind}, and {use}",
         )
 
-    def _is_written(self, name: str) -> bool:
+    def _is_written_by_script(self, name: str) -> bool:
         """Return whether it is below a folder that the script itself writes."""
         folders = (folder for source in self.sources for folder in source.written)
         return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
@@ -318,7 +333,7 @@ class Review:
                 name = arguments.get(option[2:], "")
                 own_model = option == "--model" and "/" not in name and tops & _OWN_MODELS
                 if name and not own_model:
-                    yield self._script, name, dataset
+                    yield self._script_path, name, dataset
         for source in self.sources:
             for hf_name in source.hf_names:
                 if not (hf_name.dataset and hf_name.name in _BUILDERS):
@@ -326,7 +341,8 @@ class Review:
 
     # --- launchers -------------------------------------------------------------------------------
 
-    def _launchers(self) -> Iterator[ScriptNote]:
+    def _launcher_notes(self) -> Iterator[ScriptNote]:
+        """Note commands and spawns that start further processes in every rank."""
         for source in self.sources:
             for command in source.commands:
                 started = started_by(command.words, self.launchers())
@@ -403,7 +419,7 @@ class Imports:
 
     def notes(self) -> Iterator[ScriptNote]:
         noted = set[str]()
-        for source, imported in self._certain():
+        for source, imported in self._certain_imports():
             top, place = imported.top, f"{source.path}:{imported.line}"
             in_folder = not imported.level and self.files.has_module(self.files.beside, top)
             why = self.files.kept_here.get((source.path, imported.line), "")
@@ -417,16 +433,16 @@ class Imports:
                 noted.add(top)
                 rule = self.rules.find("import", top)
                 if rule and rule.distributions:
-                    yield from self._discontinued(place, top, rule)
+                    yield from self._discontinued_notes(place, top, rule)
                 else:
-                    yield from self._missing(place, top)
+                    yield from self._missing_notes(place, top)
 
-    def _discontinued(self, place: str, name: str, rule: Rule) -> Iterator[ScriptNote]:
-        if name not in self.files.parts and (lack := self._lack(rule.distributions)):
+    def _discontinued_notes(self, place: str, name: str, rule: Rule) -> Iterator[ScriptNote]:
+        if name not in self.files.parts and (lack := self._hosts_without(rule.distributions)):
             text = f"{name} was discontinued and is not installed on {lack}"
             yield ScriptNote(place, text, f"{rule.use}, or install it with `{rule.install}`")
 
-    def _lack(self, names: Iterable[str]) -> str:
+    def _hosts_without(self, names: Iterable[str]) -> str:
         """Return the hosts whose environment is known and has none of these distributions."""
         return fold(
             [h.host for h in self.hosts if h.modules is not None and not {*names} & {*h.packages}]
@@ -436,7 +452,8 @@ class Imports:
         """Return whether a host may lack the module."""
         return any(host.modules is None or name not in host.modules for host in self.hosts)
 
-    def _missing(self, place: str, name: str) -> Iterator[ScriptNote]:
+    def _missing_notes(self, place: str, name: str) -> Iterator[ScriptNote]:
+        """Note a module that is missing on hosts, or outside of the folder that Python searches."""
         files, script = self.files, self.sources[0].path
         lack = [h.host for h in self.hosts if h.modules is not None and name not in h.modules]
         if self._is_lacking(name) and files.holds(f"{name}.py"):
@@ -452,7 +469,7 @@ class Imports:
                 place, text, f"{install} after adding {distribution or 'its package'} to that file"
             )
 
-    def _certain(self) -> Iterator[tuple[PythonSource, Import]]:
+    def _certain_imports(self) -> Iterator[tuple[PythonSource, Import]]:
         """Yield imports that fail the script if they fail, and are searched in the environment."""
         if any(s.changes_path for s in self.sources) or "PYTHONPATH" in self.files.variables:
             return

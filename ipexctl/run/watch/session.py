@@ -327,7 +327,7 @@ class Session:
     def _handle_hub_event(self, host: str, event: event_reader.Event) -> None:
         """Handle a message of the hub, about a host or the run."""
         fact = HubRecord(host, event)
-        if fact.decisive and not self.stopping:
+        if fact.is_decisive and not self.stopping:
             self.ends.facts.append(fact)
             self.output.stall.ended = self.output.stall.ended or self.now
         match event:
@@ -467,7 +467,7 @@ class Session:
             stall=output.stall.finish_stall(self.now),
             exchange=output.exchange.end(completed=state.all_ok) if counted else None,
             require_together=self.run.options.require_together,
-            slow=output.health.rank_loads.mostly(),
+            slow=output.health.rank_loads.find_mostly_slow(),
             steps=slow_steps.judge_slow_steps(self.run.plan, self.paces),
         )
         return result_of(state, ending, known_failures)
@@ -475,4 +475,4 @@ class Session:
     def _host_end(self, name: str) -> HostEnd:
         link = self.links.get(name)
         end = (link and link.end) or HostEnd(name, self.found.get(name), "")
-        return replace(end, load=self.output.health.overall(name))
+        return replace(end, load=self.output.health.summarize_load(name))

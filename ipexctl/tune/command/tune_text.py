@@ -42,11 +42,11 @@ class Screen:
 
     def planned(self, plan: Planned, options: TuneOptions) -> None:
         ranks, hosts = plan.plan.world_size, fold([host.host for host in plan.plan.hosts])
-        self._say(
+        self._print_line(
             f"tune {plan.plan.argv[0]}: {ranks} rank{'s' * (ranks != 1)} on {hosts}, "
             f"for at most {duration(options.budget)}"
         )
-        self._say(f"{'':3}  {'trial':{WIDE}}  {'steps/s':>9}  {'change':>8}  {'took':>7}")
+        self._print_line(f"{'':3}  {'trial':{WIDE}}  {'steps/s':>9}  {'change':>8}  {'took':>7}")
 
     def began(self, ask: Ask) -> None:
         self.now = _trial_label(ask)
@@ -59,14 +59,14 @@ class Screen:
     def ended(self, trial: Trial, result: SearchResult) -> None:
         self.number += 1
         self.live.stop()
-        self._say(trial_line(self.number, trial, result))
+        self._print_line(trial_line(self.number, trial, result))
         if trial.part == NOISE and result.noise is not None:
-            self._say(f"{'':3}  noise: {result.noise:.1%}")
+            self._print_line(f"{'':3}  noise: {result.noise:.1%}")
 
     def show(self, tuned: Tuned) -> None:
         print_lines(self.console, map(Text, ["", *outcome_lines(tuned)]))
 
-    def _say(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         print_lines(self.console, [Text(text)])
 
 
