@@ -74,7 +74,8 @@ class Review:
         if not self.hosts:
             return []
         notes = [
-            *map(self._unreadable_note, self._syntax_errors), *self._argument_notes(), *self._keyword_notes(),
+            *map(self._unreadable_note, self._syntax_errors),
+            *self._argument_notes(), *self._keyword_notes(),
             *Imports(self.sources, self.hosts, self.files, self.rules).notes(),
             *self._hf_notes(), *self._launcher_notes(), *self._lightning_notes(),
             *self._gpu_notes(), *self._loopback_notes(),
