@@ -45,7 +45,7 @@ class Rates:
     ddp: set[str] = field(default_factory=set)
 
     def read(self, rank: int, line: str) -> bool:
-        """Read the line; False if it is not one of these."""
+        """Read a report of a rank; return False for any other line."""
         if not line.startswith(MARK):
             return False
         try:
@@ -96,7 +96,7 @@ class Rates:
         return (early or slow) and rate is not None and rate * self.ranks < floor
 
     def end(self) -> None:
-        """Use all after the first steps, now that the script has ended."""
+        """Measure from the first step on where warm-up left too few steps of an ended script."""
         for process in self.found.values():
             if process.measured[0] < LEAST and process.last[0] - process.first[0] >= LEAST:
                 process.warm = process.first

@@ -95,7 +95,7 @@ def tune(
 
 
 def _run_trials(search: Search, run_trial: Callable[[Ask], Trial], listener: TuneListener) -> bool:
-    """Do the trials; True if the user ended them."""
+    """Run all trials of the search; return True if the user interrupted them."""
     asking = search.run()
     with suppress(StopIteration):
         ask = next(asking)

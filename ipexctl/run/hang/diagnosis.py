@@ -67,7 +67,7 @@ def _diagnose_blamed_ranks(view: HangView, blame: Blame) -> Diagnosis:
     if len(same) < len(ranks):
         fact += f"{view.ranks_text(same).partition(' (')[0]} {be} {action}. "
     every = not view.waiting and len(ranks) == len(view.does) > 1
-    advice = view.advice(first, awaited=bool(view.waiting), every=every)
+    advice = view.choose_advice(first, awaited=bool(view.waiting), every=every)
     return _make_diagnosis(view, kind, RunFinding(headline, ranks, advice, fact))
 
 
@@ -82,7 +82,7 @@ def _make_diagnosis(view: HangView, kind: CauseKind, finding: RunFinding) -> Dia
         kind,
         headline,
         suspects=tuple(view.make_suspect(rank) for rank in ranks),
-        groups=view.groups(() if finding.ends_wait else ranks),
+        groups=view.group_ranks(() if finding.ends_wait else ranks),
         likely=lead + advice if advice else "",
         limits=evidence_limits(view),
     )

@@ -71,7 +71,7 @@ class HangView:
     def unseen(self) -> frozenset[int]:
         return frozenset(self.situation.hosts) - self.looks.keys() - self.ended.keys()
 
-    def on(self, host: str) -> list[int]:
+    def ranks_on(self, host: str) -> list[int]:
         return [rank for rank, name in self.situation.hosts.items() if name == host]
 
     def ranks_text(self, ranks: Iterable[int]) -> str:
@@ -104,7 +104,7 @@ class HangView:
         unnamed = "a collective in backward" if activity.backward else "a collective"
         return activity.op or unnamed
 
-    def groups(self, suspects: Iterable[int]) -> tuple[HangGroup, ...]:
+    def group_ranks(self, suspects: Iterable[int]) -> tuple[HangGroup, ...]:
         by_activity = defaultdict[tuple[str, str, bool], list[int]](list)
         for rank, activity in self.does.items():
             if rank not in suspects:
@@ -128,7 +128,7 @@ class HangView:
         """Return the place of the cause in the table: the first ones explain the others."""
         return [*self.causes].index(self.kind(rank).name)
 
-    def advice(self, rank: int, *, awaited: bool, every: bool = False) -> str:
+    def choose_advice(self, rank: int, *, awaited: bool, every: bool = False) -> str:
         """Return what to do about a rank. `awaited`: others wait for it; `every`: all do this."""
         host, kind = self.situation.hosts.get(rank, ""), self.kind(rank)
         blamed = BlamedRank(self.looks[rank], self.does[rank], host, awaited, every, self.classify)

@@ -54,10 +54,10 @@ def ranks_left_early(view: HangView) -> RunFinding | None:
 
 def hosts_are_silent(view: HangView) -> RunFinding | None:
     silent = dict(view.situation.silent_hosts)
-    hosts = [host for host in silent if not {*view.on(host)} <= view.ended.keys()]
+    hosts = [host for host in silent if not {*view.ranks_on(host)} <= view.ended.keys()]
     if not hosts:
         return None
-    ranks = [rank for host in hosts for rank in view.on(host) if rank not in view.ended]
+    ranks = [rank for host in hosts for rank in view.ranks_on(host) if rank not in view.ended]
     verb = "does not answer" if len(hosts) == 1 else "do not answer"
     head = f"{fold(hosts)} {verb} for {duration(max(silent[host] for host in hosts))}"
     return RunFinding(head, ranks, f"Check whether {fold(hosts)} is up and reachable.")
@@ -152,7 +152,7 @@ def rendezvous_is_incomplete(view: HangView) -> RunFinding | None:
     if first in view.waiting:
         why = view.causes["unknown"].advice
     elif first in view.does:
-        why = view.advice(first, awaited=True)
+        why = view.choose_advice(first, awaited=True)
     head = f"{view.ranks_text(missing)} {verb} not joined the rendezvous{place}"
     return RunFinding(head, missing, why)
 
@@ -168,7 +168,7 @@ def all_ranks_wait_alike(view: HangView) -> RunFinding | None:
         return None
     place = f" in {activity.where.replace(' in ', ' ')}" if activity.where else ""
     head = f"all {len(view.does)} ranks wait{place}: {activity.action}"
-    return RunFinding(head, view.does, view.advice(first, awaited=False, every=True), "")
+    return RunFinding(head, view.does, view.choose_advice(first, awaited=False, every=True), "")
 
 
 def exchange_is_stalled(view: HangView) -> RunFinding | None:

@@ -27,7 +27,7 @@ ABORTS = ("", "aborted", "ccl-abort-at-exit")  # causes that name no reason
 PEER_GONE = "peer-gone"  # a cause in causes.toml: another rank ended before
 
 
-# --- who failed first, and who like it ------------------------------------------------------------
+# --- which rank failed first, and which failed in the same way ------------------------------------
 
 
 def first_cause(
@@ -142,7 +142,7 @@ _PORT = re.compile(r"(?:\bport: |\]:)(\d{1,5})\b")  # torch's: [::]:29500, port:
 
 
 def _with_its_port(cause: Cause, line: str) -> Cause:
-    """Put the port of the line into the fix, where the table has torchrun's."""
+    """Replace the default port 29500 in the fix by the port in the matched line."""
     port = _PORT.search(line)
     return replace(cause, fix=cause.fix.replace(":29500", f":{port[1]}")) if port else cause
 
@@ -151,7 +151,7 @@ _HOST = re.compile(r"\bon that host\b|\bHOST\b")
 
 
 def _with_its_host(cause: Cause, result: RunResult) -> Cause:
-    """Put the host that failed into the fix; the table has none."""
+    """Put the name of the failed host into the fix, which says `on that host` or HOST."""
     host = result.first.host if result.first else result.lost_host
     if not host:
         return cause

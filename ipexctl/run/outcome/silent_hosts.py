@@ -45,7 +45,7 @@ class Health:
         self._stopped.pop(rank, None)
 
     def summarize_load(self, host: str) -> HostLoad:
-        """Return the mean of its CPUs, the peak of its memory."""
+        """Return the mean CPU use and the peak memory of a host."""
         last, (total, count) = self.loads.get(host, HostLoad()), self._cpu.get(host, (0.0, 0))
         return HostLoad(total / count if count else None, self._peak.get(host), last.total)
 

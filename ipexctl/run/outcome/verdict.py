@@ -73,7 +73,7 @@ class Verdict:
 
 
 def decide_verdict(facts: Sequence[HubRecord], ranks: int, known: causes.Known) -> Verdict | None:
-    """Decide. `facts`: in the order of their recording; `ranks`: their number. None: not ended."""
+    """Decide how a run ended; None: it has not. `facts`: in recorded order; `ranks`: how many."""
     verdicts = ((fact, _verdict_of_fact(fact, ranks)) for fact in facts)
     fact, verdict = next(((f, v) for f, v in verdicts if v), (None, None))
     if fact is None or verdict is None:

@@ -54,7 +54,7 @@ class RankLoads:
                 self._waits[slow.ranks] += round(1000 * slow.waits)
 
     def busy(self, ranks: Iterable[int]) -> float | None:
-        """Return the CPUs that they use together; None: there is no sample of any of them."""
+        """Return the CPUs that the ranks use together; None: no rank has a sample."""
         loads = [self._busy[rank] for rank in ranks if rank in self._busy]
         return sum(loads) if loads else None
 
@@ -81,7 +81,7 @@ class RankLoads:
 def find_slow_ranks(
     busy: Mapping[_Who, float], least: float = COMPUTES
 ) -> tuple[tuple[_Who, ...], float] | None:
-    """Return the few that are busy while the others wait, and the share of time these wait."""
+    """Return the few busy ranks or hosts, and the share of time that the others wait."""
     busiest = max(busy.values(), default=0.0)
     if busiest < least:
         return None

@@ -126,7 +126,7 @@ def _common_environment(nodes: Sequence[PlannedHost]) -> EnvUsed | None:
 
 
 def _common_mpi(nodes: Sequence[PlannedHost]) -> str:
-    """Return the row of the MPI that all of them have."""
+    """Return the name of the MPI that all hosts have. Raise RunFailed if they differ."""
     by_host = {node.host.name: node.prepared.mpi for node in nodes}
     kinds = {(m.flavour, m.version) if m else () for m in by_host.values()}
     if len(kinds) > 1:

@@ -307,7 +307,7 @@ class Review:
     def _local_path_note(
         self, place: str, name: str, kind: str, local_path: LocalPath
     ) -> ScriptNote:
-        """Note a path that is not sent. If it is an argument, propose another path for it."""
+        """Note a local model or dataset that is not sent, and propose how to make it available."""
         why = f": {local_path.why}" if local_path.why else ""
         way = f"`{local_path.way}` (the complete work tree is sent), or " if local_path.way else ""
         use = f"load it from $IPEXCTL_DATA_{kind.upper()}"
