@@ -94,7 +94,7 @@ def on_hosts(
         state = HostState.CHANGED if built or switched else HostState.OK
         return steps.make_recap(state, proved, sent=moved.get(host, Moved()).sent)
 
-    recaps = fleet.each(work.progress.track(apply), list(parts))
+    recaps = fleet.map_hosts(work.progress.track(apply), list(parts))
     return recaps, sum(moved.values(), Moved())
 
 

@@ -82,7 +82,7 @@ def prune(
             progress.step(ProgressStep(host.name, DONE))
             return PrunedHost(host.name, _read_amounts(answer))
 
-        planned = fleet.each(progress.track(lambda host: one(host, check=True)))
+        planned = fleet.map_hosts(progress.track(lambda host: one(host, check=True)))
         cached = prune_cache(limits.cache_mb * MB, check=True)
         plan = Pruned(tuple(planned.values()), cached, fleet.recaps(), done=False, check=check)
         if check:
@@ -90,7 +90,7 @@ def prune(
             return replace(plan, recaps=fleet.recaps(recaps))
         if (cached or any(result.amounts for result in planned.values())) and not agreed(plan):
             return replace(plan, recaps=())
-        pruned = fleet.each(progress.track(lambda host: one(host, check=False)))
+        pruned = fleet.map_hosts(progress.track(lambda host: one(host, check=False)))
         cached = prune_cache(limits.cache_mb * MB, check=False)
         recaps = {h: _prune_recap(result, "removed") for h, result in pruned.items()}
         return Pruned(tuple(pruned.values()), cached, fleet.recaps(recaps))

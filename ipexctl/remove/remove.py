@@ -79,7 +79,7 @@ def remove_all(
 ) -> RemoveReport:
     """Remove everything; `agreed` sees the plan first. Hosts where something is in use keep all."""
     with Fleet(target, root) as fleet:
-        hosts = fleet.each(progress.track(lambda host: _measure_root(fleet, host, progress)))
+        hosts = fleet.map_hosts(progress.track(lambda host: _measure_root(fleet, host, progress)))
         local_files = own_files.kept_here(dead_labs) if here else ()
         plan = RemovalPlan(tuple(hosts.values()), local_files, fleet.recaps())
         if check:
@@ -91,7 +91,9 @@ def remove_all(
         answer = agreed(plan)
         if not answer.go:
             return RemoveReport(plan, (), done=False)
-        recaps = fleet.each(progress.track(lambda host: _remove_root(fleet, host, hosts, progress)))
+        recaps = fleet.map_hosts(
+            progress.track(lambda host: _remove_root(fleet, host, hosts, progress))
+        )
     gone = tuple(entry for entry in local_files if entry.is_removed or entry.kind in answer.kinds)
     own_files.remove_own_files(gone)  # last, as it includes notes written when the connections end
     return RemoveReport(plan, fleet.recaps(recaps), gone)

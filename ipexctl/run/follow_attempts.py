@@ -186,7 +186,7 @@ class Attempts:
                     self.painter.note(text)
                 if line and result.exit_code:
                     self.painter.note(f"no further attempt: {line.end}")
-                returned = [host for host in self.silent if result.reachable(host.name)]
+                returned = [host for host in self.silent if result.is_reachable(host.name)]
                 fan_out(returned, self._reconnect_host)
                 by_user = self.interrupts.count > pressed or (line and line.by_user)
                 return _mark_interrupted(result, line) if by_user else result

@@ -363,7 +363,7 @@ class _Run:
             if host.name in took_part:  # whether it took part in the last attempt
                 self.fleet.agents[host].call("run.run_watch.conclude", message, timeout=CONCLUDED)
 
-        reachable = [host for host in self.fleet.agents if result.reachable(host.name)]
+        reachable = [host for host in self.fleet.agents if result.is_reachable(host.name)]
         distinct = _choose_host_per_folder({host: sent[host] for host in reachable if host in sent})
         self._prune_old_runs(distinct, one, [host for host in reachable if host not in distinct])
 
@@ -405,7 +405,7 @@ class _Run:
             return local
         if not record.folder:
             return replace(local, outputs=("outputs: not fetched, as nothing is kept here",))
-        reachable = {host: copy for host, copy in sent.items() if result.reachable(host.name)}
+        reachable = {host: copy for host, copy in sent.items() if result.is_reachable(host.name)}
         agents = {host: self.fleet.agents[host] for host in _choose_host_per_folder(reachable)}
         roots = {host.name: self.fleet.root_of(host) for host in agents}
         patterns = fetch_outputs.resolve_patterns(self.script.project.cwd, typed)

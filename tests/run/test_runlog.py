@@ -158,7 +158,7 @@ def test_a_long_line_is_cut_beside_a_colour_and_beside_a_letter(before, end):
 def test_the_last_lines_of_each_rank_are_remembered():
     run = state()
     run.output(1, b"".join(b"%d\n" % i for i in range(70)) + b"half")
-    run.end_output(1)
+    run.final_output(1)
     assert run.tails[1] == [str(i) for i in range(31, 70)] + ["half"]
 
 
@@ -251,7 +251,7 @@ def test_lines_that_nobody_can_draw_are_counted_and_the_last_ones_remembered():
     assert run.skim(1, data) == 1000
     assert run.tails[1] == [str(i) for i in range(960, 1000)]
     assert run.skim(1, b"few\nlines") == 1
-    assert run.end_output(1) == ["lines"]
+    assert run.final_output(1) == ["lines"]
 
 
 @pytest.mark.parametrize(

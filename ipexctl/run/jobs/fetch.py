@@ -88,7 +88,7 @@ def _choose_folder_hosts(fleet: Fleet, run: ListedRun) -> tuple[dict[str, Host],
         return fleet.call(host, "run_files.result_files.look", run_id=run.first_id).text("mark")
 
     hosts = map_reporting_hosts(fleet, run)
-    marks: Mapping[Host, str] = fleet.each(look_on, list(hosts.values()))
+    marks: Mapping[Host, str] = fleet.map_hosts(look_on, list(hosts.values()))
     first: dict[str, str] = {}
     removed = [name for name, host in hosts.items() if marks.get(host) == ""]
     for name in sorted(hosts, key=[*run.about.hosts, *hosts].index):

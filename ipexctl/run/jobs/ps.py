@@ -142,7 +142,7 @@ def stop_run(target: Target, text: str, seconds: float, root: str = ROOT) -> Sto
             fleet.map_hosts(no_more, [host for host, name in names.items() if name in keepers])
             run = _reread_run(fleet, run)  # another attempt may have begun meanwhile
             names = {host: name for name, host in map_reporting_hosts(fleet, run).items()}
-        fleet.each(ask, [host for host, name in names.items() if name in run.alive])
+        fleet.map_hosts(ask, [host for host, name in names.items() if name in run.alive])
         run = wait_until_over(fleet, run, seconds + END_WAIT)
         ended = (
             run.over and run.state is not ListedState.STOPPED and was is not ListedState.RESTARTING

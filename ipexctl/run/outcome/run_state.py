@@ -102,7 +102,7 @@ class RunState:
         passed, lines = self._streams.setdefault(rank, Lines()).skim(data)
         return passed + len(self._remember(rank, lines))
 
-    def end_output(self, rank: int) -> list[str]:
+    def final_output(self, rank: int) -> list[str]:
         stream = self._streams.get(rank)
         return self._remember(rank, stream.end()) if stream else []
 

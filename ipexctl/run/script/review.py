@@ -200,7 +200,7 @@ class Review:
         self, name: str, value: str, *, as_keyword: bool, use_cpu: bool
     ) -> Iterator[tuple[str, str]]:
         rule = self.rules.find_argument(name, value)
-        since = self._since(rule.first_versions()) if rule else ""
+        since = self._find_common_version(rule.first_versions()) if rule else ""
         if not rule or not since:
             return
         written = name if as_keyword else f"--{name}"

@@ -65,7 +65,7 @@ class RunOutput:
             self.teller.note_bad_loss(event.rank, self.teller.loss.lines(event.rank, texts))
 
     def handle_log_end(self, host: str, rank: int) -> None:
-        last = self.state.output_end(rank)
+        last = self.state.final_output(rank)
         if self.painter.has_missed_lines(rank):  # after a flood, its last lines are shown
             last = self.state.tails.get(rank, [])
         self.painter.paint_lines(host, rank, last, 0)
