@@ -202,7 +202,7 @@ def built(unpacked: Any, root: Path, *, shared: bool = True) -> None:
 
 
 def began(store: Any) -> Any:
-    store.empty_links()
+    store.make_empty_links()
     store.begin([WHEEL])
     return store
 

@@ -49,7 +49,7 @@ class Side:
                 self.stream.resume(number, body)
                 self.resumed = True
             elif kind == BEAT:
-                self.stream.acknowledged(number)
+                self.stream.take_acknowledgement(number)
             elif self.stream.is_new(number):
                 self.taken.append(decode_message(body))
         self.out += self.stream.beat()
@@ -133,20 +133,20 @@ def connected(count: int) -> Stream:
 
 def test_what_was_not_sent_cannot_be_acknowledged() -> None:
     stream = connected(2)
-    stream.acknowledged(1)
+    stream.take_acknowledgement(1)
     stream.put(encode_message("not written yet"))
     with pytest.raises(BadRecord):
-        stream.acknowledged(3)
-    stream.acknowledged(2)
+        stream.take_acknowledgement(3)
+    stream.take_acknowledgement(2)
     with pytest.raises(BadRecord):
-        stream.acknowledged(3)
+        stream.take_acknowledgement(3)
 
 
 @pytest.mark.parametrize(("number", "token"), [(3, b"b"), (0, b"b"), (2, b"c"), (2, b"")])
 def test_a_process_that_started_again_cannot_go_on_in_its_place(number: int, token: bytes) -> None:
     """It would have another token, and not know what was acknowledged."""
     stream = connected(2)
-    stream.acknowledged(1)
+    stream.take_acknowledgement(1)
     with pytest.raises(BadRecord):
         stream.resume(number, token)
     stream.resume(2, b"b")

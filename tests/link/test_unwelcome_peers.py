@@ -83,7 +83,7 @@ def test_a_spoke_with_a_certificate_of_another_run_is_not_connected(busy) -> Non
     half = busy.spoke("node2", keys=OTHER_RUN)
     half.context.load_verify_locations(cadata=KEYS["cert"])
     assert wait_until(lambda: min(wrong.tries, half.tries) > 2)
-    assert not (wrong.met() or half.met())
+    assert not (wrong.was_connected() or half.was_connected())
     assert busy.hub.connected() == {"node1"}
 
 
@@ -91,7 +91,7 @@ def test_a_name_that_is_not_a_host_of_the_run_is_refused(busy) -> None:
     for name in ("node0", "node9", ""):
         other = busy.spoke(name)
         assert wait_until(lambda: other.tries > 1)  # noqa: B023
-        assert not other.met()
+        assert not other.was_connected()
 
 
 @pytest.mark.parametrize(

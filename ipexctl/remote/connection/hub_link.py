@@ -118,7 +118,7 @@ class Spoke(PeerLink):
     def send(self, message):
         self.put(self.hub, message)
 
-    def met(self):
+    def was_connected(self):
         """Return whether this spoke has ever been connected."""
         return self.hub.stream.other is not None
 
@@ -192,7 +192,7 @@ class Spoke(PeerLink):
     def drop(self, channel):
         greeted = channel.end is not None and channel not in self.unfinished
         PeerLink.drop(self, channel)
-        if self.renews and channel.shaken and not greeted and self.met():
+        if self.renews and channel.shaken and not greeted and self.was_connected():
             with self.changed:  # a new process knows nothing of the previous connection
                 self.hub.stream = link_stream.Stream(os.urandom(link_stream.TOKEN))
         self.try_later()

@@ -121,7 +121,7 @@ class Stream:
         if not first - 1 <= number <= self.last:
             raise BadRecord("message %d acknowledged of %d to %d" % (number, first, self.last))
         self.other = token
-        self._drop(self.waiting, number)
+        self._drop_frames(self.waiting, number)
 
     def next_bytes(self, limit):
         """Return complete frames to write now, about `limit` bytes but at least one frame."""
@@ -133,12 +133,12 @@ class Stream:
             self.written.append(self.waiting.popleft())
         return b"".join(frames)
 
-    def acknowledged(self, number):
+    def take_acknowledgement(self, number):
         if number > (self.written[-1][0] if self.written else self.last - len(self.waiting)):
             raise BadRecord("message %d acknowledged, which was not sent" % number)
-        self._drop(self.written, number)
+        self._drop_frames(self.written, number)
 
-    def _drop(self, frames, number):
+    def _drop_frames(self, frames, number):
         while frames and frames[0][0] <= number:
             self.size -= len(frames.popleft()[1])
 

@@ -53,7 +53,7 @@ class PeerLink:
         self.wake_reader, self.waker = socket.socketpair()
         self.wake_reader.setblocking(False)
         self.waker.setblocking(False)
-        self.selector.register(self.wake_reader, selectors.EVENT_READ, self.woken)
+        self.selector.register(self.wake_reader, selectors.EVENT_READ, self.drain_wake_pipe)
 
     # -- any thread --
 
@@ -74,9 +74,9 @@ class PeerLink:
             if end.stream.put(body):
                 self.look_at(end)
             else:
-                self.lose(end)
+                self.give_up_end(end)
 
-    def lose(self, end):
+    def give_up_end(self, end):
         """Send no more to a host, and ignore what it sends. The caller holds the lock."""
         end.lost = True
         end.stream.clear()
@@ -94,7 +94,7 @@ class PeerLink:
         except OSError:
             pass  # the buffer is full, so the thread wakes up anyway; or it is closed
 
-    def stood_still(self):
+    def longest_freeze(self):
         """Return the longest time in seconds in which no beat was sent because this process or its
         host was frozen: to the other ends, it was lost."""
         late = 0.0 if self.thread is None else time.monotonic() - self.next_beat
@@ -151,7 +151,7 @@ class PeerLink:
     def next_due(self):
         return self.next_beat
 
-    def woken(self, _):
+    def drain_wake_pipe(self, _):
         try:
             self.wake_reader.recv(4096)
         except OSError:
@@ -220,18 +220,18 @@ class PeerLink:
     def read(self, channel):
         if not channel.fill():
             return
-        self.note_word(channel)
+        self.note_contact(channel)
         if not channel.shaken and channel.shake():
             self.greet(channel)
         if channel.shaken:
             messages = False
             for kind, number, body in channel.frames():
-                messages = self.arrived(channel, kind, number, body) or messages
+                messages = self.handle_frame(channel, kind, number, body) or messages
             if messages:
                 channel.tls.write(channel.end.stream.beat())
         self.write(channel)
 
-    def note_word(self, channel):
+    def note_contact(self, channel):
         end = channel.end
         if end is not None and end.channel is channel and not end.lost:
             end.heard = channel.last_read = time.monotonic()
@@ -239,7 +239,7 @@ class PeerLink:
     def greet(self, channel):
         """Called after the handshake. The connecting end greets first."""
 
-    def arrived(self, channel, kind, number, body):
+    def handle_frame(self, channel, kind, number, body):
         """Handle a frame; return whether it was a message."""
         if kind == HELLO and channel in self.unfinished:
             token, name = body[: link_stream.TOKEN], body[link_stream.TOKEN :]
@@ -251,7 +251,7 @@ class PeerLink:
             if end.channel is not channel or end.lost or self.closing:
                 raise Closed("this connection is not used any more")
             if kind == BEAT:
-                end.stream.acknowledged(number)
+                end.stream.take_acknowledgement(number)
                 if not end.stream.pending():
                     self.changed.notify_all()
         if kind != MESSAGE:
@@ -276,7 +276,7 @@ class PeerLink:
             end.vanished = None
             self.changed.notify_all()
         del self.unfinished[channel]
-        self.note_word(channel)
+        self.note_contact(channel)
 
     def write(self, channel):
         if channel.connecting:

@@ -159,7 +159,7 @@ class DatasetPart:
 
     # --- what comes ---
 
-    def first_places(self, shas):
+    def find_first_places(self, shas):
         """Return {sha256: (the first free place of this content, whether it is executable)}."""
         places = {}  # type: dict[str, tuple[bytes, bool]]
         for name, sha, _, executable in self.tree["files"]:
@@ -171,7 +171,7 @@ class DatasetPart:
     def unpack(self, pack):
         """Put the files of a pack in their first places; missing() links the others."""
         sha, _, packed, expected = pack
-        places = self.first_places({content for content, _ in expected})
+        places = self.find_first_places({content for content, _ in expected})
         try:
             contents = packs.read_pack_contents(self.root, sha, packed, expected)
             for content, _ in expected:

@@ -93,8 +93,8 @@ class Hub:
         """Process the events that have arrived, then send the resulting orders and facts."""
         events = self.waiting()
         now = time.monotonic()
-        if self.link is not None and self.link.stood_still() > self.supervisor.lease:
-            self.judge.host_lost(self.name, FROZEN % self.link.stood_still(), now)
+        if self.link is not None and self.link.longest_freeze() > self.supervisor.lease:
+            self.judge.host_lost(self.name, FROZEN % self.link.longest_freeze(), now)
         for host, event in events:
             if host is not None:
                 self.take_report(host, event, now)
@@ -281,13 +281,13 @@ class HubSpoke:
         """End this part of the run if its hub is lost."""
         now = time.monotonic()
         silence = now - self.link.heard(self.hub)
-        if self.link.met():
+        if self.link.was_connected():
             self.paths.listen(self.hub, silence, now)
         for text, cut in self.paths.news(now):
             self.supervisor.note_facts([run_events.Noted(text, cut).document()])
         host, why = self.hub, ""
-        if self.link.stood_still() > lease:
-            host, why = self.supervisor.plan.host, FROZEN % self.link.stood_still()
+        if self.link.longest_freeze() > lease:
+            host, why = self.supervisor.plan.host, FROZEN % self.link.longest_freeze()
         elif silence > lease:
             why = "no message from it for %.0f s" % silence
         elif self.link.absent(self.hub) > GONE:

@@ -165,7 +165,7 @@ class DriftComparison:
                 # Files of a package that is reported as changed are not reported again.
                 if is_unchanged and digest and path.startswith(self.env + os.sep):
                     self.one(path, digest, size)
-        self.strangers()
+        self.report_unowned_files()
 
     def one(self, path, digest, size):
         if path.endswith(".pyc"):
@@ -195,7 +195,7 @@ class DriftComparison:
         text = base64.urlsafe_b64encode(state.digest()).rstrip(b"=").decode()
         return "%s=%s" % (kind, text)
 
-    def strangers(self):
+    def report_unowned_files(self):
         """Report files that no package owns: Python runs a .pth or module put there by hand."""
         for folder, folders, files in os.walk(self.site):
             folders[:] = [folder_name for folder_name in folders if folder_name != "__pycache__"]

@@ -268,7 +268,7 @@ def build_environment(arrivals, env, tools, store, files, carried):
         child_processes.run_program(call, base + make, variables, BUILD_TIMEOUT)
         install = ["pip", "install", "--quiet", "--python", os.path.join(fresh, "bin", "python")]
         install += ["--no-index", "--no-deps", "--link-mode", "hardlink"]
-        install += ["--find-links", store.empty_links()]
+        install += ["--find-links", store.make_empty_links()]
         call.emit({"event": "step", "what": "unpack"})
         for batch in arrivals.batches(files):
             unpack_wheels(

@@ -32,7 +32,7 @@ def op_hold(call, root, install, who, wait):
                 call.emit(dict(lock.holder(), event="waiting"))
             if is_over(call, 0.2):
                 return lock.holder()
-        call.agent.at_end.append(lock.unmark)  # an agent that ends leaves its threads no time
+        call.agent.at_end.append(lock.remove_holder_mark)  # an agent that ends leaves its threads no time
         call.emit({"event": "held"})
         while not is_over(call, ALIVE):
             call.emit({"event": "alive"})
@@ -76,11 +76,11 @@ class HostLock:
         seconds = max(0, int(time.time()) - since) if isinstance(since, int) else 0
         return {"who": str(mark.get("who", "")), "since": seconds}
 
-    def unmark(self):
+    def remove_holder_mark(self):
         if self.locked:
             blobs.try_unlink(self.place)
 
     def release(self):
-        self.unmark()
+        self.remove_holder_mark()
         self.locked = False
         os.close(self.fd)  # this also unlocks it

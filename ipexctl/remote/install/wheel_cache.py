@@ -46,7 +46,7 @@ class WheelCache:
         rows = ((file, sha, [sha, blob_stamp(self.root, sha)]) for file, sha in wheels)
         return [(file, sha) for file, sha, mark in rows if self.before.get(file) != mark]
 
-    def empty_links(self):
+    def make_empty_links(self):
         """Return an empty folder for links to blobs under the names of wheels. uv needs the same
         path each time, and a hard link would change a blob's stamp."""
         remove_path(self.links)

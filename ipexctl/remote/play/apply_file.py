@@ -59,7 +59,7 @@ def replace_file(task, place, status, attributes, fill, default=0o666):
     if task.check:
         place.require_writable()
     else:
-        with place.replacing() as file:
+        with place.open_replacement() as file:
             fill(file)
             attributes.apply_new(file.fileno(), status, default)
     return "create" if status is None else ", ".join(filter(None, ["content", changes]))

@@ -27,7 +27,7 @@ def apply(task):
             return attributes_only(task, place, attributes)
         if task.check:
             return True, "download", ""
-        with place.replacing() as file:
+        with place.open_replacement() as file:
             size = _download(args, file)
             attributes.apply_new(file.fileno(), status, 0o666)
         return True, "%d bytes" % size, ""

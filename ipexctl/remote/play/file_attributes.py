@@ -28,7 +28,7 @@ class Attributes:
         if status is None:
             return ""
         changes = []
-        mode, new_mode = self._modes(status)
+        mode, new_mode = self._desired_modes(status)
         if mode != new_mode:
             changes.append("mode %04o -> %04o" % (mode, new_mode))
         if self.owner not in (None, status.st_uid):
@@ -37,7 +37,7 @@ class Attributes:
             changes.append("group %d -> %d" % (status.st_gid, self.group))
         return ", ".join(changes)
 
-    def _modes(self, status):
+    def _desired_modes(self, status):
         mode = stat.S_IMODE(status.st_mode)
         return mode, mode_of(self.mode, mode, stat.S_ISDIR(status.st_mode)) if self.mode else mode
 
@@ -49,7 +49,7 @@ class Attributes:
         try:
             if (owner, group) != (status.st_uid, status.st_gid):
                 os.fchown(fd, owner, group)
-            mode, new_mode = self._modes(os.fstat(fd))
+            mode, new_mode = self._desired_modes(os.fstat(fd))
             if mode != new_mode:
                 os.fchmod(fd, new_mode)
         except PermissionError:
@@ -59,7 +59,7 @@ class Attributes:
         """Decide whether to change the file itself: not if it has other names, nor to set a setuid
         bit for another user, who may have it open for writing."""
         trusted = status.st_uid in (0, os.geteuid())
-        setuid = self.mode and self._modes(status)[1] & 0o6000
+        setuid = self.mode and self._desired_modes(status)[1] & 0o6000
         return status.st_nlink == 1 and (trusted or not setuid)
 
     def apply_new(self, fd, old, default):

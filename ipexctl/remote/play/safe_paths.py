@@ -81,7 +81,7 @@ class PathPlace:
             raise not_written(self.path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
     @contextmanager
-    def replacing(self):
+    def open_replacement(self):
         """Open a new file that replaces the old one once it is completely on the disk."""
         name = NEW % self.name[:MOST_OF_NAME]
         try:

@@ -48,20 +48,20 @@ class SudoWorker:
                 raise self.refused
             frames = self.frames or self._start()
             frames.write(dict(request, id=self.number, op="play.batch.steps"))
-            return self._relay(frames)
+            return self._relay_frames(frames)
         except BrokenPipeError:
-            end["failure"] = failure_document(self._gone())
+            end["failure"] = failure_document(self._end_failure())
         except Failure as e:  # of sudo; root's agent reports failures of the step
             end["failure"] = failure_document(e)
         self.call.emit(end)
         return end
 
-    def _relay(self, frames):
+    def _relay_frames(self, frames):
         end = {}  # type: dict[str, object]
         while True:
             frame = frames.read()
             if frame is None:
-                raise self._gone()
+                raise self._end_failure()
             header = frame[0]
             if "done" in header:
                 return end
@@ -73,7 +73,7 @@ class SudoWorker:
             if header["event"] == "end":
                 end = header
 
-    def _gone(self):
+    def _end_failure(self):
         self.frames = None
         return Failure(
             "the process under sudo has ended", self._last_words(), slug="sudo-process-ended"

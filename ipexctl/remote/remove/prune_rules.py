@@ -108,7 +108,7 @@ class Pruning:
             if most and i >= most and run_folders.last_written(folder) <= oldest:
                 self.whole_run(folder)
             elif i >= self.limits["copies"]:
-                self.project_copy(folder)
+                self.remove_project_copy(folder)
 
     def whole_run(self, folder):
         lock = run_folders.lock_run(folder)
@@ -121,14 +121,14 @@ class Pruning:
         finally:
             os.close(lock)
 
-    def project_copy(self, folder):
+    def remove_project_copy(self, folder):
         tree = read_json(os.path.join(folder, "tree"))  # None if it was removed before
         lock = run_folders.lock_run(folder) if tree else None
         if lock is None:
             return
         try:
             work = os.fsencode(os.path.realpath(os.path.join(folder, "work")))
-            size = self.equal_files(work, tree)
+            size = self.remove_equal_files(work, tree)
             if size:
                 self.count("copies", size)
             if not self.check:
@@ -138,7 +138,7 @@ class Pruning:
         finally:
             os.close(lock)
 
-    def equal_files(self, work, tree):
+    def remove_equal_files(self, work, tree):
         """Remove the files that are as they were sent. Return their bytes."""
         total, folders = 0, Folders()
         for name, sha, size, _ in tree["files"]:
