@@ -179,6 +179,7 @@ def make_subfolder(root, *names):
 
 
 def need_space(root, size, count):
+    """Raise Failure unless the disk has room for `size` bytes in `count` files."""
     disk = os.statvfs(root)
     free = disk.f_bavail * disk.f_frsize
     if size and free < size + SPARE:

@@ -121,16 +121,16 @@ def test_unchanged_files_are_stored_once_and_what_nothing_needs_goes(copies, tmp
         (work / f"c-{step}/config.json").write_text("{}")
         published(copies, step, f"c-{step}", kept(copies, work, f"c-{step}"))
     assert len(stored(copies)) == 3 + 3 + 1
-    copies.clean([])
-    assert sorted(copies.manifests()) == [2, 3]
+    copies.remove_unneeded([])
+    assert sorted(copies.read_manifests()) == [2, 3]
     assert len(stored(copies)) == 2 + 2 + 1
-    assert all(copies.holds(m.parts["a"].sha) for m in copies.manifests().values())
+    assert all(copies.has_part(m.parts["a"].sha) for m in copies.read_manifests().values())
     zipped(work / "c-4/model.pt")
     sha = kept(copies, work, "c-4")
-    copies.clean([sha])
-    assert copies.holds(sha)
-    copies.clean([])
-    assert not copies.holds(sha)
+    copies.remove_unneeded([sha])
+    assert copies.has_part(sha)
+    copies.remove_unneeded([])
+    assert not copies.has_part(sha)
 
 
 def test_what_the_script_changes_is_not_kept(copies, tmp_path):
@@ -217,7 +217,7 @@ def test_a_partner_fetches_what_it_lacks_and_a_checkpoint_is_laid_out_from_there
     other = CopyFolder(str(tmp_path / "root/runs" / RUN / "shelf/b"))
     other.make()
     other.fetch(sha, os.path.getsize(copies.path(sha)), keys, url)
-    assert other.holds(sha)
+    assert other.has_part(sha)
     new = tmp_path / "new"
     new.mkdir()
     lay_out(other, new, sha, {"url": url}, keys)

@@ -86,10 +86,10 @@ def test_it_is_kept_and_published_as_ordered(hub):
     (found,) = copy_requests.report_checkpoint_copies("a", hub.worker.copies).manifests
     row = found.document()
     assert 40.0 <= row["age"] < 45.0  # since it was written
-    assert (done["shelf"], list(hub.worker.copies.manifests())) == ("published", [1])
+    assert (done["shelf"], list(hub.worker.copies.read_manifests())) == ("published", [1])
     hub.tell(publish=dict(manifest, age=0.0, number=2, parts={"a": dict(part, sha="0" * 64)}))
-    assert list(hub.worker.copies.manifests()) == [1]
+    assert list(hub.worker.copies.read_manifests()) == [1]
     (failed,) = hub.tell(keep=3, name="out/c-1", stamp="another")
     assert (failed["shelf"], failed["why"]) == ("failed", "")
     hub.tell(withdraw="out/c-1")
-    assert list(hub.worker.copies.manifests()) == []
+    assert list(hub.worker.copies.read_manifests()) == []

@@ -197,7 +197,7 @@ def built(unpacked: Any, root: Path, *, shared: bool = True) -> None:
     Path(store.cache, "big.py").write_text("")
     if shared:
         os.link(Path(store.cache, "big.py"), root / "big.py")
-    store.done([WHEEL])
+    store.note_unpacked([WHEEL])
     store.keep()
 
 
@@ -237,7 +237,7 @@ def test_when_unpacked_wheels_are_taken(
     built(unpacked, tmp_path)
     happens(tmp_path)
     store = unpacked.WheelCache(str(tmp_path), uv, [WHEEL], False)
-    assert store.lacking([WHEEL]) == lacking
+    assert store.find_lacking([WHEEL]) == lacking
     began(store)
     assert os.path.exists(store.cache) is not gone
     assert not os.path.exists(store.mark)  # until this build is good too

@@ -82,13 +82,13 @@ def test_what_a_sync_was_told_is_here_is_not_pruned(agents, tmp_path) -> None:
             return found
 
     pruning = Late(str(root), {**PruneLimits().for_host(), "project_mb": 0}, check=False)
-    pruning.projects()
+    pruning.prune_blobs()
     assert [bundle.tree.files[i].path for i in begun[0]] == ["train.py"]
     folder_transfer.send_rest(other, bundle, asked, begun[0])
     assert sorted(p.name for p in (root / "runs/run-3/work").iterdir()) == [
         "a.py", "b.py", "large", "train.py",
     ]  # fmt: skip
-    pruning.projects()  # the sync is over: what only run-2 had can go
+    pruning.prune_blobs()  # the sync is over: what only run-2 had can go
     assert pruning.found["blobs"][0]
 
 
@@ -114,7 +114,7 @@ def test_a_run_that_has_just_made_its_folder_is_not_an_old_one(tmp_path, monkeyp
     def prune() -> None:
         if not pruned:
             pruned.append(moment)
-            prune_rules.Pruning(str(tmp_path), limits, check=False).runs()
+            prune_rules.Pruning(str(tmp_path), limits, check=False).prune_runs()
 
     def late(fd: int, kind: int) -> None:
         prune()

@@ -41,7 +41,7 @@ def op_fetch(call, root, giver, files, keys):
     with contextlib.closing(BlobDownload(call, root, keys, giver)) as download:
         for name, sha, size in missing:
             download.fetch(name, sha, size)
-        download.tell()
+        download.report_received()
     return {"fetched": download.fetched}
 
 
@@ -68,26 +68,26 @@ class BlobDownload:
         """Fetch one file into this host's blobs. Raise Failure."""
         part = blobs.claim_part(self.call, self.root, sha, size)
         if part is None:
-            self.got(size)
+            self.count_received(size)
             return
         try:
-            self.got(blobs.resume_offset(part, size))
+            self.count_received(blobs.resume_offset(part, size))
             blobs.fill_part(
-                self.root, part, sha, size, lambda offset: self.rest(name, sha, size, offset)
+                self.root, part, sha, size, lambda offset: self.read_rest(name, sha, size, offset)
             )
         finally:
             part.close()
 
-    def rest(self, name, sha, size, offset):
+    def read_rest(self, name, sha, size, offset):
         """Yield the bytes of the file from `offset` on."""
         if offset == size:
             return
         try:
-            with self.ask(sha, offset) as answer:
+            with self.request_bytes(sha, offset) as answer:
                 for piece in read_body_pieces(answer, size, TIMEOUT, SLOWEST, have=offset):
                     yield piece
                     offset += len(piece)
-                    self.got(len(piece), len(piece))
+                    self.count_received(len(piece), len(piece))
         except BodyBroken as e:
             note = "; %s of it are kept" % format_bytes(offset) if offset else ""
             what = "%s did not send %s" % (self.link.host, name)
@@ -97,7 +97,7 @@ class BlobDownload:
         self.link.connect()
         self.link.sock.settimeout(TIMEOUT)
 
-    def ask(self, sha, offset):
+    def request_bytes(self, sha, offset):
         """Return the HTTP response from byte `offset` on. Raise BodyBroken."""
         headers = dict(HEADERS, Range="bytes=%d-" % offset) if offset else HEADERS
         try:
@@ -111,13 +111,13 @@ class BlobDownload:
             raise BodyBroken("HTTP %d %s" % (answer.status, answer.reason))
         return answer
 
-    def got(self, size, fetched=0):
+    def count_received(self, size, fetched=0):
         self.fetched += fetched
         self.untold += size
         if time.time() - self.told > TOLD:
-            self.tell()
+            self.report_received()
 
-    def tell(self):
+    def report_received(self):
         size, self.untold, self.told = self.untold, 0, time.time()
         self.call.emit({"event": "got", "bytes": size})
 

@@ -85,9 +85,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_error(404)
             return
         with open(path, "rb") as file:
-            self.give(file)
+            self.send_file(file)
 
-    def give(self, file):
+    def send_file(self, file):
+        """Send the file, or the rest of it that the Range header asks for."""
         size = os.fstat(file.fileno()).st_size
         range_match = RANGE.match(self.headers.get("Range", ""))
         begin = int(range_match.group(1)) if range_match else 0

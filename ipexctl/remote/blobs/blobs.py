@@ -232,6 +232,7 @@ def write_all(write, data):
 
 
 def next_body(call):
+    """Return the next bytes from the controller. Raise Failure if it stops or is silent."""
     began = time.time()
     while True:
         try:

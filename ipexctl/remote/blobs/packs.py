@@ -71,6 +71,7 @@ class Packs:
                 self.learn(os.path.join(self.folder, name))
 
     def learn(self, path):
+        """Read the index of a pack; remove the pack if it is damaged."""
         try:
             with open(path, "rb") as file:
                 magic, size = HEAD.unpack(file.read(HEAD.size))
@@ -97,7 +98,8 @@ class Packs:
         for path in {self.where[sha][0] for _, sha, _, _ in tree["files"] if sha in self.where}:
             os.utime(path, None)
 
-    def content(self, sha):
+    def read_content(self, sha):
+        """Return the bytes with this sha256. Remove the pack and raise Failure if damaged."""
         path, offset, size = self.where.get(sha, (os.path.join(self.folder, sha), 0, 0))
         if path not in self.files:
             with blobs.open_stored(path) as file:

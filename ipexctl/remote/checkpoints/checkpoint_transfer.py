@@ -57,7 +57,7 @@ class CheckpointCopies:
         rows, givers = {}, []  # type: dict[str, list], list[dict]
         own_first = sorted(layout.parts, key=lambda part: part[0] != order.host)
         for _, sha, size, urls in own_first:
-            giver, part = self.giver(order, sha, size, urls, attempts)
+            giver, part = self.find_part_giver(order, sha, size, urls, attempts)
             for below, blob, length in part["files"]:
                 rows.setdefault(below, [below, blob, length, len(givers)])
             givers.append(giver)
@@ -66,9 +66,10 @@ class CheckpointCopies:
             self.keys, givers,
         )  # fmt: skip
 
-    def giver(self, order: StartOrder, sha, size, urls, attempts):
+    def find_part_giver(self, order: StartOrder, sha, size, urls, attempts):
+        """Return (where to get a part's files, the part): this host, else the first URL."""
         for run_id, name, copies in self.all(attempts):
-            if copies.holds(sha):
+            if copies.has_part(sha):
                 return {"run_id": run_id, "shelf": name}, copies.part(sha)
         fresh = os.path.join(order.cwd, copy_requests.FRESH + os.urandom(8).hex())
         os.mkdir(fresh, 0o700)
@@ -83,7 +84,7 @@ class CheckpointCopies:
             shutil.rmtree(fresh, ignore_errors=True)
         raise Failure("no host gives a part of the checkpoint", slug="checkpoint-gone")
 
-    def hold(self, order: StartOrder, layout: CheckpointLayout):
+    def keep_laid_out(self, order: StartOrder, layout: CheckpointLayout):
         """Keep a checkpoint that was laid out here as a copy, until the new attempt has its own.
         Each host makes the same part of it. Raises Failure, OSError, Changed."""
         name, work = layout.name, order.cwd
@@ -103,7 +104,7 @@ class CheckpointCopies:
         """Withdraw that copy: a newer checkpoint is complete, from which a restart must begin."""
         blobs.try_unlink(self.copy_folder_of(order).manifest_path(LAID_OUT))
 
-    def forget(self, attempts, first_needed):
+    def remove_old_copies(self, attempts, first_needed):
         """Remove the copies of attempts before `first_needed`."""
         for run_id in (run_id for run_id, number in attempts.items() if number < first_needed):
             shutil.rmtree(os.path.join(self.runs, run_id, "shelf"), ignore_errors=True)

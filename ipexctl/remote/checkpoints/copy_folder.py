@@ -46,7 +46,7 @@ class CopyFolder:
         return blobs.path_of(self.folder, sha)
 
     def part(self, sha):
-        """Return {name, files: [[path below it, sha256, size], ...]}, None if it is not here."""
+        """Return a part's {name, files: [[path in it, sha256, size], ...]}; None if absent."""
         try:
             with open(self.path(sha), "rb") as file:
                 text = file.read()
@@ -54,19 +54,19 @@ class CopyFolder:
             return None
         return json.loads(text.decode("ascii")) if hashlib.sha256(text).hexdigest() == sha else None
 
-    def holds(self, sha):
+    def has_part(self, sha):
         """Return whether the part and all of its files are here."""
         part = self.part(sha)
         return part is not None and all(self.has(file, size) for _, file, size in part["files"])
 
     def keep(self, top, name, files):
-        """Copy `files` of the checkpoint; returns the part's sha256. Raises Changed, Failure."""
+        """Copy the files of a checkpoint; return the part's sha256. Raise Changed, Failure."""
         top = os.path.join(top, name)
         paths = {
             below: checkpoint_files.checkpoint_file_path(top, below) for below in sorted(files)
         }
         infos = [os.lstat(path) for path in paths.values()]
-        self.need_room(sum(info.st_size for info in infos if not self.copied(info)))
+        self.need_room(sum(info.st_size for info in infos if not self.find_copied_hash(info)))
         rows = [[key, self.copy(path, files[key]), files[key][0]] for key, path in paths.items()]
         if checkpoint_files.list_checkpoint_files(top) != files:
             raise Changed
@@ -76,14 +76,15 @@ class CopyFolder:
         info = os.lstat(path)
         if (info.st_size, info.st_mtime_ns, info.st_ino) != expected:
             raise Changed
-        return self.copied(info) or self.take(path, blobs.stamp_of(info))
+        return self.find_copied_hash(info) or self.take(path, blobs.stamp_of(info))
 
-    def copied(self, info):
+    def find_copied_hash(self, info):
         """Return the sha256 of a file that has not changed since it was copied, else ""."""
         sha = blobs.hashes.get(blobs.stamp_of(info), "")
         return sha if sha and self.has(sha, info.st_size) else ""
 
     def take(self, path, stamp):
+        """Copy a file into the blobs; return its sha256. Raise Changed if it changes meanwhile."""
         part = blobs.new_part(os.path.join(self.folder, "blobs", "parts"), "0" * 16)
         try:
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
@@ -110,7 +111,7 @@ class CopyFolder:
         return sha
 
     def fetch(self, sha, size, keys, url):
-        """Bring a part from another host. `size`: of its list. Raises Failure, OSError."""
+        """Copy a part and its files from another host; `size` is that of its list of files."""
         fetch_blob(self.folder, sha, size, keys, url)
         part = self.part(sha)
         missing = {file: n for _, file, n in part["files"] if not self.has(file, n)}
@@ -136,7 +137,7 @@ class CopyFolder:
         text = json.dumps(document, sort_keys=True).encode("ascii")
         write_atomic(self.manifest_path(manifest.number), text, mode=None, sync=True)
 
-    def manifests(self):
+    def read_manifests(self):
         """Return {number: Manifest}."""
         manifests, now = {}, time.time()
         for name in sorted(os.listdir(os.path.join(self.folder, "published"))):
@@ -146,9 +147,9 @@ class CopyFolder:
                 manifests[document["number"]] = Manifest.read(dict(document, age=age))
         return manifests
 
-    def clean(self, pending):
+    def remove_unneeded(self, pending):
         """Remove what neither a complete checkpoint that stays nor a part of `pending` needs."""
-        manifests = self.manifests()
+        manifests = self.read_manifests()
         kept_numbers = sorted(manifests)[-checkpoint_rules.KEPT :]
         needed = set(pending)
         for number, manifest in manifests.items():

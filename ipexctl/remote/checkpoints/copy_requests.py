@@ -31,10 +31,11 @@ def op_list(call, root, run_id):
 
 
 def report_checkpoint_copies(name, copies) -> CopiesReport:
+    """Report the complete and the pending checkpoints of a copy folder."""
     pending = os.path.join(copies.folder, "pending.json")
     now = time.time()
     try:
-        manifests = list(copies.manifests().values())
+        manifests = list(copies.read_manifests().values())
         rows = checkpoint_files.read_json(pending) if os.path.exists(pending) else []
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise Failure("cannot read %s" % copies.folder, str(e), slug="shelf-unreadable") from None
@@ -42,7 +43,7 @@ def report_checkpoint_copies(name, copies) -> CopiesReport:
     return CopiesReport(
         host=name,
         manifests=manifests,
-        held=sorted(sha for sha in shas if copies.holds(sha)),
+        held=sorted(sha for sha in shas if copies.has_part(sha)),
         pending=[
             Unpublished(name, step, size, max(0.0, now - written), why)
             for name, step, size, written, why in rows

@@ -71,6 +71,7 @@ class Worker:
             self.say(CopierNote(bug_document()["what"]))
 
     def serve(self):
+        """Look for checkpoints every EVERY seconds and follow orders until the supervisor ends."""
         try:
             self.copies.make()
             self.say(CopierServes(self.listen() if self.keys else 0))
@@ -103,6 +104,7 @@ class Worker:
     # -- looking --
 
     def look(self):
+        """Report checkpoints that are new or changed, and requested ones that are absent."""
         matches = checkpoint_files.found_in(self.folder, self.patterns)
         stamps = {
             name: checkpoint_files.stamp_of_files(files or {}) for name, files in matches.items()
@@ -123,6 +125,7 @@ class Worker:
         self.write_pending()
 
     def look_at(self, name, files, stamp, is_invalid):
+        """Report a checkpoint if it is finished; otherwise note why it is not copied yet."""
         why = "it is being written"
         top = os.path.join(self.folder, name)
         names, needs = sorted(files), []
@@ -144,6 +147,7 @@ class Worker:
             self.say(PartFound(name, stamp, names, needs, age))
 
     def write_pending(self):
+        """Write the list of checkpoints that are not copied yet, if it has changed."""
         rows = [[name] + row for name, row in sorted(self.waiting.items())]
         text = json.dumps(rows).encode("ascii")
         if text != self.written:
@@ -157,6 +161,7 @@ class Worker:
     # -- orders of the hub --
 
     def obey(self, order: "CopyOrder | None"):
+        """Call the method that the order names; report a failure to the hub."""
         try:
             if order is not None:
                 getattr(self, order.mark)(order)
@@ -167,7 +172,7 @@ class Worker:
             self.say(CopyFailed(self.number, in_words(e), writer))
 
     def seek(self, order: SeekPart):
-        """Report that checkpoint again at a later look."""
+        """Report this checkpoint again at a later look, or that it is absent."""
         self.told.pop(order.seek, None)
         self.sought[order.seek] = 3
 
@@ -178,9 +183,10 @@ class Worker:
     def begin(self, number):
         if number != self.number:
             self.number, self.pending = number, []
-            self.copies.clean([])
+            self.copies.remove_unneeded([])
 
     def keep(self, order: KeepPart):
+        """Copy this host's part of a checkpoint on its own disk."""
         self.begin(order.keep)
         name, stamp = order.name, order.stamp
         files = checkpoint_files.list_checkpoint_files(os.path.join(self.folder, name))
@@ -193,7 +199,7 @@ class Worker:
         self.say(PartKept(self.number, sha, length, size, stamp))
 
     def copy(self, order: CopyPart):
-        """Copy from the host whose partner this one is."""
+        """Fetch a part from the host whose partner this host is."""
         self.begin(order.copy)
         part, url = order.part, peer_url(*order.at)
         self.pending.append(part.sha)
@@ -208,13 +214,14 @@ class Worker:
         self.say(PartCopied(self.number, order.of))
 
     def publish(self, order: WriteManifest):
+        """Write the manifest of a complete checkpoint and remove older copies."""
         manifest = order.publish
         for host, part in manifest.parts.items():
-            if self.host in manifest.holders[host] and not self.copies.holds(part.sha):
+            if self.host in manifest.holders[host] and not self.copies.has_part(part.sha):
                 raise Failure("a part of %s is not here" % manifest.name, slug="part-missing")
         self.copies.publish(manifest)
         self.pending = []
-        self.copies.clean([])
+        self.copies.remove_unneeded([])
         if manifest.name in self.ready:  # those before it are skipped
             end = self.ready.index(manifest.name) + 1
             handled, self.ready = self.ready[:end], self.ready[end:]
@@ -224,7 +231,7 @@ class Worker:
         self.say(ManifestWritten(manifest.number))
 
     def withdraw(self, order: WithdrawManifest):
-        for number, manifest in self.copies.manifests().items():
+        for number, manifest in self.copies.read_manifests().items():
             if manifest.name == order.withdraw:
                 blobs.try_unlink(self.copies.manifest_path(number))
 

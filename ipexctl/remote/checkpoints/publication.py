@@ -62,6 +62,7 @@ class Publication:
     # -- what hosts say --
 
     def on_serves(self, host, message: copy_messages.CopierServes, now):
+        """Note where a host serves its parts; a host that started again needs its orders again."""
         if host in self.places and self.current:
             if self.current.manifest:
                 self.tell_publish(host, self.current, now)
@@ -91,6 +92,7 @@ class Publication:
             self.try_again(self.current, now)
 
     def on_ready(self, host, message: copy_messages.PartFound, now):
+        """Note a host's part of a checkpoint, and ask the other hosts for theirs."""
         name, stamp = message.name, message.stamp
         is_repeated = self.seen.get((host, name)) == stamp and name not in self.answers
         if is_repeated and not (self.current and self.current.name == name):
@@ -104,9 +106,9 @@ class Publication:
                 self.note(OVERWRITTEN % name)
                 return
             self.withdraw(name, self.writers.pop(name)[-1])  # this part of it came late
-        if self.current and self.current.name == name and self.current.wanted() != {host}:
+        if self.current and self.current.name == name and self.current.list_writers() != {host}:
             if self.current.manifest:
-                self.withdraw(name, self.current.wanted())
+                self.withdraw(name, self.current.list_writers())
             self.current = None
         self.answers.setdefault(name, {})[host] = message
         self.order.pop(name, None)
@@ -139,11 +141,12 @@ class Publication:
             self.publish(self.current, now)
 
     def on_published(self, host, message: copy_messages.ManifestWritten, now):
+        """Record the checkpoint as complete once every holder has written its manifest."""
         current = self.current
         if not current or message.number != current.number:
             return
         current.published.add(host)
-        if current.published < current.holders():
+        if current.published < current.list_holders():
             return
         self.current = None
         self.writers.setdefault(current.name, []).append(set(current.parts))
@@ -155,6 +158,7 @@ class Publication:
         self.facts.append(event.document())
 
     def on_failed(self, host, message: copy_messages.CopyFailed, now):
+        """Choose another partner for the part, or try the checkpoint again later."""
         if self.current and message.number == self.current.number:
             why, writer = message.why[:300], message.of
             if why and writer in self.current.parts and not self.current.manifest:
@@ -206,7 +210,7 @@ class Publication:
             return
 
     def copy(self, current, host):
-        """Let another host keep a second copy of its part."""
+        """Let a partner host keep a second copy of this host's part."""
         partner = choose_copy_host(self.hosts, host, self.unfit, self.groups)
         current.partners[host] = [partner] if partner else []
         if partner:
@@ -215,8 +219,8 @@ class Publication:
 
     def publish(self, current, now):
         """Publish the checkpoint once every part is on two hosts."""
-        all_copied = len(self.hosts) == 1 or current.copied == current.wanted()
-        if current.wanted() != set(current.parts) or not all_copied:
+        all_copied = len(self.hosts) == 1 or current.copied == current.list_writers()
+        if current.list_writers() != set(current.parts) or not all_copied:
             return
         current.manifest = Manifest(
             name=current.name,
@@ -226,7 +230,7 @@ class Publication:
             step=step_of(current.name),
             holders={host: [host] + current.partners[host] for host in current.parts},
         )
-        for host in sorted(current.holders()):
+        for host in sorted(current.list_holders()):
             self.tell_publish(host, current, now)
 
     def tell_publish(self, host, current, now):
@@ -274,8 +278,8 @@ class CopyInProgress:
         self.published = set()
         self.manifest = None  # type: Manifest | None  # once all parts are on two disks: from then on it is complete
 
-    def wanted(self):
+    def list_writers(self):
         return {host for host, part in self.found.items() if part}
 
-    def holders(self):
-        return {holder for host in self.wanted() for holder in [host] + self.partners[host]}
+    def list_holders(self):
+        return {holder for host in self.list_writers() for holder in [host] + self.partners[host]}

@@ -70,6 +70,7 @@ class HubListener(PeerLink):
     # -- the link's thread --
 
     def accept(self, _):
+        """Accept waiting connections; when descriptors run out, drop the oldest unfinished one."""
         for _ in range(ACCEPTED):
             try:
                 sock, _ = self.listener.accept()
@@ -87,6 +88,7 @@ class HubListener(PeerLink):
                 self.drop(next(iter(self.unfinished)))
 
     def welcome(self, channel, number, token, name):
+        """Check that the greeting names a host of the run, answer it, and use the connection."""
         end = self.ends.get(name)
         if end is None or end.lost:
             raise Closed("%s is not a host of this run" % name)
@@ -135,6 +137,7 @@ class Spoke(PeerLink):
         return self.next_beat if self.next_try is None else min(self.next_beat, self.next_try)
 
     def keep_time(self, now):
+        """Send due beats, and connect again when the next try is due."""
         PeerLink.keep_time(self, now)
         if self.hub.lost:
             self.next_try = None
@@ -199,6 +202,7 @@ class Spoke(PeerLink):
 
 
 def open_hub_listener(address, port):
+    """Return a listening socket at the address. Raise OSError."""
     family, kind, protocol, _, place = socket.getaddrinfo(
         address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

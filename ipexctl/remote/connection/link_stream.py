@@ -45,6 +45,7 @@ class RecordDecoder:
         self.rest = bytearray()
 
     def feed(self, data):
+        """Add received bytes and yield (kind, number, body) of each complete frame."""
         self.rest += data
         offset = 0
         try:
@@ -105,7 +106,7 @@ class Stream:
         return pack_frame(BEAT, self.taken)
 
     def check(self, token):
-        """Raise BadFrame unless the other end is the process that it was on the last connection."""
+        """Raise BadRecord unless the other end is still the process of the last connection."""
         if not token or self.is_another(token):
             raise BadRecord("another process of that host")
 
@@ -113,7 +114,7 @@ class Stream:
         return (self.other or token) != token
 
     def resume(self, number, token):
-        """Begin a new connection, on which the other end has said hello."""
+        """Begin a new connection, and queue again what the other end has not received."""
         self.check(token)
         self.waiting.extendleft(reversed(self.written))
         self.written.clear()

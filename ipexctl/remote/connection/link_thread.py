@@ -67,12 +67,13 @@ class PeerLink:
         return 0.0 if since is None else time.monotonic() - since
 
     def put(self, end, message):
+        """Queue a message for a host; give the host up if too many wait already."""
         body = link_stream.encode_message(message)
         with self.changed:
             if end.lost or self.closing:
                 return
             if end.stream.put(body):
-                self.look_at(end)
+                self.queue_end(end)
             else:
                 self.give_up_end(end)
 
@@ -80,10 +81,10 @@ class PeerLink:
         """Send no more to a host, and ignore what it sends. The caller holds the lock."""
         end.lost = True
         end.stream.clear()
-        self.look_at(end)
+        self.queue_end(end)
         self.changed.notify_all()
 
-    def look_at(self, end):
+    def queue_end(self, end):
         if not self.queued:
             self.wake()
         self.queued.add(end)
@@ -108,6 +109,7 @@ class PeerLink:
             return condition()
 
     def close(self):
+        """Stop the link's thread, or close all connections if it was never started."""
         with self.changed:
             self.closing = True
             self.changed.notify_all()
@@ -125,6 +127,7 @@ class PeerLink:
         self.thread = start_thread(self.run)
 
     def run(self):
+        """Handle sockets, queued messages and beats until the link is closed."""
         try:
             while not self.closing:
                 wait = self.next_due() - time.monotonic()
@@ -136,6 +139,7 @@ class PeerLink:
             self.close_all()
 
     def close_all(self):
+        """Close all sockets and wake up the threads that wait for the link."""
         for end in self.ends.values():
             if end.channel is not None:
                 end.channel.close()
@@ -162,9 +166,10 @@ class PeerLink:
             queued, self.queued = self.queued, set()
         for end in queued:
             if end.channel is not None:
-                self.guarded(end.channel, self.write)
+                self.call_guarded(end.channel, self.write)
 
     def keep_time(self, now):
+        """Once a beat is due, drop connections that took too long and send a beat on the others."""
         if now < self.next_beat:
             return
         self.latest = max(self.latest, now - self.next_beat)
@@ -173,7 +178,7 @@ class PeerLink:
             self.drop(channel)
         for end in self.ends.values():
             if end.channel is not None:
-                self.guarded(end.channel, self.beat)
+                self.call_guarded(end.channel, self.beat)
 
     def beat(self, channel):
         if time.monotonic() - channel.last_read > SILENCE:
@@ -193,11 +198,11 @@ class PeerLink:
 
     def serve(self, channel, events):
         if events & selectors.EVENT_READ:
-            self.guarded(channel, self.read)
+            self.call_guarded(channel, self.read)
         else:
-            self.guarded(channel, self.write)
+            self.call_guarded(channel, self.write)
 
-    def guarded(self, channel, work):
+    def call_guarded(self, channel, work):
         """Call `work` for a connection; an exception ends only this connection."""
         if channel.closed:
             return
@@ -218,6 +223,7 @@ class PeerLink:
                 end.vanished = time.monotonic()
 
     def read(self, channel):
+        """Read from a connection, finish its handshake, and handle the frames that are complete."""
         if not channel.fill():
             return
         self.note_contact(channel)
@@ -279,6 +285,7 @@ class PeerLink:
         self.note_contact(channel)
 
     def write(self, channel):
+        """Send queued messages, as many as the kernel accepts."""
         if channel.connecting:
             channel.check_connected()
             channel.shake()
@@ -303,6 +310,7 @@ class PeerLink:
             channel.events = events
 
     def drop(self, channel):
+        """Close a connection; the messages to its host stay queued."""
         self.unfinished.pop(channel, None)
         self.selector.unregister(channel.sock)
         channel.close()

@@ -7,6 +7,7 @@ from ipexctl.remote.failure import Failure
 
 
 def make_tls_context(keys, server):
+    """Return an SSLContext that accepts only peers with the certificate in `keys`."""
     try:
         import ssl
     except ImportError as e:

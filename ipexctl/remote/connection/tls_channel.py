@@ -69,6 +69,7 @@ class TlsChannel:
         return True
 
     def frames(self):
+        """Yield the frames that have been received completely. Raise Closed."""
         while True:
             try:
                 data = self.tls.read(CHUNK)

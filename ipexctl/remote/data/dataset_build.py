@@ -81,6 +81,7 @@ class DatasetPart:
         return True
 
     def close(self):
+        """Release the locks; after a repair, remove the folder that is no longer needed."""
         parts.pop((self.top, self.key), None)
         if self.use is not None:  # all of it is in the version
             blobs.try_unlink(os.path.join(self.path, "lock"))
@@ -95,7 +96,7 @@ class DatasetPart:
 
     # --- what is here ---
 
-    def missing(self):
+    def place_present_files(self):
         """Return the indices of files that have to be sent; files the host has are put in place."""
         try:
             for name in self.tree["folders"]:
@@ -103,7 +104,7 @@ class DatasetPart:
                     synced_folders.checked_path_below(self.files, name), 0o700, exist_ok=True
                 )
             wrong = [i for i in range(len(self.tree["files"])) if not self.is_right(i)]
-            absent = [i for i in wrong if not self.placed(i)]
+            absent = [i for i in wrong if not self.place_file(i)]
         except OSError as e:
             raise root_folder.write_failure(e, self.root, 0) from None
         if self.bad is None:
@@ -122,7 +123,7 @@ class DatasetPart:
         self.learn(sha, executable, path)
         return True
 
-    def placed(self, index):
+    def place_file(self, index):
         """Put the file in its place from another file or a blob of this host, if there is one."""
         name, sha, size, executable = self.tree["files"][index]
         path = synced_folders.checked_path_below(self.files, name)
@@ -168,8 +169,8 @@ class DatasetPart:
                 places[sha] = (path, bool(executable))
         return places
 
-    def unpack(self, pack):
-        """Put the files of a pack in their first places; missing() links the others."""
+    def unpack_pack(self, pack):
+        """Put the files of a pack in their first places; place_present_files() links the others."""
         sha, _, packed, expected = pack
         places = self.find_first_places({content for content, _ in expected})
         try:
@@ -186,13 +187,14 @@ class DatasetPart:
             size = sum(size for _, size in expected)
             raise root_folder.write_failure(e, self.root, size) from None
 
-    def finish(self, hub, source):
+    def complete_version(self, hub, source):
+        """Make this version the current one, remove others, and return its summary."""
         is_repair = self.use is not None
         before = dataset_versions.current_version(self.top)
         replaced = dataset_versions.version_summary(self.top, before) if before else None
         try:
-            self.bad = (self.bad or 0) + self.links(hub)
-            self.record(source)
+            self.bad = (self.bad or 0) + self.make_links(hub)
+            self.write_file_list(source)
             if not is_repair:
                 folder = os.path.join(self.top, self.version)
                 dataset_versions.remove_folder(folder)  # of an interrupted removal
@@ -210,7 +212,7 @@ class DatasetPart:
             return dict(summary, same=not self.bad, mended=self.bad)
         return dict(summary, same=False)
 
-    def links(self, hub):
+    def make_links(self, hub):
         """Make the links; return how many were missing or wrong."""
         wrong = 0
         for name, target in self.tree["links"]:
@@ -226,7 +228,7 @@ class DatasetPart:
             open(os.path.join(top, b"is-home"), "w").close()
         return wrong
 
-    def record(self, source):
+    def write_file_list(self, source):
         """Write the list of the complete version, with the dates and modes of its files."""
         paths = [
             synced_folders.checked_path_below(self.files, name)

@@ -40,6 +40,7 @@ def op_make(call, root, name, key, hub=False, source=None, wait=True):
 
 
 def make_dataset(call, root, name, key, hub, source, wait):
+    """Place what this host has; complete the version, or report which files are missing."""
     top = dataset_versions.dataset_folder(root, name)
     is_begun = (top, key) in dataset_build.parts
     if not is_begun and dataset_versions.is_intact(top, key[:SHORT]):
@@ -52,9 +53,9 @@ def make_dataset(call, root, name, key, hub, source, wait):
         return {"busy": True}
     if part is None:
         return dataset_build.unchanged_summary(top, key[:SHORT])
-    missing = part.missing()
+    missing = part.place_present_files()
     if not missing:
-        return part.finish(hub, source)
+        return part.complete_version(hub, source)
     return synced_folders.report_missing(call, missing, len(tree["files"]))
 
 
@@ -68,7 +69,7 @@ def op_take(call, root, name, key, packs, **make):
     part = dataset_build.parts[dataset_versions.dataset_folder(root, name), key]
     with Heartbeat(call):
         for pack in packs:
-            part.unpack(pack)
+            part.unpack_pack(pack)
     blobs.remove_blobs(root, [pack[0] for pack in packs])
     return {}
 

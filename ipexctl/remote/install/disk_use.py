@@ -43,7 +43,8 @@ class Freed:
     def __init__(self):
         self.names = {}  # type: dict[tuple[int, int], int]  # that are left
 
-    def by(self, folder):
+    def add_removed(self, folder):
+        """Return the bytes that are freed if this folder is removed, too."""
         size = 0
         for info in file_infos(folder):
             file = info.st_dev, info.st_ino

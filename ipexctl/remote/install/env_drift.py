@@ -42,7 +42,7 @@ def op_compare(call, root, full, environment=""):
         return no_drift(root)
     comparison = DriftComparison(env, full is True)
     with Heartbeat(call):
-        comparison.all()
+        comparison.compare_files()
     return {
         "root": root,
         "current": os.path.basename(env),
@@ -154,7 +154,8 @@ class DriftComparison:
         self.owned = set()
         self.looked = self.read = 0
 
-    def all(self):
+    def compare_files(self):
+        """Compare all files with the RECORDs of their packages."""
         changed = {row[0] for row in list_changed_packages(self.env)}
         for folder in sorted(dist_infos(self.env)):
             match = DIST.match(os.path.basename(folder))
@@ -164,26 +165,27 @@ class DriftComparison:
                 self.owned.add(path)
                 # Files of a package that is reported as changed are not reported again.
                 if is_unchanged and digest and path.startswith(self.env + os.sep):
-                    self.one(path, digest, size)
+                    self.compare_file(path, digest, size)
         self.report_unowned_files()
 
-    def one(self, path, digest, size):
+    def compare_file(self, path, digest, size):
+        """Add a finding if the file differs from its line in RECORD."""
         if path.endswith(".pyc"):
             return
         self.looked += 1
         info = info_of(path)
         if info is None:
-            self.tell(path, "is gone")
+            self.add_finding(path, "is gone")
         elif not stat.S_ISREG(info.st_mode):
-            self.tell(path, "is no longer a file")
+            self.add_finding(path, "is no longer a file")
         elif size.isdigit() and int(size) != info.st_size:
-            self.tell(path, "has changed")
+            self.add_finding(path, "has changed")
         elif self.since is None or max(info.st_mtime, info.st_ctime) > self.since:
             self.read += 1
-            if self.digest(path, digest.partition("=")[0]) != digest:
-                self.tell(path, "has changed")
+            if self.hash_as_record(path, digest.partition("=")[0]) != digest:
+                self.add_finding(path, "has changed")
 
-    def digest(self, path, kind):
+    def hash_as_record(self, path, kind):
         """Return the digest as RECORD writes it; None if the file cannot be read."""
         import base64
 
@@ -203,9 +205,9 @@ class DriftComparison:
                 path = os.path.join(folder, name)
                 is_ours = folder == self.site and name in MADE_BY_VENV
                 if path not in self.owned and not is_ours and not name.endswith(".pyc"):
-                    self.tell(path, "belongs to no package")
+                    self.add_finding(path, "belongs to no package")
 
-    def tell(self, path, problem):
+    def add_finding(self, path, problem):
         self.found.append([os.path.relpath(path, self.env), problem])
 
 

@@ -56,7 +56,7 @@ def op_build(call, root, key, python, wheels, uv, cpython, rebuild):
             return {"built": False}
         require_unused(env)
         arrivals = Arrivals(call, root)
-        for batch in arrivals.batches(tools):
+        for batch in arrivals.receive_batches(tools):
             blobs.verify_blobs(root, [sha for _, sha, _ in batch])
         wheels = [(file, sha) for file, sha, _ in files]
         store = wheel_cache.WheelCache(root, uv_sha, wheels, bool(rebuild))
@@ -193,7 +193,7 @@ class Arrivals:
         self.call, self.root = call, root
         self.complete = False
 
-    def batches(self, files):
+    def receive_batches(self, files):
         """Yield lists of (name, sha256, bytes): first those that are here, then those that came."""
         remaining = list(files)
         while remaining:
@@ -270,7 +270,7 @@ def build_environment(arrivals, env, tools, store, files, carried):
         install += ["--no-index", "--no-deps", "--link-mode", "hardlink"]
         install += ["--find-links", store.make_empty_links()]
         call.emit({"event": "step", "what": "unpack"})
-        for batch in arrivals.batches(files):
+        for batch in arrivals.receive_batches(files):
             unpack_wheels(
                 call, base + install, variables, store, [(file, sha) for file, sha, _ in batch]
             )
@@ -301,6 +301,7 @@ def replaced_env_folder(env):
 
 
 def put_in_place(fresh, env):
+    """Move the new environment to its final path, and keep the old one until the proof."""
     require_unused(env)
     remove_env_path(replaced_env_folder(env))
     if os.path.lexists(os.path.join(env, env_marks.OK)):
@@ -321,11 +322,11 @@ def put_back(env):
 
 
 def unpack_wheels(call, command, variables, store, wheels):
-    blobs.verify_blobs(store.root, [sha for _, sha in store.lacking(wheels)])
+    blobs.verify_blobs(store.root, [sha for _, sha in store.find_lacking(wheels)])
     store.begin(wheels)
     requirements = ["%s==%s" % tuple(name.split("-")[:2]) for name, _ in wheels]
     child_processes.run_program(call, command + requirements, variables, BUILD_TIMEOUT)
-    store.done(wheels)
+    store.note_unpacked(wheels)
 
 
 def make_runnable(folder):

@@ -71,6 +71,7 @@ def op_link(call, root, key, path):
 
 
 def checked_folder(text, root):
+    """Return the absolute path of an environment for --use-env. Raise Failure if it is unsafe."""
     path = os.path.normpath(os.path.expanduser(text))
     if not os.path.isabs(path):
         raise Failure(

@@ -26,13 +26,15 @@ def op_hold(call, root, install, who, wait):
     try:
         while not lock.take():
             if time.time() - start >= wait:
-                return lock.holder()
+                return lock.describe_holder()
             if time.time() - last_report > BEAT:
                 last_report = time.time()
-                call.emit(dict(lock.holder(), event="waiting"))
+                call.emit(dict(lock.describe_holder(), event="waiting"))
             if is_over(call, 0.2):
-                return lock.holder()
-        call.agent.at_end.append(lock.remove_holder_mark)  # an agent that ends leaves its threads no time
+                return lock.describe_holder()
+        call.agent.at_end.append(
+            lock.remove_holder_mark
+        )  # an agent that ends leaves its threads no time
         call.emit({"event": "held"})
         while not is_over(call, ALIVE):
             call.emit({"event": "alive"})
@@ -64,14 +66,14 @@ class HostLock:
             mark = {"install": self.install, "who": self.who, "since": int(time.time())}
             env_marks.write_mark(self.place, mark)
             return True
-        return self.said().get("install") == self.install
+        return self.read_holder_mark().get("install") == self.install
 
-    def said(self):
+    def read_holder_mark(self):
         return read_json(self.place) or {}
 
-    def holder(self):
+    def describe_holder(self):
         """Return {who, since}: the install that holds the lock, and for how many seconds."""
-        mark = self.said()
+        mark = self.read_holder_mark()
         since = mark.get("since")
         seconds = max(0, int(time.time()) - since) if isinstance(since, int) else 0
         return {"who": str(mark.get("who", "")), "since": seconds}

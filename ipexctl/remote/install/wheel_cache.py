@@ -26,12 +26,12 @@ class WheelCache:
         top = cache_folder(root)
         self.cache, self.links = os.path.join(top, "cache"), os.path.join(top, "wheels")
         self.mark = os.path.join(top, "mark")
-        self.before = {} if fresh else self.known()
+        self.before = {} if fresh else self.find_unpacked()
         if any(self.before.get(file, [sha])[0] != sha for file, sha in wheels):
             self.before = {}  # uv knows them by their names
         self.begun, self.unpacked = False, []
 
-    def known(self):
+    def find_unpacked(self):
         """Return {file: [sha256, stamp]} of the wheels that are certainly unpacked."""
         mark = read_json(self.mark) or {}
         try:
@@ -41,7 +41,7 @@ class WheelCache:
             pass
         return {}
 
-    def lacking(self, wheels):
+    def find_lacking(self, wheels):
         """Return the wheels not unpacked yet. A blob sent again may be unpacked again."""
         rows = ((file, sha, [sha, blob_stamp(self.root, sha)]) for file, sha in wheels)
         return [(file, sha) for file, sha, mark in rows if self.before.get(file) != mark]
@@ -63,7 +63,7 @@ class WheelCache:
         for file, sha in wheels:
             os.symlink(blobs.path_of(self.root, sha), os.path.join(self.links, file))
 
-    def done(self, wheels):
+    def note_unpacked(self, wheels):
         self.unpacked += wheels
 
     def drop(self):

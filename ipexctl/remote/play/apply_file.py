@@ -178,6 +178,7 @@ def _missing_folders(path):
 
 
 def _link_at(task, place, target):
+    """Make or replace a symbolic link; refuse to replace anything else."""
     status = place.found
     if status is not None and not stat.S_ISLNK(status.st_mode):
         raise Failure(

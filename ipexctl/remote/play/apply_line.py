@@ -31,6 +31,7 @@ def edit_line_in_file(task, path, args, attributes):
 
 
 def edit_lines(text, args):
+    """Return the text with the line added, replaced or removed, as `args` of the step say."""
     lines = LINES.findall(text)
     pattern = _pattern(args, "regexp")
     line = args.get("line")

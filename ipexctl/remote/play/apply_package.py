@@ -132,6 +132,7 @@ def _predict_change(names, state):
 
 
 def _change_packages(task, manager, command, updated):
+    """Run the package manager; if it finds no package, update its lists and try once more."""
     if manager.name == "dnf":  # numactl=2.0 is numactl-2.0 there
         command = [word if word[:1] == "-" else word.replace("=", "-", 1) for word in command]
     code, out = _run(task, command)

@@ -107,6 +107,7 @@ def mode_of(text, old_mode, is_folder):
 
 
 def _change_mode(mode, who, sign, perms, is_folder):
+    """Apply one operation, such as u+x, to a mode as chmod does."""
     whom = "ugo" if not who or "a" in who else "".join(set(who))
     mask = 0 if who else _umask()
     bits = sum(_permission_bits(mode, perms, is_folder) << _SHIFTS[kind] for kind in whom) & ~mask

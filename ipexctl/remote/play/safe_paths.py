@@ -182,6 +182,7 @@ def _enter_folder(folder, name, parent):
 
 
 def _refuse_unsafe(folder, parent, name, links):
+    """Raise Failure if another user could have made this link."""
     path = os.path.join(parent, name)
     if links > MOST_LINKS:
         raise Failure("%s: too many symbolic links" % path, slug="link-circular")
@@ -221,6 +222,7 @@ def new_file(folder, name, path):
 
 
 def _remove_stale(folder, name, path):
+    """Remove the new file of a play that was killed; raise Failure if a play still writes it."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except FileNotFoundError:

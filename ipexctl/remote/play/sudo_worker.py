@@ -57,6 +57,7 @@ class SudoWorker:
         return end
 
     def _relay_frames(self, frames):
+        """Relay the events of root's agent to the controller. Return the end of the step."""
         end = {}  # type: dict[str, object]
         while True:
             frame = frames.read()
@@ -80,6 +81,7 @@ class SudoWorker:
         )
 
     def _pass_on(self, frames):
+        """Pass the file that root's agent needs on from the controller."""
         while True:
             frame = self.call.recv()
             if frame is None:
@@ -91,6 +93,7 @@ class SudoWorker:
                 return
 
     def _start(self):
+        """Start root's agent under sudo, and return its Frames. Raise Failure if sudo refuses."""
         command = _sudo_command(self.password) + [sys.executable, "-ISc", _BOOT]
         process = self.process = subprocess.Popen(
             command, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE,

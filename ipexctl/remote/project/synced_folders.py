@@ -161,6 +161,7 @@ def release_claims(run):
 
 
 def lay_out(root, run, tree, stored, key, cwd):
+    """Make the run's project copy from stored files, under its final name once it is complete."""
     size = sum(size for _, _, size, _ in tree["files"])
     root_folder.need_space(root, size, len(tree["files"]))
     work = os.fsencode(os.path.join(run, "work"))
@@ -219,7 +220,7 @@ def place_file(root, stored, path, sha, size, mode):
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         if size <= PACKED:
-            write_bytes(fd, stored.content(sha) if size else b"")
+            write_bytes(fd, stored.read_content(sha) if size else b"")
         else:
             copy_blob(blobs.path_of(root, sha), fd, sha)
     finally:

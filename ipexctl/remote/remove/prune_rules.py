@@ -43,8 +43,8 @@ def op_prune(call, root, limits, check):
         if not pruning.check:
             run_folders.sweep_run_folders(pruning.root)
             scratch_folder.sweep_scratch_folders()
-        pruning.runs()
-        pruning.projects()
+        pruning.prune_runs()
+        pruning.prune_blobs()
     return {"found": [[kind] + pruning.found[kind] for kind in KINDS if pruning.found[kind][0]]}
 
 
@@ -95,7 +95,8 @@ class Pruning:
 
     # --- runs ---
 
-    def runs(self):
+    def prune_runs(self):
+        """Remove old runs, and unchanged project files of runs that are not among the newest."""
         leftovers = glob.glob(os.path.join(self.root, "runs", GONE + "*"))  # of killed processes
         for folder in [] if self.check else leftovers:
             shutil.rmtree(folder, ignore_errors=True)
@@ -106,11 +107,12 @@ class Pruning:
             if name in self.active:
                 continue
             if most and i >= most and run_folders.last_written(folder) <= oldest:
-                self.whole_run(folder)
+                self.remove_run(folder)
             elif i >= self.limits["copies"]:
                 self.remove_project_copy(folder)
 
-    def whole_run(self, folder):
+    def remove_run(self, folder):
+        """Remove the folder of a run unless it is active."""
         lock = run_folders.lock_run(folder)
         if lock is None:
             return
@@ -122,6 +124,7 @@ class Pruning:
             os.close(lock)
 
     def remove_project_copy(self, folder):
+        """Remove the files of a run that are still as they were sent."""
         tree = read_json(os.path.join(folder, "tree"))  # None if it was removed before
         lock = run_folders.lock_run(folder) if tree else None
         if lock is None:
@@ -158,8 +161,9 @@ class Pruning:
 
     # --- blobs, packs and lists of files ---
 
-    def projects(self):
-        if self.begins():
+    def prune_blobs(self):
+        """Remove blobs, packs and lists of files that neither projects nor environments need."""
+        if self.is_push_underway():
             return
         trees, removed = self.split_trees()
         kept_shas = {sha for tree in trees for sha in sizes_by_sha(tree)}
@@ -172,7 +176,7 @@ class Pruning:
             is_unnamed = sha not in kept_shas and modified < old
             if sha not in needed and (sha in removed_shas or is_unnamed):
                 idle.append((path, size))
-        idle += self.packs(kept_shas)
+        idle += self.list_unneeded_packs(kept_shas)
         if self.check:
             self.count_all(idle)
             return
@@ -186,7 +190,7 @@ class Pruning:
         for _, size in idle:
             self.count("blobs", size)
 
-    def begins(self):
+    def is_push_underway(self):
         """Return whether a push needs files that are here, but has not taken them yet."""
         data = os.path.join(self.root, "data")
         tops = [os.path.join(data, name) for name in dataset_versions.dataset_names(self.root)]
@@ -210,7 +214,7 @@ class Pruning:
                 present.difference_update(new_sizes)
         return kept_trees, removed
 
-    def packs(self, shas):
+    def list_unneeded_packs(self, shas):
         """Return (path, bytes) of the packs that hold no file of the kept trees."""
         stored = packs.Packs(self.root)
         used = {path for sha, (path, _, _) in stored.where.items() if sha in shas}

@@ -66,11 +66,11 @@ def op_remove(call, root, keys, check):
         stack.enter_context(Heartbeat(call))
         if not check:  # an install can hold the lock for as long as its files take
             stack.enter_context(environments.RootLock(call, root))
-        cache_size = freed.by(wheel_cache.cache_folder(root))
+        cache_size = freed.add_removed(wheel_cache.cache_folder(root))
         for key in keys:
             env = env_marks.env_folder(root, key)
             why = why_needed(root, key, env)
-            size = 0 if why else freed.by(env)
+            size = 0 if why else freed.add_removed(env)
             if not why and not check:
                 environments.remove_env_path(env)
                 env_users.forget_projects(root, key)

@@ -362,7 +362,7 @@ class Keeper:
             try:
                 if layout and self.is_latest(part):
                     self.copies.lay_out(part.order, layout, attempts)
-                    self.copies.forget(attempts, layout.order[0])
+                    self.copies.remove_old_copies(attempts, layout.order[0])
             except (Failure, OSError) as e:
                 problem = e.what if isinstance(e, Failure) else str(e)
                 self.take(self.name, PartFailed(part.attempt, problem))
@@ -372,7 +372,7 @@ class Keeper:
         part.begin(self.starter)
         try:
             if layout and not part.complete:
-                self.copies.hold(part.order, layout)
+                self.copies.keep_laid_out(part.order, layout)
             if part.complete:  # a newer checkpoint was completed meanwhile
                 self.copies.release(part.order)
         except (Failure, OSError, Changed) as e:
