@@ -45,8 +45,8 @@ class Host:
         lay = CheckpointLayout("out/c-7", (1, 3), 5.0, self.rows)
         asked = self.order()
         self.copies.lay_out(asked, lay, ATTEMPTS)
-        self.copies.hold(asked, lay)
-        self.copies.forget(ATTEMPTS, 2)
+        self.copies.keep_laid_out(asked, lay)
+        self.copies.remove_old_copies(ATTEMPTS, 2)
 
     def order(self) -> StartOrder:
         work, run_id = str(self.work), f"{FIRST}-r02"
